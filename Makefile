@@ -50,7 +50,9 @@ docs: $(READY)
 
 benchmarks: $(READY)
 	$(BIN)/python -m pip install -q -c constraints.txt -e '.[benchmarks]'
-	for name in data memory training decoding; do $(BIN)/python -m benchmarks.speed.$$name; done
+	$(BIN)/python -m benchmarks.speed.data
+	$(BIN)/python -m benchmarks.speed.training --systems kinds marian
+	$(BIN)/python -m benchmarks.speed.translating --systems kinds marian ctranslate2 ctranslate2-int8
 
 # torch first and pinned: what comes later then finds it satisfied.
 $(READY): pyproject.toml constraints.txt

@@ -15,13 +15,13 @@ from pathlib import Path
 from unittest.mock import patch
 
 import typer.main
-from tiny_runs import toy_documents
 
 from cotext.cli import main as cli
 from cotext.cli.main import app, main
 from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite, write_suite
 from cotext.data.documents import Document
 from cotext.data.formats import write_documents, write_parallel
+from tests.tiny_runs import toy_documents
 
 RECIPE = "focused-concatenation/s2to2"
 TINY = (

@@ -4,9 +4,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import settings
 
 if TYPE_CHECKING:
-    from command_line import World
+    from tests.command_line import World
+
+# The number of examples of property tests that do not set one; the default is 100.
+settings.register_profile("suite", max_examples=40)
+settings.load_profile("suite")
 
 
 def pytest_collection_finish() -> None:
@@ -44,6 +49,6 @@ def shared_data() -> Path:
 @pytest.fixture(scope="session")
 def world(tmp_path_factory: pytest.TempPathFactory) -> "World":
     """A corpus, a suite and a run trained on it, made once in each process."""
-    from command_line import make_world
+    from tests.command_line import make_world
 
     return make_world(tmp_path_factory.getbasetemp() / "world")

@@ -1,6 +1,6 @@
 """A pairwise cover of the slots of autoregressive models: any two fillings that go together meet in a system.
 
-    python tests/cover.py        (from the repository root) makes `cover.json` anew
+    python -m tests.cover        (from the repository root) makes `cover.json` anew
 
 A test asks whether the cover is complete, so that a filling which a table gains is tested beside all others.
 """
@@ -15,10 +15,9 @@ from math import exp
 from pathlib import Path
 from typing import Any
 
-from tiny import tiny_config, window
-
 from cotext.models.checks import check
 from cotext.runtime.errors import CotextError
+from tests.tiny import tiny_config, window
 
 COVER = Path(__file__).with_suffix(".json")
 ATTEMPTS = 100_000  # to do without a system

@@ -1,6 +1,6 @@
 """Golden numbers: what every recipe's model computes, with weights filled in by their names.
 
-    python tests/golden.py > tests/golden.json        (from the repository root, in the state to be kept)
+    python -m tests.golden > tests/golden.json        (from the repository root, in the state to be kept)
 
 Written before the models were taken apart into slots. `test_golden.py` computes the same numbers again: every
 parameter is found under its name of then, with its shape of then, and with the weights of then the losses, in
@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from tiny import TINY_DECODE, TINY_MODEL, PlainWordTokenizer
 from torch import Tensor, nn
 
 from cotext.config.recipe import Config, load_config, recipe_names
@@ -28,6 +27,7 @@ from cotext.data.store import TokenDocument
 from cotext.losses.build import build_loss
 from cotext.models.build import build_model
 from cotext.translation.translator import DocumentTranslator
+from tests.tiny import TINY_DECODE, TINY_MODEL, PlainWordTokenizer
 
 GOLDEN = Path(__file__).with_suffix(".json")
 TOKENIZER = PlainWordTokenizer([f"w{i}" for i in range(4, 40)])

@@ -1,6 +1,6 @@
 """Golden outputs: what each command prints and writes, on a toy corpus and two runs with fixed weights.
 
-    python tests/golden_outputs.py        (from the repository root; rewrites golden_outputs.json)
+    python -m tests.golden_outputs        (from the repository root; rewrites golden_outputs.json)
 
 Every command runs twice, in two folders; values that differ (times, paths) are kept as `~`. Numbers with a
 fraction may differ by a thousandth, as processors round differently. `test_golden_outputs.py` runs the
@@ -17,15 +17,15 @@ from typing import Any
 
 import pytest
 import torch
-from command_line import RECIPE, TINY, WITH_BLEU, Outcome, cotext, prepare_arguments, write_corpus
 from safetensors.torch import load_file
-from tiny_runs import write_run
 
 from cotext.config.recipe import load_config
 from cotext.data.documents import ParallelDocument
 from cotext.data.formats import read_parallel, write_parallel
 from cotext.models import checkpoint as ckpt
 from cotext.training.prepared_data import open_data
+from tests.command_line import RECIPE, TINY, WITH_BLEU, Outcome, cotext, prepare_arguments, write_corpus
+from tests.tiny_runs import write_run
 
 GOLDEN = Path(__file__).with_suffix(".json")
 ANY = "~"  # a value that differs from run to run

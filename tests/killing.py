@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from command_line import cotext
-from tiny_runs import PROCESSES
+from tests.command_line import cotext
+from tests.tiny_runs import PROCESSES
 
 # Those by which names come and go. What is written into an open file is cut off elsewhere, at any byte.
 OPERATIONS = ("replace", "rename", "unlink", "mkdir", "rmdir")

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import torch
 import yaml
-from pretrained_folders import NLLB_LANGUAGES, TAGS, m2m100_files, marian_files, pieces, written
 from torch import Tensor, nn
+
+from tests.pretrained_folders import NLLB_LANGUAGES, TAGS, m2m100_files, marian_files, pieces, written
 
 SIZES: dict[str, Any] = {
     "d_model": 16,

@@ -1,6 +1,6 @@
 """Write what a release promises to read for ever: folders, files and outputs of this version, small.
 
-    python tests/stored_formats.py        (from the repository root; for a release, and never again for it)
+    python -m tests.stored_formats        (from the repository root; for a release, and never again for it)
 
 `test_formats.py` opens them with every later version.
 """
@@ -14,13 +14,13 @@ from inspect import signature
 from pathlib import Path
 from typing import Any
 
-import golden_outputs
 import pytest
-from command_line import succeed, train_arguments
 
 import cotext
 from cotext.cli.main import COMMANDS
 from cotext.config.recipe import Config, keys, recipe_names
+from tests import golden_outputs
+from tests.command_line import succeed, train_arguments
 
 # Commands with --json that `golden_outputs` does not run.
 FURTHER = {

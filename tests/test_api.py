@@ -6,8 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import World, documents_file, process_environment, succeed
-from tiny_runs import toy_documents
 
 import cotext
 from cotext import CotextError, Document, Translator
@@ -15,6 +13,8 @@ from cotext.data.formats import read_documents, write_documents
 from cotext.translation.open import open_run
 from cotext.translation.translate_file import translate_file
 from cotext.translation.window_search import WindowSearch
+from tests.command_line import World, documents_file, process_environment, succeed
+from tests.tiny_runs import toy_documents
 
 
 @pytest.fixture(scope="module")

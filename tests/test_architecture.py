@@ -8,10 +8,9 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-import pytest
-
 import cotext
 from cotext.cli.main import COMMANDS
+from tests.loops import loop_over
 
 ROOT = Path(cotext.__file__).parent
 # A room imports rooms of lower floors alone, beside itself.
@@ -82,7 +81,7 @@ def allowed(importer: str, imported: str) -> bool:
     return here == there or FLOORS[here] > FLOORS.get(there, 99)
 
 
-@pytest.mark.parametrize("name", sorted(FLOORS))
+@loop_over("name", sorted(FLOORS))
 def test_a_room_imports_only_rooms_below_it(name: str) -> None:
     wrong = [
         f"{importer} imports {imported}"

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from functools import cache
 from importlib.metadata import packages_distributions
 
-from test_architecture import ROOT, tree
+from tests.test_architecture import ROOT, tree
 
 # Rooms that a plain installation need not import, with the extra that they stand on.
 EXTRAS = {"serving": "serve", "training": "train"}

@@ -18,8 +18,6 @@ from typing import Any, get_args
 
 import pytest
 import torch
-from cover import COVER, FACTORS, SCORES, cover, each_filling, goes_together, uncovered
-from tiny import PlainWordTokenizer, logits, random_model, tiny_config, window
 from torch import Tensor
 
 from cotext.config.model import AttentionConfig, ModelConfig
@@ -41,6 +39,8 @@ from cotext.search.beam_search import Hypothesis, SearchOptions, search
 from cotext.search.constraints import SearchRequest, SearchSymbols
 from cotext.translation.scorer import score_instances
 from cotext.translation.translator import DocumentTranslator
+from tests.cover import COVER, FACTORS, SCORES, cover, each_filling, goes_together, uncovered
+from tests.tiny import PlainWordTokenizer, logits, random_model, tiny_config, window
 
 # Every system as overrides of `model`, in the window view of two sentences before and one after.
 # Those of the pairwise cover, and those with gates that begin at zero (`model.neutral_start`).
@@ -126,8 +126,9 @@ NEUTRAL: dict[str, Neutral] = {
 
 # `ids`: long ones too are names, by which a system is found and chosen (`-k hierarchical`).
 systems = pytest.mark.parametrize("name", SYSTEMS, ids=str)
-# For what hangs on the parts of a system, and not on how they meet.
+# Systems for what depends on their parts, and not on how these meet.
 PARTS = {name for name in SYSTEMS if name in each_filling() or name.startswith("gated from zero")}
+parts = pytest.mark.parametrize("name", sorted(PARTS), ids=str)
 
 WORDS = ["the", "cat", "sat", "on", "a", "mat", "it", "saw", "again"]
 TOKENIZER = PlainWordTokenizer(WORDS)
@@ -153,9 +154,9 @@ SEPARATORS: dict[str, dict[str, Any]] = {
     "indexed": {"separators": "indexed", "indexed_separators": 2},
     "bracket": {"separators": "bracket"},
 }
-# Each system with one kind, in turn.
-systems_with_separators = pytest.mark.parametrize(
-    ("name", "kind"), list(zip(SYSTEMS, itertools.cycle(SEPARATORS), strict=False)), ids=str
+# Each part with one kind, in turn.
+parts_with_separators = pytest.mark.parametrize(
+    ("name", "kind"), list(zip(sorted(PARTS), itertools.cycle(SEPARATORS), strict=False)), ids=str
 )
 
 
@@ -333,7 +334,7 @@ def test_incremental_decoding_is_the_full_forward_pass(name: str, chunk: int) ->
     assert int(compared) == int(lengths.sum())
 
 
-@systems
+@parts
 def test_incremental_decoding_goes_on_after_rows_have_left(name: str) -> None:
     model = model_of(name)
     batch = make_batch(instances(config_of(name)), SYMBOLS)
@@ -504,7 +505,7 @@ def greedy(
     return written
 
 
-@systems_with_separators
+@parts_with_separators
 def test_a_beam_of_one_is_greedy(name: str, kind: str) -> None:
     model, symbols = model_of(name, kind), special_symbols(TOKENIZER, config_of(name, kind).view)
     rows, asked = requests(symbols)
@@ -512,7 +513,7 @@ def test_a_beam_of_one_is_greedy(name: str, kind: str) -> None:
         assert hypothesis.tokens == greedy(model, row, request, symbols, hypothesis.tokens)
 
 
-@systems_with_separators
+@parts_with_separators
 def test_the_score_that_search_reports_is_that_of_teacher_forcing(name: str, kind: str) -> None:
     """Sentence for sentence; what the prefix has begun of the first one is scored apart."""
     model, symbols = model_of(name, kind), special_symbols(TOKENIZER, config_of(name, kind).view)
@@ -572,7 +573,7 @@ def pieces() -> SentencePieceTokenizer:
 TRANSLATED = sorted(PARTS)[::3]
 
 
-@pytest.mark.parametrize("name", sorted(PARTS), ids=str)
+@parts
 def test_a_model_that_was_saved_and_loaded_gives_the_same_output(
     name: str, pieces: SentencePieceTokenizer, tmp_path: Path
 ) -> None:
@@ -634,7 +635,7 @@ def test_a_parallel_model_that_was_saved_and_loaded_writes_and_scores_the_same(
 def test_the_cover_is_complete() -> None:
     """Any two fillings of slots that go together by themselves meet in one of the systems."""
     chosen = json.loads(COVER.read_text(encoding="utf-8"))
-    assert not uncovered(chosen), "run `.venv/bin/python tests/cover.py`, which takes half a minute"
+    assert not uncovered(chosen), "run `.venv/bin/python -m tests.cover`, which takes half a minute"
     assert all(map(goes_together, chosen))
 
 

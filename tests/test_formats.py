@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import TINY, succeed
-from stored_formats import SCORE, json_outputs, missing, names
 
 from cotext.data.formats import read_documents
+from tests.command_line import TINY, succeed
+from tests.stored_formats import SCORE, json_outputs, missing, names
 
 STORED = sorted(Path(__file__).parent.glob("formats-*"))
 

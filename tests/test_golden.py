@@ -3,7 +3,8 @@
 import json
 
 import pytest
-from golden import GOLDEN, former, golden, golden_names
+
+from tests.golden import GOLDEN, former, golden, golden_names
 
 # Two outputs of its second sentence are equally probable: rounding, which differs by processor, decides.
 TIED = {"casa/latent-glat": [1]}

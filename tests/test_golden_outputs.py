@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from golden_outputs import GOLDEN, differences, outputs
+from tests.golden_outputs import GOLDEN, differences, outputs
 
 
 def test_outputs_are_those_of_before(tmp_path: Path) -> None:

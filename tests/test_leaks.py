@@ -21,7 +21,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tiny import TINY_DECODE, TINY_MODEL, PlainWordTokenizer, pieces, random_model, tiny_config, window
 from torch import Tensor
 
 from cotext.config.parts import DOCUMENT_LAYERS
@@ -42,6 +41,7 @@ from cotext.runtime.errors import CotextError
 from cotext.translation.candidate_scoring import CandidateSet, score_candidates
 from cotext.translation.document_state import OpenDocument, SentenceHypothesis, source_of
 from cotext.translation.translator import DocumentTranslator
+from tests.tiny import TINY_DECODE, TINY_MODEL, PlainWordTokenizer, pieces, random_model, tiny_config, window
 
 TOKENIZER = PlainWordTokenizer([f"w{i}" for i in range(4, 40)])
 WORDS = 20  # ids from here on are names

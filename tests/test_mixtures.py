@@ -5,8 +5,6 @@ from typing import Any
 
 import pytest
 import torch
-from golden import SETTINGS, SOURCE, TARGET, TOKENIZER
-from tiny import tiny_config, window
 
 from cotext.config.recipe import Config, load_config, recipe_names
 from cotext.data.batch import Batch
@@ -18,6 +16,9 @@ from cotext.losses.build import build_loss
 from cotext.models.build import build_model
 from cotext.models.checks import check
 from cotext.runtime.errors import CotextError
+from tests.golden import SETTINGS, SOURCE, TARGET, TOKENIZER
+from tests.loops import loop_over
+from tests.tiny import tiny_config, window
 
 COMBINED = [name for name in recipe_names() if name.split("/")[0] in ("mixtures", "modern", "han")]
 # Key of a slot that a recipe fills, and its neutral value.
@@ -96,7 +97,7 @@ def test_every_combined_recipe_fills_two_slots_or_is_about_one() -> None:
         assert len(filled(recipe)) >= 2, recipe
 
 
-@pytest.mark.parametrize(("recipe", "key"), [(name, key) for name in COMBINED for key in filled(name)])
+@loop_over(("recipe", "key"), [(name, key) for name in COMBINED for key in filled(name)])
 def test_no_slot_does_nothing(recipe: str, key: str) -> None:
     """With one slot put back to neutral, and the same weights elsewhere, the loss is another one."""
     weights = weights_of(recipe)
@@ -158,7 +159,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
 }
 
 
-@pytest.mark.parametrize("what", REFUSED)
+@loop_over("what", REFUSED)
 def test_what_has_no_kernel_is_refused_by_name(what: str) -> None:
     model, message = REFUSED[what]
     with pytest.raises(CotextError, match=f"(?s){message}"):

@@ -1,6 +1,6 @@
 from collections import Counter
 
-from times import dearest
+from tests.times import dearest
 
 
 def test_what_tests_cost_is_summed_over_parameters_and_files() -> None:

@@ -13,10 +13,10 @@ from email.message import Message
 from pathlib import Path
 
 import pytest
-from command_line import process_environment
 
 import cotext
 from cotext.config.recipe import recipe_names
+from tests.command_line import process_environment
 
 pytest.importorskip("hatchling", reason="builds the package with hatchling, of the extra `dev`")
 pytestmark = pytest.mark.slow

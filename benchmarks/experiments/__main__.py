@@ -3,12 +3,12 @@
     python -m benchmarks.experiments FILE.yaml --out FOLDER [--minutes 9] [--rows NAME ...] [--at-once 2]
         [--device cuda] [--seeds NAME=1,2,3 ...] [--set key=value ...]
 
-The same command goes on where an earlier one stopped: rows that are trained stay, figures that are measured
-are not measured again. Rows of the highest value come first. With --minutes, all stops cleanly before that
-time is over, so that short calls in turn finish a long experiment. FOLDER/tables.md and results.json are
-written after every row. `--set name=value` changes a variable of the file, `--set train.key=value` a setting
-of every training; `--seeds` has other seeds for a row than the file. Exit code 0: all is done; 130: stopped
-before that; 1: something failed; 2: refused.
+The same command continues an interrupted one: trained rows and measured figures are kept. Rows with the
+highest `value` come first. `--minutes` stops in time, so that several short calls finish a long experiment.
+FOLDER/tables.md and FOLDER/results.json are written after every row. `--set name=value` changes a variable of
+the file, `--set train.key=value` a setting of every training, and `--seeds` the seeds of a row.
+
+Exit codes: 0 finished, 1 failed, 2 invalid arguments or file, 130 stopped before the end.
 """
 
 import argparse
@@ -23,18 +23,20 @@ from cotext.runtime.signals import stop_on_signals
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Read the experiment, run it; give the exit code."""
+    """Run an experiment; return the exit code."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.experiments",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("file", type=Path, help="experiment in YAML")
+    parser.add_argument("file", type=Path, help="YAML file of the experiment")
     parser.add_argument("--out", type=Path, required=True, help="folder for data, runs, figures and tables")
-    parser.add_argument("--minutes", type=float, help="stop cleanly before they are over")
-    parser.add_argument("--rows", nargs="+", default=[], metavar="NAME", help="with those that they need")
-    parser.add_argument("--at-once", type=int, default=1, metavar="N", help="rows side by side")
-    parser.add_argument("--device", help="cpu, cuda ...; the GPU if there is one")
+    parser.add_argument("--minutes", type=float, help="stop within this time")
+    parser.add_argument(
+        "--rows", nargs="+", default=[], metavar="NAME", help="only these rows, and those that they need"
+    )
+    parser.add_argument("--at-once", type=int, default=1, metavar="N", help="number of rows at the same time")
+    parser.add_argument("--device", help="cpu or cuda; default: the GPU if there is one")
     parser.add_argument("--seeds", nargs="+", action="extend", default=[], metavar="NAME=1,2,3")
     parser.add_argument("--set", nargs="+", action="extend", default=[], metavar="KEY=VALUE")
     given = parser.parse_args(arguments)
@@ -53,7 +55,7 @@ def main(arguments: list[str] | None = None) -> int:
     for key, problem in outcome.failed.items():
         print(f"{' '.join(key)}: {problem}", file=sys.stderr)
     if outcome.stopped:
-        print(f"{given.out}: stopped; the same command goes on")
+        print(f"{given.out}: stopped; the same command continues")
         return INTERRUPTED
     print(f"{given.out / 'tables.md'}: {'some rows failed' if outcome.failed else 'all rows done'}")
     return 1 if outcome.failed else 0

@@ -1,4 +1,4 @@
-"""A run with settings changed that have no weights, as how far a trained model sees.
+"""Change settings of a trained run that have no weights, such as its context range.
 
 python -m benchmarks.experiments.changed RUN OUT [key.path=value ...]
 """
@@ -15,17 +15,17 @@ from cotext.runtime.files import replacing
 
 
 def change_run(run: Path, out: Path, overrides: Sequence[str]) -> None:
-    """Write a run folder with the weights of a run; those that the changed model has no use for are left out.
+    """Write a new run folder with the weights of a run; weights that the changed model lacks are left out.
 
     Raises:
-        CotextError: settings that do not fit, or that take weights which the run has not.
+        CotextError: invalid settings, or settings that need weights which the run does not have.
     """
     loaded = load_run(run)
     config = load_config(str(run / "config.yaml"), None, overrides)
     model = build_model(config, loaded.tokenizer.vocabulary_size)
     missing = model.load_state_dict(loaded.model.state_dict(), strict=False).missing_keys
     if missing:
-        raise CotextError(f"{run}: has no weights for {missing[0]}, which {' '.join(overrides)} takes")
+        raise CotextError(f"{run}: has no weights for {missing[0]}, which {' '.join(overrides)} needs")
     out.mkdir(parents=True, exist_ok=True)
     loaded.tokenizer.save(out / "tokenizer")
     with replacing(out / "config.yaml") as temporary:

@@ -1,12 +1,12 @@
-"""How far a clue moves the choice that depends on it, in nats: finer than right or wrong.
+"""The effect of a clue on the choice that depends on it, in nats; finer than accuracy.
 
     python -m benchmarks.experiments.clue_weight RUN SUITE.json OUT.json [GROUPS]
 
-Two members of a group of the controlled corpus differ in the clue alone and list the same candidates a and b.
-With the log-odds of a against b in either, their difference halved is what the clue weighs, positive where it
-moves the choice to its side; their mean is what the run prefers whatever the clue. A choice is right in both
-members where the first is larger than the second. OUT.json: `weight`, and `preference` without its sign, by
-distance, means over GROUPS groups of each distance, 30 if not given.
+The two members of a group of the controlled corpus differ only in the clue and have the same two
+candidates. For each member, take the log-odds of the first candidate. The *weight* of the clue is half of
+their difference, positive if the clue favours its own candidate. The *preference* of the run is the
+absolute value of their mean. Both members are right if the weight is larger than the preference. OUT.json
+has both by distance, as means over GROUPS groups (default: 30).
 """
 
 import json
@@ -23,7 +23,7 @@ from cotext.translation.open import open_scorer
 
 
 def pairs_of(suite: Path, groups: int) -> list[tuple[ContrastiveExample, ContrastiveExample]]:
-    """The two members of so many groups of each distance; suites of two candidates alone."""
+    """Return the members of `groups` groups of each distance; the suite must have two candidates each."""
     members = defaultdict(list)
     for example in read_suite(suite).examples:
         members[example.document].append(example)

@@ -1,4 +1,4 @@
-"""How evenly cross-attention of a trained run spreads, over its layers, on the development set.
+"""The entropy of cross-attention of a trained run, by layer, on the development set.
 
 python -m benchmarks.experiments.cross_attention RUN DATA OUT.json
 """
@@ -24,7 +24,7 @@ MAX_TOKENS = 2100  # of a batch
 
 
 def attention_spread(model: TranslationModel, batches: Iterable[Batch]) -> dict[str, Spread]:
-    """The spread of every attention of a model in eval mode over some batches, by the name of its module."""
+    """Return the spread of each attention of a model in eval mode over some batches, by module name."""
     found: dict[str, Spread] = {}
 
     def watcher(weights_BHTS: Tensor, real_BT: Tensor, places: TokenIndices | None) -> None:
@@ -37,7 +37,7 @@ def attention_spread(model: TranslationModel, batches: Iterable[Batch]) -> dict[
 
 
 def main() -> None:
-    """Write the entropy of every layer, and the least and the most of them."""
+    """Write the entropy of each layer, and the smallest and the largest one."""
     run, data, out = map(Path, sys.argv[1:])
     loaded, opened = load_run(run), open_data(data)
     view = loaded.config.view

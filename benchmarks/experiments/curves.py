@@ -1,4 +1,4 @@
-"""Figures of an experiment as pictures: rows, or updates, as points; means over seeds with the extremes."""
+"""Draw the curves of an experiment: means over seeds, with error bars to the smallest and the largest."""
 
 import re
 import statistics
@@ -8,7 +8,7 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from benchmarks.experiments.plan import Experiment
-from benchmarks.experiments.plan_told import Curves
+from benchmarks.experiments.plan_output import Curves
 from benchmarks.experiments.tables import Results, measured
 from cotext.runtime.files import replacing
 
@@ -17,12 +17,12 @@ MARKS = ("o", "s", "^", "D", "v")
 
 
 def file_of(curves: Curves) -> str:
-    """The name of its picture."""
+    """Return the file name of a figure."""
     return re.sub(r"[^a-z0-9]+", "-", curves.title.lower()).strip("-") + ".png"
 
 
 def draw(experiment: Experiment, results: Results, folder: Path) -> None:
-    """Draw all figures of which anything is measured."""
+    """Draw all figures for which there are results."""
     for curves in experiment.figures:
         found = {
             label: {name: points(line, figure, results) for name, line in curves.lines.items()}
@@ -53,9 +53,9 @@ def draw(experiment: Experiment, results: Results, folder: Path) -> None:
 def points(
     line: dict[float, str] | str, figure: str, results: Results
 ) -> list[tuple[float, float, float, float]]:
-    """Place, mean, smallest and largest over seeds of everything that is measured of a line, in order."""
+    """Return the points of a line in order: x, and mean, smallest and largest value over seeds."""
     if isinstance(line, str):
-        values = _in_the_course(figure, measured(results, line).values())
+        values = _by_update(figure, measured(results, line).values())
     else:
         values = {
             place: [seed[figure] for seed in measured(results, row).values() if figure in seed]
@@ -68,8 +68,8 @@ def points(
     ]
 
 
-def _in_the_course(figure: str, seeds: Iterable[Mapping[str, float]]) -> dict[float, list[float]]:
-    """The values of all seeds by the number that stands where `figure` has a star."""
+def _by_update(figure: str, seeds: Iterable[Mapping[str, float]]) -> dict[float, list[float]]:
+    """Return the values of all seeds by the number that matches the star in `figure`."""
     before, _, after = figure.partition("*")
     place = re.compile(f"{re.escape(before)}([0-9]+){re.escape(after)}")
     found: dict[float, list[float]] = {}

@@ -1,4 +1,4 @@
-"""Prepared data of an experiment, each made once, in a folder of its own."""
+"""Make the prepared data of an experiment."""
 
 import sys
 from collections.abc import Iterable, Iterator, Mapping
@@ -22,9 +22,9 @@ SUITES = "contrastive"
 def commands(
     data: Data, out: Path, teacher: Path | None = None, other: Path | None = None
 ) -> list[list[str]]:
-    """The commands that make prepared data, or go on with it.
+    """Return the commands that make prepared data, or continue to make it.
 
-    `other` is the data that a teacher translates, or whose tokenizer is taken.
+    `other`: the data that the teacher translates, or whose tokenizer is used.
     """
     if data.prepare is not None:
         return [[*COTEXT, "prepare", *_as_arguments(data.prepare), "--out", str(out)]]
@@ -57,12 +57,12 @@ def commands(
 
 
 def texts_of(out: Path) -> Path:
-    """Where the texts lie that prepared data is made of."""
+    """Return the folder of the texts from which data are prepared."""
     return out.with_name(f"{out.name}-texts")
 
 
 def _as_arguments(options: Mapping[str, Value | list[str]]) -> list[str]:
-    """Options of a command; one that is true stands by itself or not at all, one with a list is repeated."""
+    """Return options of a command; a true one has no value, a false one is left out, a list repeats it."""
     words = []
     for key, value in options.items():
         for each in value if isinstance(value, list) else [value]:
@@ -72,12 +72,16 @@ def _as_arguments(options: Mapping[str, Value | list[str]]) -> list[str]:
 
 
 def as_options(settings: Settings) -> list[str]:
-    """Settings of decoding as `--set key=value`."""
+    """Return settings of decoding as `--set key=value`."""
     return [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
 
 
 def make_controlled(controlled: Controlled, out: Path) -> None:
-    """Generate the controlled corpus and prepare it; nothing is done where it is there."""
+    """Generate and prepare the controlled corpus, unless that is done.
+
+    Raises:
+        CotextError: fewer documents than one joined document needs.
+    """
     size = controlled.documents
     if controlled.joined == 1:
         prepare_controlled(
@@ -93,7 +97,7 @@ def make_controlled(controlled: Controlled, out: Path) -> None:
         return
     documents = SIZES.get(size, 0) if isinstance(size, str) else size
     if documents < controlled.joined:
-        raise CotextError(f"{documents} documents make none of {controlled.joined}")
+        raise CotextError(f"documents: {documents} are fewer than joined: {controlled.joined}")
     seed, order = controlled.seed, controlled.word_order
     splits = {
         "train": training_documents(documents, seed, order, controlled.mentions),
@@ -124,7 +128,7 @@ def make_controlled(controlled: Controlled, out: Path) -> None:
 
 
 def joined(documents: Iterable[ParallelDocument], of: int) -> Iterator[ParallelDocument]:
-    """Long documents of so many each; what does not fill one is left out."""
+    """Join every `of` documents to a long one; the rest is left out."""
     stream = iter(documents)
     for number in count():
         group = list(islice(stream, of))

@@ -1,6 +1,6 @@
-"""What is measured of a trained row: the commands that do it, and the figures in what they write.
+"""Measures of a trained row: their commands, and the figures in the output of these.
 
-Figures are numbers by dotted name, so that a table names any of them as `MEASURE.FIGURE`.
+A figure is a number with a dotted name; tables refer to it as `MEASURE.FIGURE`.
 """
 
 import statistics
@@ -23,7 +23,7 @@ from cotext.runtime.integrity import sealed_lines, unsealed
 from cotext.runtime.reading import parse_json, read_text
 from cotext.training.warm_start import read_account
 
-# Commands that run a model, and so take a device.
+# Commands with the option --device.
 ON_DEVICE = (
     "train",
     "distill",
@@ -41,7 +41,7 @@ Figures = dict[str, float]
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a row is measured: its run, its data, the file for figures, the runs of all rows and all data."""
+    """Paths for a measure: the run of its row, its data, its output file, the runs of all rows, all data."""
 
     run: Path
     data: Path
@@ -50,14 +50,14 @@ class Place:
     others: Mapping[str, Path]
 
     def filled(self, text: str) -> str:
-        """A text with its placeholders replaced by paths."""
+        """Replace placeholders by paths."""
         names = {"run": self.run, "data": self.data, "out": self.out, "measures": self.out.parent}
         names |= {f"runs[{name}]": run for name, run in self.runs.items()}
         names |= {f"data[{name}]": data for name, data in self.others.items()}
         return PLACEHOLDERS.sub(lambda found: str(names[found[1]]), text)
 
     def clear(self, others: Sequence[str]) -> None:
-        """Remove what was written when something else was asked for; not what `others`, by name, wrote."""
+        """Remove files of an earlier definition of this measure, but no files of the measures `others`."""
         longer = tuple(f"{other}{end}" for other in others for end in ".-" if other.startswith(self.out.stem))
         for path in self.out.parent.glob(f"{self.out.stem}[.-]*"):
             if not longer or not path.name.startswith(longer):
@@ -66,20 +66,24 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A command; what it prints is kept as JSON where `printed` names a file."""
+    """A command; `printed`: file for its standard output."""
 
     arguments: tuple[str, ...]
     printed: Path | None = None
 
 
 def cotext(*arguments: str | Path, device: str | None, printed: Path | None = None) -> Step:
-    """A command of Cotext, on the device where it takes one."""
+    """Return a command of Cotext, with the device if it has that option."""
     on_device = ("--device", device) if device is not None and arguments[0] in ON_DEVICE else ()
     return Step((*COTEXT, *map(str, arguments), *on_device), printed)
 
 
 def steps(measure: Measure, place: Place, device: str | None) -> list[Step]:
-    """The commands of a measure, in order; raises CotextError where a file is missing."""
+    """Return the commands of a measure, in order.
+
+    Raises:
+        CotextError: no suite in a folder of suites, or an unreadable corpus.
+    """
     if measure.contrastive is not None:
         return list(_contrastive(measure.contrastive, place, device))
     if measure.translation is not None:
@@ -94,7 +98,7 @@ def steps(measure: Measure, place: Place, device: str | None) -> list[Step]:
 
 
 def figures(measure: Measure, place: Place) -> Figures:
-    """What was measured, of what the commands have written."""
+    """Read the figures of a measure from the files that its commands wrote."""
     if measure.training:
         return of_training(place.run)
     if measure.contrastive is not None:
@@ -117,7 +121,7 @@ def figures(measure: Measure, place: Place) -> Figures:
 
 
 def _at_checkpoints(place: Place) -> list[tuple[int, Path]]:
-    """Updates of the checkpoints that were measured, in order, each with its file."""
+    """Return the update and the file of each measured checkpoint, in order."""
     paths = place.out.parent.glob(f"{place.out.stem}.at.*.json")
     return sorted((int(path.stem.rpartition(".")[2]), path) for path in paths)
 
@@ -130,7 +134,7 @@ def _read(path: Path) -> Any:
 
 
 def _contrastive(asked: Contrastive, place: Place, device: str | None) -> Iterator[Step]:
-    """Score the suites with the final model, then with checkpoints."""
+    """Score suites with the final model, then with checkpoints."""
     suites: list[Path] = []
     for path in (Path(place.filled(suite)) for suite in asked.suites):
         suites += sorted(path.glob("*.json")) if path.is_dir() else [path]
@@ -156,7 +160,7 @@ def _filled(settings: Mapping[str, Any], place: Place) -> dict[str, Any]:
 
 
 def _translation(asked: Translation, place: Place, device: str | None) -> Iterator[Step]:
-    """Translate, then evaluate; first the final model, then checkpoints."""
+    """Translate and evaluate with the final model, then with checkpoints."""
     source, reference = (Path(place.filled(path)) for path in (asked.source, asked.reference))
     if asked.documents is not None or asked.single_sentences:
         source, reference = _excerpt(asked.documents, asked.single_sentences, source, reference, place)
@@ -170,24 +174,26 @@ def _translation(asked: Translation, place: Place, device: str | None) -> Iterat
     options = as_options(_filled(asked.settings, place))
     for written, chosen in _models(place, asked.checkpoints):
         hypothesis = place.out.with_name(f"{written.stem}-{source.name}")
-        told = ("--out", str(hypothesis), "--json", *options, *chosen)
-        if not _translated(written).exists():  # or else interrupted behind it
+        arguments = ("--out", str(hypothesis), "--json", *options, *chosen)
+        if not _translated(written).exists():  # a rest without it is of an interrupted command
             remove(hypothesis)
-            yield cotext("translate", place.run, source, *told, device=device, printed=_translated(written))
+            yield cotext(
+                "translate", place.run, source, *arguments, device=device, printed=_translated(written)
+            )
         files = {"--source": source, "--hypothesis": hypothesis, "--reference": reference}
         named = [word for option, path in files.items() for word in (option, str(path))]
         yield cotext("evaluate", *named, *protocols, "--json", device=device, printed=written)
 
 
 def _models(place: Place, with_checkpoints: bool) -> Iterator[tuple[Path, tuple[str, ...]]]:
-    """File for figures and options that choose the model: the final one, then each checkpoint."""
+    """Return the output file and the options for the final model, then for each checkpoint."""
     yield place.out, ()
     for update in checkpoints(place.run) if with_checkpoints else ():
         yield place.out.with_name(f"{place.out.stem}.at.{update}.json"), ("--checkpoint", str(update))
 
 
 def without_comet(model: str) -> str:
-    """Why a model of COMET cannot be run here; empty where it can."""
+    """Return why a COMET model cannot run here; empty if it can."""
     if not model:
         return "no model is named"
     try:
@@ -204,7 +210,7 @@ def _translated(out: Path) -> Path:
 def _excerpt(
     documents: int | None, single_sentences: bool, source: Path, reference: Path, place: Place
 ) -> tuple[Path, Path]:
-    """Both sides of the documents that are asked for."""
+    """Write the chosen documents; return the files of both sides."""
     chosen = list(islice(read_parallel(source, None if source == reference else reference), documents))
     if single_sentences:
         chosen = [
@@ -222,18 +228,18 @@ def _excerpt(
 
 
 def of_training(run: Path) -> Figures:
-    """Losses and BLEU on the development set of the final model and by update; target tokens a second.
+    """Return losses and BLEU on the development set, of the final model and by update, and tokens a second.
 
-    `start.sentences`, `start.rows`: the loss before the first update where training began with another run,
-    on single sentences and on the rows of this one.
+    `start.sentences` and `start.rows`: loss before the first update of a training that started from another
+    run, on single sentences and on its own rows.
     """
     entries = [unsealed(line) for line in sealed_lines(run / "metrics.jsonl") if line]
     validations = [entry for entry in entries if entry["kind"] == "validation"]
-    told = ("loss", "nll_current", "nll_context", "without_path", "bleu")
+    names = ("loss", "nll_current", "nll_context", "without_path", "bleu")
     found: Figures = {}
     for entry in (*validations, *(entry for entry in entries if entry["kind"] == "final")):
-        found |= {name: entry[name] for name in told if name in entry}
-    for name in told:
+        found |= {name: entry[name] for name in names if name in entry}
+    for name in names:
         found |= {f"{name}.at.{v['update']:.0f}": v[name] for v in validations if name in v}
     if validations:
         found["best"] = min(v["nll_current"] for v in validations)
@@ -248,11 +254,10 @@ def of_training(run: Path) -> Figures:
 
 
 def of_suites(report: Mapping[str, Any]) -> Figures:
-    """Accuracy in per cent by suite, and by sentences back to the clue where a suite knows them.
+    """Return the accuracy in per cent of each suite, and by distance of the clue if it is known.
 
-    `SUITE.near` is the mean over one to three sentences back,
-    `elsewhere` is the mean over distances where the clue is not in the current sentence, `beyond.N` over
-    those of more than N sentences back; without a suite, over the distances of all suites.
+    `SUITE.near`: mean over one to three sentences back. `SUITE.elsewhere`: mean over all distances but 0.
+    `elsewhere` and `beyond.N`: mean over the distances of all suites, except 0 and up to N.
     """
     found: Figures = {}
     elsewhere: list[float] = []
@@ -281,20 +286,20 @@ def _further(distance: str, limit: int) -> bool:
 
 
 def of_evaluation(report: Mapping[str, Any]) -> Figures:
-    """Scores by protocol."""
+    """Return scores by protocol."""
     [system] = report["systems"].values()
     return {name: float(score["value"]) for name, score in system["scores"].items()}
 
 
 def of_translation(report: Mapping[str, Any]) -> Figures:
-    """Pieces of documents whose sentences free decoding has separated as the source has them, in per cent."""
+    """Return the per cent of chunks with as many sentences as the source; only of free decoding."""
     if report["align"] != "free":
         return {}
     return {"recovered": 100 * report["recovered_pieces"] / max(report["pieces"], 1)}
 
 
 def flat(content: object, prefix: str = "") -> Iterator[tuple[str, float]]:
-    """All numbers of nested mappings by their dotted keys; lists count from 0."""
+    """Yield all numbers of nested mappings and lists by dotted keys; lists count from 0."""
     if isinstance(content, Mapping):
         for key, value in content.items():
             yield from flat(value, f"{prefix}{key}.")

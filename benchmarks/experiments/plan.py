@@ -1,8 +1,11 @@
-"""Experiments as closed, typed models, read from YAML: data, rows, measures, tables.
+"""The YAML file of an experiment: data, rows, measures and tables as typed models.
 
-`${name}` stands for a variable of the file, which `--set name=value` changes. In the arguments of measures
-`{run}` is the run folder of the row, `{data}` its data, `{out}` the file for figures, `{measures}` the folder
-of it and of all others of the row, `{runs[ROW]}` the run folder of another row, `{data[NAME]}` other data.
+`${name}` is replaced by a variable of the file, which `--set name=value` changes. Arguments of measures have
+these placeholders:
+
+    {run}         run folder of the row             {runs[ROW]}   run folder of another row
+    {data}        its prepared data                 {data[NAME]}  other data
+    {out}         output file of the measure        {measures}    folder of the output files of the row
 """
 
 import json
@@ -15,7 +18,7 @@ from typing import Annotated, Any, Self
 from pydantic import Field, ValidationError, model_validator
 
 from benchmarks.experiments.plan_data import Data, Name, Settings, require_one
-from benchmarks.experiments.plan_told import Curves, Table
+from benchmarks.experiments.plan_output import Curves, Table
 from cotext.config.fields import Closed, PositiveInt, Seed
 from cotext.config.recipe import Config, load_config
 from cotext.models.unused import refuse_unused
@@ -28,73 +31,69 @@ PLACEHOLDERS = re.compile(r"\{(run|data|out|measures|(?:runs|data)\[[^\]]*\])\}"
 
 
 class Contrastive(Closed):
-    """Accuracy on contrastive suites."""
+    """Accuracy on contrastive suites: `cotext contrastive`."""
 
     suites: tuple[str, ...] = ("{data}/contrastive",)
-    """Files, and folders of which all JSON files are taken."""
+    """Files, or folders of JSON files."""
     controls: bool = False
-    """Without context and in foreign context, too."""
+    """Also score without context and with foreign context."""
     context: str = "true"
-    """Context of the candidates, as of `cotext contrastive --context`."""
+    """The option `--context`."""
     settings: Settings = Field(default={})
-    """Of scoring, as in `group_windows: 4`."""
+    """Settings of decoding, such as `group_windows: 4`."""
     checkpoints: bool = False
-    """Of every checkpoint that is left, too: figures end in `.at.UPDATE`. `SUITE.since` is the first update
-    with at least 90 % one to three sentences back."""
+    """Also measure each checkpoint: figures end in `.at.UPDATE`. `SUITE.since` is the first update with an
+    accuracy of at least 90 % one to three sentences back."""
 
 
 class Translation(Closed):
-    """BLEU and other scores of translated documents."""
+    """Scores of translated documents: `cotext translate` and `cotext evaluate`."""
 
     source: str
-    """Documents."""
     reference: str
-    """Their translation."""
     protocols: tuple[str, ...] = ("s-bleu", "d-bleu")
-    """As in docs/metrics.md."""
+    """See docs/metrics.md."""
     target_language: str = ""
-    """For the tokens of a score, as `zh`; needed where sentences have no spaces."""
+    """Code for the tokenisation of scores; needed for languages without spaces, such as `zh`."""
     discourse: str = ""
-    """File of marked words, for figures `tc`, `cp`, `pt` and `tcp`."""
+    """File of marked words for the figures `tc`, `cp`, `pt` and `tcp`."""
     comet: str = ""
-    """COMET model, for a figure `comet`; none where there is no name, or no environment that runs it, which
-    the page of tables says."""
+    """COMET model for the figure `comet`. If it cannot run here, the figure is missing and the page of tables
+    says why."""
     documents: PositiveInt | None = None
-    """So many from the beginning; all of them if not given."""
+    """The first ones only; default: all."""
     single_sentences: bool = False
-    """Every sentence as a document of its own."""
+    """Translate each sentence as a document of its own."""
     settings: Settings = Field(default={})
-    """Of decoding, as in `beam: 1`."""
+    """Settings of decoding, such as `beam: 1`."""
     checkpoints: bool = False
-    """Of every checkpoint that is left, too: figures end in `.at.UPDATE`."""
+    """Also measure each checkpoint: figures end in `.at.UPDATE`."""
 
 
 class Cxmi(Closed):
-    """What context adds to the log-probability of the reference: true, shuffled and of other documents."""
+    """CXMI with true, shuffled and foreign context: `cotext cxmi`."""
 
     source: str
-    """Documents."""
     reference: str
-    """Their translation."""
     documents: PositiveInt | None = None
-    """So many from the beginning; all of them if not given."""
+    """The first ones only; default: all."""
 
 
 class Measure(Closed):
-    """What is measured of a trained row: exactly one of the keys."""
+    """A measure of a trained row; exactly one of the keys is given."""
 
     training: bool | None = None
-    """Losses, BLEU and speed as training has written them; figures as `bleu` and `bleu.at.250`."""
+    """Losses, BLEU and speed of `metrics.jsonl`; figures such as `bleu` and `bleu.at.250`."""
     contrastive: Contrastive | None = None
-    """Figures as `pronoun`, `pronoun.1`, `pronoun.elsewhere`, and `elsewhere` over all suites."""
+    """Figures such as `pronoun`, `pronoun.1` and `pronoun.elsewhere`, and `elsewhere` over all suites."""
     translation: Translation | None = None
-    """Figures by protocol, as `d-bleu`; with `align: free`, `recovered`: whole pieces, in per cent."""
+    """Figures by protocol, such as `d-bleu`; with `align: free` also `recovered`, in per cent of chunks."""
     cxmi: Cxmi | None = None
-    """Figures as `true.per_token` and `random.share_above`, in nats; of systems that have context."""
+    """Figures such as `true.per_token` and `random.share_above`, in nats; only for systems with context."""
     cotext: tuple[str, ...] | None = None
-    """Any other command; figures are the numbers in `{out}`, where it writes JSON there, by dotted keys."""
+    """Another command of Cotext; its figures are the numbers of the JSON file `{out}`, by dotted keys."""
     python: tuple[str, ...] | None = None
-    """A module with its arguments, likewise."""
+    """A Python module and its arguments; figures as of `cotext`."""
 
     @model_validator(mode="after")
     def _one(self) -> Self:
@@ -102,70 +101,67 @@ class Measure(Closed):
         return self
 
     def other_rows(self) -> set[str]:
-        """Rows whose runs it takes beside the measured one."""
+        """Return other rows whose runs the measure reads."""
         return set(OTHER_RUN.findall(self.model_dump_json()))
 
     def other_data(self) -> set[str]:
-        """Names of data that it takes beside that of the measured row."""
+        """Return the names of other data that the measure reads."""
         return set(OTHER_DATA.findall(self.model_dump_json()))
 
 
 class Row(Closed):
-    """A system: trained (`recipe`), or another row with settings changed that have no weights (`changed`)."""
+    """A system: trained from a `recipe`, or another row with `changed` settings that have no weights."""
 
     recipe: str | None = None
-    """A shipped recipe, or a YAML file."""
+    """Name of a recipe, or a YAML file."""
     changed: str | None = None
-    """Row, whose weights are taken."""
+    """Row whose weights are used."""
     size: str | None = None
-    """That of the experiment if not given."""
+    """Default: the size of the experiment."""
     settings: Settings = Field(default={})
-    """Laid over those of the experiment."""
+    """Override those of the experiment."""
     init: str | None = None
-    """Row that training starts from."""
+    """Row from which training starts."""
     data: str | None = None
-    """The first of the experiment if not given."""
+    """Default: the first data of the experiment."""
     seeds: Annotated[tuple[Seed, ...], Field(min_length=1)] | None = None
-    """Those of the experiment if not given."""
+    """Default: the seeds of the experiment."""
     measures: tuple[str, ...] | None = None
-    """All of the experiment if not given."""
+    """Default: all measures of the experiment."""
     value: float = 0.0
-    """Rows of a higher value come first, but never before a row that they need."""
+    """Rows with a higher value come first, after the rows that they need."""
 
     @model_validator(mode="after")
     def _one(self) -> Self:
         if (self.recipe is None) == (self.changed is None):
             raise ValueError("give either recipe or changed")
         if self.changed is not None and self.init is not None:
-            raise ValueError("init is for a row that is trained; changed has the weights of its row")
+            raise ValueError("init: only for a row with a recipe; a changed row has the weights of its row")
         return self
 
 
 class Experiment(Closed):
-    """What is trained, measured and told."""
+    """The file of an experiment."""
 
     title: str
-    """Of the page of tables."""
+    """Title of the page of tables."""
     about: str = ""
-    """Under the title: what is asked, and what is the same for all."""
+    """Text below the title: the question, and the conditions that all rows share."""
     variables: Settings = Field(default={})
-    """By name; `${name}` in the rest of the file stands for the value."""
+    """Values of `${name}` in the rest of the file."""
     size: str | None = None
-    """Of all recipes; none: as they are written."""
+    """Size of all recipes; default: as they are written."""
     settings: Settings = Field(default={})
-    """Of every training."""
+    """Settings of every training."""
     seeds: Annotated[tuple[Seed, ...], Field(min_length=1)] = (1,)
-    """Every row is trained with each."""
+    """Each row is trained once with each seed."""
     data: Annotated[dict[Name, Data], Field(min_length=1)]
-    """By name."""
     rows: Annotated[dict[Name, Row], Field(min_length=1)]
-    """By name."""
     measures: dict[Name, Measure] = Field(default={})
-    """By name."""
     tables: tuple[Table, ...] = ()
-    """Written after every row."""
+    """Written to `tables.md` after every row."""
     figures: tuple[Curves, ...] = ()
-    """Drawn after every row, of what is there."""
+    """Drawn after every row."""
 
     @model_validator(mode="after")
     def _known(self) -> Self:
@@ -202,34 +198,34 @@ class Experiment(Closed):
 
     def _require_end(self, name: str, behind: tuple[str, ...]) -> None:
         if name in behind:
-            raise ValueError(f"rows wait for each other: {' -> '.join([*behind, name])}")
+            raise ValueError(f"rows need each other: {' -> '.join([*behind, name])}")
         for other in self.needs(name):
             self._require_end(other, (*behind, name))
 
     def _require_made(self, name: str, behind: tuple[str, ...]) -> None:
         if name in behind:
-            raise ValueError(f"data wait for each other: {' -> '.join([*behind, name])}")
+            raise ValueError(f"data need each other: {' -> '.join([*behind, name])}")
         if (other := self.data[name].other) is not None:
             self._require_made(other, (*behind, name))
 
     def data_of(self, name: str) -> str:
-        """Name of the data of a row."""
+        """Return the name of the data of a row."""
         row = self.rows[name]
         if row.changed is not None and row.data is None:
             return self.data_of(row.changed)
         return row.data or next(iter(self.data))
 
     def measures_of(self, name: str) -> dict[str, Measure]:
-        """What is measured of a row."""
+        """Return the measures of a row by name."""
         chosen = self.rows[name].measures
         return {key: self.measures[key] for key in (self.measures if chosen is None else chosen)}
 
     def other_rows(self, name: str) -> set[str]:
-        """Rows whose runs the measures of a row take."""
+        """Return other rows whose runs the measures of a row read."""
         return set().union(*(measure.other_rows() for measure in self._measured(name))) - {name}
 
     def all_data(self, name: str) -> set[str]:
-        """Names of the data that a row learns from, and of those that its measures take."""
+        """Return the names of all data that a row and its measures read."""
         return {self.data_of(name)}.union(*(measure.other_data() for measure in self._measured(name)))
 
     def _measured(self, name: str) -> list[Measure]:
@@ -237,7 +233,7 @@ class Experiment(Closed):
         return [measure for key, measure in self.measures.items() if asked is None or key in asked]
 
     def needs(self, name: str) -> set[str]:
-        """Rows that must be trained before a row can be trained and measured."""
+        """Return the rows that must be trained before a row."""
         row = self.rows[name]
         found = {each for each in (row.init, row.changed) if each is not None} | self.other_rows(name)
         for other in self.all_data(name) if name not in found else ():
@@ -248,7 +244,7 @@ class Experiment(Closed):
         return found
 
     def settings_of(self, name: str, seed: int) -> list[str]:
-        """Overrides of a row, as the command line takes them."""
+        """Return the settings of a row in the form of the command line."""
         row = self.rows[name]
         laid = dict(row.settings) if row.changed is not None else {**self.settings, **row.settings}
         if row.recipe is not None:
@@ -256,19 +252,19 @@ class Experiment(Closed):
         return [f"{key}={json.dumps(value)}" for key, value in laid.items()]
 
     def seeds_of(self, name: str) -> tuple[int, ...]:
-        """Seeds of a row."""
+        """Return the seeds of a row."""
         row = self.rows[name]
         if row.seeds is None and row.changed is not None:
             return self.seeds_of(row.changed)
         return row.seeds or self.seeds
 
     def seed_of(self, name: str, seed: int) -> int:
-        """The seed whose run of a row goes with a seed of another: the same, or else the row's first."""
+        """Return the seed of a row that another row with `seed` uses: the same, or else the first."""
         seeds = self.seeds_of(name)
         return seed if seed in seeds else seeds[0]
 
     def in_order(self, chosen: Sequence[str] = ()) -> list[tuple[str, int]]:
-        """Rows and seeds, the most valuable first; with those that they need, which come before them."""
+        """Return rows with their seeds by descending value, each after the rows that it needs."""
         units = [(name, seed) for name in chosen or self.rows for seed in self.seeds_of(name)]
         units.sort(key=lambda unit: (-self.rows[unit[0]].value, self.seeds_of(unit[0]).index(unit[1])))
         ordered: list[tuple[str, int]] = []
@@ -283,11 +279,15 @@ class Experiment(Closed):
             ordered.append(unit)
 
     def needed_units(self, unit: tuple[str, int]) -> list[tuple[str, int]]:
-        """Rows with their seeds that a row with its seed has to wait for."""
+        """Return the rows with their seeds that must be trained before a row with its seed."""
         return [(other, self.seed_of(other, unit[1])) for other in sorted(self.needs(unit[0]))]
 
     def config(self, name: str) -> Config:
-        """The configuration that a trained row has with its first seed; raises CotextError."""
+        """Return the configuration of a row with a recipe, for its first seed.
+
+        Raises:
+            CotextError: an invalid configuration, or settings that the system does not use.
+        """
         row = self.rows[name]
         assert row.recipe is not None
         overrides = self.settings_of(name, self.seeds_of(name)[0])
@@ -297,7 +297,7 @@ class Experiment(Closed):
 
 
 def require_known(where: str, value: str | None, known: Iterable[str]) -> None:
-    """Raise ValueError for a name that nothing has."""
+    """Raise ValueError for an unknown name."""
     names = list(known)
     if value is not None and value not in names:
         near = nearest(value, names)
@@ -305,12 +305,15 @@ def require_known(where: str, value: str | None, known: Iterable[str]) -> None:
 
 
 def read_experiment(path: Path, changes: Sequence[str] = (), seeds: Sequence[str] = ()) -> Experiment:
-    """Read an experiment; `changes` are variables, or with a dot in the key settings of every row.
+    """Read an experiment.
 
-    `seeds` are those of rows, as in `sentence=1,2,3`.
+    Args:
+        path: The YAML file.
+        changes: `key=value` of variables, or of settings of every row if the key has a dot.
+        seeds: Seeds of rows, such as `sentence=1,2,3`.
 
     Raises:
-        CotextError: unreadable, an unknown key or name, a value that does not fit.
+        CotextError: an unreadable file, an unknown key or name, or an invalid value.
     """
     text = read_text(path)
     content = parse_yaml(text, str(path))
@@ -320,7 +323,7 @@ def read_experiment(path: Path, changes: Sequence[str] = (), seeds: Sequence[str
     try:
         written = Template(text).substitute({key: _written(value) for key, value in variables.items()})
     except (KeyError, ValueError) as error:
-        raise CotextError(f"{path}: ${{...}} stands for a variable of the file: {error}") from None
+        raise CotextError(f"{path}: ${{...}}: no such variable in the file: {error}") from None
     content = {**parse_yaml(written, str(path)), "variables": variables}
     for section in (content, *_sections(content.get("rows"))):
         if settings and "changed" not in section:
@@ -339,17 +342,17 @@ def read_experiment(path: Path, changes: Sequence[str] = (), seeds: Sequence[str
 def _changed(
     path: Path, variables: Mapping[str, Any], changes: Sequence[str]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Variables and settings with what the command line changes."""
+    """Return variables and settings with the changes of the command line."""
     variables, settings = dict(variables), dict[str, Any]()
     for change in changes:
         key, equals, value = change.partition("=")
         if not equals or not key:
-            raise CotextError(f"--set {shown(change)}: write key=value, as in updates=100")
+            raise CotextError(f"--set {shown(change)}: write key=value, for example updates=100")
         if "." not in key and key not in variables:
             there = ", ".join(variables) or "none"
             raise CotextError(
-                f"--set {shown(change)}: {path} has no variable {key} (there are: {there}); settings of "
-                "training have a dot in their key, as in train.max_updates=100"
+                f"--set {shown(change)}: {path} has no variable {key} (its variables: {there}); keys of "
+                "settings have a dot, for example train.max_updates=100"
             )
         (settings if "." in key else variables)[key] = parse_yaml(value, f"--set {shown(change)}")
     return variables, settings
@@ -373,7 +376,7 @@ def _explain(error: ValidationError, path: Path) -> Iterator[str]:
 
 
 def require_recipes(experiment: Experiment, rows: Sequence[str] = ()) -> None:
-    """Raise CotextError where rows, all if none are named, or what they need have no valid configuration."""
+    """Raise CotextError if a row, or a row that it needs, has an invalid configuration; default: all rows."""
     problems = []
     for name in dict.fromkeys(name for name, _ in experiment.in_order(rows)):
         if experiment.rows[name].recipe is not None:

@@ -1,4 +1,4 @@
-"""The data of an experiment, as closed, typed models."""
+"""The data of an experiment: the section `data` of its file."""
 
 from pathlib import Path
 from typing import Annotated, Self
@@ -17,87 +17,85 @@ class Controlled(Closed):
     """The controlled corpus."""
 
     documents: int | str = "small"
-    """A number of training documents, or small, medium, large."""
+    """Number of training documents, or small, medium or large."""
     seed: Seed = 1
-    """Of all that is drawn."""
+    """Seed of all draws."""
     examples: PositiveInt = 600
-    """Of a contrastive suite, at least."""
+    """Smallest number of examples of a contrastive suite."""
     joined: PositiveInt = 1
-    """Documents that are joined to a long one; those of the suites stay single."""
+    """Number of documents that are joined to a long one; suites keep single documents."""
     word_order: WordOrder = "verb-second"
-    """Of the target."""
+    """Word order of the target."""
     mentions: Annotated[int, Field(ge=2)] | None = None
-    """Of the hero in every training document; as the corpus has them if not given."""
+    """Number of mentions of the hero in a training document; default: as the corpus has them."""
 
 
 class Distilled(Closed):
-    """Data whose training targets a teacher has translated."""
+    """Data whose training targets are translations of a teacher."""
 
     teacher: str
-    """Row, of which the first seed teaches."""
+    """Row; the run of its first seed translates."""
     data: str
-    """Name of the data that it translates."""
+    """Name of the data to translate."""
     settings: Settings = Field(default={})
-    """Of decoding, as in `beam: 4`."""
+    """Settings of decoding, such as `beam: 4`."""
 
 
 class Sampled(Closed):
-    """A contrastive suite, or so many of its documents, drawn."""
+    """A contrastive suite, or a random part of it."""
 
     suite: str
-    """File."""
+    """File of the suite."""
     documents: PositiveInt | None = None
-    """So many, with all their examples; all of them if not given."""
+    """Number of documents to draw, with all their examples; default: all."""
     seed: Seed = 1
-    """Of the draw."""
+    """Seed of the draw."""
     detokenise: bool | None = None
-    """Whether its text is tokenised, and joined to that of people."""
+    """Whether to detokenise the text."""
 
 
 class Parts(Closed):
-    """Whole documents of chosen parts of a corpus: SPLIT.LANGUAGE.xz and SPLIT.docids.xz for every split."""
+    """Documents of a corpus, chosen by id. Its files: SPLIT.LANGUAGE.xz and SPLIT.docids.xz."""
 
     corpus: Path
-    """Folder with train, dev and test."""
+    """Folder with the splits train, dev and test."""
     further: tuple[Path, ...] = ()
-    """More such folders, whose documents follow those of `corpus` in each split."""
+    """Further such folders; their documents are appended to each split."""
     source: str = "en"
-    """Language."""
     target: str = "de"
-    """Language."""
     prefixes: tuple[str, ...] = ()
-    """How ids of documents begin, as in `lohelp:`; all documents if none are given."""
+    """Prefixes of the ids of chosen documents, such as `lohelp:`; default: all documents."""
     documents: PositiveInt | None = None
-    """So many of each split from the beginning; all of them if not given."""
+    """The first ones of each split only; default: all."""
     held_out: PositiveInt | None = None
-    """So many training documents, drawn, are set aside as a split `held` for suites."""
+    """Number of training documents, drawn at random, that become the split `held` for suites."""
     tokenizer: str | None = None
-    """Data whose tokenizer it has; one of its own if not given."""
+    """Data whose tokenizer is used; default: a new one."""
     prepare: Settings = Field(default={})
-    """Other options of `cotext prepare`, as in `vocabulary: 8000`."""
+    """Further options of `cotext prepare`, such as `vocabulary: 8000`."""
     choices: dict[Name, tuple[str, str]] = Field(default={})
-    """Suites of choices that need context, `suites/NAME/` in the data (docs/real-choices.md): files of source
-    and target, or a split of the parts twice, as in `[test, test]`."""
+    """Suites of choices that need context (docs/real-choices.md), written to `suites/NAME/` of the data. Each
+    has the files of source and target, or twice the name of a split, as in `[test, test]`."""
     sampled: dict[Name, Sampled] = Field(default={})
-    """Suites, `suites/NAME.json`, of which a part is measured, or that are measured as other text."""
+    """Further suites, written to `suites/NAME.json` of the data."""
     grouped: dict[Name, tuple[str, str, str]] = Field(default={})
-    """Texts beside those of the parts, NAME.LANGUAGE: of files of source, target, and sentences of documents,
-    a number a line."""
+    """Further texts, written to NAME.LANGUAGE: files of source, of target, and of the number of sentences of
+    each document, one per line."""
 
 
 class Data(Closed):
-    """Prepared data: exactly one of the keys."""
+    """Prepared data; exactly one of the keys is given."""
 
     controlled: Controlled | None = None
-    """Generated."""
+    """The controlled corpus."""
     prepare: dict[str, Value | list[str]] | None = None
-    """Made of corpora: options of `cotext prepare`, as in `dev-source: FILE`."""
+    """Options of `cotext prepare`, such as `dev-source: FILE`."""
     parts: Parts | None = None
-    """Chosen out of a corpus by document."""
+    """Documents of a corpus, chosen by id."""
     folder: Path | None = None
-    """There already."""
+    """A folder of prepared data that exists."""
     distilled: Distilled | None = None
-    """Translated by a row of the experiment."""
+    """Distilled data: translations of a row of the experiment."""
 
     @model_validator(mode="after")
     def _one(self) -> Self:
@@ -106,7 +104,7 @@ class Data(Closed):
 
     @property
     def other(self) -> str | None:
-        """Data that it is made from."""
+        """Name of the data from which this is made."""
         if self.distilled is not None:
             return self.distilled.data
         return None if self.parts is None else self.parts.tokenizer

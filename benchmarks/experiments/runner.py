@@ -1,8 +1,8 @@
-"""Runs an experiment: commands in child processes, resumed where an earlier call stopped.
+"""Run an experiment: its commands, in child processes.
 
-Training, translation, distillation and preparation go on by themselves when their command is repeated; what
-has been measured stands in results.json and is not repeated unless what was asked for, or the model, has
-changed. Before the time is over the children are asked to stop, which training answers with a checkpoint.
+Training, translation, distillation and preparation resume when their command is repeated. Measured figures
+are in results.json; they are measured again only if the measure or the model has changed. Before the time
+is over, the children receive SIGTERM, and training writes a checkpoint.
 """
 
 import json
@@ -32,8 +32,8 @@ from cotext.runtime.version import __version__
 
 ROOT = Path(__file__).resolve().parents[2]
 POLL_SECONDS = 0.1
-MARGIN_SECONDS = 30.0  # before the end of the time: for checkpoints to be written
-MARGIN_SHARE = 0.1  # of the time, where that is less
+MARGIN_SECONDS = 30.0  # before the end, for the writing of checkpoints
+MARGIN_SHARE = 0.1  # of the time, if that is less
 INTERRUPTED = 130
 TAIL_LINES = 8
 
@@ -43,14 +43,14 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """When to ask children to stop, and when to end them, by the monotonic clock."""
+    """When to ask children to stop (`ask`), and when to kill them (`end`), on the monotonic clock."""
 
     ask: float = float("inf")
     end: float = float("inf")
 
     @classmethod
     def of(cls, minutes: float | None) -> "Budget":
-        """From now on; without a number, no limit."""
+        """Return a budget that starts now; None: no limit."""
         if minutes is None:
             return cls()
         seconds = 60 * minutes
@@ -60,7 +60,7 @@ class Budget:
 
 @dataclass(slots=True)
 class Task:
-    """Data to make, or a row to train and measure: its commands one after the other."""
+    """Data to make, or a row to train and measure, with the iterator of its commands."""
 
     key: Key
     needs: set[Key]
@@ -77,7 +77,7 @@ class Task:
 
 @dataclass(slots=True)
 class Outcome:
-    """What became of the tasks."""
+    """Finished and failed tasks, and whether the run was stopped."""
 
     done: set[Key] = field(default_factory=set)
     failed: dict[Key, str] = field(default_factory=dict)
@@ -85,7 +85,7 @@ class Outcome:
 
 
 class Runner:
-    """Runs rows of an experiment in a folder."""
+    """Runs an experiment in a folder."""
 
     def __init__(self, experiment: Experiment, folder: Path, device: str | None, say: Say) -> None:
         self.experiment, self.folder, self.device, self.say = experiment, folder, device, say
@@ -94,7 +94,7 @@ class Runner:
         self.results["versions"] = versions
 
     def run(self, rows: Sequence[str], at_once: int, budget: Budget, stop: StopRequest) -> Outcome:
-        """Run rows, all if none are named, so many side by side, until all is done or time is over."""
+        """Run rows (default: all), `at_once` at the same time, until all are finished or the time is over."""
         waiting, outcome = self._tasks(rows), Outcome()
         running: list[Task] = []
         try:
@@ -140,7 +140,7 @@ class Runner:
         tasks.append(Task(("data", name), needs, self._data_steps(name)))
 
     def _drop_lost(self, waiting: list[Task], outcome: Outcome) -> None:
-        """Give up what waits for something that has failed."""
+        """Mark tasks as failed that need a failed one."""
         for task in list(waiting):
             if lost := task.needs & outcome.failed.keys():
                 outcome.failed[task.key] = f"{' '.join(min(lost))} failed"
@@ -192,7 +192,7 @@ class Runner:
             self._write()
 
     def _training(self, name: str, seed: int) -> str:
-        """All that decides what a row becomes."""
+        """Return a text that changes if the trained model would change."""
         row = self.experiment.rows[name]
         size = row.size or self.experiment.size
         parts = [row.recipe or f"changed {row.changed}", size, row.init, self.experiment.data_of(name)]
@@ -224,19 +224,19 @@ class Runner:
         return Place(self.run_folder(name, seed), data, out, runs, others)
 
     def run_folder(self, name: str, seed: int) -> Path:
-        """Where a row is trained with a seed."""
+        """Return the run folder of a row and seed."""
         return self.folder / "runs" / f"{name}-{seed}"
 
     def data_folder(self, name: str) -> Path:
-        """Where prepared data lies."""
+        """Return the folder of prepared data."""
         return self.experiment.data[name].folder or self.folder / "data" / name
 
     # ---------------------------------------------------------------------------------------- processes
 
     def _over(self, task: Task, at_once: int, outcome: Outcome) -> bool:
-        """Whether a task is over; if not, its next command runs."""
+        """Return whether a task is over; if not, make sure that a command of it runs."""
         try:
-            if not self._went_on(task, at_once):
+            if not self._is_finished(task, at_once):
                 return False
         except CotextError as error:
             outcome.failed[task.key] = str(error)
@@ -249,8 +249,8 @@ class Runner:
         self._write()
         return True
 
-    def _went_on(self, task: Task, at_once: int) -> bool:
-        """Start the next command of a task when one has ended; true when there is none left."""
+    def _is_finished(self, task: Task, at_once: int) -> bool:
+        """Start the next command of a task if the last one has ended; return True if none is left."""
         while True:
             if task.process is not None:
                 code = task.process.poll()
@@ -279,12 +279,12 @@ class Runner:
                 stdout=out,
                 stderr=log,
                 env={**os.environ, "PYTHONPATH": path, **threads},
-                start_new_session=True,  # Ctrl-C is ours to pass on
+                start_new_session=True,  # so that Ctrl-C reaches only this process
             )
         self.say(f"{task.name}: {' '.join(step.arguments[2:4])}")
 
     def _end(self, running: Sequence[Task], budget: Budget) -> None:
-        """Ask children to stop; end those that have not when the time is over."""
+        """Ask children to stop, and kill those that still run when the time is over."""
         processes = [t.process for t in running if t.process is not None and t.process.poll() is None]
         for process in processes:
             process.terminate()

@@ -1,4 +1,4 @@
-"""Tables of an experiment as Markdown: figures of rows, over seeds, and what every row is."""
+"""The page of an experiment in Markdown: its tables, and a list of its rows."""
 
 import json
 import re
@@ -8,14 +8,14 @@ from typing import Any
 
 from benchmarks.experiments.measures import without_comet
 from benchmarks.experiments.plan import Experiment
-from benchmarks.experiments.plan_told import Table
+from benchmarks.experiments.plan_output import Table
 
-Results = dict[str, Any]  # what results.json holds
+Results = dict[str, Any]  # the content of results.json
 DIGITS = ".1f"
 
 
 def render(experiment: Experiment, results: Results) -> str:
-    """The page: title, tables, rows with recipe, settings, seeds, updates and signature, versions."""
+    """Return the page: title, tables, rows with recipe, settings and signatures, versions."""
     parts = [f"# {experiment.title}", experiment.about.strip()]
     for table in experiment.tables:
         parts += [f"## {table.title}", *_table(table, experiment, results)]
@@ -45,7 +45,7 @@ def _table(table: Table, experiment: Experiment, results: Results) -> Iterator[s
 
 
 def measured(results: Results, name: str) -> dict[str, dict[str, float]]:
-    """Figures as MEASURE.FIGURE of a row by seed; seeds of which nothing is measured are left out."""
+    """Return the figures MEASURE.FIGURE of a row by seed; seeds without figures are left out."""
     seeds = {}
     for seed, entry in results["rows"].get(name, {}).items():
         figures = {
@@ -59,9 +59,9 @@ def measured(results: Results, name: str) -> dict[str, dict[str, float]]:
 
 
 def _columns(table: Table, seeds: list[dict[str, float]]) -> Iterator[tuple[str, tuple[str, str]]]:
-    """Figure and format by header; a figure with * becomes all that there are."""
-    for header, told in table.columns.items():
-        figure, _, form = told.partition(":")
+    """Yield header, figure and format of each column; a figure with `*` gives a column for each match."""
+    for header, column in table.columns.items():
+        figure, _, form = column.partition(":")
         form = form or DIGITS
         if "*" not in figure:
             yield header, (figure, form)
@@ -77,7 +77,7 @@ def _by_number(part: str) -> tuple[float, str]:
 
 
 def _cell(values: list[float], form: str) -> str:
-    """The mean; with several seeds the smallest and the largest behind it."""
+    """Return the mean; with several seeds also the smallest and the largest value."""
     if not values:
         return ""
     mean = format(statistics.mean(values), form)

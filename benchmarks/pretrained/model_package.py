@@ -1,12 +1,12 @@
-"""Put trained runs into a Python package that pip installs, for `cotext translate NAME`.
+"""Make a Python package of trained runs, so that `cotext translate NAME` finds them once it is installed.
 
     python -m benchmarks.pretrained.model_package PACKAGE LICENCE SOURCES NAME=RUN [NAME=RUN ...]
         [--scores FILE ...]
 
-PACKAGE is a new folder, named as the distribution. LICENCE is the text of a licence, in a file named as
-the hub names it (gpl-3.0-or-later). SOURCES is Markdown for the model card: every part of the training data,
-its licence and its authors. Of every RUN an int8 copy is written without paths of this machine, with a card,
-checksums and an entry point NAME in the group `cotext.models`.
+PACKAGE is a new folder with the name of the distribution. LICENCE is the text of a licence, in a file with
+the identifier of the hub as its name (gpl-3.0-or-later). SOURCES is Markdown for the model card: all parts
+of the training data with their licences and authors. The package has an int8 copy of every RUN without
+local paths, with a card and checksums, and an entry point NAME in the group `cotext.models`.
 """
 
 import argparse
@@ -40,7 +40,7 @@ authors = [{{ name = "Cotext developers" }}]
 [tool.hatch.build.targets.wheel]
 packages = ["{module}"]
 """
-# Identifiers of licences as Python packages write them (SPDX), where these are not the hub's in capitals.
+# SPDX identifiers, which Python packages need, by the identifier of the hub.
 SPDX = {"gpl-3.0-or-later": "GPL-3.0-or-later", "apache-2.0": "Apache-2.0"}
 
 
@@ -50,10 +50,10 @@ def write_package(
     """Write the package.
 
     Raises:
-        CotextError: a licence without an SPDX identifier here; as `export_hub` and `export_int8`.
+        CotextError: a licence that SPDX lacks above, or an error of `export_hub` or `export_int8`.
     """
     if licence.name not in SPDX:
-        raise CotextError(f"{licence}: its name is no licence that is known: {', '.join(SPDX)}")
+        raise CotextError(f"{licence}: its name is not a known licence ({', '.join(SPDX)})")
     distribution = package.resolve().name
     module = _identifier(distribution)
     with new_or_same(package) as made:
@@ -75,12 +75,12 @@ def write_package(
 
 
 def _identifier(name: str) -> str:
-    """A name as Python and its entry points write it."""
+    """Return a name as a Python identifier."""
     return name.replace("-", "_")
 
 
 def _write_model(folder: Path, run: Path, licence: str, sources: Path, scores: list[Path]) -> None:
-    """Write an int8 copy of a run, with its card and its checksums."""
+    """Write an int8 copy of a run with a card and checksums."""
     with tempfile.TemporaryDirectory() as temporary:
         published = Path(temporary) / folder.name
         export_hub(run, published, licence=licence, scores=scores)

@@ -1,15 +1,16 @@
-"""What serving costs beside translation: many clients at once, each with a sentence after the other.
+"""Throughput and latency of `cotext serve` with many clients, compared with the Python API.
 
     python -m benchmarks.serving.load RUN TEXT [--clients 1 8 64] [--sentences 400] [--rounds 3]
     python -m benchmarks.serving.load RUN TEXT --memory 10000
 
-TEXT has a sentence a line; every sentence is sent once, by whichever client is free. The server is
-`cotext serve` in a process of its own, spoken to over kept connections in the dialect of LibreTranslate.
-Beside it, in each round: the same sentences by the Python API, all in one call, and one call each, as a
-server without shared batches does. An answer that is another than that of the API stops the benchmark. With
-`--memory`, so many requests are sent, and the resident set of the server is told before and after. Sentences
-a second are by the wall's clock, and by the processor time of the server or of the API alone, which others on
-the machine and the clients do not slow down; the load of the machine is told.
+TEXT has one sentence per line. Each sentence is sent once, by the next free client, over a kept connection in
+the API of LibreTranslate. The server runs in a process of its own. Each round also translates the same
+sentences with the Python API, in one call, and with one call per sentence, as a server without shared batches
+would. A response that differs from the translation of the API stops the benchmark.
+
+Sentences a second are given by elapsed time and by processor time of the server or the API, which does not
+depend on other work on the machine. `--memory` sends so many requests, and prints the resident set of the
+server.
 """
 
 import argparse
@@ -52,7 +53,7 @@ HEAD = (
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A server that runs: its port, its process, and the seconds until it was ready."""
+    """A running server: its port, its process id, and the seconds until it was ready."""
 
     port: int
     process: int
@@ -60,13 +61,13 @@ class Server:
 
     @property
     def processor_seconds(self) -> float:
-        """Its processor time so far."""
+        """Return its processor time so far."""
         times = Path(f"/proc/{self.process}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
         return (int(times[11]) + int(times[12])) / os.sysconf("SC_CLK_TCK")
 
     @property
     def resident_mebibytes(self) -> float:
-        """Its anonymous resident set."""
+        """Return its anonymous resident set."""
         for line in Path(f"/proc/{self.process}/status").read_text(encoding="utf-8").splitlines():
             if line.startswith("RssAnon:"):
                 return int(line.split()[1]) / 1024
@@ -75,7 +76,7 @@ class Server:
 
 @contextmanager
 def serving(run: Path, threads: int) -> Iterator[Server]:
-    """`cotext serve` on a free port, its model on so many threads."""
+    """Run `cotext serve` on a free port."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -105,7 +106,7 @@ def _is_ready(port: int) -> bool:
 
 
 async def asked(port: int, sentences: Sequence[str], clients: int, key: str) -> tuple[list[str], list[float]]:
-    """The translations of sentences that so many clients send, and the seconds that each took."""
+    """Send sentences from `clients` clients; return the translations, and the seconds of each request."""
     found, seconds = [""] * len(sentences), [0.0] * len(sentences)
     waiting = iter(range(len(sentences)))
 
@@ -135,7 +136,7 @@ async def _answer(reader: asyncio.StreamReader) -> tuple[int, bytes]:
 
 
 def rates(options: argparse.Namespace, sentences: Sequence[str], server: Server) -> None:
-    """Print sentences a second and latencies, each beside the Python API of the same round."""
+    """Print sentences a second and latencies, and ratios to the Python API in the same round."""
     opened = open_run(options.run, "cpu")
     torch.set_num_threads(options.threads)
     blocks = [Block((text,)) for text in sentences]
@@ -146,7 +147,7 @@ def rates(options: argparse.Namespace, sentences: Sequence[str], server: Server)
 
     by_api([blocks[:8]])
     asyncio.run(asked(server.port, sentences[:8], 1, "warm"))
-    took: dict[str, list[tuple[float, float]]] = {}  # seconds of the wall and of the processor
+    took: dict[str, list[tuple[float, float]]] = {}  # elapsed and processor seconds
     latencies: dict[str, list[float]] = {}
     for number in range(options.rounds):
         begun = time.perf_counter(), time.process_time()
@@ -158,16 +159,18 @@ def rates(options: argparse.Namespace, sentences: Sequence[str], server: Server)
         for clients in options.clients:
             name = f"{clients} client{'s' if clients > 1 else ''}"
             begun = time.perf_counter(), server.processor_seconds
-            # A key of its own: what was kept of another round is another client's.
+            # A new key, so that the cache of another round is not used.
             answers, seconds = asyncio.run(asked(server.port, sentences, clients, f"{number} {clients}"))
             took.setdefault(name, []).append(_since(begun, server.processor_seconds))
             latencies.setdefault(name, []).extend(1000 * each for each in seconds)
             if wrong := [i for i, text in enumerate(answers) if text != expected[i]]:
-                raise SystemExit(f"{len(wrong)} answers are another's, as that to {sentences[wrong[0]]!r}")
+                raise SystemExit(
+                    f"{len(wrong)} responses differ from the API, first for {sentences[wrong[0]]!r}"
+                )
     rows = []
     for name, found in took.items():
-        of_wall, of_processor = zip(*found, strict=True)
-        cells = [f"{len(sentences) / statistics.median(each):.1f}" for each in (of_wall, of_processor)]
+        elapsed, processor = zip(*found, strict=True)
+        cells = [f"{len(sentences) / statistics.median(each):.1f}" for each in (elapsed, processor)]
         cells += [_ratios(found, took[other], kind) for other in (WHOLE, SINGLE) for kind in (0, 1)]
         if waited := latencies.get(name):
             cells += [f"{statistics.median(waited):.0f}", f"{statistics.quantiles(waited, n=100)[98]:.0f}"]
@@ -185,7 +188,7 @@ def _ratios(found: Sequence[tuple[float, float]], other: Sequence[tuple[float, f
 
 
 def memory(count: int, sentences: Sequence[str], server: Server) -> None:
-    """Print the resident set of the server before and after so many requests of 64 clients."""
+    """Print the resident set of the server before and during `count` requests of 64 clients."""
     rows = []
     for done in (0, 500, *(count * part // 4 for part in (1, 2, 3, 4))):
         todo = [f"{sentences[i % len(sentences)]} {i}" for i in range(rows[-1][0] if rows else 0, done)]
@@ -196,7 +199,7 @@ def memory(count: int, sentences: Sequence[str], server: Server) -> None:
 
 
 def main() -> None:
-    """Start a server, and print tables."""
+    """Start a server and print a table."""
     made = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     made.add_argument("run", type=Path)
     made.add_argument("text", type=Path)

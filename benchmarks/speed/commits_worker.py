@@ -1,7 +1,7 @@
-"""The side of one checkout in `benchmarks.speed.commits`: does its work once for every line it is given.
+"""The process of one checkout in `benchmarks.speed.commits`: does its work once for every line of its input.
 
-Runs with PYTHONPATH set to the checkout and imports nothing else of the project. Uses what every checkout
-has: the command line's configuration and training, and `cotext.load`. Where these lie has changed once.
+PYTHONPATH is set to the checkout, and nothing else of the project is imported. It uses what every checkout
+has: configuration, training, and `cotext.load`.
 """
 
 import json
@@ -12,90 +12,82 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-try:
-    from cotext.config.recipe import load_config
-    from cotext.training.run import TrainingCallbacks as Reports
-    from cotext.training.run import train
-except ImportError:  # before modules had rooms
-    from cotext.runs import train
-    from cotext.trainer import Reports
-
-    from cotext.config import load_config
-
 import torch
 
 import cotext
+from cotext.config.recipe import load_config
 from cotext.data.formats import read_parallel
+from cotext.training.run import train
+from cotext.training.trainer import TrainingCallbacks
 
 DOCUMENTS = 6
-JOINED = 6  # of them make the long document
 
 
-def tell(content: dict[str, Any]) -> None:
+def answer(content: dict[str, Any]) -> None:
     print(f"@ {json.dumps(content)}", flush=True)
 
 
-def told_to() -> bool:
-    """Wait for the next line; whether there is one."""
+def is_told_to() -> bool:
+    """Wait for the next line; return whether there is one."""
     return bool(sys.stdin.readline())
 
 
 def training(task: dict[str, Any]) -> None:
-    """An update a line, in the training loop itself."""
-    settings = [
-        *task["settings"],
-        "train.max_updates=100000",
-        "train.validate_every=100000",
-        "train.log_every=1",
-    ]
+    """Make one update of the training loop for each line."""
+    endless = ["train.max_updates=100000", "train.validate_every=100000", "train.log_every=1"]
     started = time.process_time()
     ready = False
 
     def on_update(figures: dict[str, float]) -> None:
         nonlocal started, ready
         seconds = time.process_time() - started
-        # The first update is before the first line.
-        tell({"seconds": seconds, "told": f"{figures['loss']:.6f}"} if ready else {})
+        # The first update comes before the first line.
+        answer({"seconds": seconds, "result": f"{figures['loss']:.6f}"} if ready else {})
         ready = True
-        if not told_to():
+        if not is_told_to():
             sys.exit()
         started = time.process_time()
 
-    reports = Reports(on_update, lambda figures: None, lambda text: None)
-    config = load_config(task["recipe"], task["size"], settings)
-    train(config, Path(task["data"]), Path(task["run"]), reports)
+    callbacks = TrainingCallbacks(on_update, lambda figures: None, lambda text: None)
+    config = load_config(task["recipe"], task["size"], [*task["settings"], *endless])
+    train(config, Path(task["data"]), Path(task["run"]), callbacks)
 
 
 def with_run(task: dict[str, Any]) -> None:
-    """Translate or score a line, with what a few updates have taught."""
-    # Outputs are about as long as the source, whatever little was learned.
+    """Translate or score with a trained run for each line."""
+    # Outputs are about as long as the source, however little was learned.
     limits = {"max_ratio": 1.2, "max_extra": 2}
-    translator = cotext.load(task["run"], "cpu", beam=5 if task["question"] == "beam" else 1, **limits)
+    translator = cotext.load(task["run"], "cpu", beam=5 if task["task"] == "beam" else 1, **limits)
     stream = read_parallel(Path(task["data"]) / "test.jsonl", None)
     documents = [document for document, _ in zip(stream, range(DOCUMENTS), strict=False)]
     sources = [cotext.Document(document.id, document.source) for document in documents]
-    long = [s for document in documents[:JOINED] for s in document.source]
+    long = [s for document in documents for s in document.source]
+
+    def translate() -> object:
+        return [d.sentences for d in translator.translate_documents(sources)]
+
+    def score() -> object:
+        scores = (translator.score(document.source, document.target) for document in documents)
+        return [[f"{score:.3f}" for score in each] for each in scores]
+
     work: dict[str, Callable[[], object]] = {
-        "greedy": lambda: [d.sentences for d in translator.translate_documents(sources)],
-        "beam": lambda: [d.sentences for d in translator.translate_documents(sources)],
+        "greedy": translate,
+        "beam": translate,
         "document": lambda: translator.translate(long),
-        "score": lambda: [
-            [f"{score:.3f}" for score in translator.score(document.source, document.target)]
-            for document in documents
-        ],
+        "score": score,
     }
-    tell({})
-    while told_to():
+    answer({})
+    while is_told_to():
         started = time.process_time()
-        found = work[task["question"]]()
+        found = work[task["task"]]()
         seconds = time.process_time() - started
-        tell({"seconds": seconds, "told": zlib.crc32(json.dumps(found).encode())})
+        answer({"seconds": seconds, "result": zlib.crc32(json.dumps(found).encode())})
 
 
 def main() -> None:
     task = json.loads(sys.argv[1])
     torch.set_num_threads(1)
-    if task["question"] == "training":
+    if task["task"] == "training":
         training(task)
     else:
         with_run(task)

@@ -1,24 +1,28 @@
-"""What benchmarks of speed share: options, the line of the machine, tables, own processes, memory of work.
+"""What the benchmarks of speed share: options, tables, child processes and memory.
 
-Ways are timed by `cotext.runtime.timing`.
+`cotext.runtime.timing` has the clocks and the ratios of a round.
 """
 
 import argparse
-import json
+import multiprocessing
 import os
-import subprocess
-import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
+from typing import ParamSpec, TypeVar
 
 import torch
 
+from cotext.runtime.devices import choose_device
 from cotext.runtime.tables import render_rows
-from cotext.runtime.timing import CLOCKS, Clock
+from cotext.runtime.timing import CLOCKS, Clock, Times, Way, in_turn
 
-SETTLING_SECONDS = 0.05  # until the sampler of memory has seen what is there
+SETTLING_SECONDS = 0.05  # until the sampler has seen the memory that is in use already
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
@@ -26,8 +30,19 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     print(render_rows([head, *rows], left=1), flush=True)
 
 
+def timed(ways: Mapping[str, Way], rounds: int, clock: Clock) -> Times:
+    """Time all ways in turn; each round starts with another one, since later ones find warmer caches."""
+    names = list(ways)
+
+    def in_order(number: int) -> dict[str, Way]:
+        first = number % len(names)
+        return {name: ways[name] for name in names[first:] + names[:first]}
+
+    return in_turn(in_order, rounds, clock)
+
+
 class PeakMemory:
-    """Samples the anonymous resident set of this process until stopped, so that mapped files do not count."""
+    """Samples the anonymous resident set of this process until `stop`, so that mapped files do not count."""
 
     def __init__(self) -> None:
         self.kibibytes = 0
@@ -36,7 +51,7 @@ class PeakMemory:
         self._thread.start()
 
     def stop(self) -> int:
-        """The peak so far, in KiB."""
+        """Stop, and return the peak in KiB."""
         self._stopped.set()
         self._thread.join()
         return self.kibibytes
@@ -49,45 +64,48 @@ class PeakMemory:
 
 
 def added_mebibytes(work: Callable[[], object]) -> float:
-    """MiB that some work adds to this process at its peak."""
+    """Return the MiB that `work` adds to this process at its peak."""
     memory = PeakMemory()
     time.sleep(SETTLING_SECONDS)
-    resting = memory.kibibytes
+    before = memory.kibibytes
     work()
-    return max(0, memory.stop() - resting) / 1024
+    return max(0, memory.stop() - before) / 1024
 
 
-def in_child(module: str, *arguments: str) -> object:
-    """The JSON that a module prints last when called in a process of its own."""
-    command = [sys.executable, "-m", f"benchmarks.speed.{module}", *arguments]
-    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
-    found: object = json.loads(done.stdout.splitlines()[-1])
-    return found
-
-
-def number_in_child(module: str, *arguments: str) -> float:
-    """The number that a module prints last when called in a process of its own."""
-    found = in_child(module, *arguments)
-    assert isinstance(found, int | float)
-    return float(found)
+def in_own_process(work: Callable[P, R], *arguments: P.args, **options: P.kwargs) -> R:
+    """Return the result of a call in a new process, whose memory holds nothing else."""
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+        return pool.submit(work, *arguments, **options).result()
 
 
 def load() -> str:
-    """The load of the machine over the last minute."""
+    """Return the load of the machine over the last minute, as text."""
     return f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} processors"
 
 
 def parser(about: str | None, rounds: int) -> argparse.ArgumentParser:
-    """Options that all benchmarks of speed have; `apply` puts them into force."""
+    """Return a parser with the options of all benchmarks of speed; `apply` puts them into force."""
     made = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
     made.add_argument("--rounds", type=int, default=rounds)
     made.add_argument("--threads", type=int, default=1)
-    made.add_argument("--clock", choices=sorted(CLOCKS), default="cpu", help="processor time, or the wall's")
+    made.add_argument("--clock", choices=sorted(CLOCKS), default="cpu", help="processor or elapsed time")
+    made.add_argument("--device", default="cpu", help="cpu or cuda; on a GPU, elapsed time counts")
     return made
 
 
-def apply(options: argparse.Namespace) -> Clock:
-    """Set the number of threads, and print what the machine is doing beside this; give the clock."""
+def apply(options: argparse.Namespace) -> tuple[torch.device, Clock]:
+    """Set the number of threads, print the state of the machine, and return the device and its clock."""
     torch.set_num_threads(options.threads)
-    print(f"{options.threads} threads, {options.clock} clock, {load()}", flush=True)
-    return CLOCKS[options.clock]
+    device = choose_device(options.device)
+    if device.type == "cuda":
+        print(f"torch {torch.__version__}, {torch.cuda.get_device_name(device)}, {load()}", flush=True)
+        return device, _after_the_gpu
+    clock = f"{options.threads} threads, {options.clock} clock"
+    print(f"torch {torch.__version__}, {clock}, {load()}", flush=True)
+    return device, CLOCKS[options.clock]
+
+
+def _after_the_gpu() -> float:
+    """Return the elapsed time once the GPU has finished what it was given."""
+    torch.cuda.synchronize()
+    return time.perf_counter()

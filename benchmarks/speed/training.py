@@ -1,264 +1,161 @@
-"""Training speed and memory of our Transformer beside Hugging Face Marian, on the CPU in fp32.
+"""Speed and memory of training: systems with random weights in turn on the same random documents.
 
-    python -m benchmarks.speed.training [--quick] [--threads 1] [--clock cpu|wall]
+    python -m benchmarks.speed.training [--systems GROUP | 'RECIPE key=value ...' | marian ...] [--size base]
+        [--shapes 4x20 ...] [--tokens 4096] [--precisions fp32 bf16] [--device cuda]
+    python -m benchmarks.speed.training --memory ...
 
-Both sides: the same dimensions and random weights, the same token batches, ReLU, dropout 0.1, label
-smoothing 0.1 over real labels, one fused Adam. Steps alternate, and the ratio of a round is that of two
-neighbouring steps; the table shows medians. Only real tokens count, never padding.
+A shape is documents x sentences: 4x20 are four documents of 20 sentences. They are cut as the recipe says,
+and packed into batches of at most so many tokens, padding counted. The table has labels a second, the speed
+over that of the first system in the same round (above 1: faster), and the share of the ceiling, as medians
+with the smallest and the largest. `marian` is Hugging Face's model on the batches of the first system.
 
-share     multiply-adds of the matrix products on real tokens (forward + backward, a causal score counted once
-          for every pair that may attend), over time, over the ceiling
-ceiling   the fastest torch.mm among the sizes named, measured anew in every round
-peak      VmHWM of a child process that does two steps, weights, optimiser and libraries included
-
-Processor time of one thread, for a machine that others use too; `--threads 2 --clock wall` on a quiet one.
+share    operations of the matrix products of a plain Transformer on the tokens a second, over the ceiling
+ceiling  operations a second of the fastest matrix product, measured here
+--memory MiB that the gradients of a batch add to a process that holds the model (Linux, on the CPU)
 """
 
 import argparse
-import statistics
-import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from itertools import cycle
-from pathlib import Path
+from collections.abc import Sequence
 
-import numpy as np
 import torch
-from torch.nn.functional import cross_entropy
 
-from benchmarks.speed.batches import SYMBOLS, VOCABULARY, document_batches, sentence_batches
-from benchmarks.speed.harness import apply, number_in_child, parser
-from benchmarks.speed.systems import plain_model
-from cotext.data.batch import Batch
-from cotext.layers.blocks import Size
-from cotext.losses.cross_entropy import CrossEntropy
-from cotext.runtime.timing import Clock
-
-SIZES = {"base": (512, 2048, 8, 6), "small": (256, 1024, 4, 4)}
-SMOOTHING = 0.1
-CEILING_SHAPES = ((1024, 1024, 1024), (2048, 2048, 2048), (4096, 512, 2048), (3072, 3072, 3072))
-
-Step = Callable[[Batch], None]
-
-
-@dataclass(frozen=True)
-class Case:
-    """One line of the table."""
-
-    size: str
-    data: str
-    attention_dropout: float = 0.0
-
-    def dimensions(self) -> Size:
-        dimension, feed_forward, heads, layers = SIZES[self.size]
-        return Size(dimension, feed_forward, heads, layers, layers, 0.1, self.attention_dropout, 0.1)
-
-
-CASES = (
-    Case("base", "sentences"),
-    Case("base", "documents"),
-    Case("base", "documents", 0.1),
-    Case("small", "sentences"),
-    Case("small", "documents"),
-    Case("small", "documents", 0.1),
+from benchmarks.speed.harness import added_mebibytes, apply, in_own_process, parser, table, timed
+from benchmarks.speed.systems import (
+    MARIAN,
+    VOCABULARY,
+    Trained,
+    Trainee,
+    add_options,
+    config_of,
+    named,
+    numbers,
+    random_batches,
 )
+from cotext.config.model import ModelConfig
+from cotext.data.batch import Batch
+from cotext.runtime.timing import Clock, Way, spread
+
+CEILING_SHAPES = {
+    "cpu": ((1024, 1024, 1024), (2048, 2048, 2048), (4096, 512, 2048), (3072, 3072, 3072)),
+    "cuda": ((8192, 8192, 8192),),
+}
+TYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 
 
-def batches(case: Case, tokens: int) -> Iterator[Batch]:
-    random = np.random.default_rng(7)
-    return (
-        sentence_batches(tokens, random)
-        if case.data == "sentences"
-        else document_batches(tokens // 512, random)
-    )
+def trainee(name: str, first: str, size: str, device: torch.device, precision: str) -> Trained:
+    """Return a system to train; Marian with the sizes and dropout of the first system."""
+    if name != MARIAN:
+        return Trainee(config_of(name, size), device, precision)
+    from benchmarks.speed.rivals import MarianTrainee
+
+    return MarianTrainee(config_of(first, size), device, precision)
 
 
-def ours(case: Case) -> Step:
-    size = case.dimensions()
-    model = plain_model(size)
-    optimizer = torch.optim.Adam(model.parameters(), lr=1e-4, fused=True)
-    criterion = CrossEntropy(SMOOTHING, 1.0)
+def on_all(pupil: Trained, batches: Sequence[Batch]) -> Way:
+    """Return a function that trains on all batches and returns the number of labels."""
+    ahead = pupil.device.type == "cuda"  # where another thread lays out beside the GPU
+    given = [pupil.laid_out(batch) for batch in batches] if ahead else batches
 
-    def step(batch: Batch) -> None:
-        loss = criterion(model, batch)
-        (loss.loss / loss.count).backward()
-        optimizer.step()
-        optimizer.zero_grad()
+    def way() -> float:
+        return sum(pupil.update(batch if ahead else pupil.laid_out(batch)) for batch in given)
 
-    return step
+    return way
 
 
-def marian(case: Case) -> Step:
-    from transformers import MarianConfig, MarianMTModel
+def product_operations(model: ModelConfig, batch: Batch) -> float:
+    """Return the operations of the matrix products of an update on the real tokens of a batch.
 
-    size = case.dimensions()
-    config = MarianConfig(
-        vocab_size=VOCABULARY,
-        d_model=size.dimension,
-        encoder_layers=size.encoder_layers,
-        decoder_layers=size.decoder_layers,
-        encoder_attention_heads=size.heads,
-        decoder_attention_heads=size.heads,
-        encoder_ffn_dim=size.feed_forward,
-        decoder_ffn_dim=size.feed_forward,
-        activation_function="relu",
-        dropout=size.dropout,
-        activation_dropout=size.activation_dropout,
-        attention_dropout=size.attention_dropout,
-        scale_embedding=True,
-        use_cache=False,
-        pad_token_id=SYMBOLS.pad,
-        eos_token_id=SYMBOLS.eos,
-        decoder_start_token_id=SYMBOLS.bos,
-        forced_eos_token_id=SYMBOLS.eos,
-        attn_implementation="sdpa",
-    )
-    model = MarianMTModel(config).train()
-    optimizer = torch.optim.Adam(model.parameters(), lr=1e-4, fused=True)
-
-    def step(batch: Batch) -> None:
-        mask = batch.source.sentence >= 0
-        logits = model(
-            input_ids=batch.source.tokens,
-            # Without padding no mask is passed, so that its attention, too, may take the fastest path.
-            attention_mask=None if bool(mask.all()) else mask.long(),
-            decoder_input_ids=batch.target_input,
-        ).logits
-        label = batch.target_label.flatten()
-        cross_entropy(
-            logits.flatten(0, 1), label, ignore_index=SYMBOLS.pad, label_smoothing=SMOOTHING
-        ).backward()
-        optimizer.step()
-        optimizer.zero_grad()
-
-    return step
-
-
-def product_flops(size: Size, batch: Batch) -> float:
-    """Floating-point operations of the matrix products of one step on the real tokens of a batch."""
-    d, f = size.dimension, size.feed_forward
+    A score is counted once for every pair of tokens that may attend to each other. A multiply-add is two
+    operations, and the backward pass has two products for each one of the forward pass.
+    """
+    d, f = model.dimension, model.feed_forward
     source = (batch.source.sentence >= 0).sum(dim=1).double()
     target = batch.is_label.sum(dim=1).double()
     encoder = (4 * d * d + 2 * d * f) * source + 2 * d * source * source
     decoder = (6 * d * d + 2 * d * f) * target + 2 * d * d * source
     decoder += d * target * (target + 1) + 2 * d * source * target
-    every = size.encoder_layers * encoder + size.decoder_layers * decoder + VOCABULARY * d * target
-    # Two operations per multiply-add; the backward pass is two products for each product.
+    every = model.encoder_layers * encoder + model.decoder_layers * decoder + VOCABULARY * d * target
     return 6 * float(every.sum())
 
 
-def ceiling(clock: Clock) -> tuple[float, str]:
-    """Operations per second of the fastest matrix product, and its shape."""
-    best, name = 0.0, ""
-    for m, k, n in CEILING_SHAPES:
-        a, b, out = torch.randn(m, k), torch.randn(k, n), torch.empty(m, n)
+def ceiling(device: torch.device, precision: str, clock: Clock) -> float:
+    """Return the operations a second of the fastest matrix product."""
+    best = 0.0
+    for m, k, n in CEILING_SHAPES[device.type]:
+        a, b = (torch.randn(*s, device=device, dtype=TYPES[precision]) for s in ((m, k), (k, n)))
         for _ in range(3):
             start = clock()
-            torch.mm(a, b, out=out)
-            rate = 2 * m * k * n / (clock() - start)
-            if rate > best:
-                best, name = rate, f"{m}x{k}x{n}"
-    return best, name
+            a @ b
+            best = max(best, 2 * m * k * n / (clock() - start))
+    return best
 
 
-def seconds(step: Step, batch: Batch, clock: Clock) -> float:
-    start = clock()
-    step(batch)
-    return clock() - start
+def rows(
+    options: argparse.Namespace, device: torch.device, clock: Clock, shape: str
+) -> list[tuple[str, ...]]:
+    """Time the systems on the documents of a shape; return rows of the table."""
+    names, (documents, sentences) = named(options.systems), numbers(shape)
+    first, ways, least, gigabytes = names[0], dict[str, Way](), dict[str, float](), dict[str, str]()
+    ceilings = {precision: ceiling(device, precision, clock) for precision in options.precisions}
+    for name in names:
+        config = config_of(first if name == MARIAN else name, options.size)
+        batches = random_batches(config, documents, sentences, options.tokens)
+        labels = sum(batch.labels.count for batch in batches)
+        operations = sum(product_operations(config.model, batch) for batch in batches) / labels
+        for precision in options.precisions:
+            title = f"{name}, {precision}"
+            before = torch.cuda.memory_allocated(device) if device.type == "cuda" else 0
+            ways[title] = on_all(trainee(name, first, options.size, device, precision), batches)
+            if device.type == "cuda":
+                torch.cuda.reset_peak_memory_stats(device)
+                ways[title]()
+                gigabytes[title] = f"{(torch.cuda.max_memory_allocated(device) - before) / 2**30:.1f}"
+            least[title] = operations / ceilings[precision]
+    times = timed(ways, options.rounds, clock)
+    base = next(iter(ways))
+    return [
+        (
+            title,
+            times.rate(title, "{:,.0f}"),
+            spread(times.ratios(base, title)),
+            spread([least[title] / seconds for seconds in times[title]], "{:.0%}"),
+            gigabytes.get(title, "-"),
+        )
+        for title in ways
+    ]
 
 
-@dataclass(frozen=True)
-class Round:
-    """One batch on both sides."""
-
-    tokens: int
-    flops: float
-    ours: float  # seconds
-    marian: float
-    ceiling: float
-    shape: str
-
-
-def compare(case: Case, tokens: int, budget_seconds: float, min_rounds: int, clock: Clock) -> list[Round]:
-    """Alternate the two sides on the same batches until the time is spent."""
-    torch.manual_seed(1)
-    size, sides = case.dimensions(), (ours(case), marian(case))
-    source = batches(case, tokens)
-    warm = next(source)
-    for side in sides:
-        side(warm)
-    rounds: list[Round] = []
-    start = time.perf_counter()
-    for first in cycle((0, 1)):
-        batch = next(source)
-        taken = {side: seconds(sides[side], batch, clock) for side in (first, 1 - first)}
-        labels, flops = int(batch.is_label.sum()), product_flops(size, batch)
-        rounds.append(Round(labels, flops, taken[0], taken[1], *ceiling(clock)))
-        if len(rounds) >= min_rounds and time.perf_counter() - start > budget_seconds:
-            break
-    return rounds
-
-
-def peak_gigabytes(case: Case, side: str, threads: int) -> float:
-    """Peak resident memory of a fresh process that takes two steps."""
-    where = ["--case", str(CASES.index(case)), "--tokens", "4096", "--threads", str(threads)]
-    return number_in_child("training", "--peak", side, *where)
-
-
-def own_peak_gigabytes() -> float:
-    status = Path("/proc/self/status").read_text()
-    kibibytes = next(line for line in status.splitlines() if line.startswith("VmHWM")).split()[1]
-    return int(kibibytes) * 1024 / 1e9
+def own_peak(name: str, size: str, tokens: int, precision: str, threads: int, shape: list[int]) -> float:
+    """Return the MiB that the gradients of some documents add to this process."""
+    torch.set_num_threads(threads)
+    config = config_of(name, size)
+    pupil, batches = Trainee(config, torch.device("cpu"), precision), random_batches(config, *shape, tokens)
+    for parameter in pupil.model.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+    return added_mebibytes(lambda: [pupil.gradients(batch) for batch in batches])
 
 
 def main() -> None:
+    """Print a table for each shape, or one of memory."""
     made = parser(__doc__, rounds=3)
-    made.add_argument("--quick", action="store_true", help="fewer rounds and cases, smaller batches")
-    made.add_argument("--no-memory", action="store_true", help="leave the peaks out")
-    made.add_argument("--tokens", type=int, help="padded target tokens of a batch")
-    made.add_argument("--case", type=int, help="only this line of the table, counted from 0")
-    made.add_argument("--peak", choices=("ours", "marian"), help="of a process that does two steps, in GB")
+    add_options(made, ("4x20",), "DOCUMENTSxSENTENCES")
+    made.add_argument("--tokens", type=int, default=4096, help="of a batch, padding counted")
+    made.add_argument("--precisions", nargs="+", choices=list(TYPES), default=["fp32"])
+    made.add_argument("--memory", action="store_true", help="peak memory, a process for each cell")
     options = made.parse_args()
-    clock = apply(options)
-    cases = CASES if options.case is None else CASES[options.case : options.case + 1]
-    if options.peak:
-        step = ours(cases[0]) if options.peak == "ours" else marian(cases[0])
-        source = batches(cases[0], options.tokens)
-        for _ in range(2):
-            step(next(source))
-        print(own_peak_gigabytes())
+    device, clock = apply(options)
+    if options.memory:
+        peaks = []
+        for name in named(options.systems):
+            what = name, options.size, options.tokens, options.precisions[0], options.threads
+            each = [in_own_process(own_peak, *what, numbers(shape)) for shape in options.shapes]
+            peaks.append((name, *(f"{peak:,.0f}" for peak in each)))
+        table(("MiB", *options.shapes), peaks)
         return
-    report(options, cases, clock)
-
-
-def report(options: argparse.Namespace, cases: tuple[Case, ...], clock: Clock) -> None:
-    tokens = options.tokens or (1024 if options.quick else 4096)
-    print(f"torch {torch.__version__}, {options.threads} threads, fp32, {options.clock} clock,", end=" ")
-    print(f"batches of {tokens} padded target tokens; memory with batches of 4096")
-    print("size  data      att.drop  tokens/s (Marian)  ratio  share (Marian)  peak GB (Marian)  ceiling")
-    for case in cases:
-        if options.quick and case.attention_dropout:
-            continue
-        budget = 1.0 if options.quick else (30.0 if case.size == "base" else 15.0)
-        rounds = compare(case, tokens, budget, 2 if options.quick else options.rounds, clock)
-        top = max(rounds, key=lambda r: r.ceiling)
-        numbers = [
-            statistics.median(r.tokens / r.ours for r in rounds),
-            statistics.median(r.tokens / r.marian for r in rounds),
-            statistics.median(r.marian / r.ours for r in rounds),
-            statistics.median(r.flops / r.ours / r.ceiling for r in rounds),
-            statistics.median(r.flops / r.marian / r.ceiling for r in rounds),
-        ]
-        peaks = ["-", "-"]
-        if case.data == "documents" and not options.no_memory:
-            for i, side in enumerate(("ours",) if options.quick else ("ours", "marian")):
-                peaks[i] = f"{peak_gigabytes(case, side, options.threads):.2f}"
-        print(
-            f"{case.size:5} {case.data:9} {case.attention_dropout:8.1f}"
-            "  {:8.0f} {:8.0f} {:6.2f}x {:6.0%} {:8.0%}".format(*numbers),
-            f" {peaks[0]:>7} {peaks[1]:>8}   {top.ceiling / 1e9:.0f} GFLOP/s ({top.shape})",
-            flush=True,
-        )
+    for shape in options.shapes:
+        print(f"\n{options.size}, {shape}, batches of {options.tokens:,} tokens")
+        found = rows(options, device, clock, shape)
+        table(("system", "labels a second", "to the first", "of the ceiling", "GiB of the GPU"), found)
 
 
 if __name__ == "__main__":

@@ -1,14 +1,19 @@
-"""A choice that real text makes: the reference as it is, and as it would be otherwise."""
+"""A choice in real text: the reference, and the same sentence with other words chosen."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What is chosen in a sentence of a document, by its number from 0.
+    """A choice in one sentence of a document.
 
-    `right` is the reference, `wrong` are the same sentence with another choice; `distance` counts the
-    sentences back to the nearest clue, None where the rule does not find it.
+    Attributes:
+        phenomenon: What is chosen, such as `pronoun`.
+        sentence: Index of the sentence, from 0.
+        right: The sentence of the reference.
+        wrong: The same sentence with each other choice.
+        distance: Number of sentences back to the nearest clue; None if the rule does not find it.
+        tags: Further facts, such as the chosen form.
     """
 
     phenomenon: str

@@ -1,14 +1,15 @@
-"""Choices of real text that need context, as contrastive suites, and decided in translations.
+"""Choices in real text that need context: make contrastive suites, and judge translations.
 
     python -m benchmarks.study.choices make SOURCE TARGET FOLDER [--before 7] [--learn SOURCE TARGET]
     python -m benchmarks.study.choices judge FOLDER HYPOTHESIS OUT.json
 
-`make` finds pronouns, registers and, with text to learn renderings from, terms (docs/real-choices.md) in a
-parallel corpus: FOLDER/pronoun.json and so on. An example has so many sentences before the choice, fewer at
-the beginning of a document. `judge` reads the translation of the same corpus, and decides every choice by
-what stands there. OUT.json: `right`, `wrong`, `both`, `neither` in per cent by phenomenon, and `kept`: of the
-documents with a register or a term to keep, those in which all that is decided is decided alike, in per cent.
-OUT.decisions.json beside it is what `cotext compare-decisions` takes.
+`make` finds choices of pronouns, registers and terms in a parallel corpus (docs/real-choices.md) and writes
+FOLDER/pronoun.json and so on. Terms need `--learn`: text from which to learn translations of words. An
+example has up to `--before` sentences before the choice.
+
+`judge` reads a translation of the same corpus. OUT.json has, by phenomenon, the per cent of choices that are
+`right`, `wrong`, `both` and `neither`. `kept` is the per cent of documents with several choices of a register
+or term that all have the same outcome. OUT.decisions.json is input for `cotext compare-decisions`.
 """
 
 import argparse
@@ -31,17 +32,17 @@ from cotext.runtime.errors import CotextError
 from cotext.runtime.files import replacing
 
 BEFORE = 7
-REMEDY = "give the translation of the corpus that the suite was made of"
-CONSISTENT = ("register", "term")  # what a document keeps; of pronouns each has its own
+REMEDY = "give a translation of the corpus from which the suite was made"
+CONSISTENT = ("register", "term")  # the same in a whole document, unlike pronouns
 
 
 def suites_of(
     name: str, documents: Iterable[ParallelDocument], alternatives: Alternatives, before: int = BEFORE
 ) -> dict[str, ContrastiveSuite]:
-    """The suites of all choices of some documents by phenomenon, each called NAME-PHENOMENON.
+    """Return the suites of all choices by phenomenon; their names are NAME-PHENOMENON.
 
     Raises:
-        CotextError: two documents have one id.
+        CotextError: two documents have the same id.
     """
     found: dict[str, list[ContrastiveExample]] = defaultdict(list)
     for document in documents:
@@ -56,7 +57,7 @@ def suites_of(
 def examples_of(
     document: ParallelDocument, alternatives: Alternatives, before: int
 ) -> Iterator[ContrastiveExample]:
-    """One example for every choice; the right candidate comes first."""
+    """Yield an example for every choice of a document; its first candidate is right."""
     choices = chain(
         pronoun_choices(document), register_choices(document), term_choices(document, alternatives)
     )
@@ -78,12 +79,12 @@ def examples_of(
 def judge(
     suites: Iterable[ContrastiveSuite], hypothesis: Sequence[Document]
 ) -> tuple[dict[str, dict[str, float]], dict[str, dict[str, Any]]]:
-    """Figures and decisions by suite, of the translation of the corpus that the suites were made of.
+    """Return figures and decisions by suite for a translation of the corpus of the suites.
 
-    Of documents that are not there nothing is decided.
+    Documents without a translation are skipped.
 
     Raises:
-        CotextError: none is there, or one has too few sentences.
+        CotextError: no document has a translation, or one has too few sentences.
     """
     written = {document.id: document.sentences for document in hypothesis}
     figures, decisions = {}, {}
@@ -93,7 +94,7 @@ def judge(
         kept: dict[tuple[str, str], set[str]] = defaultdict(set)
         there = [example for example in suite.examples if example.document in written]
         if not there:
-            raise CotextError(f"suite {suite.name}: of its documents the translation has none; {REMEDY}")
+            raise CotextError(f"suite {suite.name}: the translation has none of its documents; {REMEDY}")
         for example in there:
             result = outcome(example, _sentences(example, written, suite.name))
             if result is None:
@@ -118,18 +119,18 @@ def judge(
 def _sentences(
     example: ContrastiveExample, written: dict[str, tuple[str, ...]], suite: str
 ) -> tuple[str, ...]:
-    """What stands in a translation where an example is."""
+    """Return the sentences of a translation that correspond to an example."""
     place, document = int(example.id.rpartition(":")[2]), written[example.document]
     if len(document) < place:
         raise CotextError(
-            f"suite {suite}, example {example.id}: the translation has {len(document)} sentences of that "
-            f"document; {REMEDY}"
+            f"suite {suite}, example {example.id}: its document has only {len(document)} sentences in the "
+            f"translation; {REMEDY}"
         )
     return document[place - len(example.source) : place]
 
 
 def write_json(path: Path, content: object) -> None:
-    """Write a file that appears whole."""
+    """Write a JSON file under a temporary name, then rename it."""
     with replacing(path) as temporary:
         temporary.write_text(json.dumps(content, indent=1, ensure_ascii=False), encoding="utf-8")
 
@@ -137,7 +138,7 @@ def write_json(path: Path, content: object) -> None:
 def make_suites(
     source: Path, target: Path, folder: Path, learn_from: tuple[Path, Path] | None, before: int = BEFORE
 ) -> None:
-    """Write the suites of a corpus, called by the name of their folder."""
+    """Write the suites of a corpus; their names begin with the name of the folder."""
     pairs: Iterable[tuple[str, str]] = ()
     if learn_from is not None:
         pairs = (pair for d in read_parallel(*learn_from) for pair in zip(d.source, d.target, strict=True))
@@ -149,7 +150,7 @@ def make_suites(
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Make suites, or judge a translation by them."""
+    """Make suites, or judge a translation."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -1,8 +1,7 @@
-"""The systems of an experiment compared: figures over seeds, and tests over documents and seeds.
+"""Compare the systems of an experiment: figures over seeds, and tests over documents and seeds.
 
-Read from the folder of an experiment: translations and their references (`own`, `ted`, `pdc`), decisions
-(`real`, `contrapro`, `consistency`, `generated`, `written`), CXMI. Tests are those of
-`cotext.evaluation.statistics.seeds`.
+The folder of an experiment has translations and references (`own`, `ted`, `pdc`), decisions (`real`,
+`contrapro`, `consistency`, `generated`, `written`) and CXMI. The tests: `cotext.evaluation.statistics.seeds`.
 """
 
 from collections import defaultdict
@@ -41,9 +40,11 @@ MAX_BYTES = 1 << 30
 
 @dataclass(frozen=True, slots=True)
 class ContextAdds:
-    """CXMI of a system, nats a token by context, means over seeds; p of true against foreign context.
+    """CXMI of a system.
 
-    p is that of the seed for which it is least sure.
+    Attributes:
+        per_token: Nats per token by context, mean over seeds.
+        p: p-value of true against foreign context, the largest over seeds.
     """
 
     per_token: dict[str, float]
@@ -51,15 +52,15 @@ class ContextAdds:
 
 
 def read_json(path: Path) -> Any:
-    """The content of a file."""
+    """Return the content of a JSON file."""
     return parse_json(read_text(path, max_bytes=MAX_BYTES), str(path))
 
 
 class Comparison:
-    """The folder of an experiment and what was measured in it, by system and seed.
+    """The results of an experiment, by system and seed.
 
     Raises:
-        CotextError: no results there.
+        CotextError: the folder has no results.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -72,17 +73,17 @@ class Comparison:
         self.used = {system: self._used(system) for system in self.results["rows"]}
 
     def places(self, system: str, name: str) -> list[Path]:
-        """Where a system was measured, by seed; seeds that have no file of this name yet are left out."""
+        """Return the folders of the measures of a system, by seed, that have a file of this name."""
         seeds = sorted(self.results["rows"].get(system, {}), key=int)
         places = [self.folder / "measures" / f"{system}-{seed}" for seed in seeds]
         return [place for place in places if (place / name).is_file()]
 
     def systems(self, name: str) -> list[str]:
-        """The systems of which a seed has a file of this name."""
+        """Return the systems that have a file of this name for some seed."""
         return [system for system in self.results["rows"] if self.places(system, name)]
 
     def figure(self, system: str, name: str) -> Spread | None:
-        """A figure of the driver, as `training.updates`, over seeds; None where there is none."""
+        """Return a figure of results.json, such as `training.updates`, over seeds; None if there is none."""
         measure, _, figure = name.partition(".")
         entries = self.results["rows"].get(system, {}).values()
         found = [e.get("measures", {}).get(measure, {}).get("figures", {}).get(figure) for e in entries]
@@ -90,7 +91,7 @@ class Comparison:
         return Spread(values) if values else None
 
     def curves(self, system: str, name: str) -> list[dict[int, float]]:
-        """Figures of the driver whose names end in an update, by seed."""
+        """Return the figures whose names are `name` and an update, by update, for each seed."""
         measure, _, start = name.partition(".")
         entries = self.results["rows"].get(system, {}).values()
         found = [e.get("measures", {}).get(measure, {}).get("figures", {}) for e in entries]
@@ -101,7 +102,7 @@ class Comparison:
         return [curve for curve in curves if curve]
 
     def values(self, name: str) -> dict[str, Spread]:
-        """A score, as `own.s-bleu`, or an accuracy in per cent, as `real.mix-pronoun`, of all systems."""
+        """Return a score (`own.s-bleu`) or an accuracy in per cent (`real.mix-pronoun`) of all systems."""
         if name in self.counts:
             return {
                 system: Spread(tuple(each.score for each in seeds))
@@ -113,14 +114,14 @@ class Comparison:
         }
 
     def examples(self, name: str) -> dict[str, set[int]]:
-        """How many decisions an accuracy is made of, by system and over its seeds; nothing of scores."""
+        """Return the numbers of decisions behind an accuracy, by system; empty for scores."""
         return {
             system: {len(each.right) for each in seeds}
             for system, seeds in self.decided.get(name, {}).items()
         }
 
     def differences(self, name: str, first: str, others: Sequence[str]) -> dict[str, Difference]:
-        """Differences of systems from the first, corrected for all of them; none that cannot be tested."""
+        """Return the differences of systems from the first, corrected for their number, if testable."""
         there = [system for system in others if system in self.values(name)]
         if first not in self.values(name) or not there:
             return {}
@@ -154,9 +155,9 @@ class Comparison:
             yield from ((f"{kind}.{suite}", dict(each)) for suite, each in found.items())
 
     def _used(self, system: str) -> dict[str, bool | None]:
-        """Whether context is used by every seed in some group of a suite, by measure, as `contrapro.SUITE`.
+        """Return by suite whether every seed uses context in some group of examples (docs/context-use.md).
 
-        None: too few documents in all groups. The conditions are those of docs/context-use.md.
+        None: all groups have too few documents.
         """
         found: dict[str, bool | None] = {}
         for kind in ("real", "contrapro", "consistency"):
@@ -174,7 +175,7 @@ class Comparison:
         return found
 
     def context(self) -> dict[str, ContextAdds]:
-        """CXMI of every system that has context."""
+        """Return CXMI of every system with context."""
         return {system: self._context(system) for system in self.systems("cxmi.json")}
 
     def _context(self, system: str) -> ContextAdds:

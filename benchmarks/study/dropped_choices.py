@@ -1,23 +1,22 @@
-"""Pronouns that Chinese leaves out and English needs, as contrastive suites.
+"""Contrastive suites of pronouns that Chinese drops and English needs.
 
     python -m benchmarks.study.dropped_choices balance RUN SUITES OUT.json
     python -m benchmarks.study.dropped_choices check SOURCE RESTORED REFERENCE OUT.json
 
 `suites_of` finds the choices of a corpus (docs/real-choices.md). `balance` reads the suites of a folder and
-writes, to the folder OUT, those examples on which a sentence model is at chance; OUT.json has its accuracy
-before and after. `check` compares the rule with lines in which people have restored the pronouns.
+writes those examples to the folder OUT on which a sentence model is at chance; OUT.json has its accuracy
+before and after. `check` compares the rule with lines whose pronouns people have restored.
 
-A line has such a choice if all of this holds, by words alone:
+A line has a choice if all conditions hold, decided by its words alone:
 
-    target   exactly one of the two forms of a phenomenon (FORMS), as a subject, and no other pronoun of
-             the persons that the phenomenon is about
+    target   exactly one of the two forms of a phenomenon, as a subject, and no other pronoun of its persons
     source   no pronoun of these persons, and no noun that replaces one
     text     no markup on either side
-    swap     the other form fits after the verb is changed with it: am, are, was, were and their short forms
-             beside the pronoun; a sentence with one of these elsewhere is left out
+    swap     the other form fits if am, are, was, were or their short forms beside the pronoun change, too;
+             a sentence that has one of these elsewhere is left out
 
-*You* counts as a subject if the next word also follows *I* in text (`verbs_of`), and the word before it does
-not take an object (_BEFORE_OBJECT).
+*You* is a subject if the next word also follows *I* in text (`verbs_of`), and the word before takes no object
+(_BEFORE_OBJECT).
 """
 
 import argparse
@@ -42,7 +41,7 @@ from cotext.translation.open import open_run
 
 @dataclass(frozen=True, slots=True)
 class Phenomenon:
-    """Two forms, the Chinese pronouns of each, and what neither side may have besides."""
+    """Two forms and the Chinese pronouns of each; `target`, `source`: other words that exclude a line."""
 
     forms: tuple[str, str]
     clues: tuple[str, str]
@@ -86,12 +85,12 @@ _BEFORE_OBJECT: Final = re.compile(
     "lets?|ma[dk]e|makes|making|help(?:s|ed)?|see|saw|seen|watch(?:ed)?|hear|heard|have|had|get|got|"
     "to|for|with|of|at|on|in|about|from|by|than|like|thank"
 )
-LEAST_VERB = 20  # occurrences behind each of I and you
-LEAST_SHARE = 0.05  # of the one beside the other
+LEAST_VERB = 20  # occurrences after each of I and you
+LEAST_SHARE = 0.05  # of the occurrences after the other one
 
 
 def verbs_of(targets: Iterable[str]) -> frozenset[str]:
-    """Words that follow both *I* and *you*, and therefore a subject."""
+    """Return words that follow both *I* and *you*, and therefore subjects."""
     behind: dict[str, Counter[str]] = {"i": Counter(), "you": Counter()}
     for line in targets:
         words = [word.lower() for word in _WORD.findall(line.replace("’", "'"))]
@@ -108,14 +107,14 @@ def verbs_of(targets: Iterable[str]) -> frozenset[str]:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The form that a line has, and the line with the other one."""
+    """The form in a line, and the line with the other form."""
 
     form: str
     other: str
 
 
 def found_in(phenomenon: Phenomenon, source: str, target: str, verbs: frozenset[str]) -> Found | None:
-    """The choice of a line; None where it has none."""
+    """Return the choice of a line, or None."""
     target = target.replace("’", "'")
     if re.search(phenomenon.source, source) or _MARKUP.search(source + target):
         return None
@@ -158,10 +157,10 @@ def found_in(phenomenon: Phenomenon, source: str, target: str, verbs: frozenset[
 def suites_of(
     documents: Iterable[ParallelDocument], verbs: frozenset[str], before: int = BEFORE
 ) -> dict[str, ContrastiveSuite]:
-    """The suite of every phenomenon: all choices that have a sentence before them, the right one first.
+    """Return a suite for every phenomenon, without choices in first sentences; the first candidate is right.
 
-    `distance` is that to the nearest line before whose source has a pronoun of one of both forms, if it is
-    the right one. The tag `nearest` has that form, or `none`.
+    The tag `nearest` is the form whose pronoun the nearest earlier source line has, or `none`. `distance` is
+    the distance of that line if its form is the right one, else None.
     """
     found: dict[str, list[ContrastiveExample]] = {name: [] for name in PHENOMENA}
     for document in documents:
@@ -193,7 +192,7 @@ def suites_of(
 
 
 def _nearest(phenomenon: Phenomenon, before: Sequence[str]) -> tuple[int | None, str]:
-    """How many lines back the nearest one is that has pronouns of one form alone, and that form."""
+    """Return the distance and the form of the nearest line with pronouns of exactly one form."""
     for back, line in enumerate(reversed(before), 1):
         there = [
             form
@@ -206,7 +205,7 @@ def _nearest(phenomenon: Phenomenon, before: Sequence[str]) -> tuple[int | None,
 
 
 def write_suites(source: Path, target: Path, folder: Path, learn: tuple[Path, Path]) -> None:
-    """Write the suites of a corpus; the words behind subjects are learned from other text."""
+    """Write the suites of a corpus; `learn`: text from which the words after subjects are learned."""
     verbs = verbs_of(line for document in read_parallel(*learn) for line in document.target)
     folder.mkdir(parents=True, exist_ok=True)
     for name, suite in suites_of(read_parallel(source, target), verbs).items():
@@ -215,23 +214,23 @@ def write_suites(source: Path, target: Path, folder: Path, learn: tuple[Path, Pa
 
 # -------------------------------------------------------------------------------------------- balance
 
-WIDTH = 1.0  # of a bin, in nats
-WIDEST = 4.0  # nats between both forms, beyond which the sentence decides alone
+WIDTH = 1.0  # nats of a bin
+WIDEST = 4.0  # nats between both forms; beyond, the sentence alone decides
 MOST = 2000  # examples of a suite
-PARTS = 3  # one of which the rule is learned from, and not reported
+PARTS = 3  # one part of the documents is for learning the shares, and not reported
 
 
 def set_aside(document: str) -> bool:
-    """Whether a document is of the third from which `balanced` learns."""
+    """Return whether a document is in the third from which `balanced` learns."""
     return crc32(document.encode()) % PARTS == 0
 
 
 def balanced(examples: Sequence[ContrastiveExample], margins: Sequence[float]) -> list[ContrastiveExample]:
-    """Reported examples on which a sentence model is at chance.
+    """Return examples on which a sentence model is at chance: both forms are equally frequent in each bin.
 
-    In every bin of its scores both forms are equally frequent. `margins` are its log-probabilities of the
-    right candidate less those of the wrong one. Which share of a form is kept in a bin is counted in the
-    documents that are set aside; which examples, their ids decide.
+    `margins`: log-probability of the right candidate minus that of the wrong one. Bins are ranges of the
+    margin. The share of a form to keep in a bin is learned from documents that are set aside. The id of an
+    example decides whether it is kept.
     """
     first = examples[0].tags["form"] if examples else ""
     bins: dict[tuple[int, str], int] = defaultdict(int)
@@ -255,7 +254,7 @@ def balanced(examples: Sequence[ContrastiveExample], margins: Sequence[float]) -
 
 
 def balance(run: Path, folder: Path, out: Path) -> None:
-    """Write balanced suites, with what the sentence model makes of them."""
+    """Write balanced suites, and the accuracy of the sentence model."""
     translator = open_run(run).translator
     folder_out = out.with_suffix("")
     folder_out.mkdir(parents=True, exist_ok=True)
@@ -293,11 +292,10 @@ def _accuracy(examples: Sequence[ContrastiveExample], margins: dict[str, float])
 
 
 def check(source: Path, restored: Path, reference: Path) -> dict[str, Any]:
-    """How often people have restored the pronoun that the rule names, by phenomenon.
+    """Count by phenomenon how often people restored the pronoun that the rule predicts.
 
-    The files are parallel: source, source with restored pronouns (spaces between words do not matter),
-    tokenised translation. `same`: the pronoun of the right form was restored; `other`: that of the wrong
-    form; `nothing`: neither.
+    The files are parallel: source, source with restored pronouns, and tokenised translation. `same`: they
+    restored a pronoun of the right form; `other`: of the wrong form; `nothing`: of neither.
     """
     lines = zip(*(read_text(path).splitlines() for path in (source, restored, reference)), strict=True)
     found: dict[str, Counter[str]] = {name: Counter() for name in PHENOMENA}

@@ -1,9 +1,9 @@
-"""What a run writes by itself where a contrastive suite has a choice: figures, and decisions for tests.
+"""The choices of a contrastive suite in the translations of a run.
 
     python -m benchmarks.study.generated RUN SUITE OUT.json
 
-OUT.json: `right`, `wrong`, `both` and `neither` in per cent, over all and by distance. OUT.decisions.json
-beside it is what `cotext compare-decisions` takes; only what is right counts as right.
+OUT.json has the per cent of `right`, `wrong`, `both` and `neither`, in all and by distance.
+OUT.decisions.json is input for `cotext compare-decisions`; all outcomes but `right` count as wrong.
 """
 
 import sys
@@ -19,7 +19,7 @@ from cotext.translation.signature import translation_entries
 
 
 def measure_generated(run: Path, path: Path, out: Path) -> None:
-    """Translate the sources of a suite, judge, and write both files."""
+    """Translate the sources of a suite, judge the translations, and write both files."""
     opened, suite = open_run(run), read_suite(path)
     report = write_suite_forms(opened.translator, suite, recipe=translation_entries(opened))
     groups = {"all": report.overall, **report.by_distance}

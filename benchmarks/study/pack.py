@@ -1,10 +1,10 @@
-"""What of an experiment is to come back from another machine, in one file: all but data, weights and states.
+"""Pack the results of an experiment into one file: all but data, weights and checkpoints.
 
     python -m benchmarks.study.pack FOLDER OUT.tar.xz [--most-mib 16]
 
-In it: results.json, tables.md, pictures, what was measured (translations, decisions, figures), and of every
-run its configuration, its curves and where it started. Unpacked, it is a folder that `benchmarks.study.page`
-reads. A file of more than 16 MiB is an error, and is not written.
+The file has results.json, tables.md, pictures, the output of all measures and the logs, and of each run its
+configuration, curves and start. `benchmarks.study.page` reads the unpacked folder. A file that would be
+larger than `--most-mib` is an error and is not written.
 """
 
 import argparse
@@ -20,7 +20,7 @@ MEBIBYTE = 1 << 20
 
 
 def kept(folder: Path) -> Iterator[Path]:
-    """The files that come back."""
+    """Yield the files to pack."""
     yield from sorted(path for name in ("*.json", "*.md", "*.png") for path in folder.glob(name))
     for name in ("measures", "logs"):
         yield from sorted(path for path in (folder / name).rglob("*") if path.is_file())
@@ -29,10 +29,10 @@ def kept(folder: Path) -> Iterator[Path]:
 
 
 def pack(folder: Path, out: Path, most: int = 16 * MEBIBYTE) -> int:
-    """Write the file; give its size in bytes.
+    """Write the file; return its size in bytes.
 
     Raises:
-        CotextError: nothing was measured, or it would be larger than `most`.
+        CotextError: the folder has no results, or the file would have more than `most` bytes.
     """
     if not (folder / "results.json").is_file():
         raise CotextError(f"{folder}: no results.json; give the folder of an experiment")
@@ -41,7 +41,7 @@ def pack(folder: Path, out: Path, most: int = 16 * MEBIBYTE) -> int:
             for path in kept(folder):
                 archive.add(path, f"{folder.name}/{path.relative_to(folder)}")
         if (size := temporary.stat().st_size) > most:
-            raise CotextError(f"{out}: would have {size:,} bytes, and at most {most:,} come back")
+            raise CotextError(f"{out}: would have {size:,} bytes, more than the limit of {most:,}")
     return size
 
 

@@ -1,9 +1,9 @@
-"""The page of the study, made of the folders of its experiments.
+"""Write the page of the study from the results of its experiments.
 
     python -m benchmarks.study.page FOLDER ... --out docs/study.md
 
-FOLDER is that of an experiment, as `python -m benchmarks.experiments` or `benchmarks.study.pack` leaves it.
-Every sentence of the page follows from figures by a rule; a picture lies in `figures` beside the page.
+FOLDER is the folder of an experiment, or the unpacked file of `benchmarks.study.pack`. A rule derives every
+sentence of the page from figures. Pictures are written to `figures` next to the page.
 """
 
 import argparse
@@ -21,21 +21,21 @@ from cotext.evaluation.statistics.significance import SIGNIFICANT, holm
 from cotext.runtime.files import replacing
 from cotext.runtime.tables import listed
 
-LEAST_BLEU = 15.0  # s-BLEU on held-out documents of what all start from, below which nothing is claimed
+LEAST_BLEU = 15.0  # s-BLEU of the sentence model below which nothing is claimed about documents
 BASELINE = "sentence"
-STARTS = ("moved", "teacher")  # what systems start from: the first that is there
-HOLDS, FAILS, UNTOLD = "holds", "does not hold", "cannot be told"
-LEAST_CHOICES = 10  # of a suite that is worth a column
+STARTS = ("moved", "teacher")  # rows from which systems start; the first one in the results counts
+HOLDS, FAILS, INCONCLUSIVE = "holds", "does not hold", "inconclusive"
+LEAST_CHOICES = 10  # of a suite with a column of its own
 CONSISTENCY = {
     "deixis_test": "deixis",
     "lex_cohesion_test": "lexical cohesion",
     "ellipsis_infl": "ellipsis, inflection",
     "ellipsis_vp": "ellipsis, verb phrase",
-}  # by the file of each of Voita et al.'s sets
+}  # titles of the sets of Voita et al. by file name
 
 
 def consistency(name: str) -> str:
-    """The measure of a detokenised consistency set."""
+    """Return the name of the measure of a detokenised consistency set."""
     return f"consistency.voita-consistency/{name}{SUFFIX}"
 
 
@@ -57,7 +57,7 @@ PICTURED = ("own.s-bleu", "own.d-bleu", "real.mix-pronoun", *SUITES)
 
 @dataclass(frozen=True, slots=True)
 class Ordering:
-    """What a paper says: one system is better than another under a measure."""
+    """A claim of a paper: one system is better than another under a measure."""
 
     better: str
     worse: str
@@ -90,46 +90,50 @@ ORDERINGS = (  # TED and ContraPro: English to German; consistency sets: English
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """HOLDS, FAILS or UNTOLD, and why."""
+    """HOLDS, FAILS or INCONCLUSIVE, and the reason."""
 
     word: str
     why: str
 
 
 def verdict(difference: Difference, p: float, spread: float | None) -> Verdict:
-    """Whether one system is better than another.
+    """Return whether one system is better than another.
 
-    `difference` is that of the one less the other, `p` its p-value corrected for all orderings, `spread` the
-    largest standard deviation of seeds of the two. It holds, or its opposite does, where p is below 0.05 over
-    documents and seeds, and the difference is larger than the spread. Nothing is told of two single runs.
+    The claim holds, or its opposite does, if p is below 0.05 over documents and seeds and the difference
+    exceeds the spread. Two single runs cannot be compared.
+
+    Args:
+        difference: The first system minus the second.
+        p: Its p-value, corrected for all orderings.
+        spread: The larger standard deviation over seeds; None for single runs.
     """
     size = f"{difference.difference:+.2f}, p {p:.3g}"
     if spread is None or difference.over_seeds is None:
-        return Verdict(UNTOLD, f"{size} over documents, of two single runs; other seeds may differ")
+        return Verdict(INCONCLUSIVE, f"{size} over documents, of two single runs; other seeds may differ")
     if abs(difference.difference) <= spread:
-        return Verdict(UNTOLD, f"{size}: within the spread of seeds ({spread:.2f})")
+        return Verdict(INCONCLUSIVE, f"{size}: within the spread of seeds ({spread:.2f})")
     if p >= SIGNIFICANT:
-        return Verdict(UNTOLD, f"{size}: not significant")
+        return Verdict(INCONCLUSIVE, f"{size}: not significant")
     return Verdict(HOLDS if difference.difference > 0 else FAILS, size)
 
 
 def spread_of(*systems: Spread) -> float | None:
-    """The largest standard deviation of seeds; None where all systems have a single one."""
+    """Return the largest standard deviation over seeds; None if all systems have a single seed."""
     return max((each.deviation for each in systems if each.deviation is not None), default=None)
 
 
 def teacher_is_good(found: Comparison) -> Verdict:
-    """Whether the sentence model that all start from translates well enough for a claim about documents."""
+    """Return whether the sentence model from which all start is good enough for claims about documents."""
     start = next((name for name in STARTS if name in found.results["rows"]), STARTS[-1])
     bleu = found.figure(start, "own.s-bleu")
     if bleu is None:
-        return Verdict(UNTOLD, "the sentence model that all start from is not measured")
+        return Verdict(INCONCLUSIVE, "the sentence model that all start from is not measured")
     word = HOLDS if bleu.mean >= LEAST_BLEU else FAILS
-    return Verdict(word, f"{bleu.mean:.2f} s-BLEU on held-out documents, {LEAST_BLEU:.0f} are asked for")
+    return Verdict(word, f"{bleu.mean:.2f} s-BLEU on held-out documents ({LEAST_BLEU:.0f} are required)")
 
 
 def orderings(found: Comparison) -> list[tuple[Ordering, Verdict]]:
-    """All orderings of which both systems are measured, p corrected for all of them."""
+    """Return the orderings whose systems are both measured, with verdicts corrected for their number."""
     tested = []
     for each in ORDERINGS:
         difference = found.differences(each.measure, each.worse, [each.better]).get(each.better)
@@ -143,28 +147,28 @@ def orderings(found: Comparison) -> list[tuple[Ordering, Verdict]]:
             each,
             _by_context(found, each, verdict(difference, p, spread))
             if good.word == HOLDS
-            else Verdict(UNTOLD, good.why),
+            else Verdict(INCONCLUSIVE, good.why),
         )
         for (each, difference, spread), p in zip(tested, p_values, strict=True)
     ]
 
 
-def _by_context(found: Comparison, ordering: Ordering, told: Verdict) -> Verdict:
-    """The verdict on an ordering: of choices, it holds only where the better system uses context for them.
+def _by_context(found: Comparison, ordering: Ordering, by_tests: Verdict) -> Verdict:
+    """Return the verdict; for choices, an ordering holds only if the better system uses context for them.
 
-    A system that knows nothing may be right more often than another, by the forms that it prefers.
+    Without context, the forms that a system prefers may make it right more often.
     """
     of_choices = ordering.measure in found.decided
-    if told.word != HOLDS or not of_choices or found.used[ordering.better].get(ordering.measure):
-        return told
-    return Verdict(UNTOLD, f"{told.why}, but {ordering.better} is not shown to use context")
+    if by_tests.word != HOLDS or not of_choices or found.used[ordering.better].get(ordering.measure):
+        return by_tests
+    return Verdict(INCONCLUSIVE, f"{by_tests.why}, but {ordering.better} is not shown to use context")
 
 
 # ---------------------------------------------------------------------------------------------- the page
 
 
 def render(found: Sequence[Comparison]) -> str:
-    """The page, in Markdown."""
+    """Return the page in Markdown."""
     parts = ["# What document context is worth on real text", RULES.strip()]
     for each in found:
         parts += list(_section(each))
@@ -178,7 +182,7 @@ A system of several seeds has the mean, with the smallest and the largest value 
 
 * **holds**, **does not hold**: p below 0.05 over documents and over seeds, corrected (Holm) for all orderings
   below, and the difference larger than the standard deviation of seeds. For choices, the better system must
-  also use context for them. **cannot be told**: anything else, and always between two single runs.
+  also use context for them. **inconclusive**: anything else, and always between two single runs.
 * **bold**: differs from the sentence system that was trained as long, by the same rule, corrected for the
   column.
 * *uses context*: all five [conditions](context-use.md#is-context-used) hold for every seed.
@@ -218,17 +222,17 @@ def _section(found: Comparison) -> Iterator[str]:
 
 
 def title_of(found: Comparison) -> str:
-    """That of the experiment's own page, or else the name of its folder."""
+    """Return the title of the page of the experiment, or else the name of its folder."""
     return _head(found)[0] or found.folder.name
 
 
 def about_of(found: Comparison) -> str:
-    """What the experiment's own page says of data and budget, and which rows are not measured yet."""
+    """Return the introduction of the page of the experiment, and the rows that are not measured yet."""
     measured = found.systems("own-own.source.jsonl")
     planned = re.findall(r"^\* \*\*(.+?)\*\*: ", _tables(found).partition("\n## Rows")[2], re.MULTILINE)
     missing = [name for name in planned if name not in measured]
-    told = f"**Not measured yet**: {', '.join(missing)}." if missing else ""
-    return "\n\n".join(filter(None, (_head(found)[1], told)))
+    unmeasured = f"**Not measured yet**: {', '.join(missing)}." if missing else ""
+    return "\n\n".join(filter(None, (_head(found)[1], unmeasured)))
 
 
 def _head(found: Comparison) -> tuple[str, str]:
@@ -241,19 +245,19 @@ def _tables(found: Comparison) -> str:
     return page.read_text(encoding="utf-8") if page.is_file() else ""
 
 
-def _told(value: Spread, digits: int = 2) -> str:
+def _number(value: Spread, digits: int = 2) -> str:
     mean = f"{value.mean:.{digits}f}"
     low, high = min(value.values), max(value.values)
     return mean if len(value.values) == 1 else f"{mean} ({low:.{digits}f}-{high:.{digits}f})"
 
 
 def _table(found: Comparison, columns: dict[str, str], good: Verdict) -> str:
-    """A row a system, in bold where it differs from the baseline."""
+    """Return a table with a row per system; values that differ from the baseline are bold."""
     values = {name: found.values(name) for name in columns.values()}
     different = {name: _different(found, name, good) for name in columns.values()}
     systems = [s for s in found.results["rows"] if any(s in each for each in values.values())]
     numbers = {name: found.examples(name) for name in columns.values()}
-    # The same suite for all has its number once; what systems write decides how much of it can be judged.
+    # The number of choices stands in the header if all systems share it, else in each cell.
     alike = {
         name: next(iter(each)) for name, of in numbers.items() if len(each := set().union(*of.values())) == 1
     }
@@ -266,10 +270,10 @@ def _table(found: Comparison, columns: dict[str, str], good: Verdict) -> str:
     for system in systems:
         cells = []
         for name in columns.values():
-            told = _told(values[name][system]) if system in values[name] else ""
-            told = f"**{told}**" if system in different[name] else told
+            cell = _number(values[name][system]) if system in values[name] else ""
+            cell = f"**{cell}**" if system in different[name] else cell
             of = sorted(numbers[name].get(system, ())) if name not in alike else []
-            cells.append(f"{told} of {'-'.join(dict.fromkeys((str(of[0]), str(of[-1]))))}" if of else told)
+            cells.append(f"{cell} of {'-'.join(dict.fromkeys((str(of[0]), str(of[-1]))))}" if of else cell)
         rows.append([system, *cells])
     return _markdown(rows)
 
@@ -279,7 +283,7 @@ def _title(name: str) -> str:
 
 
 def _choices(found: Comparison, names: Sequence[str], good: Verdict) -> Iterator[str]:
-    """A table of suites; those of hardly any choices are named below it."""
+    """Yield a table of suites, and a line that names suites with too few choices."""
     most = {name: max((max(of) for of in found.examples(name).values()), default=0) for name in names}
     yield _table(found, {_title(name): name for name in names if most[name] >= LEAST_CHOICES}, good)
     few = [f"{_title(name)} ({count})" for name, count in most.items() if count < LEAST_CHOICES]
@@ -288,7 +292,7 @@ def _choices(found: Comparison, names: Sequence[str], good: Verdict) -> Iterator
 
 
 def _different(found: Comparison, name: str, good: Verdict) -> set[str]:
-    """The systems that differ from the baseline, by the rule of `verdict`."""
+    """Return the systems that differ from the baseline by the rule of `verdict`."""
     if good.word != HOLDS:
         return set()
     values = found.values(name)
@@ -296,12 +300,12 @@ def _different(found: Comparison, name: str, good: Verdict) -> set[str]:
     return {
         system
         for system, each in found.differences(name, BASELINE, others).items()
-        if verdict(each, each.p_corrected, spread_of(values[BASELINE], values[system])).word != UNTOLD
+        if verdict(each, each.p_corrected, spread_of(values[BASELINE], values[system])).word != INCONCLUSIVE
     }
 
 
 def _use(found: Comparison) -> Iterator[str]:
-    used = {s: told for s, told in found.used.items() if told}
+    used = {s: suites for s, suites in found.used.items() if suites}
     if not used:
         return
     suites = list(dict.fromkeys(suite for each in used.values() for suite in each))
@@ -344,21 +348,21 @@ def _cost(found: Comparison) -> Iterator[str]:
         cells = [(found.figure(system, name), digits) for name, digits in columns.values()]
         if any(value is not None for value, _ in cells):
             fell = _fell(found, system)
-            told = "" if fell is None else f"{fell:.3f}"
-            rows.append([system, *("" if v is None else _told(v, digits) for v, digits in cells), told])
+            last = "" if fell is None else f"{fell:.3f}"
+            rows.append([system, *("" if v is None else _number(v, digits) for v, digits in cells), last])
     yield "### Cost"
     yield (
-        "Losses in nats a token. At the start: of the model that training began with, before the first "
-        "update, on a part of the development set; at the end: the best of current sentences on all of it."
+        "Losses in nats per token. At the start: the model from which training starts, before the first "
+        "update, on a part of the development set. At the end: the best loss of current sentences on the "
+        "whole set."
     )
     yield _markdown(rows)
 
 
 def _fell(found: Comparison, system: str) -> float | None:
-    """By how much the best development loss of the second half of updates is below that of the first.
+    """Return by how much the best development loss fell from the first to the second half of the updates.
 
-    The mean over seeds; None where either half has none. Systems of which it fell by much were still
-    learning.
+    Mean over seeds; None if a half has no losses. If it fell by much, the system was still learning.
     """
     fallen = []
     for curve in found.curves(system, "training.nll_current.at."):
@@ -370,15 +374,15 @@ def _fell(found: Comparison, system: str) -> float | None:
 
 
 def _summary(found: Comparison, good: Verdict) -> Iterator[str]:
-    """What the figures say, in words."""
+    """Yield sentences that state the results."""
     yield f"The sentence model: {good.why}."
     if good.word != HOLDS:
-        yield "**No claim about documents is made here**: what context is worth cannot be told."
+        yield "**No claim about documents is made here**: the sentence model is not good enough."
         return
-    told_of = {"own.s-bleu": "s-BLEU on held-out documents", **{name: _title(name) for name in SUITES}}
+    titles = {"own.s-bleu": "s-BLEU on held-out documents", **{name: _title(name) for name in SUITES}}
     differences: dict[str, list[str]] = {}  # measures by what is said of them
     unexplained = []
-    for name, what in told_of.items():
+    for name, what in titles.items():
         values, different = found.values(name), _different(found, name, good)
         if BASELINE not in values:
             continue
@@ -392,8 +396,8 @@ def _summary(found: Comparison, good: Verdict) -> Iterator[str]:
         yield f"In {listed(whats)}, {said} than the sentence system that was trained as long."
     for system, what in unexplained:
         yield (
-            f"In {what}, {system} is right more often without being shown to use context: what forms a "
-            "system prefers decides, too, whatever it has learned."
+            f"In {what}, {system} is right more often, but is not shown to use context: the forms that a "
+            "system prefers matter, too."
         )
     adds = found.context()
     if adds:
@@ -401,11 +405,11 @@ def _summary(found: Comparison, good: Verdict) -> Iterator[str]:
         gains = [s for s, p in p_values.items() if p < SIGNIFICANT and _true_beats_foreign(adds[s])]
         helped = [s for s in gains if adds[s].per_token["true"] > 0]
         yield (
-            "True context makes references more probable than sentences of other documents do with "
-            f"{listed(gains) or 'no system'}, and more probable than no context with "
+            "True context makes references more probable than foreign context does for "
+            f"{listed(gains) or 'no system'}, and more probable than no context does for "
             f"{listed(helped) or 'none'} of these (p < {SIGNIFICANT}, corrected for the number of systems)."
         )
-    used = {s: [suite for suite, each in told.items() if each] for s, told in found.used.items()}
+    used = {s: [suite for suite, each in suites.items() if each] for s, suites in found.used.items()}
     users = [f"{s} ({listed(list(map(_title, suites)))})" for s, suites in used.items() if suites]
     yield f"Choices show use of context by {listed(users) or 'no system'}."
     falls = {
@@ -417,14 +421,13 @@ def _summary(found: Comparison, good: Verdict) -> Iterator[str]:
         yield (
             "In the second half of the updates the development loss of the sentence system fell by "
             f"{own:.3f} nats a token, that of others by {min(falls.values()):.3f} to {falls[most]:.3f} "
-            f"({most}): what falls further than the sentence system was still learning, and more time may "
-            "change its place."
+            f"({most}). Systems whose loss fell further than that of the sentence system were still learning."
         )
-    told = orderings(found)
-    counts = {word: sum(v.word == word for _, v in told) for word in (HOLDS, FAILS, UNTOLD)}
+    verdicts = [verdict.word for _, verdict in orderings(found)]
+    counts = {word: verdicts.count(word) for word in (HOLDS, FAILS, INCONCLUSIVE)}
     yield (
-        f"Of {len(told)} orderings of the papers {counts[HOLDS]} hold, {counts[FAILS]} do not, of "
-        f"{counts[UNTOLD]} it cannot be told."
+        f"Of {len(verdicts)} orderings in the papers, {counts[HOLDS]} hold, {counts[FAILS]} do not hold and "
+        f"{counts[INCONCLUSIVE]} are inconclusive."
     )
 
 
@@ -446,12 +449,12 @@ def _markdown(rows: Sequence[Sequence[str]]) -> str:
 
 
 def picture_of(found: Comparison) -> str:
-    """Where its picture lies, from the page."""
+    """Return the path of the picture, relative to the page."""
     return f"figures/study-{re.sub(r'[^a-z0-9]+', '-', found.folder.name.lower()).strip('-')}.png"
 
 
 def draw(found: Comparison, path: Path) -> None:
-    """Differences from the sentence system with their intervals of 95 per cent, a panel for each measure."""
+    """Draw differences from the sentence system with 95 % intervals, one panel per measure."""
     panels = {}
     for name in PICTURED:
         others = [s for s in found.values(name) if s not in (BASELINE, *STARTS)]

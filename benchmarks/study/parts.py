@@ -1,10 +1,11 @@
-"""Texts of chosen parts of a corpus, whole documents, and the suites that are measured with them.
+"""Write the texts of chosen documents of a corpus, and the suites of an experiment.
 
     python -m benchmarks.study.parts texts PARTS TEXTS
     python -m benchmarks.study.parts suites PARTS TEXTS DATA
 
-PARTS is JSON, as `parts` of an experiment. `texts` writes train, dev and test of the chosen documents to the
-folder TEXTS; `suites` writes DATA/suites. Nothing of it belongs into a repository.
+PARTS is the section `parts` of an experiment in JSON. `texts` writes train, dev and test of the chosen
+documents to the folder TEXTS; `suites` writes DATA/suites. Do not publish the output: licences of corpora
+may forbid it.
 """
 
 import sys
@@ -25,17 +26,17 @@ from cotext.runtime.errors import CotextError
 from cotext.runtime.reading import read_text
 
 SPLITS = ("train", "dev", "test")
-HELD = "held"  # training documents that are set aside
-SEED = 1  # of the draw of these
+HELD = "held"  # split of training documents for suites
+SEED = 1  # of their draw
 SUITES = "suites"
 MAX_BYTES = 1 << 28
 
 
 def write_texts(parts: Parts, texts: Path) -> None:
-    """Write the chosen documents of every split, one sentence a line with the ids of documents beside.
+    """Write the chosen documents of every split, one sentence per line, with a file of document ids.
 
     Raises:
-        CotextError: no document of a split is of the parts.
+        CotextError: no document of a split is chosen.
     """
     texts.mkdir(parents=True, exist_ok=True)
     for split in SPLITS:
@@ -55,7 +56,7 @@ def write_texts(parts: Parts, texts: Path) -> None:
 def apart(
     documents: list[ParallelDocument], number: int
 ) -> tuple[list[ParallelDocument], list[ParallelDocument]]:
-    """Documents without so many that are drawn, and these, both in order.
+    """Draw `number` documents; return the others and the drawn ones, both in order.
 
     Raises:
         CotextError: no other document would be left.
@@ -70,10 +71,10 @@ def apart(
 
 
 def grouped(source: Path, target: Path, sizes: Path) -> list[ParallelDocument]:
-    """Documents of lines, given how many lines each has.
+    """Read documents from files of lines and a file with the number of lines of each document.
 
     Raises:
-        CotextError: the numbers do not add up to the lines of both files.
+        CotextError: the sum of the numbers differs from the number of lines.
     """
     sides = [read_text(path, max_bytes=MAX_BYTES).splitlines() for path in (source, target)]
     numbers = [int(line) for line in read_text(sizes).split()]
@@ -98,12 +99,12 @@ def _chosen(parts: Parts, split: str) -> Iterator[ParallelDocument]:
 
 
 def text_files(parts: Parts, texts: Path, split: str) -> tuple[Path, Path]:
-    """Both sides of a split."""
+    """Return the files of both sides of a split."""
     return texts / f"{split}.{parts.source}", texts / f"{split}.{parts.target}"
 
 
 def write_suites(parts: Parts, texts: Path, data: Path) -> None:
-    """Write the suites of choices, and the drawn parts of others."""
+    """Write the suites of choices, and the drawn suites."""
     folder = data / SUITES
     folder.mkdir(exist_ok=True)
     splits = {split: text_files(parts, texts, split) for split in (*SPLITS, HELD)}
@@ -116,7 +117,7 @@ def write_suites(parts: Parts, texts: Path, data: Path) -> None:
 
 
 def drawn(sampled: Sampled) -> ContrastiveSuite:
-    """A suite of some documents of another, in its order, or of all; detokenised, if that is asked for."""
+    """Return a suite, detokenised if requested, with all or some of its documents, in their order."""
     suite = read_suite(Path(sampled.suite))
     if sampled.detokenise:
         suite = Detokenisers.of(suite.languages).suite(suite)

@@ -1,18 +1,22 @@
 """Faults planted in real translations, and how many of them an audit finds.
 
 python -m benchmarks.study.planted plant FOLDER SPLIT TARGET OUT [--kinds lost,order] [--count 100]
+    [--first 0 --documents 60]
 cotext audit OUT/output.txt --source OUT/source.txt --json > OUT/audit.json
 cotext audit OUT/reference.txt --source OUT/original.txt --json > OUT/reference.json
 python -m benchmarks.study.planted score OUT ...
 
-FOLDER has SPLIT.en.xz and SPLIT.TARGET.xz, a sentence a line and an empty line between documents. `plant`
-writes OUT/source.txt and OUT/output.txt with faults, OUT/original.txt and OUT/reference.txt without, and
-OUT/truth.json. It imports nothing of the package.
+FOLDER has SPLIT.en.xz and SPLIT.TARGET.xz, a sentence per line and an empty line between documents. With
+`--documents`, so many documents of 8 to 120 sentences are read, from `--first` on. Their order is random and
+always the same, so that other numbers are other documents. `plant` writes OUT/source.txt and OUT/output.txt
+with faults, OUT/original.txt and OUT/reference.txt without, and OUT/truth.json. It imports nothing of the
+package.
 
-Faults stand in documents of eight sentences or more, in sentences of four words or more (eight characters of
-Chinese) on both sides, at least four sentences apart. A finding is right where one of its kind was planted
-in that sentence or a neighbour of it; every other finding is wrong, but for those that the reference has
-too ("known"), which are counted there.
+Faults are in documents of eight sentences or more, in sentences of four words or more (eight characters of
+Chinese) on both sides, at least four sentences apart. The original of a copied sentence has no fault, and
+neither has the place to which a sentence moves. A finding is right if one of its kind was planted in that
+sentence or a neighbour of it; every other finding is wrong, except for those that the reference has too
+("known"), which are counted there. Intervals are of 95 % (Wilson 1927).
 """
 
 import argparse
@@ -29,6 +33,7 @@ from typing import Final
 MECHANICAL: Final = ("lost", "added", "order", "untranslated", "copied", "language", "tag")
 APART: Final = 4
 LONG_DOCUMENT: Final = 8
+LONGEST_DOCUMENT: Final = 120  # sentences of a document that `--documents` chooses
 TAGS: Final = (
     "{name}",
     "{0}",
@@ -82,18 +87,23 @@ def is_long(text: str) -> bool:
     """Whether a sentence has enough words to be told from others."""
     letters = sum(map(str.isalpha, text))
     return letters >= len(text) / 2 and (
-        len(text.split()) >= 4 or (not text.isascii() and letters >= 8 and " " not in text.strip("。"))
+        len(text.split()) >= 4 or len(re.findall("[\u4e00-\u9fff]", text)) >= 8
     )
 
 
 class Planter:
     """Plants faults in the documents of a corpus, at random."""
 
-    def __init__(self, folder: Path, split: str, target: str, seed: int) -> None:
+    def __init__(self, folder: Path, split: str, target: str, seed: int, chosen: slice | None) -> None:
         self.random = random.Random(seed)
-        source, output = read(folder / f"{split}.en.xz"), read(folder / f"{split}.{target}.xz")
+        sides = read(folder / f"{split}.en.xz"), read(folder / f"{split}.{target}.xz")
+        pairs = list(zip(*sides, strict=True))
+        if chosen:
+            pairs = [pair for pair in pairs if LONG_DOCUMENT <= len(pair[0]) <= LONGEST_DOCUMENT]
+            random.Random(0).shuffle(pairs)
+            pairs = pairs[chosen]
         self.documents, first = [], 1
-        for one, other in zip(source, output, strict=True):
+        for one, other in pairs:
             assert len(one) == len(other)
             self.documents.append(Document(first, list(one), [[line] for line in other]))
             first += len(one)
@@ -163,6 +173,7 @@ class Planter:
         if len({lines[0] for lines in document.output[i : to + 1]}) < to + 1 - i:
             raise UnfitError
         document.output.insert(to, document.output.pop(i))
+        self.taken.setdefault(self.documents.index(document), []).append(to)
 
     def _untranslated(self, document: Document, i: int) -> None:
         if document.output[i][0].casefold() == document.source[i].casefold():
@@ -170,15 +181,17 @@ class Planter:
         document.output[i] = [document.source[i]]
 
     def _copied(self, document: Document, i: int) -> None:
+        taken = self.taken.setdefault(self.documents.index(document), [])
         others = [
-            lines[0]
+            k
             for k, lines in enumerate(document.output)
-            if abs(k - i) > 1 and lines and is_long(lines[0])
+            if abs(k - i) > 1 and k not in taken and is_long(lines[0]) and lines[0] != document.output[i][0]
         ]
-        others = [line for line in others if line != document.output[i][0]]
         if not others:
             raise UnfitError
-        document.output[i] = [self.random.choice(others)]
+        k = self.random.choice(others)
+        document.output[i] = list(document.output[k])
+        taken.append(k)  # a copy whose original has a fault would be the translation itself, moved
 
     def _language(self, document: Document, i: int) -> None:
         document.output[i] = [self.random.choice(self.foreign)]
@@ -282,6 +295,8 @@ def main() -> None:
     planting.add_argument("--kinds", default=",".join(MECHANICAL))
     planting.add_argument("--count", type=int, default=100)
     planting.add_argument("--seed", type=int, default=1)
+    planting.add_argument("--first", type=int, default=0)
+    planting.add_argument("--documents", type=int)
     scoring.add_argument("out", type=Path, nargs="+")
     scoring.add_argument(
         "--show", action="store_true", help="print what was missed, and what was found wrongly"
@@ -290,7 +305,8 @@ def main() -> None:
     if given.command == "score":
         score(given.out, given.show)
         return
-    planter = Planter(given.folder, given.split, given.target, given.seed)
+    chosen = slice(given.first, given.first + given.documents) if given.documents else None
+    planter = Planter(given.folder, given.split, given.target, given.seed, chosen)
     for kind in given.kinds.split(","):
         planter.plant(kind, given.count)
     given.out.mkdir(parents=True, exist_ok=True)
@@ -311,6 +327,16 @@ def main() -> None:
     }
     (given.out / "truth.json").write_text(json.dumps(truth), encoding="utf-8")
     print(truth["sentences"], dict(Counter(each.kind for each in planter.planted)))
+
+
+def share(part: int, whole: int) -> str:
+    """A percentage and its interval."""
+    if not whole:
+        return "-"
+    z, p = 1.96, part / whole
+    centre, half = p + z * z / (2 * whole), z * (p * (1 - p) / whole + (z / (2 * whole)) ** 2) ** 0.5
+    low, high = ((centre + sign * half) / (1 + z * z / whole) for sign in (-1, 1))
+    return f"{100 * p:.1f} ({100 * low:.1f}-{100 * high:.1f})"
 
 
 def score(folders: list[Path], show: bool) -> None:
@@ -353,11 +379,11 @@ def score(folders: list[Path], show: bool) -> None:
         "references",
         "in 1,000",
     )
-    print(f"{'kind':13}" + "".join(f"{title:>11}" for title in titles))
+    print(f"{'kind':13}" + "".join(f"{title:>18}" for title in titles))
     for kind, each in sorted(counts.items()):
         judged = each["told"] - each["old"]
-        recall = f"{each['found'] / each['planted']:.1%}" if each["planted"] else "-"
-        precision = f"{(each['told'] - each['wrong']) / judged:.1%}" if judged else "-"
+        recall = share(each["found"], each["planted"])
+        precision = share(each["told"] - each["wrong"], judged)
         figures = (
             each["planted"],
             each["found"],
@@ -370,7 +396,7 @@ def score(folders: list[Path], show: bool) -> None:
         print(
             f"{kind:13}"
             + "".join(
-                f"{f:>11}" for f in (*figures, each["alarms"], f"{1000 * each['alarms'] / sentences:.2f}")
+                f"{f:>18}" for f in (*figures, each["alarms"], f"{1000 * each['alarms'] / sentences:.2f}")
             )
         )
 

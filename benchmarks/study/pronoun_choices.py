@@ -1,20 +1,19 @@
-"""Choices of real text between er, sie and es: where the reference renders `it` by one of them.
+"""Choices in real text between er, sie and es as the translation of `it`.
 
-A sentence has such a choice if all of this holds, by regular expressions alone:
+A sentence has such a choice if all conditions hold, decided by regular expressions:
 
     source       it once (it's, it'll count), and no other pronoun of the third person
-    reference    one of er, sie, es once, and no other form of theirs (ihn, ihm, ihr ...); at the beginning
-                 of the sentence or in lower case, so that the polite Sie is not taken for it
-    no you       in the source where Sie stands at the beginning, which could be the polite form
-    referring    neither side has a construction in which it or es stands for nothing, or for what is named
-                 behind it (EXPLETIVE_SOURCE, EXPLETIVE_TARGET): it is possible to, it seems, make it easy to;
-                 es gibt, erlaubt es, es ist eine Welt, es, dass
-    no noun      before the pronoun in the reference: words with a capital letter, but for the first word of
-                 the sentence where it is one that begins sentences (OPENING)
+    reference    exactly one of er, sie, es, and no other form of them (ihn, ihm, ihr ...); in lower case
+                 or at the beginning of the sentence, which excludes the polite Sie
+    no you       in the source if the sentence begins with Sie, which could be the polite form
+    referring    it and es are not expletive and do not refer to what follows (EXPLETIVE_SOURCE,
+                 EXPLETIVE_TARGET), as in: it is possible to, it seems, make it easy to; es gibt, erlaubt
+                 es, es ist eine Welt, es, dass
+    no noun      before the pronoun in the reference: no word with a capital letter, except a first word that
+                 often begins sentences (OPENING)
 
-So what the pronoun stands for is in another sentence, as a rule before; in which one is not told: the
-distance is unknown. The wrong candidates are the reference with the other two pronouns. Verbs agree with all
-three.
+The antecedent is therefore in another sentence, usually an earlier one; its distance is unknown. The wrong
+candidates are the reference with the other two pronouns. Verbs agree with all three.
 """
 
 import re
@@ -92,7 +91,7 @@ _WORD: Final = re.compile(r"[^\W\d_]+")
 
 
 def pronoun_choices(document: ParallelDocument) -> Iterator[Choice]:
-    """The choices of a document, in order; those of its first sentence have no context and are left out."""
+    """Yield the choices of a document in order, without its first sentence, which has no context."""
     for number, (source, target) in enumerate(zip(document.source, document.target, strict=True)):
         form = pronoun_of(source, target)
         if form is not None and number:
@@ -106,7 +105,7 @@ def pronoun_choices(document: ParallelDocument) -> Iterator[Choice]:
 
 
 def pronoun_of(source: str, target: str) -> tuple[int, int, str] | None:
-    """Beginning, end and form of the pronoun in the target that is to be chosen; None where there is none."""
+    """Return start, end and form of the pronoun in the target, or None if there is no choice."""
     if len(_IT.findall(source)) != 1 or _OTHER_SOURCE.search(source) or EXPLETIVE_SOURCE.search(source):
         return None
     found = list(_PRONOUN.finditer(target))

@@ -1,18 +1,17 @@
-"""Choices of real text between Sie and du, where the reference has chosen before.
+"""Choices in real text between Sie and du, after a sentence that shows the register.
 
-The register of a sentence of the reference, where its source has a form of `you`:
+The register of a sentence of the reference whose source has a form of `you`:
 
-    polite      Sie, Ihr, Ihre ..., Ihnen with a capital letter within the sentence; at its beginning only
-                where the source has no other pronoun (she, they, it) that they could stand for
+    polite      Sie, Ihr, Ihre ..., Ihnen with a capital letter inside the sentence, or at its beginning if
+                the source has no other pronoun (she, they, it) that they could translate
     familiar    du, dich, dir, dein, deine ...
-    mixed       both: tells nothing
+    mixed       both
 
-A sentence has a choice if its forms can be exchanged without another word: Ihr and dein with the same
-endings, Ihnen and dir. With Sie or du the verb would change, and dich could be Sie or sich: such
-sentences are clues, never choices. The clue is the nearest sentence before in which the reference shows
-its register; without one there is no choice. Documents whose reference is familiar here and polite there
-are left out: nothing in them is consistent. Of familiar references (tag `register`) a candidate may hold
-an imperative, a clue in the sentence itself, which is told apart by the tag.
+A sentence has a choice if its forms can be exchanged without changing another word: Ihr and dein with the
+same ending, Ihnen and dir. With Sie or du the verb would change, and dich could become Sie or sich: such
+sentences are clues, never choices. The clue is the nearest earlier sentence that shows a register; without
+one there is no choice. Documents with both registers are left out. The tag `register` has the register of
+the reference: a familiar one may have an imperative, which is a clue in the sentence itself.
 """
 
 import re
@@ -33,7 +32,7 @@ _VERBAL: Final = re.compile(r"\b(?:Sie|[Dd]u|[Dd]ich|[Ss]ich)\b")
 
 
 def register_of(source: str, target: str) -> str | None:
-    """`polite`, `familiar`, `mixed`, or None where the target addresses nobody."""
+    """Return `polite`, `familiar`, `mixed`, or None if the target has no form of address."""
     if not _YOU.search(source):
         return None
     polite = [
@@ -48,7 +47,7 @@ def register_of(source: str, target: str) -> str | None:
 
 
 def register_choices(document: ParallelDocument) -> Iterator[Choice]:
-    """The choices of a document, in order."""
+    """Yield the choices of a document in order."""
     registers = [register_of(s, t) for s, t in zip(document.source, document.target, strict=True)]
     if len({each for each in registers if each}) != 1 or "mixed" in registers:
         return
@@ -64,7 +63,7 @@ def register_choices(document: ParallelDocument) -> Iterator[Choice]:
 
 
 def exchanged(source: str, target: str, register: str) -> str | None:
-    """The target in the other register; None where more than forms of address would have to change."""
+    """Return the target in the other register; None if other words would have to change, too."""
     if _VERBAL.search(target):
         return None
     pattern = _POLITE_FREE if register == "polite" else _FAMILIAR_FREE
@@ -83,6 +82,6 @@ def _other(found: re.Match[str], register: str, first: bool) -> str:
 
 
 def _first(text: str, found: re.Match[str]) -> bool:
-    """Whether a word begins the sentence, so that its capital letter tells nothing; also behind a colon."""
+    """Return whether a word begins a sentence or follows a colon, where a capital letter says nothing."""
     before = text[: found.start()].rstrip(" \t\"'»«„“”([")
     return not before or before[-1] in ".!?:"

@@ -1,18 +1,20 @@
-"""Choices of real text between renderings of a term: where the reference keeps to one within a document.
+"""Choices in real text between translations of a term, in documents that always use the same one.
 
-Renderings are learned from training text by counting sentences. With n(e) sentences that have the source word
-e, n(f) those that have the target noun f (a word with a capital letter, not the first of its sentence), and
-n(e, f) those with both, f is a rendering of e if
+Translations are learned from training text by counting sentences. n(e) is the number of sentences with the
+source word e, n(f) with the target noun f (a word with a capital letter, not the first of its sentence),
+and n(e, f) with both. f is a translation of e if
 
     n(e, f) >= 20,  n(e, f) / n(e) >= 0.1,  n(e, f) / n(f) >= 0.3
 
-Two renderings of e are alternatives if they have the same gender, by the articles before them (four in
-five of at least five that tell it), seldom stand in one sentence (at most a tenth of the rarer one's),
-and are not one word inflected or compounded: neither begins or ends with the other, and they do not end
-in the same five letters. So one can stand in the other's place, and its article stays right. In a
-document whose reference renders e by f, and never by one of its alternatives, every sentence but the
-first with e once and f once has a choice: f, or an alternative instead. The clue is the nearest sentence
-before with e and f. It is in the target alone: what was written there.
+Two translations of e are alternatives if one can replace the other with the same article:
+
+    gender       equal, by the articles before them: four in five of at least five that show a gender
+    rarely both  at most a tenth of the sentences with the rarer one have the other
+    unrelated    neither begins or ends with the other, and their last five letters differ
+
+In a document whose reference translates e by f and never by an alternative, every sentence with one e and
+one f, except the first, has a choice between f and its alternatives. The clue is the nearest earlier
+sentence with e and f; only its target side shows the choice.
 """
 
 import itertools
@@ -33,7 +35,7 @@ LEAST_ARTICLES: Final = 5
 LEAST_AGREEING: Final = 0.8
 LEAST_LETTERS: Final = 4
 COMMON_END: Final = 5
-# Articles that tell the gender of a noun in the singular; der and die are of several.
+# Articles that show the gender of a singular noun; der and die are ambiguous.
 ARTICLES: Final = {
     **dict.fromkeys(("den", "einen", "diesen", "jeden", "keinen"), "m"),
     **dict.fromkeys(("das", "ins", "jedes", "dieses"), "n"),
@@ -41,11 +43,11 @@ ARTICLES: Final = {
 }
 _WORD: Final = re.compile(r"[^\W\d_]+(?:-[^\W\d_]+)*")
 
-Alternatives = Mapping[str, Mapping[str, tuple[str, ...]]]  # of a source word: of each rendering, the others
+Alternatives = Mapping[str, Mapping[str, tuple[str, ...]]]  # source word -> translation -> alternatives
 
 
 def learn(pairs: Iterable[tuple[str, str]]) -> dict[str, dict[str, tuple[str, ...]]]:
-    """The alternatives of all source words that have some, from pairs of sentences."""
+    """Learn alternatives from pairs of sentences, for all source words that have some."""
     of_source, of_target = Counter[str](), Counter[str]()
     together, side_by_side = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
     articles: dict[str, Counter[str]] = defaultdict(Counter)
@@ -81,7 +83,7 @@ def learn(pairs: Iterable[tuple[str, str]]) -> dict[str, dict[str, tuple[str, ..
 
 
 def gender(articles: Mapping[str, int]) -> str | None:
-    """m, n or f, where the articles before a noun agree; None where they tell too little."""
+    """Return m, n or f if the articles before a noun agree; None if they are too few or disagree."""
     total = sum(articles.values())
     if total < LEAST_ARTICLES:
         return None
@@ -101,12 +103,12 @@ def _source_words(source: str) -> set[str]:
 
 
 def _nouns(words: Sequence[str]) -> Iterator[str]:
-    """Words with a capital letter but for the first; names and abbreviations with a second one are none."""
+    """Yield words after the first that begin with their only capital letter."""
     yield from (w for w in words[1:] if w[0].isupper() and w[1:].islower() and len(w) >= LEAST_LETTERS)
 
 
 def term_choices(document: ParallelDocument, alternatives: Alternatives) -> Iterator[Choice]:
-    """The choices of a document, in order of sentences; of one sentence, in that of source words."""
+    """Yield the choices of a document, in the order of sentences and of source words."""
     sources = [Counter(w.lower() for w in _WORD.findall(s)) for s in document.source]
     targets = [Counter(_WORD.findall(t)) for t in document.target]
     chosen = {e: kept for e in alternatives if (kept := _kept(e, alternatives[e], sources, targets))}
@@ -129,7 +131,7 @@ def _kept(
     sources: Sequence[Mapping[str, int]],
     targets: Sequence[Mapping[str, int]],
 ) -> str | None:
-    """The rendering of a word in a document that uses no alternative of it anywhere; None where it does."""
+    """Return the only translation of a word in a document; None if an alternative of it occurs."""
     used = {f for s, t in zip(sources, targets, strict=True) if s.get(word) for f in renderings if t.get(f)}
     if len(used) != 1:
         return None

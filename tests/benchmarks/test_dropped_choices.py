@@ -3,8 +3,6 @@
 import json
 from pathlib import Path
 
-import pytest
-
 from benchmarks.study.dropped_choices import (
     PHENOMENA,
     balanced,
@@ -16,11 +14,12 @@ from benchmarks.study.dropped_choices import (
 )
 from cotext.data.contrastive_suites import ContrastiveExample
 from cotext.data.documents import ParallelDocument
+from tests.loops import loop_over
 
 VERBS = frozenset({"know", "'m", "am", "want", "go", "think", "was"})
 
 
-@pytest.mark.parametrize(
+@loop_over(
     ("phenomenon", "source", "target", "other"),
     [
         ("person", "知道", "I know.", "You know."),
@@ -42,7 +41,7 @@ def test_choices(phenomenon: str, source: str, target: str, other: str) -> None:
     assert found.other == other
 
 
-@pytest.mark.parametrize(
+@loop_over(
     ("phenomenon", "source", "target"),
     [
         ("person", "我知道", "I know."),  # the source has the pronoun

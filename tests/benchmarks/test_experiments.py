@@ -12,7 +12,6 @@ from typing import IO, Any
 from unittest.mock import patch
 
 import pytest
-from command_line import World, cotext, process_environment, succeed
 
 from benchmarks.experiments import runner
 from benchmarks.experiments.__main__ import main
@@ -28,6 +27,8 @@ from cotext.data.formats import read_documents, read_parallel
 from cotext.data.suite_files import read_suite
 from cotext.models.checkpoint import load_run
 from cotext.runtime.errors import CotextError
+from tests.command_line import World, cotext, process_environment, succeed
+from tests.loops import loop_over
 
 SHIPPED = sorted((Path(__file__).resolve().parents[2] / "benchmarks" / "experiments").glob("*.yaml"))
 EXPERIMENT = """
@@ -282,13 +283,13 @@ def test_a_run_with_other_settings_keeps_its_weights(world: World, tmp_path: Pat
         ("init: first", "init: frist", "rows.later.init: no 'frist'; did you mean first?"),
         ("measures: [training]", "measures: [trainings]", "did you mean training?"),
         ("recipe: focused-concatenation/base,", "init: later,", "give either recipe or changed"),
-        ("base, ", "base, init: later, ", "rows wait for each other: later -> first -> later"),
+        ("base, ", "base, init: later, ", "rows need each other: later -> first -> later"),
         ("focused-concatenation/base", "focused-concatenation/bass", "rows.first: no recipe"),
         ("model.heads", "model.haeds", "model.heads"),
         ("accuracy.register", "accurate.register", "did you mean accuracy?"),
         ("{training: true}", "{}", "give exactly one of training, contrastive"),
         ("documents: 60,", "documents: 60}, folder: {", "data.main"),
-        ("${updates}", "${update}", "stands for a variable of the file: 'update'"),
+        ("${updates}", "${update}", "no such variable in the file: 'update'"),
     ],
 )
 def test_what_cannot_be_run_is_refused_with_its_place(
@@ -306,7 +307,7 @@ def test_what_cannot_be_run_is_refused_with_its_place(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--set", "update=3"), "has no variable update (there are: updates)"),
+        (("--set", "update=3"), "has no variable update (its variables: updates)"),
         (("--set", "updates"), "write key=value"),
         (("--set", "train.max_update=3"), "train.max_updates"),
         (("--rows", "frist"), "did you mean first?"),
@@ -437,10 +438,13 @@ def test_comet_is_left_out_with_a_word_where_it_cannot_be_run(
     text = EXPERIMENT.replace("measures:\n ", f"{bleu}\n ").replace("accuracy.register", "bleu.comet")
     (tmp_path / "two.yaml").write_text(text)
     page = render(read_experiment(tmp_path / "two.yaml"), {"rows": {}, "data": {}, "versions": {}})
-    assert "COMET is left out: " + ("COMET runs in an environment" if model else "no model is named") in page
+    assert (
+        "COMET is left out: " + ("COMET needs a separate environment" if model else "no model is named")
+        in page
+    )
 
 
-@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
+@loop_over("path", SHIPPED)
 def test_shipped_experiments_can_be_run(path: Path) -> None:
     experiment = read_experiment(path)
     require_recipes(experiment)

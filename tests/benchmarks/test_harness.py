@@ -46,15 +46,27 @@ def test_a_spread_is_the_median_with_the_smallest_and_the_largest() -> None:
     assert Times({"a": [1.0, 5.0, 2.0]}).median("a") == 2.0
 
 
+def test_each_round_starts_with_another_way() -> None:
+    calls: list[str] = []
+    times = harness.timed({name: lambda n=name: calls.append(n) for name in "abc"}, 2, lambda: len(calls))
+    assert "".join(calls) == "abcbcacab"
+    assert times["a"] == [1.0, 1.0]
+
+
+def test_work_in_a_process_of_its_own_gives_its_result() -> None:
+    assert harness.in_own_process(max, 2, 5) == 5
+
+
 def test_every_benchmark_tells_threads_clock_and_load_once(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(harness.os, "getloadavg", lambda: (2.345, 9.0, 9.0))
     monkeypatch.setattr(harness.os, "cpu_count", lambda: 3)
     threads = torch.get_num_threads()
-    clock = harness.apply(harness.parser(None, 1).parse_args(["--threads", str(threads), "--clock", "wall"]))
-    assert clock is CLOCKS["wall"]
-    assert capsys.readouterr().out == f"{threads} threads, wall clock, load 2.3 on 3 processors\n"
+    options = harness.parser(None, 1).parse_args(["--threads", str(threads), "--clock", "wall"])
+    assert harness.apply(options) == (torch.device("cpu"), CLOCKS["wall"])
+    told = f"torch {torch.__version__}, {threads} threads, wall clock, load 2.3 on 3 processors\n"
+    assert capsys.readouterr().out == told
     asking = [path.name for path in (ROOT / "benchmarks").rglob("*.py") if "getloadavg" in path.read_text()]
     assert asking == ["harness.py"]
 

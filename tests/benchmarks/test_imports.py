@@ -4,7 +4,7 @@ import ast
 import importlib
 from pathlib import Path
 
-import pytest
+from tests.loops import loop_over
 
 ROOT = Path(__file__).resolve().parents[2]
 OURS = ("benchmarks", "cotext")
@@ -12,7 +12,7 @@ OLDER = ROOT / "benchmarks/speed/commits_worker.py"  # runs in earlier commits, 
 FILES = [path for path in sorted((ROOT / "benchmarks").rglob("*.py")) if path != OLDER]
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
+@loop_over("path", FILES)
 def test_imported_names_exist(path: Path) -> None:
     missing = []
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):

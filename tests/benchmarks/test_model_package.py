@@ -6,11 +6,11 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from command_line import World, succeed
 
 from benchmarks.pretrained.model_package import write_package
 from cotext.interchange.model_names import known_models
 from cotext.runtime.errors import CotextError
+from tests.command_line import World, succeed
 
 
 def test_a_package_holds_models_that_are_found_by_name(
@@ -61,5 +61,5 @@ def test_a_package_holds_models_that_are_found_by_name(
 def test_an_unknown_licence_is_refused(world: World, tmp_path: Path) -> None:
     licence = tmp_path / "mine"
     licence.write_text("all mine")
-    with pytest.raises(CotextError, match="no licence that is known"):
+    with pytest.raises(CotextError, match="not a known licence"):
         write_package(tmp_path / "package", licence, licence, {"a": world.run}, [])

@@ -14,13 +14,14 @@ from cotext.data.formats import write_parallel
 from cotext.data.suite_files import read_suite
 from cotext.evaluation.studies.contrastive.decisions import read_decisions
 from cotext.runtime.errors import CotextError
+from tests.loops import loop_over
 
 
 def document(*pairs: tuple[str, str], id: str = "a") -> ParallelDocument:
     return ParallelDocument(id, tuple(s for s, _ in pairs), tuple(t for _, t in pairs))
 
 
-@pytest.mark.parametrize(
+@loop_over(
     ("source", "target", "form"),
     [
         ("It is old.", "Sie ist alt.", "Sie"),
@@ -38,7 +39,7 @@ def test_pronouns_that_stand_for_something_elsewhere(source: str, target: str, f
     assert target[start:stop] == written == form
 
 
-@pytest.mark.parametrize(
+@loop_over(
     ("source", "target"),
     [
         # `it` that stands for nothing, on one side or the other
@@ -80,7 +81,7 @@ def test_a_choice_of_a_pronoun_has_the_other_two() -> None:
     assert list(pronoun_choices(document(pair))) == []  # the first sentence has no context
 
 
-@pytest.mark.parametrize(
+@loop_over(
     ("source", "target", "register"),
     [
         ("You can stop.", "Dann können Sie anhalten.", "polite"),
@@ -100,7 +101,7 @@ def test_registers(source: str, target: str, register: str | None) -> None:
     assert register_of(source, target) == register
 
 
-@pytest.mark.parametrize(
+@loop_over(
     ("source", "target", "register", "other"),
     [
         ("Your file", "Ihre Datei", "polite", "Deine Datei"),
@@ -204,10 +205,10 @@ def test_the_reference_decides_everything_rightly_and_others_do_not() -> None:
         judge([suites["pronoun"]], both[:1])[0]["real-pronoun"]["choices"] == 1
     )  # of the documents there are
     with pytest.raises(
-        CotextError, match=r"doc:1:pronoun:2: the translation has 1 sentences of that document"
+        CotextError, match=r"doc:1:pronoun:2: its document has only 1 sentences in the translation"
     ):
         judge(suites.values(), [Document("doc:1", written[:1])])
-    with pytest.raises(CotextError, match=r"of its documents the translation has none; give the translation"):
+    with pytest.raises(CotextError, match=r"the translation has none of its documents; give a translation"):
         judge(suites.values(), [Document("doc:3", written)])
 
 

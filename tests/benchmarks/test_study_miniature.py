@@ -18,7 +18,6 @@ from pathlib import Path
 from unittest.mock import patch
 
 import pytest
-from command_line import process_environment, succeed
 
 from benchmarks.experiments import data as experiment_data
 from benchmarks.experiments.__main__ import main as experiments
@@ -29,6 +28,7 @@ from benchmarks.experiments.tables import render
 from benchmarks.study.pack import main as pack
 from benchmarks.study.pack import pack as packed
 from cotext.runtime.errors import CotextError
+from tests.command_line import process_environment, succeed
 
 EXPERIMENTS = Path(__file__).resolve().parents[2] / "benchmarks" / "experiments"
 TINY = [
@@ -274,7 +274,7 @@ def test_what_comes_back_has_no_weights_and_a_limit(tmp_path: Path) -> None:
     packed(tmp_path / "out", tmp_path / "out.tar.xz")
     with tarfile.open(tmp_path / "out.tar.xz") as archive:
         assert archive.getnames() == [f"out/{name}" for name in back]
-    with pytest.raises(CotextError, match="at most 10 come back"):
+    with pytest.raises(CotextError, match="more than the limit of 10"):
         packed(tmp_path / "out", tmp_path / "small.tar.xz", most=10)
     assert not (tmp_path / "small.tar.xz").exists()
     with pytest.raises(CotextError, match=r"no results\.json"):

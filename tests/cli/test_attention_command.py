@@ -5,14 +5,14 @@ import math
 from pathlib import Path
 
 import pytest
-from command_line import World, cotext, documents_file, listing, succeed
-from tiny_runs import toy_documents, train_here
 
 from cotext.config.recipe import parse_config
 from cotext.data.documents import ParallelDocument
 from cotext.data.formats import write_parallel
 from cotext.evaluation.requests import DocumentRequest
 from cotext.evaluation.studies.attention.report import report_attention, title_of
+from tests.command_line import World, cotext, documents_file, listing, succeed
+from tests.tiny_runs import toy_documents, train_here
 
 PNG = b"\x89PNG\r\n\x1a\n"
 

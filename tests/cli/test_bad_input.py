@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from command_line import TINY, World, cotext, documents_file, listing, start
 from safetensors import safe_open
 from safetensors.torch import save_file
 
 from cotext.models.checkpoint import CHECKSUM
+from tests.command_line import TINY, World, cotext, documents_file, listing, start
 
 
 @pytest.fixture(scope="module")
@@ -177,7 +177,7 @@ CASES = {
         ),
         (f"prepare --out {{out}}/p {CORPUS} --dev-source {{bad}}/nul.en --dev-target {{bad}}/nul.en", [":2"]),
         (PREPARE.replace("{out}/data", "{bad}/good.en"), ["good.en", "is a file"]),
-        (PREPARE.replace("{out}/data", "{bad}/full"), ["full", "something else than prepared data"]),
+        (PREPARE.replace("{out}/data", "{bad}/full"), ["full", "is not a folder of prepared data"]),
         (PREPARE.replace("{out}/data", "{bad}/full") + " --overwrite", ["full", "left alone"]),
         (PREPARE.replace("{out}/data", "{bad}/good.en/p"), ["good.en", "written"]),
         (PREPARE.replace("{out}/data", "/proc/p"), ["/proc/p", "written"]),
@@ -325,8 +325,8 @@ CASES = {
         (f"{EVALUATE} --protocol blue", ["'blue'", "s-bleu"]),
         (f"{EVALUATE} --reference {{bad}}/short.de", ["sentences"]),
         (f"{EVALUATE} --reference {{bad}}/fewer.de", ["hypothesis documents", "reference documents"]),
-        (f"{EVALUATE} --source {{bad}}/good.en", ["good.en", "documents, but their translation has"]),
-        (f"{EVALUATE} --source {{bad}}/short.de", ["short.de", "sentences, but the translation"]),
+        (f"{EVALUATE} --source {{bad}}/good.en", ["good.en", "documents, but"]),
+        (f"{EVALUATE} --source {{bad}}/short.de", ["short.de", "sentences, but the document"]),
         (f"{EVALUATE} --format jason", ["'jason'"]),
         ("evaluate --hypothesis {bad}/NO --reference {world}/test.de", ["NO", "no such file"]),
         ("evaluate --hypothesis {bad}/latin1.en --reference {world}/test.de", ["latin1.en:2"]),

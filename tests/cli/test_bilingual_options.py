@@ -4,7 +4,8 @@ import re
 from pathlib import Path
 
 import pytest
-from command_line import World, cotext, succeed
+
+from tests.command_line import World, cotext, succeed
 
 TEXT = "The cat sees. A dog runs. The bird sings.\n\nThe big fish < the cat & a dog.\n"
 
@@ -70,7 +71,7 @@ def test_what_is_refused_leaves_nothing(world: World, text: Path) -> None:
         (["--bilingual", no_folder / "p.html"], "is no folder"),
         (["--explain"], "add --bilingual FILE.html"),
         (["--explain", "--bilingual", text.with_name("p.tmx")], "add --bilingual FILE.html"),
-        (["--format", "text", "--bilingual", page], "none that is a corpus"),
+        (["--format", "text", "--bilingual", page], "a single file that is not a corpus"),
         (["--memory", text.with_name("none.tmx")], "none.tmx"),
         (["--memory", text], "notes.txt"),
     ):
@@ -84,5 +85,5 @@ def test_what_is_refused_leaves_nothing(world: World, text: Path) -> None:
     assert outcome.code == 2
     assert "another file of this command" in outcome.err
     several = ["translate", world.run, text, there, "--out-dir", text.with_name("all"), "--bilingual", page]
-    assert "of one file" in cotext(*several).err
+    assert "a single file" in cotext(*several).err
     assert sorted(path.name for path in text.parent.iterdir()) == ["notes.txt", "there.html"]

@@ -7,12 +7,13 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from command_line import World, cotext, listing, succeed
 
 from cotext.evaluation.studies.context import context_use
 from cotext.evaluation.studies.contrastive import contrastive
 from cotext.runtime.jobs.engine import folder_of
 from cotext.runtime.jobs.journal import Journal
+from tests.command_line import World, cotext, listing, succeed
+from tests.loops import loop_over
 
 DOCS = Path(__file__).parents[2] / "docs"
 # Each on files of the world, WORLD, into OUT.
@@ -58,7 +59,7 @@ def interrupted(arguments: list[str], units: int, monkeypatch: pytest.MonkeyPatc
         assert cotext(*arguments).code == 130
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@loop_over("name", COMMANDS)
 def test_shards_joined_are_what_one_process_writes(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
@@ -155,7 +156,11 @@ def scores_in(table: Path) -> list[list[str]]:
     [
         ("score", ["--shard", "3/2"], "--shard '3/2': write i/n"),
         ("translate", ["--shard", "1/2", "--overwrite"], "leave out --bilingual and --overwrite"),
-        ("translate", ["--shard", "1/2", "--format", "prose"], "--shard divides a corpus"),
+        (
+            "translate",
+            ["--shard", "1/2", "--format", "prose"],
+            "--shard can be used only with a single corpus",
+        ),
     ],
 )
 def test_what_is_no_shard_is_refused(

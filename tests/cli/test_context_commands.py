@@ -6,11 +6,11 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from command_line import World, cotext, documents_file, listing, succeed
-from tiny_runs import toy_documents
 
 from cotext.data.documents import ParallelDocument
 from cotext.data.formats import write_parallel
+from tests.command_line import World, cotext, documents_file, listing, succeed
+from tests.tiny_runs import toy_documents
 
 
 def parallel(folder: Path) -> tuple[Path, Path, list[ParallelDocument]]:

@@ -11,7 +11,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from command_line import succeed
 
 from cotext.cli.demo import FULL, SETTINGS, DemoSettings, DemoSystem, _child, run_demo
 from cotext.config.recipe import load_config
@@ -20,9 +19,11 @@ from cotext.evaluation.studies.contrastive.contrastive_rows import ContextWindow
 from cotext.runtime.errors import CotextError
 from cotext.runtime.integrity import sealed
 from cotext.runtime.processes import Job, run_jobs
+from tests.command_line import succeed
+from tests.loops import loop_over
 
 
-@pytest.mark.parametrize(
+@loop_over(
     ("before", "after", "within"),
     [
         (0, 0, {"0"}),

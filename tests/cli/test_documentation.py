@@ -7,11 +7,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import pytest
 import typer
 
 from cotext.cli.main import app
 from cotext.config.recipe import Config, keys, recipe_names
+from tests.loops import loop_over
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
@@ -20,7 +20,7 @@ KEYS = {key for key, _ in keys(Config)}
 NAMED = KEYS | {".".join(key.split(".")[:n]) for key in KEYS for n in range(1, key.count(".") + 1)}
 
 FILES = {"arrow", "de", "docids", "en", "gz", "indexed", "json", "jsonl", "ru", "safetensors", "xz", "zh"}
-pages = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+pages = loop_over("page", PAGES)
 
 
 @cache

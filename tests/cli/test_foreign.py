@@ -8,10 +8,11 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from command_line import cotext
 
 from cotext.data.formats import detect_format, read_documents
 from cotext.runtime.errors import CotextError
+from tests.command_line import cotext
+from tests.loops import loop_over
 
 
 def zipped(*names: str) -> bytes:
@@ -95,7 +96,7 @@ def written(folder: Path, name: str, content: str | bytes) -> Path:
     return path
 
 
-@pytest.mark.parametrize("name", FOREIGN)
+@loop_over("name", FOREIGN)
 def test_what_is_no_corpus_is_named(name: str, tmp_path: Path) -> None:
     content, kind = FOREIGN[name]
     path = written(tmp_path, name, content)
@@ -107,7 +108,7 @@ def test_what_is_no_corpus_is_named(name: str, tmp_path: Path) -> None:
     assert "UTF-8" not in message
 
 
-@pytest.mark.parametrize("name", ORDINARY)
+@loop_over("name", ORDINARY)
 def test_ordinary_text_that_looks_a_little_like_it_is_read(name: str, tmp_path: Path) -> None:
     path = written(tmp_path, "a.en", ORDINARY[name])
     assert detect_format(path) == "text"

@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
-from command_line import World, documents_file, prepare_arguments, succeed
 from typer.main import get_command
 
 from cotext.cli.main import app
 from cotext.cli.options import as_json
+from tests.command_line import World, documents_file, prepare_arguments, succeed
+from tests.loops import loop_over
 
 # What says how figures came about.
 ORIGIN = ("signature", "recipe", "fingerprint")
@@ -74,7 +75,7 @@ def require_json(shown: str) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@loop_over("name", COMMANDS)
 def test_figures_for_programs(world: World, run: Path, tmp_path: Path, name: str) -> None:
     if name == "evaluate-decisions":
         shown = succeed("contrastive", run, world.folder / "suite.json", "--json").out

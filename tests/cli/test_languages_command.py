@@ -5,12 +5,12 @@ import shutil
 from pathlib import Path
 
 import pytest
-from command_line import World, cotext, make_world, prepare_arguments, succeed, train_arguments
-from pretrained_folders import NLLB_LANGUAGES, TAGS, marian_files, pieces, spm, vocabulary
-from tiny_runs import write_run
 
 from cotext.config.recipe import load_config
 from cotext.data.tokenizer import FairseqTokenizer, ImportedTokenizer, MarianTokenizer, load_tokenizer
+from tests.command_line import World, cotext, make_world, prepare_arguments, succeed, train_arguments
+from tests.pretrained_folders import NLLB_LANGUAGES, TAGS, marian_files, pieces, spm, vocabulary
+from tests.tiny_runs import write_run
 
 SMALL = ["model.dimension=16", "model.feed_forward=32", "model.heads=2", "model.encoder_layers=1"]
 SMALL += ["model.decoder_layers=1"]

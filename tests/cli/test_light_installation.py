@@ -7,7 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from command_line import World
+
+from tests.command_line import World
 
 # Python imports a module of this name when it starts.
 WITHOUT = """

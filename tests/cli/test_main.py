@@ -10,18 +10,6 @@ from textwrap import wrap
 
 import pytest
 import torch
-from command_line import (
-    WITH_BLEU,
-    World,
-    cotext,
-    documents_file,
-    process_environment,
-    start,
-    succeed,
-    train_arguments,
-    write_corpus,
-)
-from tiny_runs import toy_documents
 
 import cotext as package
 from cotext.config.recipe import recipe_names
@@ -39,6 +27,19 @@ from cotext.models.checkpoint import load_weights
 from cotext.models.describe import PAPERS
 from cotext.runtime.request import options_of
 from cotext.translation.translator import DocumentTranslator, Translation
+from tests.command_line import (
+    WITH_BLEU,
+    World,
+    cotext,
+    documents_file,
+    process_environment,
+    start,
+    succeed,
+    train_arguments,
+    write_corpus,
+)
+from tests.loops import loop_over
+from tests.tiny_runs import toy_documents
 
 README = Path(__file__).resolve().parents[2] / "README.md"
 
@@ -146,7 +147,7 @@ def test_train_tells_what_became_of_it(world: World) -> None:
     assert "dev loss" not in again.err
 
 
-@pytest.mark.parametrize("kind", [name for name, row in FORMATS.items() if row.is_written])
+@loop_over("kind", [name for name, row in FORMATS.items() if row.is_written])
 def test_translate_keeps_format_documents_and_sentences(world: World, tmp_path: Path, kind: str) -> None:
     wanted = [Document(d.id, d.source) for d in toy_documents(4, 5)]
     source, out = tmp_path / "in.en", tmp_path / "out.de"
@@ -177,7 +178,7 @@ def test_translate_keeps_compression_and_empty_sentences(world: World, tmp_path:
     assert f"{out}: 4 sentences in 2 documents\n" in shown
 
 
-@pytest.mark.parametrize("invisible", ["\u200b", "\u2060 \u200b", "\u0085", "\u00ad"])
+@loop_over("invisible", ["\u200b", "\u2060 \u200b", "\u0085", "\u00ad"])
 def test_a_sentence_of_invisible_characters_stays(world: World, tmp_path: Path, invisible: str) -> None:
     source, out = tmp_path / "in.en", tmp_path / "out.de"
     source.write_text(f"the cat sees\n{invisible}\na dog runs\n", encoding="utf-8")

@@ -15,13 +15,13 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
-from command_line import World, cotext, process_environment, start, succeed
 from rich.console import Console
 
 import cotext as package
 from cotext.cli import main as cli
 from cotext.runtime import progress
 from cotext.runtime.progress import Meter
+from tests.command_line import World, cotext, process_environment, start, succeed
 
 PAGE = Path(__file__).parents[2] / "docs" / "command-line.md"
 ENGLISH = "the cat sees a dog\n" * 20 + "\n"

@@ -6,9 +6,10 @@ import shutil
 from pathlib import Path
 
 import pytest
-from command_line import TINY, Outcome, World, cotext, listing
 
 from cotext.runtime.errors import CotextError
+from tests.command_line import TINY, Outcome, World, cotext, listing
+from tests.loops import loop_over
 
 NINES = "9" * 6000
 LONG = "x" * 6000
@@ -138,7 +139,7 @@ def assert_refused(outcome: Outcome, given: str, out: Path) -> None:
     assert listing(out) == {}, given
 
 
-@pytest.mark.parametrize("line", READING)
+@loop_over("line", READING)
 def test_whatever_is_read(world: World, odd: Path, tmp_path: Path, line: str) -> None:
     parts = arguments(line, world, tmp_path)
     for name in ODD_FILES:
@@ -147,7 +148,7 @@ def test_whatever_is_read(world: World, odd: Path, tmp_path: Path, line: str) ->
             assert_refused(cotext(*given), name[:9], tmp_path)
 
 
-@pytest.mark.parametrize(("line", "values"), ODD_VALUES, ids=[line for line, _ in ODD_VALUES])
+@loop_over(("line", "values"), ODD_VALUES)
 def test_whatever_is_given(world: World, tmp_path: Path, line: str, values: list[str]) -> None:
     parts = arguments(line, world, tmp_path)
     for value in values:
@@ -173,7 +174,7 @@ REFUSED = (
 )
 
 
-@pytest.mark.parametrize("settings", REFUSED)
+@loop_over("settings", REFUSED)
 def test_a_refused_training_leaves_no_run_folder(world: World, tmp_path: Path, settings: str) -> None:
     given = re.findall(r"\S+=(?:\[.*\]|\S+)", settings)
     outcome = cotext("train", "focused-concatenation/s2to2", *TINY, *given, *data_and_out(world, tmp_path))

@@ -7,9 +7,10 @@ from typing import Any
 import jsonschema
 import pytest
 import yaml
-from command_line import succeed
 
 from cotext.config.recipe import _ROOT, recipe_names
+from tests.command_line import succeed
+from tests.loops import loop_over
 
 
 def schema(what: str) -> dict[str, Any]:
@@ -24,10 +25,9 @@ def test_every_shipped_recipe_is_valid() -> None:
         validator.validate(yaml.safe_load((Path(str(_ROOT)) / f"{name}.yaml").read_text()) or {})
 
 
-@pytest.mark.parametrize(
+@loop_over(
     "content",
     [{"modle": {}}, {"model": {"encodr": {}}}, {"train": {"max_updates": "many"}}, {"extends": "han/han"}],
-    ids=["section", "key", "type", "extends"],
 )
 def test_a_mistake_in_a_recipe_is_found(content: dict[str, Any]) -> None:
     with pytest.raises(jsonschema.ValidationError):

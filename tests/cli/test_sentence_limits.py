@@ -4,7 +4,6 @@ import json
 from pathlib import Path
 
 import pytest
-from command_line import Outcome, World, cotext, piped, succeed
 
 from cotext import Translator, load
 from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite, write_suite
@@ -14,6 +13,7 @@ from cotext.evaluation.studies.contrastive.contrastive import run_suite
 from cotext.runtime.errors import CotextError
 from cotext.translation import scorer
 from cotext.translation.translator import DocumentTranslator
+from tests.command_line import Outcome, World, cotext, piped, succeed
 
 SHORT, LONG = "the cat sees a dog", "cat " * 2000
 

@@ -5,7 +5,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tiny_runs import prepare_toy, run_config, toy_documents, with_section, write_run
 from typer.testing import CliRunner
 
 from cotext import load
@@ -16,6 +15,7 @@ from cotext.interchange.hub import export_hub, export_int8
 from cotext.runtime.errors import CotextError
 from cotext.translation.open import open_run, open_scorer
 from cotext.translation.signature import systems_of
+from tests.tiny_runs import prepare_toy, run_config, toy_documents, with_section, write_run
 
 
 def test_a_run_gets_a_table_and_translates_with_it(tmp_path: Path) -> None:

@@ -5,11 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import WITH_BLEU, World, make_world, prepare_arguments, succeed, train_arguments
-from tiny_runs import WORDS, toy_documents
 
 from cotext.data.formats import write_parallel
 from cotext.data.tokenizer import SentencePieceTokenizer
+from tests.command_line import WITH_BLEU, World, make_world, prepare_arguments, succeed, train_arguments
+from tests.loops import loop_over
+from tests.tiny_runs import WORDS, toy_documents
 
 TEXTS = [d for count, seed in ((24, 0), (4, 1), (5, 2), (6, 3)) for d in toy_documents(count, seed)]
 KNOWN = {
@@ -66,7 +67,7 @@ def pair(world: World, folder: Path) -> list[str | Path]:
     return [folder / "d.en", "--target", folder / "d.de"]
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@loop_over("command", COMMANDS)
 def test_commands_say_the_side_of_every_text(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:

@@ -7,7 +7,6 @@ import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
-from tiny import WordTokenizer
 
 from cotext.config.recipe import (
     USUAL_NAMES,
@@ -24,6 +23,8 @@ from cotext.data.build import build_view, further_symbols, special_symbols
 from cotext.models.build import build_model
 from cotext.models.describe import describe_cut, describe_model
 from cotext.runtime.errors import CotextError
+from tests.loops import loop_over
+from tests.tiny import WordTokenizer
 
 RECIPE = "focused-concatenation/s4to4-shift-cd"
 
@@ -85,7 +86,7 @@ def test_dumped_and_read_again_is_the_same(seed: int, rate: float, betas: tuple,
     assert parse_config(yaml.safe_load(dump_config(config)), "test") == config
 
 
-@pytest.mark.parametrize(
+@loop_over(
     ("override", "message"),
     [
         ("train.patiance=3", "unknown key 'train.patiance'; the nearest known one is 'train.patience'"),
@@ -139,7 +140,7 @@ def test_several_problems_are_told_at_once() -> None:
     assert len(str(caught.value).splitlines()) == 2
 
 
-@pytest.mark.parametrize(
+@loop_over(
     ("text", "message"),
     [
         ("model: [", "not valid YAML"),
@@ -150,7 +151,7 @@ def test_several_problems_are_told_at_once() -> None:
         ("colour: red", "mine.yaml: unknown key 'colour'"),
     ],
 )
-@pytest.mark.parametrize("size", [None, "tiny"])
+@loop_over("size", [None, "tiny"])
 def test_wrong_files(tmp_path: Path, text: str, message: str, size: str | None) -> None:
     with pytest.raises(CotextError, match=message):
         load_config(write(tmp_path, text), size)
@@ -252,7 +253,7 @@ def test_sizes_are_laid_over_subsections() -> None:
     assert load_config("g-transformer/randinit").model.attention.top.layers == 2
 
 
-@pytest.mark.parametrize(
+@loop_over(
     ("overrides", "message"),
     [
         (["positions=reset"], "model.positions = reset: the positions that every layer adds are absolute"),
@@ -348,7 +349,7 @@ def test_numbered_sentences_are_built_like_bracketed_ones() -> None:
         build_model(load_config(RECIPE, "tiny", [*overrides, "decode.align=free"]), 100)
 
 
-@pytest.mark.parametrize(
+@loop_over(
     ("overrides", "message"),
     [
         (["train.order=documents", "view.mixed_with=[{kind: sentence}]"], "leave out view.mixed_with"),

@@ -7,10 +7,9 @@ from typing import Any
 import pytest
 import torch
 import yaml
-from tiny_runs import journal, prepare_toy, train_here
 from torch import nn
 
-from cotext.config.recipe import Config, load_config, recipe_names
+from cotext.config.recipe import Config, leaves, load_config, recipe_names
 from cotext.config.sizes import SIZES
 from cotext.data.build import build_view
 from cotext.layers.multi_head import FeedForward
@@ -19,6 +18,8 @@ from cotext.models.checkpoint import load_run
 from cotext.models.checks import check
 from cotext.training.prepared_data import open_data
 from cotext.training.start_settings import REQUIRED, settle
+from tests.loops import loop_over
+from tests.tiny_runs import journal, prepare_toy, train_here
 
 VERY_SMALL = [
     "model.dimension=16",
@@ -76,31 +77,23 @@ def test_there_are_recipes() -> None:
     assert recipe_names() == sorted(set(recipe_names()))
 
 
-def trained_otherwise() -> list[str]:
-    """Of the recipes that only search otherwise, or differ in numbers of the optimizer, one."""
-    found: dict[str, str] = {}
-    for name in recipe_names():
-        config = load_config(name, "tiny")
-        train = config.train.model_dump(exclude=NUMBERS)
-        found.setdefault(repr((config.view, config.model, config.loss, train)), name)
-    return list(found.values())
+def values_of(recipe: str) -> set[tuple[str, str]]:
+    """The keys of a recipe with their values, but for numbers of the optimizer and of search."""
+    content = load_config(recipe, "tiny").model_dump(include={"view", "model", "loss", "train"})
+    return {(key, repr(value)) for key, value in leaves(content) if key.removeprefix("train.") not in NUMBERS}
 
 
-def test_trained_are_all_models_and_all_losses() -> None:
-    """And every kind of start, order and context."""
-
-    def kinds(names: list[str]) -> set[str]:
-        configs = [load_config(name, "tiny") for name in names]
-        of_training = ("init", "init_parts", "init_copies", "order", "context", "word_dropout", "average_by")
-        return {
-            *(repr(part) for c in configs for part in (c.model, c.view, c.loss)),
-            *(f"{key}={getattr(c.train, key)}" for c in configs for key in of_training),
-        }
-
-    assert kinds(trained_otherwise()) == kinds(recipe_names())
+def with_every_value() -> list[str]:
+    """As few recipes as hold every value that any recipe has. `test_golden.py` has the losses of all."""
+    values = {name: values_of(name) for name in recipe_names()}
+    left, found = set.union(*values.values()), []
+    while left:
+        found.append(max(values, key=lambda name: len(values[name] & left)))
+        left -= values[found[-1]]
+    return found
 
 
-@pytest.mark.parametrize("recipe", trained_otherwise())
+@pytest.mark.parametrize("recipe", with_every_value())
 def test_trains(recipe: str, data: Path, start: Path, tmp_path: Path) -> None:
     config = load_config(recipe, "tiny", VERY_SMALL)
     if config.train.init == REQUIRED:
@@ -115,8 +108,8 @@ def test_trains(recipe: str, data: Path, start: Path, tmp_path: Path) -> None:
     assert loaded.config == settle(config, open_data(data), tmp_path / "another", recipe)
 
 
-@pytest.mark.parametrize("recipe", recipe_names())
-@pytest.mark.parametrize("size", SIZES)
+@loop_over("recipe", recipe_names())
+@loop_over("size", SIZES)
 def test_every_size_can_be_built(recipe: str, size: str) -> None:
     config = load_config(recipe, size, OF_THE_CORPUS)
     build_view(config.view)
@@ -126,7 +119,7 @@ def test_every_size_can_be_built(recipe: str, size: str) -> None:
     assert config.paper, "a recipe says which row of which table it stands for"
 
 
-@pytest.mark.parametrize("recipe", recipe_names())
+@loop_over("recipe", recipe_names())
 def test_a_recipe_repeats_no_default(recipe: str) -> None:
     """What a recipe writes is what it is about."""
     import cotext
@@ -174,7 +167,7 @@ def test_parameters_of_segments_and_pre_norm() -> None:
     assert parameters(pre_norm, 32_000) == parameters(base, 32_000) + 2 * 2 * 512  # the norms at the top
 
 
-@pytest.mark.parametrize("recipe", recipe_names())
+@loop_over("recipe", recipe_names())
 def test_dropout_inside_feed_forward_layers_is_a_setting_of_its_own(recipe: str) -> None:
     """Base systems have none there, however much elsewhere: Vaswani et al. 2017, section 5.4."""
 

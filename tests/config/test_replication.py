@@ -11,6 +11,7 @@ import typer
 from cotext.cli.main import app
 from cotext.config.recipe import Config, load_config, recipe_names
 from cotext.evaluation.published import Paper, published_papers
+from tests.loops import loop_over
 
 ROOT = Path(__file__).resolve().parents[2]
 MAKER = runpy.run_path(str(ROOT / "docs" / "make_replication.py"))
@@ -44,7 +45,7 @@ def test_the_page_is_up_to_date() -> None:
     assert page.read_text(encoding="utf-8") == MAKER["page"](), "run `make docs`"
 
 
-@pytest.mark.parametrize("recipe", recipe_names())
+@loop_over("recipe", recipe_names())
 def test_every_value_of_a_recipe_says_where_it_is_told(recipe: str) -> None:
     settings = [*MAKER["inherited"](recipe), *MAKER["written"](recipe)]
     assert settings
@@ -53,7 +54,7 @@ def test_every_value_of_a_recipe_says_where_it_is_told(recipe: str) -> None:
         assert TOLD.fullmatch(each.told), f"{each.key}: {each.told!r} is not {wanted}"
 
 
-@pytest.mark.parametrize("recipe", recipe_names())
+@loop_over("recipe", recipe_names())
 def test_of_every_default_it_is_known_whether_it_is_told(recipe: str) -> None:
     source = source_of(recipe)
     if "defaults" not in source:
@@ -72,15 +73,15 @@ def _row_of(recipe: str) -> dict[str, Any]:
     return found[0]
 
 
-@pytest.mark.parametrize("key", MAKER["HELD"])
-@pytest.mark.parametrize("recipe", recipe_names())
+@loop_over("key", MAKER["HELD"])
+@loop_over("recipe", recipe_names())
 def test_a_recipe_is_what_the_table_of_protocols_says(recipe: str, key: str) -> None:
     """The tokens of an update and the like, where anything is known of the paper's settings."""
     if "defaults" in source_of(recipe):
         assert MAKER["HELD"][key][1](load_config(recipe)) == _row_of(recipe)[key]
 
 
-@pytest.mark.parametrize("paper", published_papers(), ids=lambda paper: paper.paper)
+@loop_over("paper", published_papers())
 def test_bleu_is_of_the_same_protocols_everywhere(paper: Paper) -> None:
     """In the table of protocols, beside published values, among the commands, and on the page of metrics."""
     rows = [row for row in FACTS["protocols"] if row["paper"].startswith(paper.paper)]
@@ -129,8 +130,8 @@ def test_what_is_ours_has_its_reason_among_the_differences() -> None:
                 assert (source_of(recipe)["source"], each.key) in explained, f"{each.key} wants {explains}"
 
 
-@pytest.mark.parametrize("paper", [paper["paper"] for paper in FACTS["papers"]])
-@pytest.mark.parametrize("kind", ["tables", "figures"])
+@loop_over("paper", [paper["paper"] for paper in FACTS["papers"]])
+@loop_over("kind", ["tables", "figures"])
 def test_every_table_and_figure_has_its_place(paper: str, kind: str) -> None:
     known = next(p[kind] for p in FACTS["papers"] if p["paper"] == paper)
     assert {number for r in results(paper) for number in r.get(kind, ())} == set(known)
@@ -181,7 +182,7 @@ def test_commands_exist_as_they_are_written() -> None:
         assert (ROOT / path).is_file()
 
 
-@pytest.mark.parametrize("paper", published_papers(), ids=lambda paper: paper.paper)
+@loop_over("paper", published_papers())
 def test_every_row_of_a_table_has_a_recipe_or_a_reason(paper: Paper) -> None:
     """By its link, by a line of the page that begins with its name, or among the rows without a recipe."""
     others = next(p.get("others", ()) for p in FACTS["papers"] if p["paper"] == paper.paper)

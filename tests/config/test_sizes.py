@@ -17,6 +17,7 @@ from cotext.models.interface import Model
 from cotext.models.mcn import SegmentGate
 from cotext.models.nat import NonAutoregressiveTransformer
 from cotext.models.transformer import Transformer
+from tests.loops import loop_over
 
 # Rows of several papers that are one system.
 THE_SAME = {frozenset({"docflat/g-transformer", "g-transformer/finetune"})}
@@ -36,7 +37,7 @@ def top_layers(model: ModelConfig) -> dict[str, int]:
     return {name: top.layers for name, top in tops.items() if top is not None}
 
 
-@pytest.mark.parametrize(
+@loop_over(
     ("recipe", "size", "depths"),
     [
         ("g-transformer/randinit", "base", (6, 6)),
@@ -63,7 +64,7 @@ def test_depths(recipe: str, size: str, depths: tuple[int, int]) -> None:
     assert (model.encoder_layers, model.decoder_layers) == depths
 
 
-@pytest.mark.parametrize("size", SIZES)
+@loop_over("size", SIZES)
 def test_no_two_recipes_become_one(size: str) -> None:
     found = defaultdict(set)
     for name in recipe_names():
@@ -73,7 +74,7 @@ def test_no_two_recipes_become_one(size: str) -> None:
     assert {frozenset(names) for names in found.values() if len(names) > 1} == THE_SAME
 
 
-@pytest.mark.parametrize("size", SIZES)
+@loop_over("size", SIZES)
 def test_every_stack_has_both_kinds_of_layers(size: str) -> None:
     """Local ones below and others on top; a decoder of a single layer has both in one."""
     seen = 0
@@ -89,7 +90,7 @@ def test_every_stack_has_both_kinds_of_layers(size: str) -> None:
     assert seen > 20
 
 
-@pytest.mark.parametrize("size", SIZES)
+@loop_over("size", SIZES)
 def test_casa_has_local_and_context_layers_on_every_side(size: str) -> None:
     system = built(load_config("casa/casa", size))
     assert isinstance(system, NonAutoregressiveTransformer)
@@ -100,8 +101,8 @@ def test_casa_has_local_and_context_layers_on_every_side(size: str) -> None:
         assert context[-1]
 
 
-@pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("recipe", ["g-transformer/randinit", "casa/2to2", "casa/shadow-10-2"])
+@loop_over("size", SIZES)
+@loop_over("recipe", ["g-transformer/randinit", "casa/2to2", "casa/shadow-10-2"])
 def test_g_transformer_has_local_and_global_layers(recipe: str, size: str) -> None:
     system = built(load_config(recipe, size))
     assert isinstance(system, Transformer)
@@ -111,7 +112,7 @@ def test_g_transformer_has_local_and_global_layers(recipe: str, size: str) -> No
     assert any(isinstance(block.attention, GatedAttention) for block in system.decoder)
 
 
-@pytest.mark.parametrize("size", SIZES)
+@loop_over("size", SIZES)
 def test_mcn_has_local_layers_below_the_global_one(size: str) -> None:
     system = built(load_config("mcn/final", size))
     assert isinstance(system, Transformer)

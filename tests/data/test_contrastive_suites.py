@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite, write_suite
 from cotext.data.suite_files import read_suite
 from cotext.runtime.errors import CotextError
+from tests.loops import loop_over
 
 LAMP = ContrastiveExample(
     id="lamp",
@@ -132,7 +133,7 @@ def test_differing_sentences_and_identical_candidates() -> None:
     assert LAMP.identical_to_correct == ()
 
 
-@pytest.mark.parametrize(
+@loop_over(
     ("changes", "message"),
     [
         (
@@ -166,7 +167,7 @@ def test_a_wrong_example_is_named_with_file_id_and_reason(
     assert "'lamp'" in str(caught.value)
 
 
-@pytest.mark.parametrize(
+@loop_over(
     ("content", "message"),
     [
         (b"", "not valid JSON, column 1"),
@@ -287,7 +288,7 @@ def test_real_contrapro(shared_data: Path) -> None:
     assert not any(example.identical_to_correct for example in suite.examples)
 
 
-@pytest.mark.parametrize(
+@loop_over(
     ("name", "phenomenon", "count", "distances", "undecidable"),
     [
         ("deixis_test", "deixis", 2_500, {1: 820, 2: 846, 3: 834}, 0),

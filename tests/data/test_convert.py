@@ -3,12 +3,11 @@
 import json
 from pathlib import Path
 
-import pytest
-from command_line import World, cotext, succeed
-from tiny_runs import toy_documents
-
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.formats import FORMATS, read_documents, read_parallel, write_documents, write_parallel
+from tests.command_line import World, cotext, succeed
+from tests.loops import loop_over
+from tests.tiny_runs import toy_documents
 
 DOCUMENTS = toy_documents(5, 51)
 SENTENCES = sum(map(len, DOCUMENTS))
@@ -19,7 +18,7 @@ WRITTEN = [name for name, row in FORMATS.items() if row.is_written]
 PAIRS = [*((name, "jsonl") for name in WRITTEN), *(("docids", name) for name in WRITTEN)]
 
 
-@pytest.mark.parametrize(("read", "to"), PAIRS)
+@loop_over(("read", "to"), PAIRS)
 def test_one_language_from_every_format_into_every_format(tmp_path: Path, read: str, to: str) -> None:
     write_documents(tmp_path / "in.x", SOURCES, read)
     shown = succeed("convert", tmp_path / "in.x", "--to", to, "--out", tmp_path / "out.y", "--format", read)
@@ -30,7 +29,7 @@ def test_one_language_from_every_format_into_every_format(tmp_path: Path, read: 
         assert found == SOURCES
 
 
-@pytest.mark.parametrize(("read", "to"), PAIRS)
+@loop_over(("read", "to"), PAIRS)
 def test_two_languages_from_every_format_into_every_format(tmp_path: Path, read: str, to: str) -> None:
     given, written = ([tmp_path / f"{name}.x"] for name in ("in", "out"))
     for files, name, stem in ((given, read, "in"), (written, to, "out")):

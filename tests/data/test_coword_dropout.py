@@ -1,12 +1,12 @@
 """CoWord dropout hides source words of current sentences, and nothing else."""
 
 import torch
-from tiny import PlainWordTokenizer, tiny_config, window
 
 from cotext.data.batch import Instance, hide_current_source
 from cotext.data.build import special_symbols
 from cotext.data.collate import make_batch
 from cotext.data.views import Window
+from tests.tiny import PlainWordTokenizer, tiny_config, window
 
 TOKENIZER = PlainWordTokenizer([*"abcdefgh"])
 

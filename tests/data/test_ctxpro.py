@@ -10,6 +10,7 @@ from cotext.data.ctxpro import GenerativeExample, is_ctxpro_file, read_ctxpro
 from cotext.data.languages import Languages
 from cotext.data.suite_files import read_suite
 from cotext.runtime.errors import CotextError
+from tests.loops import loop_over
 
 EXAMPLES: list[dict[str, Any]] = [
     {
@@ -78,7 +79,7 @@ def test_contexts_of_another_suite(tmp_path: Path, contexts: str, words: str) ->
         read_ctxpro(write(tmp_path, contexts=contexts))
 
 
-@pytest.mark.parametrize(
+@loop_over(
     ("change", "words"),
     [
         ({"expected": ""}, "example 1: 'expected' must be a string that is not empty"),
@@ -96,7 +97,7 @@ def test_examples_that_are_none(tmp_path: Path, change: dict[str, Any], words: s
         read_ctxpro(path, with_context=False)
 
 
-@pytest.mark.parametrize("text", ["[]", "{}", "[1]", '[{"src": "a"}]', "no JSON"])
+@loop_over("text", ["[]", "{}", "[1]", '[{"src": "a"}]', "no JSON"])
 def test_what_is_no_suite(tmp_path: Path, text: str) -> None:
     path = tmp_path / "set.json"
     path.write_text(text)

@@ -3,13 +3,12 @@
 import json
 from pathlib import Path
 
-import pytest
-from command_line import cotext, succeed
-
 from cotext.data.convert import Detokeniser, Detokenisers
 from cotext.data.documents import ParallelDocument
 from cotext.data.languages import Languages
 from cotext.data.suite_files import read_suite
+from tests.command_line import cotext, succeed
+from tests.loops import loop_over
 
 GROUP = {
     "src": "I 've never seen it . _eos You weren 't there , were you ?",
@@ -19,7 +18,7 @@ GROUP = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(
+@loop_over(
     ("language", "tokenised", "text"),
     [
         ("en", "I 've never seen it , he said .", "I've never seen it, he said."),
@@ -56,7 +55,7 @@ def test_words_are_joined_by_the_rules_of_a_language(language: str, tokenised: s
     assert joined.sentence(text) == text
 
 
-@pytest.mark.parametrize(
+@loop_over(
     ("language", "text"),
     [
         ("en", "He said: 'Hello', and let 'em go."),
@@ -72,7 +71,7 @@ def test_plain_text_stays_as_it_is(language: str, text: str) -> None:
     assert Detokeniser.of(language).sentence(text) == text
 
 
-@pytest.mark.parametrize(
+@loop_over(
     ("tokenised", "text"),
     [
         ("He 's of Acme Corp.", "He's of Acme Corp."),
@@ -85,7 +84,7 @@ def test_full_stops_of_abbreviations_are_no_plain_text(tokenised: str, text: str
     assert Detokeniser.of("en").sentence(tokenised) == text
 
 
-@pytest.mark.parametrize("mark", ["“ ", "„ x ", "‘ x’x ", "« ", "” ‘ “ ", "， ", "a ’ b "])
+@loop_over("mark", ["“ ", "„ x ", "‘ x’x ", "« ", "” ‘ “ ", "， ", "a ’ b "])
 def test_marks_without_end_take_no_time(mark: str) -> None:
     assert Detokeniser.of("zh").sentence(mark * 3000 + ".")
 
@@ -159,8 +158,8 @@ def test_languages_of_a_suite_may_be_given_and_it_is_detokenised_once(tmp_path: 
     assert "--source-language en" in asked.err
 
 
-@pytest.mark.parametrize("command", [("convert", "--to", "text"), ("convert-suite",)])
-@pytest.mark.parametrize("side", ["source", "target"])
+@loop_over("command", [("convert", "--to", "text"), ("convert-suite",)])
+@loop_over("side", ["source", "target"])
 def test_languages_are_for_detokenisation(command: tuple[str, ...], side: str, tmp_path: Path) -> None:
     refused = cotext(*command, tmp_path / "a", "--out", "c", f"--{side}-language", "en")
     assert (refused.code, f"--{side}-language needs --detokenise" in refused.err) == (2, True)

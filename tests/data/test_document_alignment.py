@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from command_line import World, cotext, succeed
 
 from cotext.data.aligned_corpus import (
     ALONE,
@@ -24,6 +23,8 @@ from cotext.data.documents import Document
 from cotext.data.formats import read_parallel
 from cotext.data.formats.xml_formats import languages_of_tmx
 from cotext.data.languages import Languages
+from tests.command_line import World, cotext, succeed
+from tests.loops import loop_over
 
 ENDE = Languages("en", "de")
 LETTERS = "abcdefghijklm", "nopqrstuvwxyz"  # of the source and of the target: no word is in both
@@ -190,11 +191,11 @@ def test_scores_of_a_system_are_relative_to_sources_near_by() -> None:
 
     near = NearScores.of(["a", "b"], ["x"], [((0,), (0,)), ((1,), ())], probabilities)
     # Three sources of x: a, b, and both; the mean is 0.7 / 3.
-    assert near.found[0][1, 0] == pytest.approx(math.log(0.5 / (0.7 / 3)))
-    assert near.found[0][2, 0] == pytest.approx(math.log(0.1 / (0.7 / 3)))
+    assert near.by_source[0][1, 0] == pytest.approx(math.log(0.5 / (0.7 / 3)))
+    assert near.by_source[0][2, 0] == pytest.approx(math.log(0.1 / (0.7 / 3)))
 
 
-@pytest.mark.parametrize("shape", [(1, 700), (700, 1), (2, 2), (1, 1)])
+@loop_over("shape", [(1, 700), (700, 1), (2, 2), (1, 1)])
 def test_any_shape_is_covered_once_in_order(shape: tuple[int, int]) -> None:
     source, target = sides_of(pairs_of(shape[0], 6))[0], sides_of(pairs_of(shape[1], 7))[1]
     [alignment] = align_documents([(source, target)])

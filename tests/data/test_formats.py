@@ -24,6 +24,7 @@ from cotext.data.formats import (
     write_translations,
 )
 from cotext.runtime.errors import CotextError
+from tests.loops import loop_over
 
 ONE_FILE = ["tmx", "tsv", "jsonl", "parquet", "wmt"]
 TEXTS = [name for name, row in FORMATS.items() if row.encode is not None]
@@ -213,7 +214,7 @@ BY_HAND = {
 EXPECTED = [Document("1", ("A b.", "C\u2028d.")), Document("2", ("E.",))]
 
 
-@pytest.mark.parametrize("format", BY_HAND)
+@loop_over("format", BY_HAND)
 def test_files_as_found_are_detected_and_read(format: str, tmp_path: Path) -> None:
     path = tmp_path / "corpus.en"
     path.write_bytes(BY_HAND[format])
@@ -223,8 +224,8 @@ def test_files_as_found_are_detected_and_read(format: str, tmp_path: Path) -> No
         assert list(read_documents(path, side="target")) == [Document("1", ("x", "y")), Document("2", ("z",))]
 
 
-@pytest.mark.parametrize("text", ["A b.\nC\u2028d.\nE.\n", "A b.\nC\u2028d.\n\nE.\n\n"])
-@pytest.mark.parametrize("side", ["1\t2\n2\t1\n", "1\n1\n2\n", "1\n1\n\n2\n"])
+@loop_over("text", ["A b.\nC\u2028d.\nE.\n", "A b.\nC\u2028d.\n\nE.\n\n"])
+@loop_over("side", ["1\t2\n2\t1\n", "1\n1\n2\n", "1\n1\n\n2\n"])
 def test_docids_in_both_variants_with_and_without_empty_lines(text: str, side: str, tmp_path: Path) -> None:
     if "\t" not in side and ("\n\n" in side) != ("\n\n" in text):
         pytest.skip("one id per line goes line by line")
@@ -350,7 +351,7 @@ BAD_PAIRS: dict[str, tuple[dict[str, bytes], str]] = {
 }
 
 
-@pytest.mark.parametrize("case", BAD_PAIRS)
+@loop_over("case", BAD_PAIRS)
 def test_files_out_of_step_are_refused_with_both_places(case: str, tmp_path: Path) -> None:
     files, message = BAD_PAIRS[case]
     for name, content in (GOOD | files).items():
@@ -514,7 +515,7 @@ BAD_FILES: dict[str, tuple[dict[str, bytes], str | None, str]] = {
 }
 
 
-@pytest.mark.parametrize("case", BAD_FILES)
+@loop_over("case", BAD_FILES)
 def test_bad_files_are_refused_with_their_place(case: str, tmp_path: Path) -> None:
     files, format, message = BAD_FILES[case]
     for name, content in files.items():
@@ -551,7 +552,7 @@ BAD_PARALLEL_FILES = {
 }
 
 
-@pytest.mark.parametrize("case", BAD_PARALLEL_FILES)
+@loop_over("case", BAD_PARALLEL_FILES)
 def test_one_file_that_is_no_parallel_corpus_is_refused(case: str, tmp_path: Path) -> None:
     format, content, message = BAD_PARALLEL_FILES[case]
     (tmp_path / "a").write_bytes(content)
@@ -591,7 +592,7 @@ CANNOT_WRITE: dict[str, tuple[str, list[Document], str]] = {
 }
 
 
-@pytest.mark.parametrize("case", CANNOT_WRITE)
+@loop_over("case", CANNOT_WRITE)
 def test_what_a_format_cannot_hold_is_refused_and_the_old_file_stays(case: str, tmp_path: Path) -> None:
     format, documents, message = CANNOT_WRITE[case]
     (tmp_path / "out").write_text("old")
@@ -601,9 +602,9 @@ def test_what_a_format_cannot_hold_is_refused_and_the_old_file_stays(case: str, 
     assert [p.name for p in tmp_path.iterdir()] == ["out"]
 
 
-@pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
-@pytest.mark.parametrize("format", TEXTS)
-@pytest.mark.parametrize("ending", ["", ".xz", ".gz"])
+@loop_over("error", [RuntimeError, KeyboardInterrupt])
+@loop_over("format", TEXTS)
+@loop_over("ending", ["", ".xz", ".gz"])
 def test_an_interrupted_writing_leaves_nothing(
     format: str, ending: str, error: type[BaseException], tmp_path: Path
 ) -> None:
@@ -640,7 +641,7 @@ PLACES: dict[str, tuple[Callable[[Path], Path], str]] = {
 }
 
 
-@pytest.mark.parametrize("case", PLACES)
+@loop_over("case", PLACES)
 def test_places_that_cannot_be_written(case: str, tmp_path: Path) -> None:
     place, message = PLACES[case]
     with pytest.raises(CotextError, match=message):
@@ -730,7 +731,7 @@ def test_a_side_file_with_counts_is_shared(tmp_path: Path) -> None:
     assert (tmp_path / "a.docids").read_text() == "x\t2\n"
 
 
-@pytest.mark.parametrize("format", TEXTS)
+@loop_over("format", TEXTS)
 def test_memory_does_not_grow_with_the_file(format: str, tmp_path: Path) -> None:
     path = tmp_path / "a.en"
     sentence = "A sentence of about sixty characters, which comes many times."
@@ -759,7 +760,7 @@ def test_real_docids(corpus: str, documents: int, segments: int, shared_data: Pa
     assert [(p.source, p.target) for p in by_empty_lines] == [(p.source, p.target) for p in pairs]
 
 
-@pytest.mark.parametrize(
+@loop_over(
     ("corpus", "documents", "segments"),
     [
         ("ted/dev", 93, 8967),

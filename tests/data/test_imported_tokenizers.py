@@ -10,19 +10,6 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pretrained_folders import (
-    ENGLISH,
-    GERMAN,
-    NLLB_LANGUAGES,
-    TAGS,
-    m2m100_files,
-    marian_files,
-    pieces,
-    sentences,
-    spm,
-    vocabulary,
-    written,
-)
 
 from cotext.data.tokenizer import (
     M2M100_LANGUAGES,
@@ -36,6 +23,20 @@ from cotext.data.tokenizer import (
     with_all_processors,
 )
 from cotext.runtime.errors import CotextError
+from tests.loops import loop_over
+from tests.pretrained_folders import (
+    ENGLISH,
+    GERMAN,
+    NLLB_LANGUAGES,
+    TAGS,
+    m2m100_files,
+    marian_files,
+    pieces,
+    sentences,
+    spm,
+    vocabulary,
+    written,
+)
 
 SENTENCES = sentences(ENGLISH, 10, 5)
 HARD = [
@@ -329,7 +330,7 @@ def test_storage(tmp_path: Path, make: Callable[[], ImportedTokenizer]) -> None:
 VOCABULARY = vocabulary(spm("source"))
 
 
-@pytest.mark.parametrize(
+@loop_over(
     ("change", "message"),
     [
         ({"source.spm": b""}, "source.spm: not a sentencepiece model: it is empty"),

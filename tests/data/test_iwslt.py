@@ -8,6 +8,7 @@ from cotext.data.documents import Document, ParallelDocument
 from cotext.data.formats import detect_format, read_documents, read_parallel
 from cotext.data.formats.corpus import located_documents
 from cotext.runtime.errors import CotextError
+from tests.loops import loop_over
 
 HEAD = "<url>http://talks.example/{0}</url>\n<keywords>talks, sea</keywords>\n<speaker>A. B.</speaker>\n"
 HEAD += "<talkid>{0}</talkid>\n<title>A. B.: The sea</title>\n<description>It is &amp; wide.</description>\n"
@@ -83,7 +84,7 @@ def test_sides_that_differ_are_refused(tmp_path: Path, target: str, message: str
         list(read_parallel(source, of(tmp_path, target, "train.de")))
 
 
-@pytest.mark.parametrize(
+@loop_over(
     ("text", "message"),
     [
         ("<url>http://a.example\nA.\n", r":1: <url> without </url> at the end of its line"),
@@ -111,8 +112,8 @@ def test_text_that_begins_with_a_tag_is_text(tmp_path: Path, text: str) -> None:
     assert detect_format(of(tmp_path, text)) == "text"
 
 
-@pytest.mark.parametrize("root", ["srcset", "refset", "tstset"])
-@pytest.mark.parametrize("bare", [False, True])
+@loop_over("root", ["srcset", "refset", "tstset"])
+@loop_over("bare", [False, True])
 def test_xml_of_one_language(tmp_path: Path, root: str, bare: bool) -> None:
     text = XML.format(root)
     if bare:

@@ -5,8 +5,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from command_line import TINY, World, cotext, prepare_arguments, succeed, write_corpus
-from tiny_runs import prepare_toy, run_config, train_here
 
 from cotext.data.contrastive_suites import write_suite
 from cotext.data.languages import (
@@ -24,11 +22,14 @@ from cotext.models.run_folder import describe_file
 from cotext.runtime.errors import CotextError
 from cotext.training.prepared_data import open_data
 from cotext.training.start_settings import resolve
+from tests.command_line import TINY, World, cotext, prepare_arguments, succeed, write_corpus
+from tests.loops import loop_over
+from tests.tiny_runs import prepare_toy, run_config, train_here
 
 EN_DE = Languages("en", "de")
 
 
-@pytest.mark.parametrize(
+@loop_over(
     ("name", "code"),
     [
         ("train.en", "en"),
@@ -110,7 +111,7 @@ def test_a_corpus_the_wrong_way_round(tmp_path: Path) -> None:
     given = prepare_arguments(tmp_path, tmp_path / "data")
     outcome = cotext(*given, "--source-language", "de", "--target-language", "en")
     assert outcome.code == 2
-    assert "train.de: by their names en-de, while the corpus is de-en; change them over" in outcome.err
+    assert "train.de: by their names en-de, while the corpus is de-en; swap them" in outcome.err
     assert not (tmp_path / "data").exists()
 
 

@@ -10,6 +10,7 @@ from cotext.data.formats import read_documents
 from cotext.data.formats.streams import atomic_sinks
 from cotext.data.nbest_lists import Candidate, ListedDocument, is_lists, read_lists, write_documents
 from cotext.runtime.errors import CotextError
+from tests.loops import loop_over
 
 DOCUMENTS = [
     ListedDocument("a", ((Candidate("eins", -1.5, -0.5), Candidate("zwei «ö»", -2.5, -1.0)),)),
@@ -39,7 +40,7 @@ def test_what_is_written_is_read_again(tmp_path: Path, name: str) -> None:
     assert math.isnan(unknown.log_probability)  # JSON has no infinity
 
 
-@pytest.mark.parametrize(
+@loop_over(
     ("lines", "message"),
     [
         ([], "holds no translations"),
@@ -64,7 +65,7 @@ def test_what_is_out_of_order_is_refused(tmp_path: Path, lines: list[str], messa
     assert message in str(refused.value)
 
 
-@pytest.mark.parametrize("first", ["Ein Satz.", '{"id": "a", "sentences": ["x"]}', "{", "", "[1]"])
+@loop_over("first", ["Ein Satz.", '{"id": "a", "sentences": ["x"]}', "{", "", "[1]"])
 def test_other_files_are_no_lists(tmp_path: Path, first: str) -> None:
     path = tmp_path / "other"
     path.write_text(f"{first}\n")

@@ -6,7 +6,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tiny_runs import toy_documents
 
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.formats import (
@@ -18,6 +17,8 @@ from cotext.data.formats import (
     write_translations,
 )
 from cotext.runtime.errors import CotextError
+from tests.loops import loop_over
+from tests.tiny_runs import toy_documents
 
 PAIRS = [*toy_documents(30, 3), ParallelDocument("empty ones", ("", "a  "), ("x", ""))]
 
@@ -41,8 +42,8 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     assert {p.name for p in tmp_path.iterdir()} == {"corpus.parquet", "one"}
 
 
-@pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.dictionary(pa.int32(), pa.string())])
-@pytest.mark.parametrize("id_column", ["id", "document", "docid"])
+@loop_over("kind", [pa.string(), pa.large_string(), pa.dictionary(pa.int32(), pa.string())])
+@loop_over("id_column", ["id", "document", "docid"])
 def test_a_row_is_a_sentence_where_it_holds_a_text(tmp_path: Path, kind: Any, id_column: str) -> None:
     rows = [(d.id, s, t) for d in PAIRS for s, t in zip(d.source, d.target, strict=True)]
     ids, sources, targets = (pa.array(column, kind) for column in zip(*rows, strict=True))
@@ -56,7 +57,7 @@ def test_a_document_is_found_beside_its_line(tmp_path: Path) -> None:
         list(read_documents(path))
 
 
-@pytest.mark.parametrize(
+@loop_over(
     ("columns", "message"),
     [
         ({"name": ["a"], "source": ["b"]}, "the columns are name, source; a corpus has `id`"),

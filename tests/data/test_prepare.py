@@ -9,10 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from command_line import cotext, prepare_arguments, succeed, write_corpus
 from hypothesis import given
 from hypothesis import strategies as st
-from killing import Moment, run_killed
 
 from cotext.data import corpora
 from cotext.data import prepare as prepare_module
@@ -27,13 +25,16 @@ from cotext.data.preparation_report import Report
 from cotext.data.prepare import prepare, prepare_controlled
 from cotext.data.requests import ControlledRequest, PreparationRequest
 from cotext.data.splitting import Splitting
-from cotext.data.statistics import Histogram, SeenPairs, StatisticsCollector
+from cotext.data.statistics import Histogram, PairBloomFilter, StatisticsCollector
 from cotext.data.store import Flat, TokenStore
 from cotext.data.suite_files import read_suite
 from cotext.data.tokenizer import load_tokenizer
 from cotext.runtime.errors import CotextError
 from cotext.runtime.integrity import unsealed
 from cotext.training.prepared_data import open_data
+from tests.command_line import cotext, prepare_arguments, succeed, write_corpus
+from tests.killing import Moment, run_killed
+from tests.loops import loop_over
 
 WORDS = (
     ["the", "house", "was", "cold", "and", "we", "saw", "a", "river", "near", "it"],
@@ -330,7 +331,7 @@ def test_only_prepared_folders_are_overwritten(files: dict[str, Path], tmp_path:
     precious = tmp_path / "precious"
     precious.mkdir()
     (precious / "thesis.txt").touch()
-    with pytest.raises(CotextError, match="something else than prepared data"):
+    with pytest.raises(CotextError, match="is not a folder of prepared data"):
         run(files, precious, overwrite=True)
     assert listing(precious) == {"thesis.txt"}
     inside = out / "dev.en"
@@ -380,7 +381,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize(
+@loop_over(
     "moment",
     [
         Moment(path=".preparing", operations=("mkdir",)),
@@ -394,7 +395,6 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
         Moment(path=".replaced", operations=("rmdir",)),
         Moment(path="/.out.lock", operations=("unlink",)),
     ],
-    ids=lambda moment: f"{moment.number}-{moment.operations[0]}-{moment.path}",
 )
 def test_killed_while_a_folder_is_replaced(corpus: Path, tmp_path: Path, moment: Moment) -> None:
     """Whatever is left, the same command ends as it would have, and clears away."""
@@ -542,7 +542,7 @@ def digests(*pairs: str) -> bytes:
 
 
 def test_seen_pairs_count_repetitions_within_and_across_calls() -> None:
-    seen = SeenPairs(bits_log2=16)
+    seen = PairBloomFilter(bits_log2=16)
     assert seen.add(digests("ab", "ac", "ab")) == 1
     assert seen.add(digests("ac", "x", "ab", "ab")) == 3
     assert seen.add(b"") == 0

@@ -5,7 +5,6 @@ import shutil
 from pathlib import Path
 
 import pytest
-from command_line import cotext, prepare_arguments, succeed, train_arguments, write_corpus
 
 from cotext.data import corpora
 from cotext.data import prepare as prepare_module
@@ -17,6 +16,7 @@ from cotext.data.shortlist import SHORTLIST, Shortlist, coverage, learned_shortl
 from cotext.data.store import TokenStore
 from cotext.data.tokenizer import load_tokenizer
 from cotext.runtime.errors import CotextError
+from tests.command_line import cotext, prepare_arguments, succeed, train_arguments, write_corpus
 
 
 @pytest.fixture(scope="module")

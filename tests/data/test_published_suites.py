@@ -5,11 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import cotext, succeed
 
 from cotext.data.contrastive_suites import ContrastiveExample, documents_of
 from cotext.data.suite_files import SubtitleContext, read_suite
 from cotext.runtime.errors import CotextError
+from tests.command_line import cotext, succeed
+from tests.loops import loop_over
 
 FILM = "1926_16493_4773977"
 ENGLISH = ["The lamp.", '  It\'s "new".', "Good.", "It is mine."]
@@ -86,7 +87,7 @@ def test_contrapro_takes_its_context_from_the_film(tmp_path: Path, by_year: bool
     assert documents_of(suite.examples) == [0, 0]
 
 
-@pytest.mark.parametrize(("sentences", "lengths"), [(0, (1, 1)), (1, (2, 2)), (3, (2, 4)), (9, (2, 4))])
+@loop_over(("sentences", "lengths"), [(0, (1, 1)), (1, (2, 2)), (3, (2, 4)), (9, (2, 4))])
 def test_any_number_of_context_sentences(tmp_path: Path, sentences: int, lengths: tuple[int, ...]) -> None:
     context = SubtitleContext(subtitles(tmp_path), sentences)
     suite = read_suite(suite_file(tmp_path, entry(), LAST), context)
@@ -102,7 +103,7 @@ def test_without_context_no_folder_is_needed(tmp_path: Path) -> None:
         read_suite(path)
 
 
-@pytest.mark.parametrize(
+@loop_over(
     ("changes", "message"),
     [
         ({"segment id": 5}, r"example 0: 'segment id' is 5, but .* lines 1 to 4"),
@@ -187,7 +188,7 @@ def test_lexical_choice_of_bawden(tmp_path: Path) -> None:
     assert {e.phenomenon for e in suite.examples} == {"lexical_choice"}
 
 
-@pytest.mark.parametrize(
+@loop_over(
     ("block", "message"),
     [
         (7, "block '3': must be an object, found a number"),

@@ -27,6 +27,7 @@ from cotext.data.sampling import (
 from cotext.data.store import StoreWriter, TokenDocument, TokenStore
 from cotext.data.views import Limit, Mixture, SentenceView, View, WindowView
 from cotext.runtime.errors import CotextError
+from tests.loops import loop_over
 
 SYMBOLS = SpecialSymbols(pad=1000, bos=1001, eos=1002, separators=(1003,))
 VIEWS = [SentenceView(), WindowView(before=2, after=1, limit=Limit(40))]
@@ -123,9 +124,9 @@ def same(a: Batch, b: Batch) -> bool:
     )
 
 
-@pytest.mark.parametrize("view", VIEWS)
-@pytest.mark.parametrize("epoch", [0, 1])
-@pytest.mark.parametrize("arrangement", [Arrangement(), IN_ORDER])
+@loop_over("view", VIEWS)
+@loop_over("epoch", [0, 1])
+@loop_over("arrangement", [Arrangement(), IN_ORDER])
 def test_every_instance_of_an_epoch_once(
     store: TokenStore, view: View, epoch: int, arrangement: Arrangement
 ) -> None:
@@ -160,7 +161,7 @@ def test_context_of_other_documents_is_shed_too(store: TokenStore) -> None:
     assert foreign.shed >= own.shed > 0
 
 
-@pytest.mark.parametrize("arrangement", ARRANGEMENTS)
+@loop_over("arrangement", ARRANGEMENTS)
 def test_budget_is_kept_and_used(store: TokenStore, arrangement: Arrangement) -> None:
     sizes = []
     for batch, _ in epoch_of(make_sampler(store, arrangement=arrangement), 0):
@@ -202,8 +203,8 @@ def test_restarting_in_the_middle_of_a_pool_and_of_an_epoch(store: TokenStore) -
     assert {c.epoch for c in cursors} >= {0, 1}
 
 
-@pytest.mark.parametrize("shards", [2, 5])
-@pytest.mark.parametrize("arrangement", [Arrangement(), IN_ORDER])
+@loop_over("shards", [2, 5])
+@loop_over("arrangement", [Arrangement(), IN_ORDER])
 def test_shards_partition_the_documents_whole(
     store: TokenStore, shards: int, arrangement: Arrangement
 ) -> None:
@@ -495,15 +496,15 @@ def test_nothing_fits(store: TokenStore, tmp_path: Path) -> None:
     assert all(rows(batch)[0][0] == 1 for batch, _ in islice(stream, 5))
 
 
-@pytest.mark.parametrize("view", VIEWS)
-@pytest.mark.parametrize("group_windows", [None, 1, 2, 4, 100])
+@loop_over("view", VIEWS)
+@loop_over("group_windows", [None, 1, 2, 4, 100])
 def test_validation_sees_everything_once(store: TokenStore, view: View, group_windows: int | None) -> None:
     batches = list(ordered_batches(store, view, SYMBOLS, 120, 25, group_windows))
     assert Counter(row for batch in batches for row in rows(batch)) == expected_rows(store, view, 25)[0]
 
 
-@pytest.mark.parametrize("view", VIEWS)
-@pytest.mark.parametrize("group_windows", [1, 2, 4, 100])
+@loop_over("view", VIEWS)
+@loop_over("group_windows", [1, 2, 4, 100])
 def test_validation_keeps_groups_whole_and_apart(store: TokenStore, view: View, group_windows: int) -> None:
     groups: list[tuple[int, int]] = []
     over = 0

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import Outcome, cotext, succeed
 
 from cotext.data.documents import ParallelDocument
 from cotext.data.formats import read_parallel, write_parallel
@@ -16,6 +15,8 @@ from cotext.data.overlap import HeldOut, Overlap, found_in
 from cotext.data.selection import PASSAGE_SENTENCES, RULES, Cleaner, Selection, parse_rules, render
 from cotext.data.splitting import Splitter
 from cotext.runtime.errors import CotextError
+from tests.command_line import Outcome, cotext, succeed
+from tests.loops import loop_over
 
 EN_DE = Languages("en", "de")
 UNEVEN = {
@@ -59,7 +60,7 @@ GOOD = ("It rains.", "Es regnet.")
 OTHER = ("She is late.", "Sie kommt zu spät.")
 
 
-@pytest.mark.parametrize(
+@loop_over(
     ("rule", "pair"),
     [
         ("empty", ("It rains.", "")),
@@ -76,7 +77,7 @@ def test_a_rule_leaves_a_pair_out_and_cuts_its_document_there(rule: str, pair: t
     assert (counts.documents_before, counts.pairs_before) == (3, 6)
 
 
-@pytest.mark.parametrize(
+@loop_over(
     "pair",
     [
         GOOD,
@@ -145,7 +146,7 @@ def test_what_the_language_rule_needs(monkeypatch: pytest.MonkeyPatch) -> None:
     Cleaner(parse_rules(["ratio"]), Languages(), (1, 1))
 
 
-@pytest.mark.parametrize(
+@loop_over(
     ("text", "message"),
     [
         ("ration", "'ratio'"),

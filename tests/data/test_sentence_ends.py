@@ -14,6 +14,7 @@ from cotext.data.formats import read_documents
 from cotext.data.sentence_ends import read_abbreviations, sentence_ends
 from cotext.data.splitting import Splitter, join_sentences
 from cotext.runtime.errors import CotextError
+from tests.loops import loop_over
 
 SEVERAL = {
     "en": "It rains. She is late. Is she? Yes!",
@@ -49,12 +50,12 @@ ONE = (
 SCRIPTS = "aB1 .!?\"'”“()。！？」「雨ж…-\t\u00a0"
 
 
-@pytest.mark.parametrize("name", SEVERAL)
+@loop_over("name", SEVERAL)
 def test_a_line_of_several_sentences_is_seen(name: str) -> None:
     assert sentence_ends(SEVERAL[name])
 
 
-@pytest.mark.parametrize("line", ONE)
+@loop_over("line", ONE)
 def test_a_line_of_one_sentence_is_left_alone(line: str) -> None:
     assert sentence_ends(line) == []
 
@@ -209,7 +210,7 @@ def test_a_splitter_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) 
             Splitter("en", by=by)
 
 
-@pytest.mark.parametrize(
+@loop_over(
     ("language", "sentences", "line"),
     [
         ("de", ["Es regnet.", " Sie kommt. "], "Es regnet. Sie kommt."),

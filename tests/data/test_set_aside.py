@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from command_line import cotext, succeed
 
 from cotext.data.documents import ParallelDocument
 from cotext.data.formats import read_documents, write_parallel
@@ -13,6 +12,7 @@ from cotext.data.formats.streams import Alignment
 from cotext.data.requests import PreparationRequest
 from cotext.data.set_aside import part_of, set_aside
 from cotext.runtime.errors import CotextError
+from tests.command_line import cotext, succeed
 
 
 def document(name: str, text: str) -> ParallelDocument:

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tiny import WordTokenizer
 
 from cotext.data import shortlist
 from cotext.data.shortlist import Shortlist, coverage, learned_shortlist
 from cotext.data.store import StoreWriter, TokenStore
 from cotext.runtime.errors import CotextError
+from tests.tiny import WordTokenizer
 
 TOKENIZER = WordTokenizer(("the", "cat", "sat", "die", "katze", "sass", "hund", "dog"))
 the, cat, sat, die, katze, sass, hund, dog = range(4, 12)

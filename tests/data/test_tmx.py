@@ -10,6 +10,7 @@ from cotext.data.documents import ParallelDocument
 from cotext.data.formats import read_parallel, write_parallel
 from cotext.data.formats.xml_formats import encode_memory, pairs
 from cotext.runtime.errors import CotextError
+from tests.loops import loop_over
 
 MEMORY = """<?xml version="1.0" encoding="UTF-8"?>
 <!DOCTYPE tmx SYSTEM "tmx14.dtd">
@@ -69,7 +70,7 @@ def test_what_was_written_names_its_languages(tmp_path: Path) -> None:
     assert list(read_parallel(path, None)) == [ParallelDocument("d", ("A & b.",), ("<x>",))]
 
 
-@pytest.mark.parametrize(
+@loop_over(
     ("content", "said"),
     [
         (

@@ -3,10 +3,11 @@
 from itertools import pairwise
 
 import pytest
-from tiny import PlainWordTokenizer, WordTokenizer
 
 from cotext.data.tokenizer import Tokenizer, TokenizerSettings, train_tokenizer
 from cotext.data.words import token_spans
+from tests.loops import loop_over
+from tests.tiny import PlainWordTokenizer, WordTokenizer
 
 SENTENCES = ["the old house stands near the river", "a boat is on the river, and nobody sees it"] * 20
 SIZES = {"sentencepiece": 28, "sentencepiece-bpe": 40, "moses-bpe": 20}
@@ -39,7 +40,7 @@ def test_a_token_that_shows_nothing_has_an_empty_span() -> None:
     assert found == [(0, 1), (2, 2), (2, 3)]
 
 
-@pytest.mark.parametrize("text", ["the river stands near nobody", "boats, on  the river", "a\u00a0house"])
+@loop_over("text", ["the river stands near nobody", "boats, on  the river", "a\u00a0house"])
 def test_subwords_cover_the_text_in_order(tokenizer: Tokenizer, text: str) -> None:
     found = spans(tokenizer, text)
     assert all(a <= b for a, b in found)
@@ -47,7 +48,7 @@ def test_subwords_cover_the_text_in_order(tokenizer: Tokenizer, text: str) -> No
     assert "".join("".join(text[a:b] for a, b in found).split()) == "".join(text.split())
 
 
-@pytest.mark.parametrize("text", ["the rivér", "the \ufb01ne house", "the house\u2026 is old", "漢字 the"])
+@loop_over("text", ["the rivér", "the \ufb01ne house", "the house\u2026 is old", "漢字 the"])
 def test_of_a_text_that_the_tokenizer_writes_otherwise(tokenizer: Tokenizer, text: str) -> None:
     """Unknown letters and normal forms: spans stay inside, in order, and words that are known are right."""
     found = spans(tokenizer, text)

@@ -20,6 +20,7 @@ from cotext.data.tokenizer import (
 )
 from cotext.data.tokenizer.protocol import usual_vocabulary
 from cotext.runtime.errors import CotextError
+from tests.loops import loop_over
 
 ENGLISH = [
     "the",
@@ -77,7 +78,7 @@ def moses() -> Tokenizer:
     return train_tokenizer(SENTENCES, TokenizerSettings(kind="moses-bpe", vocabulary=30))
 
 
-@pytest.mark.parametrize(
+@loop_over(
     ("raw", "cleaned"),
     [
         ("  a \t b\n", "a b"),
@@ -199,7 +200,7 @@ def test_vocabulary_too_small_for_the_characters_names_the_smallest() -> None:
     assert train_tokenizer(SENTENCES, TokenizerSettings(vocabulary=smallest)).pieces == smallest
 
 
-@pytest.mark.parametrize(
+@loop_over(
     ("sentences", "options", "message"),
     [
         ([" ", "\u2028"], TokenizerSettings(), "every sentence is empty"),
@@ -288,9 +289,7 @@ def test_any_byte_of_a_description_may_be_another(without_bytes: Tokenizer, tmp_
     assert whole < len(content) // 20
 
 
-@pytest.mark.parametrize(
-    "changes", [{"kind": ["moses-bpe"]}, {"kind": {}}, {"pieces": 3}, {"special": None}, {"more": 1}]
-)
+@loop_over("changes", [{"kind": ["moses-bpe"]}, {"kind": {}}, {"pieces": 3}, {"special": None}, {"more": 1}])
 def test_descriptions_of_nothing_that_is_there(
     without_bytes: Tokenizer, tmp_path: Path, changes: dict[str, object]
 ) -> None:
@@ -346,7 +345,7 @@ def test_damaged_folders_are_refused(name: str, request: pytest.FixtureRequest, 
         load_tokenizer(tmp_path)
 
 
-@pytest.mark.parametrize("model", [b"", b"xxxx", b"{}", b"[1]", b"\xff"])
+@loop_over("model", [b"", b"xxxx", b"{}", b"[1]", b"\xff"])
 def test_foreign_models_are_refused(model: bytes) -> None:
     for kind in (SentencePieceTokenizer, MosesBPETokenizer):
         with pytest.raises(CotextError, match=r"not a (sentencepiece|moses-bpe) model"):

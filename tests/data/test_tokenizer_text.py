@@ -5,8 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import cotext, prepare_arguments, succeed, write_corpus
-from test_prepare import Stages, contents
 
 from cotext.data.preparation_report import Report
 from cotext.data.prepare import prepare
@@ -15,6 +13,8 @@ from cotext.data.store import TokenStore
 from cotext.data.tokenizer import TokenizerSettings, load_tokenizer, train_tokenizer
 from cotext.runtime.errors import CotextError
 from cotext.runtime.files import checksum
+from tests.command_line import cotext, prepare_arguments, succeed, write_corpus
+from tests.data.test_prepare import Stages, contents
 
 ENGLISH = [f"the committee adopted resolution {number} without amendment ." for number in range(40)]
 GERMAN = [f"der Ausschuss nahm Entschließung {number} ohne Änderung an ." for number in range(40)]

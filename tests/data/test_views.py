@@ -21,6 +21,7 @@ from cotext.data.views import (
     join,
 )
 from cotext.runtime.errors import CotextError
+from tests.loops import loop_over
 
 lengths = st.lists(st.tuples(st.integers(0, 12), st.integers(0, 12)), max_size=12)
 bounded = st.builds(
@@ -143,7 +144,7 @@ def test_windows_of_two_before_and_one_after() -> None:
     ]
 
 
-@pytest.mark.parametrize(
+@loop_over(
     ("max_tokens", "source", "target"),
     [
         (23, (0, 4), (0, 3)),  # 4 + 5 + 6 + 4 tokens and four closing symbols
@@ -202,7 +203,7 @@ def test_views_of_configurations() -> None:
     assert build_view(ViewConfig(kind="document", max_sentences=20, max_tokens=30)).sentences == 15
 
 
-@pytest.mark.parametrize(
+@loop_over(
     ("kind", "key"),
     [
         ("sentence", "before"),

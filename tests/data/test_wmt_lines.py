@@ -5,13 +5,14 @@ import random
 from pathlib import Path
 
 import pytest
-from command_line import cotext, succeed
 
 from cotext.data.documents import Document
 from cotext.data.formats import detect_format, read_documents, read_parallel
 from cotext.data.formats.wmt import paragraphs, read_wmt_lines
 from cotext.data.languages import fitting_codes, primary_language
 from cotext.runtime.errors import CotextError
+from tests.command_line import cotext, succeed
+from tests.loops import loop_over
 
 JSON = '```json\n{\n "a": "One \\"x\\".",\n "n": 3,\n "b": {"c": ["Two.", ""]}\n}\n```'
 
@@ -21,7 +22,7 @@ def lines_file(path: Path, *lines: dict[str, object]) -> Path:
     return path
 
 
-@pytest.mark.parametrize(
+@loop_over(
     ("text", "kind", "texts"),
     [
         ("One.\nStill one.\n \n\nTwo. \n", "text", ("One. Still one.", "Two.")),

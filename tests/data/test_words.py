@@ -4,13 +4,13 @@ import json
 from pathlib import Path
 
 import pytest
-from command_line import cotext, succeed
 
 from cotext.data.documents import Document
 from cotext.data.formats import write_documents
 from cotext.data.tokenizer import MosesBPETokenizer, TokenizerSettings, load_tokenizer, train_tokenizer
 from cotext.data.tokenizer.moses_bpe import WordSplitter
 from cotext.runtime.errors import CotextError
+from tests.command_line import cotext, succeed
 
 SENTENCES = [
     "The cat sees Mary .",

@@ -5,14 +5,14 @@ import os
 from pathlib import Path
 
 import pytest
-from command_line import Outcome, cotext, succeed
-from tiny_runs import run_config, with_section, write_run
 
 from cotext.data.controlled.contrast import training_documents
 from cotext.data.formats import read_documents, read_parallel, write_parallel
 from cotext.data.tokenizer import TokenizerSettings, train_tokenizer
 from cotext.models.run_folder import describe_file
 from cotext.training.start_settings import written_config
+from tests.command_line import Outcome, cotext, succeed
+from tests.tiny_runs import run_config, with_section, write_run
 
 DOCUMENTS = 30
 COUNTS = ("--dev-documents", "3", "--test-documents", "4")

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 import torch
-from tiny import TINY_MODEL, PlainWordTokenizer, random_model, tiny_config, window
 from torch import Tensor, nn
 
 from benchmarks.experiments.cross_attention import attention_spread
@@ -31,6 +30,8 @@ from cotext.models.docflat import FlatBatch
 from cotext.models.transformer import Transformer
 from cotext.runtime.errors import CotextError
 from cotext.translation.translator import DocumentTranslator
+from tests.loops import loop_over
+from tests.tiny import TINY_MODEL, PlainWordTokenizer, random_model, tiny_config, window
 
 SYMBOLS = SpecialSymbols(pad=20, bos=21, eos=22, separators=(23,))
 SMALL = ["model.dimension=16", "model.feed_forward=32", "model.heads=2", "model.initialisation=xavier"]
@@ -118,8 +119,8 @@ def test_nothing_is_left_behind() -> None:
     assert torch.equal(before, after)
 
 
-@pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("relative", [False, True])
+@loop_over("causal", [False, True])
+@loop_over("relative", [False, True])
 def test_the_weights_shown_are_those_that_mix_the_values(causal: bool, relative: bool) -> None:
     q, k, v = (torch.randn(2, 3, 5, 4, generator=torch.Generator().manual_seed(s)) for s in range(3))
     table = torch.randn(7, 4, generator=torch.Generator().manual_seed(3))
@@ -257,7 +258,7 @@ WATCHED: dict[str, tuple[dict[str, Any], dict[str, tuple[int, int]]]] = {
 }
 
 
-@pytest.mark.parametrize("name", WATCHED)
+@loop_over("name", WATCHED)
 def test_shares_of_every_system(name: str) -> None:
     """They sum to one, within a window whose sentences come from the right places of the document."""
     slots, spans = WATCHED[name]
@@ -312,9 +313,9 @@ def test_local_attention_tells_which_sentences_it_re_arranged() -> None:
     assert maps["decoder.0.cross.local"].pairs.diagonal().tolist() == [6, 4, 12]
 
 
-@pytest.mark.parametrize("score", ["content", "relative", "alibi"])
-@pytest.mark.parametrize("factors", [(0.0, 0.0), (0.5, -0.25)])
-@pytest.mark.parametrize("target_before", [0, 1, 2])
+@loop_over("score", ["content", "relative", "alibi"])
+@loop_over("factors", [(0.0, 0.0), (0.5, -0.25)])
+@loop_over("target_before", [0, 1, 2])
 def test_gates_to_other_sentences(score: str, factors: tuple[float, float], target_before: int) -> None:
     """One map of own sentences and others, however scores are computed; what passes is weight times gate."""
     made = model(f"others, {score}")

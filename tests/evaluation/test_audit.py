@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from cotext.evaluation.studies.audit.align import Aligner, tokens
-from cotext.evaluation.studies.audit.drift import drifts
+from cotext.evaluation.studies.audit.align import align
+from cotext.evaluation.studies.audit.drift import drifts, stems_of
 from cotext.evaluation.studies.audit.figures import Finding
 from cotext.evaluation.studies.audit.measure import audit
 from cotext.evaluation.studies.audit.page import render_audit
@@ -221,18 +221,18 @@ def test_merged_sentences_are_counted_and_not_lost(tmp_path: Path) -> None:
     assert "23, of which 22 merge several" in system.summary
 
 
-def test_tokens_are_stems_and_pairs_of_characters() -> None:
-    assert tokens("Häuserzeile, ok") == ["häuse", ",", "ok"]
-    assert tokens("你好吗?") == ["你", "你好", "好", "好吗", "吗", "?"]
+def test_stems_are_beginnings_of_words_and_pairs_of_characters() -> None:
+    assert list(stems_of("Häuserzeile, ok")) == ["häuse", ",", "ok"]
+    assert list(stems_of("你好吗?")) == ["你", "你好", "好", "好吗", "吗", "?"]
 
 
-def test_documents_are_aligned_one_by_one_and_long_ones_in_windows() -> None:
-    beads = Aligner([SOURCE[:20], SOURCE[20:]], [TARGET[:20], TARGET[20:]]).beads()
-    assert (
-        [bead.source for bead in beads] == [bead.output for bead in beads] == [(n,) for n in range(SENTENCES)]
-    )
+def test_documents_are_aligned_one_by_one_and_long_ones_near_an_earlier_path() -> None:
+    sides = [SOURCE[:20], SOURCE[20:]], [TARGET[:20], TARGET[20:]]
+    beads = align(*sides, [False] * SENTENCES)
+    numbers = [(n,) for n in range(SENTENCES)]
+    assert [bead.source for bead in beads] == [bead.output for bead in beads] == numbers
     many, more = SOURCE * 12, TARGET * 12
-    beads = Aligner([many], [more[:300] + more[301:]]).beads()
+    beads = align([many], [more[:300] + more[301:]], [False] * (len(many) - 1))
     assert [bead.source for bead in beads if not bead.output] == [(300,)]
     assert sum(len(bead.source) == len(bead.output) == 1 for bead in beads) == len(many) - 1
 

@@ -22,6 +22,7 @@ from cotext.evaluation.studies.compare.recipe import MatchedRecipe, recipe_of
 from cotext.evaluation.studies.compare.system import MeasuredSystem
 from cotext.evaluation.studies.contrastive.contrastive_rows import ContextWindow
 from cotext.evaluation.studies.contrastive.decisions import Decisions
+from tests.loops import loop_over
 
 UNKNOWN = Languages()
 VOITA = ("deixis_test", "lex_cohesion_test", "ellipsis_infl", "ellipsis_vp")
@@ -156,7 +157,7 @@ def rows(recipe: MatchedRecipe) -> dict[str, set[str]]:
     return found
 
 
-@pytest.mark.parametrize("dropout", [0.1, 0.2, 0.3, 0.4, 0.5])
+@loop_over("dropout", [0.1, 0.2, 0.3, 0.4, 0.5])
 def test_rows_of_a_sweep_of_dropout(dropout: float) -> None:
     """Yu et al. 2024, table 8; the recipe itself has 0.3."""
     config = load_config("casa/latent", overrides=[f"model.dropout={dropout}"])
@@ -194,8 +195,8 @@ def test_a_row_with_two_settings_needs_both() -> None:
     assert not MatchedRecipe("p-transformer/doc+sent", ()).fits("sentences as input")
 
 
-@pytest.mark.parametrize("size", [name for name in SIZES if name != "ted"])
-@pytest.mark.parametrize("name", ["focused-concatenation/s4to4-shift-cd", "casa/latent", "p-transformer/doc"])
+@loop_over("size", [name for name in SIZES if name != "ted"])
+@loop_over("name", ["focused-concatenation/s4to4-shift-cd", "casa/latent", "p-transformer/doc"])
 def test_a_size_is_no_change(size: str, name: str) -> None:
     config = load_config(name, size, ["train.max_updates=3"])
     assert recipe_of(config) == MatchedRecipe(name, ())
@@ -220,8 +221,7 @@ def test_changes_of_a_recipe() -> None:
     assert recipe_of(older).name == "g-transformer/randinit"
 
 
-@pytest.mark.parametrize("paper", ["", "Our idea: relative positions in the encoder"])
-@pytest.mark.parametrize(
+@loop_over(
     "name",
     [
         "focused-concatenation/s4to4",
@@ -235,11 +235,11 @@ def test_changes_of_a_recipe() -> None:
         "casa/shadow-10-2",
     ],
 )
-def test_a_recipe_of_ones_own_is_that_which_it_extends(tmp_path: Path, name: str, paper: str) -> None:
+def test_a_recipe_of_ones_own_is_that_which_it_extends(tmp_path: Path, name: str) -> None:
     """Whatever the line `paper` says: it is no name of a shipped recipe."""
     own = tmp_path / "own.yaml"
-    own.write_text(f"extends: [{name}]\npaper: '{paper}'\nmodel: {{encoder: {{score: relative}}}}\n")
-    for size in (None, "small"):
+    for paper, size in (("", None), ("Our idea: relative positions in the encoder", "small")):
+        own.write_text(f"extends: [{name}]\npaper: '{paper}'\nmodel: {{encoder: {{score: relative}}}}\n")
         assert recipe_of(load_config(str(own), size)).title == f"{name} with model.encoder.score=relative"
 
 

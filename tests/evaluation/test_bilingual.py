@@ -5,13 +5,13 @@ from html.parser import HTMLParser
 
 import pytest
 import torch
-from tiny import PlainWordTokenizer, random_model, tiny_config, window
 
 from cotext.data.documents import ParallelDocument
 from cotext.evaluation.studies.context.context_use import context_influences
 from cotext.files.bilingual_page import render_page
 from cotext.files.translate_blocks import PairedSentence
 from cotext.translation.translator import DocumentTranslator
+from tests.tiny import PlainWordTokenizer, random_model, tiny_config, window
 
 NASTY = "</td><script>alert(1)</script> \"quoted\" 'single' &amp; <b onclick=x()>"
 VOID = ("meta", "br", "link")

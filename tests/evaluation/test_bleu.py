@@ -17,6 +17,7 @@ from cotext.evaluation.metrics.interface import (
     render_scores,
 )
 from cotext.runtime.errors import CotextError
+from tests.loops import loop_over
 
 # Sentences of unequal length, two documents of unequal size, an empty sentence, an all-capital word.
 HYPOTHESIS = [
@@ -222,14 +223,14 @@ def test_german_and_unknown_languages_use_13a() -> None:
 
 def test_several_references() -> None:
     other = [Document("talk", ("A new lamp .", "It shines in the hall .", "")), REFERENCE[1]]
-    (score,) = evaluate(HYPOTHESIS, other, ["d-bleu"], further_references=[REFERENCE])
+    score = measure({"": HYPOTHESIS}, [other, REFERENCE], ["d-bleu"])[""][0].score
     direct = sacrebleu.corpus_bleu(
         documents_as_lines(HYPOTHESIS), [documents_as_lines(other), documents_as_lines(REFERENCE)]
     )
     assert score.value == pytest.approx(direct.score)
     assert "nrefs:2" in score.signature
     with pytest.raises(CotextError, match="document number 1 is 'talk' in the hypothesis but 'letter'"):
-        evaluate(HYPOTHESIS, other, ["d-bleu"], further_references=[REFERENCE[::-1]])
+        measure({"": HYPOTHESIS}, [other, REFERENCE[::-1]], ["d-bleu"])
 
 
 def test_default_set_counts_and_rendering() -> None:
@@ -249,7 +250,7 @@ def test_all_empty_hypotheses_score_zero() -> None:
     assert scores[0].empty_hypotheses == 2
 
 
-@pytest.mark.parametrize(
+@loop_over(
     ("hypothesis", "reference", "message"),
     [
         (

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from command_line import cotext, succeed
 
 from cotext.data.documents import Document
 from cotext.data.formats import write_documents
@@ -22,6 +21,8 @@ from cotext.evaluation.metrics.comet import (
 )
 from cotext.evaluation.metrics.comet_runner import Texts, blocks, build_windows
 from cotext.runtime.errors import CotextError
+from tests.command_line import cotext, succeed
+from tests.loops import loop_over
 
 BUILDER = Path(__file__).with_name("comet_checkpoint.py")
 
@@ -271,7 +272,7 @@ def test_without_weights(python: Path) -> None:
         measure_comet(comet, {"": OURS}, SOURCE, [REFERENCE])
 
 
-@pytest.mark.parametrize(
+@loop_over(
     ("settings", "words"),
     [
         ({"encoder": "absent"}, "not the tokenizer and configuration of its encoder.*HF_HOME"),
@@ -294,7 +295,7 @@ def test_folders_that_are_no_models(python: Path, tmp_path: Path) -> None:
         measure_comet(Comet(str(tmp_path / "half"), python), {"": OURS}, SOURCE, [REFERENCE])
 
 
-@pytest.mark.parametrize(
+@loop_over(
     ("text", "words"),
     [
         ("print('usage: python')", "does not answer as expected: b'usage: python"),
@@ -408,8 +409,8 @@ def test_signatures_that_differ_stand_under_their_systems(python: Path, files: P
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ("--comet Unbabel/wmt22-comet-da --source {files}/source", "COMET runs in an environment of its own"),
-        ("--comet a --comet-python {python}", "COMET reads the source too"),
+        ("--comet Unbabel/wmt22-comet-da --source {files}/source", "COMET needs a separate environment"),
+        ("--comet a --comet-python {python}", "--comet needs --source"),
         ("--comet-context 2", "--comet-context needs --comet"),
         ("--comet-python x", "--comet-python needs"),
         (

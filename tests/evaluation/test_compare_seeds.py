@@ -10,9 +10,6 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from command_line import TINY, World, cotext, succeed
-from deciding import UNBALANCED, Rule, decided, guesser, reader
-from test_compare import DRAWS, SUITE, of_test_set, run, said, suite
 
 from cotext.data.contrastive_suites import ContrastiveSuite
 from cotext.data.documents import Document, ParallelDocument
@@ -25,6 +22,10 @@ from cotext.evaluation.studies.compare.system import MeasuredSystem, run_folders
 from cotext.evaluation.studies.compare.verdict import uses_context
 from cotext.evaluation.studies.contrastive.decisions import Decisions
 from cotext.runtime.errors import CotextError
+from tests.command_line import TINY, World, cotext, succeed
+from tests.deciding import UNBALANCED, Rule, decided, guesser, reader
+from tests.evaluation.test_compare import DRAWS, SUITE, of_test_set, run, said, suite
+from tests.loops import loop_over
 
 MANY = suite("contrapro-ctx1", {1: 400})
 PLAIN = run("", SUITE, dict.fromkeys((0, 1, 2, 5), 1), before=1)
@@ -62,8 +63,8 @@ def test_a_system_is_not_called_different_from_itself_under_other_seeds() -> Non
     (test,) = found.contrastive_tests
     assert test.test.over_seeds is not None
     # Four hundred documents alone would have it so.
-    assert test.test.p_documents < 0.05 < test.test.over_seeds.p == test.p_corrected
-    assert not test.significant
+    assert test.test.p_documents < 0.05 < test.test.over_seeds.p == test.test.p_corrected
+    assert not test.test.significant
     words = said(found)
     assert "No significant difference: b in contrapro-ctx1 pronoun (1 back)" in words
     assert (
@@ -73,7 +74,7 @@ def test_a_system_is_not_called_different_from_itself_under_other_seeds() -> Non
     assert "<b>" not in render_comparison(found).partition("<h2>Seeds</h2>")[2].partition("<h2>")[0]
     # Single runs of it are, and the page says what that leaves out.
     alone = compared([of_seeds("a", deciding(MANY, (0.5,), 1)), of_seeds("b", deciding(MANY, (0.7,), 2))])
-    assert alone.contrastive_tests[0].significant
+    assert alone.contrastive_tests[0].test.significant
     assert "the tests do not cover the variance between seeds" in " ".join(alone.notes)
 
 
@@ -85,7 +86,7 @@ def test_a_planted_difference_is_found() -> None:
         ]
     )
     (test,) = found.contrastive_tests
-    assert test.significant
+    assert test.test.significant
     assert test.own - test.first == pytest.approx(test.test.difference)
     assert "1 of 1 differences in contrastive accuracy from a are significant" in said(found)
     assert "(by documents and seeds, Holm correction for all 1)" in said(found)
@@ -211,7 +212,7 @@ def test_scores_are_means_with_tests_over_seeds(tmp_path: Path) -> None:
     test = own.against_first
     assert test is not None
     assert test.p_documents < 0.05 < test.p_corrected
-    assert not own.differs
+    assert not test.significant
     assert same.lengths[0].scores[1][0].value == pytest.approx(own.score.value)
     words = said(same)
     assert "bb: no significant difference from a: s-BLEU" in words
@@ -219,7 +220,7 @@ def test_scores_are_means_with_tests_over_seeds(tmp_path: Path) -> None:
     assert "Seeds of one system differ as much as bb and a do: s-BLEU, difference -" in words
     assert "a (seeds 1, 2 and 3): s-BLEU " in words
     planted = scored(tmp_path, {"a": (0.30, 0.31, 0.32), "bb": (0.10, 0.11, 0.12)})
-    assert planted.scores[1][0].differs
+    assert planted.scores[1][0].against_first.significant
     assert "bb: significantly better than a: s-BLEU" in said(planted)
     assert "test:randomisation+welch|unit:document|n:60" in as_text(planted)
 
@@ -272,7 +273,7 @@ def test_the_command(world: World, folders: Path, tmp_path: Path) -> None:
     assert "given twice" in outcome.err
 
 
-@pytest.mark.parametrize("kind", ["missing", "unfinished", "no model", "recipe", "data", "renamed"])
+@loop_over("kind", ["missing", "unfinished", "no model", "recipe", "data", "renamed"])
 def test_seeds_that_make_no_system(world: World, folders: Path, tmp_path: Path, kind: str) -> None:
     folder = tmp_path / "one"
     shutil.copytree(folders / "one", folder, ignore=shutil.ignore_patterns("compared"))
@@ -291,7 +292,7 @@ def test_seeds_that_make_no_system(world: World, folders: Path, tmp_path: Path, 
         second.rename(folder / "seed-7")
         (folder / "seed-1" / "seeds.json").unlink()
         (folder / "seed-7" / "seeds.json").unlink()
-        message = f"{folder / 'seed-7'}: holds a run of seed 2"
+        message = f"{folder / 'seed-7'}: contains a run of seed 2"
     else:
         shutil.rmtree(second)
         recipe = "focused-concatenation/base" if kind == "recipe" else "focused-concatenation/s2to2"

@@ -8,8 +8,6 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from test_candidate_scoring import VIEWS
-from tiny import PlainWordTokenizer, pieces, random_model, tiny_config, window
 
 from cotext.config.recipe import Config
 from cotext.data.context_edits import Excerpt, alone, excerpt, one_sided, replaced, shuffled, without
@@ -31,6 +29,9 @@ from cotext.evaluation.studies.context.context_use import (
 from cotext.evaluation.studies.context.page import differing
 from cotext.runtime.errors import CotextError
 from cotext.translation.translator import DocumentTranslator
+from tests.loops import loop_over
+from tests.tiny import PlainWordTokenizer, pieces, random_model, tiny_config, window
+from tests.translation.test_candidate_scoring import VIEWS
 
 TOKENIZER = PlainWordTokenizer(["a", "b", "c", "d", "e", "f", "x", "y"])
 DOCUMENT = ParallelDocument("d", tuple("abcdef"), tuple("ABCDEF"))
@@ -236,7 +237,7 @@ def test_conditions_that_cannot_be_had() -> None:
         mean_use([SentenceUse("d", 0, 0, {"true": (0.0,), "none": (0.0,)})], "true")
 
 
-@pytest.mark.parametrize(
+@loop_over(
     ("texts", "lengths"),
     [
         (["Der", "Der T", "Der Tisch", "Der Tisch ist"], [1, 2, 1]),
@@ -278,7 +279,7 @@ def translator(config: Config) -> DocumentTranslator:
     return DocumentTranslator(random_model(config, TOKENIZER), config, TOKENIZER, torch.device("cpu"))
 
 
-@pytest.mark.parametrize("name", SYSTEMS)
+@loop_over("name", SYSTEMS)
 def test_in_its_excerpt_a_sentence_is_what_it_is_in_its_document(name: str) -> None:
     t = translator(SYSTEMS[name])
     [whole] = t.score_tokens([(LONG, range(len(LONG)))])
@@ -286,7 +287,7 @@ def test_in_its_excerpt_a_sentence_is_what_it_is_in_its_document(name: str) -> N
         assert found == pytest.approx(expected, abs=1e-9)
 
 
-@pytest.mark.parametrize("name", SYSTEMS)
+@loop_over("name", SYSTEMS)
 def test_a_sentence_sees_what_it_reaches_and_nothing_else(name: str) -> None:
     t = translator(SYSTEMS[name])
     sees = t.visible_sentences(Document("l", LONG.source))
@@ -304,7 +305,7 @@ def test_a_sentence_sees_what_it_reaches_and_nothing_else(name: str) -> None:
             assert name == "such rows, with context" or moved == (j in sees[i] and bool(a)), (i, j)
 
 
-@pytest.mark.parametrize("name", SYSTEMS)
+@loop_over("name", SYSTEMS)
 def test_tokens_add_up_to_sentences(name: str) -> None:
     t = translator(SYSTEMS[name])
     [tokens], [sentences] = t.score_tokens([(LONG, range(len(LONG)))]), t.score([LONG])
@@ -323,10 +324,8 @@ def test_a_sentence_system_makes_no_use_of_context() -> None:
         assert sentence.cxmi() == sentence.cxmi("random") == 0
 
 
-@pytest.mark.parametrize(
-    "name", ["window", "document", "rows that see each other", "such rows, with context"]
-)
-@pytest.mark.parametrize("condition", CONDITIONS)
+@loop_over("name", ["window", "document", "rows that see each other", "such rows, with context"])
+@loop_over("condition", CONDITIONS)
 def test_n_sentences_in_n_sentences_out(name: str, condition: str) -> None:
     t = translator(SYSTEMS[name])
     other = ParallelDocument("o", ("f e", "b"), ("b", "x"))

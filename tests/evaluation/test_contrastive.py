@@ -22,6 +22,7 @@ from cotext.evaluation.metrics.contrastive import (
 )
 from cotext.runtime.errors import CotextError
 from cotext.runtime.version import __version__
+from tests.loops import loop_over
 
 
 def example(
@@ -139,13 +140,13 @@ def test_signature() -> None:
         f"suite:hand|n:6|tie:first|score:mean|scored:differing|version:cotext-{__version__}"
     )
     for recipe in ({"tie": "x"}, {"version": "9"}, {"scored": "a|b"}):
-        with pytest.raises(CotextError, match="cannot stand in a signature"):
+        with pytest.raises(CotextError, match="cannot be part of a signature"):
             contrastive_signature(SUITE, tie="wrong", score="sum", recipe=recipe)
     with pytest.raises(CotextError, match="unknown tie rule 'right'; choose one of wrong, first"):
         contrastive_signature(SUITE, tie="right", score="sum")  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
+@loop_over(
     ("distance", "bucket"),
     [(0, "0"), (1, "1"), (3, "3"), (4, ">3"), (40, ">3"), (-1, "ahead"), (-9, "ahead"), (None, "unknown")],
 )
@@ -173,7 +174,7 @@ TABLE_8 = {
 SAMPLE_SIZES = {"0": 2_400, "1": 7_075, "2": 1_510, "3": 573, ">3": 442}
 
 
-@pytest.mark.parametrize("system", list(TABLE_8))
+@loop_over("system", list(TABLE_8))
 def test_published_aggregates_follow_from_the_published_buckets(system: str) -> None:
     buckets, (disc, disc_avg, disc_all_d) = TABLE_8[system]
     aggregates = distance_aggregates(
@@ -209,7 +210,7 @@ def test_no_aggregate_is_made_from_distances_that_are_unknown() -> None:
     assert distance_aggregates({"1": (50.0, 10), "ahead": (0.0, 10)}) == {"disc": 50.0}
 
 
-@pytest.mark.parametrize(
+@loop_over(
     ("scores", "message"),
     [
         (SCORES[:-1], "6 examples, but scores for 5"),

@@ -7,8 +7,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from test_candidate_scoring import CHOICES, VIEWS, translator
-from tiny import tiny_config, window
 
 from cotext.data.context_edits import alone
 from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite
@@ -29,6 +27,9 @@ from cotext.runtime.errors import CotextError
 from cotext.translation.candidate_scoring import CandidateSet
 from cotext.translation.scorer import SentenceScore
 from cotext.translation.translator import DocumentTranslator
+from tests.loops import loop_over
+from tests.tiny import tiny_config, window
+from tests.translation.test_candidate_scoring import CHOICES, VIEWS, translator
 
 EXAMPLES = tuple(
     ContrastiveExample(str(n), "pronoun", 1, tuple(c.source), tuple(map(tuple, c.candidates)), 0, {}, f"d{n}")
@@ -38,7 +39,7 @@ SUITE = ContrastiveSuite("s", "en", "de", EXAMPLES)
 CONTROLS = SuiteRules(controls=True)
 
 
-@pytest.mark.parametrize("view", ["window", "window, bracket", "source context", "document", "cumulative"])
+@loop_over("view", ["window", "window, bracket", "source context", "document", "cumulative"])
 def test_without_context_is_every_sentence_alone(view: str) -> None:
     t = translator(VIEWS[view])
     found = score_in_contexts(t, EXAMPLES, ForeignSentences.of(SUITE))
@@ -133,7 +134,7 @@ def test_chosen_excerpts_are_those_of_all() -> None:
 
 def test_a_suite_of_one_document_has_no_foreign_context() -> None:
     single = ContrastiveSuite("s", "en", "de", EXAMPLES[:1])
-    with pytest.raises(CotextError, match="all examples are of one document"):
+    with pytest.raises(CotextError, match="all examples are from one document"):
         run_suite(translator(VIEWS["window"]), single, CONTROLS)
     assert run_suite(translator(VIEWS["window"]), single).overall.total == 1
 
@@ -349,7 +350,7 @@ def test_accuracy_in_another_context_says_so() -> None:
     assert controls is not None
     assert [each.right for each in report.decisions] == list(controls.by_context["none"].right.values())
     assert "context:" not in run_suite(t, SUITE).signature
-    with pytest.raises(CotextError, match="reads each row by itself"):
+    with pytest.raises(CotextError, match="which this system does not use"):
         run_suite(t, SUITE, SuiteRules(context="global"))
 
 
@@ -365,7 +366,7 @@ def test_a_suite_without_sentences_beyond_the_window_has_no_other_global_context
             )
         )
 
-    with pytest.raises(CotextError, match="'long' has no sentence there; give it more context"):
+    with pytest.raises(CotextError, match="'long' has none; give it more context"):
         run_suite(docflat(4), LONG, SuiteRules(context="global"))
     # One sentence beyond the window is enough, and one example.
     few = replace(

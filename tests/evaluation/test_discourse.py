@@ -12,6 +12,7 @@ from cotext.evaluation.metrics.discourse import (
     tokenised,
 )
 from cotext.runtime.errors import CotextError
+from tests.loops import loop_over
 
 # Three documents of one phenomenon each; positions count tokens.
 #            0   1    2    3     4   5 6   7   8     9
@@ -57,9 +58,7 @@ def test_renderings_of_several_words_and_case() -> None:
     assert values(apart) == pytest.approx({"TC": 50, "CP": 100, "PT": 0, "TCP": 0})
 
 
-@pytest.mark.parametrize(
-    ("place", "found"), [(79, False), (80, True), (99, True), (100, True), (119, True), (120, False)]
-)
+@loop_over(("place", "found"), [(79, False), (80, True), (99, True), (100, True), (119, True), (120, False)])
 def test_near_is_twenty_before_and_twenty_from_the_place_on(place: int, found: bool) -> None:
     # Twice as long as the reference: position 50 is expected at 100.
     hypothesis = ["x"] * 200
@@ -118,15 +117,15 @@ def test_a_file_of_marks(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
+@loop_over(
     ("text", "message"),
     [
         ("1:saw\n", "1 lines, and the published set has 148"),
         ("TC\t1:saw\n2:it\n", "marks:2: does not begin with TC, CP, PT"),
-        ("TC\t1:saw\tsaw\n", "marks:1: 'saw' is no mark"),
-        ("TC\tx:saw\n", "'x:saw' is no mark"),
-        ("TC\t-1:saw\n", "'-1:saw' is no mark"),
-        ("TC\t1:,\n", "'1:,' is no mark"),
+        ("TC\t1:saw\tsaw\n", "marks:1: 'saw' is not a mark"),
+        ("TC\tx:saw\n", "'x:saw' is not a mark"),
+        ("TC\t-1:saw\n", "'-1:saw' is not a mark"),
+        ("TC\t1:,\n", "'1:,' is not a mark"),
     ],
 )
 def test_files_that_hold_no_marks(tmp_path: Path, text: str, message: str) -> None:
@@ -140,7 +139,7 @@ def test_marks_of_other_documents_are_noticed() -> None:
     with pytest.raises(CotextError, match="marks of 3 documents, but the reference has 2"):
         measure_discourse(MARKED, {"x": REFERENCE[:2]}, REFERENCE[:2])
     turned = documents(JOINED, PRONOUN, TENSE)
-    with pytest.raises(CotextError, match="only 0 % of the 4 marked words stand at their positions"):
+    with pytest.raises(CotextError, match="only 0 % of the 4 marked words are at their positions"):
         measure_discourse(MARKED, {"x": turned}, turned)
     with pytest.raises(CotextError, match="there is none"):
         measure_discourse([MarkedDocument("TC", ())], {"x": REFERENCE[:1]}, REFERENCE[:1])

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from command_line import cotext, succeed
 
 from cotext.data.documents import Document
 from cotext.data.formats import write_documents
@@ -14,6 +13,8 @@ from cotext.evaluation.metrics.entities import Entity, MentionCounter, measure_e
 from cotext.evaluation.requests import EvaluationRequest
 from cotext.evaluation.studies.evaluate.evaluate_files import evaluate_files
 from cotext.runtime.errors import CotextError
+from tests.command_line import cotext, succeed
+from tests.loops import loop_over
 
 LIST = (
     "document_id\tentity_id\tentity_type\tsurface_form_en\tsurface_form_zh\n"
@@ -33,7 +34,7 @@ OURS = [
 ]
 
 
-@pytest.mark.parametrize(
+@loop_over(
     ("forms", "language", "sentence", "found"),
     [
         (("lian", "qiao lian"), "en", "Qiao  Lian and LIAN", {"qiao lian": 1, "lian": 1}),
@@ -65,8 +66,8 @@ def test_scores_by_hand(tmp_path: Path) -> None:
     assert np.array_equal(consistency.statistics.counts, [[2, 3], [2, 2]])
     assert [m.score.value for m in measured["reference"]] == pytest.approx([100, 100, 100 * 2 / 3])
     assert types.reference_consistency == pytest.approx(100 * 2 / 3)
-    assert types.accuracies["ours"] == {"ORG": 0.0, "PER": 75.0}
-    assert (types.mentions, types.left_out) == ({"ORG": 1, "PER": 4}, 1)
+    assert types.accuracy_by_type["ours"] == {"ORG": 0.0, "PER": 75.0}
+    assert (types.reference_mentions, types.documents_left_out) == ({"ORG": 1, "PER": 4}, 1)
 
 
 def test_nothing_mentioned_is_no_share_of_anything() -> None:
@@ -96,7 +97,7 @@ def test_forms_as_python_tables_and_json_write_them(
     assert read_entities(tmp_path / "list") == [Entity("x", "", forms)]
 
 
-@pytest.mark.parametrize(
+@loop_over(
     ("text", "words"),
     [
         ("", "list:1: a list of entities names its columns"),
@@ -168,5 +169,5 @@ def test_nothing_mentioned_twice_is_said(tmp_path: Path) -> None:
     once = [Document("b1", ("Lian left.", "", "")), Document("b2", ("He came.",))]
     entities = [Entity("b1", "PER", ("lian",))]
     _, types = measure_entities(entities, {"ours": once, "other": REFERENCE}, REFERENCE)
-    assert types.unrepeated == ("ours",)
-    assert "says nothing: ours" in types.render()
+    assert types.without_repeated_mentions == ("ours",)
+    assert "is not meaningful: ours" in types.render()

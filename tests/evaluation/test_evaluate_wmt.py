@@ -5,11 +5,11 @@ import random
 from pathlib import Path
 
 import pytest
-from command_line import cotext, succeed
 
 from cotext.evaluation.requests import EvaluationRequest
 from cotext.evaluation.studies.evaluate.evaluate_files import evaluate_files
 from cotext.runtime.errors import CotextError
+from tests.command_line import cotext, succeed
 
 PARAGRAPHS = 3
 

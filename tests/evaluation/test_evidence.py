@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 import pytest
-from deciding import FORMS, UNBALANCED, dashes, decided, guesser, natural_suite, reader, readings_of
 
 from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite, documents_of
 from cotext.evaluation.metrics.contrastive import Readings, balanced_weights, choice_of, forms_of
@@ -18,6 +17,8 @@ from cotext.evaluation.studies.contrastive.evidence import (
     render_evidence,
     weigh,
 )
+from tests.deciding import FORMS, UNBALANCED, dashes, decided, guesser, natural_suite, reader, readings_of
+from tests.loops import loop_over
 
 
 def asked(suite: ContrastiveSuite, readings: Readings | None) -> Evidence:
@@ -75,7 +76,7 @@ def test_a_guesser_meets_no_condition() -> None:
     assert found.failing == list(CONDITIONS)
 
 
-@pytest.mark.parametrize("missing", list(CONDITIONS))
+@loop_over("missing", list(CONDITIONS))
 def test_every_condition_is_needed(of_reader: Evidence, missing: str) -> None:
     condition = replace(of_reader.conditions[missing], p_corrected=0.05)
     found = replace(of_reader, conditions={**of_reader.conditions, missing: condition})

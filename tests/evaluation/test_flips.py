@@ -94,5 +94,5 @@ def test_documents_that_balance_themselves_do_not_narrow_the_interval() -> None:
 
 
 def test_what_does_not_fit() -> None:
-    with pytest.raises(CotextError, match="2 decisions cannot be of 1 documents"):
+    with pytest.raises(CotextError, match="2 decisions do not match 1 document numbers"):
         mcnemar_by_document([True, True], [True, False], [0])

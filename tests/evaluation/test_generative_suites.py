@@ -5,13 +5,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import World, cotext, succeed
 
 from cotext.data.ctxpro import GenerativeExample, GenerativeSuite
 from cotext.data.languages import Languages
 from cotext.evaluation.metrics.ctxpro import FormsFound
 from cotext.evaluation.studies.contrastive.generative_suites import FormsInContexts, in_context
 from cotext.runtime.errors import CotextError
+from tests.command_line import World, cotext, succeed
+from tests.loops import loop_over
 
 
 def suite(*sources: tuple[str, str]) -> GenerativeSuite:
@@ -30,7 +31,7 @@ def test_contexts() -> None:
     assert foreign[2] in [("b", "c", "V"), ("e", "f", "V")]
     assert foreign[3] == ("W",)
     assert in_context(given, "foreign") == foreign
-    with pytest.raises(CotextError, match="all examples are of one document"):
+    with pytest.raises(CotextError, match="all examples are from one document"):
         in_context(suite(("a", "abT"), ("a", "cU")), "foreign")
 
 
@@ -43,14 +44,14 @@ def test_the_true_context_is_tested_against_each_control() -> None:
     found = FormsInContexts(
         {"true": forms((True,) * 8), "none": forms((False,) * 8), "foreign": forms((True,) * 8)}
     )
-    none, foreign = found.tests.values()
+    (none, p_none), (foreign, _) = found.tests.values()
     # All eight are won: by McNemar's exact test twice 2^-8.
     assert (none.difference, none.p_exact) == (100, pytest.approx(2**-7))
     assert (foreign.difference, foreign.p_exact) == (0, 1)
     report = found.as_dict()
     assert report["overall"]["correct"] == 8
     assert report["controls"]["none"]["overall"]["correct"] == 0
-    assert report["against_none"]["p_corrected"] == pytest.approx(2 * none.p_mid)
+    assert report["against_none"]["p_corrected"] == p_none == pytest.approx(2 * none.p_mid)
     only = FormsInContexts({"none": forms((True,) * 8)})
     assert only.tests == {}
     assert "controls" not in only.as_dict()
@@ -93,7 +94,7 @@ def test_the_command(world: World, tmp_path: Path) -> None:
     assert "|last:rules-1:any|" in split["ctxpro/set"]["signature"]
 
 
-@pytest.mark.parametrize(
+@loop_over(
     ("options", "words"),
     [
         ("", "have no candidates to score: give --generate"),
@@ -114,9 +115,9 @@ def test_what_is_refused(world: World, tmp_path: Path, options: str, words: str)
 def test_one_kind_of_suite_at_a_time(world: World, tmp_path: Path) -> None:
     path, other = write(tmp_path), world.folder / "suite.json"
     outcome = cotext("contrastive", world.run, path, other, "--generate")
-    assert "suite.json: is not of ctxPro as others are" in outcome.err
+    assert "suite.json: is not a ctxPro suite" in outcome.err
     for option in ("--contexts", "--splitter"):
         refused = cotext("contrastive", world.run, other, option, tmp_path).err
-        assert f"{option} is about suites of ctxPro" in refused
+        assert f"{option} requires ctxPro suites" in refused
     both = cotext("contrastive", world.run, path, path, "--generate", "--contexts", tmp_path / "set")
     assert "one file for 2 suites" in both.err

@@ -11,16 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import (
-    World,
-    cotext,
-    documents_file,
-    prepare_arguments,
-    process_environment,
-    succeed,
-)
 from safetensors.torch import load_file
-from tiny_runs import journal, toy_documents
 
 import cotext as package
 from cotext.config.recipe import load_config
@@ -28,6 +19,15 @@ from cotext.evaluation.studies.info.folder import folder_info
 from cotext.evaluation.studies.info.run import Summary, travel_words
 from cotext.models.checkpoint import load_run
 from cotext.runtime.integrity import sealed, unsealed
+from tests.command_line import (
+    World,
+    cotext,
+    documents_file,
+    prepare_arguments,
+    process_environment,
+    succeed,
+)
+from tests.tiny_runs import journal, toy_documents
 
 
 @pytest.fixture

@@ -5,12 +5,12 @@ import shutil
 from pathlib import Path
 
 import pytest
-from command_line import RECIPE, TINY, WITH_BLEU, World, cotext, succeed
 
 from cotext.evaluation.studies.info.folder import SeedsSummary, folder_info
 from cotext.evaluation.studies.info.run import run_info
 from cotext.models.run_folder import require_one_run
 from cotext.runtime.errors import CotextError
+from tests.command_line import RECIPE, TINY, WITH_BLEU, World, cotext, succeed
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +66,7 @@ def test_runs_that_make_no_system_are_told(world: World, copy: Path, kind: str) 
         wanted = "the run of seed 10 is missing: the others were trained with --seeds 2,10"
     elif kind == "renamed":
         ten.rename(copy / "seed-11")
-        wanted = f"{copy / 'seed-11'}: holds a run of seed 10"
+        wanted = f"{copy / 'seed-11'}: contains a run of seed 10"
     elif kind == "settings":
         shutil.rmtree(ten)
         arguments = (*TINY, WITH_BLEU, "train.seed=10", "train.learning_rate=0.002")

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import cotext, succeed
 
 from cotext.data.documents import Document
 from cotext.data.formats import write_documents
@@ -31,6 +30,8 @@ from cotext.evaluation.studies.leaderboard.measure import (
 from cotext.language_models.translate_file import report_of
 from cotext.runtime.errors import CotextError
 from cotext.translation.written_beside import lists_beside
+from tests.command_line import cotext, succeed
+from tests.loops import loop_over
 
 WORDS = [f"w{number}" for number in range(60)]
 
@@ -217,7 +218,7 @@ def test_what_can_find_nothing_says_so(tmp_path: Path) -> None:
     assert {place.ranks for place in found.places} == {"1-6"}
     assert found.notes == (
         "3 documents are too few for any significant difference of 15",
-        "100 samples are too few for 15 tests; leave --samples out, or take more",
+        "100 samples are too few for 15 tests; remove --samples, or use more",
     )
 
 
@@ -252,7 +253,7 @@ def test_controls_have_the_scores_of_their_texts(board: Path) -> None:
         assert entry.scores == tuple(evaluate(made[entry.name], numbered))
 
 
-@pytest.mark.parametrize(
+@loop_over(
     ("options", "words"),
     [
         (["--rank-by", "comet"], "--rank-by comet: is not measured; there are s-bleu, d-bleu, chrf"),
@@ -302,7 +303,7 @@ def test_what_is_written_beside_outputs_is_no_system(board: Path) -> None:
         path.unlink()
 
 
-@pytest.mark.parametrize(
+@loop_over(
     ("more", "words"),
     [
         ({"rank_by": "comet"}, "--rank-by comet"),

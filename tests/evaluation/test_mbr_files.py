@@ -5,8 +5,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from command_line import cotext, succeed
-from test_comet import checkpoint, python  # noqa: F401 - a fixture
 
 from cotext.data.documents import Document
 from cotext.data.formats import read_documents, write_documents
@@ -16,6 +14,9 @@ from cotext.data.nbest_lists import write_documents as write_lists
 from cotext.evaluation.requests import MbrRequest
 from cotext.evaluation.studies.evaluate.mbr_files import choose_translations
 from cotext.runtime.errors import CotextError
+from tests.command_line import cotext, succeed
+from tests.evaluation.test_comet import checkpoint, python  # noqa: F401 - a fixture
+from tests.loops import loop_over
 
 OUT = Path("out.de")
 A = "die katze sieht den hund"
@@ -146,7 +147,7 @@ def test_lists_are_not_replaced_by_what_is_chosen_from_them(tmp_path: Path) -> N
     assert [path.name for path in tmp_path.iterdir()] == [lists.name]
 
 
-@pytest.mark.parametrize(
+@loop_over(
     ("options", "message"),
     [
         (["--utility", "ter"], "--utility 'ter': choose one of chrf, bleu, comet"),
@@ -180,5 +181,5 @@ def test_comet_scores_all_pairs(tmp_path: Path, python: Path) -> None:  # noqa: 
     assert report.utility == pytest.approx(100 * (1.8 / 3 + 2.8 / 3) / 2)
     assert report.utility_of_first == pytest.approx(100 * (1 / 3 + (1 + 1.6) / 3) / 2)
     assert "protocol:comet" in report.signature
-    with pytest.raises(CotextError, match="add --source FILE"):
+    with pytest.raises(CotextError, match="--comet needs --source"):
         choose_translations(replace(request, source=None))

@@ -18,6 +18,7 @@ from cotext.evaluation.statistics.seeds import (
 )
 from cotext.evaluation.statistics.significance import Resampling, mcnemar_by_document, paired_test
 from cotext.evaluation.statistics.sufficient_statistics import Floats, Statistics
+from tests.loops import loop_over
 
 QUICK = Resampling(samples=200)
 
@@ -28,7 +29,7 @@ def means(values: Sequence[float] | Floats) -> Statistics:
     return Statistics(counts, np.arange(len(values)), "sentence", lambda sums: sums[:, 0] / sums[:, 1])
 
 
-@pytest.mark.parametrize(
+@loop_over(
     ("degrees", "quantile"),
     [(1, 12.7062), (2, 4.3027), (3, 3.1824), (4, 2.7764), (10, 2.2281), (30, 2.0423), (1000, 1.9623)],
 )
@@ -130,8 +131,10 @@ def compared(trials: int, seeds: tuple[int, int], gain: float, of_seeds: float) 
     ]
 
 
-@pytest.mark.parametrize("of_seeds", [0.0, 0.1, 0.5])
-@pytest.mark.parametrize("seeds", [(2, 2), (3, 3), (1, 4)])
+@loop_over(
+    ("seeds", "of_seeds"),
+    [((2, 2), 0.0), ((3, 3), 0.1), ((1, 4), 0.5), ((2, 2), 0.5), ((1, 4), 0.0)],
+)
 def test_a_system_is_seldom_called_different_from_itself(seeds: tuple[int, int], of_seeds: float) -> None:
     tests = [found.differences[0] for found in compared(150, seeds, 0.0, of_seeds)]
     wrong = sum(test.p < 0.05 for test in tests) / len(tests)

@@ -4,7 +4,6 @@ import json
 from pathlib import Path
 
 import pytest
-from command_line import cotext, succeed
 
 from cotext.data.documents import Document
 from cotext.data.splitting import Splitter
@@ -13,6 +12,7 @@ from cotext.evaluation.metrics.interface import Texts
 from cotext.evaluation.requests import EvaluationRequest
 from cotext.evaluation.studies.evaluate.evaluate_files import evaluate_files
 from cotext.runtime.errors import CotextError
+from tests.command_line import cotext, succeed
 
 SOURCE = "It rains. She is late.\nIs it so? Yes!\nOne only.\n"
 REFERENCE = "Es regnet. Sie kommt zu spät.\nIst es so? Ja!\nNur einer.\n"

@@ -4,7 +4,6 @@ import json
 from pathlib import Path
 
 import pytest
-from command_line import World, succeed
 
 from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite, write_suite
 from cotext.data.suite_files import read_suite
@@ -21,6 +20,7 @@ from cotext.evaluation.studies.contrastive.decisions import (
     read_decisions,
     to_pool,
 )
+from tests.command_line import World, succeed
 
 # Right decisions of s4to4 + CD on deixis, lexical cohesion, ellipsis (inflection), ellipsis (verb phrase).
 PAPER = {"deixis": (2179, 2500), "lex": (696, 1500), "infl": (405, 500), "vp": (391, 500)}

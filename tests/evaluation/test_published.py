@@ -9,6 +9,7 @@ import pytest
 
 from cotext.config.recipe import load_config, recipe_names
 from cotext.evaluation.published import Paper, Published, published_papers, published_values
+from tests.loops import loop_over
 
 ROMAN = ["", "I", "II", "III", "IV", "V", "VI", "VII", "VIII", "IX", "X", "XI"]
 # What a `paper:` line names beside rows: what training starts from has no value of its own.
@@ -53,7 +54,7 @@ def test_how_a_line_is_read() -> None:
     }
 
 
-@pytest.mark.parametrize("recipe", recipe_names())
+@loop_over("recipe", recipe_names())
 def test_every_recipe_is_linked_with_the_tables_that_it_names(recipe: str) -> None:
     papers = {paper.paper for paper in published_papers()}
     named = {table for table in named_tables(load_config(recipe).paper) if table.partition(",")[0] in papers}
@@ -183,7 +184,7 @@ def test_settings_stand_apart_from_the_recipe_as_it_is() -> None:
     assert (values[""], values["model.cross.score=content"]) == (27.09, 0.70)
 
 
-@pytest.mark.parametrize("paper", published_papers(), ids=lambda paper: paper.paper)
+@loop_over("paper", published_papers())
 def test_a_paper_does_not_contradict_itself(paper: Paper) -> None:
     """Every column is described, every row has a value for each, and nothing is named twice."""
     rows = {row.row for table in paper.tables for row in table.rows}

@@ -34,6 +34,7 @@ from cotext.evaluation.statistics.significance import (
 )
 from cotext.evaluation.statistics.sufficient_statistics import Floats, Statistics, sum_scorer
 from cotext.runtime.errors import CotextError
+from tests.loops import loop_over
 
 WORDS = list("abcdefghijklmnopqrst.")
 METRICS = {"BLEU": BLEU(force=True), "none": BLEU(smooth_method="none"), "chrF2": CHRF(), "TER": TER()}
@@ -67,7 +68,7 @@ def plain(values: list[float]) -> Statistics:
 # Formulas on sums
 
 
-@pytest.mark.parametrize("name", METRICS)
+@loop_over("name", METRICS)
 def test_scores_from_sums_are_sacrebleus(name: str) -> None:
     metric = METRICS[name]
     reference, hypotheses = corpora(30, 1, 0.0, 0.1, 0.5, 1.0)
@@ -124,8 +125,8 @@ def test_counts_by_document() -> None:
 # Against sacrebleu's own tests: the same seed gives the same draws.
 
 
-@pytest.mark.parametrize("chunk", [50, 2_000_000])
-@pytest.mark.parametrize("name", ["BLEU", "chrF2", "TER"])
+@loop_over("chunk", [50, 2_000_000])
+@loop_over("name", ["BLEU", "chrF2", "TER"])
 def test_the_samples_are_sacrebleus(name: str, chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cotext.evaluation.statistics.significance._DRAWS_AT_ONCE", chunk)
     reference, (one, other) = corpora(40, 2, 0.30, 0.33)
@@ -321,7 +322,7 @@ def test_three_systems_and_the_signature() -> None:
     )
     for name, (low, high) in found.intervals_95.items():
         assert low < systems[name].score < high
-    assert found.as_dict()["comparisons"][0]["baseline"] == "a"
+    assert found.comparisons[0].baseline == "a"
 
 
 def test_what_cannot_be_tested() -> None:

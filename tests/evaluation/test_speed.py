@@ -5,14 +5,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from command_line import World, cotext, documents_file, succeed
-from tiny import WordTokenizer
-from tiny_runs import write_run
 
 from cotext.config.recipe import load_config
 from cotext.data.documents import Document
 from cotext.data.tokenizer import load_tokenizer
 from cotext.evaluation.studies.speed import Way, _timed
+from tests.command_line import World, cotext, documents_file, succeed
+from tests.tiny import WordTokenizer
+from tests.tiny_runs import write_run
 
 SMALL = [
     *("model.dimension=16", "model.feed_forward=32", "model.heads=2"),

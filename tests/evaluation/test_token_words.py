@@ -2,9 +2,8 @@
 
 from collections.abc import Sequence
 
-import pytest
-
 from cotext.evaluation.studies.token_words import token_words
+from tests.loops import loop_over
 
 
 class Pieces:
@@ -21,7 +20,7 @@ class Pieces:
         return " ".join(text.split())
 
 
-@pytest.mark.parametrize(
+@loop_over(
     ("pieces", "text", "expected"),
     [
         (["Die", " Ban", "k", "."], "Die Bank.", [("Die", 0, 1), ("Bank", 1, 3), (".", 3, 4)]),

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from command_line import succeed
 
 from cotext.data.documents import Document
 from cotext.evaluation.metrics.tokenised import MIN_MARKS, unlike_spacing
+from tests.command_line import succeed
 
 PLAIN = "Ja, das ist 3.5 und gut."  # two marks: that of the number is none
 TOKENISED = "Ja , das ist 3.5 und gut ."

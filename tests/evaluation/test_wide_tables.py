@@ -8,10 +8,6 @@ from random import Random
 from typing import TYPE_CHECKING
 
 import pytest
-import test_bilingual
-from browsing import CHROMIUM, chromium
-from command_line import succeed
-from test_compare import DRAWS, of_test_set, run, suite
 
 from cotext.evaluation.studies.compare.comparison import compare_runs
 from cotext.evaluation.studies.compare.measured import MeasuredRun
@@ -25,6 +21,10 @@ from cotext.evaluation.studies.context.context_of_document import (
     SentenceContextUse,
     WordChange,
 )
+from tests.command_line import succeed
+from tests.evaluation import test_bilingual
+from tests.evaluation.test_compare import DRAWS, of_test_set, run, suite
+from tests.serving.browsing import CHROMIUM, chromium
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser

@@ -4,12 +4,11 @@ import random
 from dataclasses import replace
 from itertools import chain
 
-from structures import STRUCTURES, WORDS
-
 from cotext.files.blocks import SPACE, BilingualFormat, Block, Copied, FileFormat, Job, Piece, Point
 from cotext.files.table import file_formats, recognise
 from cotext.files.tags import project
 from cotext.runtime.xml import taken
+from tests.files.structures import STRUCTURES, WORDS
 
 JOB = Job("en", "de", "all")
 # What a translation may hold, and some format reads as something else.

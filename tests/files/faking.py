@@ -6,10 +6,9 @@ import zipfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
-from hostile.mutations import mutate
-
 from cotext.files.blocks import Block, Close, Copied, FileFormat, Open, OpenedFile, Piece, Point, merged
 from cotext.runtime.errors import CotextError
+from tests.hostile.mutations import mutate
 
 
 def shouted(documents: Sequence[Sequence[Block]]) -> list[list[Block]]:

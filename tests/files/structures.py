@@ -5,10 +5,7 @@
 import random
 from collections.abc import Callable
 
-import test_docx
-import test_epub
-import test_po
-import test_pptx
+from tests.files import test_docx, test_epub, test_po, test_pptx
 
 WORDS = ["the", "cat", "sees", "a", "small dog", "Mr. X.", "and", "tree", "été", "東京", "12", "it's"]
 

@@ -3,16 +3,16 @@
 import random
 import sys
 
-import enemies
 import pytest
-import structures
-from structures import STRUCTURES
 
 from cotext.files.table import file_formats, recognise
 from cotext.runtime.errors import CotextError
+from tests.files import enemies, structures
+from tests.files.structures import STRUCTURES
+from tests.loops import loop_over
 
 
-@pytest.mark.parametrize("name", STRUCTURES)
+@loop_over("name", STRUCTURES)
 def test_a_hostile_translation_is_a_text_like_any_other(name: str) -> None:
     for seed in range(8):
         enemies.attack(name, random.Random(f"{name} {seed}"))

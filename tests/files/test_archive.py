@@ -4,13 +4,14 @@ import struct
 import zipfile
 
 import pytest
-from hostile.mutations import mutate
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cotext.files import archive
 from cotext.files.archive import Archive
 from cotext.runtime.errors import CotextError
+from tests.hostile.mutations import mutate
+from tests.loops import loop_over
 
 
 def packed(members: dict[str, bytes], stored: frozenset[str] = frozenset(), comment: bytes = b"") -> bytes:
@@ -112,7 +113,7 @@ def with_names(*names: str) -> bytes:
     return out.getvalue()
 
 
-@pytest.mark.parametrize("name", ["/etc/passwd", "../up", "a/../../up", "..\\up", "C:\\up", "\\up"])
+@loop_over("name", ["/etc/passwd", "../up", "a/../../up", "..\\up", "C:\\up", "\\up"])
 def test_names_that_leave_the_archive_are_refused(name: str) -> None:
     with pytest.raises(CotextError, match="leaves the archive"):
         Archive(with_names("a", name), "x.zip")

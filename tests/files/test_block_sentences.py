@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from cotext.files.block_sentences import CutBlock, cut
 from cotext.files.blocks import SPACE, Block, Close, Copied, Open, Piece, Point, merged, shown_span
 from cotext.files.tags import project
+from tests.loops import loop_over
 
 
 def spans(text: str) -> list[tuple[int, int]]:
@@ -96,7 +97,7 @@ def test_elements_come_back_once_and_nested_around_other_words(
     assert nested(back.pieces)
 
 
-@pytest.mark.parametrize(
+@loop_over(
     ("pieces", "sentences"),
     [
         (("One. Two.",), [("One.",), ("Two.",)]),
@@ -128,7 +129,7 @@ def test_whole_blocks() -> None:
         assert cut(block, how).parts.sentences == [("One. Two.",)]
 
 
-@pytest.mark.parametrize(
+@loop_over(
     ("pieces", "translated", "language", "text"),
     [
         (("A。B。",), ("one.", "two."), "en", "one. two."),

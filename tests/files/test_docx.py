@@ -7,7 +7,16 @@ from pathlib import Path
 
 import docx
 import pytest
-from faking import (
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from lxml import etree
+
+from cotext.files.blocks import Block
+from cotext.files.docx import FORMAT
+from cotext.files.parts import PartsFile
+from cotext.files.table import recognise
+from cotext.runtime.errors import CotextError
+from tests.files.faking import (
     assert_damage_is_survived,
     assert_well_formed,
     changed,
@@ -18,15 +27,7 @@ from faking import (
     shuffled,
     texts,
 )
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from lxml import etree
-
-from cotext.files.blocks import Block
-from cotext.files.docx import FORMAT
-from cotext.files.parts import PartsFile
-from cotext.files.table import recognise
-from cotext.runtime.errors import CotextError
+from tests.loops import loop_over
 
 DATA = Path(__file__).with_name("data")
 W = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
@@ -77,7 +78,7 @@ FIELD = (
 BOLD = "<w:b/>"
 
 
-@pytest.mark.parametrize(
+@loop_over(
     ("body", "expected"),
     [
         # Runs that look the same are one; what most text looks like is no element.
@@ -289,10 +290,10 @@ def test_what_is_written_hangs_on_the_blocks_alone() -> None:
     assert file.written(shouted(file.contents.documents)) == first
 
 
-@pytest.mark.parametrize(
+@loop_over(
     ("content", "reason"),
     [
-        (bytes.fromhex("d0cf11e0a1b11ae1") + bytes(600), r"protected by a password, or of an old kind"),
+        (bytes.fromhex("d0cf11e0a1b11ae1") + bytes(600), r"protected by a password, or in an old format"),
         (b"PK\3\4", "damaged archive"),
         (packed({"word/document.xml": "<a/>"}), "does not say which of its parts"),
         (document("<w:p>"), r"word/document\.xml: not well-formed"),

@@ -3,16 +3,17 @@
 from pathlib import Path
 
 import pytest
-from command_line import World, succeed
-from test_docx import document as word
-from test_docx import run
 
 from cotext.files.blocks import Close, Copied, Open, Piece, empty_links
 from cotext.files.table import file_formats
 from cotext.translation.dropped import Dropped, dropped, dropped_numbers
+from tests.command_line import World, succeed
+from tests.files.test_docx import document as word
+from tests.files.test_docx import run
+from tests.loops import loop_over
 
 
-@pytest.mark.parametrize(
+@loop_over(
     ("source", "target"),
     [
         ("It cost 1,000.5 euros.", "Es kostete 1.000,5 Euro."),
@@ -46,7 +47,7 @@ def test_numbers_in_other_notations_are_there(source: str, target: str) -> None:
     assert dropped_numbers(source, target) == []
 
 
-@pytest.mark.parametrize(
+@loop_over(
     ("source", "target", "numbers"),
     [
         ("It cost 1,000.5 euros.", "Es kostete 1.000,6 Euro.", ["1,000.5"]),

@@ -3,12 +3,12 @@ from io import BytesIO
 from pathlib import Path
 
 import pytest
-from faking import assert_damage_is_survived, assert_well_formed, members, shouted, texts
 from lxml import etree
 
 from cotext.files.epub import FORMAT
 from cotext.files.table import recognise
 from cotext.runtime.errors import CotextError
+from tests.files.faking import assert_damage_is_survived, assert_well_formed, members, shouted, texts
 
 PAGE = """<?xml version="1.0" encoding="utf-8"?>
 <!DOCTYPE html PUBLIC "-//W3C//DTD XHTML 1.1//EN" "http://www.w3.org/TR/xhtml11/DTD/xhtml11.dtd">

@@ -1,11 +1,10 @@
 """Full stops that a translation has and its source has not."""
 
-import pytest
-
 from cotext.files.translate_blocks import without_added_stop
+from tests.loops import loop_over
 
 
-@pytest.mark.parametrize(
+@loop_over(
     ("source", "target", "expected"),
     [
         ("The winters were cold", "Die Winter waren kalt.", "Die Winter waren kalt"),

@@ -19,6 +19,7 @@ from cotext.files.tags import project, shown_text
 from cotext.files.translate_blocks import without_added_stop
 from cotext.language_models.numbered import read_numbered
 from cotext.serving.fragments import TagHandling, fragment
+from tests.loops import loop_over
 
 SIZE = 50_000
 SECONDS = 3.0  # of processor time; each took minutes
@@ -37,7 +38,7 @@ def _written(name: str, content: bytes) -> None:
     opened.written([[replace(block, pieces=("x ", *block.pieces)) for block in blocks]])
 
 
-@pytest.mark.parametrize(
+@loop_over(
     "call",
     [
         lambda: MarkdownFile(("---\r\n" + "a\r\n" * 1000).encode(), "a.md"),
@@ -85,7 +86,7 @@ def test_a_character_may_have_a_number_of_any_length(written: str, meant: str) -
     assert block.text == f"x {meant}"
 
 
-@pytest.mark.parametrize(
+@loop_over(
     ("text", "found"),
     [
         ("a-b/c.d", ["a-b/c.d"]),

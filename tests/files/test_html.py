@@ -4,7 +4,6 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from faking import assert_damage_is_survived, assert_well_formed, changed, shouted, shuffled, texts
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -13,6 +12,15 @@ from cotext.files.html import FORMAT, HtmlFile
 from cotext.files.markup import tokens
 from cotext.files.table import recognise
 from cotext.runtime.errors import CotextError
+from tests.files.faking import (
+    assert_damage_is_survived,
+    assert_well_formed,
+    changed,
+    shouted,
+    shuffled,
+    texts,
+)
+from tests.loops import loop_over
 
 
 def opened(page: str | bytes) -> HtmlFile:
@@ -118,7 +126,7 @@ def test_elements_may_move() -> None:
     )
 
 
-@pytest.mark.parametrize(
+@loop_over(
     ("page", "expected"),
     [
         ("<p><b>All of it</b></p>", ["All of it"]),
@@ -229,7 +237,7 @@ def test_any_page(page: str, draw: random.Random) -> None:
     )
 
 
-@pytest.mark.parametrize(
+@loop_over(
     ("content", "expected", "written"),
     [
         ("<meta charset=latin1><p>grün</p>".encode("latin-1"), "grün", b"<p>gr\xfcn \x80 &#9731;</p>"),
@@ -283,7 +291,7 @@ def test_damage_is_survived() -> None:
 
 
 def test_a_page_beyond_the_limit_is_refused() -> None:
-    with pytest.raises(CotextError, match=r"page\.html: 67,108,865 bytes, beyond the limit of 67,108,864"):
+    with pytest.raises(CotextError, match=r"page\.html: 67,108,865 bytes, the limit is 67,108,864"):
         opened(bytes((64 << 20) + 1))
 
 

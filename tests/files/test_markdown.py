@@ -11,12 +11,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from cotext.files import markdown
 from cotext.files.blocks import Block, Close, Contents, Copied, Open, Piece, Point
 from cotext.files.markdown import FORMAT, MarkdownFile
 from cotext.files.markdown_inline import html_mates
 from cotext.files.table import recognise
 from cotext.runtime.errors import CotextError
+from tests.loops import loop_over
 
 PAGE = """---
 title: kept
@@ -132,7 +132,7 @@ def rewritten(text: str, *pieces: Piece) -> str:
     return file.written([[replace(first, pieces=pieces), *others]]).decode()
 
 
-@pytest.mark.parametrize(
+@loop_over(
     ("text", "pieces", "expected"),
     [
         # What would be markup is escaped, where it would be.
@@ -259,7 +259,7 @@ class _Counted(list[Any]):
         return found
 
 
-@pytest.mark.parametrize("part", ["<b>x", "</b>", "<b>*<a>x*</b>", "<b>*</b>x*"])
+@loop_over("part", ["<b>x", "</b>", "<b>*<a>x*</b>", "<b>*</b>x*"])
 def test_tags_are_paired_with_one_look_at_each_token(part: str) -> None:
     [token] = MarkdownIt().parseInline(part * 200 + "</b>" * 200)
     tokens = _Counted(token.children)
@@ -299,35 +299,6 @@ def test_whatever_a_text_is_it_comes_back(text: str) -> None:
     assert changed_letters[: len(letters)] == letters or "[a]" in upper.lower()
 
 
-OTHERS = st.lists(
-    st.sampled_from(
-        ["ab", "Cd ", " 12", "1. ", "!", "(", ". ", ": ", "#", "- ", "\n", "  ", "é", "_", "*", "=", "|", "^"]
-    ),
-    max_size=6,
-).map("".join)
-CONSTRUCTS = (
-    "one *two* three **four five** six\n\n_seven_ eight [nine *ten*](x 'title') `code` `more`\n"
-    "lines of [ref][r] ![alt](p)\n\n"
-    "# head *x*\n\n* item with &eacute; and \\\\* ~~gone~~ [^1] <b>bold</b> <http://a.b> end  \nlast\n\n"
-    "| a | **b** |\n|---|---|\n| c | `d` |\n\n[r]: http://r\n"
-)
-
-
-@given(st.lists(OTHERS, min_size=40, max_size=40))
-def test_what_is_certain_is_what_the_parser_says(others: list[str]) -> None:
-    """Texts that need no parser are written as those that do."""
-    file = FORMAT.open(CONSTRUCTS.encode(), "a file")
-    texts = iter(others)
-    blocks = [
-        replace(b, pieces=tuple(next(texts, "x") if isinstance(p, str) else p for p in b.pieces))
-        for b in file.contents.documents[0]
-    ]
-    written = file.written([blocks])
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(markdown, "is_certain", lambda *given: False)
-        assert file.written([blocks]) == written
-
-
 @pytest.mark.parametrize("character", ["\x85", "\u2028"])
 def test_a_mark_before_a_character_that_is_a_space_elsewhere(character: str) -> None:
     """Markdown knows fewer kinds of white space than Python: an underscore must not become text."""
@@ -336,12 +307,6 @@ def test_a_mark_before_a_character_that_is_a_space_elsewhere(character: str) -> 
     written = file.written([[replace(block, pieces=(*block.pieces[:3], f"{character}zwei"))]])
     [[again]] = FORMAT.open(written, "a file").contents.documents
     assert "_" not in again.text
-
-
-def test_most_paragraphs_need_no_parser(monkeypatch: pytest.MonkeyPatch) -> None:
-    file = FORMAT.open(b"One `two` *three* [four](x).\nFive, six!\n\n* Seven: **eight**\n\n" * 9, "a file")
-    monkeypatch.setattr(MarkdownFile, "_said", None)
-    assert b"ONE `two` *THREE* [FOUR](x)." in file.written(changed(file.contents, str.upper))
 
 
 def test_damaged_texts_are_texts_or_refused() -> None:

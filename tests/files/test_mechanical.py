@@ -2,11 +2,10 @@
 
 from pathlib import Path
 
-import pytest
-
 from cotext.files.bilingual_page import render_page
 from cotext.files.mechanical import MechanicalChecks, corpus_in_words, in_words, tag_faults
 from cotext.files.translate_blocks import PairedSentence
+from tests.loops import loop_over
 
 PAIRS = [
     ("The church is open today.", "Die Kirche ist heute offen."),
@@ -15,7 +14,7 @@ PAIRS = [
 ]
 
 
-@pytest.mark.parametrize(
+@loop_over(
     ("source", "target", "notes"),
     [
         ("Open {0} and %s", "%s und {0} öffnen", []),

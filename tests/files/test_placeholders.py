@@ -1,9 +1,7 @@
 """What is copied by rule, what is not, and what stands for it before a model."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tiny import PlainWordTokenizer
 
 from cotext.data.tokenizer import SentencePieceTokenizer, TokenizerSettings
 from cotext.files.block_sentences import (
@@ -14,6 +12,8 @@ from cotext.files.block_sentences import (
     without_placeholders,
 )
 from cotext.files.blocks import Close, Copied, Open, Piece
+from tests.loops import loop_over
+from tests.tiny import PlainWordTokenizer
 
 FOUND = {
     "See https://a.example/c?d=1&e=%20f, or www.b.example.": [
@@ -48,12 +48,12 @@ TRAPS = [
 ]
 
 
-@pytest.mark.parametrize("text", FOUND)
+@loop_over("text", FOUND)
 def test_placeholders_are_found(text: str) -> None:
     assert [text[a:b] for a, b in placeholder_spans(text)] == FOUND[text]
 
 
-@pytest.mark.parametrize("text", TRAPS)
+@loop_over("text", TRAPS)
 def test_what_only_looks_like_one_is_text(text: str) -> None:
     assert placeholder_spans(text) == []
 

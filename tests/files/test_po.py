@@ -6,8 +6,6 @@ from pathlib import Path
 
 import polib
 import pytest
-from catalogues import same_again, texts, translated, upper
-from faking import assert_damage_is_survived
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,6 +13,9 @@ from cotext.files.blocks import BilingualFormat, Block, Copied, Job, Point
 from cotext.files.po import FORMAT
 from cotext.files.table import recognise
 from cotext.runtime.errors import CotextError
+from tests.files.catalogues import same_again, texts, translated, upper
+from tests.files.faking import assert_damage_is_survived
+from tests.loops import loop_over
 
 HEADER = r"""# A catalogue.
 msgid ""
@@ -170,7 +171,7 @@ def test_a_grammar_without_numbers_is_marked_fuzzy() -> None:
     assert "python-format" in found.flags
 
 
-@pytest.mark.parametrize(
+@loop_over(
     ("flag", "message", "copied"),
     [
         ("c-format", "%s, %5.2f %% of %<PRIu64>, %2$*1$d", ["%s", "%5.2f", "%%", "%<PRIu64>", "%2$*1$d"]),
@@ -189,7 +190,7 @@ def test_placeholders_by_the_flag(flag: str, message: str, copied: list[str]) ->
     assert [piece.text for piece in block.pieces if isinstance(piece, Copied)] == copied
 
 
-@pytest.mark.parametrize(
+@loop_over(
     ("message", "points"),
     [
         ("_File", 1),
@@ -255,16 +256,16 @@ def test_markup_in_messages() -> None:
     assert b'"PRESS <b>ENTER</b> OR<br>WAIT &nbsp;."' in upper(opened)
 
 
-@pytest.mark.parametrize(
+@loop_over(
     ("content", "said"),
     [
         ('"text"\n', "file:1: text without a keyword"),
-        ('msgid "a\nmsgstr ""\n', "file:1: no line of a catalogue"),
-        ('msgid "a"\nmsgid "b"\n', "an entry without|out of its place"),
-        ('msgid "a"\nmsgstr "b"\nmsgstr "c"\n', "file:3: msgstr out of its place"),
-        ('msgid "a"\nmsgstr[0] "b"\n', "file:2: msgstr.n. belongs to"),
+        ('msgid "a\nmsgstr ""\n', "file:1: not a line of a catalogue"),
+        ('msgid "a"\nmsgid "b"\n', "an entry without|out of place"),
+        ('msgid "a"\nmsgstr "b"\nmsgstr "c"\n', "file:3: msgstr out of place"),
+        ('msgid "a"\nmsgstr[0] "b"\n', "file:2: msgstr.n. needs an entry"),
         ('msgid "a"\nmsgid_plural "b"\nmsgstr[1] "b"\n', "plural forms are missing"),
-        ('msgid "\\377"\nmsgstr ""\n', "no ASCII"),
+        ('msgid "\\377"\nmsgstr ""\n', "not ASCII"),
         ('msgid ""\nmsgstr "Content-Type: text/plain; charset=none-such\\n"\n', "unknown encoding"),
     ],
 )

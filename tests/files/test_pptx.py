@@ -7,7 +7,14 @@ from pathlib import Path
 
 import pptx
 import pytest
-from faking import (
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pptx.util import Inches
+
+from cotext.files.pptx import FORMAT
+from cotext.files.table import recognise
+from cotext.runtime.errors import CotextError
+from tests.files.faking import (
     assert_damage_is_survived,
     assert_well_formed,
     changed,
@@ -18,13 +25,7 @@ from faking import (
     shuffled,
     texts,
 )
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from pptx.util import Inches
-
-from cotext.files.pptx import FORMAT
-from cotext.files.table import recognise
-from cotext.runtime.errors import CotextError
+from tests.loops import loop_over
 
 NAMES = (
     'xmlns:a="http://schemas.openxmlformats.org/drawingml/2006/main" '
@@ -68,7 +69,7 @@ def run(text: str, properties: str = "") -> str:
 NUMBER = '<a:fld type="slidenum"><a:rPr/><a:t>7</a:t></a:fld>'
 
 
-@pytest.mark.parametrize(
+@loop_over(
     ("body", "expected"),
     [
         ("<a:pPr/>" + run("He") + run("llo", "dirty='0'") + "<a:endParaRPr/>", "Hello"),

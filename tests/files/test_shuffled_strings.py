@@ -4,12 +4,11 @@ import random
 from collections import Counter
 
 import pytest
-import test_po
-import test_xliff
-from faking import assert_well_formed, shuffled
 
 from cotext.files import po, xliff
 from cotext.files.blocks import Block, FileFormat, Job
+from tests.files import test_po, test_xliff
+from tests.files.faking import assert_well_formed, shuffled
 
 FILES: dict[str, tuple[FileFormat, str]] = {
     "po": (po.FORMAT.for_job(Job(entries="all")), test_po.CATALOGUE),

@@ -3,7 +3,6 @@
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -11,6 +10,7 @@ from cotext.data.formats.streams import opened
 from cotext.files.blocks import Block
 from cotext.files.table import recognise
 from cotext.files.text import FORMAT, TextFile, spread, wrap_width, wrapped
+from tests.loops import loop_over
 
 LETTER = """From: Anna
 To: Bob
@@ -62,7 +62,7 @@ def test_a_letter_is_paragraphs() -> None:
     assert "broken at 65 characters" in file.contents.messages[1]
 
 
-@pytest.mark.parametrize(
+@loop_over(
     ("text", "prose"),
     [
         (LETTER, True),

@@ -1,10 +1,11 @@
 import random
 
 import pytest
-from hostile.mutations import mutate
 
 from cotext.runtime.errors import CotextError
 from cotext.runtime.xml import parse, serialised
+from tests.hostile.mutations import mutate
+from tests.loops import loop_over
 
 PLAIN = b"""<?xml version='1.0' encoding='UTF-8' standalone="yes" ?>\r
 <?go on?>\r
@@ -14,7 +15,7 @@ PLAIN = b"""<?xml version='1.0' encoding='UTF-8' standalone="yes" ?>\r
 """
 
 
-@pytest.mark.parametrize(
+@loop_over(
     "content",
     [
         PLAIN,
@@ -42,7 +43,7 @@ def test_characters_that_the_encoding_lacks_become_references() -> None:
 ENTITY = b"<!DOCTYPE a [<!ENTITY %s>]><a>&x;</a>"
 
 
-@pytest.mark.parametrize(
+@loop_over(
     "content",
     [
         ENTITY % b'x "y"',
@@ -69,7 +70,7 @@ def test_a_document_type_is_not_read(tmp_path) -> None:
         assert serialised(parse(content, "a.xml"), content) == content
 
 
-@pytest.mark.parametrize(
+@loop_over(
     ("content", "reason"),
     [
         (b"", "not well-formed"),

@@ -9,7 +9,7 @@ import traceback
 from collections import Counter
 from pathlib import Path
 
-from command_line import Outcome, cotext
+from tests.command_line import Outcome, cotext
 
 SCREEN_LINES = 30
 SCREEN_CHARACTERS = 8_000

@@ -5,7 +5,8 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from attacks import Attacks
+
+from tests.hostile.attacks import Attacks
 
 SEED = int(os.environ.get("COTEXT_HOSTILE_SEED", "1"))
 COUNTED = "hostile"

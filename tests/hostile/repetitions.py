@@ -13,11 +13,6 @@ from functools import partial
 from html import escape
 from typing import Any
 
-import test_docx
-import test_epub
-import test_po
-import test_pptx
-
 from cotext.data.convert import Detokeniser
 from cotext.data.formats.line_formats import BOUNDARY_MARK, EOS_MARK
 from cotext.data.formats.streams import markup_kind, subtitle_kind
@@ -41,6 +36,7 @@ from cotext.serving.jobs.names import attachment, clean_name, result_name
 from cotext.serving.translation import detect
 from cotext.translation.terms.glossary import Glossary
 from cotext.translation.terms.terms import TermGuide
+from tests.files import test_docx, test_epub, test_po, test_pptx
 
 SIZES = (1 << 10, 4 << 10, 16 << 10, 64 << 10)  # characters; the last two are what GROWTH is about
 ENOUGH = 0.05  # seconds below which growth is not looked at

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from attacks import Attacks
-from command_line import RECIPE, TINY, Outcome, World, documents_file, listing, succeed
-from killing import Moment, run_killed
-from mutations import mutate
 
 from cotext.training.trainer import TIMING
+from tests.command_line import RECIPE, TINY, Outcome, World, documents_file, listing, succeed
+from tests.hostile.attacks import Attacks
+from tests.hostile.mutations import mutate
+from tests.killing import Moment, run_killed
 
 # What a run folder holds that no command reads again.
 UNREAD = ("events.out",)

@@ -2,10 +2,11 @@
 
 import traceback
 
-import enemies
 import pytest
-from attacks import Attacks
-from structures import STRUCTURES
+
+from tests.files import enemies
+from tests.files.structures import STRUCTURES
+from tests.hostile.attacks import Attacks
 
 
 @pytest.mark.parametrize("name", STRUCTURES)

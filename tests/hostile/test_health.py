@@ -16,9 +16,10 @@ from typing import Any
 
 import httpx
 import pytest
-from attacks import Attacks
-from process import ServerProcess, serving
-from tiny_server import write_systems
+
+from tests.hostile.attacks import Attacks
+from tests.serving.process import ServerProcess, serving
+from tests.serving.tiny_server import write_systems
 
 LIMIT = 0.1  # seconds that an answer of /health may take, or processor seconds of the server meanwhile
 LATEST = 1.0  # seconds that it may take on a machine with other work

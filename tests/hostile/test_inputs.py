@@ -7,11 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from attacks import Attacks
-from command_line import World, documents_file
-from mutations import mutate
 
 from cotext.data.formats import FORMATS, read_documents
+from tests.command_line import World, documents_file
+from tests.hostile.attacks import Attacks
+from tests.hostile.mutations import mutate
 
 # Characters that have been taken for ends of lines, for nothing, or for markup by some tool.
 ODD = "\x00\x01\x0b\x0c\x1c\x1e\x85\u2028\u2029\u200b\u200e\ufeff\u00a0\u3000\ufffd\U0001f600e\u0301\u0130ß"

@@ -7,8 +7,8 @@ import time
 from pathlib import Path
 
 import pytest
-from attacks import Attacks
-from command_line import (
+
+from tests.command_line import (
     World,
     documents_file,
     listing,
@@ -16,9 +16,10 @@ from command_line import (
     succeed,
     train_arguments,
 )
-from pretrained_models import marian_model
-from test_damage import essence
-from tiny_runs import PROCESSES
+from tests.hostile.attacks import Attacks
+from tests.hostile.test_damage import essence
+from tests.pretrained_models import marian_model
+from tests.tiny_runs import PROCESSES
 
 COMMANDS = ("prepare", "overwrite", "distill", "translate", "train", "score", "contrastive")
 COMMANDS += ("average", "compare", "import", "hub", "hub again", "int8", "ctranslate2")

@@ -8,11 +8,12 @@ from pathlib import Path
 
 import httpx
 import pytest
-from attacks import Attacks
-from killing import Moment
-from served import Death, Served, insisting
-from tiny_server import VIEWS, write_systems
-from waiting import long_text
+
+from tests.hostile.attacks import Attacks
+from tests.killing import Moment
+from tests.serving.served import Death, Served, insisting
+from tests.serving.tiny_server import VIEWS, write_systems
+from tests.serving.waiting import long_text
 
 ROUNDS = 3  # servers, each killed several times
 KILLS = 6

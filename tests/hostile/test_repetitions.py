@@ -3,8 +3,17 @@
 from collections.abc import Callable
 
 import pytest
-from attacks import Attacks
-from repetitions import FILES, NO_TEXT, TEXTS, file_read_and_written, file_written, offence, repetitions
+
+from tests.hostile.attacks import Attacks
+from tests.hostile.repetitions import (
+    FILES,
+    NO_TEXT,
+    TEXTS,
+    file_read_and_written,
+    file_written,
+    offence,
+    repetitions,
+)
 
 
 def _try_all(subject: Callable[[str], object], what: str, attacks: Attacks) -> None:

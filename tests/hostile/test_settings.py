@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 import yaml
-from attacks import Attacks
-from command_line import RECIPE, TINY, World
 
 from cotext.config.recipe import Config, keys, load_config, recipe_names
 from cotext.config.sizes import STACKS
+from tests.command_line import RECIPE, TINY, World
+from tests.hostile.attacks import Attacks
 
 KEYS = [key for key, _ in keys(Config)]
 NUMBERS = ["0", "-1", "1", "2", "3", "7", "1e-3", "0.5", "1e9", "1e300", "-0.0", ".inf", ".nan", "9" * 400]

@@ -1,5 +1,6 @@
 """Engines of CTranslate2: they translate and score as the runs that they were exported from."""
 
+import itertools
 import json
 import shutil
 import sys
@@ -10,9 +11,6 @@ from typing import Any
 
 import pytest
 import torch
-from command_line import Outcome, cotext, succeed
-from pretrained_folders import ENGLISH, m2m100_files, marian_files, sentences
-from tiny_runs import toy_documents
 
 import cotext as face
 from cotext.config.recipe import Config, dump_config, load_config, parse_config
@@ -40,6 +38,10 @@ from cotext.translation.candidate_scoring import CandidateSet, score_candidates
 from cotext.translation.open import OpenedRun, open_run
 from cotext.translation.signature import scoring_entries
 from cotext.translation.translate_file import translate_file
+from tests.command_line import Outcome, cotext, succeed
+from tests.loops import loop_over
+from tests.pretrained_folders import ENGLISH, m2m100_files, marian_files, sentences
+from tests.tiny_runs import toy_documents
 
 pytestmark = pytest.mark.skipif(not installed(), reason="CTranslate2 is not installed")
 
@@ -167,8 +169,12 @@ def assert_same(pair: Pair, documents: list[Document]) -> None:
         assert (own.tokens, own.truncated, own.shed) == (other.tokens, other.truncated, other.shed)
 
 
-@pytest.mark.parametrize("pre_norm", [False, True])
-@pytest.mark.parametrize("view", VIEWS)
+views_and_norms = loop_over(
+    ("view", "pre_norm"), list(zip(VIEWS, itertools.cycle((False, True)), strict=False))
+)
+
+
+@views_and_norms
 def test_greedily_it_writes_what_the_run_writes(
     both: Both, documents: list[Document], view: str, pre_norm: bool
 ) -> None:
@@ -176,7 +182,7 @@ def test_greedily_it_writes_what_the_run_writes(
         assert_same(both(view, pre_norm, ending), documents)
 
 
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "own"])
+@loop_over("kind", [kind for kind in KINDS if kind != "own"])
 def test_models_of_other_kinds_write_and_score_alike(
     both: Both, documents: list[Document], kind: str
 ) -> None:
@@ -227,9 +233,9 @@ def test_tokenizers_of_pretrained_models(tmp_path: Path, kind: str) -> None:
             assert sum(map(sum, a)) == pytest.approx(sum(map(sum, b)), abs=1e-3)
 
 
-@pytest.mark.parametrize("form", ["power", "gnmt"])
-@pytest.mark.parametrize("pre_norm", [False, True])
-@pytest.mark.parametrize("view", ["sentence", "s2to2", "s4to4"])
+@loop_over("form", ["power", "gnmt"])
+@loop_over("pre_norm", [False, True])
+@loop_over("view", ["sentence", "s2to2", "s4to4"])
 def test_with_a_beam_it_writes_what_the_run_writes(
     both: Both, documents: list[Document], view: str, pre_norm: bool, form: str
 ) -> None:
@@ -252,8 +258,8 @@ def test_with_a_beam_it_writes_what_the_run_writes(
     assert all(abs(difference) < 1e-4 for same, difference in pairs if same) or view == "s4to4"
 
 
-@pytest.mark.parametrize("beam", [1, 3])
-@pytest.mark.parametrize("view", VIEWS)
+@loop_over("beam", [1, 3])
+@loop_over("view", VIEWS)
 def test_as_many_sentences_come_out_and_their_scores_are_those_of_their_text(
     both: Both, documents: list[Document], view: str, beam: int
 ) -> None:
@@ -270,8 +276,7 @@ def test_as_many_sentences_come_out_and_their_scores_are_those_of_their_text(
                 assert found.log_probabilities == pytest.approx([s.log_probability for s in scored], abs=1e-4)
 
 
-@pytest.mark.parametrize("pre_norm", [False, True])
-@pytest.mark.parametrize("view", VIEWS)
+@views_and_norms
 def test_scores_are_those_of_the_run(both: Both, view: str, pre_norm: bool) -> None:
     pair, given = both(view, pre_norm), toy_documents(5, 9)
     chosen = [(document, range(len(document.source))) for document in given]
@@ -434,12 +439,12 @@ def test_without_the_package(make: Make, both: Both, tmp_path: Path, monkeypatch
         open_run(engine)
 
 
-@pytest.mark.parametrize(
+@loop_over(
     ("name", "problem"),
     [
-        ("model.bin", "damaged, or of another origin"),
-        ("config.json", "damaged, or of another origin"),
-        ("tokenizer/sentencepiece.model", "damaged, or of another origin"),
+        ("model.bin", "damaged, or does not belong"),
+        ("config.json", "damaged, or does not belong"),
+        ("tokenizer/sentencepiece.model", "damaged, or does not belong"),
         ("cotext.json", "damaged or cut off"),
     ],
 )
@@ -618,8 +623,8 @@ def test_speed_times_a_run_in_another_precision(make: Make, tmp_path: Path) -> N
     assert ["precision:bfloat16" in each for each in signatures] == [True, True]
 
 
-@pytest.mark.parametrize(("ending", "limit"), [(ENDING, 6), (0.0, 1)])
-@pytest.mark.parametrize("view", ["s2to2", "doc2doc"])
+@loop_over(("ending", "limit"), [(ENDING, 6), (0.0, 1)])
+@loop_over("view", ["s2to2", "doc2doc"])
 def test_lists_of_an_engine_are_true(
     both: Both,
     documents: list[Document],

@@ -8,8 +8,6 @@ from typing import Any
 
 import pytest
 import yaml
-from command_line import World, cotext, listing, make_world, succeed
-from tiny_runs import toy_documents, write_run
 
 import cotext as face
 from cotext.config.recipe import load_config
@@ -17,6 +15,8 @@ from cotext.data.tokenizer import load_tokenizer
 from cotext.interchange.hub_download import OF_RUN
 from cotext.models.run_folder import noted_import
 from cotext.runtime.integrity import sealed
+from tests.command_line import World, cotext, listing, make_world, succeed
+from tests.tiny_runs import toy_documents, write_run
 
 SMALL = ("model.dimension=16", "model.feed_forward=32", "model.heads=2", "train.threads=1", "languages=en-de")
 SHORT = ("decode.max_ratio=1.0", "decode.max_extra=3", "decode.beam=2")
@@ -84,7 +84,7 @@ def test_the_same_export_again_finds_what_is_there(make: Make, tmp_path: Path, t
     found = " ".join(refused.err.split())
     assert (refused.code, "exists; choose another --out: " in found) == (2, True)
     assert f"{changed.name} differs" in found
-    assert "tokenizer_of_mine is not of it" in found
+    assert "tokenizer_of_mine does not belong to it" in found
     changed.unlink()
     assert f"{changed.name} is missing" in " ".join(cotext(*command).err.split())
     assert (out / "tokenizer_of_mine").read_text() == ""

@@ -10,8 +10,6 @@ import numpy as np
 import pytest
 import torch
 import yaml
-from pretrained_folders import ENGLISH, GERMAN, sentences
-from pretrained_models import FOLDERS, LANGUAGES, as_marian, marian_model, marian_npz
 from safetensors.torch import load_file
 from torch import Tensor
 from typer.testing import CliRunner
@@ -32,6 +30,9 @@ from cotext.runtime.errors import CotextError
 from cotext.runtime.integrity import unsealed
 from cotext.search.beam_search import Hypothesis, SearchOptions, search
 from cotext.search.constraints import SearchRequest, SearchSymbols
+from tests.loops import loop_over
+from tests.pretrained_folders import ENGLISH, GERMAN, sentences
+from tests.pretrained_models import FOLDERS, LANGUAGES, as_marian, marian_model, marian_npz
 
 transformers = pytest.importorskip("transformers")
 TEXTS = sentences(ENGLISH, 6, 7)
@@ -69,7 +70,7 @@ def source_rows(foreign: ForeignModel) -> tuple[int, ...]:
     return foreign.symbol_rows if part is None or part.rows is None else part.rows
 
 
-@pytest.mark.parametrize("name", FOLDERS)
+@loop_over("name", FOLDERS)
 def test_the_self_test_finds_the_same_model(name: str, imports: Get) -> None:
     _, run, account = imports(name)
     tested = account.self_test
@@ -96,7 +97,7 @@ def begun(foreign: ForeignModel) -> list[int]:
     return [rows[own.bos], *(rows[i] for i in own.target_prefix)]
 
 
-@pytest.mark.parametrize("name", FOLDERS)
+@loop_over("name", FOLDERS)
 @torch.no_grad()
 def test_scores_of_sentences_are_theirs(name: str, imports: Get) -> None:
     folder, run, _ = imports(name)
@@ -124,7 +125,7 @@ def searched(loaded: LoadedModel, beam: int) -> list[Hypothesis]:
     return search(loaded.left_to_right("a test"), rows, asked, search_symbols, SearchOptions(beam, 0.0))
 
 
-@pytest.mark.parametrize("name", FOLDERS)
+@loop_over("name", FOLDERS)
 @torch.no_grad()
 def test_translations_are_theirs(name: str, imports: Get) -> None:
     """Greedy ones token by token; of a beam, those that end before the limit, with their scores."""
@@ -270,7 +271,7 @@ MARIAN: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", MARIAN)
+@loop_over("name", MARIAN)
 @torch.no_grad()
 def test_marians_own_files_beside_another_reader(name: str, tmp_path: Path) -> None:
     """CTranslate2 has a converter of its own: log-probabilities of tokens are equal."""

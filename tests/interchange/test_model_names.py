@@ -8,9 +8,6 @@ from pathlib import Path
 from shutil import copytree
 
 import pytest
-from command_line import World, cotext, make_world, process_environment, succeed
-from local_hub import LocalHub, serving
-from pretrained_models import marian_model
 
 import cotext as face
 from cotext.cli.main import app
@@ -19,6 +16,9 @@ from cotext.interchange.named_model import write_checksums
 from cotext.models.run_folder import noted_import
 from cotext.runtime.errors import CotextError
 from cotext.serving.systems import open_systems
+from tests.command_line import World, cotext, make_world, process_environment, succeed
+from tests.interchange.local_hub import LocalHub, serving
+from tests.pretrained_models import marian_model
 
 pytest.importorskip("huggingface_hub")
 
@@ -194,7 +194,7 @@ def test_another_model_is_imported_and_tested_by_the_way(hub: LocalHub, tmp_path
 def test_what_is_damaged_on_its_way_is_fetched_again(world: World, hub: LocalHub, name: str) -> None:
     hub.folders["owner/name"], hub.damaged = world.run, {name}
     refused = cotext("info", "owner/name")
-    assert (refused.code, f"{name}: damaged on its way" in refused.err) == (2, True)
+    assert (refused.code, f"{name}: damaged during download" in refused.err) == (2, True)
     assert known_models() == {}
     hub.damaged = set()
     succeed("info", "owner/name")
@@ -203,7 +203,7 @@ def test_what_is_damaged_on_its_way_is_fetched_again(world: World, hub: LocalHub
 def test_what_the_hub_has_not_is_refused(
     hub: LocalHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(CotextError, match="owner/no: no such run folder, and not to be had from the hub: "):
+    with pytest.raises(CotextError, match="owner/no: no such run folder, and not available from the hub: "):
         resolve_run("owner/no")
     hub.folders["owner/no"] = tmp_path / "texts"
     (tmp_path / "texts").mkdir()
@@ -215,7 +215,7 @@ def test_what_the_hub_has_not_is_refused(
         resolve_run("owner/no")
     assert known_models() == {}
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")  # where nobody listens
-    with pytest.raises(CotextError, match="not to be had from the hub"):
+    with pytest.raises(CotextError, match="not available from the hub"):
         resolve_run("owner/name")
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     with pytest.raises(CotextError, match=r"from the hub: pip install 'cotext\[pretrained\]'"):

@@ -5,14 +5,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from command_line import succeed, write_corpus
-from pretrained_models import FOLDERS
-from tiny_runs import toy_documents
 
 from cotext.data.contrastive_suites import write_suite
 from cotext.data.documents import Document
 from cotext.data.formats import read_documents, write_documents
 from cotext.data.suite_files import read_suite
+from tests.command_line import succeed, write_corpus
+from tests.pretrained_models import FOLDERS
+from tests.tiny_runs import toy_documents
 
 pytest.importorskip("ctranslate2")
 TOP = Path(__file__).resolve().parents[2]

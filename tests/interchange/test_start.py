@@ -4,9 +4,6 @@ import random
 from pathlib import Path
 
 import pytest
-from pretrained_folders import ENGLISH, GERMAN, sentences
-from pretrained_models import FOLDERS, LANGUAGES
-from tiny_runs import silent
 
 from cotext.config.recipe import load_config
 from cotext.data.documents import ParallelDocument
@@ -19,6 +16,10 @@ from cotext.models.checkpoint import load_run
 from cotext.runtime.errors import CotextError
 from cotext.runtime.integrity import unsealed
 from cotext.training.run import train
+from tests.loops import loop_over
+from tests.pretrained_folders import ENGLISH, GERMAN, sentences
+from tests.pretrained_models import FOLDERS, LANGUAGES
+from tests.tiny_runs import silent
 
 pytest.importorskip("transformers")
 QUICK = [
@@ -54,7 +55,7 @@ def started(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     return top / "run", top / "data"
 
 
-@pytest.mark.parametrize("recipe", ["opus/s4to4-shift-cd", "opus/p-transformer", "opus/mcn", "modern/rotary"])
+@loop_over("recipe", ["opus/s4to4-shift-cd", "opus/p-transformer", "opus/mcn", "modern/rotary"])
 def test_no_jump(recipe: str, started: tuple[Path, Path], tmp_path: Path) -> None:
     run, data = started
     config = load_config(recipe, None, [*QUICK, f"train.init={run}"])
@@ -74,7 +75,7 @@ def test_casa_takes_the_encoder(started: tuple[Path, Path], tmp_path: Path) -> N
     run, data = started
     config = load_config("opus/casa", None, [*QUICK, f"train.init={run}"])
     if load_run(run).tokenizer.target_prefix:
-        with pytest.raises(CotextError, match="is non-autoregressive, and reads none"):
+        with pytest.raises(CotextError, match="is non-autoregressive and reads no target"):
             train(config, data, tmp_path / "run", silent())
         return
     train(config, data, tmp_path / "run", silent())

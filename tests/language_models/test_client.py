@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from language_models.described import KEY, VARIABLE, WORDS, described
-from language_models.fake import Fake
 
 from cotext.language_models import client as client_module
 from cotext.language_models import connection as connection_module
@@ -18,6 +16,9 @@ from cotext.language_models.client import Answers, Client, RefusedRequestError, 
 from cotext.language_models.config import Prices
 from cotext.language_models.connection import Pace, StoppedError, backoff, retry_after
 from cotext.runtime.errors import CotextError
+from tests.language_models.described import KEY, VARIABLE, WORDS, described
+from tests.language_models.fake import Fake
+from tests.loops import loop_over
 
 PATH = "chat/completions"
 
@@ -228,7 +229,7 @@ def test_a_redirection_is_not_followed(tmp_path: Path, fake: Fake) -> None:
         assert not other.requests
 
 
-@pytest.mark.parametrize(
+@loop_over(
     ("address", "variable", "value"),
     [
         ("http://xn--/v1", "", ""),

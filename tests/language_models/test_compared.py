@@ -5,13 +5,13 @@ import shutil
 from pathlib import Path
 
 import pytest
-from command_line import World, cotext, succeed
-from language_models.fake import Fake
-from test_suites_judged import described
-from tiny_runs import toy_documents
 
 from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite, write_suite
 from cotext.data.formats import write_parallel
+from tests.command_line import World, cotext, succeed
+from tests.language_models.fake import Fake
+from tests.language_models.test_suites_judged import described
+from tests.tiny_runs import toy_documents
 
 
 @pytest.fixture
@@ -85,10 +85,10 @@ def test_what_cannot_be_compared_is_refused_before_any_work(
         path = described(tmp_path, fake)
         refused = cotext("compare", run, path, *files, "--suite", suite)
         assert refused.code == 2
-        assert "decide no contrastive suite" in refused.err
+        assert "compared only on a test set" in refused.err
         assert not fake.requests
     refused = cotext("compare", run, target, *files, "--suite", suite)
-    assert "decide no contrastive suite" in refused.err
+    assert "compared only on a test set" in refused.err
     refused = cotext("compare", run, target, "--suite", suite, "--out", page)
     assert refused.code == 2
     refused = cotext("compare", run, tmp_path / "nothing", *files)

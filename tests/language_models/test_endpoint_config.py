@@ -4,12 +4,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from language_models.described import KEY, VARIABLE, described
 
 from cotext.data.languages import Languages
 from cotext.language_models.config import Endpoint, is_endpoint, read_endpoint
 from cotext.language_models.translator import spans_of
 from cotext.runtime.errors import CotextError
+from tests.language_models.described import KEY, VARIABLE, described
+from tests.loops import loop_over
 
 
 def test_languages_are_codes_or_names(tmp_path: Path) -> None:
@@ -24,7 +25,7 @@ def test_other_values_lie_over_those_of_the_file(tmp_path: Path) -> None:
     assert read_endpoint(described(tmp_path, mode="sentence"), {"mode": "document"}).mode == "document"
 
 
-@pytest.mark.parametrize(
+@loop_over(
     ("settings", "message"),
     [
         ({"mdoel": 1}, "unknown key 'mdoel'; the nearest known one is 'model'"),
@@ -87,7 +88,7 @@ def test_what_stands_where_a_run_may_stand(tmp_path: Path) -> None:
     assert not is_endpoint(tmp_path / "run.yaml")
 
 
-@pytest.mark.parametrize(
+@loop_over(
     ("settings", "spans"),
     [
         ({"mode": "sentence"}, [(0, 1), (1, 2), (2, 3), (3, 4), (4, 5)]),

@@ -7,9 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import Outcome, cotext
-from language_models.described import KEY, VARIABLE, WORDS, described
-from language_models.fake import Fake
 
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.formats import FORMATS, read_documents, write_documents, write_parallel
@@ -17,6 +14,9 @@ from cotext.language_models import client as client_module
 from cotext.language_models.translate_file import report_of
 from cotext.runtime.files import checksum
 from cotext.translation.signature import signature_entries
+from tests.command_line import Outcome, cotext
+from tests.language_models.described import KEY, VARIABLE, WORDS, described
+from tests.language_models.fake import Fake
 
 SOURCE = "\n".join([*WORDS, "", "The cat sleeps.", ""])
 TARGET = "\n".join([*WORDS.values(), "", "Die Katze schläft.", ""])

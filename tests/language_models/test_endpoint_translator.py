@@ -5,8 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from language_models.described import WORDS, described
-from language_models.fake import TEXTS, TYPES, Fake, Request
 
 from cotext.data.documents import Document
 from cotext.language_models import client as client_module
@@ -24,6 +22,9 @@ from cotext.language_models.translator import (
     Repair,
 )
 from cotext.runtime.errors import CotextError
+from tests.language_models.described import WORDS, described
+from tests.language_models.fake import TEXTS, TYPES, Fake, Request
+from tests.loops import loop_over
 
 SOURCE, TARGET = tuple(WORDS), tuple(WORDS.values())
 MODES: dict[str, dict[str, Any]] = {
@@ -69,7 +70,7 @@ def test_documents_come_back_with_their_sentences(tmp_path: Path, fake: Fake, mo
     assert not any(each.repairs or each.untranslated for each in found)
 
 
-@pytest.mark.parametrize("mode", MODES)
+@loop_over("mode", MODES)
 def test_a_document_alone_decides_its_requests(tmp_path: Path, mode: str) -> None:
     first, second = Document("a", SOURCE), Document("b", SOURCE[::-1])
     asked = []

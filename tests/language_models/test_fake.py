@@ -5,7 +5,9 @@ from typing import Any
 
 import httpx
 import pytest
-from language_models.fake import TEXTS, TYPES, Fake
+
+from tests.language_models.fake import TEXTS, TYPES, Fake
+from tests.loops import loop_over
 
 WORDS = {"The": "Die", "cat": "Katze", "sleeps": "schläft", "It": "Sie", "eats": "frisst"}
 ASKED = "Translate.\n\n1. The cat sleeps.\n2. It eats.\n"
@@ -35,7 +37,7 @@ def test_it_translates_numbered_lines_and_single_ones() -> None:
         assert fake.requests[0].question == ASKED
 
 
-@pytest.mark.parametrize(
+@loop_over(
     ("fault", "expected"),
     [
         ("merge", "1. Die Katze schläft. Sie frisst."),

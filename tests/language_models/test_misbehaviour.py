@@ -10,10 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import cotext
-from language_models.described import WORDS, described
-from language_models.fake import Fake
-from tiny_runs import PROCESSES
 
 from cotext.language_models import client as client_module
 from cotext.language_models.client import Client, UnansweredError
@@ -21,6 +17,10 @@ from cotext.language_models.config import read_endpoint
 from cotext.language_models.connection import StoppedError
 from cotext.runtime.errors import CotextError
 from cotext.runtime.signals import INTERRUPTED
+from tests.command_line import cotext
+from tests.language_models.described import WORDS, described
+from tests.language_models.fake import Fake
+from tests.tiny_runs import PROCESSES
 
 PATH = "chat/completions"
 PAYLOAD = {"model": "fake", "messages": [{"role": "user", "content": "The cat sleeps."}]}

@@ -9,11 +9,12 @@ from cotext.language_models.config import TEMPLATE
 from cotext.language_models.numbered import UnusableError, numbered, read_numbered, read_plain
 from cotext.language_models.prompts import Piece, Prompt
 from cotext.language_models.translator import ECHO, EMPTY, LONG, is_echo, moved, suspicion
+from tests.loops import loop_over
 
 GOOD = "[1] Eins.\n[2] Zwei."
 
 
-@pytest.mark.parametrize(
+@loop_over(
     ("answer", "left_out"),
     [
         (GOOD, []),
@@ -31,7 +32,7 @@ def test_what_is_an_answer(answer: str, left_out: list[str]) -> None:
     assert read_numbered(answer, 2) == (["Eins.", "Zwei."], left_out)
 
 
-@pytest.mark.parametrize(
+@loop_over(
     ("answer", "problem"),
     [
         ("", "has no numbered lines"),
@@ -90,7 +91,7 @@ def test_any_answer_is_read_or_refused(answer: str, count: int) -> None:
     assert not any("\n" in sentence or "\0" in sentence for sentence in sentences)
 
 
-@pytest.mark.parametrize(
+@loop_over(
     ("answer", "sentence", "left_out"),
     [
         (" Eins. \n", "Eins.", []),
@@ -114,7 +115,7 @@ def test_an_answer_without_numbers_that_is_none() -> None:
     assert read_plain(refusal, "en") == (refusal, [])  # a person may have said so
 
 
-@pytest.mark.parametrize(
+@loop_over(
     ("source", "translation", "found"),
     [
         ("The cat sleeps.", "Die Katze schläft.", ""),

@@ -3,11 +3,11 @@
 from pathlib import Path
 
 import pytest
-from command_line import World, cotext
-from language_models.described import described
-from language_models.fake import Fake
 
 from cotext.data.formats import read_documents
+from tests.command_line import World, cotext
+from tests.language_models.described import described
+from tests.language_models.fake import Fake
 
 README = Path(__file__).resolve().parents[2] / "README.md"
 

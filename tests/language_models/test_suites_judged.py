@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import cotext, succeed
-from language_models.fake import Fake
 
 from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite, write_suite
+from tests.command_line import cotext, succeed
+from tests.language_models.fake import Fake
 
 WORDS = {
     "The cat eats.": "Die Katze frisst.",
@@ -72,7 +72,7 @@ def test_a_suite_is_judged_by_what_is_written(suite: Path, tmp_path: Path) -> No
     (tmp_path / "b.json").write_text(out.read_text())
     mixed = cotext("compare-decisions", out, tmp_path / "b.json")
     assert mixed.code == 2
-    assert "judged by generation" in mixed.err
+    assert "evaluated by generation" in mixed.err
 
 
 def test_options_of_runs_are_refused_and_keys_can_be_set(suite: Path, tmp_path: Path) -> None:

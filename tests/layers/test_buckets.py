@@ -6,7 +6,6 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from layouts import layout, source_side
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
@@ -23,6 +22,7 @@ from cotext.layers.multi_head import (
 )
 from cotext.layers.sentence_spans import SentenceSpan
 from cotext.layers.state import DecoderState, KeyValueCache, SourceSide
+from tests.layers.layouts import layout, source_side
 
 D, HEADS = 8, 2
 Rows = list[list[int]]  # the lengths of the sentences of every row

@@ -4,9 +4,8 @@ import pytest
 import torch
 from torch import nn
 
-from cotext.layers.gate import joint
 from cotext.layers.half_linear import HalfLinear
-from cotext.layers.int8_linear import outputs
+from cotext.layers.int8_linear import joint, outputs
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])

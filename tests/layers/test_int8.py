@@ -4,8 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from cotext.layers.gate import joint
-from cotext.layers.int8_linear import Int8Linear, outputs
+from cotext.layers.int8_linear import Int8Linear, joint, outputs
 from cotext.layers.kernels.int8 import (
     OFFSET,
     Float,

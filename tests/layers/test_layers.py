@@ -7,8 +7,6 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from layouts import layout, source_side
-from tiny import tiny_config
 from torch import Tensor
 from torch.nn.functional import layer_norm, linear, scaled_dot_product_attention
 
@@ -31,6 +29,8 @@ from cotext.layers.positions import PositionTable
 from cotext.layers.state import DecoderState, SourceSide
 from cotext.models.build import build_model
 from cotext.models.interface import Model
+from tests.layers.layouts import layout, source_side
+from tests.tiny import tiny_config
 
 
 def doubles(*shape: int, seed: int = 0) -> Tensor:

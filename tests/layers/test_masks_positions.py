@@ -5,8 +5,6 @@ from typing import Any
 
 import pytest
 import torch
-from layouts import layout, source_side
-from tiny import tiny_config, window
 from torch import Tensor
 
 from cotext.data.batch import Instance, Source, SpecialSymbols
@@ -30,6 +28,8 @@ from cotext.layers.positions import (
 from cotext.models.build import build_model
 from cotext.models.transformer import RowEmbedder, Transformer
 from cotext.runtime.errors import CotextError
+from tests.layers.layouts import layout, source_side
+from tests.tiny import tiny_config, window
 
 # Two rows of unequal lengths: sentences of 3, 2 and 1 tokens; a first sentence of 2 and one of 1.
 SENTENCE = torch.tensor([[0, 0, 0, 1, 1, 2], [0, 0, 1, -1, -1, -1]])

@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-from layouts import layout, source_side
 from torch import Tensor, nn
 
 from cotext.layers.buckets import sentence_spans
@@ -11,6 +10,7 @@ from cotext.layers.kernels.sdpa import watch_weights
 from cotext.layers.layout import Layout, Packed
 from cotext.layers.multi_head import AttentionSize, CrossAttention, Score, SelfAttention
 from cotext.layers.node_spans import NodeSpan
+from tests.layers.layouts import layout, source_side
 
 D, HEADS = 8, 2
 # Sentences of one, two and three tokens have nothing between their nodes, or one token.

@@ -4,7 +4,6 @@ import math
 
 import pytest
 import torch
-from tiny import PlainWordTokenizer, random_model, tiny_config, window
 from torch import Tensor
 
 from cotext.data.batch import Instance
@@ -14,6 +13,7 @@ from cotext.data.views import Window
 from cotext.layers.kernels import gated_others
 from cotext.layers.kernels.gated_others import Apart, attend_apart
 from cotext.layers.others import GatedOthersSpan
+from tests.tiny import PlainWordTokenizer, random_model, tiny_config, window
 
 TOKENIZER = PlainWordTokenizer([*"abcdefgh"])
 

@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 import torch
-from tiny import tiny_config, window
 from torch import Tensor
 
 from cotext.data.batch import Source
@@ -12,6 +11,7 @@ from cotext.layers.positions import Kind
 from cotext.layers.state import STEPS_BETWEEN_COLLECTIONS, DecoderState
 from cotext.models.build import build_model
 from cotext.models.transformer import Transformer
+from tests.tiny import tiny_config, window
 
 VOCABULARY, SEP, PAD = 12, 10, 11
 

@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-from tiny import tiny_config
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
@@ -12,6 +11,7 @@ from cotext.data.views import Window
 from cotext.losses.cross_entropy import CrossEntropy, LossParts, output_loss
 from cotext.models.build import build_model
 from cotext.models.transformer import Transformer
+from tests.tiny import tiny_config
 
 LABELS, DIMENSION, VOCABULARY = 13, 6, 17
 SYMBOLS = SpecialSymbols(pad=20, bos=21, eos=22, separators=(23,))

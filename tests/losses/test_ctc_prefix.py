@@ -6,10 +6,10 @@ from itertools import pairwise, product
 
 import pytest
 import torch
-from test_ctc import BLANK, FORCED, PLAIN, VOCABULARY, brackets, collapse, example, units
 from torch.nn.functional import linear
 
 from cotext.losses.ctc import beginnings, ctc_nll, fits
+from tests.losses.test_ctc import BLANK, FORCED, PLAIN, VOCABULARY, brackets, collapse, example, units
 
 
 def enumerated(

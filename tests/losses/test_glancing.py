@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 import torch
-from test_casa import CONTEXT, LOCAL, SYMBOLS, SYSTEMS, batch_of, config_of, instances, model_of, systems
 from torch import Tensor
 
 from cotext.data.batch import Instance
@@ -15,6 +14,17 @@ from cotext.losses.build import build_loss
 from cotext.losses.ctc import ctc_nll, units
 from cotext.losses.glancing import Glancing
 from cotext.models.nat import NonAutoregressiveTransformer
+from tests.models.test_casa import (
+    CONTEXT,
+    LOCAL,
+    SYMBOLS,
+    SYSTEMS,
+    batch_of,
+    config_of,
+    instances,
+    model_of,
+    systems,
+)
 
 B, E = SYMBOLS.bos, SYMBOLS.eos
 LOSS = Glancing((0.5, 0.3), 0.0)

@@ -6,26 +6,6 @@ from typing import Any
 
 import pytest
 import torch
-from layouts import layout
-from test_docflat import (
-    TOKENIZER,
-    VIEWS,
-    SentenceHypothesis,
-    alone,
-    baseline_of,
-    batch_of,
-    begun_of,
-    close,
-    config_of,
-    decoded,
-    embedded,
-    full,
-    instances,
-    joined,
-    meeting,
-    source_of,
-)
-from tiny import random_model, tiny_config, window
 from torch import Tensor
 
 from cotext.config.recipe import Config
@@ -41,6 +21,27 @@ from cotext.models.abd import DatapointAttention, Datapoints
 from cotext.models.build import build_model
 from cotext.models.mbe import BatchMean
 from cotext.models.transformer import Transformer
+from tests.layers.layouts import layout
+from tests.models.test_docflat import (
+    TOKENIZER,
+    VIEWS,
+    SentenceHypothesis,
+    alone,
+    attended,
+    baseline_of,
+    batch_of,
+    begun_of,
+    close,
+    config_of,
+    decoded,
+    embedded,
+    full,
+    instances,
+    joined,
+    meeting,
+    source_of,
+)
+from tests.tiny import random_model, tiny_config, window
 
 SYSTEMS: dict[str, tuple[str, dict[str, Any]]] = {
     "mean": ("mean", {}),
@@ -225,23 +226,6 @@ def test_steps_equal_the_batch_through_beams_and_departures(system: str, view: s
 
 
 # --- attention between datapoints
-
-
-def attended(rows: DatapointAttention, query: Tensor, keys: Tensor) -> Tensor:
-    """One mean [D] that sees some [S, D]: MHSA of equation 11."""
-    size = len(query)
-    (q,), k, v = (
-        (x @ w.T + b).view(len(x), rows.heads, -1)
-        for x, w, b in zip(
-            (query[None], keys, keys),
-            torch.split(rows.qkv.weight, size),
-            torch.split(rows.qkv.bias, size),
-            strict=True,
-        )
-    )
-    weights = (torch.einsum("hk,shk->hs", q, k) / math.sqrt(q.size(1))).softmax(dim=1)
-    out: Tensor = rows.out(torch.einsum("hs,shk->hk", weights, v).flatten())
-    return out
 
 
 @torch.no_grad()

@@ -13,7 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
-from tiny_runs import assert_same_run, prepare_toy, run_config, train_here, train_to_a_mean, with_section
 
 from cotext.config.recipe import dump_config
 from cotext.config.training import TrainConfig
@@ -29,6 +28,14 @@ from cotext.models.build import build_model
 from cotext.models.run_folder import Description, describe_file
 from cotext.runtime.errors import CotextError
 from cotext.training import resume as training_state
+from tests.tiny_runs import (
+    assert_same_run,
+    prepare_toy,
+    run_config,
+    train_here,
+    train_to_a_mean,
+    with_section,
+)
 
 
 @pytest.fixture(scope="module")

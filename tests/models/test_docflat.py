@@ -7,8 +7,6 @@ from typing import Any
 
 import pytest
 import torch
-from layouts import layout
-from tiny import PlainWordTokenizer, random_model, tiny_config, window
 from torch import Tensor, nn
 
 from cotext.config.recipe import Config
@@ -32,6 +30,8 @@ from cotext.losses.cross_entropy import CrossEntropy
 from cotext.models.build import build_model
 from cotext.models.docflat import FlatBatch, FlatTarget
 from cotext.models.transformer import Transformer
+from tests.layers.layouts import layout
+from tests.tiny import PlainWordTokenizer, random_model, tiny_config, window
 
 TOKENIZER = PlainWordTokenizer(["the", "cat", "sat", "on", "a", "mat", "it", "saw", "again"])
 DOCUMENTS = [
@@ -182,9 +182,9 @@ def test_what_is_seen_is_attention_over_exactly_that(side: str, cross_document: 
             close(out[token], by_hand(context, flat[token], flat[[int(k) for k in keys]]))
 
 
-def by_hand(context: FlatContext, query: Tensor, keys: Tensor) -> Tensor:
-    """One token [D] that sees some [S, D]."""
-    attention, size = context.attention, len(query)
+def attended(attention: Any, query: Tensor, keys: Tensor) -> Tensor:
+    """Multi-head attention of one vector [D] to several [S, D]."""
+    size = len(query)
     (q,), k, v = (
         (x @ w.T + b).view(len(x), attention.heads, -1)
         for x, w, b in zip(
@@ -195,7 +195,13 @@ def by_hand(context: FlatContext, query: Tensor, keys: Tensor) -> Tensor:
         )
     )
     weights = (torch.einsum("hk,shk->hs", q, k) / math.sqrt(q.size(1))).softmax(dim=1)
-    mixed = attention.out(torch.einsum("hs,shk->hk", weights, v).flatten())
+    out: Tensor = attention.out(torch.einsum("hs,shk->hk", weights, v).flatten())
+    return out
+
+
+def by_hand(context: FlatContext, query: Tensor, keys: Tensor) -> Tensor:
+    """One token [D] that sees some [S, D]."""
+    mixed = attended(context.attention, query, keys)
     if context.gate is None:
         identity: Tensor = context.norm(query + mixed)
         return identity
@@ -657,7 +663,7 @@ def test_every_step_of_rows_of_different_documents(view: str, beam: int, whole_w
     model, generator = docflat(config), torch.Generator().manual_seed(beam)
     batch = joined(batch_of(config), [2, 5, 6])
     written = SentenceHypothesis(model, batch, begun_of(batch, whole_windows), slots=80)
-    [target] = written.state.parts
+    target = written.state.context
     assert isinstance(target, FlatTarget)
     assert not target.meets
     written.widen(beam)
@@ -678,7 +684,7 @@ def test_every_step_of_rows_that_are_written_at_once(view: str, cross_document: 
     model, generator = docflat(config), torch.Generator().manual_seed(beam)
     batch = batch_of(config, [3, 4, 0, 2, 5, 6, 1])
     written = SentenceHypothesis(model, batch, begun_of(batch, view == "longer"), slots=80)
-    [target] = written.state.parts
+    target = written.state.context
     assert isinstance(target, FlatTarget)
     assert target.meets
     written.widen(beam)

@@ -4,9 +4,6 @@ from dataclasses import replace
 
 import pytest
 import torch
-from layouts import layout
-from test_state import PREFIXES, Rows, source, system
-from tiny import PlainWordTokenizer, random_model, tiny_config, window
 from torch import Tensor
 
 from cotext.config.recipe import Config
@@ -17,6 +14,9 @@ from cotext.losses.cross_entropy import CrossEntropy
 from cotext.models.build import build_model
 from cotext.models.transformer import Transformer
 from cotext.runtime.errors import CotextError
+from tests.layers.layouts import layout
+from tests.layers.test_state import PREFIXES, Rows, source, system
+from tests.tiny import PlainWordTokenizer, random_model, tiny_config, window
 
 TOKENIZER = PlainWordTokenizer(["the", "cat", "sat", "on", "a", "mat", "it", "saw", "again"])
 DOCUMENT = [[4, 5, 6], [7], [8, 9, 4, 5, 7, 12], [5, 5]]

@@ -6,9 +6,6 @@ from typing import Any
 
 import pytest
 import torch
-from layouts import layout
-from test_state import PREFIXES, SEP, VOCABULARY, Rows, source, system
-from tiny import PlainWordTokenizer, tiny_config
 from torch import Tensor
 
 from cotext.data.batch import Batch, Instance, Source
@@ -25,6 +22,9 @@ from cotext.models.g_transformer import GatedAttention
 from cotext.models.transformer import Transformer
 from cotext.runtime.errors import CotextError
 from cotext.training.warm_start import inherit
+from tests.layers.layouts import layout
+from tests.layers.test_state import PREFIXES, SEP, VOCABULARY, Rows, source, system
+from tests.tiny import PlainWordTokenizer, tiny_config
 
 LENGTHS = ([3, 2, 4], [2, 1])  # of the source sentences of two rows
 TARGET_LENGTHS = ([2, 4, 3], [5, 1])
@@ -104,36 +104,31 @@ TARGET_SENTENCE = [0, 0, 1, 1, 1, 1, 2, 2, 2]
 
 
 @pytest.mark.parametrize("pre_norm", [False, True])
-@pytest.mark.parametrize("at", range(9))
 @torch.no_grad()
-def test_without_global_layers_sentences_are_apart(at: int, pre_norm: bool) -> None:
+def test_without_global_layers_sentences_are_apart(pre_norm: bool) -> None:
     system = model(0, pre_norm=pre_norm)
     given, tokens, sentence = example()
-    hidden = system.decode(tokens, sentence, system.encode(given))
-
-    other = with_source(given, at)
-    k = SOURCE_SENTENCE[at]
-    assert moved(keys(system, given, 1), keys(system, other, 1)) == [n == k for n in SOURCE_SENTENCE]
-    of_source = system.decode(tokens, sentence, system.encode(other))
-    assert moved(hidden, of_source) == [n == k for n in TARGET_SENTENCE]
-
-    of_target = system.decode(changed(tokens, at), sentence, system.encode(given))
-    k = TARGET_SENTENCE[at]
-    wanted = [n == k and t >= at for t, n in enumerate(TARGET_SENTENCE)]
-    assert moved(hidden, of_target) == wanted
+    before, hidden = keys(system, given, 1), system.decode(tokens, sentence, system.encode(given))
+    for at, (k, own) in enumerate(zip(SOURCE_SENTENCE, TARGET_SENTENCE, strict=True)):
+        other = with_source(given, at)
+        assert moved(before, keys(system, other, 1)) == [n == k for n in SOURCE_SENTENCE], at
+        of_source = system.decode(tokens, sentence, system.encode(other))
+        assert moved(hidden, of_source) == [n == k for n in TARGET_SENTENCE], at
+        of_target = system.decode(changed(tokens, at), sentence, system.encode(given))
+        assert moved(hidden, of_target) == [n == own and t >= at for t, n in enumerate(TARGET_SENTENCE)], at
 
 
-@pytest.mark.parametrize("at", range(9))
 @torch.no_grad()
-def test_global_layers_see_the_whole_row(at: int) -> None:
+def test_global_layers_see_the_whole_row() -> None:
     system = model(1)
     given, tokens, sentence = example()
-    hidden = system.decode(tokens, sentence, system.encode(given))
-    other = with_source(given, at)
-    assert moved(keys(system, given, 0), keys(system, other, 0)) == [True] * 9
-    assert moved(hidden, system.decode(tokens, sentence, system.encode(other))) == [True] * 9
-    of_target = system.decode(changed(tokens, at), sentence, system.encode(given))
-    assert moved(hidden, of_target) == [t >= at for t in range(9)]
+    before, hidden = keys(system, given, 0), system.decode(tokens, sentence, system.encode(given))
+    for at in range(9):
+        other = with_source(given, at)
+        assert moved(before, keys(system, other, 0)) == [True] * 9, at
+        assert moved(hidden, system.decode(tokens, sentence, system.encode(other))) == [True] * 9, at
+        of_target = system.decode(changed(tokens, at), sentence, system.encode(given))
+        assert moved(hidden, of_target) == [t >= at for t in range(9)], at
 
 
 @pytest.mark.parametrize(("bias", "local"), [(60.0, True), (-800.0, False)])

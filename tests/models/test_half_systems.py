@@ -4,8 +4,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from test_int8_systems import CPU, DOCUMENTS, SYSTEMS, TEXT, system, toy, translations, translator
-from tiny_runs import run_config, write_run
 from torch import nn
 
 from cotext.data.documents import ParallelDocument
@@ -19,6 +17,17 @@ from cotext.runtime import devices
 from cotext.runtime.errors import CotextError
 from cotext.translation.api import load
 from cotext.translation.open import open_run
+from tests.models.test_int8_systems import (
+    CPU,
+    DOCUMENTS,
+    SYSTEMS,
+    TEXT,
+    system,
+    toy,
+    translations,
+    translator,
+)
+from tests.tiny_runs import run_config, write_run
 
 __all__ = ["toy"]
 
@@ -52,7 +61,7 @@ def test_a_run_is_told_and_not_mixed_up(
     assert opened.score(TEXT, TEXT) != load(run).score(TEXT, TEXT)
     half = open_run(run, decode={"precision": "bfloat16"})
     for other in ("float32", "int8"):
-        with pytest.raises(CotextError, match=f"opened in bfloat16; open it anew in {other}"):
+        with pytest.raises(CotextError, match=f"loaded in bfloat16; load it again in {other}"):
             half.with_decode({"precision": other})
     with pytest.raises(CotextError, match="float16 is for GPUs, and this is a CPU"):
         in_precision(load_run(run), "float16", CPU)

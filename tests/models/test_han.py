@@ -4,8 +4,6 @@ import math
 
 import pytest
 import torch
-from golden import SETTINGS, SOURCE, TARGET, TOKENIZER
-from tiny import random_model
 from torch import Tensor
 
 from cotext.config.recipe import load_config
@@ -17,6 +15,8 @@ from cotext.data.store import TokenDocument
 from cotext.layers.layout import Layout, Packed
 from cotext.models.han import HierarchicalAttention
 from cotext.models.transformer import Transformer
+from tests.golden import SETTINGS, SOURCE, TARGET, TOKENIZER
+from tests.tiny import random_model
 
 SENTENCES = torch.tensor([[0, 0, 1, 1, 1, 2, 3, 3, 4], [0, 1, 1, 2, -1, -1, -1, -1, -1]])
 

@@ -8,11 +8,6 @@ from typing import Any
 
 import pytest
 import torch
-from layouts import layout
-from test_g_transformer import changed, example, keys, moved, with_source
-from test_state import PREFIXES, SEP, Rows, source
-from test_state import system as system_of
-from tiny import PlainWordTokenizer, tiny_config
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
@@ -46,6 +41,11 @@ from cotext.models.interface import DocumentSettings
 from cotext.models.mcn import SegmentGate
 from cotext.models.transformer import Transformer
 from cotext.training.warm_start import inherit
+from tests.layers.layouts import layout
+from tests.layers.test_state import PREFIXES, SEP, Rows, source
+from tests.layers.test_state import system as system_of
+from tests.models.test_g_transformer import changed, example, keys, moved, with_source
+from tests.tiny import PlainWordTokenizer, tiny_config
 
 # Three rows: of three sentences, of one, of five. Source sentences of the first: at 0-2, 3-4, 5-8.
 LENGTHS = ([3, 2, 4], [4], [2, 1, 3, 1, 2])
@@ -265,24 +265,25 @@ def test_one_sentence_takes_the_local_path_exactly_beside_longer_documents(pre_n
     assert bool(keys(system, single).isfinite().all())
 
 
-@pytest.mark.parametrize("at", range(9))
 @pytest.mark.parametrize(("gate", "feed_forward"), [(True, True), (False, True), (True, False)])
 @torch.no_grad()
-def test_the_encoder_sees_the_whole_row(at: int, gate: bool, feed_forward: bool) -> None:
+def test_the_encoder_sees_the_whole_row(gate: bool, feed_forward: bool) -> None:
     system = model(document={"gate": gate, "feed_forward": feed_forward})
     given, _, _ = example(LENGTHS, TARGET_LENGTHS)
-    assert moved(keys(system, given), keys(system, with_source(given, at))) == [True] * 9
+    before = keys(system, given)
+    for at in range(9):
+        assert moved(before, keys(system, with_source(given, at))) == [True] * 9, at
 
 
 @pytest.mark.parametrize("context", [0, 1, 2])
-@pytest.mark.parametrize("at", range(9))
 @torch.no_grad()
-def test_sentences_farther_away_than_the_context_are_not_seen(at: int, context: int) -> None:
+def test_sentences_farther_away_than_the_context_are_not_seen(context: int) -> None:
     system = model(context=context, layers=3)
     given, _, _ = example(LENGTHS, TARGET_LENGTHS)
-    k = SOURCE_SENTENCE[at]
-    found = moved(keys(system, given), keys(system, with_source(given, at)))
-    assert found == [abs(n - k) <= context for n in SOURCE_SENTENCE]
+    before = keys(system, given)
+    for at, k in enumerate(SOURCE_SENTENCE):
+        found = moved(before, keys(system, with_source(given, at)))
+        assert found == [abs(n - k) <= context for n in SOURCE_SENTENCE], at
 
 
 @torch.no_grad()
@@ -296,18 +297,19 @@ def test_no_context_is_every_sentence_by_itself() -> None:
         torch.testing.assert_close(keys(system, alone)[0], together[first:stop], rtol=1e-9, atol=1e-9)
 
 
-@pytest.mark.parametrize("at", range(9))
 @torch.no_grad()
-def test_without_local_layers_every_layer_sees_the_row_as_the_baseline_does(at: int) -> None:
+def test_without_local_layers_every_layer_sees_the_row_as_the_baseline_does() -> None:
     system = model(layers=1, encoder={}, document_layer="none")
     given, _, _ = example(LENGTHS, TARGET_LENGTHS)
-    assert moved(keys(system, given), keys(system, with_source(given, at))) == [True] * 9
+    before = keys(system, given)
+    for at in range(9):
+        assert moved(before, keys(system, with_source(given, at))) == [True] * 9, at
     plain = system_of(4, encoder_layers=1, decoder_layers=1, positions="reset", segments="learned")
     weights = {name: w for name, w in system.state_dict().items() if name in plain.state_dict()}
     plain.load_state_dict(weights, strict=False)
     real = given.sentence >= 0
     expected = keys(plain, given)
-    torch.testing.assert_close(keys(system, given)[real], expected[real], rtol=1e-9, atol=1e-9)
+    torch.testing.assert_close(before[real], expected[real], rtol=1e-9, atol=1e-9)
 
 
 # --- attention from a memory
@@ -482,40 +484,31 @@ def test_the_memory_sends_no_gradients_back(
 
 
 @pytest.mark.parametrize("memory", [0, 1, 2])
-@pytest.mark.parametrize("at", range(11))
 @torch.no_grad()
-def test_the_memory_reaches_so_many_sentences_per_layer(memory: int, at: int) -> None:
-    lengths = [2, 1, 3, 1, 2, 2]
+def test_the_memory_reaches_so_many_sentences_per_layer(memory: int) -> None:
     system = model(memory=memory, layers=2)
-    given, tokens, sentence = example(([2] * 6,), (lengths,))
+    given, tokens, sentence = example(([2] * 6,), ([2, 1, 3, 1, 2, 2],))
     hidden = system.decode(tokens, sentence, system.encode(given))
-    other = system.decode(changed(tokens, at), sentence, system.encode(given))
-    k = int(sentence[0, at])
-    expected = [t >= at and n - k <= 2 * memory for t, n in enumerate(sentence[0].tolist())]
-    assert moved(hidden, other) == expected
+    for at, k in enumerate(sentence[0].tolist()):
+        other = system.decode(changed(tokens, at), sentence, system.encode(given))
+        expected = [t >= at and n - k <= 2 * memory for t, n in enumerate(sentence[0].tolist())]
+        assert moved(hidden, other) == expected, at
 
 
-@pytest.mark.parametrize("slots", [{}, WITHOUT_MEMORY], ids=["memory", "sentences"])
-@pytest.mark.parametrize("at", range(9))
+@pytest.mark.parametrize(
+    ("slots", "sees_all"),
+    [({}, False), (WITHOUT_MEMORY, False), ({"cross": {}}, True)],
+    ids=["memory", "sentences", "all source sentences"],
+)
 @torch.no_grad()
-def test_a_target_sentence_sees_its_own_source_sentence(at: int, slots: dict[str, Any]) -> None:
+def test_a_target_sentence_sees_its_own_source_sentence(slots: dict[str, Any], sees_all: bool) -> None:
+    """Or every one, where cross-attention may see all."""
     system = model(context=0, memory=0, **slots)
     given, tokens, sentence = example(LENGTHS, TARGET_LENGTHS)
     hidden = system.decode(tokens, sentence, system.encode(given))
-    of_source = system.decode(tokens, sentence, system.encode(with_source(given, at)))
-    k = SOURCE_SENTENCE[at]
-    assert moved(hidden, of_source) == [n == k for n in sentence[0].tolist()]
-
-
-@pytest.mark.parametrize("at", range(9))
-@torch.no_grad()
-def test_cross_attention_may_see_all_source_sentences(at: int) -> None:
-    """Every source sentence by itself, and every target sentence sees all of them."""
-    system = model(context=0, memory=0, cross={})
-    given, tokens, sentence = example(LENGTHS, TARGET_LENGTHS)
-    hidden = system.decode(tokens, sentence, system.encode(given))
-    of_source = system.decode(tokens, sentence, system.encode(with_source(given, at)))
-    assert moved(hidden, of_source) == (sentence[0] >= 0).tolist()
+    for at, k in enumerate(SOURCE_SENTENCE):
+        of_source = system.decode(tokens, sentence, system.encode(with_source(given, at)))
+        assert moved(hidden, of_source) == [n == k or (sees_all and n >= 0) for n in sentence[0].tolist()], at
 
 
 @torch.no_grad()

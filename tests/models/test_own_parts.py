@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from command_line import TINY, World, cotext, process_environment, succeed
 
 import cotext as package
 from cotext import load
@@ -17,6 +16,7 @@ from cotext.layers.multi_head import Score
 from cotext.models.parts import own_part
 from cotext.runtime import own_code
 from cotext.runtime.errors import CotextError
+from tests.command_line import TINY, World, cotext, process_environment, succeed
 
 PAGE = (Path(__file__).parents[2] / "docs" / "slots.md").read_text(encoding="utf-8")
 

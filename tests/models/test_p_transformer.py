@@ -4,7 +4,6 @@ import math
 
 import pytest
 import torch
-from layouts import layout, source_side
 from torch import Tensor
 from torch.nn.functional import linear
 
@@ -19,6 +18,7 @@ from cotext.models.build import build_model
 from cotext.models.p_transformer import PositionScore
 from cotext.models.transformer import Transformer
 from cotext.training.warm_start import at_span
+from tests.layers.layouts import layout, source_side
 
 SYMBOLS = SpecialSymbols(pad=20, bos=21, eos=22, separators=(23,))
 SMALL = ["model.dimension=16", "model.feed_forward=32", "model.heads=2", "model.dropout=0"]

@@ -4,8 +4,6 @@ from typing import Any
 
 import pytest
 import torch
-from test_leaks import SYSTEMS, model_of, papers, recipes_of
-from tiny import PlainWordTokenizer, pieces, tiny_config, window
 
 from cotext.config.recipe import Config
 from cotext.data.documents import ParallelDocument
@@ -13,6 +11,8 @@ from cotext.models.interface import Reach
 from cotext.models.reach import source_reach, target_reach
 from cotext.runtime.errors import CotextError
 from cotext.translation.translator import DocumentTranslator
+from tests.test_leaks import SYSTEMS, model_of, papers, recipes_of
+from tests.tiny import PlainWordTokenizer, pieces, tiny_config, window
 
 TOKENIZER = PlainWordTokenizer([f"w{i}" for i in range(4, 40)])
 SENTENCES = range(9)

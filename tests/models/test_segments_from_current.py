@@ -5,8 +5,6 @@ from typing import Any
 
 import pytest
 import torch
-from test_state import SEP, Rows, source, system
-from tiny import PlainWordTokenizer, random_model, tiny_config, window
 from torch import Tensor
 
 from cotext.config.recipe import Config, load_config
@@ -19,6 +17,8 @@ from cotext.models.build import build_model
 from cotext.models.transformer import RowEmbedder, Transformer
 from cotext.runtime.errors import CotextError
 from cotext.translation.translator import DocumentTranslator
+from tests.layers.test_state import SEP, Rows, source, system
+from tests.tiny import PlainWordTokenizer, random_model, tiny_config, window
 
 SYMBOLS = SpecialSymbols(pad=20, bos=21, eos=22, separators=(23,))
 VOCABULARY = 24

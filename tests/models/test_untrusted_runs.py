@@ -10,7 +10,6 @@ from typing import Any
 import pyarrow as pa
 import pytest
 import torch
-from command_line import RECIPE, TINY, World, cotext
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
@@ -26,6 +25,8 @@ from cotext.runtime import devices
 from cotext.runtime.devices import choose_threads
 from cotext.runtime.errors import CotextError
 from cotext.training.prepared_data import open_data
+from tests.command_line import RECIPE, TINY, World, cotext
+from tests.loops import loop_over
 
 NINES = "9" * 6000
 
@@ -60,7 +61,7 @@ def refusal(run: Path) -> str:
     return str(caught.value)
 
 
-@pytest.mark.parametrize(
+@loop_over(
     ("before", "after", "message"),
     [
         (
@@ -96,7 +97,7 @@ def test_a_model_that_fits_is_not_compared_at_length(run: Path, monkeypatch: pyt
     assert ckpt.load_run(run).updates == [6]
 
 
-@pytest.mark.parametrize(
+@loop_over(
     ("key", "value", "message"),
     [
         (
@@ -194,7 +195,7 @@ def test_far_positions_take_no_table(monkeypatch: pytest.MonkeyPatch) -> None:
     assert torch.equal(table(torch.tensor([10**9])), positions.sinusoidal(torch.tensor([10**9]), 18))
 
 
-@pytest.mark.parametrize(
+@loop_over(
     ("content", "message"),
     [
         ("[" * 10**5, "nested too deep"),
@@ -247,7 +248,7 @@ def test_no_store_is_a_pipe(world: World, tmp_path: Path) -> None:
         open_data(tmp_path / "data")
 
 
-@pytest.mark.parametrize(
+@loop_over(
     ("totals", "ends"),
     [
         ({"documents": 10**15}, None),

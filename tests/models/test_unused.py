@@ -6,8 +6,6 @@ from typing import Any
 import pytest
 import torch
 import yaml
-from command_line import cotext
-from tiny import WordTokenizer, tiny_config
 
 from cotext.config.recipe import Config, keys, load_config, recipe_names
 from cotext.data.documents import ParallelDocument
@@ -15,6 +13,9 @@ from cotext.models.build import build_model
 from cotext.models.unused import USES, refuse_unused
 from cotext.runtime.errors import CotextError
 from cotext.translation.translator import DocumentTranslator
+from tests.command_line import cotext
+from tests.loops import loop_over
+from tests.tiny import WordTokenizer, tiny_config
 
 TOKENIZER = WordTokenizer(["a", "cat", "sat", "it", "saw", "mat"])
 SENTENCES = ("a cat sat", "it saw a mat", "it sat", "a mat")
@@ -64,7 +65,7 @@ OF_TRAINING: dict[str, tuple[list[str], list[str]]] = {
     "loss.context_discount=0.5": ([], S4TO4),
     "loss.glancing=[0.1,0.1]": (DOCUMENT, ["model.writes=non_autoregressive", "loss.name=glancing"]),
 }
-cases = pytest.mark.parametrize("setting", [*SETTINGS, *OF_TRAINING])
+every_setting = loop_over("setting", [*SETTINGS, *OF_TRAINING])
 
 
 def configured(*overrides: str) -> Config:
@@ -89,7 +90,7 @@ def outcome(config: Config) -> list[Any]:
     return [shapes, DocumentTranslator(model, config, TOKENIZER, torch.device("cpu")).score(PAIRS)]
 
 
-@cases
+@every_setting
 def test_a_setting_is_refused_until_what_it_is_for_is_chosen(setting: str) -> None:
     beside, chosen = {**SETTINGS, **OF_TRAINING}[setting]
     with pytest.raises(CotextError, match=r"changes nothing: it is for .*; leave it out") as error:
@@ -98,7 +99,7 @@ def test_a_setting_is_refused_until_what_it_is_for_is_chosen(setting: str) -> No
     refuse_unused(configured(*beside, *chosen, setting), "mcn/final", [*beside, *chosen, setting])
 
 
-@pytest.mark.parametrize("setting", SETTINGS)
+@loop_over("setting", SETTINGS)
 def test_it_does_change_nothing_and_then_something(setting: str) -> None:
     beside, chosen = SETTINGS[setting]
     assert outcome(configured(*beside, setting)) == outcome(configured(*beside))
@@ -114,7 +115,7 @@ def test_every_use_is_of_a_setting_and_tried_above() -> None:
             assert any(alone.covers(key) for key in tried), each
 
 
-@pytest.mark.parametrize("recipe", recipe_names())
+@loop_over("recipe", recipe_names())
 def test_shipped_recipes_have_none(recipe: str) -> None:
     config = load_config(recipe)
     refuse_unused(config, recipe, ["view", "model", "loss"])

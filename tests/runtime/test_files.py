@@ -6,6 +6,7 @@ import pytest
 
 from cotext.runtime.errors import CotextError
 from cotext.runtime.files import Process, leftovers, replacing
+from tests.loops import loop_over
 
 
 def names(folder: Path) -> list[str]:
@@ -34,8 +35,8 @@ def test_a_folder_appears_whole(tmp_path: Path) -> None:
     assert names(tmp_path) == ["run"]
 
 
-@pytest.mark.parametrize("failure", [CotextError("refused"), KeyboardInterrupt(), ValueError("wrong")])
-@pytest.mark.parametrize("folder", [False, True])
+@loop_over("failure", [CotextError("refused"), KeyboardInterrupt(), ValueError("wrong")])
+@loop_over("folder", [False, True])
 def test_what_stops_the_block_leaves_the_old_and_nothing_else(
     tmp_path: Path, failure: BaseException, folder: bool
 ) -> None:

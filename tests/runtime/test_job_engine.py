@@ -15,8 +15,6 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from killing import Moment, die_at
-from tiny_runs import PROCESSES
 
 from cotext.runtime.errors import CotextError
 from cotext.runtime.files import replacing
@@ -33,6 +31,9 @@ from cotext.runtime.jobs.engine import (
     run_shard,
 )
 from cotext.runtime.jobs.journal import Journal, Results, Shard
+from tests.killing import Moment, die_at
+from tests.loops import loop_over
+from tests.tiny_runs import PROCESSES
 
 SIZES = [5, 1, 1, 8, 2, 3]
 OTHER = {"model": "b", "config": {"beam": 4}}
@@ -216,7 +217,7 @@ def test_any_byte_of_a_journal_may_be_another(
         assert out.read_text() == WANTED
 
 
-@pytest.mark.parametrize(
+@loop_over(
     "change",
     [
         lambda entry: entry["result"].update(text="another"),
@@ -336,7 +337,7 @@ def test_a_large_unit_leaves_other_shards_little() -> None:
     assert [len(Shard(n, 4).units([1])) for n in (1, 2, 3, 4)] == [0, 0, 1, 0]
 
 
-@pytest.mark.parametrize("text", ["0/3", "4/3", "3", "a/b", "1/", "-1/3", "1/2/3", ""])
+@loop_over("text", ["0/3", "4/3", "3", "a/b", "1/", "-1/3", "1/2/3", ""])
 def test_there_is_no_such_shard(text: str) -> None:
     with pytest.raises(CotextError, match="write i/n"):
         Shard.parse(text)

@@ -17,7 +17,8 @@ from cotext.runtime import files as processes
 from cotext.runtime import locks
 from cotext.runtime.errors import CotextError
 from cotext.runtime.files import Process
-from cotext.runtime.locks import LAPSE_SECONDS, Lock, beside, holding, require_free, working_in, writing
+from cotext.runtime.locks import LAPSE_SECONDS, Lock, holding, lock_path, require_free, working_in, writing
+from tests.loops import loop_over
 
 
 def record(path: Path, token: str = "t", **changes: Any) -> None:
@@ -121,7 +122,7 @@ def test_a_number_that_another_process_has_by_now(tmp_path: Path) -> None:
         lock.require()
 
 
-@pytest.mark.parametrize("pid", [None, 0, -1, 2**31, 10**30])
+@loop_over("pid", [None, 0, -1, 2**31, 10**30])
 def test_numbers_of_no_living_process(tmp_path: Path, pid: int | None) -> None:
     record(tmp_path / "lock", pid=dead_process() if pid is None else pid, start=7)
     with holding(tmp_path / "lock", "it") as lock:
@@ -181,14 +182,14 @@ def test_a_lock_that_its_holder_could_not_write_into(
         lock.require()
 
 
-@pytest.mark.parametrize(
+@loop_over(
     "content",
     [b"my notes", b"[1]", b"{}", b'{"pid": 3}', b'{"pid": "x", "start": 1}', b"[" * 4000, b"x" * 9000],
 )
 def test_what_is_no_lock_is_left_alone(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "lock"
     path.write_bytes(content)
-    with pytest.raises(CotextError, match="lock: is in the way, and no lock of Cotext"), holding(path, "it"):
+    with pytest.raises(CotextError, match="lock: exists, and is not a lock of Cotext"), holding(path, "it"):
         pass
     assert path.read_bytes() == content
 
@@ -264,7 +265,7 @@ def test_what_killed_processes_have_left_of_an_output_is_cleared_away(tmp_path: 
         (tmp_path / name).touch()
     age(tmp_path / names["elsewhere, old"], 8 * 24 * 3600)
     with writing(tmp_path / "out"):
-        assert beside(tmp_path / "out").exists()
+        assert lock_path(tmp_path / "out").exists()
     left = {key for key, name in names.items() if (tmp_path / name).exists()}
     assert left == {"living", "elsewhere", "another's", "user's"}
 

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import World, cotext, prepare_arguments, process_environment, succeed, train_arguments
 
 import cotext as package
 from cotext.data.formats import streams
@@ -24,6 +23,7 @@ from cotext.runtime import files, locks
 from cotext.runtime.errors import CotextError
 from cotext.runtime.files import Process, replacing
 from cotext.runtime.locks import holding, writing
+from tests.command_line import World, cotext, prepare_arguments, process_environment, succeed, train_arguments
 
 # Modules of Python that Windows lacks.
 POSIX_ONLY = {"fcntl", "resource", "pwd", "grp", "termios", "pty", "tty", "syslog"}

@@ -10,9 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from command_line import World, cotext, succeed, train_arguments
 from rich.console import Console
-from tiny_runs import prepare_toy, run_config
 
 from cotext.config.training import TrainConfig
 from cotext.data.documents import ParallelDocument
@@ -24,6 +22,9 @@ from cotext.training import run as runs
 from cotext.training.accelerator import make_accelerator
 from cotext.training.run import _first_sentences
 from cotext.training.trainer import TrainingCallbacks
+from tests.command_line import World, cotext, succeed, train_arguments
+from tests.loops import loop_over
+from tests.tiny_runs import prepare_toy, run_config
 
 
 class Clock:
@@ -215,7 +216,7 @@ def test_every_report_has_its_time_and_epoch(world: World) -> None:
 # -------------------------------------------------------------------------------------------- device
 
 
-@pytest.mark.parametrize("device", ["toaster", "meta", "cuda:77", ""])
+@loop_over("device", ["toaster", "meta", "cuda:77", ""])
 def test_a_device_that_is_not_there_is_refused_before_there_is_a_run(
     world: World, tmp_path: Path, device: str
 ) -> None:
@@ -232,7 +233,7 @@ def test_training_on_the_device_that_is_named(world: World, tmp_path: Path) -> N
 
 def test_processes_take_a_device_each(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(os.environ, "WORLD_SIZE", "2")
-    with pytest.raises(CotextError, match="several processes take a device each"):
+    with pytest.raises(CotextError, match="several processes use one device each"):
         make_accelerator(TrainConfig(), device="cpu:0")
 
 

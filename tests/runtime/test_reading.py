@@ -15,6 +15,7 @@ from cotext.config.recipe import Config, dump_config, load_config, parse_config
 from cotext.runtime import reading
 from cotext.runtime.errors import CotextError, nearest, shown
 from cotext.runtime.reading import parse_json, parse_yaml, read_bytes, read_json, read_text, substituted
+from tests.loops import loop_over
 
 NINES = "9" * 6000
 LEVELS = "".join(
@@ -23,7 +24,7 @@ LEVELS = "".join(
 ALIAS_BOMB = f"a: &a [{', '.join('x' * 9)}]\n{LEVELS}"  # nine lists of nine of nine ...: 43 million texts
 
 
-@pytest.mark.parametrize(
+@loop_over(
     ("text", "value"),
     [
         ("", None),
@@ -45,7 +46,7 @@ def test_plain_yaml(text: str, value: Any) -> None:
     assert parse_yaml(text, "here") == value
 
 
-@pytest.mark.parametrize(
+@loop_over(
     ("text", "message"),
     [
         (ALIAS_BOMB, "line 1, column 4: anchors and aliases"),
@@ -90,7 +91,7 @@ def test_configurations_are_written_as_they_are_read() -> None:
     assert len(text) < reading.MAX_YAML_CHARACTERS / 10
 
 
-@pytest.mark.parametrize(
+@loop_over(
     ("text", "value"),
     [
         ('{"a": [1, -2.5e3, true, null]}', {"a": [1, -2500.0, True, None]}),
@@ -103,7 +104,7 @@ def test_plain_json(text: str, value: Any) -> None:
     assert parse_json(text, "here") == value
 
 
-@pytest.mark.parametrize(
+@loop_over(
     ("text", "message"),
     [
         ("", "column 1"),
@@ -218,7 +219,7 @@ def recipe(folder: Path, text: str) -> str:
     return str(path)
 
 
-@pytest.mark.parametrize(
+@loop_over(
     "text",
     [
         ALIAS_BOMB,
@@ -247,7 +248,7 @@ def test_many_problems_are_counted(tmp_path: Path) -> None:
     assert lines[-1].endswith("and 1,224 more like these")
 
 
-@pytest.mark.parametrize(
+@loop_over(
     ("override", "message"),
     [
         ("decode.beam=2001-99-99", "decode.beam = '2001-99-99': input should be a valid integer"),

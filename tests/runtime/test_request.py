@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 from cotext.cli.options import command
 from cotext.runtime.errors import CotextError
 from cotext.runtime.request import Request, option, options_of
+from tests.loops import loop_over
 
 
 class Shared(Request):
@@ -41,7 +42,7 @@ def test_paths_and_sequences_are_converted() -> None:
     assert made == Example(run=Path("a"), files=[Path("b")])
 
 
-@pytest.mark.parametrize(
+@loop_over(
     ("given", "message"),
     [
         ({"level": "middle"}, r"--level 'middle': choose one of low, high"),

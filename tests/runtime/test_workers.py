@@ -64,7 +64,7 @@ import signal, sys, time
 # What runs in the background of a shell is started with the signal ignored.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 sys.path.insert(0, {folder!r})
-from test_workers import squaring
+from tests.runtime.test_workers import squaring
 from cotext.runtime.workers import in_order
 if __name__ == "__main__":
     def endless():
@@ -79,7 +79,7 @@ if __name__ == "__main__":
 @pytest.mark.parametrize("by", [signal.SIGINT, signal.SIGKILL])
 def test_nobody_is_left_when_the_first_process_ends(tmp_path: Path, by: int) -> None:
     program = tmp_path / "program.py"
-    program.write_text(PROGRAM.format(folder=str(Path(__file__).parent)))
+    program.write_text(PROGRAM.format(folder=str(Path(__file__).parents[2])))
     with subprocess.Popen(
         [sys.executable, str(program)], text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as process:

@@ -1,11 +1,11 @@
-import pytest
 import torch
 
 from cotext.search.beam_search import best_column, best_columns
+from tests.loops import loop_over
 
 
-@pytest.mark.parametrize("vocabulary", [64, 1_000, 4 * 8 * 64, 4 * 8 * 64 + 1, 4_133])
-@pytest.mark.parametrize("count", [2, 8])
+@loop_over("vocabulary", [64, 1_000, 4 * 8 * 64, 4 * 8 * 64 + 1, 4_133])
+@loop_over("count", [2, 8])
 def test_best_columns_are_those_of_topk(vocabulary: int, count: int) -> None:
     """Of small vocabularies and large ones, whose size no block divides; impossible tokens among them."""
     values = torch.randn(5, vocabulary)
@@ -19,7 +19,7 @@ def test_best_columns_are_those_of_topk(vocabulary: int, count: int) -> None:
     assert all(len(set(row)) == count for row in tokens.tolist())
 
 
-@pytest.mark.parametrize("vocabulary", [3, 64, 200 * 64, 200 * 64 + 1, 10_007])
+@loop_over("vocabulary", [3, 64, 200 * 64, 200 * 64 + 1, 10_007])
 def test_best_column_is_that_of_max(vocabulary: int) -> None:
     """And the first of equal ones, in one block, in several, and behind the last."""
     values = torch.randn(7, vocabulary)

@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from tables import table_source
-from test_beam_search import EOS, KINDS, UNK, A
 
 import cotext
 from cotext.config.decoding import LengthPenaltyForm
@@ -15,9 +13,12 @@ from cotext.models.interface import Engine, EngineHypothesis, EngineRules
 from cotext.search.beam_search import SearchOptions, length_divisor
 from cotext.search.constraints import SearchRequest, SearchSymbols
 from cotext.search.engine import search_engine
+from tests.loops import loop_over
+from tests.search.test_beam_search import EOS, KINDS, UNK, A
+from tests.tables import table_source
 
 
-@pytest.mark.parametrize(
+@loop_over(
     ("form", "length", "exponent", "divisor"),
     [
         ("power", 1, 0.6, 1.0),

@@ -6,21 +6,6 @@ from itertools import pairwise
 
 import pytest
 import torch
-from tables import Table, table_source
-from test_beam_search import (
-    KINDS,
-    SEP,
-    A,
-    B,
-    Listening,
-    all_translations,
-    length_penalties,
-    penalised,
-    rows_source,
-    search_table,
-    transformer,
-)
-from tiny import logits
 
 from cotext.config.decoding import LengthPenaltyForm
 from cotext.data.batch import Source
@@ -29,6 +14,21 @@ from cotext.runtime.errors import CotextError
 from cotext.search.beam_search import Hypothesis, SearchOptions, search
 from cotext.search.constraints import Align, SearchRequest, SearchSymbols
 from cotext.search.sentence_recovery import begun_input
+from tests.search.test_beam_search import (
+    KINDS,
+    LENGTH_PENALTIES,
+    SEP,
+    A,
+    B,
+    Listening,
+    all_translations,
+    penalised,
+    rows_source,
+    search_table,
+    transformer,
+)
+from tests.tables import Table, table_source
+from tests.tiny import logits
 
 ONE = [SearchRequest((), 0, (5,)), SearchRequest((A, SEP), 0, (6,)), SearchRequest((A, SEP, B), 0, (4,))]
 KEYS = [3, 5, 7]
@@ -40,7 +40,7 @@ def scores(hypothesis: Hypothesis) -> list[float]:
 
 
 @pytest.mark.parametrize("align", ["constrained", "free"])
-@length_penalties
+@pytest.mark.parametrize(("length_penalty", "form"), LENGTH_PENALTIES)
 def test_a_beam_wide_enough_finds_the_best_of_all_in_order(
     align: Align, length_penalty: float, form: LengthPenaltyForm
 ) -> None:

@@ -9,12 +9,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from command_line import cotext, succeed, write_corpus
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_casa import CONTEXT, SYMBOLS, SYSTEMS, TOKENIZER, config_of, instances, model_of, systems
-from tiny import WordTokenizer
-from tiny_runs import write_run
 
 from cotext.config.recipe import load_config
 from cotext.data.batch import Instance
@@ -30,6 +26,19 @@ from cotext.search.constraints import SearchRequest, SearchSymbols
 from cotext.search.non_autoregressive import collapse, search_frames
 from cotext.translation.scorer import score_instances
 from cotext.translation.translator import DocumentTranslator
+from tests.command_line import cotext, succeed, write_corpus
+from tests.models.test_casa import (
+    CONTEXT,
+    SYMBOLS,
+    SYSTEMS,
+    TOKENIZER,
+    config_of,
+    instances,
+    model_of,
+    systems,
+)
+from tests.tiny import WordTokenizer
+from tests.tiny_runs import write_run
 
 CPU = torch.device("cpu")
 SEARCH = SearchSymbols(SYMBOLS, TOKENIZER.unk, unused=(TOKENIZER.sep,))
@@ -373,7 +382,7 @@ def test_context_is_measured_by_the_likelihood_of_texts(recipe: str, folder: Pat
     found = json.loads(out.read_text())
     assert found["conditions"]["true"]["sentences_with_context"] > 0
     assert found["conditions"]["true"]["per_sentence"] != 0
-    assert (f"{found['without_path']} have no path" in told) == (found["without_path"] > 0)
+    assert (f"{found['without_path']} have no valid CTC alignment" in told) == (found["without_path"] > 0)
     page = folder / f"{recipe}.html"
     succeed("context", run, source, "--target", target, "--out", page)
     [*_, last] = json.loads(page.with_suffix(".json").read_text())["sentences"]

@@ -1,11 +1,11 @@
 """Labels to sentences, on lists written by hand."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from cotext.data.batch import SpecialSymbols
 from cotext.search.sentence_recovery import recover
+from tests.loops import loop_over
 
 SEP, SEP2, SEP3, SEP4, EOS = 90, 91, 92, 93, 99
 PLAIN = SpecialSymbols(97, 98, EOS, (SEP,))
@@ -30,7 +30,7 @@ def sentences(
     return [" ".join(sentence) for sentence in out], found.exact
 
 
-@pytest.mark.parametrize(
+@loop_over(
     ("text", "count", "from_start", "from_end", "exact"),
     [
         ("a b | c | d", 3, ["a b", "c", "d"], ["a b", "c", "d"], True),
@@ -61,7 +61,7 @@ def test_plain_separators(
     assert sentences(text, PLAIN, count, first=3) == (from_start, exact)
 
 
-@pytest.mark.parametrize(
+@loop_over(
     ("text", "count", "first", "wanted", "exact"),
     [
         ("a | b |2 c", 3, 0, ["a", "b", "c"], True),

@@ -4,17 +4,17 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from browsing import Open
-    from fake_own_api import Told
     from playwright.sync_api import Browser
 
     from cotext.serving.systems import Systems
+    from tests.serving.browsing import Open
+    from tests.serving.fake_own_api import Told
 
 
 @pytest.fixture(scope="session")
 def systems(tmp_path_factory: pytest.TempPathFactory) -> "Systems":
     """Three opened tiny systems from English to German: sentence, window, document."""
-    from tiny_server import tiny_systems
+    from tests.serving.tiny_server import tiny_systems
 
     return tiny_systems(tmp_path_factory.mktemp("systems"))
 
@@ -46,7 +46,7 @@ def translated(quick_systems: "Systems") -> Callable[..., list[str]]:
 @pytest.fixture(scope="module")
 def browser() -> "Iterator[Browser]":
     """Chromium, one for the tests of a file."""
-    from browsing import chromium
+    from tests.serving.browsing import chromium
 
     with chromium() as made:
         yield made
@@ -55,8 +55,8 @@ def browser() -> "Iterator[Browser]":
 @pytest.fixture(scope="module")
 def fake_server() -> "Iterator[tuple[Told, str]]":
     """A server whose answers tests decide, and its address."""
-    from fake_own_api import Told, fake
-    from loopback import served
+    from tests.serving.fake_own_api import Told, fake
+    from tests.serving.loopback import served
 
     told = Told()
     with served(fake(told)) as client:
@@ -75,6 +75,6 @@ def visit(browser: "Browser", fake_server: "tuple[Told, str]", told: "Told") -> 
     """Opens the page of the fake server, as `browsing.opened`."""
     from functools import partial
 
-    from browsing import opened
+    from tests.serving.browsing import opened
 
     return partial(opened, browser, fake_server[1])

@@ -14,8 +14,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from cotext.serving.errors import RequestError
-from cotext.serving.page_routes import refusal
+from cotext.serving.errors import RequestError, plain_refusal
 from cotext.serving.page_routes import routes as page_routes
 from cotext.serving.settings import ServerSettings
 
@@ -204,7 +203,7 @@ def fake(told: Told) -> Starlette:
 
     def refused(request: Request, error: Exception) -> Response:
         assert isinstance(error, RequestError)
-        return refusal(error)
+        return plain_refusal(error)
 
     made = Starlette(
         routes=[

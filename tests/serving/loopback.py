@@ -40,7 +40,7 @@ def served(application: Any) -> Iterator[httpx.Client]:
 @contextmanager
 def listening(systems: Systems, state: Path, **settings: Any) -> Iterator[tuple[Service, tuple[str, int]]]:
     """The server as the command runs it, in a thread: its service, and its host and port."""
-    from tiny_server import tiny_application
+    from tests.serving.tiny_server import tiny_application
 
     made = tiny_application(systems, state, **{"stop_seconds": 0.2} | settings)
     bound = listening_socket("127.0.0.1", 0, "keys" in settings)

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from killing import Moment, die_at
-from tiny_runs import PROCESSES
-from waiting import SECONDS
+
+from tests.killing import Moment, die_at
+from tests.serving.waiting import SECONDS
+from tests.tiny_runs import PROCESSES
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,8 +43,8 @@ def held(service: Service, then: Callable[[], Coroutine[Any, Any, Any]], name: s
     async def whole() -> Any:
         with service.shared(service.systems.named(name)).exclusively(Work()):
             task = asyncio.ensure_future(then())
-            await until(lambda: bool(service._answers.asked) or task.done())
-            await until(lambda: all(asked.heard.sources is not None for asked in service._answers.asked))
+            await until(lambda: bool(service._requests.pending) or task.done())
+            await until(lambda: all(p.progress.sources is not None for p in service._requests.pending))
             await asyncio.sleep(0.02)
         return await task
 
@@ -99,12 +99,12 @@ def test_kept_answers_of_one_client_push_out_none_of_another(
     """A client has room for two of these answers, and all of them together for three."""
     sizes = searched(monkeypatch)
     asyncio.run(service.translate(request(service), ANNA))
-    [size] = service._answers._bytes.values()
+    [size] = service._requests._bytes.values()
     monkeypatch.setattr(answers, "KEPT_BYTES_OF_CLIENT", 2 * size + size // 2)
     monkeypatch.setattr(answers, "KEPT_BYTES", 3 * size + size // 2)
 
     def of(client: Client) -> int:
-        return sum(kept.client == client.name for kept in service._answers._kept.values())
+        return sum(kept.client == client.name for kept in service._requests._cached.values())
 
     for n in range(4):
         asyncio.run(service.translate(request(service, TEXT.replace("bird", f"bir{n}")), BEN))
@@ -171,8 +171,8 @@ def test_work_that_nobody_waits_for_stops(service: Service, monkeypatch: pytest.
 
     async def gone() -> Work:
         [first, second] = [asyncio.ensure_future(service.translate(request(service), ANNA)) for _ in range(2)]
-        await until(lambda: len(service._answers.asked) == 1 and service._answers.asked[0].waiting == 2)
-        [asked] = service._answers.asked
+        await until(lambda: len(service._requests.pending) == 1 and service._requests.pending[0].waiting == 2)
+        [asked] = service._requests.pending
         first.cancel()
         await asyncio.sleep(0.1)
         assert not asked.work.cancelled
@@ -190,7 +190,7 @@ def test_work_that_nobody_waits_for_stops(service: Service, monkeypatch: pytest.
 
 
 async def until_empty(service: Service) -> None:
-    await until(lambda: not service._answers.asked)
+    await until(lambda: not service._requests.pending)
 
 
 def test_whoever_asks_again_in_time_goes_on_with_it(
@@ -203,7 +203,7 @@ def test_whoever_asks_again_in_time_goes_on_with_it(
         for _ in range(3):
             with pytest.raises(TimeoutError):
                 await asyncio.wait_for(service.translate(request(service), ANNA), 0.01)
-        [asked] = service._answers.asked
+        [asked] = service._requests.pending
         answering = asyncio.ensure_future(service.translate(request(service), ANNA))
         await asyncio.sleep(0.01)
         assert not asked.work.background
@@ -230,7 +230,7 @@ def test_what_nobody_waits_for_makes_room(service: Service) -> None:
         for n in range(5):
             with pytest.raises(TimeoutError):
                 await asyncio.wait_for(service.translate(request(service, f"{TEXT} {n}."), ANNA), 0.01)
-        assert sum(not asked.work.cancelled for asked in service._answers.asked) == 3
+        assert sum(not asked.work.cancelled for asked in service._requests.pending) == 3
         return await asyncio.gather(
             *(service.translate(request(service, f"{TEXT} It {n}."), ANNA) for n in range(3))
         )
@@ -317,7 +317,7 @@ def test_a_server_that_stops_finishes_what_it_has_begun_and_takes_no_more(
 
     async def stopped() -> TextAnswer:
         begun = asyncio.ensure_future(service.translate(request(service), ANNA))
-        await until(lambda: bool(service._answers.asked))
+        await until(lambda: bool(service._requests.pending))
         await service.stop()
         with pytest.raises(RequestError, match="the server stops"):
             await service.translate(request(service), BEN)
@@ -332,7 +332,7 @@ def test_a_server_waits_no_longer_than_it_is_to(systems: Systems, tmp_path: Path
     async def stopped() -> None:
         with service.shared(service.systems.named("window")).exclusively(Work()):
             begun = asyncio.ensure_future(service.translate(request(service), ANNA))
-            await until(lambda: bool(service._answers.asked))
+            await until(lambda: bool(service._requests.pending))
             stopping = asyncio.ensure_future(service.stop())
             await asyncio.sleep(0.2)
             assert not begun.done()

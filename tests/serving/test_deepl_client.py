@@ -13,12 +13,12 @@ from types import SimpleNamespace
 
 import deepl
 import pytest
-from loopback import served
-from tiny_server import tiny_application
 
 from cotext.files.blocks import Block, Contents
 from cotext.files.translate_blocks import translate_blocks
 from cotext.serving.systems import System, Systems
+from tests.serving.loopback import served
+from tests.serving.tiny_server import tiny_application
 
 TEXTS = ["The cat sees a dog.", "It runs.", "It sings!"]
 DOCUMENT = {"cotext": {"document": True, "system": "window"}}

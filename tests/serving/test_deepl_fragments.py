@@ -9,6 +9,7 @@ import pytest
 from cotext.files.blocks import Block, Close, Copied, Open, Piece, Point
 from cotext.serving.errors import RequestError
 from cotext.serving.fragments import Fragment, SplitSentences, TagHandling, fragment
+from tests.loops import loop_over
 
 XML, HTML = TagHandling("xml"), TagHandling("html")
 PLACEHOLDERS = TagHandling("xml", ignored=frozenset({"x"}))
@@ -118,7 +119,7 @@ def test_no_element_of_xml_is_known_by_the_name_of_one_of_html() -> None:
     assert seen(text, XML) == ["[One] and [two] and [three] [four]"]
 
 
-@pytest.mark.parametrize(
+@loop_over(
     "text", ["<a>one</b>", "a & b", "a < b", "<a>", "&nbsp;", '<!DOCTYPE a [<!ENTITY b "c">]><a>&b;</a>']
 )
 def test_malformed_xml_is_taken_as_it_is_unless_tags_are_strict(text: str) -> None:
@@ -129,7 +130,7 @@ def test_malformed_xml_is_taken_as_it_is_unless_tags_are_strict(text: str) -> No
     assert refused.value.status == 400
 
 
-@pytest.mark.parametrize("text", ["", "a &amp; b<c/>", "<a/>\n<b>c</b>", '<?xml version="1.0"?><a>b</a>'])
+@loop_over("text", ["", "a &amp; b<c/>", "<a/>\n<b>c</b>", '<?xml version="1.0"?><a>b</a>'])
 def test_strict_xml_may_be_a_part_of_a_document(text: str) -> None:
     found = read(text, replace(XML, strict=True))
     assert found.written(found.blocks) == text
@@ -152,7 +153,7 @@ PARTS = (
 SPACES = (" ", "\n", "", "  ", "&amp;", "<", ">", "&", '"')
 
 
-@pytest.mark.parametrize("seed", range(60))
+@loop_over("seed", range(60))
 def test_any_text_comes_back_and_its_tags_stay_where_they_are(seed: int) -> None:
     draw = random.Random(seed)
     text = "".join(draw.choice(draw.choice((PARTS, SPACES))) for _ in range(draw.randrange(40)))

@@ -6,10 +6,10 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from loopback import served
-from tiny_server import tiny_application
 
 from cotext.serving.systems import Systems
+from tests.serving.loopback import served
+from tests.serving.tiny_server import tiny_application
 
 HERE = Path(__file__).parent
 SCRIPT = """

@@ -9,10 +9,11 @@ from typing import Any
 import httpx
 import pytest
 import yaml
-from loopback import served
-from tiny_server import tiny_application
 
 from cotext.serving.systems import Systems
+from tests.loops import loop_over
+from tests.serving.loopback import served
+from tests.serving.tiny_server import tiny_application
 
 SPECIFICATION = Path(__file__).resolve().parents[3] / "shared" / "deepl" / "openapi.yaml"
 KEY = {"Authorization": "DeepL-Auth-Key k"}
@@ -67,7 +68,7 @@ def translated(answer: httpx.Response) -> list[str]:
     return [each["text"] for each in answer.json()["translations"]]
 
 
-@pytest.mark.parametrize(
+@loop_over(
     "asked",
     [
         TEXT,
@@ -192,7 +193,7 @@ def test_a_get_may_have_its_fields_in_a_body(server: httpx.Client) -> None:
     assert [each["language"] for each in answer.json()] == ["DE"]
 
 
-@pytest.mark.parametrize(
+@loop_over(
     ("body", "kind"),
     [
         (b'{"text": ["\\ud800"], "target_lang": "DE"}', "application/json"),

@@ -12,8 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_load import NAMES, Heard, alone, assert_same, drawn, many, sentence, texts_of
-from waiting import SECONDS, Sender, until
 
 from cotext.files.blocks import Block
 from cotext.serving import answers
@@ -21,6 +19,8 @@ from cotext.serving.service import Client, Service, TextRequest
 from cotext.serving.sessions import SessionPlace, translate
 from cotext.serving.settings import ServerSettings
 from cotext.serving.systems import System, Systems
+from tests.serving.test_load import NAMES, Heard, alone, assert_same, drawn, many, sentence, texts_of
+from tests.serving.waiting import SECONDS, Sender, until
 
 __all__ = ["many"]
 

@@ -5,12 +5,13 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Any
 
 import pytest
-from loopback import events
 
 from cotext.serving.errors import RequestError
 from cotext.serving.event_stream import Event, EventStream
 from cotext.serving.record import RequestRecord, begin
 from cotext.serving.sharing.turns import CancelledError
+from tests.loops import loop_over
+from tests.serving.loopback import events
 
 Send = Callable[[Any], Awaitable[None]]
 
@@ -44,9 +45,7 @@ async def of(*contents: Any) -> AsyncGenerator[Event, None]:
         yield Event("said", content)
 
 
-@pytest.mark.parametrize(
-    "text", ["a\nb\r\nc\rd\n\ndata: x", "\u2028\u0085\x00", "😀 北京 \ufeff", ": no comment", ""]
-)
+@loop_over("text", ["a\nb\r\nc\rd\n\ndata: x", "\u2028\u0085\x00", "😀 北京 \ufeff", ": no comment", ""])
 def test_any_text_is_an_event(text: str) -> None:
     start, body = sent(of(text, {"text": text}))
     assert list(events(iter(body.split("\n")))) == [("said", text), ("said", {"text": text})]

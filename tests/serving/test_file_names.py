@@ -1,8 +1,7 @@
 """The names of files: of clients, who may call them anything, and of results."""
 
-import pytest
-
 from cotext.serving.jobs.names import MAX_BYTES, attachment, clean_name, result_name, suffix_of
+from tests.loops import loop_over
 
 HOSTILE = [
     "../../etc/passwd", "..\\..\\boot.ini", "C:\\Users\\me\\letter.docx", "/absolute", "", ".", "..", "...",
@@ -13,7 +12,7 @@ HOSTILE = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("name", HOSTILE)
+@loop_over("name", HOSTILE)
 def test_a_hostile_name_is_a_name_like_any_other(name: str) -> None:
     for found in (clean_name(name), result_name(clean_name(name), "en", "de")):
         assert found.strip(" .")
@@ -27,7 +26,7 @@ def test_a_hostile_name_is_a_name_like_any_other(name: str) -> None:
     assert set(suffix_of(clean_name(name))) <= set(".abcdefghijklmnopqrstuvwxyz0123456789")
 
 
-@pytest.mark.parametrize(
+@loop_over(
     ("name", "result"),
     [
         ("Brief.docx", "Brief.de.docx"),

@@ -9,18 +9,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import structures
-from command_line import succeed
-from loopback import served
 from starlette.testclient import TestClient
-from test_serving_commands import commands, curl
-from tiny_server import tiny_application
-from waiting import TEXT, until
 
 from cotext.files.table import file_formats, recognise
 from cotext.serving.jobs import JobTicket
 from cotext.serving.jobs.folder import JobFolder
 from cotext.serving.systems import System, Systems
+from tests.command_line import succeed
+from tests.files import structures
+from tests.serving.loopback import served
+from tests.serving.test_serving_commands import commands, curl
+from tests.serving.tiny_server import tiny_application
+from tests.serving.waiting import TEXT, until
 
 CORPORA = {
     "documents.jsonl": b'{"id": "a", "sentences": ["It runs.", "It sings!"]}\n',

@@ -22,6 +22,7 @@ from cotext.serving.requests import client_of, fields
 from cotext.serving.service import Service
 from cotext.serving.settings import ServerSettings
 from cotext.serving.systems import Systems
+from tests.loops import loop_over
 
 SECRET = "Geheimnis"
 
@@ -165,7 +166,7 @@ def test_an_error_for_the_user_is_one_for_the_client_without_paths(made: Any) ->
     assert answer.json() == {"probe": f"{SECRET}.yaml: cannot be read; see and/or /v2"}
 
 
-@pytest.mark.parametrize(
+@loop_over(
     ("method", "path", "status", "form"),
     [
         ("GET", "/probe/x", 405, "probe"),
@@ -210,7 +211,7 @@ def test_every_answer_has_safe_headers(made: Any) -> None:
 # --- a browser on this machine
 
 
-@pytest.mark.parametrize(
+@loop_over(
     "headers",
     [
         {"host": "evil.example:5000"},
@@ -227,7 +228,7 @@ def test_every_answer_has_safe_headers(made: Any) -> None:
         {"sec-fetch-site": "same-site", "sec-fetch-mode": "navigate"},
     ],
 )
-@pytest.mark.parametrize("method", ["GET", "POST", "OPTIONS"])
+@loop_over("method", ["GET", "POST", "OPTIONS"])
 def test_pages_of_other_origins_are_refused_without_keys(
     made: Any, headers: dict[str, str], method: str
 ) -> None:
@@ -236,7 +237,7 @@ def test_pages_of_other_origins_are_refused_without_keys(
     assert "access-control-allow-origin" not in answer.headers
 
 
-@pytest.mark.parametrize(
+@loop_over(
     "headers",
     [
         {},
@@ -363,7 +364,7 @@ JSON = {"content-type": "application/json"}
 FORM = {"content-type": "application/x-www-form-urlencoded"}
 
 
-@pytest.mark.parametrize(
+@loop_over(
     ("content", "headers", "status"),
     [
         (b'{"q": "a"}', JSON, 200),
@@ -510,8 +511,8 @@ def test_the_factory_makes_an_application(systems: Systems, tmp_path: Path) -> N
 
 
 def test_the_lifespan_starts_and_stops(systems: Systems, tmp_path: Path) -> None:
-    from loopback import served
-    from tiny_server import tiny_application
+    from tests.serving.loopback import served
+    from tests.serving.tiny_server import tiny_application
 
     made = tiny_application(systems, tmp_path / "state")
     with served(made) as client:

@@ -10,6 +10,7 @@ from cotext.runtime.errors import CotextError
 from cotext.serving import glossary_store
 from cotext.serving.errors import RequestError
 from cotext.serving.glossary_store import GlossaryStore, entries_together, wishes_of
+from tests.loops import loop_over
 
 EN_DE = Languages("en", "de")
 
@@ -41,7 +42,7 @@ def test_nothing_of_one_client_is_there_for_another(tmp_path: Path) -> None:
     assert store.entries("ann", made.id) == [("a", "b")]
 
 
-@pytest.mark.parametrize(
+@loop_over(
     ("name", "languages", "entries", "said"),
     [
         (" ", EN_DE, [("a", "b")], "name"),

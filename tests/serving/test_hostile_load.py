@@ -18,13 +18,13 @@ from typing import Any
 import httpx
 import psutil
 import pytest
-from hostile_requests import ADDRESSES, BODIES, KINDS, PATHS, RAW, UPLOADS
-from process import ServerProcess, serving
-from test_surface import LEAKS
-from tiny_server import tiny_systems, write_systems
 
 from cotext.files.blocks import Block, Contents
 from cotext.files.translate_blocks import translate_blocks
+from tests.serving.hostile_requests import ADDRESSES, BODIES, KINDS, PATHS, RAW, UPLOADS
+from tests.serving.process import ServerProcess, serving
+from tests.serving.test_surface import LEAKS
+from tests.serving.tiny_server import tiny_systems, write_systems
 
 CLIENTS = 4
 WORKERS = 16

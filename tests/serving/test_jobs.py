@@ -13,8 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tiny_server import tiny_systems
-from waiting import TEXT, Sender, long_text, until
 
 from cotext.data.splitting import Splitting
 from cotext.files.translate_files import format_of, open_job
@@ -29,6 +27,8 @@ from cotext.serving.sharing import Work
 from cotext.serving.systems import System, Systems
 from cotext.translation.translate_file import NotedWindows
 from cotext.translation.wishes import Wishes
+from tests.serving.tiny_server import tiny_systems
+from tests.serving.waiting import TEXT, Sender, long_text, until
 
 Opened = Callable[..., Sender]
 

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import httpx
 import pytest
-from killing import Moment
-from served import Death, Served, insisting
-from waiting import long_text
 
 from cotext.serving.systems import Systems
+from tests.killing import Moment
+from tests.serving.served import Death, Served, insisting
+from tests.serving.waiting import long_text
 
 WINDOWS = 8
 

@@ -9,14 +9,15 @@ from urllib.parse import urlsplit
 
 import httpx
 import pytest
-from loopback import served
 from starlette.testclient import TestClient
-from tiny_server import tiny_application, tiny_systems
 
 from cotext.data.documents import Document
 from cotext.serving.jobs import Jobs, JobStatus
 from cotext.serving.keys import add_key
 from cotext.serving.systems import Systems
+from tests.loops import loop_over
+from tests.serving.loopback import served
+from tests.serving.tiny_server import tiny_application, tiny_systems
 
 LINES = ["A cat sees.", "It runs.", "It sings!"]
 EN_DE = {"source": "en", "target": "de"}
@@ -190,7 +191,7 @@ def test_settings_of_the_frontend(client: TestClient) -> None:
     assert client.get("/health").json() == {"status": "ok"}
 
 
-@pytest.mark.parametrize(
+@loop_over(
     ("asked", "status", "error"),
     [
         ({}, 400, "'q' not specified"),
@@ -291,7 +292,7 @@ def test_a_file_that_takes_long_is_not_there_yet(client: TestClient, monkeypatch
     monkeypatch.setattr(Jobs, "status", known)
 
 
-@pytest.mark.parametrize("name", ["x", "x.html", f"{'A' * 96}.html", "%2e%2e", f"{'A' * 32}"])
+@loop_over("name", ["x", "x.html", f"{'A' * 96}.html", "%2e%2e", f"{'A' * 32}"])
 def test_an_address_that_nobody_was_told_leads_nowhere(client: TestClient, name: str) -> None:
     assert client.get(f"/download_file/{name}").status_code == 404
 
@@ -320,7 +321,7 @@ def test_a_file_that_cannot_be_read_is_refused(client: TestClient) -> None:
     assert "/tmp" not in found.text
 
 
-@pytest.mark.parametrize(
+@loop_over(
     ("size", "shown", "status"),
     [
         (3_000_000, {}, 403),

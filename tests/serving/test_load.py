@@ -15,9 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tiny import TINY_DECODE, TINY_MODEL
-from tiny_runs import WORDS, run_config, with_section
-from tiny_server import tiny_tokenizer, write_system, write_systems
 
 from cotext.config.recipe import load_config
 from cotext.files.blocks import Block, Close, Contents, Open
@@ -30,6 +27,9 @@ from cotext.serving.systems import System, Systems, open_systems
 from cotext.translation.terms.glossary import Glossary
 from cotext.translation.window_search import WindowSearch
 from cotext.translation.wishes import Wishes
+from tests.serving.tiny_server import tiny_tokenizer, write_system, write_systems
+from tests.tiny import TINY_DECODE, TINY_MODEL
+from tests.tiny_runs import WORDS, run_config, with_section
 
 NAMES = ["sentence", "window", "document", "casa", "in passes"]
 GLOSSARIES = [

@@ -14,9 +14,7 @@ import httpx
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from loopback import events, served
 from lxml import etree
-from tiny_server import tiny_application
 
 from cotext.data.formats.xml_formats import pairs
 from cotext.files.blocks import Block, Contents
@@ -25,6 +23,9 @@ from cotext.runtime.integrity import sealed
 from cotext.serving.answers import SourceSentence
 from cotext.serving.errors import RequestError
 from cotext.serving.keys import add_key
+from tests.loops import loop_over
+from tests.serving.loopback import events, served
+from tests.serving.tiny_server import tiny_application
 
 if TYPE_CHECKING:
     from cotext.serving.systems import Systems
@@ -111,7 +112,7 @@ def test_sentences_come_as_they_are_done(client: httpx.Client, systems: "Systems
     assert done["sentences"][4]["context"] == reach[name]
 
 
-@pytest.mark.parametrize("text", ["", " ", "\n", "\r\n\t\r\r\n \n", "\u3000\n42 – 7\n", "\x00\n\x85"])
+@loop_over("text", ["", " ", "\n", "\r\n\t\r\r\n \n", "\u3000\n42 – 7\n", "\x00\n\x85"])
 def test_text_without_words_comes_back(client: httpx.Client, text: str) -> None:
     found = streamed(client, {"system": "document", "text": text})
     assert [kind for kind, _ in found] == ["start", "done"]
@@ -159,7 +160,7 @@ def test_a_given_sentence_is_kept(client: httpx.Client, name: str) -> None:
     assert ("sentence", {"number": 1, "target": "Sie"}) in found
 
 
-@pytest.mark.parametrize(
+@loop_over(
     ("content", "said"),
     [
         ({"text": "A."}, "system"),
@@ -171,11 +172,11 @@ def test_a_given_sentence_is_kept(client: httpx.Client, name: str) -> None:
             {"system": "window", "text": "A cat.", "given": {"1": "x"}},
             "sentence 1 of document 0, which is not there",
         ),
-        ({"system": "window", "text": "A cat.", "given": {"-1": "x"}}, "is no sentence"),
+        ({"system": "window", "text": "A cat.", "given": {"-1": "x"}}, "is not a sentence"),
         ({"system": "window", "text": "A cat.", "given": {"0": " "}}, "no words"),
         ({"system": "window", "text": "A cat. It runs.", "given": {"1": "xa" * 2000}}, "target sentence 2"),
         ({"system": "window", "text": "A cat.", "glossary": [["cat", "Katze"], ["cat", "Kater"]]}, "entry 2"),
-        ({"system": "window", "text": "A cat.", "glossary": [["", "Katze"]]}, "no term"),
+        ({"system": "window", "text": "A cat.", "glossary": [["", "Katze"]]}, "not a term"),
     ],
 )
 def test_what_cannot_be_translated(client: httpx.Client, content: Any, said: str) -> None:

@@ -6,8 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
-from loopback import served
-from tiny_server import tiny_application
 
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.words import words_of
@@ -15,6 +13,9 @@ from cotext.evaluation.studies.context.context_use import influences, score_exce
 from cotext.evaluation.studies.token_words import token_words
 from cotext.serving.errors import RequestError
 from cotext.serving.own_api import explanations
+from tests.loops import loop_over
+from tests.serving.loopback import served
+from tests.serving.tiny_server import tiny_application
 
 if TYPE_CHECKING:
     from cotext.serving.systems import Systems
@@ -173,7 +174,7 @@ def test_a_word_of_a_script_without_spaces(client: httpx.Client) -> None:
         assert both["change"] == near(one["change"] + other["change"])
 
 
-@pytest.mark.parametrize(
+@loop_over(
     ("changes", "said"),
     [
         ({"system": "sentence"}, "by itself"),

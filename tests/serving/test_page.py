@@ -6,12 +6,13 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from fake_own_api import Told, fake
 from starlette.testclient import TestClient
 
 import cotext.serving
 from cotext.serving.page_routes import parts
 from cotext.serving.settings import ServerSettings
+from tests.loops import loop_over
+from tests.serving.fake_own_api import Told, fake
 
 FOLDER = Path(cotext.serving.__file__).parent / "page"
 SCRIPTS = sorted(FOLDER.glob("*.js"))
@@ -55,7 +56,7 @@ def test_what_a_browser_has_already_is_not_sent_again() -> None:
     assert asked.get("/page/style.css").headers["etag"] != tag
 
 
-@pytest.mark.parametrize("name", ["none.js", "..%2fpage_routes.py", "%2e%2e/errors.py", "page_routes.py", ""])
+@loop_over("name", ["none.js", "..%2fpage_routes.py", "%2e%2e/errors.py", "page_routes.py", ""])
 def test_nothing_else_is_handed_out(name: str) -> None:
     assert client().get(f"/page/{name}").status_code == 404
 

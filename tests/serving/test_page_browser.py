@@ -3,8 +3,20 @@
 from pathlib import Path
 
 import pytest
-from browsing import CHROMIUM, TARGETS, TEXT, Open, finished, sentence, source, targets, translate, until
-from fake_own_api import Told
+
+from tests.serving.browsing import (
+    CHROMIUM,
+    TARGETS,
+    TEXT,
+    Open,
+    finished,
+    sentence,
+    source,
+    targets,
+    translate,
+    until,
+)
+from tests.serving.fake_own_api import Told
 
 pytest.importorskip("playwright", reason="needs playwright, of the extra `dev`")
 pytestmark = [
@@ -186,12 +198,12 @@ def test_a_system_that_cannot_explain_says_why(visit: Open, told: Told) -> None:
     with visit() as page:
         translate(page, beside="sentence")
         sentence(page, 1, 1).click()
-        assert "reads each sentence alone" in page.inner_text("#panel .found")
+        assert "reads single sentences" in page.inner_text("#panel .found")
         assert not [name for name, _ in told.asked if name == "explain"]
         page.select_option("#beside", "parallel")
         finished(page)
         sentence(page, 1, 1).click()
-        assert "no probabilities of single words" in page.inner_text("#panel .found")
+        assert "no word probabilities" in page.inner_text("#panel .found")
 
 
 def test_an_explanation_that_fails_is_told_where_it_was_asked(visit: Open, told: Told) -> None:

@@ -4,8 +4,19 @@ import json
 from pathlib import Path
 
 import pytest
-from browsing import CHROMIUM, TARGETS, TEXT, Open, finished, sentence, targets, translate, until
-from fake_own_api import Told
+
+from tests.serving.browsing import (
+    CHROMIUM,
+    TARGETS,
+    TEXT,
+    Open,
+    finished,
+    sentence,
+    targets,
+    translate,
+    until,
+)
+from tests.serving.fake_own_api import Told
 
 pytest.importorskip("playwright", reason="needs playwright, of the extra `dev`")
 pytestmark = [
@@ -197,7 +208,7 @@ def test_files_are_handed_in_watched_downloaded_and_cancelled(visit: Open, told:
         until(page, "document.querySelectorAll('.job').length === 1")
         page.set_input_files("#upload", {"name": "b.exe", "mimeType": "x/y", "buffer": b"abc"})
         assert page.inner_text("#files-error") == (
-            "b.exe: files of this kind are not taken; those that are stand above."
+            "b.exe: files of this type are not supported; see the list above."
         )
         several = (("b.md", b"a" * 1001), ("b.exe", b"abc"), ("c.txt", b"abc"))
         page.set_input_files(

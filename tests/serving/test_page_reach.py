@@ -3,8 +3,19 @@
 from pathlib import Path
 
 import pytest
-from browsing import CHROMIUM, TARGETS, TEXT, Open, finished, sentence, targets, translate, until
-from fake_own_api import Told
+
+from tests.serving.browsing import (
+    CHROMIUM,
+    TARGETS,
+    TEXT,
+    Open,
+    finished,
+    sentence,
+    targets,
+    translate,
+    until,
+)
+from tests.serving.fake_own_api import Told
 
 pytest.importorskip("playwright", reason="needs playwright, of the extra `dev`")
 pytestmark = [

@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from browsing import CHROMIUM, opened, until
-from loopback import served
-from tiny_server import tiny_application
 
 from cotext.serving.keys import add_key
+from tests.serving.browsing import CHROMIUM, opened, until
+from tests.serving.loopback import served
+from tests.serving.tiny_server import tiny_application
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser

@@ -15,11 +15,6 @@ from typing import Any
 
 import httpx
 import pytest
-from command_line import cotext, succeed
-from loopback import listening
-from process import ServerProcess, serving
-from tiny_runs import run_config
-from tiny_server import tiny_tokenizer, write_system, write_systems
 
 from cotext.data.languages import Languages
 from cotext.runtime.errors import CotextError
@@ -29,6 +24,11 @@ from cotext.serving.keys import add_key, read_keys
 from cotext.serving.server import listening_socket
 from cotext.serving.systems import Systems, open_systems
 from cotext.translation.open import open_run
+from tests.command_line import cotext, succeed
+from tests.serving.loopback import listening
+from tests.serving.process import ServerProcess, serving
+from tests.serving.tiny_server import tiny_tokenizer, write_system, write_systems
+from tests.tiny_runs import run_config
 
 SECRET = "Zuckerwatte"
 
@@ -124,7 +124,7 @@ def test_refusals_of_the_command(runs: list[Path], tmp_path: Path) -> None:
         port = taken.getsockname()[1]
         assert f"--port {port}" in refused("serve", runs[0], "--port", port)
     assert "serve-key add" in refused("serve", runs[0], "--host", "0.0.0.0", "--port", 0)
-    assert "no address" in refused("serve", runs[0], "--host", "nowhere.invalid")
+    assert "not an address" in refused("serve", runs[0], "--host", "nowhere.invalid")
     assert "no such run" in refused("serve", tmp_path / "none", "--port", 0, "--state", tmp_path)
     assert "NAME=FOLDER" in refused("serve", runs[0], runs[0], "--port", 0, "--state", tmp_path)
     assert "NAME=FOLDER" in refused("serve", f"a={runs[0]}", f"a={runs[1]}", "--port", 0)
@@ -138,7 +138,7 @@ def test_refusals_of_the_command(runs: list[Path], tmp_path: Path) -> None:
 
 
 def test_two_systems_have_two_names(runs: list[Path]) -> None:
-    with pytest.raises(CotextError, match="two systems are called 'sentence'; give one another name"):
+    with pytest.raises(CotextError, match="two systems are called 'sentence'; rename one"):
         open_systems([runs[0], runs[0]], "cpu")
     assert [each.name for each in open_systems([runs[0], f"again={runs[0]}"], "cpu")] == ["sentence", "again"]
 

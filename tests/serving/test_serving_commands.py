@@ -16,14 +16,14 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-import structures
-from loopback import served
-from tiny_server import tiny_application
 from typer.main import get_command
 
 from cotext.cli.main import app
 from cotext.serving.keys import add_key
 from cotext.serving.systems import System, Systems
+from tests.files import structures
+from tests.serving.loopback import served
+from tests.serving.tiny_server import tiny_application
 
 TOP = Path(__file__).resolve().parents[2]
 ADDRESS = "http://127.0.0.1:5000"

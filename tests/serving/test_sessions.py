@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import World
 from starlette.requests import Request
 
 from cotext.files.blocks import Block
@@ -17,6 +16,8 @@ from cotext.serving.session_memory import KEPT_SEGMENTS, Sessions
 from cotext.serving.sessions import SessionPlace, session_place, translate
 from cotext.serving.settings import ServerSettings
 from cotext.serving.systems import Systems, open_systems
+from tests.command_line import World
+from tests.loops import loop_over
 
 DOCUMENT = [
     "A cat sees. It runs.",
@@ -284,7 +285,7 @@ def asking(headers: dict[str, str], prefix: str | None) -> Request:
     return Request({"type": "http", "headers": raw, "path_params": {"session": prefix} if prefix else {}})
 
 
-@pytest.mark.parametrize(
+@loop_over(
     ("headers", "named", "prefix", "place"),
     [
         ({}, {}, None, None),
@@ -302,7 +303,7 @@ def test_a_place_is_named_by_headers_fields_or_address(
     assert session_place(asking(headers, prefix), named) == place
 
 
-@pytest.mark.parametrize(
+@loop_over(
     "named",
     [
         {"session": 3},

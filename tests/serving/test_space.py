@@ -10,8 +10,6 @@ from typing import Any
 
 import httpx
 import pytest
-from loopback import listening
-from waiting import SECONDS, TEXT, Sender, until
 
 from cotext.runtime.errors import CotextError
 from cotext.serving import file_routes
@@ -22,6 +20,9 @@ from cotext.serving.server import TimedProtocol
 from cotext.serving.service import Client, Service
 from cotext.serving.settings import ServerSettings
 from cotext.serving.systems import Systems
+from tests.loops import loop_over
+from tests.serving.loopback import listening
+from tests.serving.waiting import SECONDS, TEXT, Sender, until
 
 SPACE = {"max_jobs_bytes": 800_000, "max_file_bytes": 100_000}
 FILE_HEAD = b'--b\r\nContent-Disposition: form-data; name="file"; filename="a.txt"\r\n\r\n'
@@ -92,8 +93,8 @@ def uploads(world: World, count: int, head: bytes) -> Iterator[list[socket.socke
         yield opened
 
 
-@pytest.mark.parametrize("path", ["/api/files", "/v2/document", "/translate_file"])
-@pytest.mark.parametrize("with_key", [False, True])
+@loop_over("path", ["/api/files", "/v2/document", "/translate_file"])
+@loop_over("with_key", [False, True])
 def test_what_is_announced_takes_no_space(world: World, path: str, with_key: bool) -> None:
     """Fifteen files of 100,000 bytes are announced, where there is space for eight."""
     id = world.done()

@@ -14,14 +14,15 @@ import httpx
 import pytest
 import yaml
 from hypothesis import HealthCheck, Phase, given, settings
-from loopback import served
 from starlette.routing import Route
-from test_deepl_specification import SPECIFICATION
-from tiny_server import tiny_application
 
 from cotext.serving.application import DIALECTS
 from cotext.serving.errors import Dialects
 from cotext.serving.systems import Systems
+from tests.loops import loop_over
+from tests.serving.loopback import served
+from tests.serving.test_deepl_specification import SPECIFICATION
+from tests.serving.tiny_server import tiny_application
 
 SURFACE = Path(__file__).with_name("surface.yaml")
 METHODS = ("get", "post", "put", "patch", "delete")
@@ -85,7 +86,7 @@ def attack(server: httpx.Client, description: Path, place: str, method: str, exa
         ask()
 
 
-@pytest.mark.parametrize(("place", "method"), operations(SURFACE))
+@loop_over(("place", "method"), operations(SURFACE))
 def test_the_surface_stands_made_up_requests(server: httpx.Client, place: str, method: str) -> None:
     attack(server, SURFACE, place, method, 3)
 
@@ -99,7 +100,7 @@ def test_the_surface_stands_many_made_up_requests(server: httpx.Client, place: s
 OF_DEEPL = ("/v2/translate", "/v2/document", "/v2/glossaries", "/v2/usage", "/v2/languages")
 
 
-@pytest.mark.parametrize("place", OF_DEEPL)
+@loop_over("place", OF_DEEPL)
 def test_deepl_stands_made_up_requests(server: httpx.Client, place: str) -> None:
     attack_deepl(server, place, 3)
 
@@ -127,9 +128,3 @@ def test_the_description_has_all_addresses() -> None:
               if isinstance(route, Route) and "v2" not in route.path.split("/")
               for method in route.methods or () if method != "HEAD"}  # fmt: skip
     assert listed == set(operations(SURFACE))
-
-
-def test_every_dialect_says_how_it_refuses() -> None:
-    from importlib import import_module
-
-    assert all(callable(import_module(f"cotext.serving.{name}").refusal) for name in DIALECTS)

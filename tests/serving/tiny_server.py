@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from tiny_runs import run_config, toy_documents, with_section
 
 from cotext.config.recipe import Config, dump_config
 from cotext.data.tokenizer import Tokenizer, TokenizerSettings, train_tokenizer
@@ -14,6 +13,7 @@ from cotext.serving.application import application
 from cotext.serving.service import Service
 from cotext.serving.settings import ServerSettings
 from cotext.serving.systems import Systems, open_systems
+from tests.tiny_runs import run_config, toy_documents, with_section
 
 # Views: alone, with the two sentences before on both sides, whole documents.
 VIEWS: dict[str, dict[str, Any]] = {

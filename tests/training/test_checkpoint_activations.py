@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 import torch
-from tiny_runs import assert_same_file, prepare_toy, run_config, train_here
 
 from cotext.config.recipe import Config
 from cotext.data.sampling import Cursor
 from cotext.losses.build import build_loss
 from cotext.training.setup import set_up
+from tests.tiny_runs import assert_same_file, prepare_toy, run_config, train_here
 
 
 @pytest.fixture(scope="module")

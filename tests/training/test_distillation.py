@@ -7,7 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import (
+
+from cotext.data.documents import Document
+from cotext.data.formats import read_documents, write_documents
+from cotext.data.prepared import write_report
+from cotext.data.store import StoreWriter, TokenStore
+from cotext.data.tokenizer import load_tokenizer
+from cotext.runtime.jobs.engine import folder_of, journal_of
+from cotext.runtime.jobs.journal import Journal
+from cotext.training.distillation import DistillationJob
+from tests.command_line import (
     RECIPE,
     TINY,
     Outcome,
@@ -18,17 +27,8 @@ from command_line import (
     succeed,
     train_arguments,
 )
-from killing import Moment, killed_when, run_killed
-from test_translate_file import files_of_at_most
-
-from cotext.data.documents import Document
-from cotext.data.formats import read_documents, write_documents
-from cotext.data.prepared import write_report
-from cotext.data.store import StoreWriter, TokenStore
-from cotext.data.tokenizer import load_tokenizer
-from cotext.runtime.jobs.engine import folder_of, journal_of
-from cotext.runtime.jobs.journal import Journal
-from cotext.training.distillation import DistillationJob
+from tests.killing import Moment, killed_when, run_killed
+from tests.translation.test_translate_file import files_of_at_most
 
 DOCUMENTS = 24
 Targets = list[list[list[int]]]

@@ -15,17 +15,6 @@ import psutil
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from tiny_runs import (
-    PROCESSES,
-    assert_same_file,
-    assert_same_run,
-    journal,
-    prepare_toy,
-    run_config,
-    silent,
-    train_here,
-    with_section,
-)
 
 from cotext.config.recipe import Config, dump_config, load_config, parse_config
 from cotext.config.training import TrainConfig
@@ -41,6 +30,17 @@ from cotext.training.prepared_data import Corpus, corpus_of, open_data
 from cotext.training.sharding import require_shardable
 from cotext.training.trainer import Trainer
 from cotext.translation.open import open_run
+from tests.tiny_runs import (
+    PROCESSES,
+    assert_same_file,
+    assert_same_run,
+    journal,
+    prepare_toy,
+    run_config,
+    silent,
+    train_here,
+    with_section,
+)
 
 
 class TellingTrainer(Trainer):

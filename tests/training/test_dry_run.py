@@ -5,13 +5,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from command_line import RECIPE, TINY, World, cotext, listing, succeed
-from tiny_runs import silent
 
 from cotext.config.recipe import load_config
 from cotext.data.sampling import Cursor
 from cotext.training import dry_run as module
 from cotext.training.setup import set_up
+from tests.command_line import RECIPE, TINY, World, cotext, listing, succeed
+from tests.tiny_runs import silent
 
 
 def arguments(world: World, out: Path, *further: str) -> list[str | Path]:

@@ -4,13 +4,13 @@ import json
 from pathlib import Path
 
 import pytest
-from command_line import TINY, World, cotext, prepare_arguments, succeed
-from tiny_runs import toy_documents
 
 from cotext.data.documents import ParallelDocument
 from cotext.data.formats import write_parallel
 from cotext.data.store import TokenStore
 from cotext.data.tokenizer import load_tokenizer
+from tests.command_line import TINY, World, cotext, prepare_arguments, succeed
+from tests.tiny_runs import toy_documents
 
 
 @pytest.fixture(scope="module")

@@ -11,9 +11,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from test_leaks import SMALL, SYSTEMS, TOKENIZER, config_of
-from tiny import random_model
-from tiny_runs import prepare_toy, run_config, silent
 
 from benchmarks.speed.gpu import HostReads
 from cotext.config.recipe import Config, load_config, recipe_names
@@ -24,6 +21,9 @@ from cotext.layers.moving import moved
 from cotext.losses.build import build_loss
 from cotext.models.build import build_model
 from cotext.training.setup import set_up
+from tests.test_leaks import SMALL, SYSTEMS, TOKENIZER, config_of
+from tests.tiny import random_model
+from tests.tiny_runs import prepare_toy, run_config, silent
 
 LENGTHS = [[2, 4, 3, 2, 6], [2], [3, 1, 2]]
 

@@ -3,12 +3,12 @@
 from pathlib import Path
 
 import pytest
-from test_sampling import SYMBOLS, epoch_of, make_sampler, write_store
 
 from cotext.data.batch import SpecialSymbols
 from cotext.data.store import StoreWriter, TokenStore
 from cotext.data.views import DocumentView, Limit, Mixture, SentenceView, View, WindowView
 from cotext.training.dry_run import InstanceCounts, count_instances
+from tests.data.test_sampling import SYMBOLS, epoch_of, make_sampler, write_store
 
 BRACKETS = SpecialSymbols(pad=1000, bos=1001, eos=1002, separators=(1003,), bracket=True)
 

@@ -5,7 +5,8 @@ from itertools import count
 from pathlib import Path
 
 import pytest
-from command_line import (
+
+from tests.command_line import (
     World,
     documents_file,
     listing,
@@ -13,8 +14,8 @@ from command_line import (
     succeed,
     train_arguments,
 )
-from killing import Moment, run_killed
-from tiny_runs import assert_same_run
+from tests.killing import Moment, run_killed
+from tests.tiny_runs import assert_same_run
 
 pytestmark = pytest.mark.slow
 

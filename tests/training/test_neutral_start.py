@@ -1,12 +1,12 @@
 """Document systems that start from a sentence model: no jump, and nothing that never leaves its start."""
 
+import itertools
 import shutil
 from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import load_file
-from tiny_runs import prepare_toy, toy_documents, train_here, with_section, write_run
 
 from cotext.config.recipe import Config, load_config
 from cotext.data.batch import Batch, Instance
@@ -30,6 +30,7 @@ from cotext.training.start_settings import blended, resolve, settle
 from cotext.training.trainer import TrainingCallbacks
 from cotext.training.warm_start import start_from
 from cotext.translation.translator import DocumentTranslator
+from tests.tiny_runs import prepare_toy, toy_documents, train_here, with_section, write_run
 
 SIZE = ["dimension=16", "feed_forward=32", "heads=2", "encoder_layers=2", "decoder_layers=2", "dropout=0.0"]
 TINY = [f"model.{setting}" for setting in SIZE]
@@ -85,9 +86,9 @@ def sentence_run(run: Path, data: Path, pre_norm: bool) -> Path:
     return run
 
 
-@pytest.fixture(scope="module", params=[False, True], ids=["post-norm", "pre-norm"])
-def either(request: pytest.FixtureRequest, data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return sentence_run(tmp_path_factory.mktemp("neutral") / "sent", data, request.param)
+@pytest.fixture(scope="module")
+def pre_norm(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return sentence_run(tmp_path_factory.mktemp("neutral") / "sent", data, pre_norm=True)
 
 
 @pytest.fixture(scope="module")
@@ -160,21 +161,38 @@ def loss(model: TranslationModel, given: list[Batch]) -> float:
     return float(sum(p.loss for p in parts)) / float(sum(p.count for p in parts))
 
 
-@pytest.mark.parametrize("recipe", FAMILIES)
-def test_single_sentences_cost_what_they_cost_the_sentence_model(
-    recipe: str, data: Path, either: Path, tmp_path: Path
+# Every family from a run of one kind, and every third of them from one of the other.
+FAMILIES_AND_RUNS = [
+    *((recipe, "imported") for recipe in FAMILIES),
+    *((recipe, "pre_norm") for recipe in FAMILIES[::3]),
+]
+
+
+@pytest.mark.parametrize(("recipe", "run"), FAMILIES_AND_RUNS)
+def test_sentences_cost_what_they_cost_the_sentence_model(
+    recipe: str, run: str, data: Path, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    tokenizer = open_data(data).tokenizer
-    config, model, _ = started(recipe, data, either, tmp_path)
-    there_config, there = sentence_model(either, data)
+    """In rows of one sentence and in rows of several."""
+    tokenizer, folder = open_data(data).tokenizer, request.getfixturevalue(run)
+    config, model, _ = started(recipe, data, folder, tmp_path)
+    there_config, there = sentence_model(folder, data)
     with torch.no_grad():
         expected = loss(there, batches(there_config, tokenizer, SentenceView()))
         assert expected > 5  # far from a model that finds all words alike
         assert loss(model, batches(config, tokenizer, SentenceView())) == pytest.approx(expected, rel=1e-9)
         # Rows of one sentence as the recipe's own view cuts them.
         alone = loss(there, batches(there_config, tokenizer, SentenceView(), single=True))
-        found = loss(model, batches(config, tokenizer, build_view(config.view), single=True))
-        assert found == pytest.approx(alone, rel=1e-9)
+        single = loss(model, batches(config, tokenizer, build_view(config.view), single=True))
+        assert single == pytest.approx(alone, rel=1e-9)
+        of_sentences = losses_by_sentence(there, batches(there_config, tokenizer, SentenceView()))
+        rows = batches(config, tokenizer, build_view(config.view))
+        found = losses_by_sentence(model, rows)
+    several = sum(int((batch.source.sentence.max(dim=1).values > 0).sum()) for batch in rows)
+    assert several or recipe == "opus/sentence"
+    assert found.keys() == of_sentences.keys()
+    for key, copies in found.items():
+        for copy in copies:
+            torch.testing.assert_close(copy, of_sentences[key][0], rtol=1e-9, atol=1e-9)
 
 
 def losses_by_sentence(
@@ -198,27 +216,7 @@ def losses_by_sentence(
     return found
 
 
-@pytest.mark.parametrize("recipe", FAMILIES)
-def test_rows_of_several_sentences_cost_what_their_sentences_cost_the_sentence_model(
-    recipe: str, data: Path, either: Path, tmp_path: Path
-) -> None:
-    tokenizer = open_data(data).tokenizer
-    config, model, _ = started(recipe, data, either, tmp_path)
-    there_config, there = sentence_model(either, data)
-    with torch.no_grad():
-        expected = losses_by_sentence(there, batches(there_config, tokenizer, SentenceView()))
-        rows = batches(config, tokenizer, build_view(config.view))
-        found = losses_by_sentence(model, rows)
-    several = sum(int((batch.source.sentence.max(dim=1).values > 0).sum()) for batch in rows)
-    assert several or recipe == "opus/sentence"
-    assert found.keys() == expected.keys()
-    for key, copies in found.items():
-        for copy in copies:
-            torch.testing.assert_close(copy, expected[key][0], rtol=1e-9, atol=1e-9)
-
-
-@pytest.mark.parametrize("beam", [1, 3])
-@pytest.mark.parametrize("recipe", FAMILIES)
+@pytest.mark.parametrize(("recipe", "beam"), list(zip(FAMILIES, itertools.cycle((1, 3)), strict=False)))
 def test_search_writes_what_the_sentence_model_writes(
     recipe: str, beam: int, data: Path, imported: Path, tmp_path: Path
 ) -> None:
@@ -352,7 +350,7 @@ class TestSettings:
         assert [blended(config.train, done) for done in (0, 10, 40, 100)] == [0, 0.25, 1, 1]
         none = self.settled(data, imported, tmp_path, "modern/rotary", "train.blend=[]")
         assert blended(none.train, 0) == 1
-        with pytest.raises(CotextError, match=r"train.blend = score: that is no change"):
+        with pytest.raises(CotextError, match=r"train.blend = score: this is not new"):
             self.settled(data, imported, tmp_path, "opus/han", "train.blend=[score]")
 
     def test_a_run_that_goes_on_needs_no_run_to_start_from(

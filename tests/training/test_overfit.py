@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from tiny import PlainWordTokenizer
 
 from cotext.config.recipe import Config, load_config
 from cotext.data.build import build_mixture, special_symbols
@@ -20,6 +19,7 @@ from cotext.models.build import build_model
 from cotext.models.interface import Model
 from cotext.training.trainer import learning_rate
 from cotext.translation.translator import DocumentTranslator
+from tests.tiny import PlainWordTokenizer
 
 CPU = torch.device("cpu")
 

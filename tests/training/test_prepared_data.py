@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tiny_runs import prepare_toy, run_config, train_here
 
 from cotext.data.languages import Languages
 from cotext.data.prepared import file_digests, read_report, write_report
@@ -14,6 +13,7 @@ from cotext.models.run_folder import noted_data
 from cotext.runtime.errors import CotextError
 from cotext.runtime.files import checksum
 from cotext.training.prepared_data import note_data, open_data
+from tests.tiny_runs import prepare_toy, run_config, train_here
 
 
 @pytest.fixture
@@ -110,9 +110,7 @@ def test_data_that_are_not_what_their_report_says(data: Path, tmp_path: Path, na
     content = bytearray((data / name).read_bytes())
     content[len(content) // 2] ^= 1
     (data / name).write_bytes(content)
-    with pytest.raises(
-        CotextError, match=f"{name}: damaged, or of another origin.*; prepare the corpus again"
-    ):
+    with pytest.raises(CotextError, match=f"{name}: damaged, or does not belong.*; prepare the corpus again"):
         train_here(run_config(max_updates=1), data, tmp_path / "two")
     assert not (tmp_path / "two").exists()
 

@@ -18,19 +18,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from command_line import listing, process_environment
 from safetensors.torch import load_file, save_file
-from test_checkpoint import visible
-from tiny_runs import (
-    PROCESSES,
-    assert_same_file,
-    assert_same_run,
-    journal,
-    prepare_toy,
-    run_config,
-    train_here,
-    with_section,
-)
 from torch import Tensor
 
 from cotext.config.recipe import Config
@@ -45,6 +33,18 @@ from cotext.training import resume as training_state
 from cotext.training import run as runs
 from cotext.training import setup
 from cotext.training.trainer import Objective, Trainer, TrainingCallbacks
+from tests.command_line import listing, process_environment
+from tests.models.test_checkpoint import visible
+from tests.tiny_runs import (
+    PROCESSES,
+    assert_same_file,
+    assert_same_run,
+    journal,
+    prepare_toy,
+    run_config,
+    train_here,
+    with_section,
+)
 
 MOMENT, STEP = "embedding.weight|exp_avg", "embedding.weight|step"
 
@@ -476,7 +476,7 @@ class TestRefusals:
         progress = training_state.load_progress(folder)
         progress.processes = 2
         training_state.save_progress(folder, progress)
-        with pytest.raises(CotextError, match=r"trained by 2 processes; 1 cannot go on with it"):
+        with pytest.raises(CotextError, match=r"trained by 2 processes; 1 cannot resume it"):
             train_here(run_config(), data, run)
 
     @pytest.mark.parametrize("name", ["train", "dev"])

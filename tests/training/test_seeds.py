@@ -8,8 +8,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from command_line import World, cotext, listing, succeed, train_arguments
-from tiny_runs import assert_same_run, prepare_toy, run_config, silent, train_here
 
 from cotext.config.recipe import Config, load_config
 from cotext.evaluation.studies.compare.system import run_folders
@@ -19,6 +17,9 @@ from cotext.training import seeds
 from cotext.training.resume import TrainingProgress
 from cotext.training.seeds import train_seeds
 from cotext.training.trainer import TrainingCallbacks
+from tests.command_line import World, cotext, listing, succeed, train_arguments
+from tests.loops import loop_over
+from tests.tiny_runs import assert_same_run, prepare_toy, run_config, silent, train_here
 
 
 @pytest.fixture(scope="module")
@@ -110,7 +111,7 @@ def test_no_folder_is_left_of_what_cannot_be_trained(data: Path, tmp_path: Path)
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("kind", ["settings", "something else", "a run", "a file", "damaged", "other seed"])
+@loop_over("kind", ["settings", "something else", "a run", "a file", "damaged", "other seed"])
 def test_what_is_wrong_with_a_later_seed_is_told_before_the_first_is_trained(
     data: Path, alone: dict[int, Path], tmp_path: Path, kind: str
 ) -> None:
@@ -185,7 +186,7 @@ def test_the_command_says_where_it_is(world: World, tmp_path: Path) -> None:
     assert "choose another --out" in cotext(*train_arguments(world.folder, out)).err
 
 
-@pytest.mark.parametrize(
+@loop_over(
     ("given", "more", "message"),
     [
         ("1,1", [], "1 is given twice"),

@@ -13,7 +13,6 @@ import pytest
 import torch
 from accelerate.state import AcceleratorState, GradientState, PartialState
 from safetensors.torch import load_file
-from tiny_runs import assert_same_file, journal, prepare_toy, run_config, silent, train_here, with_section
 
 from cotext.config.recipe import Config
 from cotext.config.training import TrainConfig
@@ -43,6 +42,15 @@ from cotext.training.trainer import (
     set_rate,
 )
 from cotext.training.validation import IntervalSums
+from tests.tiny_runs import (
+    assert_same_file,
+    journal,
+    prepare_toy,
+    run_config,
+    silent,
+    train_here,
+    with_section,
+)
 
 
 @pytest.fixture(scope="module")
@@ -665,7 +673,8 @@ class TestBest:
         messages: list[str] = []
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(
-                "tiny_runs.silent", lambda: TrainingCallbacks(lambda f: None, lambda f: None, messages.append)
+                "tests.tiny_runs.silent",
+                lambda: TrainingCallbacks(lambda f: None, lambda f: None, messages.append),
             )
             train_scripted(
                 data, tmp_path / "run", script, average=3, average_by="last", keep=1, max_updates=7

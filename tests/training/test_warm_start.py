@@ -8,19 +8,7 @@ from typing import Any, ClassVar
 
 import pytest
 import torch
-from command_line import TINY, cotext
 from safetensors.torch import load_file
-from tiny import WordTokenizer, window
-from tiny_runs import (
-    assert_same_file,
-    assert_same_run,
-    prepare_toy,
-    run_config,
-    silent,
-    train_here,
-    train_to_a_mean,
-    with_section,
-)
 from torch import Tensor, nn
 
 from cotext.config.recipe import Config, load_config
@@ -42,6 +30,18 @@ from cotext.training.start_loss import start_loss
 from cotext.training.start_settings import resolve, settle_by_start
 from cotext.training.trainer import TrainingCallbacks
 from cotext.training.warm_start import DECODER, grouped, inherit, start_from, translate_symbols
+from tests.command_line import TINY, cotext
+from tests.tiny import WordTokenizer, window
+from tests.tiny_runs import (
+    assert_same_file,
+    assert_same_run,
+    prepare_toy,
+    run_config,
+    silent,
+    train_here,
+    train_to_a_mean,
+    with_section,
+)
 
 
 @pytest.fixture(scope="module")

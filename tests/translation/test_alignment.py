@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 import torch
-from tiny import PlainWordTokenizer, pieces, tiny_config, window
 
 from cotext.config.recipe import load_config
 from cotext.data.batch import Instance
@@ -16,6 +15,7 @@ from cotext.models.build import build_model
 from cotext.translation.alignment import Attended, align
 from cotext.translation.terms.word_alignment import proportional
 from cotext.translation.translator import DocumentTranslator
+from tests.tiny import PlainWordTokenizer, pieces, tiny_config, window
 
 TOKENIZER = PlainWordTokenizer(["a", "b", "c", "d", "e", "f", "g", "h", "i", "j"])
 DOCUMENTS = [

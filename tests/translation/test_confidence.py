@@ -4,11 +4,11 @@ import math
 
 import pytest
 import torch
-from tiny import PlainWordTokenizer, random_model, tiny_config, window
 
 from cotext.data.documents import Document
 from cotext.translation.confidence import confidences, least_sure
 from cotext.translation.translator import DocumentTranslator
+from tests.tiny import PlainWordTokenizer, random_model, tiny_config, window
 
 TOKENIZER = PlainWordTokenizer(["a", "b", "c", "d", "e", "f"])
 

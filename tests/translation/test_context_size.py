@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 import torch
-from tiny import PlainWordTokenizer, pieces, random_model, tiny_config, window
 
 from cotext.config.recipe import Config
 from cotext.data.documents import Document, ParallelDocument
 from cotext.runtime.errors import CotextError
 from cotext.translation.translator import DocumentTranslator
+from tests.tiny import PlainWordTokenizer, pieces, random_model, tiny_config, window
 
 WORDS = ["the", "cat", "sat", "on", "a", "mat", "and", "saw", "it"]
 TOKENIZER = PlainWordTokenizer(WORDS)

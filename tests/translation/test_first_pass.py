@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tiny_runs import prepare_toy, run_config, toy_documents, with_section
 
 from cotext.config.recipe import Config, dump_config
 from cotext.data.documents import Document
@@ -24,6 +23,7 @@ from cotext.translation.file_report import FileReport
 from cotext.translation.open import open_run, open_scorer
 from cotext.translation.score_file import score_file
 from cotext.translation.translate_file import translate_file
+from tests.tiny_runs import prepare_toy, run_config, toy_documents, with_section
 
 
 def make_run(data: Path, run: Path, config: Config, seed: int) -> Path:

@@ -4,8 +4,6 @@ from typing import Any
 
 import pytest
 import torch
-from cover import each_filling
-from tiny import PlainWordTokenizer, pieces, random_model, tiny_config, window
 
 from cotext.data.batch import Instance, SpecialSymbols, hide_words
 from cotext.data.build import special_symbols
@@ -18,6 +16,8 @@ from cotext.models.interface import TranslationModel
 from cotext.runtime.errors import CotextError
 from cotext.translation.candidate_scoring import CandidateSet, score_candidates
 from cotext.translation.translator import DocumentTranslator
+from tests.cover import each_filling
+from tests.tiny import PlainWordTokenizer, pieces, random_model, tiny_config, window
 
 WORDS = ["the", "cat", "sat", "on", "a", "mat", "it", "saw", "again"]
 CPU = torch.device("cpu")

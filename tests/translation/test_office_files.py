@@ -2,13 +2,10 @@
 
 from pathlib import Path
 
-import test_docx
-import test_epub
-import test_pptx
-from command_line import World, succeed
-from faking import assert_well_formed, members
-
 from cotext.files.table import recognise
+from tests.command_line import World, succeed
+from tests.files import test_docx, test_epub, test_pptx
+from tests.files.faking import assert_well_formed, members
 
 BOLD = test_docx.run("big", test_docx.BOLD)
 LINK = f'<w:hyperlink w:anchor="x">{test_docx.run("the bird")}</w:hyperlink>'

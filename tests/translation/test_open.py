@@ -3,14 +3,14 @@
 from pathlib import Path
 
 import pytest
-from command_line import World, documents_file
-from tiny_runs import toy_documents
 
 from cotext.runtime.errors import CotextError
 from cotext.translation import open as opening
 from cotext.translation.open import open_run
 from cotext.translation.score_file import score_file
 from cotext.translation.translate_file import translate_file
+from tests.command_line import World, documents_file
+from tests.tiny_runs import toy_documents
 
 
 def test_a_run_is_loaded_once_to_translate_and_to_score(

@@ -4,9 +4,6 @@ import json
 from dataclasses import fields
 from pathlib import Path
 
-from command_line import World, succeed
-from killing import killed_when
-
 from cotext.data.documents import Document
 from cotext.data.formats import read_documents, write_documents
 from cotext.data.languages import Languages
@@ -15,6 +12,8 @@ from cotext.runtime.integrity import sealed
 from cotext.translation.open import open_run
 from cotext.translation.prose import Prose, trained_length
 from cotext.translation.translator import OF_SENTENCES, Translation
+from tests.command_line import World, succeed
+from tests.killing import killed_when
 
 # The toy language has no capitals: these lines look like several sentences, and are cut as such.
 PROSE = "The cat sees. A dog runs. The bird sings."

@@ -10,8 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import cotext, succeed
-from tiny_runs import prepare_toy, run_config, toy_documents, write_run
 
 from cotext.data.documents import Document
 from cotext.data.formats import write_documents
@@ -19,6 +17,8 @@ from cotext.runtime.errors import CotextError
 from cotext.training.prepared_data import open_data
 from cotext.translation.open import open_run
 from cotext.translation.ray_cluster import RayCluster, on_ray
+from tests.command_line import cotext, succeed
+from tests.tiny_runs import prepare_toy, run_config, toy_documents, write_run
 
 pytestmark = pytest.mark.outside
 DOCUMENTS = [Document(d.id, d.source) for d in toy_documents(1500, 5)]

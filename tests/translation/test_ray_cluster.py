@@ -5,7 +5,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tiny_runs import prepare_toy, run_config, toy_documents, with_section, write_run
 
 from cotext.data.documents import Document
 from cotext.data.shortlist import SHORTLIST, Shortlist
@@ -22,6 +21,7 @@ from cotext.translation.ray_cluster import (
     lots_of,
     workers_of,
 )
+from tests.tiny_runs import prepare_toy, run_config, toy_documents, with_section, write_run
 
 MODEL = "model.safetensors"
 DOCUMENTS = [Document(d.id, d.source) for d in toy_documents(9, 5)]

@@ -3,13 +3,11 @@
 from pathlib import Path
 
 import pytest
-import test_docx
-import test_po
-import test_subtitles
-from command_line import World, succeed
-from faking import members
 
 from cotext.cli import translate
+from tests.command_line import World, succeed
+from tests.files import test_docx, test_po, test_subtitles
+from tests.files.faking import members
 
 README = Path(__file__).resolve().parents[2] / "README.md"
 UNITS = "<trans-unit id='1'><source>the cat sees</source></trans-unit>"

@@ -1,5 +1,6 @@
 """Lists of translations of sentences, of every system: the first is the translation, scores are true."""
 
+import itertools
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -7,13 +8,6 @@ from typing import Any
 
 import pytest
 import torch
-from command_line import World, cotext, documents_file, succeed
-from test_beam_search import penalised
-from test_casa import CONTEXT, config_of, model_of
-from test_casa import TOKENIZER as CASA_TOKENIZER
-from test_translator import CORPUS, PLAIN, STRATEGIES, translated, translator
-from test_window_groups import SYSTEMS as GROUPED
-from test_window_groups import translator as grouped
 
 from cotext.config.decoding import LengthPenaltyForm
 from cotext.data.documents import ParallelDocument
@@ -25,6 +19,13 @@ from cotext.runtime.jobs.journal import Journal
 from cotext.search.nbest_beam import Alternative
 from cotext.translation.translator import DocumentTranslator, Translation
 from cotext.translation.window_search import further
+from tests.command_line import World, cotext, documents_file, succeed
+from tests.models.test_casa import CONTEXT, config_of, model_of
+from tests.models.test_casa import TOKENIZER as CASA_TOKENIZER
+from tests.search.test_beam_search import penalised
+from tests.translation.test_translator import CORPUS, PLAIN, STRATEGIES, translated, translator
+from tests.translation.test_window_groups import SYSTEMS as GROUPED
+from tests.translation.test_window_groups import translator as grouped
 
 CPU = torch.device("cpu")
 
@@ -50,8 +51,9 @@ def check(plain: Sequence[Translation], listed: Sequence[Translation], nbest: in
     return others
 
 
-@pytest.mark.parametrize("form", ["power", "gnmt"])
-@pytest.mark.parametrize("name", STRATEGIES)
+@pytest.mark.parametrize(
+    ("name", "form"), list(zip(STRATEGIES, itertools.cycle(("power", "gnmt")), strict=False))
+)
 def test_lists_hold_the_translation_and_what_else_may_follow_the_best_ones_before(
     name: str, form: LengthPenaltyForm
 ) -> None:
@@ -119,7 +121,7 @@ def test_texts_differ_and_show_something() -> None:
     ("decode", "message"),
     [
         ({"beam": 1}, "decode.nbest = 2: greedy search knows one hypothesis"),
-        ({"beam": 3, "align": "free"}, "free search asks for none"),
+        ({"beam": 3, "align": "free"}, "lists need constrained search"),
     ],
 )
 def test_what_has_no_lists_is_refused(decode: dict[str, Any], message: str) -> None:
@@ -235,7 +237,7 @@ def test_what_is_no_corpus_of_sentences_has_no_lists(world: World, tmp_path: Pat
     lines.write_text("The cat sees. The dog runs.\nthe cat\n")
     refused = cotext(*with_lists(world, page, tmp_path / "out"))
     assert refused.code == 2
-    assert "lists are written beside corpora, a sentence a line" in refused.err
+    assert "lists are written next to corpora with one sentence per line" in refused.err
     refused = cotext(*with_lists(world, lines, tmp_path / "out", "--format", "text"))
     assert refused.code == 2
     assert f"{lines}:1: looks like several sentences" in refused.err
@@ -243,4 +245,4 @@ def test_what_is_no_corpus_of_sentences_has_no_lists(world: World, tmp_path: Pat
     glossary.write_text("cat\tkatze\n")
     source = documents_file(tmp_path / "in.en", 1, 1)
     refused = cotext(*with_lists(world, source, tmp_path / "out", "--glossary", glossary))
-    assert "the best translation is mended and others are not" in refused.err
+    assert "only the best translation is corrected, not the alternatives" in refused.err

@@ -3,8 +3,6 @@
 import numpy as np
 import pytest
 import torch
-from golden import SETTINGS
-from tiny import PlainWordTokenizer
 
 from cotext.config.recipe import Config, load_config
 from cotext.data.batch import Instance
@@ -17,6 +15,8 @@ from cotext.models.interface import Model
 from cotext.models.precision import quantised
 from cotext.runtime.errors import CotextError
 from cotext.translation.translator import DocumentTranslator, Translation
+from tests.golden import SETTINGS
+from tests.tiny import PlainWordTokenizer
 
 WORDS = [f"w{i}" for i in range(4, 40)]
 TOKENIZER = PlainWordTokenizer(WORDS)

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 import torch
-from tiny import WordTokenizer, pieces, tiny_config, window
 
 from cotext.data.documents import Document
 from cotext.models.build import build_model
 from cotext.search import non_autoregressive
 from cotext.translation.translator import DocumentTranslator
+from tests.tiny import WordTokenizer, pieces, tiny_config, window
 
 WORDS = ["the", "cat", "sat", "on", "a", "mat", "and", "saw", "it"]
 TOKENIZER = WordTokenizer(WORDS)

@@ -9,7 +9,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from command_line import piped
 
 from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite, write_suite
 from cotext.data.formats import read_documents, read_parallel, streams, xml_formats
@@ -17,6 +16,7 @@ from cotext.data.suite_files import read_suite
 from cotext.evaluation.metrics.discourse import read_marks
 from cotext.evaluation.studies.contrastive.decisions import read_decisions
 from cotext.runtime.errors import CotextError
+from tests.command_line import piped
 
 SUITE = ContrastiveSuite(
     "mine", "en", "de", (ContrastiveExample("1", "pronoun", 1, ("a", "b"), (("A", "B"), ("A", "C")), 0),)
@@ -176,6 +176,6 @@ def test_decisions_that_are_none(tmp_path: Path, name: str, content: object, mes
 @pytest.mark.parametrize("position", ["9" * 6000, "\u00b2", "-1", "1e3"])
 def test_places_that_no_document_has(tmp_path: Path, position: str) -> None:
     (tmp_path / "marks").write_text(f"TC\t{position}:is\n", encoding="utf-8")
-    with pytest.raises(CotextError, match="is no mark") as caught:
+    with pytest.raises(CotextError, match="is not a mark") as caught:
         read_marks(tmp_path / "marks")
     assert len(str(caught.value)) < 500

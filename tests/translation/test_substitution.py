@@ -5,8 +5,6 @@ from dataclasses import replace
 
 import pytest
 import torch
-from tables import Table, table_source
-from tiny import TINY_DECODE, TINY_MODEL, PlainWordTokenizer, random_model
 
 from cotext.config.recipe import load_config
 from cotext.data.batch import SpecialSymbols
@@ -23,6 +21,8 @@ from cotext.translation.terms.glossary import Glossary
 from cotext.translation.terms.terms import TermGuide
 from cotext.translation.terms.word_alignment import SentenceAlignment, renderings
 from cotext.translation.translator import DocumentTranslator
+from tests.tables import Table, table_source
+from tests.tiny import TINY_DECODE, TINY_MODEL, PlainWordTokenizer, random_model
 
 TEXTS = "the ladder was old", "die Leiter war alt"
 

@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 import torch
-from tiny import PlainWordTokenizer, pieces, random_model, tiny_config, window
 
 from cotext.data.documents import Document
 from cotext.translation.translator import DocumentTranslator
 from cotext.translation.window_search import WindowSearch
+from tests.tiny import PlainWordTokenizer, pieces, random_model, tiny_config, window
 
 TOKENIZER = PlainWordTokenizer(["a", "b", "c", "d", "e", "f", "g", "h"])
 DOCUMENTS = [Document("0", ("a b", "c", "d e f", "g", "h a")), Document("1", ("b c", "d"))]

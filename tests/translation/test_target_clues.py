@@ -7,7 +7,6 @@ and has random weights, gives other scores.
 
 import pytest
 import torch
-from tiny import TINY_DECODE, TINY_MODEL, PlainWordTokenizer, random_model
 
 from cotext.config.recipe import load_config
 from cotext.data.contrastive_suites import ContrastiveExample
@@ -15,6 +14,7 @@ from cotext.data.controlled import contrastive_suites
 from cotext.models.build import build_model
 from cotext.translation.candidate_scoring import CandidateSet, score_candidates
 from cotext.translation.translator import DocumentTranslator
+from tests.tiny import TINY_DECODE, TINY_MODEL, PlainWordTokenizer, random_model
 
 SMALL = [
     "view.numbers=100",

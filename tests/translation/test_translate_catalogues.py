@@ -4,8 +4,9 @@ from pathlib import Path
 
 import polib
 import pytest
-from command_line import World, cotext, succeed
 from lxml import etree
+
+from tests.command_line import World, cotext, succeed
 
 CATALOGUE = """msgid ""
 msgstr ""

@@ -15,7 +15,16 @@ from typing import Any
 
 import pytest
 import torch
-from command_line import (
+from safetensors.torch import load_file
+
+from cotext.data.documents import Document
+from cotext.data.formats import read_documents, write_documents
+from cotext.runtime.integrity import sealed, unsealed
+from cotext.runtime.jobs.journal import Journal
+from cotext.runtime.locks import working_in
+from cotext.translation import translate_file as jobs
+from cotext.translation.open import open_run
+from tests.command_line import (
     Outcome,
     World,
     cotext,
@@ -27,17 +36,8 @@ from command_line import (
     succeed,
     train_arguments,
 )
-from killing import killed_when
-from safetensors.torch import load_file
-from tiny_runs import toy_documents
-
-from cotext.data.documents import Document
-from cotext.data.formats import read_documents, write_documents
-from cotext.runtime.integrity import sealed, unsealed
-from cotext.runtime.jobs.journal import Journal
-from cotext.runtime.locks import working_in
-from cotext.translation import translate_file as jobs
-from cotext.translation.open import open_run
+from tests.killing import killed_when
+from tests.tiny_runs import toy_documents
 
 DOCUMENTS = 8
 

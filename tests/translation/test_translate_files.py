@@ -6,10 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import World, cotext, listing, piped, succeed
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from killing import killed_when
 
 from cotext.cli import translate
 from cotext.data.formats import FORMATS
@@ -22,6 +20,8 @@ from cotext.files.translate_files import format_of
 from cotext.runtime.errors import CotextError
 from cotext.runtime.jobs.journal import Journal
 from cotext.translation.open import OpenedRun, open_run
+from tests.command_line import World, cotext, listing, piped, succeed
+from tests.killing import killed_when
 
 NOTES = """Red dog
 
@@ -135,7 +135,7 @@ def test_nothing_is_overwritten_unasked(world: World, folder: Path) -> None:
         (["notes.txt", "--out", "notes.txt"], "would overwrite what is read from"),
         (["notes.txt", "page.md", "-", "--out-dir", "y"], "leave out other files"),
         (["notes.txt", "--out", "x", "--format", "markdwn"], "did you mean markdown?"),
-        (["notes.txt", "--out", "x", "--scores", "s"], "--scores is of one corpus"),
+        (["notes.txt", "--out", "x", "--scores", "s"], "--scores can be used only with a single corpus"),
         (["bad.txt", "none.txt", "notes.txt", "--out-dir", "y"], "none.txt: no such file"),
         (["bad.txt", "--out", "x", "--format", "prose"], "bad.txt:1: invalid UTF-8, byte 5"),
         (["bad.md", "notes.txt", "--out-dir", "y"], "bad.md:1: contains a NUL character"),
@@ -163,7 +163,7 @@ def test_nothing_is_overwritten_unasked(world: World, folder: Path) -> None:
         (["table.po", "--out", "x"], "table.po: ends in .po, and what it holds is only text"),
         (
             ["lines.docx", "--out", "x", "--format", "docx"],
-            "lines.docx: no archive, as a file of this kind is",
+            "lines.docx: not an archive, as it should be",
         ),
     ],
 )

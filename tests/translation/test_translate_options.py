@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import World, cotext, listing, succeed
 
 from cotext.cli import translate
 from cotext.files import translate_blocks, translate_request
 from cotext.runtime.jobs.journal import Journal
+from tests.command_line import World, cotext, listing, succeed
 
 TEXT = "The cat abv. The dog sees. Red fish.\n\nThe bird. Small dog abv. Big.\n"
 

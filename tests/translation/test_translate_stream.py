@@ -6,8 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import Outcome, World, cotext, piped, process_environment, succeed
-from tiny_runs import toy_documents
 
 import cotext as package
 from cotext.cli import translate
@@ -15,6 +13,8 @@ from cotext.data.documents import Document
 from cotext.files.translate_stream import StreamTranslation
 from cotext.translation.open import open_run
 from cotext.translation.wishes import Wishes
+from tests.command_line import Outcome, World, cotext, piped, process_environment, succeed
+from tests.tiny_runs import toy_documents
 
 
 def fed(world: World, content: bytes, monkeypatch: pytest.MonkeyPatch, *more: str) -> Outcome:

@@ -3,7 +3,8 @@
 from pathlib import Path
 
 import pysubs2
-from command_line import World, succeed
+
+from tests.command_line import World, succeed
 
 SOURCE = """1
 00:00:01,000 --> 00:00:02,000

@@ -7,10 +7,8 @@ from typing import Any, ClassVar
 
 import pytest
 import torch
-from cover import cover
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tiny import PlainWordTokenizer, WordTokenizer, pieces, random_model, tiny_config, window
 
 from cotext.config.recipe import Config
 from cotext.data.batch import Instance
@@ -23,6 +21,8 @@ from cotext.search.beam_search import Hypothesis, search
 from cotext.search.constraints import SearchRequest
 from cotext.translation import plan as plan_module
 from cotext.translation.translator import DocumentTranslator, Translation
+from tests.cover import cover
+from tests.tiny import PlainWordTokenizer, WordTokenizer, pieces, random_model, tiny_config, window
 
 CPU = torch.device("cpu")
 WORDS = ["the", "cat", "sat", "on", "a", "mat", "and", "saw", "it", "there", "today", "again"]
@@ -425,8 +425,13 @@ def _texts(tokens: Sequence[int], closing: Container[int] = (PLAIN.sep,)) -> lis
     return [PLAIN.decode(s) for s in sentences]
 
 
-@pytest.mark.parametrize("beam", [1, 3])
-@pytest.mark.parametrize("name", [n for n in STRATEGIES if not n.startswith("regenerate")])
+@pytest.mark.parametrize(
+    ("name", "beam"),
+    [
+        (name, (1, 3)[number % 2])
+        for number, name in enumerate(n for n in STRATEGIES if not n.startswith("regenerate"))
+    ],
+)
 def test_reported_log_probabilities_are_those_of_scoring(name: str, beam: int) -> None:
     """However long the translation: scoring cuts documents as translation did."""
     t = translator(STRATEGIES[name], PLAIN, beam=beam)
@@ -482,8 +487,7 @@ def bytes_tokenizer() -> SentencePieceTokenizer:
     return SentencePieceTokenizer.train(sample, TokenizerSettings(byte_fallback=True, num_threads=1))
 
 
-@pytest.mark.parametrize("name", ["sentence", "prefix", "regenerate"])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(("name", "seed"), [("sentence", 0), ("prefix", 1), ("regenerate", 2)])
 def test_texts_are_one_line_each_and_never_empty(
     name: str, seed: int, bytes_tokenizer: SentencePieceTokenizer
 ) -> None:

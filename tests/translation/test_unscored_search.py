@@ -6,9 +6,6 @@ from typing import Any
 
 import pytest
 import torch
-from command_line import World, cotext, documents_file, succeed
-from golden import SETTINGS
-from test_shortlist_search import DOCUMENTS, SYSTEMS, TOKENIZER, WHOLE, system, translations
 
 from cotext.config.recipe import load_config
 from cotext.models.build import build_model
@@ -17,6 +14,9 @@ from cotext.search.beam_search import SearchOptions
 from cotext.search.output_layer import OutputLayer
 from cotext.translation.confidence import confidences
 from cotext.translation.translator import DocumentTranslator
+from tests.command_line import World, cotext, documents_file, succeed
+from tests.golden import SETTINGS
+from tests.translation.test_shortlist_search import DOCUMENTS, SYSTEMS, TOKENIZER, WHOLE, system, translations
 
 GREEDY = (*SYSTEMS, "casa/glat", "casa/glat-ctc")
 
@@ -91,5 +91,5 @@ def test_a_file_is_the_same_and_its_scores_are_refused(world: World, tmp_path: P
     assert "in other subwords than the tokenizer gives for their text" in plain
     assert "--scores" not in plain
     told = cotext(*run, "--set", "scores=false", "--scores", tmp_path / "x.tsv", "--out", tmp_path / "y.de")
-    assert (told.code, "decode.scores = false leaves scores out" in told.err) == (2, True)
+    assert (told.code, "decode.scores = false computes no scores" in told.err) == (2, True)
     assert not (tmp_path / "y.de").exists()

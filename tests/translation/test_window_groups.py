@@ -10,8 +10,6 @@ from typing import Any
 
 import pytest
 import torch
-from tiny import PlainWordTokenizer, random_model, tiny_config, window
-from tiny_runs import with_section
 from torch import Tensor
 
 from cotext.config.recipe import Config, parse_config
@@ -29,6 +27,8 @@ from cotext.translation import plan as plan_module
 from cotext.translation.document_state import group_of
 from cotext.translation.translator import DocumentPool, DocumentTranslator, Translation
 from cotext.translation.window_search import WindowSearch
+from tests.tiny import PlainWordTokenizer, random_model, tiny_config, window
+from tests.tiny_runs import with_section
 
 CPU = torch.device("cpu")
 WORDS = ["the", "cat", "sat", "on", "a", "mat", "and", "saw", "it", "there", "today", "again"]

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 import torch
-from tiny import PlainWordTokenizer, random_model, tiny_config, window
 
 from cotext.data.documents import ParallelDocument
 from cotext.translation.alignment import Attended, align, differences
 from cotext.translation.translator import DocumentTranslator
+from tests.tiny import PlainWordTokenizer, random_model, tiny_config, window
 
 TOKENIZER = PlainWordTokenizer(["a", "b", "c", "d", "e", "f"])
 DOCUMENT = ParallelDocument("0", ("a b c", "d e", "f", "", "a d"), ("c b", "e f d", "a", "", "b"))

@@ -7,8 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import World, cotext, documents_file, succeed
-from tiny_runs import toy_documents
 
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.formats import write_parallel
@@ -19,6 +17,8 @@ from cotext.translation.open import open_run
 from cotext.translation.scorer import SentenceScore
 from cotext.translation.translator import DocumentTranslator, Translation
 from cotext.translation.written_beside import score_figures, score_lines
+from tests.command_line import World, cotext, documents_file, succeed
+from tests.tiny_runs import toy_documents
 
 
 class AsWritten:

@@ -1,5 +1,6 @@
-"""The demonstration: three tiny systems on the controlled corpus, and what context does for each.
+"""The demonstration: a page translated by the models that come with Cotext, then three tiny systems trained.
 
+    out/sample.html       the page, if the models are installed
     out/data/             the controlled corpus, prepared
     out/test.en, test.de  the test documents that are translated
     out/<system>/         a run folder for each system
@@ -7,7 +8,8 @@
     out/logs/             what the child processes wrote
     out/report.html       the comparison, and report.csv with all its figures
 
-Every step is a command of the command line, run in a child process; steps that are done are not repeated.
+The three systems learn the controlled corpus, and the report shows what context does for each. Every step of
+this part is a command of the command line, run in a child process; finished steps are not repeated.
 """
 
 import json
@@ -23,6 +25,7 @@ from pathlib import Path
 
 import typer
 
+from cotext.cli.sample import PACKAGE, translate_sample
 from cotext.config.recipe import Config, load_config
 from cotext.data.controlled import SIZES, WordOrder
 from cotext.data.formats import read_documents, write_documents
@@ -124,16 +127,24 @@ WORDS = (
 )
 
 
-def run_demo(out: Path, settings: DemoSettings = SETTINGS) -> None:
-    """Prepare, train, evaluate and report in the folder `out`; what is there already is not repeated.
+def run_demo(out: Path, settings: DemoSettings = SETTINGS, train: bool = True) -> None:
+    """Translate the sample, then prepare, train, evaluate and report in `out`; finished steps are skipped.
+
+    `train=False`: stop after the sample.
 
     Raises:
-        CotextError: the folder holds something else or a demonstration with other settings; a step failed.
+        CotextError: the folder holds something else or a demonstration with other settings; a step failed;
+            nothing to do.
     """
     started = time.monotonic()
-    typer.echo(INTRODUCTION)
     with working_in(out):
         _open_folder(out, settings)
+        translated = translate_sample(out)
+        if not train:
+            if not translated:
+                raise CotextError(f"--no-train leaves nothing to do: no model is installed ({PACKAGE})")
+            return
+        typer.echo(INTRODUCTION)
         _prepare(out, settings)
         run_jobs(_jobs(out, settings), usable_cores())
         found = compare_folders(

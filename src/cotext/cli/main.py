@@ -97,12 +97,15 @@ def demo(
         Literal["verb-second", "verb-final", "reversed"],
         typer.Option(help="Word order of the target side; see `prepare-controlled`."),
     ] = "verb-second",
+    train: Annotated[
+        bool, typer.Option("--train/--no-train", help="Train the tiny systems after the sample page.")
+    ] = True,
 ) -> None:
-    """Train three tiny systems on a synthetic corpus and compare their use of context (3 to 4 minutes)."""
+    """Translate a sample page, then train three tiny systems and compare their use of context (4 minutes)."""
     from cotext.cli.demo import FULL, SETTINGS, run_demo
 
     settings, folder = (FULL, Path("demo-full")) if full else (SETTINGS, Path("demo"))
-    run_demo(out or folder, replace(settings, word_order=word_order))
+    run_demo(out or folder, replace(settings, word_order=word_order), train)
 
 
 # How `cotext --help` shows them: by what they are for, in the order in which they are needed.

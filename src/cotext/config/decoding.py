@@ -11,7 +11,7 @@ Precision = Literal["float32", "bfloat16", "float16", "int8"]
 
 
 class DecodeConfig(Closed):
-    """Beam search, and how documents are translated sentence after sentence."""
+    """Beam search, and the order in which the sentences of a document are translated."""
 
     beam: Annotated[int, Field(gt=0, le=1000, strict=True)] = 4
     """Beam size; 1: greedy search."""
@@ -29,8 +29,8 @@ class DecodeConfig(Closed):
     `length_penalty`, as in fairseq. `gnmt`: ((5 + n) / 6) ** `length_penalty`, as in Wu et al. 2016 and
     Vaswani et al. 2017."""
     align: Literal["constrained", "free"] = "constrained"
-    """`constrained`: search is forced to write as many sentences as the source has, none of them empty.
-    `free`: the model writes what it likes; sentences are recovered from its separators, and missing ones stay
+    """`constrained`: search is forced to generate the number of sentences of the source, none of them empty.
+    `free`: search has no such constraint; sentences are recovered from separators, and missing ones are
     empty."""
     target_context: Literal["prefix", "regenerate"] = "prefix"
     """For windows with target context. `prefix`: the translations already made are forced, and only the
@@ -40,11 +40,11 @@ class DecodeConfig(Closed):
     """For windows: context sentences before the current one, on both sides, in translation and scoring.
     Default: `view.before`, as in training."""
     group_windows: Annotated[int, Field(gt=0, le=10_000, strict=True)] = 16
-    """For batch-level context: number of consecutive windows of a document that see each other."""
+    """For batch-level context: number of consecutive windows of a document that attend to each other."""
     schedule: Literal["sequential", "simultaneous"] = "sequential"
-    """For these windows. `sequential`: one after the other, each sees the finished translations of those
-    before it. `simultaneous`: all at once, each sees what the others have written so far; needs `first_pass`
-    where the target has context."""
+    """For these windows. `sequential`: one after the other; each attends to the finished translations of the
+    windows before it. `simultaneous`: all at once; each attends to the partial translations of the others.
+    This needs `first_pass` if the target has context."""
     first_pass: str = ""
     """Run whose translations are used as target context instead of the system's own; `init`: the run that
     training started from."""
@@ -66,7 +66,7 @@ class DecodeConfig(Closed):
     max_extra: Annotated[int, Field(ge=0, le=10_000, strict=True)] = 20
     """See `max_ratio`."""
     max_source_tokens: Annotated[int, Field(gt=0, le=1_000_000, strict=True)] = 1024
-    """Longest source sentence, in tokens; a longer one is refused before any work is done. Scoring also
-    refuses target sentences longer than the length limit for such a source."""
+    """Longest source sentence, in tokens; a longer one is an error before any work is done. In scoring,
+    target sentences longer than the length limit for such a source are errors, too."""
     max_tokens: PositiveInt = 8000
     """Batch size in tokens while decoding, beams included."""

@@ -1,16 +1,16 @@
-"""Kinds of values that configuration keys take, and the closed section that they stand in."""
+"""Value types of configuration keys, and the base class of sections."""
 
 from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
-# Every number has a largest value, far beyond what is of use: a file from elsewhere must not be able to ask
-# for memory without end. Those that decide how much is allocated have one of their own.
+# Every number has a maximum far beyond useful values, so that a downloaded file cannot request unlimited
+# memory. Types of keys that determine allocations have a smaller one.
 LARGEST = 10**9
 
 Fraction = Annotated[float, Field(ge=0, le=1)]
 BelowOne = Annotated[float, Field(ge=0, lt=1)]
-# Strict, or `true` would count as 1. Floats are not: YAML reads 1e-3 as a string.
+# Strict, because `true` would otherwise count as 1. Floats are not strict: YAML reads 1e-3 as a string.
 Count = Annotated[int, Field(ge=0, le=LARGEST, strict=True)]
 PositiveInt = Annotated[int, Field(gt=0, le=LARGEST, strict=True)]
 Sentences = Annotated[int, Field(ge=0, le=10_000, strict=True)]
@@ -21,6 +21,6 @@ Seed = Annotated[int, Field(ge=0, lt=2**32, strict=True)]
 
 
 class Closed(BaseModel):
-    """A configuration section: unknown keys are errors, values are checked, nothing changes afterwards."""
+    """A configuration section: immutable, with checked values; unknown keys are errors."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, use_attribute_docstrings=True)

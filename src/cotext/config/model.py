@@ -1,13 +1,13 @@
-"""The slots of a model and what fills them: the section `model`.
+"""The options of a model: the section `model`.
 
-Attention is span x score x mix, per stack:
+The attention of each stack is span x score x mix:
 
-    span     which keys a query sees             row, sentence, memory, nodes, node_queries, current
-    score    how it compares itself with them    content, absolute, relative, positions, transformer_xl,
+    span     which keys a query attends to       row, sentence, memory, nodes, node_queries, current
+    score    how query and key are compared      content, absolute, relative, positions, transformer_xl,
                                                  segment_distance, rotary, alibi
-    mix      of the top layers' two spans        one (the top span alone) or gated (both)
+    mix      of the two spans of top layers      one (only the top span) or gated (both)
 
-`models/build.py` says which of them go together.
+`models/checks.py` lists which of them can be combined.
 """
 
 from typing import Annotated, Literal
@@ -19,14 +19,8 @@ from cotext.config.parts import DOCUMENT_LAYERS, Part
 
 Span = Literal["row", "sentence", "memory", "nodes", "node_queries", "current"]
 SCORES = (
-    "content",
-    "absolute",
-    "relative",
-    "positions",
-    "transformer_xl",
-    "segment_distance",
-    "rotary",
-    "alibi",
+    *("content", "absolute", "relative", "positions"),
+    *("transformer_xl", "segment_distance", "rotary", "alibi"),
 )
 ScoreKind = Annotated[str, AfterValidator(Part(SCORES))]
 DocumentLayerKind = Annotated[str, AfterValidator(Part(("none", *DOCUMENT_LAYERS)))]
@@ -38,7 +32,7 @@ StackName = Literal["encoder", "decoder", "cross"]
 
 
 class TopConfig(Closed):
-    """Top layers of a stack whose attention has another span than those below."""
+    """Top layers of a stack with another attention span than the layers below."""
 
     layers: Count = 0
     """Number of these layers; 0: none."""
@@ -49,7 +43,7 @@ class TopConfig(Closed):
 
 
 class AttentionConfig(Closed):
-    """Attention of all stacks, as far as these do not say otherwise."""
+    """Attention of all stacks; the sections `encoder`, `decoder` and `cross` can override it."""
 
     span: Span = "row"
     """Which tokens a token attends to. `row`: the whole row (on the target side, all tokens before it).
@@ -65,7 +59,7 @@ class AttentionConfig(Closed):
     span `memory`. `segment_distance`: the distance in sentences (Zheng et al. 2020); encoder only. `rotary`:
     queries and keys rotated by their positions (Su et al. 2021), in self-attention. `alibi`: a penalty for
     distance, in cross-attention measured between aligned sentences (Press et al. 2022; Post and
-    Junczys-Dowmunt 2023). Or a class of a file of your own: `idea.py:MyScore`."""
+    Junczys-Dowmunt 2023). Or a class in your own file: `idea.py:MyScore`."""
     others: Literal["joint", "gated"] = "joint"
     """How the span `row` weighs other sentences. `joint`: one softmax over all tokens. `gated`: one softmax
     over the own sentence, plus one over the other sentences behind a gate per head. The gate starts closed:
@@ -79,12 +73,12 @@ class AttentionConfig(Closed):
 
     @property
     def spans(self) -> set[str]:
-        """All spans that are chosen for layers of the stack."""
+        """All spans that layers of the stack use."""
         return {self.span, self.top.span} if self.top.layers else {self.span}
 
 
 class StackConfig(Closed):
-    """Attention of one stack; a key that is not given is that of `attention`."""
+    """Attention of one stack; missing keys are those of `attention`."""
 
     span: Span | None = None
     """See `attention.span`."""
@@ -99,34 +93,34 @@ class StackConfig(Closed):
 
 
 class BatchConfig(Closed):
-    """How rows of a document see each other, where `batch_context` lets them."""
+    """How rows of a document attend to each other, if `batch_context` is set."""
 
     source: bool = True
-    """Whether rows see each other on the source side."""
+    """Whether rows attend to each other on the source side."""
     target: bool = True
-    """Whether rows see each other on the target side, where a row sees only rows that end before it
-    begins."""
+    """Whether rows attend to each other on the target side, where a row attends only to rows that end before
+    it begins."""
     gate: Literal["continuous", "discrete", "identity"] = "continuous"
-    """For `flat`: how what was seen is mixed in. `continuous`: a share of it, `discrete`: all or nothing,
-    `identity`: all of it is added (Wu et al. 2023)."""
+    """For `flat`: gate of the context (Wu et al. 2023). `continuous`: between 0 and 1. `discrete`: 0 or 1.
+    `identity`: no gate."""
     threshold: Fraction = 0.5
     """For the gate `discrete`: it opens at this value and above."""
     cross_document: bool = False
-    """Whether rows of different documents see each other in training, as in the paper. Translation, scores
-    and validation always keep documents apart."""
+    """Whether rows of different documents attend to each other in training, as in the paper. They never do in
+    translation, scoring and validation."""
 
 
 class DocumentConfig(Closed):
-    """The layer on top of a stack, where `document_layer` puts one."""
+    """The layer on top of a stack, if `document_layer` is set."""
 
     source: bool = True
     """Whether the encoder has this layer."""
     target: bool = False
     """Whether the decoder has this layer; not all kinds can."""
     sentences: Sentences | None = None
-    """For `hierarchical`: number of previous sentences that a token sees. Default: 3."""
+    """For `hierarchical`: number of previous sentences to which a token attends. Default: 3."""
     relative: bool = True
-    """For `segment_gate`: whether attention knows how many sentences apart two tokens are."""
+    """For `segment_gate`: whether attention depends on the distance of two tokens in sentences."""
     gate: bool = True
     """For `segment_gate`: whether a gate mixes local and global states; otherwise they are added."""
     feed_forward: bool = True
@@ -135,12 +129,12 @@ class DocumentConfig(Closed):
 
     @property
     def before(self) -> int:
-        """For `hierarchical`: number of previous sentences that a token sees; 3 in Miculicich et al. 2018."""
+        """For `hierarchical`: number of previous sentences to attend to; 3 in Miculicich et al. 2018."""
         return 3 if self.sentences is None else self.sentences
 
 
 class NatConfig(Closed):
-    """How all tokens of a row are predicted at once, where `writes` is `non_autoregressive`."""
+    """How all tokens of a row are predicted in parallel, if `writes` is `non_autoregressive`."""
 
     path: Literal["sentences", "row", "length"] = "sentences"
     """How tokens are aligned with decoder positions. `sentences`: one CTC path per sentence. `row`: one CTC
@@ -164,7 +158,7 @@ class NatConfig(Closed):
 
 
 class ModelConfig(Closed):
-    """How large the model is, and what fills its slots."""
+    """The size and the components of the model."""
 
     writes: Literal["left_to_right", "non_autoregressive"] = "left_to_right"
     """`left_to_right`: an autoregressive decoder. `non_autoregressive`: predicts all tokens of a row at
@@ -184,14 +178,14 @@ class ModelConfig(Closed):
     """Largest distance, in sentences, to which attention over whole source rows reaches. Default: no
     limit."""
     batch_context: Literal["none", "flat", "datapoints", "mean"] = "none"
-    """What rows of one document see of each other before the first layer. `none`: nothing. `flat`: each
-    other's current tokens (DocFlat; Wu et al. 2023). `datapoints`: each other's means (ABD; Kossen et al.
-    2021). `mean`: one mean of all rows (MBE; Morishita et al. 2021)."""
+    """Attention to other rows of the same document, before the first layer. `none`: none. `flat`: to their
+    current tokens (DocFlat; Wu et al. 2023). `datapoints`: to the mean of each row (ABD; Kossen et al. 2021).
+    `mean`: to one mean of all rows (MBE; Morishita et al. 2021)."""
     batch: BatchConfig = BatchConfig()
     document_layer: DocumentLayerKind = "none"
-    """A layer on top in which sentences see other sentences of their row. `segment_gate`: the gated layer of
-    MCN (Zheng et al. 2020). `hierarchical`: the attention of HAN (Miculicich et al. 2018). Or a class of a
-    file of your own: `idea.py:MyLayer`."""
+    """A layer on top in which sentences attend to other sentences of their row. `segment_gate`: the gated
+    layer of MCN (Zheng et al. 2020). `hierarchical`: the attention of HAN (Miculicich et al. 2018). Or a
+    class in your own file: `idea.py:MyLayer`."""
     document: DocumentConfig = DocumentConfig()
     nat: NatConfig = NatConfig()
     dimension: Width = 512
@@ -264,13 +258,12 @@ class ModelConfig(Closed):
     starts from an imported model, otherwise as published."""
 
     def stack(self, name: StackName) -> AttentionConfig:
-        """Attention of a stack, with what it does not say itself taken from `attention`."""
-        own: StackConfig = {"encoder": self.encoder, "decoder": self.decoder, "cross": self.cross}[name]
-        said = {key: value for key, value in own if value is not None}
-        return self.attention.model_copy(update=said)
+        """Return the attention settings of a stack; missing ones are those of `attention`."""
+        stack: StackConfig = {"encoder": self.encoder, "decoder": self.decoder, "cross": self.cross}[name]
+        return self.attention.model_copy(update={key: value for key, value in stack if value is not None})
 
     def layer_spans(self, name: StackName, layer: int) -> tuple[str, ...]:
-        """Spans of the attention of a layer, counted from the bottom: one alone, or mixed with a second."""
+        """Return the spans of a layer, counted from the bottom: one, or two that a gate mixes."""
         attention = self.stack(name)
         layers = self.encoder_layers if name == "encoder" else self.decoder_layers
         if layer < layers - attention.top.layers:

@@ -1,9 +1,8 @@
-"""Names of the parts that fill slots, and parts of a user's own file.
+"""Names of the parts of a model, shipped ones and classes in files of users.
 
-A slot of `Part` takes the name of a shipped part or, as in `idea.py:MyScore`, a class of a file. A recipe
-names the file relative to itself, an override relative to the working folder. What is read becomes
-`idea.py:MyScore@0123456789abcdef`, with the beginning of the file's SHA-256: so it stands in configurations
-and signatures.
+A key of type `Part` takes the name of a shipped part, or a class of a Python file, as in `idea.py:MyScore`.
+The path is relative to the recipe; in an override, to the working folder. In loaded configurations and
+signatures, the beginning of the SHA-256 of the file is added: `idea.py:MyScore@0123456789abcdef`.
 """
 
 import re
@@ -16,7 +15,7 @@ from pydantic import AfterValidator
 
 from cotext.runtime.own_code import Code, known
 
-DOCUMENT_LAYERS: Final[Mapping[str, str]] = {  # name: where its class is
+DOCUMENT_LAYERS: Final[Mapping[str, str]] = {  # name: module and class
     "segment_gate": "cotext.models.mcn:SegmentGate",
     "hierarchical": "cotext.models.han:HierarchicalAttention",
 }
@@ -27,12 +26,12 @@ OWN: Final = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A check that a value is one of the shipped names, or names a class of a file."""
+    """Check that a value is one of the shipped names, or a class of a file."""
 
     names: tuple[str, ...]
 
     def __call__(self, value: str) -> str:
-        """The value; ValueError where it is neither."""
+        """Return the value; raises ValueError if it is neither."""
         if value in self.names or OWN.fullmatch(value):
             return value
         names = ", ".join(map(repr, self.names))
@@ -40,21 +39,21 @@ class Part:
 
 
 def names_of(metadata: object) -> tuple[str, ...]:
-    """The shipped names that a type's annotation allows; none where it is of no slot."""
+    """Return the shipped names that a type annotation allows; empty if it is not a `Part`."""
     check = metadata.func if isinstance(metadata, AfterValidator) else None
     return check.names if isinstance(check, Part) else ()
 
 
 def is_own(name: str) -> bool:
-    """Whether a filling is a class of a user's file."""
+    """Return whether a name refers to a class in a file of the user."""
     return OWN.fullmatch(name) is not None
 
 
 def pinned(content: Any, folder: Path) -> Any:
-    """A nested mapping in which files of own parts are read, and named with their checksums.
+    """Read the files of users' parts in a nested mapping, and add their checksums to the names.
 
     Raises:
-        CotextError: no such file, or its checksum is another one.
+        CotextError: no such file, or its checksum differs.
     """
     if isinstance(content, dict):
         return {key: pinned(value, folder) for key, value in content.items()}
@@ -67,7 +66,7 @@ def pinned(content: Any, folder: Path) -> Any:
 
 
 def own_parts(content: Any) -> Iterator[re.Match[str]]:
-    """The own parts that a nested mapping names."""
+    """Yield the names of users' parts in a nested mapping."""
     if isinstance(content, dict):
         for value in content.values():
             yield from own_parts(value)

@@ -1,7 +1,8 @@
-"""The whole configuration as closed, typed models: YAML recipes and dotted overrides.
+"""Loading and checking of configurations: YAML recipes, sizes and dotted overrides.
 
-A recipe is one YAML file. A size is laid over it (see `sizes.py`), then `key.path=value` overrides; what
-results travels with every checkpoint. An unknown key is an error that names the nearest known one.
+A recipe is a YAML file, which can extend others. A size (see `sizes.py`) and then `key.path=value` overrides
+replace some of its settings. The result is stored in every checkpoint. An unknown key is an error that names
+the nearest known one.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -23,11 +24,7 @@ from cotext.config.view import ViewConfig
 from cotext.runtime.errors import CotextError, nearest, nearest_known, shown
 from cotext.runtime.reading import parse_yaml, read_text
 
-# --- What other toolkits (fairseq, Marian, OpenNMT, Hugging Face) call a setting, and what it is called here.
-#
-# For messages alone: a key has one name.
-
-
+# Names of settings in fairseq, Marian, OpenNMT and Hugging Face. Used only for hints in error messages.
 USUAL_NAMES: Final[Mapping[str, str]] = {
     name: key
     for key, names in {
@@ -60,14 +57,14 @@ USUAL_NAMES: Final[Mapping[str, str]] = {
 }
 
 
-MAX_SECTIONS = 8  # of an override, that its key lies in
+MAX_SECTIONS = 8  # nesting depth of an override's key, and of recipes that extend others
 _ROOT = resources.files("cotext.config") / "recipes"
-PARTS = "parts/"  # folder of parts of recipes
-MAX_PROBLEMS = 10  # told at once
+PARTS = "parts/"  # folder of partial recipes
+MAX_PROBLEMS = 10  # problems that one message lists
 
 
 class Config(Closed):
-    """A recipe: everything that decides what is trained and how it translates."""
+    """A recipe: all settings of a system, for training and translation."""
 
     paper: str = ""
     """Which row of which table the recipe stands for."""
@@ -81,13 +78,13 @@ class Config(Closed):
 
 
 def recipe_names() -> list[str]:
-    """Shipped recipes as <paper>/<system>, sorted."""
+    """Return the names of shipped recipes, <paper>/<system>, sorted."""
     return sorted(name for name in _shipped() if not name.startswith(PARTS))
 
 
 @cache
 def _shipped() -> tuple[str, ...]:
-    """Shipped recipes, and parts of recipes, which stand for no system by themselves."""
+    """Return the names of shipped recipes and partial recipes."""
     return tuple(
         f"{folder.name}/{file.name.removesuffix('.yaml')}"
         for folder in _ROOT.iterdir()
@@ -98,11 +95,11 @@ def _shipped() -> tuple[str, ...]:
 
 
 def load_config(recipe: str, size: str | None = None, overrides: Iterable[str] = ()) -> Config:
-    """Read a shipped recipe by name or a YAML file by path; lay a size, then overrides over it.
+    """Read a shipped recipe by name or a YAML file by path; apply a size, then overrides.
 
     Raises:
-        CotextError: no such recipe, unreadable YAML, an unknown key or size, a value that does not fit,
-            parents (`extends`) that contradict each other.
+        CotextError: no such recipe, invalid YAML, an unknown key or size, an invalid value, parents
+            (`extends`) that contradict each other.
     """
     content, where = read_recipe(recipe)
     if size is not None:
@@ -113,7 +110,11 @@ def load_config(recipe: str, size: str | None = None, overrides: Iterable[str] =
 
 
 def parse_config(content: Any, where: str) -> Config:
-    """Check a nested mapping; `where` names it in messages."""
+    """Return the configuration of a nested mapping; `where` names it in messages.
+
+    Raises:
+        CotextError: unknown keys or invalid values.
+    """
     if not isinstance(content, dict):
         raise CotextError(f"{where}: expected a mapping of keys to values")
     try:
@@ -123,13 +124,13 @@ def parse_config(content: Any, where: str) -> Config:
 
 
 def dump_config(config: Config) -> str:
-    """The configuration as YAML, every key written out."""
-    dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)  # in C where it is built in: several times faster
+    """Return the configuration as YAML, including defaults."""
+    dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)  # libyaml is several times faster, if present
     return str(yaml.dump(config.model_dump(mode="json"), Dumper=dumper, sort_keys=False))
 
 
 def recipe_schema() -> dict[str, Any]:
-    """JSON Schema of a recipe file, in which every key may be left out."""
+    """Return the JSON Schema of a recipe file, in which every key is optional."""
     schema = Config.model_json_schema()
     schema["title"] = "A recipe of Cotext"
     schema["properties"]["extends"] = {
@@ -141,21 +142,21 @@ def recipe_schema() -> dict[str, Any]:
 
 
 def differences(before: Config, now: Config) -> Iterator[tuple[str, Any, Any]]:
-    """The dotted keys in which two configurations differ, with both values."""
+    """Yield the dotted keys in which two configurations differ, with both values."""
     contents = before.model_dump(), now.model_dump()
     for key, _ in keys(Config):
-        one, other = (reduce(lambda place, part: place[part], key.split("."), c) for c in contents)
+        one, other = (reduce(lambda section, part: section[part], key.split("."), c) for c in contents)
         if one != other:
             yield key, one, other
 
 
 def is_file(recipe: str) -> bool:
-    """Whether a recipe is named by its path, and not one of the shipped ones."""
+    """Return whether a recipe is given as the path of a file, not as the name of a shipped one."""
     return recipe.endswith((".yaml", ".yml"))
 
 
 def read_recipe(recipe: str, children: tuple[str, ...] = ()) -> tuple[dict[str, Any], str]:
-    """What a recipe writes, with what it takes from those that it extends; and its name for messages.
+    """Return the content of a recipe, merged with the recipes that it extends, and its name for messages.
 
     Raises:
         CotextError: as `load_config`; recipes that extend each other in a circle.
@@ -196,30 +197,30 @@ def read_recipe(recipe: str, children: tuple[str, ...] = ()) -> tuple[dict[str, 
 
 
 def _pinned(content: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """With the checksums of own parts, whose files are named relative to a folder."""
+    """Add the checksums of users' parts, whose files are relative to a folder."""
     return content | ({"model": pinned(content["model"], folder)} if "model" in content else {})
 
 
 def _merge_parent(
     merged: dict[str, Any], inherited: dict[str, Any], parent: str, origin: dict[str, str], where: str
 ) -> None:
-    """Add the keys of one more parent, none of which another may set to something else."""
+    """Add the keys of one more parent; raises CotextError if another parent has a different value."""
     for key, value in leaves(inherited):
         *sections, last = key.split(".")
-        place = merged
+        target = merged
         for section in sections:
-            place = place.setdefault(section, {})
-        if last in place and place[last] != value:
+            target = target.setdefault(section, {})
+        if last in target and target[last] != value:
             raise CotextError(
-                f"{where}: extends {origin[key]}, where {key} = {shown(place[last])}, and {parent}, where it "
-                f"is {shown(value)}; leave one of them out, or extend a recipe without that key"
+                f"{where}: extends {origin[key]}, where {key} = {shown(target[last])}, and {parent}, where "
+                f"it is {shown(value)}; leave one of them out, or extend a recipe without that key"
             )
-        place[last] = value
+        target[last] = value
         origin.setdefault(key, parent)
 
 
 def leaves(content: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Dotted keys and their values."""
+    """Yield the values of a nested mapping with their dotted keys."""
     for key, value in content.items():
         if isinstance(value, dict) and value:
             yield from leaves(value, f"{prefix}{key}.")
@@ -228,7 +229,7 @@ def leaves(content: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, 
 
 
 def _lay_over(below: dict[str, Any], above: Mapping[str, Any]) -> None:
-    """Write one mapping over another, section by section."""
+    """Overwrite a mapping with another one, section by section."""
     for key, value in above.items():
         if isinstance(value, dict) and isinstance(below.get(key), dict):
             _lay_over(below[key], value)
@@ -244,22 +245,22 @@ def _apply_override(content: dict[str, Any], override: str) -> None:
     *sections, last = key.split(".")
     if len(sections) > MAX_SECTIONS:
         raise CotextError(f"{written}: no key lies in so many sections")
-    place = content
+    target = content
     for section in sections:
-        inner = place.get(section)
+        inner = target.get(section)
         if inner is None:
-            inner = place[section] = {}
+            inner = target[section] = {}
         if not isinstance(inner, dict):
             raise CotextError(f"{written}: {section} is a value, not a section")
-        place = inner
-    place[last] = parse_yaml(value, f"{written}: the value")
+        target = inner
+    target[last] = parse_yaml(value, f"{written}: the value")
 
 
 def _explain(error: ValidationError, where: str) -> Iterator[str]:
     leaf_keys = [key for key, _ in keys(Config)]
     sections = {key.rsplit(".", count)[0] for key in leaf_keys for count in range(1, key.count(".") + 1)}
     known = [*sorted(sections), *leaf_keys]
-    parts = _parts(known)
+    parts = {part for key in known for part in key.split(".")}
     problems = error.errors(include_url=False)
     for problem in problems[:MAX_PROBLEMS]:
         key = ".".join(str(part) for part in problem["loc"] if isinstance(part, int) or part in parts)
@@ -269,19 +270,15 @@ def _explain(error: ValidationError, where: str) -> Iterator[str]:
             hint = nearest_known(USUAL_NAMES.get(last, written), known) or ": docs/recipes.md lists all keys"
             yield f"{where}: unknown key {shown(written)}{hint}"
         else:
-            found = f"{key or shown(written)} = {shown(problem['input'])}"
-            said = problem["msg"].removeprefix("Value error, ")
-            yield f"{where}: {found}: {said[:1].lower()}{said[1:]}"
+            setting = f"{key or shown(written)} = {shown(problem['input'])}"
+            reason = problem["msg"].removeprefix("Value error, ")
+            yield f"{where}: {setting}: {reason[:1].lower()}{reason[1:]}"
     if len(problems) > MAX_PROBLEMS:
         yield f"{where}: and {len(problems) - MAX_PROBLEMS:,} more like these"
 
 
-def _parts(keys: Iterable[str]) -> set[str]:
-    return {part for key in keys for part in key.split(".")}
-
-
 def keys(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """All dotted keys of a configuration model with their defaults."""
+    """Yield all dotted keys of a configuration model with their defaults."""
     for name, field in model.model_fields.items():
         kind = field.annotation
         if isinstance(kind, type) and issubclass(kind, BaseModel):

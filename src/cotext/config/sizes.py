@@ -1,13 +1,14 @@
-"""Sizes: what a recipe, written for base size, changes to where it is trained smaller.
+"""Sizes: settings that replace those of a recipe, which is written for base size.
 
-A size scales the whole and keeps what a recipe is about:
+A size scales the model and preserves the idea of the recipe:
 
-    stacks of equal depth      are as deep as the size says: 6 + 6 layers are 4 + 4 at small, 2 + 2 at tiny
-    stacks of unequal depth    keep their proportion: 10 + 2 are 7 + 1 and 5 + 1, 8 + 4 are 5 + 3 and 4 + 2
-    top layers of a kind       keep their number, as far as half of the shorter stack stays below them
-    learning rates             are the size's; those of training that starts from another run, which are lower
-                               than from scratch, remain lower by the same factor
-    initial weights            are those of which the scale follows the width
+    encoder and decoder of equal depth    have the depth of the size: 6 + 6 layers become 4 + 4 (small), 2 + 2
+                                          (tiny)
+    of unequal depth                      keep their proportion: 10 + 2 become 7 + 1 (small) and 5 + 1 (tiny)
+    top layers with another span          keep their number, at most half of the shorter stack
+    learning rates                        are those of the size; a recipe that starts from another run has a
+                                          lower rate than from scratch, and is scaled by the same factor
+    initial weights                       are scaled with the width
 """
 
 from collections.abc import Mapping
@@ -17,7 +18,7 @@ from typing import Any
 from cotext.runtime.errors import CotextError
 
 SIZES: dict[str, dict[str, dict[str, Any]]] = {
-    # For the controlled corpus and for trying things out: minutes on one core.
+    # For the controlled corpus and for experiments that take minutes on one core.
     "tiny": {
         "model": {
             "dimension": 128,
@@ -57,7 +58,7 @@ SIZES: dict[str, dict[str, dict[str, Any]]] = {
             "max_updates": 20_000,
         },
     },
-    # Zheng et al. 2020 on TED Zh-En, whose recipes have the schedule for it.
+    # The model of Zheng et al. 2020 for TED Zh-En; their recipes contain its schedule.
     "ted": {
         "model": {
             "dimension": 256,
@@ -70,28 +71,32 @@ SIZES: dict[str, dict[str, dict[str, Any]]] = {
     },
     "base": {},
 }
-# Of stacks of unequal depth. At tiny, a third as of equal ones would make 10 + 2 and 8 + 4 layers the same.
+# Factors for unequal depths. At tiny, 1/3 as for equal depths would make 10 + 2 and 8 + 4 layers the same.
 PROPORTIONS = {"tiny": Fraction(1, 2), "small": Fraction(2, 3), "ted": Fraction(2, 3)}
-# Sections of the model that may have top layers of another kind.
+DEPTHS = ("encoder_layers", "decoder_layers")
+# Sections of `model` that may have top layers with another span.
 STACKS = ("attention", "encoder", "decoder", "cross")
 BASE_RATE = 7e-4  # from scratch at base size: the peak of Vaswani et al. 2017, equation 3
 
 
 def sized(written: Mapping[str, Any], recipe: Mapping[str, Any], size: str) -> dict[str, Any]:
-    """The content of a recipe at a size: what is `written` in it, with the changes of the size laid over.
+    """Return the content of a recipe (`written`) with the changes of a size.
 
-    `recipe` is its whole configuration, defaults included.
+    `recipe` is its full configuration, including defaults.
 
     Raises:
-        CotextError: no such size.
+        CotextError: unknown size.
     """
     if size not in SIZES:
         raise CotextError(f"unknown size '{size}': choose one of {', '.join(SIZES)}")
     model, train = recipe["model"], recipe["train"]
     changes = {section: dict(values) for section, values in SIZES[size].items()}
     if changes:
-        depths = _depths(model["encoder_layers"], model["decoder_layers"], size)
-        changes["model"] |= zip(("encoder_layers", "decoder_layers"), depths, strict=True)
+        depths = [changes["model"][key] for key in DEPTHS]
+        if model["encoder_layers"] != model["decoder_layers"]:
+            half = Fraction(1, 2)  # rounds to the nearest integer
+            depths = [max(1, int(PROPORTIONS[size] * model[key] + half)) for key in DEPTHS]
+        changes["model"] |= zip(DEPTHS, depths, strict=True)
         most = max(1, min(depths) // 2)
         for stack in STACKS:
             top = model[stack]["top"]
@@ -106,16 +111,8 @@ def sized(written: Mapping[str, Any], recipe: Mapping[str, Any], size: str) -> d
     }
 
 
-def _depths(encoder: int, decoder: int, size: str) -> tuple[int, int]:
-    if encoder == decoder:
-        model = SIZES[size]["model"]
-        return model["encoder_layers"], model["decoder_layers"]
-    shrunk = (max(1, int(PROPORTIONS[size] * layers + Fraction(1, 2))) for layers in (encoder, decoder))
-    return next(shrunk), next(shrunk)
-
-
 def _laid_over(written: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
-    """Values of a size over those of a recipe, section by section."""
+    """Merge the values of a size into those of a recipe, section by section."""
     subsections = {
         key: _laid_over(written.get(key) or {}, value)
         for key, value in values.items()

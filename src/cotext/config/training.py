@@ -1,4 +1,4 @@
-"""What training minimises and how: the sections `loss` and `train`."""
+"""Loss and training settings: the sections `loss` and `train`."""
 
 from typing import Annotated, Final, Literal
 
@@ -7,7 +7,7 @@ from pydantic import Field, NonNegativeFloat
 from cotext.config.fields import BelowOne, Closed, Count, Fraction, PositiveInt, Seed
 
 Blended = Literal["positions", "score", "mean", "separators", "symbols"]
-# Figures of a validation in `metrics.jsonl`, by the value of `train.best_by`; of BLEU the highest is best.
+# Validation metrics in `metrics.jsonl`, by the value of `train.best_by`. BLEU is maximised, losses minimised.
 BEST_BY: Final = {"loss": "nll_current", "objective": "loss", "undiscounted": "undiscounted", "bleu": "bleu"}
 
 

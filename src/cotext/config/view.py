@@ -38,7 +38,7 @@ class SharedCut(CutConfig):
 
 
 class ViewConfig(CutConfig):
-    """How documents are cut into instances, and what stands between sentences."""
+    """How documents are cut into instances, and the symbols between sentences."""
 
     max_tokens: Annotated[int, Field(gt=0, le=1_000_000, strict=True)] = 512
     """Most tokens on either side of an instance. A longer window loses context sentences, a longer document
@@ -64,5 +64,5 @@ class ViewConfig(CutConfig):
 
     @property
     def bracketed(self) -> bool:
-        """Whether every sentence has a begin and an end of its own."""
+        """Whether every sentence has its own begin and end symbol."""
         return self.separators in ("bracket", "numbered")

@@ -1,8 +1,8 @@
-"""A corpus of documents whose sentences were aligned: what is left out, where documents are cut, and why.
+"""A corpus from documents aligned by sentence: which documents are excluded, and where they are cut.
 
-A sentence that stands alone is dropped, and its document stays whole. A longer stretch without counterpart,
-or one in which the words of the two sides have little to do with each other, is cut out: the parts around it
-become documents of their own, as in cleaning (`cotext.data.selection`).
+A single unaligned sentence is dropped, and its document is not cut. Longer unaligned stretches are removed,
+and so are stretches in which the words of the two sides are unrelated. The document is cut there, and its
+parts become separate documents, as in cleaning (`cotext.data.selection`).
 """
 
 from collections import Counter
@@ -19,12 +19,12 @@ from cotext.data.selection import COPY_LETTERS, pieces_of
 from cotext.data.splitting import join_sentences
 from cotext.data.words import word_texts
 
-SHORT_GAP: Final = 2  # sentences of a side that may be missing within a document
-WINDOW: Final = 5  # beads whose words are judged together
-USUAL_SHARE: Final = 0.1  # of the usual evidence of a bead, below which it is doubtful
-LEAST_EVIDENCE: Final = 0.3  # nats of the median bead; below, the corpus is too small for a lexicon
-MOST_BY_LENGTHS: Final = 30  # source sentences of such a corpus; of more, words should say something
-COVERED: Final = 0.75  # sentences of either side that lengths alone have to align
+SHORT_GAP: Final = 2  # unaligned sentences of a side that do not cut the document
+WINDOW: Final = 5  # beads over which the evidence of words is averaged
+USUAL_SHARE: Final = 0.1  # share of the median evidence below which a bead is doubtful
+LEAST_EVIDENCE: Final = 0.3  # median evidence in nats below which the corpus is too small for a lexicon
+MOST_BY_LENGTHS: Final = 30  # largest corpus (source sentences) that is then aligned only by lengths
+COVERED: Final = 0.75  # share of the sentences of each side that must then be aligned
 SHOWN: Final = 10
 EMPTY: Final = "one side is empty"
 COPIED: Final = "both sides are the same text"
@@ -35,7 +35,7 @@ ALONE: Final = "no document of this name on the other side"
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """A stretch that was dropped or cut out; first and last sentence of each side, counted from 1."""
+    """A removed stretch: first and last sentence of each side, counted from 1."""
 
     document: str
     source: tuple[int, ...]
@@ -44,7 +44,7 @@ class Gap:
     cut: bool
 
     def __str__(self) -> str:
-        """As one line."""
+        """Format as a line of text."""
         sides = [
             f"{side} {'-'.join(map(str, dict.fromkeys(numbers)))}"
             for side, numbers in (("source", self.source), ("target", self.target))
@@ -55,10 +55,10 @@ class Gap:
 
 @dataclass(slots=True)
 class AlignedCorpus:
-    """The documents, and what became of the others.
+    """The aligned documents, and a report.
 
-    `beads`: how many of each kind were kept, as in "1-2". `left_out`: reasons by document. `by_lengths`:
-    documents that lengths alone have aligned.
+    `beads`: kept beads by kind, such as "1-2". `left_out`: reasons of excluded documents. `by_lengths`:
+    documents that were aligned only by lengths.
     """
 
     documents: list[ParallelDocument] = field(default_factory=list)
@@ -69,7 +69,7 @@ class AlignedCorpus:
     by_lengths: list[str] = field(default_factory=list)
 
     def render(self) -> str:
-        """The counts, and the first places of each kind."""
+        """Return the report as text, with the first cases of each kind."""
         kinds = ", ".join(f"{kind}: {count:,}" for kind, count in sorted(self.beads.items()))
         lines = []
         if self.documents:
@@ -100,7 +100,7 @@ def align_corpus(
     languages: Languages,
     probabilities: Probabilities | None = None,
 ) -> AlignedCorpus:
-    """Align the sentences of documents, source and target; `languages` say how sentences are joined."""
+    """Align the sentences of documents (source, target); `languages` determine how sentences are joined."""
     corpus, kept = AlignedCorpus(), []
     for (source, target), reason in zip(documents, _reasons(documents), strict=True):
         if reason:
@@ -108,7 +108,7 @@ def align_corpus(
         else:
             kept.append((source, target))
     alignments = align_documents([(s.sentences, t.sentences) for s, t in kept], probabilities) if kept else []
-    both = [e for each in alignments for e, bead in zip(each.evidence, each.beads, strict=True) if all(bead)]
+    both = [e for a in alignments for e, bead in zip(a.evidence, a.beads, strict=True) if all(bead)]
     usual, total = float(np.median(both or [0.0])), sum(len(source) for source, _ in kept)
     for (source, target), alignment in zip(kept, alignments, strict=True):
         sizes = len(source), len(target)
@@ -139,7 +139,7 @@ def _add(
     good: Sequence[bool],
     languages: Languages,
 ) -> None:
-    """Add the good beads of a document, cut at long or doubtful gaps."""
+    """Add the good beads of a document, and cut it at long or doubtful gaps."""
     runs: list[list[tuple[str, str]]] = [[]]
     gap: list[Bead] = []
     codes = languages.source, languages.target
@@ -148,10 +148,10 @@ def _add(
             gap.append(bead)
             continue
         if gap:
-            missing = [[number + 1 for each in gap for number in each[side]] for side in (0, 1)]
-            doubtful = any(all(each) for each in gap)
+            missing = [[number + 1 for skipped in gap for number in skipped[side]] for side in (0, 1)]
+            doubtful = any(map(all, gap))
             cut = doubtful or max(map(len, missing)) > SHORT_GAP
-            ends = [tuple(each[:1] + each[-1:]) for each in missing]
+            ends = [tuple(numbers[:1] + numbers[-1:]) for numbers in missing]
             corpus.gaps.append(Gap(sides[0].id, ends[0], ends[1], doubtful, cut))
             gap = []
             if cut:
@@ -168,28 +168,28 @@ def _add(
 
 
 def _doubtful(alignment: Alignment, least: float) -> list[bool]:
-    """Beads whose words, together with those of the beads next to them, say less than `least` on average."""
+    """Return for each bead whether the mean evidence of it and its neighbours is less than `least`."""
     both = np.array([all(bead) for bead in alignment.beads], float)
     window = np.ones(min(WINDOW, len(both)))
     sums = np.convolve(alignment.evidence, window, mode="same")
-    return [bool(each) for each in sums < least * np.convolve(both, window, mode="same")]
+    return [bool(doubt) for doubt in sums < least * np.convolve(both, window, mode="same")]
 
 
 def _reasons(documents: Sequence[tuple[Document, Document]]) -> list[str]:
-    """Why documents are left out before they are aligned; empty where they are not."""
+    """Return for each document why it is excluded before alignment; empty if it is not."""
     words = [
-        [Counter(word for each in side.sentences for word in word_texts(each.lower())) for side in both]
+        [Counter(word for text in side.sentences for word in word_texts(text.lower())) for side in both]
         for both in documents
     ]
-    totals = [sum((each[side] for each in words), Counter[str]()) for side in (0, 1)]
+    totals = [sum((counts[side] for counts in words), Counter[str]()) for side in (0, 1)]
     reasons = []
     for (source, target), (of_source, of_target) in zip(documents, words, strict=True):
-        theirs = {"".join(each.casefold().split()) for each in target.sentences}
-        own = ["".join(each.casefold().split()) for each in source.sentences]
-        long = [each for each in own if sum(map(str.isalpha, each)) >= COPY_LETTERS]
+        targets = {"".join(sentence.casefold().split()) for sentence in target.sentences}
+        sources = ["".join(sentence.casefold().split()) for sentence in source.sentences]
+        long = [sentence for sentence in sources if sum(map(str.isalpha, sentence)) >= COPY_LETTERS]
         if not source.sentences or not target.sentences:
             reasons.append(EMPTY)
-        elif 2 * sum(each in theirs for each in long) > len(long):
+        elif 2 * sum(sentence in targets for sentence in long) > len(long):
             reasons.append(COPIED)
         elif _leaning(of_source, totals) < 0 < _leaning(of_target, totals):
             reasons.append(SWAPPED)
@@ -199,7 +199,7 @@ def _reasons(documents: Sequence[tuple[Document, Document]]) -> list[str]:
 
 
 def _leaning(words: Counter[str], totals: Sequence[Counter[str]]) -> float:
-    """Above 0 where words are more frequent on the source side of the corpus than on the target side."""
+    """Return a score above 0 if words are more frequent in the sources of the corpus than in the targets."""
     sizes = [total.total() + 1 for total in totals]
     return float(
         sum(

@@ -1,21 +1,23 @@
-"""Sentences of two documents that are translations of each other, in different numbers.
+"""Alignment of the sentences of two documents that are translations of each other.
 
-A document is cut into beads (Gale and Church 1993): 1 and 1, 1 and 2, 2 and 1 sentences that say the same, or
-a sentence of one side alone. The best beads have the highest likelihood ratio to sentences that have nothing
-to do with each other (after Moore 2002, "Fast and accurate sentence alignment of bilingual corpora"):
+A document is cut into beads (Gale and Church 1993): 1 and 1, 1 and 2, or 2 and 1 sentences that translate
+each other, or an unaligned sentence. The best beads maximise the likelihood ratio between translations and
+unrelated sentences (after Moore 2002, "Fast and accurate sentence alignment of bilingual corpora"):
 
     log prior of the bead + log p(lengths | translation) / p(lengths) + log p(words | translation) / p(words)
 
-The words are judged by IBM Model 1 in both directions (`cotext.data.shortlist`), which is learned from the
-corpus itself: from the beads of a first pass, which knows lengths and the rare words that both sides share.
+Probabilities of words are those of IBM Model 1 in both directions (see `cotext.data.shortlist`). It is
+learned from the documents, aligned by a first pass that uses only lengths and rare words that occur on both
+sides.
 
-Shapes: n source and m target sentences. Nodes (i, j) stand behind i source and j target sentences; of row i,
-only a band of W of them is searched, from `low[i]` on.
+Shapes: n source and m target sentences. Node (i, j) comes after i source and j target sentences. Of row i,
+only a band of W nodes is searched, from column `low[i]`.
 """
 
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Final
 
 import numpy as np
@@ -27,50 +29,47 @@ Floats = NDArray[np.float32]
 Ints = NDArray[np.int64]
 Links = NDArray[np.float64]
 
-# Source and target sentences that say the same, counted from 0 (a bead of Gale and Church 1993).
+# Aligned source and target sentences, counted from 0 (a bead of Gale and Church 1993).
 Bead = tuple[tuple[int, ...], tuple[int, ...]]
 
-# How often a bead of so many source and target sentences is met: Gale and Church 1993, table 5, but for
-# sentences that stand alone, which are more frequent in texts as they are found.
+# Prior probability of a bead by its numbers of source and target sentences (Gale and Church 1993, table 5).
+# Those of unaligned sentences are higher, because they are more frequent in uncurated texts.
 PRIORS: Final = {(1, 1): 0.89, (1, 2): 0.0445, (2, 1): 0.0445, (1, 0): 0.02, (0, 1): 0.02}
 KINDS: Final = tuple(PRIORS)
-VARIANCE: Final = 6.8  # of target characters for each source character, section 3.2 there
-NARROW: Final = 40  # sentences to either side of an earlier path
-NARROW_WIDTH: Final = 601  # nodes of a row; a band that is no wider is searched at once
-NEAR: Final = 2  # sentences to either side of a path that a system judges
-MOST_NEAR: Final = 20  # nats by which its judgement may be worse than usual
-WIDE: Final = (200, 1500)  # the least and the most to either side of the diagonal
+VARIANCE: Final = 6.8  # of target characters per source character, section 3.2 there
+NARROW: Final = 40  # half width of the band around an earlier path
+NARROW_WIDTH: Final = 601  # largest band that is searched directly, without an earlier path
+NEAR: Final = 2  # half width of the band around a path in which a system scores sentences
+MOST_NEAR: Final = 20  # nats by which such a score may be worse than the mean
+WIDE: Final = (200, 1500)  # smallest and largest half width of the band around the diagonal
 BLOCK: Final = 64  # source sentences whose words are compared at once
-OUTLIERS: Final = 0.05  # beads whose lengths say nothing
-EXPLAINED: Final = 0.9  # words of a translation that a well-known word of the other side explains
+OUTLIERS: Final = 0.05  # share of beads with arbitrary lengths
+EXPLAINED: Final = 0.9  # largest probability that a word of a translation is explained by the other side
 SAME: Final = 0.3  # probability that a word is translated by itself
-DISCOUNT: Final = 0.75  # of every count of the lexicon: what was seen once is no evidence
-STEM: Final = 5  # letters of a word that count, so that forms of a word and cognates are one
-MOST_CELLS: Final = 10_000_000  # pairs of words that the lexicon is learned from
-MOST_WORDS: Final = 200  # of a sentence that the lexicon is learned from
-MOST_LIKELIER: Final = 1000  # times that a word is likelier in a translation
+DISCOUNT: Final = 0.75  # subtracted from counts of the lexicon: single occurrences are unreliable
+STEM: Final = 5  # letters of a word that are compared, so that inflected forms and cognates are equal
+MOST_CELLS: Final = 10_000_000  # word pairs from which the lexicon is learned
+MOST_WORDS: Final = 200  # longest sentence from which the lexicon is learned
+MOST_LIKELIER: Final = 1000  # largest likelihood ratio of a word
 _ROUNDS: Final = 4  # of expectation and maximisation
-
-
-# --- The best path through a band.
 
 
 @dataclass(frozen=True, slots=True)
 class Band:
-    """The nodes that are searched: of row i, columns from `low[i]` to `low[i] + width - 1`."""
+    """The searched nodes: in row i, columns `low[i]` to `low[i] + width - 1`."""
 
     low: Ints  # [n + 1]
     width: int
 
 
-# For row i, the scores of beads that end at its nodes: of 1-1, 1-2 and 2-1; [3, W].
+# Returns, for row i, the scores of 1-1, 1-2 and 2-1 beads that end at its nodes, [3, W].
 RowScores = Callable[[int], Floats]
 
 
 def best_path(n: int, m: int, band: Band, row_scores: RowScores, skip: float) -> list[Bead]:
-    """The beads with the highest sum of scores; none if no path leads through the band.
+    """Return the beads with the highest sum of scores; an empty list if the band contains no path.
 
-    `skip`: score of a sentence that stands alone, minus infinity where none may.
+    `skip`: score of an unaligned sentence; minus infinity if all sentences must be aligned.
     """
     steps = np.full((n + 1, band.width), -1, np.int8)
     columns = np.arange(band.width)
@@ -88,7 +87,7 @@ def best_path(n: int, m: int, band: Band, row_scores: RowScores, skip: float) ->
         best = ways.argmax(axis=0)
         row = ways.max(axis=0)
         if skip > -np.inf:
-            # Target sentences that stand alone: a running maximum along the row.
+            # Unaligned target sentences: a running maximum along the row.
             level = row - skip * columns
             reached = np.maximum.accumulate(level)
             best = np.where(reached > level, 4, best)
@@ -108,7 +107,7 @@ def best_path(n: int, m: int, band: Band, row_scores: RowScores, skip: float) ->
 
 
 def _moved(row: NDArray[np.float64], by: int) -> NDArray[np.float64]:
-    """A row whose entry at c is that of another at c + by."""
+    """Shift a row: entry c of the result is entry c + by, or minus infinity outside."""
     width = len(row)
     moved = np.full(width, -np.inf)
     first, last = max(0, -by), min(width, width - by)
@@ -117,12 +116,9 @@ def _moved(row: NDArray[np.float64], by: int) -> NDArray[np.float64]:
     return moved
 
 
-# --- Sides of documents as numbers.
-
-
 @dataclass(frozen=True, slots=True)
 class Side:
-    """The sentences of a side: characters of each, and its words as ids, all in a row and cut at `bounds`."""
+    """The sentences of a side: their numbers of characters, and their concatenated word ids."""
 
     lengths: Floats  # [n]
     words: Ints
@@ -133,26 +129,26 @@ class Side:
         return len(self.lengths)
 
     def part(self, sentences: range) -> "Side":
-        """Some sentences in a row."""
+        """Return a range of sentences."""
         first, last = sentences.start, sentences.stop
         start, stop = self.bounds[first], self.bounds[last]
         return Side(self.lengths[first:last], self.words[start:stop], self.bounds[first : last + 1] - start)
 
     def words_of(self, sentences: Sequence[int]) -> Ints:
-        """The words of some sentences in a row; none of no sentence."""
+        """Return the words of consecutive sentences."""
         if not sentences:
             return self.words[:0]
         return self.words[self.bounds[sentences[0]] : self.bounds[sentences[-1] + 1]]
 
     def joined(self, groups: Sequence[Sequence[int]]) -> "Side":
-        """Groups of neighbouring sentences as one sentence each."""
+        """Join each group of consecutive sentences to one sentence."""
         words = [self.words_of(group) for group in groups]
         lengths = np.array([self.lengths[[*group]].sum() for group in groups], np.float32)
         return Side(lengths, np.concatenate([*words, _NONE]), np.cumsum([0, *map(len, words)]))
 
 
 class Vocabulary:
-    """Ids of the words of both languages, in lower case and cut to stems: a word that both have is one."""
+    """Ids of lower-case word stems; a stem that occurs in both languages has one id."""
 
     def __init__(self) -> None:
         self._ids: dict[str, int] = {}
@@ -162,21 +158,19 @@ class Vocabulary:
         return len(self._ids)
 
     def side(self, sentences: Sequence[str]) -> Side:
-        """A side of a document; its words become known."""
-        words = [dict.fromkeys(w[:STEM] for w in word_texts(each.lower())) for each in sentences]
-        ids = [[self._ids.setdefault(word, len(self._ids)) for word in each] for each in words]
+        """Convert a side of a document, and add its words to the vocabulary."""
+        words = [dict.fromkeys(w[:STEM] for w in word_texts(sentence.lower())) for sentence in sentences]
+        ids = [[self._ids.setdefault(word, len(self._ids)) for word in sentence] for sentence in words]
         lengths = np.array([*map(len, sentences)], np.float32)
-        return Side(
-            lengths, np.array([i for each in ids for i in each], np.int64), np.cumsum([0, *map(len, ids)])
-        )
+        return Side(lengths, np.array([*chain(*ids)], np.int64), np.cumsum([0, *map(len, ids)]))
 
 
-# --- What lengths and words say of a bead: log likelihood ratios.
+# --- Scores of beads by lengths and words: log likelihood ratios.
 
 
 @dataclass(frozen=True, slots=True)
 class Lengths:
-    """How long translations are: target characters for each source character, and log-normal lengths."""
+    """A model of lengths: target characters per source character, and log-normal target lengths."""
 
     ratio: float
     mean: float
@@ -184,7 +178,7 @@ class Lengths:
 
     @classmethod
     def of(cls, pairs: Iterable[tuple[Side, Side]]) -> "Lengths":
-        """Those of a corpus, by the median of its documents."""
+        """Estimate the model from documents; the ratio is the median of their ratios."""
         documents = [(s, t) for s, t in pairs if len(s) and len(t)]
         ratios = [float(t.lengths.sum() / max(1, s.lengths.sum())) for s, t in documents]
         logs = np.log1p(np.concatenate([t.lengths for _, t in documents] or [np.ones(1, np.float32)]))
@@ -192,16 +186,16 @@ class Lengths:
         return cls(ratio, float(logs.mean()), max(0.5, float(logs.std())))
 
     def scores(self, source: Side, target: Side) -> Floats:
-        """Of beads 1-1, 1-2 and 2-1 that end at each pair of sentences; [3, n, m]."""
+        """Return the scores of 1-1, 1-2 and 2-1 beads that end at each pair of sentences, [3, n, m]."""
         s, t = source.lengths[:, None] * self.ratio, target.lengths[None, :]
         alone = self._alone(t)
         both = t[:, 1:] + t[:, :-1]
-        found = np.full((3, len(source), len(target)), -np.inf, np.float32)
-        found[0] = self._ratio(s, t, alone)
-        # Any cut of the two is as likely.
-        found[1, :, 1:] = self._ratio(s, both, alone[:, 1:] + alone[:, :-1] + np.log1p(both))
-        found[2, 1:] = self._ratio(s[1:] + s[:-1], t, alone)
-        return found
+        scores = np.full((3, len(source), len(target)), -np.inf, np.float32)
+        scores[0] = self._ratio(s, t, alone)
+        # log1p(both): all cuts into two sentences are equally probable.
+        scores[1, :, 1:] = self._ratio(s, both, alone[:, 1:] + alone[:, :-1] + np.log1p(both))
+        scores[2, 1:] = self._ratio(s[1:] + s[:-1], t, alone)
+        return scores
 
     def _alone(self, t: Floats) -> Floats:
         logs = np.log1p(t)
@@ -216,11 +210,12 @@ class Lengths:
 
 
 def learned_links(entry: Ints, place: Ints, own: Ints, rounds: int) -> tuple[Links, Links, Links]:
-    """What some rounds of expectation and maximisation learn (IBM Model 1, Brown et al. 1993, section 4.1).
+    """Learn IBM Model 1 by expectation and maximisation (Brown et al. 1993, section 4.1).
 
-    A cell is a word of one side that may explain a word of the other in a pair of sentences. `entry`: the
-    pair of words of each cell; `place`: the occurrence that is to be explained; `own`: the word of each entry
-    that explains. Returns the probability and the expected count of each entry, and the share of each cell.
+    A cell is an occurrence of a word with a word of the other side of the sentence pair that may generate it.
+    An entry is a pair of words of the lexicon. `entry`: the entry of each cell. `place`: the generated
+    occurrence of each cell. `own`: the generating word of each entry. Returns the probability and the
+    expected count of each entry, and the posterior of each cell.
     """
     probability: Links = np.ones(len(own))
     expected, shares = probability, probability[entry]
@@ -233,16 +228,16 @@ def learned_links(entry: Ints, place: Ints, own: Ints, rounds: int) -> tuple[Lin
 
 
 class Words:
-    """p(word of one side | words of the other): IBM Model 1, and words that are the same in both.
+    """p(word of one side | words of the other): IBM Model 1, and words that are equal on both sides.
 
-    All cells (pair, word, word of the other side) are held at once, of words that at least two pairs have.
-    That is fast for the few pairs that suffice here; `cotext.data.shortlist` learns from more.
+    All cells of words that occur in at least two pairs are in memory. This is fast for the few pairs that
+    suffice here; `cotext.data.shortlist` learns from more.
     """
 
     def __init__(self, pairs: Sequence[tuple[Ints, Ints]], vocabulary: int) -> None:
         source, given, sizes = _frequent([s for s, _ in pairs], vocabulary)
         target, counts, targets = _frequent([t for _, t in pairs], vocabulary)
-        # A cell: the place of a target word, and a word of its pair that may explain it.
+        # A cell: the position of a target word, and a source word of its pair.
         pair = np.repeat(np.arange(len(pairs)), targets)
         place = np.repeat(np.arange(len(target)), sizes[pair])
         cells = source[_stretches((np.cumsum(sizes) - sizes)[pair], sizes[pair])] * vocabulary + target[place]
@@ -255,7 +250,8 @@ class Words:
         explained = (values + np.where(own == theirs, self._same[own], 0))[entry]
         likelier = np.bincount(place, explained, minlength=len(target)) / np.maximum(1, sizes[pair])
         likelier /= self._frequency[target]
-        # How often a word is explained, by expectation and maximisation: less surely the fewer it was seen.
+        # How often a word is explained by the other side, by expectation and maximisation; smoothed, so that
+        # rare words are considered less reliable.
         share = np.full(vocabulary, EXPLAINED)
         for _ in range(_ROUNDS):
             by = share[target] * likelier
@@ -271,7 +267,7 @@ class Words:
         self._place = np.full(vocabulary, -1, np.int64)
 
     def scores(self, given: Side, other: Side) -> tuple[Floats, Floats]:
-        """Of every sentence of one side beside every sentence of the other, and of two in a row beside it."""
+        """Return the scores of sentence pairs [n, m], and of two `given` sentences with one [n - 1, m]."""
         own, own_index = np.unique(given.words, return_inverse=True)
         theirs, their_index = np.unique(other.words, return_inverse=True)
         table = self._table(own, theirs)
@@ -296,8 +292,8 @@ class Words:
         at = _stretches(self._starts[own], sizes)
         columns = self._place[self._columns[at]]
         table = np.zeros((len(own), len(theirs)), np.float32)
-        there = columns >= 0
-        table[rows[there], columns[there]] = self._values[at[there]]
+        occurs = columns >= 0
+        table[rows[occurs], columns[occurs]] = self._values[at[occurs]]
         same = self._place[own]
         shared = np.flatnonzero(same >= 0)
         table[shared, same[shared]] += self._same[own[shared]]
@@ -309,7 +305,7 @@ _NONE: Final = np.zeros(0, np.int64)
 
 
 def _frequent(sentences: Sequence[Ints], vocabulary: int) -> tuple[Ints, Ints, Ints]:
-    """The words that more than one sentence has, in a row; how many have each word; sizes of sentences."""
+    """Return the words that occur in several sentences; the counts of all words; the sizes of sentences."""
     words = np.concatenate([*sentences, _NONE])
     sentence = np.repeat(np.arange(len(sentences)), [*map(len, sentences)])
     counts = np.bincount(words, minlength=vocabulary)
@@ -318,19 +314,19 @@ def _frequent(sentences: Sequence[Ints], vocabulary: int) -> tuple[Ints, Ints, I
 
 
 def _stretches(starts: Ints, sizes: Ints) -> Ints:
-    """Indices of stretches, one after the other."""
+    """Return the concatenated indices of stretches."""
     return np.repeat(starts - np.cumsum(sizes) + sizes, sizes) + np.arange(sizes.sum())
 
 
 def _incidence(index: Ints, bounds: Ints, size: int) -> Floats:
-    """How often each sentence has each word; [n, size]."""
+    """Count the words of each sentence, [n, size]."""
     rows = np.repeat(np.arange(len(bounds) - 1), np.diff(bounds))
     flat = np.bincount(rows * size + index, minlength=(len(bounds) - 1) * size)
     return flat.reshape(len(bounds) - 1, size).astype(np.float32)
 
 
 class Lexicon:
-    """Words in both directions, learned from pairs of sentences; of many, from some, evenly drawn."""
+    """`Words` in both directions, learned from sentence pairs; from a sample, if there are many."""
 
     def __init__(self, pairs: Sequence[tuple[Ints, Ints]], vocabulary: int) -> None:
         short = [(s, t) for s, t in pairs if max(len(s), len(t)) <= MOST_WORDS]
@@ -340,7 +336,7 @@ class Lexicon:
         self._backward = Words([(t, s) for s, t in sample], vocabulary)
 
     def translated(self, source: Side) -> Side:
-        """A source side in which each word is its likeliest translation; itself where none is known."""
+        """Replace each word of a source side by its most probable translation, if one is known."""
         return replace(source, words=self._forward.likeliest[source.words])
 
     def scores(self, source: Side, target: Side) -> Floats:
@@ -348,15 +344,15 @@ class Lexicon:
         one, two_sources = self._forward.scores(source, target)
         back, two_targets = self._backward.scores(target, source)
         back, two_targets = back.T, two_targets.T
-        found = np.zeros((3, len(source), len(target)), np.float32)
-        found[0] = one + back
-        found[1, :, 1:] = one[:, 1:] + one[:, :-1] + two_targets
-        found[2, 1:] = two_sources + back[1:] + back[:-1]
-        found /= 2
-        return found
+        scores = np.zeros((3, len(source), len(target)), np.float32)
+        scores[0] = one + back
+        scores[1, :, 1:] = one[:, 1:] + one[:, :-1] + two_targets
+        scores[2, 1:] = two_sources + back[1:] + back[:-1]
+        scores /= 2
+        return scores
 
     def evidence(self, source: Side, target: Side, path: Sequence[Bead]) -> Floats:
-        """Of every bead; 0 where a sentence stands alone."""
+        """Return the score of every bead; 0 for unaligned sentences."""
         sides = source.joined([bead[0] for bead in path]), target.joined([bead[1] for bead in path])
         blocks = [range(at, min(at + BLOCK, len(path))) for at in range(0, len(path), BLOCK)]
         scores = [np.diagonal(self.scores(*(side.part(block) for side in sides))[0]) for block in blocks]
@@ -366,27 +362,27 @@ class Lexicon:
 
 @dataclass(frozen=True, slots=True)
 class SharedWords:
-    """Rare words that both sides of a document have."""
+    """Rare words that occur on both sides of a document."""
 
-    pairs: Ints  # [2, k], by source sentence
+    pairs: Ints  # [2, k], source and target sentences, sorted by source
     weights: Floats
 
     @classmethod
     def of(cls, source: Side, target: Side, vocabulary: int) -> "SharedWords":
-        """Those with at most three occurrences on either side."""
+        """Find the words with at most three occurrences on each side."""
         counts = [np.bincount(side.words, minlength=vocabulary) for side in (source, target)]
         rare = (counts[0] > 0) & (counts[1] > 0) & (counts[0] <= 3) & (counts[1] <= 3)
-        places: list[dict[int, list[int]]] = [{}, {}]
-        for found, side in zip(places, (source, target), strict=True):
+        occurrences: list[dict[int, list[int]]] = [{}, {}]
+        for by_word, side in zip(occurrences, (source, target), strict=True):
             sentences = np.repeat(np.arange(len(side)), np.diff(side.bounds))
             for at in np.flatnonzero(rare[side.words]):
-                found.setdefault(int(side.words[at]), []).append(int(sentences[at]))
+                by_word.setdefault(int(side.words[at]), []).append(int(sentences[at]))
         pairs, weights = [], []
-        for word, own in places[0].items():
-            theirs = places[1][word]
-            weight = math.log(max(1, len(target) / len(theirs)))
-            pairs += [(i, j) for i in own for j in theirs]
-            weights += [weight] * (len(own) * len(theirs))
+        for word, in_source in occurrences[0].items():
+            in_target = occurrences[1][word]
+            weight = math.log(max(1, len(target) / len(in_target)))
+            pairs += [(i, j) for i in in_source for j in in_target]
+            weights += [weight] * (len(in_source) * len(in_target))
         order = sorted(range(len(pairs)), key=pairs.__getitem__)
         return cls(
             np.array([pairs[k] for k in order], np.int64).reshape(-1, 2).T,
@@ -394,29 +390,28 @@ class SharedWords:
         )
 
     def scores(self, sources: range, targets: range) -> Floats:
-        """As `Lengths.scores`, of ranges of sentences."""
+        """As `Lengths.scores`, for ranges of sentences."""
         first, last = np.searchsorted(self.pairs[0], [sources.start, sources.stop])
         i, j = self.pairs[:, first:last]
-        there = (j >= targets.start) & (j < targets.stop)
+        inside = (j >= targets.start) & (j < targets.stop)
         one = np.zeros((len(sources), len(targets)), np.float32)
-        np.add.at(one, (i[there] - sources.start, j[there] - targets.start), self.weights[first:last][there])
-        found = np.zeros((3, *one.shape), np.float32)
-        found[0], found[1, :, 1:], found[2, 1:] = one, one[:, 1:] + one[:, :-1], one[1:] + one[:-1]
-        return found
+        cells = i[inside] - sources.start, j[inside] - targets.start
+        np.add.at(one, cells, self.weights[first:last][inside])
+        scores = np.zeros((3, *one.shape), np.float32)
+        scores[0], scores[1, :, 1:], scores[2, 1:] = one, one[:, 1:] + one[:, :-1], one[1:] + one[:-1]
+        return scores
 
 
-# --- Documents.
-
-Scores = Callable[[range, range], Floats]  # of ranges of source and target sentences, as `Lengths.scores`
-# log p(target | source) of texts, as a system has it.
+Scores = Callable[[range, range], Floats]  # as `Lengths.scores`, for ranges of source and target sentences
+# Returns log p(target | source) of each pair of texts, according to a translation system.
 Probabilities = Callable[[Sequence[tuple[str, str]]], Sequence[float]]
 
 
 @dataclass(frozen=True, slots=True)
 class Alignment:
-    """The beads of a document in order, and what words say of each: nats, above 0 for a translation.
+    """The beads of a document in order, and the evidence of words for each, in nats.
 
-    0 where a sentence stands alone.
+    Evidence is above 0 for translations, and 0 for unaligned sentences.
     """
 
     beads: Sequence[Bead]
@@ -426,9 +421,10 @@ class Alignment:
 def align_documents(
     documents: Sequence[tuple[Sequence[str], Sequence[str]]], probabilities: Probabilities | None = None
 ) -> list[Alignment]:
-    """The alignments of the two sides of documents, in lists of sentences; both sides have some.
+    """Align documents, given as source and target sentences; no side may be empty.
 
-    The lexicon is learned from all of them. `probabilities`: those of a system, which then decide as well.
+    The lexicon is learned from all documents. `probabilities` of a translation system are used, too, if
+    given.
     """
     vocabulary = Vocabulary()
     sides = [(vocabulary.side(source), vocabulary.side(target)) for source, target in documents]
@@ -450,7 +446,7 @@ def align_documents(
         if of_source and of_target
     ]
     lexicon = Lexicon(pairs, size)
-    found = []
+    alignments = []
     for texts, (source, target) in zip(documents, sides, strict=True):
 
         def scores(i: range, j: range, source: Side = source, target: Side = target) -> Floats:
@@ -472,12 +468,12 @@ def align_documents(
 
             path = align_sides(source, target, narrow, both)
             evidence = lexicon.evidence(source, target, path) + near.evidence(path)
-        found.append(Alignment(path, evidence.tolist()))
-    return found
+        alignments.append(Alignment(path, evidence.tolist()))
+    return alignments
 
 
 def diagonal_band(source: Side, target: Side) -> Band:
-    """A band around sentences that have as many characters before them, of their side, as the others."""
+    """Return a band around the diagonal, on which equal shares of the characters of both sides precede."""
     m = len(target)
     before = [
         np.cumsum([0, *side.lengths]) / max(1.0, float(side.lengths.sum())) for side in (source, target)
@@ -488,11 +484,11 @@ def diagonal_band(source: Side, target: Side) -> Band:
 
 
 def path_band(path: Sequence[Bead], n: int, m: int) -> Band:
-    """A band around a path."""
+    """Return a band around a path."""
     first, last = np.full(n + 1, m), np.zeros(n + 1, np.int64)
     i = j = 0
     for of_source, of_target in [((), ()), *path]:
-        # A bead of two source sentences passes the row between.
+        # A bead of two source sentences also crosses the row between them.
         for row in range(i + min(1, len(of_source)), i + len(of_source) + 1):
             first[row], last[row] = min(first[row], j), max(last[row], j + len(of_target))
         i, j = i + len(of_source), j + len(of_target)
@@ -508,7 +504,7 @@ def _band_around(centre: Ints, half: int, m: int) -> Band:
 
 
 def align_sides(source: Side, target: Side, band: Band, scores: Scores) -> list[Bead]:
-    """The best path of a document in a band; scores are computed a block of rows at a time."""
+    """Return the best path of a document in a band; scores are computed for blocks of rows."""
     n, m, block = len(source), len(target), _Block()
     priors = np.log(np.array([PRIORS[kind] for kind in KINDS[:3]], np.float32))
 
@@ -535,23 +531,20 @@ class _Block:
     scores: Floats = field(default_factory=lambda: np.zeros((3, 0, 0), np.float32))
 
 
-# --- What a system says, of the sentences near a path.
-
-
 @dataclass(frozen=True, slots=True)
 class NearScores:
-    """log p(target | source) of a system, less that of the mean of the sources near by; sparse.
+    """log p(target | source) of a system, minus the log mean over the sources near the path.
 
-    By the first of the sources, then by the number of sources and the target sentence.
+    Stored by the first source sentence, then by the number of source sentences and the target sentence.
     """
 
-    found: dict[int, dict[tuple[int, int], float]]
+    by_source: dict[int, dict[tuple[int, int], float]]
 
     @classmethod
     def of(
         cls, source: Sequence[str], target: Sequence[str], path: Sequence[Bead], probabilities: Probabilities
     ) -> "NearScores":
-        """Those of one or two source sentences beside one target sentence, within `NEAR` of a path."""
+        """Score one or two source sentences with one target sentence, within `NEAR` of a path."""
         cells: list[tuple[int, int, int]] = []
         at = 0
         for of_source, of_target in path:
@@ -562,27 +555,27 @@ class NearScores:
         by_target: dict[int, list[tuple[tuple[int, int, int], float]]] = {}
         for cell, score in zip(cells, probabilities(texts), strict=True):
             by_target.setdefault(cell[2], []).append((cell, score))
-        found: dict[int, dict[tuple[int, int], float]] = {}
+        by_source: dict[int, dict[tuple[int, int], float]] = {}
         for scored in by_target.values():
             usual = float(np.logaddexp.reduce([score for _, score in scored])) - math.log(len(scored))
             for (i, k, j), score in scored:
-                found.setdefault(i, {})[k, j] = max(-MOST_NEAR, score - usual)
-        return cls(found)
+                by_source.setdefault(i, {})[k, j] = max(-MOST_NEAR, score - usual)
+        return cls(by_source)
 
     def scores(self, sources: range, targets: range) -> Floats:
-        """As `Lengths.scores`, of ranges of sentences."""
-        found = np.full((3, len(sources), len(targets)), -MOST_NEAR, np.float32)
+        """As `Lengths.scores`, for ranges of sentences."""
+        scores = np.full((3, len(sources), len(targets)), -MOST_NEAR, np.float32)
         for i in sources:
-            for (k, j), score in self.found.get(i, {}).items():
+            for (k, j), score in self.by_source.get(i, {}).items():
                 if i + k - 1 in sources and j in targets:
-                    found[2 * k - 2, i + k - 1 - sources.start, j - targets.start] = score
-        found[1, :, 1:] = found[0, :, 1:] + found[0, :, :-1]
-        return found
+                    scores[2 * k - 2, i + k - 1 - sources.start, j - targets.start] = score
+        scores[1, :, 1:] = scores[0, :, 1:] + scores[0, :, :-1]
+        return scores
 
     def evidence(self, path: Sequence[Bead]) -> Floats:
-        """Of every bead; 0 where a sentence stands alone."""
-        found = []
+        """Return the score of every bead; 0 for unaligned sentences."""
+        scores = []
         for i, j in path:
-            near = self.found.get(i[0], {}) if i else {}
-            found.append(sum(near.get((len(i), each), -MOST_NEAR) for each in j) if i else 0.0)
-        return np.array(found, np.float32)
+            near = self.by_source.get(i[0], {}) if i else {}
+            scores.append(sum(near.get((len(i), target), -MOST_NEAR) for target in j) if i else 0.0)
+        return np.array(scores, np.float32)

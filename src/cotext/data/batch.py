@@ -1,28 +1,29 @@
 """Batches: tokens and, for each token, the index of its sentence.
 
-Shapes: B rows, S source tokens, T target tokens. Padding has sentence index -1.
+A row is one sequence of a batch. Shapes: B rows, S source tokens, T target tokens. The sentence index of
+padding is -1.
 
-One separator stands between two sentences. As a *label* it closes sentence k; as the next
-decoder *input* the same symbol opens sentence k + 1 (three sentences a, b, c of one token each):
+There is one separator between two sentences. As a *label* it ends sentence k. As the next decoder *input*,
+the same symbol begins sentence k + 1. Three sentences a, b, c of one token each:
 
     input     bos  a  sep  b  sep  c          label     a  sep  b  sep  c  eos
     sentence   0   0   1   1   2   2          sentence  0   0   1   1   2   2
 
-Indexed separators differ from sentence to sentence: sep1, sep2. With brackets every sentence has a begin and
-an end of its own: a label `eos` closes it, and the next is opened by the input `bos` in its stead.
+Indexed separators differ from sentence to sentence: sep1, sep2. With brackets, every sentence has its own
+begin and end: the label `eos` ends it, and in its place the next decoder input is `bos`.
 
     input     bos  a  bos  b  bos  c          label     a  eos  b  eos  c  eos
 
 Numbered sentences are bracketed sentences whose begin symbol is their number in the document, not in the
 row: `<7> a eos <8> b eos <9> c eos`.
 
-On the source side a separator belongs to the sentence that it closes, and brackets show both their symbols:
-`bos a eos bos b eos`, or the end alone (`a eos b eos`) where the model knows no begin there. Sentence indices
-count from the first *source* sentence of the row on both sides, so that index k means the same sentence
-everywhere.
+On the source side, a separator belongs to the sentence that it ends. Bracketed sentences have both symbols:
+`bos a eos bos b eos`. If the model knows no begin symbol there, they have only the end symbol: `a eos b eos`.
+Sentence indices count from the first *source* sentence of the row on both sides. So index k means the same
+sentence on both sides.
 
-Symbols of languages stand once at the head of a row, on the target side behind the begin symbol, and belong
-to the first sentence of the row. They are read and never predicted; no length of a row counts them:
+Language symbols are at the beginning of a row, on the target side after the begin symbol. They belong to the
+first sentence. They are never predicted, and are not counted in the length of a row:
 
     source    >>deu<<  a  sep  b  eos         input     bos  [tgt]  a  sep  b     label     -  a  sep  b  eos
     sentence  0        0  0    1  1           sentence   0   0      0  1    1     sentence -1  0  0    1  1
@@ -48,13 +49,13 @@ Tokens = Sequence[int] | NDArray[np.int32]
 
 @dataclass(frozen=True, slots=True)
 class SpecialSymbols:
-    """The ids that are not subwords, and how they set sentences apart.
+    """Ids of special symbols, and how they separate sentences.
 
-    `separators` close sentence 0, 1 ... of a row where another follows; the last of them serves all later
-    sentences. With `bracket` there is one, `eos`, and `bos` opens every sentence; with `numbers`, the
-    number of the sentence in its document does instead, the last of them for all later ones.
-    `source_begins`: a bracketed sentence has its begin on the source side, too. `source_prefix` and
-    `target_prefix` stand once at the head of a row.
+    `separators` end sentence 0, 1 ... of a row, except the last sentence; later sentences use the last
+    separator. With `bracket`, the only separator is `eos`, and `bos` begins every sentence. With `numbers`,
+    the number of the sentence in its document begins it; later sentences use the last number.
+    `source_begins`: bracketed source sentences have a begin symbol, too. `source_prefix` and `target_prefix`
+    are language symbols at the beginning of a row.
     """
 
     pad: int
@@ -68,44 +69,46 @@ class SpecialSymbols:
     target_prefix: tuple[int, ...] = ()
 
     def separator(self, sentence: int) -> int:
-        """The symbol that closes this sentence of a row where another follows."""
+        """Return the symbol that ends this sentence of a row if another one follows."""
         return self.separators[min(sentence, len(self.separators) - 1)]
 
     def opening(self, sentence_index: int) -> int:
-        """The symbol that opens a bracketed sentence, given its index in its document."""
+        """Return the symbol that begins a bracketed sentence, given its index in the document."""
         return self.numbers[min(sentence_index, len(self.numbers) - 1)] if self.numbers else self.bos
 
     @property
     def opens_source(self) -> bool:
-        """Whether a begin symbol stands before every source sentence."""
+        """Whether every source sentence has a begin symbol."""
         return self.bracket and self.source_begins
 
     def are_subwords(self, tokens: Tensor) -> Tensor:
-        """A mask of the tokens that are subwords: in front of the special symbols, or pieces of the source
-        alone behind them, and no symbol of a language."""
+        """Return a mask of the tokens that are subwords, not special or language symbols.
+
+        Subwords that only the source vocabulary has follow the special symbols.
+        """
         special = self.pad, self.bos, self.eos, *self.separators, *self.numbers
-        found = (tokens < min(special)) | (tokens > max(special))
+        are_subwords = (tokens < min(special)) | (tokens > max(special))
         for symbol in {*self.source_prefix, *self.target_prefix}:
-            found &= tokens != symbol
-        return found
+            are_subwords &= tokens != symbol
+        return are_subwords
 
     @property
     def per_source_sentence(self) -> int:
-        """The number of symbols of a source sentence in addition to its subwords."""
+        """The number of special symbols of a source sentence."""
         return 1 + self.opens_source
 
 
 @dataclass(slots=True)
 class ExtraRows:
-    """Further rows of the documents of a batch, which a batch-level model attends to but does not decode.
+    """Further rows of the documents in a batch, to which a batch-level model attends without decoding them.
 
-    While sentences are searched one after the other, they are the other rows that training has in one batch:
-    the source of all of them, and the target of those before the row that is searched.
+    In training, all rows of a document are in one batch. When they are decoded one after the other, the other
+    rows are here: the source of all of them, and the target of those before the decoded row.
     """
 
-    source: "Source"  # C rows, without extra rows of their own
+    source: "Source"  # C rows; its `extra_rows` is None
     target_input: Tensor  # [C, T]
-    input_sentence: Tensor  # [C, T], -1 on padding, and throughout where there is no target yet
+    input_sentence: Tensor  # [C, T], -1 on padding, and in rows without a target
 
 
 @dataclass(slots=True)
@@ -118,14 +121,14 @@ class Source:
     document: Tensor  # [B], ordinal of the document in its corpus
     first_sentence: Tensor  # [B], index in its document of the first sentence of the row
     extra_rows: ExtraRows | None = None
-    layouts: Layouts | None = None  # made ahead, by the model that will read these rows
+    layouts: Layouts | None = None  # computed ahead by the model that will process these rows
 
     def to(self, device: torch.device) -> "Source":
         """Return a copy on `device`."""
         return to_device(self, device)
 
     def select(self, rows: Tensor) -> "Source":
-        """Keep the given rows, in the given order, and all extra rows."""
+        """Return the given rows, in the given order, with all extra rows."""
         chosen = {name: getattr(self, name).index_select(0, rows) for name in _OF_ROWS}
         return replace(self, **chosen, layouts=None)
 
@@ -142,7 +145,7 @@ class Batch:
     input_sentence: Tensor  # [B, T], -1 on padding
     target_label: Tensor  # [B, T]
     label_sentence: Tensor  # [B, T], -1 on padding
-    targets: object | None = None  # what a loss has made ahead of its labels
+    targets: object | None = None  # computed ahead by the loss, from the labels
 
     def to(self, device: torch.device) -> "Batch":
         """Return a copy on `device`."""
@@ -155,21 +158,21 @@ class Batch:
 
     @property
     def is_label(self) -> Tensor:
-        """[B, T], True where there is a label."""
+        """Mask [B, T] of labels."""
         return self.label_sentence >= 0
 
     @property
     def is_current(self) -> Tensor:
-        """[B, T], True where a label belongs to a current sentence of its row."""
+        """Mask [B, T] of labels of current sentences."""
         return is_current(self.label_sentence, self.source.current)
 
 
 @dataclass(frozen=True, slots=True)
 class Labels:
-    """The labels of a batch, one row after the other: N of them.
+    """The N labels of a batch, row by row, without padding.
 
-    `index` counts over all rows, padding included; `current` and `context` say which of the N belong to
-    current sentences of their rows, and which do not.
+    `index`: positions in the flattened [B, T]. `current` and `context`: which of the N labels belong to
+    current sentences, and which do not.
     """
 
     index: Tensor  # [N]
@@ -180,7 +183,7 @@ class Labels:
 
     @staticmethod
     def of(batch: Batch) -> "Labels":
-        """Those of a batch."""
+        """Return the labels of a batch."""
         index = batch.is_label.flatten().nonzero()[:, 0]
         is_current = batch.is_current.flatten()[index]
         current, context = (chosen.nonzero()[:, 0] for chosen in (is_current, ~is_current))
@@ -193,23 +196,23 @@ class Labels:
 
 
 def hide_words(batch: Batch, share: float, symbols: SpecialSymbols, unknown: int) -> Batch:
-    """A batch with word dropout: subwords become the unknown one, each with probability `share`.
+    """Apply word dropout: replace each subword of source and decoder input with probability `share`.
 
-    Of the source and of the decoder input; labels and special symbols stay, as in the authors' code of
-    G-Transformer (Bao et al. 2021). Draws from torch's global generator.
+    They become the unknown token. Labels and special symbols are unchanged, as in the authors' code of
+    G-Transformer (Bao et al. 2021). Uses the global random generator of torch.
     """
 
-    dropped = copy(batch)  # with its labels
+    dropped = copy(batch)  # a shallow copy, which keeps the cached labels
     dropped.source = replace(batch.source, tokens=_hidden(batch.source.tokens, share, symbols, unknown))
     dropped.target_input = _hidden(batch.target_input, share, symbols, unknown)
     return dropped
 
 
 def hide_current_source(batch: Batch, share: float, symbols: SpecialSymbols, unknown: int) -> Batch:
-    """A batch with CoWord dropout: source subwords of current sentences become the unknown one.
+    """Apply CoWord dropout: replace source subwords of current sentences with probability `share`.
 
-    Each with probability `share`; target and context stay. What the current source does not say, context may
-    (Fernandes et al. 2021, section 4). Draws from torch's global generator.
+    They become the unknown token; target and context are unchanged. So the model learns to find the missing
+    information in the context (Fernandes et al. 2021, section 4). Uses the global random generator of torch.
     """
     source = batch.source
     hidden = _hidden(source.tokens, share, symbols, unknown)
@@ -228,7 +231,7 @@ def _hidden(tokens: Tensor, share: float, symbols: SpecialSymbols, unknown: int)
 class Instance:
     """One window of one document as token ids, which becomes a row of a batch.
 
-    `source` and `target` hold its sentences. Lengths count their tokens and the symbols that set them apart.
+    `source` and `target` are its sentences. Lengths include separators and brackets.
     """
 
     document: int
@@ -258,7 +261,7 @@ class Instance:
 
     @property
     def target_tokens(self) -> int:
-        """Length of the label row: one symbol closes every sentence."""
+        """Length of the label row; one symbol ends every sentence."""
         return sum(len(s) + 1 for s in self.target)
 
     def row_tokens(self, symbols: SpecialSymbols) -> int:

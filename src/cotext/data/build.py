@@ -1,4 +1,4 @@
-"""From the section `view` to views, mixtures and the special symbols of a recipe."""
+"""Building views, mixtures and special symbols from the section `view` of a configuration."""
 
 from dataclasses import replace
 
@@ -10,17 +10,17 @@ from cotext.runtime.errors import CotextError
 
 
 def has_separators(view: ViewConfig) -> bool:
-    """Whether any instance holds a separator."""
+    """Return whether instances contain separators."""
     return has_rows_of_several(view) and view.separators in ("plain", "indexed")
 
 
 def has_rows_of_several(view: ViewConfig) -> bool:
-    """Whether an instance can have more than one sentence."""
+    """Return whether an instance can have more than one sentence."""
     return any(cut.kind != "sentence" for cut in (view, *view.mixed_with))
 
 
 def has_target_rows_of_several(view: ViewConfig) -> bool:
-    """Whether the target side of an instance can have more than one sentence."""
+    """Return whether the target side of an instance can have more than one sentence."""
     return any(
         cut.kind == "document" or (cut.kind == "window" and cut.target_context > 0)
         for cut in (view, *view.mixed_with)
@@ -28,15 +28,17 @@ def has_target_rows_of_several(view: ViewConfig) -> bool:
 
 
 def opens_source(view: ViewConfig) -> bool:
-    """Whether a source sentence has a begin of its own, too."""
+    """Return whether source sentences have begin symbols, too."""
     return view.bracketed and view.open_source is not False
 
 
 def further_symbols(view: ViewConfig) -> int:
-    """How many symbols a recipe appends to the vocabulary: the first indexed separator is the plain one.
+    """Return the number of symbols that a recipe appends to the vocabulary.
+
+    The first indexed separator is the plain one, and is not counted.
 
     Raises:
-        CotextError: as many as the corpus asks for, and nobody has counted them.
+        CotextError: the number is `corpus`, and was not resolved.
     """
     if view.separators == "indexed":
         return view.indexed_separators - 1
@@ -48,10 +50,10 @@ def further_symbols(view: ViewConfig) -> int:
 
 
 def special_symbols(tokenizer: Tokenizer, view: ViewConfig) -> SpecialSymbols:
-    """The ids that batches need: those of the tokenizer, and behind them those of the recipe's separators.
+    """Return the special symbols of the tokenizer and, after them, those that the recipe appends.
 
     Raises:
-        CotextError: separators of the recipe's own, where further pieces of the source have these ids.
+        CotextError: the recipe appends symbols, but a separate source vocabulary already uses these ids.
     """
     first, count = tokenizer.vocabulary_size, further_symbols(view)
     if count and tokenizer.source_vocabulary_size > first:
@@ -75,20 +77,12 @@ def special_symbols(tokenizer: Tokenizer, view: ViewConfig) -> SpecialSymbols:
 
 
 def build_view(config: ViewConfig) -> View:
-    """The view of a configuration: what is validated and translated.
-
-    Raises:
-        CotextError: keys that this kind of view does not take.
-    """
+    """Return the view for validation and translation; raises CotextError for keys of other kinds."""
     return _build_cut(config, config)
 
 
 def build_mixture(config: ViewConfig) -> Mixture:
-    """The training mixture of a configuration: its view, once, and what it is mixed with.
-
-    Raises:
-        CotextError: keys that one of these kinds of view does not take.
-    """
+    """Return the training mixture: the view with weight 1, and `view.mixed_with`; raises as `build_view`."""
     further = ((_build_cut(cut, config), cut.weight) for cut in config.mixed_with)
     return Mixture(((build_view(config), 1.0), *further))
 
@@ -98,7 +92,7 @@ def _build_cut(cut: CutConfig, config: ViewConfig) -> View:
     for key in ("before", "after", "target_before", "parts"):
         if key not in takes and getattr(cut, key) != CutConfig.model_fields[key].default:
             raise CotextError(f"view.kind = {cut.kind} takes no view.{key}")
-    kinds = {each.kind for each in (config, *config.mixed_with)}
+    kinds = {part.kind for part in (config, *config.mixed_with)}
     if config.max_sentences and kinds.isdisjoint({"document", "cumulative"}):
         raise CotextError(f"view.kind = {cut.kind} takes no view.max_sentences")
     limit = Limit(config.max_tokens, 2 if opens_source(config) else 1)
@@ -113,7 +107,7 @@ def _build_cut(cut: CutConfig, config: ViewConfig) -> View:
 
 
 def check_align(align: str, bracket: bool) -> None:
-    """Refuse free search where nothing but the count of sentences says which `eos` is the last."""
+    """Raise CotextError for free search with brackets, where only the sentence count tells the last `eos`."""
     if align == "free" and bracket:
         raise CotextError(
             "decode.align = free does not go with view.separators = bracket or numbered: there `eos` closes "

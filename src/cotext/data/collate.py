@@ -1,6 +1,6 @@
-"""Collation: instances to padded batches. The only place where sentences are joined and rows are padded.
+"""Collation: instances to padded batches. All joining of sentences and padding of rows is done here.
 
-The layout of a row (separators, brackets, sentence indices) is drawn in `cotext.data.batch`.
+The layout of a row (separators, brackets, sentence indices) is described in `cotext.data.batch`.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
@@ -25,11 +25,10 @@ def joined(
     opened: bool = False,
     sentence_index: int = 0,
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Join sentences with separators and close the last with `eos`.
+    """Join sentences with separators and end the last one with `eos`.
 
-    `opened`: a begin symbol stands before each, where sentences are numbered that of its index in the
-    document, counted from `sentence_index`. Returns tokens and sentence indices, counted from `first`, each
-    [T].
+    `opened`: every sentence has a begin symbol. `sentence_index`: index of the first sentence in the
+    document, for numbered sentences. Returns tokens and sentence indices, counted from `first`, each [T].
     """
     lengths = [len(s) + 1 + opened for s in sentences]
     tokens = np.empty(sum(lengths), dtype=np.int64)
@@ -47,11 +46,10 @@ def joined(
 def decoder_input(
     label: NDArray[np.int64], sentence: NDArray[np.int64], symbols: SpecialSymbols, sentence_index: int = 0
 ) -> NDArray[np.int64]:
-    """Shift labels right by one, opening with `bos`, with brackets every sentence: [T].
+    """Return the decoder input [T]: labels shifted right by one, after `bos`.
 
-    The sentence of an input is that of the label which it predicts, so that the separator that closes
-    sentence k as a label opens sentence k + 1 as an input. `sentence_index` is that of sentence 0 in its
-    document.
+    With brackets, every sentence begins with its begin symbol instead of the last label. An input token has
+    the sentence index of the label that it predicts. `sentence_index`: index of sentence 0 in the document.
     """
     shifted = np.concatenate(([symbols.bos], label[:-1]))
     if symbols.bracket:
@@ -61,7 +59,7 @@ def decoder_input(
 
 
 def headed(prefix: Sequence[int], tokens: Ids, sentence: Ids, behind: int = 0) -> tuple[Ids, Ids]:
-    """Put the symbols of a language at the head of a row, `behind` its first tokens.
+    """Insert language symbols at the beginning of a row, after its first `behind` tokens.
 
     They belong to the first sentence of the row. Returns tokens and sentence indices, [T + prefix] each.
     """
@@ -72,9 +70,9 @@ def headed(prefix: Sequence[int], tokens: Ids, sentence: Ids, behind: int = 0) -
 
 @dataclass(frozen=True, slots=True)
 class TargetRow:
-    """The target side of an instance: decoder input and labels with the sentence of each, [T] each.
+    """The target side of an instance: decoder input and labels with their sentence indices, [T] each.
 
-    Where the input is a symbol that is followed by one of a language, there is no label: sentence -1.
+    Language symbols are not labels: at these positions, the sentence index of the label is -1.
     """
 
     inputs: Ids
@@ -84,7 +82,7 @@ class TargetRow:
 
 
 def target_row(instance: Instance, symbols: SpecialSymbols) -> TargetRow:
-    """The target side of an instance; empty without a target."""
+    """Return the target side of an instance; empty without a target."""
     if not instance.target:
         nothing = np.empty(0, np.int64)
         return TargetRow(nothing, nothing, nothing, nothing)
@@ -99,7 +97,7 @@ def target_row(instance: Instance, symbols: SpecialSymbols) -> TargetRow:
 
 
 def padded(rows: Sequence[tuple[Ids, Ids]], pad: int) -> tuple[Tensor, Tensor]:
-    """Tokens and sentence indices of rows of unequal lengths: two [B, longest], sentence -1 on padding."""
+    """Pad tokens and sentence indices of rows: two tensors [B, longest], sentence index -1 on padding."""
     size = len(rows), max(1, *(len(tokens) for tokens, _ in rows))
     stacked = np.full(size, pad, np.int64), np.full(size, -1, np.int64)
     for i, sides in enumerate(rows):
@@ -109,7 +107,7 @@ def padded(rows: Sequence[tuple[Ids, Ids]], pad: int) -> tuple[Tensor, Tensor]:
 
 
 def source_batch(instances: Sequence[Instance], symbols: SpecialSymbols) -> Source:
-    """The source side of a batch."""
+    """Return the source side of a batch."""
     sides = (
         joined(i.source, symbols, opened=symbols.opens_source, sentence_index=i.first_sentence)
         for i in instances
@@ -125,13 +123,13 @@ def source_batch(instances: Sequence[Instance], symbols: SpecialSymbols) -> Sour
 
 
 def extra_rows(instances: Sequence[Instance], symbols: SpecialSymbols) -> ExtraRows:
-    """Rows that others in the batch attend to; those without a target have no decoder input yet."""
+    """Return further rows to which those of a batch attend; without a target, they have no decoder input."""
     rows = [(row.inputs, row.input_sentence) for row in (target_row(i, symbols) for i in instances)]
     return ExtraRows(source_batch(instances, symbols), *padded(rows, symbols.pad))
 
 
 def make_batch(instances: Sequence[Instance], symbols: SpecialSymbols) -> Batch:
-    """A batch with targets."""
+    """Return a batch with targets."""
     targets = [target_row(i, symbols) for i in instances]
     target_input, input_sentence = padded([(row.inputs, row.input_sentence) for row in targets], symbols.pad)
     target_label, label_sentence = padded([(row.labels, row.label_sentence) for row in targets], symbols.pad)
@@ -145,13 +143,13 @@ def make_batch(instances: Sequence[Instance], symbols: SpecialSymbols) -> Batch:
 
 
 def bracketed_targets(batch: Batch) -> tuple[Tensor, Tensor]:
-    """The targets of non-autoregressive models, `bos y1 eos bos y2 eos ...`, and the sentence of each token.
+    """Return the targets of non-autoregressive models, `bos y1 eos bos y2 eos ...`, and sentence indices.
 
-    Two [B, Y], sentence -1 on padding; on the device of the batch.
+    Both are [B, Y] on the device of the batch; the sentence index is -1 on padding.
     """
     k, width = batch.label_sentence, batch.label_sentence.size(1)
     wide = width + int(k.max()) + 1
-    t = torch.arange(width, device=k.device) + k  # sentence k has the `bos` of k others before its own
+    t = torch.arange(width, device=k.device) + k  # a label moves right by the `bos` of k earlier sentences
     row = torch.arange(k.size(0), device=k.device)[:, None].expand_as(k)
     tokens, sentence = k.new_zeros(k.size(0), wide), k.new_full((k.size(0), wide), -1)
     for chosen, shift, symbols in (
@@ -163,14 +161,14 @@ def bracketed_targets(batch: Batch) -> tuple[Tensor, Tensor]:
     return tokens, sentence
 
 
-# --- Packing of rows into batches of a token budget, for training, validation, search and scoring alike.
+# --- Packing of rows into batches with a token budget, for training, validation, search and scoring.
 #
-# A batch of R rows is padded to its longest one, so that it takes R times that many tokens.
+# A batch of R rows is padded to the longest one, so its size is R times the length of the longest row.
 #
-#     pack         items in a given order: a batch is a run of consecutive ones
-#     pack_apart   items that carry a key, such as their document: no two of one key share a batch
+#     pack         items in a given order: a batch is a run of consecutive items
+#     pack_apart   items with a key, such as their document: a batch has at most one item per key
 
-# Batches that stay open for items of shorter rows: bounds the search, and how unlike their lengths get.
+# Number of batches to which shorter rows may still be added. Bounds search time and padding.
 OPEN_BATCHES = 32
 
 
@@ -178,7 +176,7 @@ class Size(Protocol):
     """The size of an item in a batch."""
 
     def plus(self, other: Self) -> Self:
-        """The size of a batch of both."""
+        """Return the size of a batch of both."""
 
 
 S = TypeVar("S", bound=Size)
@@ -194,27 +192,27 @@ class _Rows:
 
 
 def pack_while(sizes: Sequence[S], fits: Callable[[S], bool]) -> list[list[int]]:
-    """Batches of consecutive items, as long as they fit together; an item that never does stands alone.
+    """Group consecutive items to batches that fit; an item that does not fit is a separate batch.
 
     Returns the indices of the items of every batch.
     """
     batches: list[list[int]] = []
-    size: S | None = None
-    for i, own in enumerate(sizes):
-        grown = None if size is None else size.plus(own)
+    batch_size: S | None = None
+    for i, size in enumerate(sizes):
+        grown = None if batch_size is None else batch_size.plus(size)
         if grown is not None and fits(grown):
             batches[-1].append(i)
-            size = grown
+            batch_size = grown
         else:
             batches.append([i])
-            size = own
+            batch_size = size
     return batches
 
 
 def pack(lengths: Iterable[Sequence[int]], max_tokens: int) -> list[list[int]]:
-    """Batches of consecutive items of at most `max_tokens`; one that exceeds it stands alone.
+    """Group consecutive items to batches of at most `max_tokens`; a longer item is a separate batch.
 
-    `lengths` holds, for every item, the lengths of its rows, which stay together.
+    `lengths` has, for every item, the lengths of its rows, which share a batch.
     """
     sizes = [_Rows(len(rows), max(rows)) for rows in lengths]
     return pack_while(sizes, lambda size: size.rows * size.longest <= max_tokens)
@@ -230,19 +228,17 @@ class _OpenBatch:
 def pack_apart(
     lengths: Sequence[Sequence[int]], keys: Sequence[Hashable], max_tokens: int
 ) -> list[list[int]]:
-    """Batches of items of different keys, of at most `max_tokens`; one that exceeds it stands alone.
+    """Group items with different keys to batches of at most `max_tokens`; a longer item is a separate batch.
 
-    `lengths` is as in `pack`. Items are taken by falling length of their longest row; those of equal length
-    keep their order.
+    `lengths` is as in `pack`. Items are sorted by the length of their longest row, longest first.
     """
     batches: list[_OpenBatch] = []
     waiting: list[_OpenBatch] = []
     longest = [max(rows) for rows in lengths]
     for i in sorted(range(len(lengths)), key=lambda i: -longest[i]):
         rows, key = len(lengths[i]), keys[i]
-        # The newest first: their rows are the shortest.
-        found = (b for b in reversed(waiting) if rows <= b.rows_left and key not in b.keys)
-        batch = next(found, None)
+        # The newest batch first, because its rows are the shortest.
+        batch = next((b for b in reversed(waiting) if rows <= b.rows_left and key not in b.keys), None)
         if batch is None:
             batch = _OpenBatch(max_tokens // longest[i])
             batches.append(batch)

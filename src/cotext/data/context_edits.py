@@ -1,10 +1,10 @@
-"""Edits of the context of one sentence of a document: removal, shuffling and replacement.
+"""Edits of the context of one sentence: removal, shuffling and replacement.
 
-An excerpt is what a sentence can be translated in sight of, as a document of its own: nothing moves up into
-the place of what is taken away. Both sides are edited alike, unless one alone is taken away (`one_sided`),
-and the sentence itself stays as it is.
+An excerpt contains a sentence and its context, as a separate document. So no other sentence becomes context
+when one is removed. Source and target are edited alike, except by `one_sided`. The sentence itself is never
+changed.
 
-    document   a b c d e f        excerpt of d, which sees two sentences before it      b c d
+    document   a b c d e f        excerpt of d, with two sentences of context           b c d
     without c                                                                           b d
     alone                                                                               d
     shuffled                                                                            c b d
@@ -24,10 +24,9 @@ Pair = tuple[str, str]  # a source sentence and its target
 
 @dataclass(frozen=True, slots=True)
 class Excerpt:
-    """A document, the indices of the `sentence` in question and of its `context`, in order.
+    """A document with the index of the examined `sentence` and the indices of its `context`, in order.
 
-    `numbers` tell where the sentences stood in the document that the excerpt is from; None for a sentence
-    that was not there.
+    `numbers`: indices of the sentences in the original document; None for a sentence of another document.
     """
 
     document: ParallelDocument
@@ -36,15 +35,18 @@ class Excerpt:
     numbers: tuple[int | None, ...]
 
     def pairs(self) -> list[Pair]:
-        """Source and target of every sentence."""
+        """Return source and target of every sentence."""
         return list(zip(self.document.source, self.document.target, strict=True))
 
 
 def excerpt(document: ParallelDocument, sees: range, number: int, whole: bool = False) -> Excerpt:
-    """The sentences that sentence `number` of a document sees, which `sees` holds, itself included.
+    """Return the excerpt of sentence `number`; `sees` is the range of visible sentences, including itself.
 
-    With `whole`, what it does not see stays too, but is no context. Sentences without a visible character on
-    both sides are never context.
+    With `whole`, the excerpt contains all sentences, but those outside of `sees` are not context. Blank
+    sentence pairs are never context.
+
+    Raises:
+        CotextError: `number` is not in `sees`, or `sees` exceeds the document.
     """
     if number not in sees or sees.stop > len(document):
         raise CotextError(
@@ -57,70 +59,66 @@ def excerpt(document: ParallelDocument, sees: range, number: int, whole: bool = 
     return _made(document.id, pairs, number - kept.start, context, tuple(kept))
 
 
-def outside(found: Excerpt, near: range) -> Excerpt:
-    """The same, of whose context are only sentences whose number in the document is not among `near`."""
-    far = tuple(index for index in found.context if found.numbers[index] not in near)
-    return replace(found, context=far)
+def outside(original: Excerpt, near: range) -> Excerpt:
+    """Restrict the context to sentences whose number in the original document is not in `near`."""
+    far = tuple(index for index in original.context if original.numbers[index] not in near)
+    return replace(original, context=far)
 
 
-def without(found: Excerpt, index: int) -> Excerpt:
-    """Take one context sentence away."""
-    if index not in found.context:
+def without(original: Excerpt, index: int) -> Excerpt:
+    """Remove one context sentence."""
+    if index not in original.context:
         raise CotextError(
-            f"document {found.document.id!r}: sentence {index + 1} is no context of its excerpt"
+            f"document {original.document.id!r}: sentence {index + 1} is no context of its excerpt"
         )
-    return _kept(found, [i for i in range(len(found.document)) if i != index])
+    return _kept(original, [i for i in range(len(original.document)) if i != index])
 
 
-def one_sided(found: Excerpt, index: int, side: Side) -> Excerpt:
-    """Take away one side of a context sentence; the other stays in its place."""
-    pairs = found.pairs()
+def one_sided(original: Excerpt, index: int, side: Side) -> Excerpt:
+    """Make one side of a context sentence empty."""
+    pairs = original.pairs()
     source, target = pairs[index]
     pairs[index] = ("", target) if side == "source" else (source, "")
-    return _made(found.document.id, pairs, found.sentence, found.context, found.numbers)
+    return _made(original.document.id, pairs, original.sentence, original.context, original.numbers)
 
 
-def alone(found: Excerpt) -> Excerpt:
-    """Take all context away."""
-    return _kept(found, [i for i in range(len(found.document)) if i not in found.context])
+def alone(original: Excerpt) -> Excerpt:
+    """Remove all context."""
+    return _kept(original, [i for i in range(len(original.document)) if i not in original.context])
 
 
-def shuffled(found: Excerpt, random: Random) -> Excerpt:
-    """Put the context sentences in another order; one alone stays where it is."""
-    order = list(found.context)
-    while len(order) > 1 and order == list(found.context):
+def shuffled(original: Excerpt, random: Random) -> Excerpt:
+    """Shuffle the context sentences; the result differs from the original order if possible."""
+    order = list(original.context)
+    while len(order) > 1 and order == list(original.context):
         random.shuffle(order)
-    pairs, numbers = found.pairs(), list(found.numbers)
-    for to, origin in zip(found.context, order, strict=True):
-        pairs[to], numbers[to] = found.pairs()[origin], found.numbers[origin]
-    return _made(found.document.id, pairs, found.sentence, found.context, tuple(numbers))
+    pairs, numbers = original.pairs(), list(original.numbers)
+    for to, origin in zip(original.context, order, strict=True):
+        pairs[to], numbers[to] = original.pairs()[origin], original.numbers[origin]
+    return _made(original.document.id, pairs, original.sentence, original.context, tuple(numbers))
 
 
-def replaced(found: Excerpt, others: Sequence[Pair], random: Random) -> Excerpt:
-    """Put sentences drawn from `others`, each with its target, for the context sentences.
-
-    Raises:
-        CotextError: there are no others.
-    """
-    if found.context and not others:
+def replaced(original: Excerpt, others: Sequence[Pair], random: Random) -> Excerpt:
+    """Replace the context by sentence pairs drawn from `others`; raises CotextError if there are none."""
+    if original.context and not others:
         raise CotextError(
-            f"document {found.document.id!r}: no sentences of other documents to replace its context by; "
+            f"document {original.document.id!r}: no sentences of other documents to replace its context by; "
             "give a file with several documents, or leave the random context out"
         )
-    pairs, numbers = found.pairs(), list(found.numbers)
-    for index in found.context:
+    pairs, numbers = original.pairs(), list(original.numbers)
+    for index in original.context:
         pairs[index], numbers[index] = random.choice(others), None
-    return _made(found.document.id, pairs, found.sentence, found.context, tuple(numbers))
+    return _made(original.document.id, pairs, original.sentence, original.context, tuple(numbers))
 
 
-def _kept(found: Excerpt, indices: Sequence[int]) -> Excerpt:
-    pairs = found.pairs()
+def _kept(original: Excerpt, indices: Sequence[int]) -> Excerpt:
+    pairs = original.pairs()
     return _made(
-        found.document.id,
+        original.document.id,
         [pairs[i] for i in indices],
-        indices.index(found.sentence),
-        tuple(n for n, i in enumerate(indices) if i in found.context),
-        tuple(found.numbers[i] for i in indices),
+        indices.index(original.sentence),
+        tuple(n for n, i in enumerate(indices) if i in original.context),
+        tuple(original.numbers[i] for i in indices),
     )
 
 

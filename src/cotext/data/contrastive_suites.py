@@ -1,6 +1,6 @@
-"""Contrastive suites: documents with one right and several wrong targets, as values and as files of Cotext.
+"""Contrastive suites: documents with one correct and several incorrect targets.
 
-`cotext.data.suite_files` reads them.
+The readers are in `cotext.data.suite_files`.
 """
 
 import json
@@ -13,19 +13,20 @@ from cotext.data.formats.streams import atomic_sinks
 from cotext.data.languages import Languages
 from cotext.runtime.errors import CotextError, shown
 
-CONTROLLED = "controlled/"  # how the names of suites begin in which guessing gives exactly chance
+CONTROLLED = "controlled/"  # prefix of the names of suites in which guessing gives exactly chance accuracy
 FORMAT_NAME = "cotext-contrastive"
 FORMAT_VERSION = 1
 
 
 @dataclass(frozen=True, slots=True)
 class ContrastiveExample:
-    """A document with several candidate targets, of which exactly one is meant to be right.
+    """A document with several candidate targets, of which exactly one is correct.
 
-    `distance` counts the sentences between clue and choice: 0 in the same sentence, negative when the clue
-    comes after the choice, None when the suite does not say. A wrong candidate may be spelled like the right
-    one (published suites have a few): no model can tell them apart. `document` names the document that the
-    example is of, where the suite does. Raises CotextError when the parts do not fit.
+    `distance`: number of sentences from clue to choice; 0 in the same sentence, negative if the clue comes
+    after the choice, None if unknown. An incorrect candidate may be equal to the correct one, as in a few
+    examples of published suites. `document`: name of the original document, if the suite has it.
+
+    Raises CotextError if the candidates do not fit the source.
     """
 
     id: str
@@ -57,20 +58,20 @@ class ContrastiveExample:
 
     @property
     def differing_sentences(self) -> tuple[int, ...]:
-        """Indices of the target sentences that are not the same in all candidates."""
+        """Indices of the target sentences that differ between candidates."""
         columns = zip(*self.candidates, strict=True)
         return tuple(index for index, column in enumerate(columns) if len(set(column)) > 1)
 
     @property
     def identical_to_correct(self) -> tuple[int, ...]:
-        """Indices of the wrong candidates that are spelled exactly like the right one."""
+        """Indices of the incorrect candidates that are equal to the correct one."""
         right = self.candidates[self.correct]
-        return tuple(n for n, each in enumerate(self.candidates) if n != self.correct and each == right)
+        return tuple(n for n, target in enumerate(self.candidates) if n != self.correct and target == right)
 
 
 @dataclass(frozen=True, slots=True)
 class ContrastiveSuite:
-    """A named set of contrastive examples in one language pair; CotextError when an id occurs twice."""
+    """A named set of contrastive examples in one language pair; raises CotextError for duplicate ids."""
 
     name: str
     source_language: str
@@ -88,12 +89,12 @@ class ContrastiveSuite:
 
     @property
     def languages(self) -> Languages:
-        """As codes; a language that is told in another way fits every code."""
+        """The language pair in lower case."""
         return Languages(*(language.lower() for language in (self.source_language, self.target_language)))
 
 
 def write_suite(path: Path, suite: ContrastiveSuite) -> None:
-    """Write a suite as the project's own JSON, one example a line; a name in .gz or .xz is compressed."""
+    """Write a suite in the JSON of Cotext, one example per line; .gz and .xz files are compressed."""
     heading = {
         "format": FORMAT_NAME,
         "version": FORMAT_VERSION,
@@ -121,14 +122,12 @@ def write_suite(path: Path, suite: ContrastiveSuite) -> None:
         raise CotextError(f"{path}: cannot be written: {error}") from None
 
 
-# --- The documents of the examples of a contrastive suite: examples of one are not independent.
-
-
 def documents_of(examples: Sequence[ContrastiveExample]) -> list[int]:
-    """The number of its document for every example, counted from 0.
+    """Return the number of the document of every example, counted from 0.
 
-    Of one document are examples for which the suite names the same; where it names none, those of the same
-    source, and consecutive examples that share a source sentence.
+    Examples of the same document are not independent in significance tests. If the suite does not name
+    documents, examples belong together if they have the same source, or are consecutive and share a source
+    sentence.
     """
     numbers: list[int] = []
     known: dict[str | tuple[str, ...], int] = {}
@@ -149,14 +148,10 @@ def _continues(before: ContrastiveExample, example: ContrastiveExample) -> bool:
     return not named and any(s.strip() and s in before.source for s in example.source)
 
 
-# --- Fields of contrastive suites as files hold them: read with a message that names the example and the
-# key.
-
-
 def gathered(
     path: Path, name: str, source_language: str, target_language: str, examples: Iterable[ContrastiveExample]
 ) -> ContrastiveSuite:
-    """Gather the examples; what the types refuse is reported with the file it stands in."""
+    """Create a suite from examples; errors are re-raised with the name of the file."""
     try:
         return ContrastiveSuite(name, source_language, target_language, tuple(examples))
     except CotextError as error:
@@ -165,20 +160,20 @@ def gathered(
 
 
 def sharing() -> Callable[[str], str]:
-    """A function that gives equal strings back as one object: candidates repeat their document."""
+    """Return a function that maps equal strings to one object, because candidates repeat sentences."""
     seen: dict[str, str] = {}
     return lambda sentence: seen.setdefault(sentence, sentence)
 
 
 def sentences_of(value: Any, key: str, where: str, share: Callable[[str], str]) -> tuple[str, ...]:
-    """A list of sentences; raises CotextError for anything else."""
+    """Check a list of sentences; raises CotextError for other values."""
     if not isinstance(value, list):
         raise CotextError(f"{where}: {key!r} must be a list of sentences, found {kind_of(value)}")
-    return tuple(sentence_of(each, f"{key}[{number}]", where, share) for number, each in enumerate(value))
+    return tuple(sentence_of(item, f"{key}[{number}]", where, share) for number, item in enumerate(value))
 
 
 def sentence_of(value: Any, key: str, where: str, share: Callable[[str], str]) -> str:
-    """A sentence, which may be empty; raises CotextError for what is no string, or not one line."""
+    """Check a sentence, which may be empty; raises CotextError unless it is a string of one line."""
     if not isinstance(value, str):
         raise CotextError(f"{where}: {key!r} must be a string, found {kind_of(value)}")
     if "\n" in value or "\r" in value:
@@ -187,7 +182,7 @@ def sentence_of(value: Any, key: str, where: str, share: Callable[[str], str]) -
 
 
 def text_of(entry: dict[str, Any], key: str, where: str) -> str:
-    """A text that is not empty; raises CotextError where it is, or is missing."""
+    """Return a non-empty text; raises CotextError if it is empty or missing."""
     value = entry.get(key)
     if not isinstance(value, str) or not value:
         raise CotextError(f"{where}: {key!r} must be a string that is not empty, found {shown(value)}")
@@ -195,14 +190,14 @@ def text_of(entry: dict[str, Any], key: str, where: str) -> str:
 
 
 def refuse_unknown_keys(entry: dict[str, Any], known: frozenset[str], where: str) -> None:
-    """Raise CotextError for a key that is not known."""
+    """Raise CotextError for an unknown key."""
     unknown = sorted(entry.keys() - known)
     if unknown:
         raise CotextError(f"{where}: unknown key {shown(unknown[0])}; known: {', '.join(sorted(known))}")
 
 
 def number_of(entry: dict[str, Any], key: str, where: str) -> int | None:
-    """A whole number, or None where it is null or missing; raises CotextError for anything else."""
+    """Return an integer, or None if it is null or missing; raises CotextError for other values."""
     value = entry.get(key)
     if value is not None and (not isinstance(value, int) or isinstance(value, bool)):
         raise CotextError(f"{where}: {key!r} must be a whole number or null, found {shown(value)}")
@@ -210,6 +205,6 @@ def number_of(entry: dict[str, Any], key: str, where: str) -> int | None:
 
 
 def kind_of(value: Any) -> str:
-    """A value of JSON by its kind, for a message."""
+    """Return the type of a JSON value, for messages."""
     names = {type(None): "nothing", str: "a string", list: "a list", dict: "an object", bool: "true or false"}
     return names.get(type(value), "a number")

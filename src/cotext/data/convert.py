@@ -1,4 +1,4 @@
-"""Conversion of a corpus from one format into another, and a preview of its beginning."""
+"""Conversion of corpora between formats, detokenisation, and a preview of the first documents."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -29,23 +29,22 @@ from cotext.runtime.errors import CotextError
 
 D = TypeVar("D", Document, ParallelDocument)
 
-# --- Tokenised text as people write it: words that Moses' tokenizer has split are joined again.
+# --- Detokenisation: undoing the Moses tokenizer.
 #
-# Corpora and suites of the field often come tokenised (`weren 't , he said .`), and models of raw text meet
-# in them what they have never seen. Moses' own rules know the marks of ASCII alone; the others are joined
-# here.
+# Published corpora and suites are often tokenised (`weren 't , he said .`), which models trained on raw text
+# have never seen. The rules of Moses handle only ASCII punctuation; further rules are here.
 
 Rule = tuple[re.Pattern[str], str]
-SUFFIX = "-detokenised"  # of the name of a suite, whose scores are not those of the published one
+SUFFIX = "-detokenised"  # appended to the name of a suite, because scores differ from the published suite
 
 _CONTRACTION = "(?:s|t|d|m|re|ve|ll)"
 _ESCAPE = "&(?:amp|apos|quot|lt|gt|bar|bra|ket|#124|#91|#93);"
 _WIDE = "，。！？：；、（）《》"
 _ARABIC = "،؛؟۔"
 _MARK = rf"[,.!?;:%()\[\]\"'{_WIDE}{_ARABIC}“”„‘’]"
-# What Moses' tokenizer makes and people hardly write ...
+# Text that the Moses tokenizer produces and people rarely write.
 _TOKENISED = re.compile(rf"(?:^| ){_MARK}(?= |$)|{_ESCAPE}|@-@|\w '{_CONTRACTION}\b", re.IGNORECASE)
-# ... and what it leaves nowhere: a mark that ends a word, if it is no abbreviation, and a no-break space.
+# Text that it never produces: punctuation at the end of a word (except abbreviations), and no-break spaces.
 _PLAIN = re.compile(rf"(?:\w[,!?;:]|\w{{3}}\.)(?=\s|$)|\w[{_WIDE}{_ARABIC}]|[\u00a0\u202f]")
 
 _ASCII_QUOTES = re.compile("^['\"`]+$")
@@ -55,7 +54,7 @@ _INWARD_GUILLEMETS = "cs da de hr hu pl sk sl sr"  # and »so«, but «so» too
 
 
 def _rules(language: str) -> tuple[Rule, ...]:
-    """What follows on Moses' rules in a language: patterns, and what stands for them."""
+    """Return the rules of a language that are applied after those of Moses: patterns and replacements."""
     opening, closing = ("„‘", "”“") if language in _GERMAN_QUOTES.split() else ("„‘“", "”")
     pairs = "“„”" if language in {"fi", "sv"} else "“„"
     rules = [
@@ -65,7 +64,7 @@ def _rules(language: str) -> tuple[Rule, ...]:
         (rf"(?<!\S)([{pairs}]) ([^“”„]*[^“”„ ]) ([{closing}])(?!\w)", r"\1\2\3"),
         (r"(?<!\S)‘ ((?:[^‘’]|\b’\b)*[^‘’ ]) ’(?!\w)", r"‘\1’"),
         (r"(?<=s) ’(?= )", "’"),  # the dogs ’ house
-        # Those of a quotation that is longer than the sentence.
+        # Unpaired quotation marks, of a quotation longer than the sentence.
         (rf"(?<!\S)([{opening}]) (?=\S)", r"\1"),
         (rf"(?<=\S) ([{closing}])(?!\w)", r"\1"),
         (r"(?<=[,.!?…]) ’(?!\w)", "’"),
@@ -82,7 +81,7 @@ def _rules(language: str) -> tuple[Rule, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Detokeniser:
-    """Joins the words of sentences of one language by Moses' rules, and writes its escapes as characters.
+    """Detokenises sentences of one language by Moses' and further rules, and decodes Moses' escapes.
 
     Raises:
         CotextError: sacremoses is not installed.
@@ -93,65 +92,59 @@ class Detokeniser:
 
     @classmethod
     def of(cls, language: str) -> "Detokeniser":
-        """That of a language; of an unknown one, the rules that all share."""
+        """Return the detokeniser of a language; for an unknown one, it has only general rules."""
         code = primary_language(language) or "xx"
         joiner = moses_detokenizer(code)
-        joiner.IS_OPEN_QUOTE = _ASCII_QUOTES  # it takes “ for both ends of a quotation, and never ”
+        joiner.IS_OPEN_QUOTE = _ASCII_QUOTES  # its own pattern accepts “ for both ends, and never ”
         return cls(joiner, _rules(code))
 
     def sentence(self, text: str) -> str:
-        """A sentence of as many words as Moses makes of it; one that is plainly not tokenised, unchanged."""
+        """Detokenise a sentence; a sentence that is clearly not tokenised is unchanged."""
         if _PLAIN.search(text) and not _TOKENISED.search(text):
             return text
         joined = self.joiner.detokenize(text.split(), unescape=True)
         for pattern, replacement in self.rules:
             joined = pattern.sub(replacement, joined)
-        return clean(joined) or text  # no empty sentence where there was none
+        return clean(joined) or text  # a sentence never becomes empty
 
     def sentences(self, texts: Iterable[str]) -> tuple[str, ...]:
-        """All of a document."""
+        """Detokenise several sentences."""
         return tuple(map(self.sentence, texts))
 
 
 @dataclass(frozen=True, slots=True)
 class Detokenisers:
-    """Those of both sides."""
+    """The detokenisers of both sides."""
 
     source: Detokeniser
     target: Detokeniser
 
     @classmethod
     def of(cls, languages: Languages) -> "Detokenisers":
-        """Those of a language pair."""
+        """Return the detokenisers of a language pair."""
         return cls(Detokeniser.of(languages.source), Detokeniser.of(languages.target))
 
     def documents(self, documents: Iterable[D]) -> Iterator[D]:
-        """Documents of both languages, or of the source language."""
-        for each in documents:
-            if isinstance(each, Document):
-                yield replace(each, sentences=self.source.sentences(each.sentences))
+        """Detokenise documents of both languages, or of the source language."""
+        for document in documents:
+            if isinstance(document, Document):
+                yield replace(document, sentences=self.source.sentences(document.sentences))
             else:
-                yield replace(
-                    each,
-                    source=self.source.sentences(each.source),
-                    target=self.target.sentences(each.target),
-                )
+                source = self.source.sentences(document.source)
+                target = self.target.sentences(document.target)
+                yield replace(document, source=source, target=target)
 
     def suite(self, suite: ContrastiveSuite) -> ContrastiveSuite:
-        """A suite of such text, under a name of its own.
-
-        Raises:
-            CotextError: it has such a name.
-        """
+        """Detokenise a suite and change its name; raises CotextError if it has this name already."""
         if suite.name.endswith(SUFFIX):
             raise CotextError(f"the suite {suite.name} is detokenised already; take it as it is")
         examples = tuple(
             replace(
-                each,
-                source=self.source.sentences(each.source),
-                candidates=tuple(map(self.target.sentences, each.candidates)),
+                example,
+                source=self.source.sentences(example.source),
+                candidates=tuple(map(self.target.sentences, example.candidates)),
             )
-            for each in suite.examples
+            for example in suite.examples
         )
         return replace(suite, name=f"{suite.name}{SUFFIX}", examples=examples)
 
@@ -161,14 +154,14 @@ SPLITS = ("train", "dev", "test")
 
 
 class Tally:
-    """Documents and sentences that went through."""
+    """Counts of converted documents and sentences."""
 
     def __init__(self) -> None:
         self.documents = 0
         self.sentences = 0
 
     def count(self, documents: Iterable[D]) -> Iterator[D]:
-        """Let documents through and count them; a pair of sentences is one."""
+        """Yield documents and count them; a sentence pair counts once."""
         for document in documents:
             self.documents += 1
             self.sentences += len(document)
@@ -184,15 +177,15 @@ def convert(
     format: str | None = None,
     detokenise: Detokenisers | None = None,
 ) -> Tally:
-    """Write a corpus in the format `to`: as many documents and sentences, in the same order.
+    """Write a corpus in the format `to`, with the same documents and sentences in the same order.
 
-    Of one language or of two, in a file or in two, on either side: `out_target` is needed where there are two
-    languages, and the format holds one. Documents whose source alone is there stay so, where `to` tells it
-    from a translation (wmt). `detokenise` joins what Moses' tokenizer has split; that of the source side is
-    for the only one, too.
+    Input and output have one or two languages, in one or two files. `out_target` is required if there are two
+    languages, but the format has one per file. The format wmt distinguishes sources from translations, and
+    this is preserved. `detokenise` undoes the Moses tokenizer; a single language uses the rules of the
+    source.
 
     Raises:
-        CotextError: what the readers refuse, what the format cannot hold, an output that is an input.
+        CotextError: invalid input, content that the format cannot hold, an output that is also an input.
     """
     for written in (out, out_target):
         for read in (source, target):
@@ -203,11 +196,11 @@ def convert(
         if out_target is not None:
             raise CotextError(f"{source}: holds one language; leave --out-target {out_target} out")
         check_readable(source)
-        found = find_format(format or detect_format(source))
-        untranslated = _kind(next(checked_records(source, found))) == SOURCE_ALONE
+        source_format = find_format(format or detect_format(source))
+        untranslated = _kind(next(checked_records(source, source_format))) == SOURCE_ALONE
         documents: Iterator[Document] = (
             Document(record.id, record.sentences or record.source or record.target or ())
-            for record in _alike(source, found)
+            for record in _alike(source, source_format)
         )
         if detokenise is not None:
             documents = detokenise.documents(documents)
@@ -226,7 +219,7 @@ def convert(
 
 
 def _kind(record: Record) -> str:
-    """What a document holds, in words."""
+    """Return the languages that a document contains, in words."""
     if record.sentences is not None:
         return "one language"
     if record.source is not None and record.target is not None:
@@ -235,10 +228,10 @@ def _kind(record: Record) -> str:
 
 
 def _alike(path: Path, format: Format) -> Iterator[Record]:
-    """The records of a file, as long as they hold what the first one does.
+    """Yield the records of a file, which must contain the same languages as the first record.
 
     Raises:
-        CotextError: what the readers refuse; a document of which a side would be lost or taken for the other.
+        CotextError: invalid input; a document contains other languages, one of which would be lost.
     """
     first = ""
     for record in checked_records(path, format):
@@ -254,13 +247,13 @@ def _alike(path: Path, format: Format) -> Iterator[Record]:
 def convert_to_submission(
     source: Path, out: Path, like: Path, format: str | None = None, wanted: str = ""
 ) -> Tally:
-    """Write a submission to WMT: translated paragraphs, a sentence each, in the places of the task's own.
+    """Write a submission to WMT: the lines of the task, with each paragraph replaced by its translation.
 
-    `like` has the lines of the task; `wanted` is its language or pair, where it has several. Documents
-    without ids answer them in their order.
+    Each sentence of `source` is a paragraph. `like` has the lines of the task; `wanted` is the language or
+    language pair, if it has several. Documents without ids are matched by order.
 
     Raises:
-        CotextError: what the readers refuse; other documents than the task's, or other numbers of paragraphs.
+        CotextError: invalid input; the documents or their numbers of paragraphs differ from the task.
     """
     for read in (source, like):
         if same_file(out, read):
@@ -268,10 +261,10 @@ def convert_to_submission(
     tally = Tally()
     documents: Iterable[Document] = read_documents(source, format, side="target")
     if not find_format(format or detect_format(source)).carries_ids:
-        found, lines = list(documents), list(read_wmt_lines(like, wanted))
-        if len(found) != len(lines):
-            raise CotextError(f"{source}: {len(found)} documents for {len(lines)} lines of {like}")
-        documents = [Document(line.doc_id, own.sentences) for line, own in zip(lines, found, strict=True)]
+        unnamed, lines = list(documents), list(read_wmt_lines(like, wanted))
+        if len(unnamed) != len(lines):
+            raise CotextError(f"{source}: {len(unnamed)} documents for {len(lines)} lines of {like}")
+        documents = [Document(line.doc_id, d.sentences) for line, d in zip(lines, unnamed, strict=True)]
     with atomic_sinks([out]) as [sink]:
         for line in joined(source, tally.count(documents), like, wanted):
             sink.write(line)
@@ -279,10 +272,10 @@ def convert_to_submission(
 
 
 def holds_two_languages(path: Path, format: str | None = None) -> bool:
-    """Whether a corpus file does, as its first document tells.
+    """Return whether the first document of a corpus file has two languages.
 
     Raises:
-        CotextError: what the readers refuse.
+        CotextError: invalid input.
     """
     row = find_format(format or detect_format(path))
     if not row.holds_both_languages:
@@ -294,10 +287,10 @@ def holds_two_languages(path: Path, format: str | None = None) -> bool:
 def beginning(
     path: Path, target: Path | None, documents: int, split: str = "train", format: str | None = None
 ) -> list[Document] | list[ParallelDocument]:
-    """The first documents of a corpus, or of a part of prepared data, as its tokenizer gives the text back.
+    """Return the first documents of a corpus, or of a split of prepared data, decoded by its tokenizer.
 
     Raises:
-        CotextError: what the readers refuse, or no such part.
+        CotextError: invalid input, or no such split.
     """
     if path.is_dir():
         return list(islice(_stored(path, split), documents))
@@ -325,7 +318,7 @@ def _stored(folder: Path, split: str) -> Iterator[ParallelDocument]:
 def render_beginning(
     documents: Iterable[Document | ParallelDocument], sentences: int, characters: int
 ) -> str:
-    """The first sentences of documents, both sides one below the other; long ones are cut."""
+    """Format the first sentences of documents, with each target below its source; long ones are cut."""
     lines: list[str] = []
     for document in documents:
         count = len(document)

@@ -1,4 +1,4 @@
-"""Splits of a corpus in preparation: checks, sentences for the tokenizer, encoding into token stores."""
+"""Stages of preparation: checking sentences, training the tokenizer, and encoding into token stores."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -25,6 +25,7 @@ from cotext.data.store import StoreWriter, TokenStore
 from cotext.data.tokenizer import (
     ImportedTokenizer,
     LanguageChoice,
+    MosesBPETokenizer,
     Tokenizer,
     TokenizerSettings,
     chosen_languages,
@@ -38,16 +39,16 @@ from cotext.runtime.workers import in_order
 
 CHUNK_SENTENCES: Final = 4096
 CHUNK_CHARACTERS: Final = 1_000_000
-CHUNKS_ALONE: Final = 8  # for fewer, worker processes take longer to start than to work
+CHUNKS_ALONE: Final = 8  # chunks encoded in this process; starting workers for fewer takes longer
 PROGRESS_DOCUMENTS: Final = 1000
 
-# Called with a stage of the work and the documents done so far.
+# Called with the name of the stage and the number of finished documents.
 OnDocuments = Callable[[str, int], None]
 
 
 @dataclass(frozen=True, slots=True)
 class CorpusSplit:
-    """Training, development or test documents; `files`: those that `read` reads."""
+    """Training, development or test documents; `read` reads them from `files`."""
 
     split: str
     read: Callable[[], Iterator[ParallelDocument]]
@@ -55,24 +56,12 @@ class CorpusSplit:
     selection: Selection | None = None
 
     def text(self) -> Iterator[ParallelDocument]:
-        """The documents as `read` gives them, of which nothing is counted."""
+        """Read the documents without counting."""
         return self.read() if self.selection is None else self.selection.read(counting=False)
 
 
-@dataclass(frozen=True, slots=True)
-class Encoded:
-    """A corpus that is encoded: its figures, and which of the wanted hashes it holds."""
-
-    statistics: SplitStatistics
-    found: set[int]
-
-
 def corpus_of_files(split: str, source: Path, target: Path | None, selection: Selection) -> CorpusSplit:
-    """A corpus in files, which are read twice.
-
-    Raises:
-        CotextError: a file that is not there, or can be read only once.
-    """
+    """Return a corpus of files, which are read twice; raises CotextError if one is missing, or is a pipe."""
     files = (source,) if target is None else (source, target)
     for path in files:
         check_readable(path)
@@ -82,12 +71,12 @@ def corpus_of_files(split: str, source: Path, target: Path | None, selection: Se
 
 
 def languages_of_files(source: Path, target: Path | None, format: str | None) -> Languages:
-    """The language pair of a corpus: by the names of its files, or as one file with both languages says.
+    """Return the language pair in the names of two files, or inside of a file with both languages.
 
-    Unknown unless both languages are found, and differ.
+    It is unknown unless both languages are found and differ.
 
     Raises:
-        CotextError: as the reader of the format does.
+        CotextError: as the reader of the format.
     """
     if target is not None or not source.is_file():
         return languages_of_names(source, target)
@@ -98,7 +87,7 @@ def languages_of_files(source: Path, target: Path | None, format: str | None) ->
 
 
 def checked_documents(corpus: CorpusSplit, max_characters: int) -> Iterator[ParallelDocument]:
-    """Yield the documents; raises CotextError at a sentence over the limit, with the line if possible."""
+    """Yield the documents; raises CotextError for a sentence over the limit, with its line if possible."""
     for document in corpus.text():
         for side, sentences in enumerate((document.source, document.target)):
             if max(map(len, sentences)) > max_characters:
@@ -119,32 +108,32 @@ def encode_corpus(
     wanted: frozenset[int],
     workers: int,
     on_documents: OnDocuments,
-) -> Encoded:
+) -> tuple[SplitStatistics, set[int]]:
     """Write the token store of a corpus into a folder.
 
-    `tokenizer` is its folder, `wanted` the hashes of held-out sentences that are looked for. With any number
-    of `workers`, processes that encode, the store is the same.
+    `tokenizer` is the folder of the tokenizer, `wanted` are hashes of held-out sentences to look for. The
+    number of worker processes does not change the result. Returns statistics, and the hashes that occur.
 
     Raises:
-        CotextError: what readers refuse, a sentence that cannot be encoded, a worker that was killed.
+        CotextError: invalid input, a sentence that cannot be encoded, a worker was killed.
     """
-    of_store = load_tokenizer(tokenizer)
-    collector, found = StatisticsCollector(of_store.unk), set[int]()
+    loaded = load_tokenizer(tokenizer)
+    collector, found = StatisticsCollector(loaded.unk), set[int]()
     stage = f"encoding {corpus.split}"
     on_documents(stage, 0)
     make = partial(ChunkEncoder.opened, tokenizer, wanted, corpus.files)
-    with StoreWriter(folder / f"{corpus.split}.arrow", of_store.fingerprint) as writer:
+    with StoreWriter(folder / f"{corpus.split}.arrow", loaded.fingerprint) as writer:
         for chunk in in_order(make, chunks_of(corpus.read()), workers, CHUNKS_ALONE):
             for name, source, target in chunk.documents():
                 writer.add_flat(name, source, target)
             collector.add(chunk)
             found |= chunk.found
             on_documents(stage, writer.totals.documents)
-    return Encoded(collector.statistics(), found)
+    return collector.statistics(), found
 
 
 def chunks_of(documents: Iterable[ParallelDocument]) -> Iterator[list[ParallelDocument]]:
-    """Documents in runs that are encoded at once."""
+    """Group documents into chunks, each of which is encoded at once."""
     chunk: list[ParallelDocument] = []
     sentences = characters = 0
     for document in documents:
@@ -159,36 +148,33 @@ def chunks_of(documents: Iterable[ParallelDocument]) -> Iterator[list[ParallelDo
 
 
 def input_checksums(corpora: Sequence[CorpusSplit], format: str | None) -> dict[str, str]:
-    """SHA-256 of all files of corpora, side files too, by path."""
+    """Return the SHA-256 of all files of corpora, including side files, by path."""
     checksums = {}
     for path in [path for corpus in corpora for path in corpus.files]:
         side_file = find_side_file(path) if (format or detect_format(path)) == "docids" else None
-        for each in (path, side_file):
-            if each is not None and str(each) not in checksums:
-                checksums[str(each)] = checksum(each)
+        for file in (path, side_file):
+            if file is not None and str(file) not in checksums:
+                checksums[str(file)] = checksum(file)
     return checksums
 
 
-# --- Notes of `cotext prepare`: what of a tokenizer and of a corpus is not as asked for.
+# --- Notes in the report of `cotext prepare`.
 
-MOSES_BPE: Final = "moses-bpe"  # which has the papers' number of merges
-LONG_DOCUMENT: Final = 100  # sentences; a corpus of fewer may be one document
+LONG_DOCUMENT: Final = 100  # sentences; a smaller corpus may really be one document
 
 
 def tokenizer_notes(
     chosen: TokenizerSettings | Tokenizer, tokenizer: Tokenizer, sentences: int, texts: Sequence[str] = ()
 ) -> tuple[str, ...]:
-    """Notes on the tokenizer of prepared data: of what it learned, where it is another than was asked for.
+    """Return notes on the origin and the size of the tokenizer.
 
-    `sentences`: those of the text that it could learn from; `texts`: its files, where it is not the corpus.
+    `sentences`: number of sentences available for training it; `texts`: its training files, if not the
+    corpus.
     """
     if not isinstance(chosen, TokenizerSettings):
         languages = chosen_languages(tokenizer)
-        told = f"; rows begin with the symbols of {languages.strip('-')}" if languages else ""
-        kept = (
-            f", {tokenizer.pieces:,} of {chosen.pieces:,} pieces" if tokenizer.pieces < chosen.pieces else ""
-        )
-        return (f"the tokenizer is that of other data{kept}; nothing was learned here{told}",)
+        symbols = f"; rows begin with the symbols of {languages.strip('-')}" if languages else ""
+        return (f"the tokenizer is that of other data; nothing was learned here{symbols}",)
     notes: tuple[str, ...] = ()
     if texts:
         notes += (f"the tokenizer was trained on {', '.join(texts)} (--tokenizer-text)",)
@@ -197,7 +183,8 @@ def tokenizer_notes(
             f"the tokenizer was trained on {chosen.sample_sentences:,} of {sentences:,} sentences, drawn "
             f"from the whole {'text' if texts else 'corpus'} (--tokenizer-sample)",
         )
-    if chosen.vocabulary is None and chosen.kind != MOSES_BPE:
+    # The default number of merges of moses-bpe does not depend on the corpus.
+    if chosen.vocabulary is None and chosen.kind != MosesBPETokenizer.kind:
         notes += (
             f"the vocabulary has {tokenizer.pieces:,} pieces, by the size of the corpus ({sentences:,} "
             "sentences in both languages together) and what its text supports; --vocabulary N sets it",
@@ -206,18 +193,18 @@ def tokenizer_notes(
 
 
 def document_notes(statistics: Mapping[str, Mapping[str, Any]]) -> tuple[str, ...]:
-    """Notes on splits that are one long document, as a translation memory without names of documents is."""
+    """Return notes on splits that are one long document, probably without document boundaries."""
     return tuple(
-        f"note: {split} is one document of {found['sentences']:,} sentences: nothing says where documents "
+        f"note: {split} is one document of {counts['sentences']:,} sentences: nothing says where documents "
         f"end, so that sentences of unrelated texts may become context of each other; {BOUNDARIES}, or train "
         "on single sentences"
-        for split, found in statistics.items()
-        if found["documents"] == 1 and found["sentences"] >= LONG_DOCUMENT
+        for split, counts in statistics.items()
+        if counts["documents"] == 1 and counts["sentences"] >= LONG_DOCUMENT
     )
 
 
 def set_aside_notes(command: Mapping[str, int]) -> tuple[str, ...]:
-    """Notes on held-out sets that are documents of the training corpus: how many, and the seed."""
+    """Return notes on documents set aside from the training corpus."""
     return tuple(
         f"{part}: {count:,} whole documents set aside from the training corpus, by seed {command['seed']}"
         for part, count in command.items()
@@ -226,7 +213,7 @@ def set_aside_notes(command: Mapping[str, int]) -> tuple[str, ...]:
 
 
 def selection_notes(corpus: CorpusSplit) -> list[str]:
-    """Notes on the documents and sentences left out of a corpus."""
+    """Return notes on skipped documents, removed pairs, and lines with several sentences."""
     if corpus.selection is None:
         return []
 
@@ -236,17 +223,15 @@ def selection_notes(corpus: CorpusSplit) -> list[str]:
     return render(corpus.split, corpus.selection, location)
 
 
-# --- The tokenizer of prepared data: trained on the corpus or on other text, or that of other data.
-
-
 def taken_tokenizer(folder: Path, symbols: LanguageChoice, pair: Languages) -> Tokenizer:
-    """The tokenizer of a run or of prepared data, for the languages of this corpus.
+    """Load the tokenizer of a run or of prepared data, and choose the languages of this corpus.
 
-    Of a tokenizer of many languages these are, one after the other: those that are named, those that it comes
-    with, and those whose code is that of the corpus.
+    For a multilingual tokenizer, these are the languages of `symbols`, otherwise those already chosen in the
+    folder, otherwise those whose code is that of the corpus (`pair`).
 
     Raises:
-        CotextError: a language that it has no symbol of, or none that tells; else as `load_tokenizer`.
+        CotextError: the tokenizer has no symbol of a language, or a language is unknown; otherwise as
+            `load_tokenizer`.
     """
     tokenizer = load_tokenizer(folder / "tokenizer")
     if not isinstance(tokenizer, ImportedTokenizer) or not tokenizer.languages:
@@ -254,14 +239,14 @@ def taken_tokenizer(folder: Path, symbols: LanguageChoice, pair: Languages) -> T
     tokenizer = tokenizer.with_languages(symbols.source, symbols.target)
     for side in tokenizer.lacking():
         code = pair.source if side == "source" else pair.target
-        if len(found := tokenizer.names_alike(code)) == 1:
-            tokenizer = tokenizer.with_languages(**{"source": "", "target": "", side: found[0]})
+        if len(matches := tokenizer.names_alike(code)) == 1:
+            tokenizer = tokenizer.with_languages(**{"source": "", "target": "", side: matches[0]})
     require_languages(tokenizer, "--source-language and --target-language")
     return tokenizer
 
 
 class _Sentences:
-    """Sentences of documents or lines, counted; `count` is the number of non-empty ones."""
+    """Iterates over the sentences of documents or lines; `count` is the number of non-empty ones."""
 
     def __init__(self, groups: Iterable[Sequence[str]], on_documents: OnDocuments) -> None:
         self.count = 0
@@ -280,10 +265,10 @@ class _Sentences:
 
 
 def text_checksums(files: Sequence[Path]) -> dict[str, str]:
-    """SHA-256 of the files of text that only the tokenizer is trained on, by path.
+    """Return the SHA-256 of training files of the tokenizer, by path.
 
     Raises:
-        CotextError: a file that is missing or empty, holds no corpus, or can be read only once.
+        CotextError: a file is missing or empty, is not a corpus, or can be read only once.
     """
     for path in files:
         detect_format(path)
@@ -291,13 +276,13 @@ def text_checksums(files: Sequence[Path]) -> dict[str, str]:
 
 
 def sentences_of_texts(files: Iterable[Path]) -> Iterator[Sequence[str]]:
-    """Yield the sentences of each document of text that only the tokenizer is trained on.
+    """Yield the sentences of each document in training files of the tokenizer, of one language or two.
 
-    Files may hold one language or two. In the format `text`, each line is yielded alone: documents do not
-    matter here, and a large file may have no empty line, or several in a row.
+    In the format `text`, each line is yielded separately: documents do not matter here, and a large file may
+    have no empty lines, or several in a row.
 
     Raises:
-        CotextError: a file that is missing, empty or malformed.
+        CotextError: a file is missing, empty or malformed.
     """
     for path in files:
         name = detect_format(path)
@@ -318,9 +303,9 @@ def build_tokenizer(
     texts: Sequence[Path] = (),
     learn_from: CorpusSplit | None = None,
 ) -> None:
-    """Check all sentences of the corpora and train or copy the tokenizer, unless that is done.
+    """Check all sentences of the corpora and train or copy the tokenizer, unless this stage is finished.
 
-    It is trained on `texts`, else on `learn_from`, else on the first of the corpora.
+    It is trained on `texts`, otherwise on `learn_from`, otherwise on the first corpus.
     """
     if work.done("tokenizer") is not None:
         return
@@ -334,27 +319,24 @@ def build_tokenizer(
         tokenizer = train_tokenizer(sentences, chosen)
     else:
         tokenizer = chosen
-        for _ in sentences:  # which are checked while they are read
+        for _ in sentences:  # reading checks and counts them
             pass
     tokenizer.save(work.folder / "tokenizer")
     work.note("tokenizer", (work.folder / "tokenizer").iterdir(), {"sentences": sentences.count})
 
 
-# --- The shortlist table of a folder that is being prepared: `cotext prepare --shortlist`.
-
-
 def build_shortlist(work: Preparation, on_documents: OnDocuments) -> dict[str, Any]:
-    """Make the table of the training corpus, which is encoded, unless that is done; gives what lists lose.
+    """Learn the shortlist of the encoded training corpus, unless this stage is finished.
 
-    By how many candidates of a source token they have; `Coverage` as in JSON.
+    Returns `Coverage` as for JSON, by the number of candidates per source token.
     """
     noted = work.done("shortlist")
     if noted is None:
         on_documents("making the shortlist", 0)
         tokenizer = load_tokenizer(work.folder / "tokenizer")
-        made = learned_shortlist(TokenStore(work.folder / TRAIN), tokenizer)
-        made.save(work.folder / SHORTLIST)
-        found = coverages(made, TokenStore(work.folder / "dev.arrow"), tokenizer)
-        noted = {str(count): asdict(each) for count, each in found.items()}
+        shortlist = learned_shortlist(TokenStore(work.folder / TRAIN), tokenizer)
+        shortlist.save(work.folder / SHORTLIST)
+        by_count = coverages(shortlist, TokenStore(work.folder / "dev.arrow"), tokenizer)
+        noted = {str(count): asdict(coverage) for count, coverage in by_count.items()}
         work.note("shortlist", [work.folder / SHORTLIST], noted)
     return dict(noted)

@@ -1,18 +1,24 @@
-"""ctxPro (Wicks and Post, 2023): sources whose translation needs context, each with the form expected of it.
+"""ctxPro suites (Wicks and Post, 2023): sources whose translation needs context, with the expected word form.
 
-A suite is generative: there are no candidates to choose from, a system writes and the form is looked for in
-its last sentence. Published are a JSON file of examples, which have the tested segment alone, and a text file
-of the same number of lines, in which up to nine segments stand before it, `<eos> ` between them.
+A suite is generative: there are no candidates. A system translates the source, and the expected form is
+searched in the last sentence. A suite has a JSON file with the tested segments, and a text file with a line
+for each. In a line, up to nine segments of context precede the tested one, separated by `<eos> `.
 """
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
 from cotext.data.contrastive_suites import kind_of, number_of, sentence_of, sharing, text_of
-from cotext.data.formats.streams import COMPRESSIONS, beginning, numbered_lines, read_whole
+from cotext.data.formats.streams import (
+    COMPRESSIONS,
+    beginning,
+    numbered_lines,
+    read_whole,
+    without_compression,
+)
 from cotext.data.languages import CODES, Languages
 from cotext.runtime.errors import CotextError, shown
 from cotext.runtime.reading import parse_json
@@ -20,8 +26,8 @@ from cotext.runtime.reading import parse_json
 SEPARATOR: Final = re.compile("<eos> ?")
 _KEYS: Final = frozenset({"expected", "rule", "src segment"})
 _BEGINNING_BYTES: Final = 1 << 16
-_FOLDERS: Final = (".", "../inputs")  # of contexts, seen from the JSON file: beside it, or as published
-# As in gender.opensubtitles.en-de.test.json, which its authors call en-de/gender/test.
+_FOLDERS: Final = (".", "../inputs")  # of contexts, relative to the JSON file; the second one as published
+# gender.opensubtitles.en-de.test.json is called en-de/gender/test by its authors.
 _PUBLISHED_NAME: Final = re.compile(
     r"(mini\.)?(?P<category>[a-z]+)\.[a-z]+\.(?P<pair>[a-z]{2}-[a-z]{2})\.(?P<split>\w+)"
 )
@@ -29,10 +35,9 @@ _PUBLISHED_NAME: Final = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class GenerativeExample:
-    """A document whose last sentence is tested, and the form that its translation is to have.
+    """A document whose last sentence is tested, and the expected form in its translation.
 
-    `distance`: sentences back to what decides the form, None where the suite does not say. `document`: where
-    the example is from.
+    `distance`: number of sentences back to the antecedent, None if unknown. `document`: original document.
     """
 
     source: tuple[str, ...]
@@ -46,7 +51,7 @@ class GenerativeExample:
 class GenerativeSuite:
     """Generative examples of one language pair, in the order of their file.
 
-    `has_context`: whether sources have the sentences before the tested one, or that one alone.
+    `has_context`: whether sources include the sentences before the tested one.
     """
 
     name: str
@@ -56,7 +61,7 @@ class GenerativeSuite:
 
 
 def is_ctxpro(content: Any) -> bool:
-    """Whether a JSON value is a list of ctxPro's examples."""
+    """Return whether a JSON value is a list of ctxPro examples."""
     return (
         isinstance(content, list)
         and bool(content)
@@ -66,7 +71,7 @@ def is_ctxpro(content: Any) -> bool:
 
 
 def is_ctxpro_file(path: Path) -> bool:
-    """Whether a file holds a suite of ctxPro, by its beginning; no for what can be read only once."""
+    """Return whether a file begins like a ctxPro suite; False if it is not a regular file."""
     if not path.is_file():
         return False
     head, _ = beginning(path, _BEGINNING_BYTES)
@@ -74,13 +79,13 @@ def is_ctxpro_file(path: Path) -> bool:
 
 
 def read_ctxpro(path: Path, contexts: Path | None = None, *, with_context: bool = True) -> GenerativeSuite:
-    """Read a suite of ctxPro: its JSON file and, unless told otherwise, the contexts that belong to it.
+    """Read a ctxPro suite: its JSON file and, by default, its contexts.
 
-    `contexts` is their file or its folder; if not given it is looked for beside the suite and in `../inputs`,
-    where it is published, under the name of the suite without `.json`.
+    `contexts` is the file of contexts, or its folder. By default, it is searched next to the suite and in
+    `../inputs`, as published. Its name is that of the suite without `.json`.
 
     Raises:
-        CotextError: no such suite, no contexts, or those of another suite: by file, example and reason.
+        CotextError: not a ctxPro suite, no contexts, or those of another suite.
     """
     content = parse_json(read_whole(path), str(path))
     if not is_ctxpro(content):
@@ -118,10 +123,7 @@ def _example(entry: Any, where: str, share: Callable[[str], str]) -> GenerativeE
 
 
 def _stem(path: Path) -> str:
-    name = path.name
-    for ending in COMPRESSIONS:
-        name = name.removesuffix(ending)
-    return name.removesuffix(".json")
+    return without_compression(path).name.removesuffix(".json")
 
 
 def _find_contexts(path: Path, given: Path | None) -> Path:
@@ -129,13 +131,13 @@ def _find_contexts(path: Path, given: Path | None) -> Path:
         return given
     folders = [path.parent / folder for folder in _FOLDERS] if given is None else [given]
     names = [_stem(path) + ending for ending in ("", *COMPRESSIONS)]
-    found = next((folder / name for folder in folders for name in names if (folder / name).is_file()), None)
-    if found is None:
-        places = " or ".join(str(folder / names[0]) for folder in folders)
+    contexts = next((folder / n for folder in folders for n in names if (folder / n).is_file()), None)
+    if contexts is None:
+        expected = " or ".join(str(folder / names[0]) for folder in folders)
         raise CotextError(
-            f"{path}: no contexts, expected in {places}; name their file, or its folder, by --contexts"
+            f"{path}: no contexts, expected in {expected}; name their file, or its folder, by --contexts"
         )
-    return found
+    return contexts
 
 
 def _in_context(
@@ -147,7 +149,7 @@ def _in_context(
             f"{contexts}: {len(lines)} lines, but {suite} has {len(examples)} examples; give the contexts of "
             "this suite, an example a line"
         )
-    found = []
+    with_context = []
     for (number, line), example in zip(lines, examples, strict=True):
         *before, tested = (share(segment.strip()) for segment in SEPARATOR.split(line))
         if tested != example.source[0].strip():
@@ -155,13 +157,5 @@ def _in_context(
                 f"{contexts}:{number}: ends in {shown(tested)}, but this example of {suite} tests "
                 f"{shown(example.source[0])}; give the contexts of this suite, in its order"
             )
-        found.append(
-            GenerativeExample(
-                source=(*before, *example.source),
-                expected=example.expected,
-                rule=example.rule,
-                distance=example.distance,
-                document=example.document,
-            )
-        )
-    return found
+        with_context.append(replace(example, source=(*before, *example.source)))
+    return with_context

@@ -7,7 +7,7 @@ from cotext.runtime.errors import CotextError
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A document in one language; a sentence may be empty and still counts."""
+    """A document in one language; empty sentences are allowed and counted."""
 
     id: str
     sentences: tuple[str, ...]
@@ -19,9 +19,9 @@ class Document:
 
 @dataclass(frozen=True, slots=True)
 class ParallelDocument:
-    """A document and its translation, sentence i of the one standing for sentence i of the other.
+    """A document and its translation; sentence i of the target translates sentence i of the source.
 
-    Raises CotextError when the two sides differ in their number of sentences.
+    Raises CotextError if the two sides differ in their number of sentences.
     """
 
     id: str

@@ -1,4 +1,4 @@
-"""Chunks of documents encoded: ids, and what the statistics of a corpus need to know of them."""
+"""Encoding of chunks of documents to token ids, with the data for corpus statistics."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -21,10 +21,10 @@ SIDES: Final[tuple[Side, Side]] = ("source", "target")
 
 @dataclass(frozen=True, slots=True)
 class EncodedChunk:
-    """Consecutive documents as ids.
+    """Consecutive documents as token ids.
 
-    `sizes`: sentences of each. `digests`: 16 bytes for each pair with a token, equal where the tokens are.
-    `found`: hashes of `cotext.data.encoding` that were asked for.
+    `sizes`: sentences per document. `digests`: 16 bytes for each non-empty pair, a hash of its tokens.
+    `found`: the requested hashes of `cotext.data.overlap` that occur in the documents.
     """
 
     names: tuple[str, ...]
@@ -38,27 +38,24 @@ class EncodedChunk:
     def of(
         cls, names: Iterable[str], sizes: Iterable[int], source: Flat, target: Flat, found: Iterable[int] = ()
     ) -> "EncodedChunk":
-        """Documents given by their names, numbers of sentences, and ids end to end."""
+        """Create a chunk from names, numbers of sentences, and concatenated ids."""
         counts = np.array(list(sizes), np.int64)
         return cls(tuple(names), counts, source, target, _digests(source, target), frozenset(found))
 
     def documents(self) -> Iterator[tuple[str, Flat, Flat]]:
-        """Each document as a store takes it."""
-        ends = np.cumsum(self.sizes)
-        bounds = [0, *ends.tolist()]
-        sides = [(side, [0, *np.cumsum(side.lengths, dtype=np.int64).tolist()]) for side in self._sides()]
+        """Yield name, source and target of each document, as `StoreWriter.add_flat` takes them."""
+        bounds = [0, *np.cumsum(self.sizes).tolist()]
+        both = self.source, self.target
+        sides = [(side, [0, *np.cumsum(side.lengths, dtype=np.int64).tolist()]) for side in both]
         for name, low, high in zip(self.names, bounds, bounds[1:], strict=False):
             source, target = (
                 Flat(side.tokens[ends[low] : ends[high]], side.lengths[low:high]) for side, ends in sides
             )
             yield name, source, target
 
-    def _sides(self) -> tuple[Flat, Flat]:
-        return self.source, self.target
-
 
 def _digests(source: Flat, target: Flat) -> bytes:
-    found = []
+    digests = []
     sides = [
         (side.tokens.tobytes(), np.cumsum(4 * side.lengths.astype(np.int64)).tolist())
         for side in (source, target)
@@ -67,27 +64,27 @@ def _digests(source: Flat, target: Flat) -> bytes:
     low_source = low_target = 0
     for high_source, high_target in zip(source_ends, target_ends, strict=True):
         if high_source > low_source or high_target > low_target:
-            # The length tells where one side ends and the other begins.
+            # The length separates the two sides.
             digest = blake2b(sources[low_source:high_source], digest_size=16)
             digest.update((high_source - low_source).to_bytes(8, "little"))
             digest.update(targets[low_target:high_target])
-            found.append(digest.digest())
+            digests.append(digest.digest())
         low_source, low_target = high_source, high_target
-    return b"".join(found)
+    return b"".join(digests)
 
 
 def location_of(files: Sequence[Path], side: int, sentence: str) -> str:
-    """File and line of a sentence, as messages begin; empty where there is no file."""
+    """Return file and line of a sentence as the beginning of a message; empty without files."""
     if not files:
         return ""
     path = files[min(side, len(files) - 1)]
-    # Only for a message is the file searched for the line.
+    # The file is searched again, because line numbers are needed only for messages.
     line = next((number for number, line in numbered_lines(path) if sentence in line), None)
     return f"{path}: " if line is None else f"{path}:{line}: "
 
 
 class ChunkEncoder:
-    """Encodes chunks of documents; `wanted`: hashes of sentences to find, `files`: those that are read."""
+    """Encodes chunks of documents. `wanted`: hashes to look for; `files`: source files, for messages."""
 
     def __init__(self, tokenizer: Tokenizer, wanted: frozenset[int], files: tuple[Path, ...]) -> None:
         self._tokenizer = tokenizer
@@ -96,15 +93,11 @@ class ChunkEncoder:
 
     @classmethod
     def opened(cls, folder: Path, wanted: frozenset[int], files: tuple[Path, ...]) -> "ChunkEncoder":
-        """With the tokenizer of a folder, as each worker process opens it."""
+        """Load the tokenizer from a folder; called in each worker process."""
         return cls(load_tokenizer(folder), wanted, files)
 
     def __call__(self, documents: Sequence[ParallelDocument]) -> EncodedChunk:
-        """Encode a chunk.
-
-        Raises:
-            CotextError: the tokenizer cannot encode a sentence; with its file and line.
-        """
+        """Encode a chunk; raises CotextError with file and line if a sentence cannot be encoded."""
         texts = ([s for d in documents for s in d.source], [t for d in documents for t in d.target])
         try:
             source, target = (
@@ -122,13 +115,13 @@ class ChunkEncoder:
         )
 
     def _located(self, documents: Sequence[ParallelDocument]) -> CotextError | None:
-        """The error of the first sentence that cannot be encoded, if one alone cannot."""
+        """Return an error for the first sentence that cannot be encoded, or None if each can."""
         for document in documents:
             for side, sentences in zip(SIDES, (document.source, document.target), strict=True):
                 for number, sentence in enumerate(sentences, 1):
                     try:
                         self._tokenizer.encode(sentence, side)
-                    except Exception as error:  # whatever a tokenizer of somebody else's raises
+                    except Exception as error:  # tokenizer libraries raise various errors
                         where = location_of(self._files, SIDES.index(side), sentence)
                         return CotextError(
                             f"{where}document {document.id!r}, sentence {number}: cannot be encoded: {error}"

@@ -1,8 +1,7 @@
-"""The language pair of a corpus, a run or a suite: given, or guessed from names as train.en and train.de.
+"""The language pair of a corpus, a run or a suite: given, or guessed from file names such as train.en.
 
-A name is a hint and no proof: what a name alone contradicts is warned of. What two sources contradict that
-both have known languages (the pair of a run and that of a suite), and two names that are a pair the wrong way
-round, are errors.
+File names are only hints, so that a contradicting name gives a warning. Two known language pairs that differ,
+such as those of a run and a suite, are an error. So are two files with swapped names.
 """
 
 import re
@@ -15,156 +14,7 @@ from typing import Any, Final
 
 from cotext.runtime.errors import CotextError
 
-# ISO 639-1: what counts as a language in the name of a file.
-_CODES = """
-aa ab ae af ak am an ar as av ay az ba be bg bi bm bn bo br bs ca ce ch co cr cs cu cv cy da de dv
-dz ee el en eo es et eu fa ff fi fj fo fr fy ga gd gl gn gu gv ha he hi ho hr ht hu hy hz ia id ie
-ig ii ik io is it iu ja jv ka kg ki kj kk kl km kn ko kr ks ku kv kw ky la lb lg li ln lo lt lu lv
-mg mh mi mk ml mn mr ms mt my na nb nd ne ng nl nn no nr nv ny oc oj om or os pa pi pl ps pt qu rm
-rn ro ru rw sa sc sd se sg si sk sl sm sn so sq sr ss st su sv sw ta te tg th ti tk tl tn to tr ts
-tt tw ty ug uk ur uz ve vi vo wa wo xh yi yo za zh zu
-"""
-CODES: Final = frozenset(_CODES.split())
-
-# ISO 639-3 codes, as test sets write them (`deu_Latn`), of languages that have a code of two letters.
-_THREE = """
-afr:af amh:am ara:ar azj:az bel:be ben:bn bul:bg cat:ca ces:cs cmn:zh cym:cy dan:da deu:de ekk:et ell:el
-eng:en est:et eus:eu fas:fa fin:fi fra:fr gle:ga glg:gl guj:gu hau:ha heb:he hin:hi hrv:hr hun:hu hye:hy
-ind:id isl:is ita:it jpn:ja kan:kn kat:ka kaz:kk khm:km kor:ko lav:lv lit:lt lvs:lv mal:ml mar:mr mkd:mk
-mlt:mt mya:my nld:nl nob:nb pes:fa pol:pl por:pt ron:ro rus:ru slk:sk slv:sl sme:se spa:es sqi:sq srp:sr
-swa:sw swe:sv swh:sw tam:ta tel:te tgl:tl tha:th tur:tr ukr:uk urd:ur uzb:uz vie:vi zho:zh zsm:ms zul:zu
-"""
-TWO_LETTERS: Final = dict(pair.split(":") for pair in _THREE.split())
-
-
-@dataclass(frozen=True, slots=True)
-class Languages:
-    """Source and target language as codes of two or three letters; empty where one is not known."""
-
-    source: str = ""
-    target: str = ""
-
-    @classmethod
-    def parse(cls, pair: str) -> "Languages":
-        """Read a pair as `str` writes it; an empty text is the unknown pair."""
-        source, _, target = pair.partition("-")
-        return cls(source, target)
-
-    def __str__(self) -> str:
-        """As in "en-de"; empty unless both are known."""
-        return f"{self.source}-{self.target}" if self.source and self.target else ""
-
-    @property
-    def reversed(self) -> "Languages":
-        """The other direction."""
-        return Languages(self.target, self.source)
-
-    def contradicts(self, other: "Languages") -> bool:
-        """Whether both are whole and differ; codes of unequal lengths may mean the same."""
-        sides = ((self.source, other.source), (self.target, other.target))
-        return bool(str(self) and str(other)) and any(len(a) == len(b) and a != b for a, b in sides)
-
-
-def language_code(text: str, option: str) -> str:
-    """Read a language as a person writes it: `de`, `DE`, `de-AT` and `de_AT` are `de`.
-
-    Raises:
-        CotextError: no code of two or three letters.
-    """
-    code = re.split("[-_]", text.strip().lower(), maxsplit=1)[0]
-    if not re.fullmatch("[a-z]{2,3}", code):
-        raise CotextError(f"{option} {text}: give a language by its code, as in en, de or zh")
-    return code
-
-
-def primary_language(code: str) -> str:
-    """The language of a code, of two letters where there is such a code: `de` of `de-AT` and `deu_Latn`."""
-    first = re.split("[-_]", code.strip().lower(), maxsplit=1)[0]
-    return TWO_LETTERS.get(first, first)
-
-
-def fitting_codes(wanted: str, found: Iterable[str]) -> list[str]:
-    """Of codes that are there, those that a person means: the same, else those that begin with it, else those
-    of the same language. `de` is `de_DE` where both that and `deu_Latn` are there.
-    """
-    codes = [code for code in dict.fromkeys(found) if code]
-
-    def parts(code: str) -> list[str]:
-        return re.split("[-_]", code.strip().lower())
-
-    ranks = (
-        [code for code in codes if parts(code) == parts(wanted)],
-        [code for code in codes if parts(code)[: len(parts(wanted))] == parts(wanted)],
-        [code for code in codes if same_language(code, wanted)],
-    )
-    return next(filter(None, ranks), [])
-
-
-def same_language(first: str, second: str) -> bool:
-    """Whether two codes mean one language: "en", "EN", "en-US", "en_GB" and "eng_Latn" do.
-
-    Two regions of one language are the same here; where both are in a file, `best_language` chooses.
-    """
-    return primary_language(first) == primary_language(second) != ""
-
-
-def best_language(wanted: str, found: list[str]) -> str | None:
-    """Of the codes in a file, that which fits best: the same code, else the first of the same language."""
-    exact = [code for code in found if _normal(code) == _normal(wanted)]
-    return next(iter(exact or [code for code in found if same_language(code, wanted)]), None)
-
-
-def _normal(code: str) -> str:
-    return code.strip().replace("_", "-").lower()
-
-
-def language_of_name(path: Path) -> str:
-    """The language in the name of a file, by its last such ending, as in train.en or a.de.txt.xz."""
-    endings = path.name.lower().split(".")[1:]
-    return next((ending for ending in reversed(endings) if ending in CODES), "")
-
-
-def languages_of_names(source: Path, target: Path | None) -> Languages:
-    """The language pair in the names of two files; unknown unless they name two languages."""
-    if target is None:
-        return Languages()
-    found = Languages(language_of_name(source), language_of_name(target))
-    return found if str(found) and found.source != found.target else Languages()
-
-
-def check_sides(known: Languages, source: Path, target: Path | None, whose: str) -> None:
-    """Refuse two files whose names are the known pair the wrong way round.
-
-    Raises:
-        CotextError: as in --source a.de --target a.en for en-de.
-    """
-    if str(known) and languages_of_names(source, target) == known.reversed:
-        raise CotextError(
-            f"{source} and {target}: by their names {known.reversed}, while {whose} {known}; change them over"
-        )
-
-
-def check_pair(known: Languages, other: Languages, what: str, whose: str) -> None:
-    """Refuse a language pair that is not the known one; a pair with an unknown side fits every pair.
-
-    Raises:
-        CotextError: both pairs are known, and they differ.
-    """
-    if known.contradicts(other):
-        raise CotextError(f"{what} is {other}, and {whose} {known}; give one of the same language pair")
-
-
-def name_warning(path: Path, language: str, whose: str) -> str:
-    """A warning of a source whose name is of another language; empty where it is not."""
-    found = language_of_name(path)
-    if not found or not language or found == language or len(language) != 2:
-        return ""
-    return f"{path}: by its name in {found!r}, while {whose} from {language!r}; is it the right side?"
-
-
-# --- English names of languages, for lists that people choose from.
-
-# ISO 639-1.
+# English names of languages by ISO 639-1 code.
 _NAMES: Final = """
 aa Afar, ab Abkhazian, ae Avestan, af Afrikaans, ak Akan, am Amharic, an Aragonese, ar Arabic,
 as Assamese, av Avaric, ay Aymara, az Azerbaijani, ba Bashkir, be Belarusian, bg Bulgarian,
@@ -192,24 +42,138 @@ ug Uyghur, uk Ukrainian, ur Urdu, uz Uzbek, ve Venda, vi Vietnamese, vo Volapük
 wo Wolof, xh Xhosa, yi Yiddish, yo Yoruba, za Zhuang, zh Chinese, zu Zulu
 """
 NAMES: Final[dict[str, str]] = {
-    code: name for code, _, name in (each.strip().partition(" ") for each in _NAMES.split(","))
+    code: name for code, _, name in (entry.strip().partition(" ") for entry in _NAMES.split(","))
 }
+CODES: Final = frozenset(NAMES)
+
+# ISO 639-3 codes, which test sets use (`deu_Latn`), of languages with a code of two letters.
+_THREE = """
+afr:af amh:am ara:ar azj:az bel:be ben:bn bul:bg cat:ca ces:cs cmn:zh cym:cy dan:da deu:de ekk:et ell:el
+eng:en est:et eus:eu fas:fa fin:fi fra:fr gle:ga glg:gl guj:gu hau:ha heb:he hin:hi hrv:hr hun:hu hye:hy
+ind:id isl:is ita:it jpn:ja kan:kn kat:ka kaz:kk khm:km kor:ko lav:lv lit:lt lvs:lv mal:ml mar:mr mkd:mk
+mlt:mt mya:my nld:nl nob:nb pes:fa pol:pl por:pt ron:ro rus:ru slk:sk slv:sl sme:se spa:es sqi:sq srp:sr
+swa:sw swe:sv swh:sw tam:ta tel:te tgl:tl tha:th tur:tr ukr:uk urd:ur uzb:uz vie:vi zho:zh zsm:ms zul:zu
+"""
+TWO_LETTERS: Final = dict(pair.split(":") for pair in _THREE.split())
+
+
+@dataclass(frozen=True, slots=True)
+class Languages:
+    """Source and target language as codes of two or three letters; empty if unknown."""
+
+    source: str = ""
+    target: str = ""
+
+    @classmethod
+    def parse(cls, pair: str) -> "Languages":
+        """Parse a pair such as "en-de"; an empty text is the unknown pair."""
+        source, _, target = pair.partition("-")
+        return cls(source, target)
+
+    def __str__(self) -> str:
+        """As in "en-de"; empty unless both are known."""
+        return f"{self.source}-{self.target}" if self.source and self.target else ""
+
+    @property
+    def reversed(self) -> "Languages":
+        """The other direction."""
+        return Languages(self.target, self.source)
+
+    def contradicts(self, other: "Languages") -> bool:
+        """Return whether both pairs are known and differ; codes of unequal lengths may mean the same."""
+        sides = ((self.source, other.source), (self.target, other.target))
+        return bool(str(self) and str(other)) and any(len(a) == len(b) and a != b for a, b in sides)
+
+
+def language_code(text: str, option: str) -> str:
+    """Normalise a language code: `de`, `DE`, `de-AT` and `de_AT` become `de`.
+
+    Raises:
+        CotextError: not a code of two or three letters.
+    """
+    code = re.split("[-_]", text.strip().lower(), maxsplit=1)[0]
+    if not re.fullmatch("[a-z]{2,3}", code):
+        raise CotextError(f"{option} {text}: give a language by its code, as in en, de or zh")
+    return code
+
+
+def primary_language(code: str) -> str:
+    """Return the language of a code, with two letters if possible: `de` for `de-AT` and `deu_Latn`."""
+    first = re.split("[-_]", code.strip().lower(), maxsplit=1)[0]
+    return TWO_LETTERS.get(first, first)
+
+
+def fitting_codes(wanted: str, available: Iterable[str]) -> list[str]:
+    """Return the available codes that match a requested one.
+
+    These are equal codes; if there are none, codes that begin with it; if there are none, codes of the same
+    language. So `de` matches `de_DE`, even if `deu_Latn` is available, too.
+    """
+    codes = [code for code in dict.fromkeys(available) if code]
+
+    def parts(code: str) -> list[str]:
+        return re.split("[-_]", code.strip().lower())
+
+    ranks = (
+        [code for code in codes if parts(code) == parts(wanted)],
+        [code for code in codes if parts(code)[: len(parts(wanted))] == parts(wanted)],
+        [code for code in codes if same_language(code, wanted)],
+    )
+    return next(filter(None, ranks), [])
+
+
+def same_language(first: str, second: str) -> bool:
+    """Return whether two codes mean the same language, such as "en", "EN", "en-US" and "eng_Latn"."""
+    return primary_language(first) == primary_language(second) != ""
+
+
+def language_of_name(path: Path) -> str:
+    """Return the language in a file name, from its last such ending, as in train.en or a.de.txt.xz."""
+    endings = path.name.lower().split(".")[1:]
+    return next((ending for ending in reversed(endings) if ending in CODES), "")
+
+
+def languages_of_names(source: Path, target: Path | None) -> Languages:
+    """Return the language pair in the names of two files; unknown unless they name two languages."""
+    if target is None:
+        return Languages()
+    pair = Languages(language_of_name(source), language_of_name(target))
+    return pair if str(pair) and pair.source != pair.target else Languages()
+
+
+def check_sides(known: Languages, source: Path, target: Path | None, whose: str) -> None:
+    """Raise CotextError if two files are swapped by their names: --source a.de --target a.en for en-de."""
+    if str(known) and languages_of_names(source, target) == known.reversed:
+        raise CotextError(
+            f"{source} and {target}: by their names {known.reversed}, while {whose} {known}; swap them"
+        )
+
+
+def check_pair(known: Languages, other: Languages, what: str, whose: str) -> None:
+    """Raise CotextError if both language pairs are known and differ."""
+    if known.contradicts(other):
+        raise CotextError(f"{what} is {other}, and {whose} {known}; give one of the same language pair")
+
+
+def name_warning(path: Path, language: str, whose: str) -> str:
+    """Return a warning if the name of a source file names another language; otherwise an empty string."""
+    named = language_of_name(path)
+    if not named or not language or named == language or len(language) != 2:
+        return ""
+    return f"{path}: by its name in {named!r}, while {whose} from {language!r}; is it the right side?"
 
 
 def name_of(code: str) -> str:
-    """The name of a language, as in "German" of "de"; the code itself where it has no name here."""
+    """Return the English name of a language, such as "German" for "de"; the code itself if unknown."""
     return NAMES.get(code, code)
-
-
-# --- Identification of languages by py3langid, which is optional.
 
 
 @cache
 def language_identifier() -> Any:
-    """That of py3langid with its own model: `classify` and `rank` give languages with probabilities.
+    """Return the language identifier of py3langid; `classify` and `rank` return languages with probabilities.
 
     Raises:
-        ImportError: it is not installed.
+        ImportError: py3langid is not installed.
     """
     module = import_module("py3langid.langid")
     return module.LanguageIdentifier.from_model_file(module.MODEL_FILE, norm_probs=True)

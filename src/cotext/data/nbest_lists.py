@@ -1,12 +1,12 @@
-"""Lists of translations of sentences: JSON lines, a translation a line, the best of a sentence first.
+"""N-best lists: JSON lines with one translation per line, the best of each sentence first.
 
     {"format": "cotext-nbest", "version": 1, "nbest": 2, "signature": "..."}
     {"document": "a", "sentence": 1, "rank": 1, "text": "...", "log_probability": -3.1, "score": -0.9}
     {"document": "a", "sentence": 1, "rank": 2, "text": "...", "log_probability": -3.6, "score": -1.1}
     {"document": "a", "sentence": 2, "rank": 1, ...
 
-Sentences and ranks count from 1. `log_probability` is that of the tokens of the translation and of the symbol
-that ends it, null where nobody knows; `score` is what the search ranked it by.
+Sentences and ranks count from 1. `log_probability` is that of the translation, including its end symbol, or
+null if unknown. `score` is the value by which the search ranked it.
 """
 
 import json
@@ -25,7 +25,7 @@ VERSION: Final = 1
 
 
 class Candidate(NamedTuple):
-    """A translation of a sentence; `score` is its log-probability as search ranks it, mostly by length."""
+    """A translation of a sentence; `score` is its log-probability, usually normalised by length."""
 
     text: str
     log_probability: float
@@ -37,14 +37,14 @@ Candidates = tuple[Candidate, ...]  # of one sentence, best first
 
 @dataclass(frozen=True, slots=True)
 class ListedDocument:
-    """A document with a list of translations for every sentence, none of them empty."""
+    """A document with a non-empty list of translations for every sentence."""
 
     id: str
     sentences: tuple[Candidates, ...]
 
 
 def write_documents(sink: TextSink, documents: Iterable[ListedDocument], nbest: int, signature: str) -> None:
-    """Write a head and the lists of documents; `nbest`: how long they were asked to be."""
+    """Write a header and the lists of documents; `nbest` is the requested length of the lists."""
     head = {"format": FORMAT, "version": VERSION, "nbest": nbest, "signature": signature}
     sink.write(f"{json.dumps(head, ensure_ascii=False)}\n")
     for document in documents:
@@ -66,11 +66,7 @@ def _number(value: float) -> float | None:
 
 
 def is_lists(path: Path) -> bool:
-    """Whether a file begins as lists do.
-
-    Raises:
-        CotextError: as `numbered_lines`.
-    """
+    """Return whether a file begins like n-best lists; raises CotextError as `numbered_lines`."""
     _, first = next(numbered_lines(path), (1, ""))
     if not first.lstrip().startswith("{"):
         return False
@@ -85,10 +81,10 @@ def _is_head(value: object) -> bool:
 
 
 def read_lists(path: Path) -> tuple[str, Iterator[ListedDocument]]:
-    """The signature of lists, and their documents one at a time.
+    """Return the signature of n-best lists, and an iterator over their documents.
 
     Raises:
-        CotextError: no lists, another version, or a line out of order, with its number.
+        CotextError: not n-best lists, another version, or a line out of order, with its number.
     """
     lines = numbered_lines(path)
     _, first = next(lines, (1, ""))
@@ -105,7 +101,7 @@ def read_lists(path: Path) -> tuple[str, Iterator[ListedDocument]]:
 
 
 def _documents(path: Path, lines: Iterable[tuple[int, str]]) -> Iterator[ListedDocument]:
-    """Documents, of which each begins with rank 1 of sentence 1."""
+    """Yield documents; each begins with rank 1 of sentence 1."""
     name, sentences = "", list[list[Candidate]]()
     for number, line in lines:
         if not line.strip():
@@ -134,7 +130,7 @@ def _documents(path: Path, lines: Iterable[tuple[int, str]]) -> Iterator[ListedD
 
 
 def _candidate(where: str, value: Any) -> tuple[str, int, int, Candidate]:
-    """Document, sentence, rank and translation of a line."""
+    """Return document, sentence, rank and translation of a line."""
     entry = value if isinstance(value, dict) else {}
     document, text = entry.get("document"), entry.get("text")
     sentence, rank = entry.get("sentence"), entry.get("rank")

@@ -1,7 +1,7 @@
 """Overlap of development and test sets with the training data.
 
-A system has seen their translations: scores on them say less. Compared are hashes of sentences without case
-and white space; short ones ("Thank you.") come again by chance, so that pairs are counted too.
+Scores on sentences that occur in the training data overestimate quality. Sentences are compared by hashes
+without case and white space. Short ones ("Thank you.") recur by chance, so that pairs are counted, too.
 """
 
 import hashlib
@@ -13,9 +13,10 @@ from cotext.data.documents import ParallelDocument
 
 @dataclass(frozen=True, slots=True)
 class Overlap:
-    """Of the sentences of a set: those with text on the source side, and how many of these training holds.
+    """The overlap of a set with the training data.
 
-    `sources`: the source sentence is the source of a training pair; `pairs`: with the same target.
+    `sentences`: sentences with a non-empty source. `sources`: those whose source is that of a training pair.
+    `pairs`: those with the same target, too.
     """
 
     sentences: int
@@ -23,7 +24,7 @@ class Overlap:
     pairs: int
 
     def render(self, split: str) -> str:
-        """As one line."""
+        """Return the counts as a line of text."""
         whole = max(self.sentences, 1)
         return (
             f"{split}: of {self.sentences:,} sentences, {self.sources:,} ({self.sources / whole:.1%}) are in "
@@ -32,7 +33,7 @@ class Overlap:
 
 
 class HeldOut:
-    """The sentences of the held-out sets by hashes: `wanted` are those to be found in training data."""
+    """Hashes of the sentences of held-out sets; `wanted` are the hashes to look for in the training data."""
 
     def __init__(self, sets: dict[str, Iterable[ParallelDocument]]) -> None:
         self._sets = {
@@ -42,7 +43,7 @@ class HeldOut:
         self.wanted = frozenset(key for pairs in self._sets.values() for pair in pairs for key in pair)
 
     def overlaps(self, found: Set[int]) -> dict[str, Overlap]:
-        """The overlap of every set, given those of `wanted` that training data hold."""
+        """Return the overlap of every set, given the hashes of `wanted` found in the training data."""
         return {
             split: Overlap(
                 len(hashes),
@@ -54,12 +55,12 @@ class HeldOut:
 
 
 def found_in(documents: Iterable[ParallelDocument], wanted: Set[int]) -> set[int]:
-    """The wanted hashes that documents hold."""
+    """Return the `wanted` hashes that occur in documents."""
     return {key for document in documents for pair in _hashes(document) for key in pair if key in wanted}
 
 
 def _hashes(document: ParallelDocument) -> Iterator[tuple[int, int]]:
-    """Hashes of source and of source with target, for every pair with text on the source side."""
+    """Yield hashes of the source, and of source and target, for every pair with a non-empty source."""
     for source, target in zip(document.source, document.target, strict=True):
         if key := "".join(source.casefold().split()):
             yield _hash(key), _hash(f"{key}\0{''.join(target.casefold().split())}")

@@ -1,10 +1,10 @@
-"""The hidden folder in which a folder is prepared; what an interrupted preparation has done stays there.
+"""The hidden folder in which data are prepared. After an interruption, preparation resumes from it.
 
-    .OUT.preparing/                 what becomes OUT, by a single rename
-    .OUT.preparing/preparing.json   what is prepared, and of each stage that is done the digests of its files
-    .OUT.replaced/                  the folder whose place OUT takes, until it has
+    .OUT.preparing/                 becomes OUT, by a single rename
+    .OUT.preparing/preparing.json   the job, and for each finished stage the digests of its files
+    .OUT.replaced/                  the old folder OUT, until the new one is in place
 
-Whoever works there holds the lock of OUT.
+A process that works there holds the lock of OUT.
 """
 
 import os
@@ -17,7 +17,7 @@ from typing import Any, Final
 from cotext.data.prepared import REPORT, read_report
 from cotext.runtime.errors import CotextError
 from cotext.runtime.files import discard, replacing, sweep
-from cotext.runtime.integrity import digests, require_whole, sealed, unsealed
+from cotext.runtime.integrity import digests, is_occupied, require_whole, sealed, unsealed
 from cotext.runtime.locks import Lock, writing
 from cotext.runtime.reading import read_text
 
@@ -25,7 +25,7 @@ STATE: Final = "preparing.json"
 
 
 class Preparation:
-    """A folder in the making: `begin`, note the stages that are done, write the report, `publish`."""
+    """A folder in preparation: `begin`, `note` finished stages, write the report, `publish`."""
 
     def __init__(self, out: Path, overwrite: bool, lock: Lock) -> None:
         self.out = out
@@ -38,14 +38,14 @@ class Preparation:
         self._stages: dict[str, Any] = {}
 
     def begin(self, job: dict[str, Any]) -> dict[str, Any]:
-        """Go on with what is there of a job, or begin it; returns the report, if all is done already.
+        """Resume or begin a job; return its report if it is already finished, otherwise an empty dict.
 
-        `job` holds, under the keys of the report, all that decides the content of the folder.
+        `job` contains everything that determines the content of the folder, under the keys of the report.
 
         Raises:
-            CotextError: there is something else, and it may not be overwritten.
+            CotextError: the folder has other content, and must not be overwritten.
         """
-        if _occupied(self.out) and not self._overwrite:
+        if is_occupied(self.out) and not self._overwrite:
             report = read_report(self.out)
             if not _describes(report, job):
                 raise CotextError(
@@ -67,46 +67,46 @@ class Preparation:
         return {}
 
     def done(self, stage: str) -> Any:
-        """What was noted of a stage that is done; None where it is to be done, or its files are damaged."""
+        """Return what was noted of a finished stage; None if it is unfinished or its files are damaged."""
         noted = self._stages.get(stage)
-        if noted is not None:
-            try:
-                require_whole(self.folder, noted["files"], "")
-            except CotextError:
-                return None
-            return noted["content"]
-        return None
+        if noted is None:
+            return None
+        try:
+            require_whole(self.folder, noted["files"], "")
+        except CotextError:
+            return None
+        return noted["content"]
 
     def note(self, stage: str, files: Iterable[Path], content: Any) -> None:
-        """A stage is done: it has written `files`; `content` is what else is to be known of it."""
+        """Record that a stage is finished, with the `files` that it has written and further `content`."""
         self._stages[stage] = {"files": digests(self.folder, files), "content": content}
         self._write_state()
 
     @property
     def digests(self) -> dict[str, str]:
-        """Digests of the files of all stages that are done."""
+        """Digests of the files of all finished stages."""
         return {name: digest for stage in self._stages.values() for name, digest in stage["files"].items()}
 
     def publish(self) -> None:
-        """Give the folder, whose report is written, its name, unless it has it."""
+        """Rename the finished folder to its final name."""
         if not self.begun:
             return
         self._lock.require()
         (self.folder / STATE).unlink(missing_ok=True)
-        if _occupied(self.out):
+        if is_occupied(self.out):
             os.replace(self.out, self._replaced)
         os.replace(self.folder, self.out)
 
     def recover(self) -> None:
-        """Put right what was cut short between the two renames, or after them."""
+        """Repair an interruption between the two renames of `publish`, or after them."""
         if self._replaced.is_dir():
-            if _occupied(self.out):
+            if is_occupied(self.out):
                 shutil.rmtree(self._replaced, ignore_errors=True)
             else:
                 os.replace(self._replaced, self.out)
 
     def _finished(self, job: dict[str, Any]) -> dict[str, Any]:
-        """The report of a folder that lacks its name alone; nothing where it lacks more."""
+        """Return the report of a folder that only needs to be renamed; otherwise an empty dict."""
         try:
             report = read_report(self.folder)
             require_whole(self.folder, report.get("files", {}), "")
@@ -115,10 +115,10 @@ class Preparation:
         return report if _describes(report, job) else {}
 
     def _goes_on(self, job: dict[str, Any]) -> bool:
-        """Take up what an interruption has left of the same job; False where there is nothing to keep.
+        """Load the state of an interrupted job and return True; False if there is nothing to resume.
 
         Raises:
-            CotextError: it is from another job and may not be discarded, or from none.
+            CotextError: the folder is from another job and must not be discarded, or from none.
         """
         path = self.folder / STATE
         if not path.exists() and not (self.folder / REPORT).exists():
@@ -133,7 +133,7 @@ class Preparation:
                 self._job, self._stages = job, state["stages"]
                 return True
         except (CotextError, ValueError, KeyError):
-            pass  # damaged: nobody knows what it is
+            pass  # damaged
         if not self._overwrite:
             raise CotextError(
                 f"{self.folder}: holds what an interrupted preparation from other files or with other "
@@ -150,19 +150,19 @@ class Preparation:
 
 @contextmanager
 def preparing(out: Path, overwrite: bool, inputs: Sequence[Path]) -> Iterator[Preparation]:
-    """Hold the folder `out` against other processes and make a new one in its place.
+    """Lock the folder `out` and prepare a new one in its place.
 
-    An interruption leaves what is done to the next call; an error leaves nothing.
+    After an interruption, the next call resumes. After an error, the partial result is deleted.
 
     Raises:
-        CotextError: something else than a prepared folder is there, or an input lies in it; another process
-            is at work on it; storage refuses.
+        CotextError: `out` exists and is not a prepared folder, or contains an input; another process works on
+            it; storage error.
     """
     out = out.resolve()
     if out.is_file():
         raise CotextError(f"{out}: is a file; name a folder to write to")
-    if _occupied(out) and not (out / REPORT).is_file():
-        raise CotextError(f"{out}: holds something else than prepared data, and is left alone; name another")
+    if is_occupied(out) and not (out / REPORT).is_file():
+        raise CotextError(f"{out}: is not a folder of prepared data, and is not replaced; choose another one")
     inside = next((path for path in inputs if path.resolve().is_relative_to(out)), None)
     if inside is not None:
         raise CotextError(f"{inside}: lies inside the folder to be replaced, {out}; choose another folder")
@@ -183,12 +183,8 @@ def preparing(out: Path, overwrite: bool, inputs: Sequence[Path]) -> Iterator[Pr
         raise CotextError(f"{out}: can't be written: {error.strerror or error}") from error
 
 
-def _occupied(folder: Path) -> bool:
-    return folder.is_dir() and any(folder.iterdir())
-
-
 def _describes(report: dict[str, Any], job: dict[str, Any]) -> bool:
-    """Whether a report, with digests, is that of a job: what it says includes all that the job says."""
+    """Return whether a report belongs to a job, that is, contains all its entries."""
 
     def within(part: Any, whole: Any) -> bool:
         if isinstance(part, dict) and isinstance(whole, dict):

@@ -18,8 +18,9 @@ from cotext.runtime.errors import CotextError
 class Report:
     """The content of report.json: the prepared data, their sources and settings.
 
-    `inputs` and `files` hold SHA-256 digests: of what was read, and of what was written. `selected`: see
-    `cotext.data.selection`. `shortlist`: what lists lose, by candidates of a source token, where a table is.
+    `inputs` and `files` are SHA-256 digests of the files that were read and written. `selected`: counts of
+    `cotext.data.selection`. `shortlist`: coverage by the number of candidates per source token, if there is a
+    shortlist.
     """
 
     cotext: str
@@ -36,11 +37,11 @@ class Report:
 
     @property
     def pair(self) -> Languages:
-        """The languages; unknown where they were not told."""
+        """The language pair; empty if unknown."""
         return Languages(self.languages.get("source", ""), self.languages.get("target", ""))
 
     def render(self) -> str:
-        """Lay the main figures out as a table, one column a split."""
+        """Return the statistics as a table with one column per split, and the notes."""
         columns = [
             [name, *(figure(split) for figure in _ROWS.values())] for name, split in self.splits.items()
         ]
@@ -55,19 +56,18 @@ class Report:
                     f"{name}: document {example.document!r}, sentence {example.sentence}: "
                     f"{example.source_tokens} source and {example.target_tokens} target tokens"
                 )
-        pair = str(self.pair) or "not told (--source-language, --target-language)"
-        lines.append(f"languages: {pair}")
+        lines.append(f"languages: {str(self.pair) or 'not told (--source-language, --target-language)'}")
         lines.append(f"tokenizer: {self.tokenizer['kind']}, {self.tokenizer['pieces']} pieces")
-        lines += [found.render(split) for split, found in self.overlap.items()]
-        lines += [found.render(count) for count, found in self.shortlist.items()]
+        lines += [overlap.render(split) for split, overlap in self.overlap.items()]
+        lines += [coverage.render(count) for count, coverage in self.shortlist.items()]
         return "\n".join([*lines, *self.notes])
 
 
 def report_of(content: dict[str, Any], path: Path) -> Report:
-    """The report that a file holds, whose content is given; what else stands there is left out.
+    """Validate the content of a report; unknown keys are ignored. `path` is used in messages.
 
     Raises:
-        CotextError: it is no such report.
+        CotextError: not a report.
     """
     try:
         return TypeAdapter(Report).validate_python(content)

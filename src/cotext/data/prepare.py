@@ -1,8 +1,8 @@
 """Preparation of training data from corpus files: the command `cotext prepare`.
 
-The text is read twice, once to draw the sample the tokenizer is trained on and once to encode it; memory
-does not grow with the corpus. OUT holds train.arrow, dev.arrow, dev.jsonl, tokenizer/, report.json, where
-there is a test set test.arrow and test.jsonl, and shortlist.safetensors if it is asked for.
+The text is read twice: to sample the sentences for the tokenizer, and to encode it. Memory does not grow with
+the corpus. The output folder contains train.arrow, dev.arrow, dev.jsonl, tokenizer/ and report.json; with a
+test set, test.arrow and test.jsonl; and with --shortlist, shortlist.safetensors.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -11,7 +11,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-from cotext.data.contrastive_suites import ContrastiveSuite, write_suite
+from cotext.data.contrastive_suites import write_suite
 from cotext.data.controlled import (
     VERSION,
     contrastive_suites,
@@ -64,13 +64,13 @@ CONTROLLED_TOKENIZER_DOCUMENTS = 5000
 def prepare(request: PreparationRequest, on_documents: OnDocuments = lambda stage, documents: None) -> Report:
     """Train a tokenizer, encode training, development and test corpora, and write all to the folder `out`.
 
-    A target of None: the source file holds both languages. Languages left open are those of the training
-    files, see `languages_of_files`. The folder appears whole or not at all; the same call resumes an
+    If a target is None, the source file contains both languages. Missing languages are those of the training
+    files, see `languages_of_files`. The folder appears when it is complete; the same call resumes an
     interrupted one.
 
     Raises:
-        CotextError: what readers refuse, sentences over `max_characters`, files named after the pair the
-            wrong way round, and as `taken_tokenizer` and `preparing`.
+        CotextError: invalid corpus files, sentences over `max_characters`, swapped source and target files;
+            otherwise as `taken_tokenizer` and `preparing`.
     """
     given = {
         "train": (request.source, request.target),
@@ -111,7 +111,7 @@ def _carry_out(
     request: PreparationRequest,
     on_documents: OnDocuments,
 ) -> Report:
-    """What is left to be done of a job."""
+    """Do the remaining stages of a job, and publish the folder."""
     report = work.begin(job)
     if not report:
         build_tokenizer(
@@ -134,7 +134,7 @@ def _corpora(
     rules: dict[str, float],
     splitters: tuple[Splitter, Splitter] | None,
 ) -> list[CorpusSplit]:
-    """The corpora in files; rules are for training alone, and splitters without `paragraphs`."""
+    """Return the corpora. Rules apply only to training data; so do splitters, except with `paragraphs`."""
     corpora: list[CorpusSplit] = []
     parts: dict[str, frozenset[int]] = {}
     for split, (source, target) in given.items():
@@ -159,12 +159,12 @@ def prepare_controlled(
 ) -> Report:
     """Generate the controlled corpus and prepare it.
 
-    Beside what `prepare` writes, `out` holds contrastive/<phenomenon>.json and, to translate, the plain text
-    of dev and test (dev.en, dev.de, test.en, test.de).
+    In addition to the files of `prepare`, `out` contains contrastive/<phenomenon>.json and the plain text of
+    dev and test (dev.en, dev.de, test.en, test.de), for translation.
     """
     documents, seed, order = request.documents, request.seed, request.word_order
-    # The generator's words are known: no character will ever be unknown, so no byte pieces are needed.
-    # BPE, because nearly every word is frequent enough to become one piece.
+    # Without byte fallback, because the generator has a fixed set of words and so of characters. BPE, because
+    # nearly every word is frequent enough to become one token.
     settings = TokenizerSettings(
         kind="sentencepiece-bpe", vocabulary=request.vocabulary, byte_fallback=False, seed=seed
     )
@@ -186,13 +186,16 @@ def prepare_controlled(
         job = _job(command, {}, Languages("en", "de"), settings)
         report = work.begin(job)
         if not report:
-            # From the same documents whatever the size: all sizes of a seed share one vocabulary.
+            # From the same documents for every size, so that all sizes of a seed share one vocabulary.
             of_all = partial(
                 training_documents, CONTROLLED_TOKENIZER_DOCUMENTS, seed, order, request.mentions
             )
             learn_from = CorpusSplit("train", of_all)
             build_tokenizer(work, corpora, settings, 10_000, on_documents, learn_from=learn_from)
-            _write_suites(work.folder, contrastive_suites(seed, request.contrastive_examples, order))
+            (work.folder / "contrastive").mkdir(exist_ok=True)
+            for suite in contrastive_suites(seed, request.contrastive_examples, order):
+                name = suite.name.rpartition("/")[2]
+                write_suite(work.folder / "contrastive" / f"{name}.json", suite)
             _write_sides(work.folder, corpora[1:])
             report = _build(work, corpora, job, settings, 1, on_documents)
         work.publish()
@@ -200,19 +203,13 @@ def prepare_controlled(
 
 
 def _generated_once(split: str, documents: Callable[[], Iterator[ParallelDocument]]) -> CorpusSplit:
-    """A few hundred documents, which are read several times."""
+    """Return a split of a few hundred documents, cached because it is read several times."""
     generated = cache(lambda: tuple(documents()))
     return CorpusSplit(split, lambda: iter(generated()))
 
 
-def _write_suites(folder: Path, suites: Iterable[ContrastiveSuite]) -> None:
-    (folder / "contrastive").mkdir(exist_ok=True)
-    for suite in suites:
-        write_suite(folder / "contrastive" / f"{suite.name.rpartition('/')[2]}.json", suite)
-
-
 def _write_sides(folder: Path, corpora: Iterable[CorpusSplit]) -> None:
-    """Both languages of controlled corpora as plain text, to be translated."""
+    """Write both languages of controlled corpora as plain text."""
     for corpus in corpora:
         sides = {"en": (Document(d.id, d.source) for d in corpus.read())}
         sides["de"] = (Document(d.id, d.target) for d in corpus.read())
@@ -227,10 +224,11 @@ def _job(
     chosen: TokenizerSettings | Tokenizer,
     tokenizer_text: Sequence[Path] = (),
 ) -> dict[str, Any]:
-    """The settings and inputs that decide what a prepared folder holds; `inputs`: digests by file.
+    """Return all that determines the content of a prepared folder; `inputs`: digests by file.
 
     Raises:
-        CotextError: text for a tokenizer that is not trained here, or that cannot be read.
+        CotextError: text for the tokenizer is given, but the tokenizer is already trained, or it is
+        unreadable.
     """
     if isinstance(chosen, TokenizerSettings):
         how = asdict(chosen)
@@ -259,7 +257,7 @@ def _build(
     workers: int,
     on_documents: OnDocuments,
 ) -> dict[str, Any]:
-    """Encode the corpora that are not encoded yet, and write the report, which is returned."""
+    """Encode the corpora that are not encoded yet; write and return the report."""
     folder = work.folder
     tokenizer = load_tokenizer(folder / "tokenizer")
     encoded: dict[str, Any] = {}
@@ -269,28 +267,28 @@ def _build(
             noted = _encoded(folder, corpus, corpora[1:], workers, on_documents)
             work.note(corpus.split, store_files(folder / f"{corpus.split}.arrow"), noted)
         encoded[corpus.split] = noted
-    # Whether just counted or read back as JSON, whose keys are texts.
+    # The keys are numbers if just counted, and texts if read back from JSON.
     lengths = encoded["train"]["statistics"]["sentence_tokens"]["source"]["percentiles"]
     usual = {str(q): n for q, n in lengths.items()}["99"]
     for corpus in corpora[1:]:
         write_parallel(folder / f"{corpus.split}.jsonl", None, corpus.read(), "jsonl")
-        encoded[corpus.split] |= _looked_at(folder, corpus, usual)
+        encoded[corpus.split] |= _check_lengths(folder, corpus, usual)
     if job["command"].get("shortlist"):
         job = {**job, "shortlist": build_shortlist(work, on_documents)}
     report = {
         **job,
         "tokenizer": {**job["tokenizer"], "pieces": tokenizer.pieces, "fingerprint": tokenizer.fingerprint},
-        "splits": {split: found["statistics"] for split, found in encoded.items()},
+        "splits": {split: results["statistics"] for split, results in encoded.items()},
         "notes": (
             *tokenizer_notes(
                 chosen, tokenizer, work.done("tokenizer")["sentences"], [*job["tokenizer"].get("text", ())]
             ),
             *set_aside_notes(job["command"].get("set_aside", {})),
-            *document_notes({split: found["statistics"] for split, found in encoded.items()}),
-            *(line for found in encoded.values() for line in found["notes"]),
+            *document_notes({split: results["statistics"] for split, results in encoded.items()}),
+            *(line for results in encoded.values() for line in results["notes"]),
         ),
         "files": {**work.digests, **file_digests(folder, without=[STATE, *work.digests])},
-        "selected": {split: found["selected"] for split, found in encoded.items() if found["selected"]},
+        "selected": {s: results["selected"] for s, results in encoded.items() if results["selected"]},
         "overlap": encoded["train"]["overlap"],
     }
     write_report(folder, report)
@@ -304,11 +302,12 @@ def _encoded(
     workers: int,
     on_documents: OnDocuments,
 ) -> dict[str, Any]:
-    """Encode a corpus; gives what the report says of it, of training data with their overlap with others."""
-    sets = HeldOut({each.split: each.text() for each in held_out} if corpus.split == "train" else {})
-    found = encode_corpus(folder, corpus, folder / "tokenizer", sets.wanted, workers, on_documents)
-    overlap = {split: asdict(each) for split, each in sets.overlaps(found.found).items()}
-    return {"statistics": asdict(found.statistics), "overlap": overlap, **_selected(corpus)}
+    """Encode a corpus and return its part of the report; for training data with the overlap."""
+    sets = HeldOut({other.split: other.text() for other in held_out} if corpus.split == "train" else {})
+    tokenizer = folder / "tokenizer"
+    statistics, found = encode_corpus(folder, corpus, tokenizer, sets.wanted, workers, on_documents)
+    overlaps = {split: asdict(overlap) for split, overlap in sets.overlaps(found).items()}
+    return {"statistics": asdict(statistics), "overlap": overlaps, **_selected(corpus)}
 
 
 def _selected(corpus: CorpusSplit) -> dict[str, Any]:
@@ -316,8 +315,8 @@ def _selected(corpus: CorpusSplit) -> dict[str, Any]:
     return {"selected": counts, "notes": selection_notes(corpus)}
 
 
-def _looked_at(folder: Path, corpus: CorpusSplit, usual_tokens: int) -> dict[str, Any]:
-    """What is left out of a held-out set and far longer than is usual, given its store."""
+def _check_lengths(folder: Path, corpus: CorpusSplit, usual_tokens: int) -> dict[str, Any]:
+    """Count long sentences of a held-out set, given its store; return the counts of its selection."""
     if corpus.selection is not None:
         store = TokenStore(folder / f"{corpus.split}.arrow")
         for index, document in enumerate(corpus.read()):

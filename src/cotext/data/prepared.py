@@ -1,4 +1,4 @@
-"""The report of a prepared folder, written last: what it was made from, and a digest of every file."""
+"""The report of a prepared folder: inputs, settings, and a digest of every file. It is written last."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -11,24 +11,24 @@ from cotext.runtime.integrity import crc32, digests, require_whole
 from cotext.runtime.reading import read_json
 
 REPORT: Final = "report.json"
-TRAIN: Final = "train.arrow"  # a token store: a file, or a folder of them
-MANIFEST: Final = "manifest.json"  # of a token store that is a folder
-_CHECKSUM: Final = "crc32"  # an entry of the report, over all others
+TRAIN: Final = "train.arrow"  # a token store: a file, or a folder of shards
+MANIFEST: Final = "manifest.json"  # in a token store that is a folder
+_CHECKSUM: Final = "crc32"  # the entry of the report with the checksum of all others
 
 
 def write_report(folder: Path, content: Mapping[str, Any]) -> None:
-    """Write report.json, with a checksum: it says that everything else in the folder is whole."""
-    plain = json.loads(json.dumps(content))  # as it will be read
+    """Write report.json with a checksum. Its presence means that the folder is complete."""
+    plain = json.loads(json.dumps(content))  # as it will be read back
     text = json.dumps({**plain, _CHECKSUM: _checksum(plain)}, indent=2, ensure_ascii=False)
     with replacing(folder / REPORT) as temporary:
         temporary.write_text(f"{text}\n", encoding="utf-8")
 
 
 def read_report(folder: Path) -> dict[str, Any]:
-    """The content of report.json; empty where there is none.
+    """Return the content of report.json, or an empty dict if it does not exist.
 
     Raises:
-        CotextError: it is damaged, or as `read_json`.
+        CotextError: it is damaged; otherwise as `read_json`.
     """
     path = folder / REPORT
     if not path.exists():
@@ -45,35 +45,32 @@ def _checksum(content: Mapping[str, Any]) -> str:
 
 
 def store_exists(path: Path) -> bool:
-    """Whether a store, damaged or not, has this name."""
+    """Return whether there is a store at this path, damaged or not."""
     return digest_file(path).is_file()
 
 
 def digest_file(path: Path) -> Path:
-    """The file whose digest stands for that of a whole store: itself, or the manifest of shards."""
+    """Return the file whose digest identifies a store: the file itself, or the manifest of its shards."""
     return path / MANIFEST if path.is_dir() else path
 
 
 def store_files(path: Path) -> list[Path]:
-    """All files of a store that is whole."""
+    """Return all files of a complete store."""
     return sorted(path.iterdir()) if path.is_dir() else [path]
 
 
 def file_digests(folder: Path, without: Iterable[str] = ()) -> dict[str, str]:
-    """Digests of the files of a folder that is ready but for its report; `without` are patterns of names.
-
-    What is hidden is no part of it.
-    """
+    """Return the digests of the files in a folder, except the report, hidden files and patterns `without`."""
     left_out = (REPORT, ".*", *without)
     files = (path for path in folder.rglob("*") if path.is_file())
     return digests(folder, (path for path in files if not any(map(path.match, left_out))))
 
 
 def checked_digests(folder: Path, names: Iterable[str]) -> dict[str, str]:
-    """Digests of some files of a prepared folder, those that are there.
+    """Check files of a prepared folder and return their digests; files that never existed are skipped.
 
     Raises:
-        CotextError: one is missing or not what the report says; without a report, nothing is known of them.
+        CotextError: a file is missing or differs from the report. Without a report, nothing is checked.
     """
     noted = read_report(folder).get("files", {})
     names = [name for name in names if name in noted or (folder / name).is_file()]
@@ -83,10 +80,10 @@ def checked_digests(folder: Path, names: Iterable[str]) -> dict[str, str]:
 
 
 def digest_of_store(folder: Path) -> str:
-    """The digest that stands for the training corpus of a prepared folder.
+    """Return the digest that identifies the training corpus of a prepared folder.
 
     Raises:
-        CotextError: the file is not what the report of the folder says.
+        CotextError: the file differs from the report.
     """
-    name = digest_file(folder / "train.arrow").relative_to(folder).as_posix()
+    name = digest_file(folder / TRAIN).relative_to(folder).as_posix()
     return checked_digests(folder, [name])[name]

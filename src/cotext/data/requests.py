@@ -1,4 +1,4 @@
-"""Requests that make prepared data: `prepare` and `prepare-controlled`."""
+"""Requests of the commands that prepare, align, convert and print corpora."""
 
 import re
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class CorpusFormat(Request):
-    """The format of the corpora that are read."""
+    """The format of the input corpora."""
 
     format: str | None = option(
         "Corpus format: text, docids, d-lines, iwslt-tags, eos-groups, line-documents, wmt-xml, tmx, tsv, "
@@ -38,10 +38,10 @@ class SentenceSplitting(Request):
     )
 
     def require_split(self, used: bool, remedy: str) -> None:
-        """Check how text is split.
+        """Check the splitting options.
 
         Raises:
-            CotextError: options of splitting where nothing is split (`remedy`: what to do); as `splitting`.
+            CotextError: options are given, but not `used` (`remedy`: what to do); otherwise as `splitting`.
         """
         if not used and (self.abbreviations or self.splitter):
             given = "--abbreviations" if self.abbreviations else "--splitter"
@@ -50,7 +50,7 @@ class SentenceSplitting(Request):
             self.splitting()
 
     def splitting(self) -> "Splitting":
-        """How text is split; raises CotextError for a file that holds no abbreviations."""
+        """Return the splitting options; raises CotextError if the file of abbreviations is invalid."""
         from cotext.data.sentence_ends import read_abbreviations
         from cotext.data.splitting import BY_RULES, Splitting
 
@@ -59,7 +59,7 @@ class SentenceSplitting(Request):
 
 
 class AlignmentRequest(SentenceSplitting):
-    """Documents and their translations whose sentences are aligned; see `cotext.data.aligned_corpus`."""
+    """Documents and translations to align by sentence; see `cotext.data.aligned_corpus`."""
 
     source: Sequence[Path] = option(
         "Source document (text or any file that `translate` reads), or a folder; may be repeated."
@@ -73,18 +73,18 @@ class AlignmentRequest(SentenceSplitting):
     target_language: str | None = option("Language code. Default: by the file names.", default=None)
 
     def check(self) -> None:
-        """Raise CotextError where the output is no corpus of two languages."""
+        """Raise CotextError if the format of the output cannot hold two languages."""
         if self.format not in ("tsv", "jsonl", "tmx", "parquet"):
             raise CotextError(f"{self.out}: let --out end in .tsv, .jsonl, .tmx or .parquet")
 
     @property
     def format(self) -> str:
-        """The format of the output, by its name."""
+        """The format of the output, by its file name."""
         return re.sub(r"\.(xz|gz)$", "", self.out.name.lower()).rpartition(".")[2]
 
 
 class TrainingCorpus(SentenceSplitting, CorpusFormat):
-    """A training corpus in files, and how it is read."""
+    """Files of a training corpus, and options for reading them."""
 
     out: Path = option("Data folder to make, or to add to.")
     source: Path = option("Training corpus, source side (or both sides).")
@@ -105,18 +105,18 @@ class TrainingCorpus(SentenceSplitting, CorpusFormat):
         return self.split
 
     def splitters(self, languages: Languages) -> "tuple[Splitter, Splitter] | None":
-        """What splits lines of the source and of the target; None where they stay as they are."""
+        """Return the splitters of source and target; None if lines are not split."""
         if not self.splits:
             return None
         splitting = self.splitting()
         return splitting.splitter(languages.source), splitting.splitter(languages.target)
 
     def recorded(self, rules: dict[str, float], splitters: "tuple[Splitter, ...] | None") -> dict[str, Any]:
-        """The settings that decide which sentences a corpus holds, for the report."""
+        """Return the settings that determine the sentences of a corpus, for the report."""
         return {
             "format": self.format,
             "max_characters": self.max_characters,
-            "split": [each.name for each in splitters or ()],
+            "split": [splitter.name for splitter in splitters or ()],
             "clean": rules,
             "skip_unequal": self.skip_unequal,
         }
@@ -128,7 +128,7 @@ class TrainingCorpus(SentenceSplitting, CorpusFormat):
 
 
 class PreparationRequest(TrainingCorpus):
-    """Corpora to tokenise into the data folder `out`; see `cotext.prepare`."""
+    """Corpora to encode into the data folder `out`; see `cotext.prepare`."""
 
     dev_source: Path | None = option("Development corpus, source side.", default=None)
     dev_target: Path | None = option("Development corpus, target side.", default=None, needs="dev_source")
@@ -188,7 +188,7 @@ class PreparationRequest(TrainingCorpus):
     overwrite: bool = option("Replace an existing folder, or that of an interrupted job.", default=False)
 
     def check(self) -> None:
-        """Raise CotextError where options of the tokenizer or of splitting do not go together."""
+        """Raise CotextError for options that contradict each other."""
         from cotext.data.tokenizer import KINDS
 
         self.require_split(self.splits, "add --split or --paragraphs")
@@ -221,32 +221,28 @@ class PreparationRequest(TrainingCorpus):
 
     @property
     def set_aside(self) -> dict[str, int]:
-        """How many documents of the training corpus are development and test data, by part."""
-        wanted = {"dev": self.dev_documents, "test": self.test_documents}
-        return {part: count for part, count in wanted.items() if count}
+        """Number of training documents to set aside, by part (dev, test)."""
+        counts = {"dev": self.dev_documents, "test": self.test_documents}
+        return {part: count for part, count in counts.items() if count}
 
     @property
     def tokenizer_folder(self) -> Path | None:
-        """The run or data folder whose tokenizer is used, if one is named."""
+        """The run or data folder whose tokenizer is used, or None."""
         folder = Path(self.tokenizer)
         return folder if (folder / "tokenizer").is_dir() else None
 
     @property
     def languages(self) -> Languages:
-        """The languages that are given, as codes; empty where they are to be guessed."""
+        """The given languages as codes; empty if they are to be guessed."""
+        source, target = self.source_language, self.target_language
         return Languages(
-            *(
-                language_code(given, flag) if given else ""
-                for flag, given in (
-                    ("--source-language", self.source_language),
-                    ("--target-language", self.target_language),
-                )
-            )
+            language_code(source, "--source-language") if source else "",
+            language_code(target, "--target-language") if target else "",
         )
 
     @property
     def tokenizer_settings(self) -> "TokenizerSettings":
-        """The settings of a tokenizer that is trained."""
+        """The settings for training the tokenizer."""
         from cotext.data.tokenizer import TokenizerSettings
 
         sample = self.tokenizer_sample
@@ -294,7 +290,7 @@ class ControlledRequest(Request):
 
 
 class BeginningRequest(CorpusFormat):
-    """The beginning of a corpus to print; see `cotext.data.convert.beginning`."""
+    """A corpus whose first documents are printed; see `cotext.data.convert.beginning`."""
 
     corpus: Path = option("Corpus file, in any format, or a folder made by `prepare`.", argument=True)
     target: Path | None = option("Target side, if it is a separate file.", default=None, argument=True)
@@ -305,7 +301,7 @@ class BeginningRequest(CorpusFormat):
 
 
 class Detokenisation(Request):
-    """Languages whose rules join words and marks."""
+    """Options for undoing Moses tokenisation."""
 
     detokenise: bool = option(
         "Join words and marks that Moses' tokenizer has split, by the rules of the languages that two file "
@@ -333,7 +329,7 @@ class ConversionRequest(Detokenisation, CorpusFormat):
 
 
 class SubmissionRequest(CorpusFormat):
-    """Translations to write as lines that answer a task of WMT; see `convert_to_submission`."""
+    """Translations to write as a submission to WMT; see `convert_to_submission`."""
 
     source: Path = option("File of translations.", argument=True)
     like: Path = option("The task (JSON lines) that the submission answers, paragraph by paragraph.")

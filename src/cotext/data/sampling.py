@@ -1,13 +1,13 @@
 """Training batches from a token store: token budget, length bucketing, shuffling, sharding, exact resumption.
 
-Documents are read in pools of about `pool_tokens`, so that memory does not grow with the corpus (but for
-8 bytes a document, the order of an epoch). Within a pool, instances of like length are packed into batches
-and the batches are shuffled. A pool is a function of (seed, epoch, shard, its first document) alone: a
-`Cursor` of three numbers is enough to go on exactly where training stopped.
+Documents are read in pools of about `pool_tokens`, so that memory does not grow with the corpus (except the
+order of an epoch, 8 bytes per document). Within a pool, instances of similar length are packed into batches,
+and the batches are shuffled. A pool depends only on (seed, epoch, shard, its first document). Therefore a
+`Cursor` of three numbers is enough to resume exactly.
 
-Batches of documents in order hold runs of consecutive windows: a whole document, or where it exceeds the
-budget, as much of it as fits, and the rest in further batches. Runs of several documents share a batch, two
-of one document never: its rows would attend to each other as if they were adjacent.
+With `train.order: documents`, batches contain runs of consecutive windows: a full document or, if it exceeds
+the budget, as many windows as fit. Runs of several documents may share a batch. Two runs of the same document
+may not, because their rows would attend to each other as if they were adjacent.
 """
 
 import functools
@@ -27,15 +27,15 @@ from cotext.data.views import Mixture, View, Window
 from cotext.runtime.errors import CotextError
 
 T = TypeVar("T")
-SHARDS_SHUFFLED: Final = 8  # of a store in several files, at once: half a billion tokens
+SHARDS_SHUFFLED: Final = 8  # files of a sharded store that are shuffled together; half a billion tokens
 
 
 @dataclass(frozen=True, slots=True)
 class Cursor:
-    """The position of the next batch: epoch, pool (by its first document in the epoch's order), number.
+    """The position of the next batch: epoch, pool (its first document in the epoch), and number in the pool.
 
-    Of the pools that were read to their end, `skipped` counts the instances left out as too long, and `shed`
-    those that had to leave out context.
+    `skipped` counts the instances of finished pools that were too long, `shed` those that had to drop
+    context.
     """
 
     epoch: int = 0
@@ -46,7 +46,7 @@ class Cursor:
 
 
 def instances_of(document: TokenDocument, view: View) -> Iterator[Instance]:
-    """The instances of one document; sentence pairs without a token are left out."""
+    """Yield the instances of one document without empty sentence pairs."""
     document = document.without_empty_pairs()
     return _instances(document, view.split(*_lengths(document)))
 
@@ -69,8 +69,8 @@ def _instances(document: TokenDocument, windows: Iterable[Window]) -> Iterator[I
 class Arrangement:
     """The order of instances in batches, and the context in windows.
 
-    `order`: shuffled instances of like length, or runs of consecutive windows. `context`: a window's own, or
-    as a control that of another document of the pool, in the same positions.
+    `order`: shuffled instances of similar length, or runs of consecutive windows. `context`: the own context
+    of a window or, as a control experiment, that of another document of the pool.
     """
 
     order: Literal["shuffled", "documents"] = "shuffled"
@@ -78,10 +78,10 @@ class Arrangement:
 
 
 def epoch_order(ranges: Sequence[range], random: np.random.Generator) -> np.ndarray:
-    """The documents of a store in the order of an epoch; `ranges`: those of each file.
+    """Return the documents of a store in the order of an epoch; `ranges`: the documents of each file.
 
-    Shuffled as a whole where it has one file; of more, a few files drawn at random are shuffled together,
-    then the next, so that an epoch reads each file once, wherever it lies.
+    A few files drawn at random are shuffled together, then the next files, so that an epoch reads each file
+    once.
     """
     files = random.permutation(len(ranges)) if len(ranges) > 1 else np.arange(len(ranges))
     parts = []
@@ -94,8 +94,8 @@ def epoch_order(ranges: Sequence[range], random: np.random.Generator) -> np.ndar
 class Sampler:
     """An endless stream of shuffled batches over one shard of a store.
 
-    Shard r of n sees every n-th document of the epoch's order, whole. Instances with a side of more than
-    `max_row_tokens` are left out; the cursor counts them.
+    Shard r of n has every n-th document of the order of the epoch. Instances with a side of more than
+    `max_row_tokens` are skipped; the cursor counts them.
     """
 
     def __init__(
@@ -123,7 +123,7 @@ class Sampler:
         self.arrangement = arrangement or Arrangement()
 
     def batches(self, start: Cursor) -> Iterator[tuple[Batch, Cursor]]:
-        """Batches from `start` on, each with the cursor of the batch after it; never ends.
+        """Yield batches from `start`, each with the cursor of the next batch; never ends.
 
         Raises:
             CotextError: this shard has no documents, no instance of the store fits, or there is no batch at
@@ -136,7 +136,7 @@ class Sampler:
             order = order[self.shard :: self.shards]
             if cursor.document > len(order):
                 raise self._no_batch_at(cursor)
-            in_vain = cursor.document == 0
+            is_empty = cursor.document == 0  # whether the epoch has had no batch
             while cursor.document < len(order):
                 groups, following = self._pool(order, cursor)
                 if cursor.batch >= max(len(groups), 1):
@@ -145,9 +145,9 @@ class Sampler:
                     last = number + 1 == len(groups)
                     after = following if last else replace(cursor, batch=number + 1)
                     yield make_batch(groups[number], self.symbols), after
-                in_vain = in_vain and not groups
+                is_empty = is_empty and not groups
                 cursor = following
-            if in_vain:
+            if is_empty:
                 self._require_fit()
             cursor = replace(cursor, epoch=cursor.epoch + 1, document=0, batch=0)
 
@@ -158,14 +158,14 @@ class Sampler:
         )
 
     def epochs(self, cursor: Cursor) -> int:
-        """The number of epochs of this shard that are complete where `cursor` is the next batch."""
+        """Return the number of completed epochs of this shard, if `cursor` is the next batch."""
         return cursor.epoch + (cursor.document >= len(range(self.shard, len(self.store), self.shards)))
 
     def require_instances(self) -> None:
-        """Refuse what `batches` could never draw from, without reading a pool.
+        """Check, without reading a pool, that there are instances to draw.
 
         Raises:
-            CotextError: as `batches`; no second document for `foreign` context.
+            CotextError: as `batches`; no second document for the context `foreign`.
         """
         self._require_documents()
         self._require_fit()
@@ -194,7 +194,7 @@ class Sampler:
             )
 
     def _pool(self, order: np.ndarray, cursor: Cursor) -> tuple[list[list[Instance]], Cursor]:
-        """The batches of the pool that begins at `cursor.document`, and the cursor of the next pool."""
+        """Return the batches of the pool at `cursor.document`, and the cursor of the next pool."""
         random = np.random.default_rng([self.seed, cursor.epoch, self.shard, cursor.document])
         documents: list[TokenDocument] = []
         tokens, at = 0, cursor.document
@@ -224,16 +224,16 @@ class Sampler:
         return batches, Cursor(cursor.epoch, at, skipped=skipped, shed=shed)
 
     def _shuffled(self, instances: list[Instance], random: np.random.Generator) -> list[list[Instance]]:
-        """Instances of like length, whatever their documents."""
+        """Group instances of similar length from any documents."""
         length = functools.partial(Instance.row_tokens, symbols=self.symbols)
-        # Shuffled before the stable sort, so that rows of one length meet others in every epoch.
+        # Shuffled before the stable sort, so that rows of equal length are grouped differently in each epoch.
         shuffled = [instances[i] for i in random.permutation(len(instances))]
         shuffled.sort(key=lambda i: (length(i), i.target_tokens))
         groups = pack([[length(i)] for i in shuffled], self.max_tokens)
         return [[shuffled[i] for i in group] for group in groups]
 
     def _in_order(self, instances: list[Instance], random: np.random.Generator) -> list[list[Instance]]:
-        """Runs of consecutive instances, each as long as the budget allows."""
+        """Group runs of consecutive instances, each as long as the budget allows."""
         runs: list[list[Instance]] = []
         for _, windows in groupby(instances, lambda instance: instance.document):
             document = list(windows)
@@ -245,7 +245,7 @@ class Sampler:
     def _in_foreign_context(
         self, instances: Iterable[Instance], documents: Sequence[TokenDocument], random: np.random.Generator
     ) -> Iterator[Instance]:
-        """The instances with context from other documents, drawn anew for each."""
+        """Yield the instances with context from other documents, drawn separately for each."""
         (view, _), *_ = self.mixture.parts
         pool = [document for document in documents if document.source]
         index_in_pool = {document.index: i for i, document in enumerate(pool)}
@@ -272,21 +272,21 @@ class Sampler:
 def in_context_of(
     other: TokenDocument, instance: Instance, view: View, random: np.random.Generator
 ) -> Instance:
-    """The instance with consecutive sentences of `other` as context of its current ones.
+    """Replace the context of an instance by consecutive sentences of `other`, drawn at random.
 
-    They begin anywhere in `other`. Where it is too short there are fewer of them, as a sentence repeated in a
-    row would reveal its own labels. Context over the length limit of the view is shed, as in its own windows.
+    If `other` is too short, there is less context, because a sentence that occurred twice in a row would
+    reveal its labels. Context over the length limit of the view is dropped, as in the windows of the view.
     """
     window, offset = instance.window, instance.target_offset
-    own, stop = instance.current
-    before = min(own, len(other.source))
+    start, stop = instance.current
+    before = min(start, len(other.source))
     after = min(len(window.source) - stop, len(other.source) - before)
     if before + after == 0:
         return instance
     begin = int(random.integers(len(other.source) - before - after + 1))
     middle, end = begin + before, begin + before + after
-    source = [*other.source[begin:middle], *instance.source[own:stop], *other.source[middle:end]]
-    current = instance.target[own - offset : stop - offset]
+    source = [*other.source[begin:middle], *instance.source[start:stop], *other.source[middle:end]]
+    current = instance.target[start - offset : stop - offset]
     target = [*other.target[begin:middle], *current, *other.target[middle:end]]
     cut = view.split([len(s) for s in source], [len(t) for t in target])[before]
     first = window.current.start - before
@@ -307,11 +307,11 @@ def ordered_batches(
     max_row_tokens: int,
     group_windows: int | None = None,
 ) -> Iterator[Batch]:
-    """Validation batches: every instance of a store once, in batches of like length.
+    """Yield validation batches: every instance of a store once, in batches of similar length.
 
-    `group_windows`, for models that see other rows: so many consecutive windows of a document share a batch,
-    even over the budget, and no batch has two such groups of one document. Instances that are too long are
-    left out of their group.
+    `group_windows`, for models that attend to other rows: this number of consecutive windows of a document
+    share a batch, even over the budget. A batch has at most one such group per document. Instances that are
+    too long are skipped.
     """
     length = functools.partial(Instance.row_tokens, symbols=symbols)
     if group_windows is None:
@@ -333,14 +333,14 @@ def ordered_batches(
 
 
 def _apart(runs: Sequence[list[Instance]], symbols: SpecialSymbols, max_tokens: int) -> list[list[Instance]]:
-    """Batches of whole runs, no two of them of one document."""
+    """Pack runs into batches with at most one run per document."""
     lengths = [[i.row_tokens(symbols) for i in run] for run in runs]
     packed = pack_apart(lengths, [run[0].document for run in runs], max_tokens)
     return [[instance for r in batch for instance in runs[r]] for batch in packed]
 
 
 def read_ahead(items: Iterable[T], depth: int, clock: Callable[[], float]) -> Generator[tuple[T, float]]:
-    """Draw `items` in a thread, at most `depth` ahead; each comes with the seconds waited for it."""
+    """Read items in a thread, at most `depth` ahead; yield each with the seconds waited for it."""
     ready: queue.Queue[T | BaseException | None] = queue.Queue(depth)
     stopped = threading.Event()
 
@@ -359,7 +359,7 @@ def read_ahead(items: Iterable[T], depth: int, clock: Callable[[], float]) -> Ge
                     return
                 offer(item)
             offer(None)
-        except BaseException as error:  # handed to the reader, who raises it
+        except BaseException as error:  # re-raised by the consumer
             offer(error)
 
     thread = threading.Thread(target=fill, daemon=True)
@@ -375,5 +375,5 @@ def read_ahead(items: Iterable[T], depth: int, clock: Callable[[], float]) -> Ge
             yield item, clock() - before
     finally:
         stopped.set()
-        # A thread that the interpreter finds inside a tensor operation when it ends aborts the process.
+        # The process aborts if a thread is inside a tensor operation when the interpreter exits.
         thread.join()

@@ -1,4 +1,4 @@
-"""The documents of corpus files that are prepared: cut at gaps, on request split and cleaned, with counts."""
+"""Selection of training data: cleaning by rules, splitting of lines with several sentences, and counts."""
 
 import math
 import re
@@ -10,37 +10,37 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from cotext.data.alignment import VARIANCE, Band, Bead, best_path
+from cotext.data.alignment import KINDS, PRIORS, VARIANCE, Band, Bead, best_path
 from cotext.data.documents import ParallelDocument
 from cotext.data.formats.streams import Alignment
 from cotext.data.languages import Languages, language_identifier
 from cotext.data.sentence_ends import several_warning
 from cotext.data.splitting import Splitter, join_sentences
-from cotext.data.statistics import SeenPairs
+from cotext.data.statistics import PairBloomFilter
 from cotext.runtime.errors import CotextError, nearest_known, shown
 
-# --- Cleaning of training data: sentence pairs left out by rules, and documents cut where they were.
+# --- Cleaning: rules remove sentence pairs, and documents are cut there.
 #
-# A document is cut where a pair is left out, so that no sentence follows one that it did not follow; its
-# pieces are documents of their own. Rules look at a pair alone, but for copies of whole passages.
+# A document is cut where a pair is removed, so that sentences that were not adjacent do not become adjacent.
+# Its pieces are separate documents. All rules except `duplicates` look at a single pair.
 
-# What a rule without a number takes.
+# Default numbers of rules.
 DEFAULTS: Final[dict[str, float]] = {"length": 1000, "ratio": 3, "language": 0.95}
 RULES: Final = ("empty", "length", "ratio", "copies", "language", "duplicates")
-RATIO_CHARACTERS: Final = 10  # added to both sides: short sentences differ in length by chance
+RATIO_CHARACTERS: Final = 10  # added to both sides, because lengths of short sentences vary by chance
 COPY_LETTERS: Final = 10  # names and numbers are the same in both languages
-LANGUAGE_LETTERS: Final = 40  # in less text a language is a guess
-PASSAGE_SENTENCES: Final = 3  # a passage that comes again; fewer come again by chance
+LANGUAGE_LETTERS: Final = 40  # language identification is unreliable on shorter text
+PASSAGE_SENTENCES: Final = 3  # length of a repeated passage; shorter ones recur by chance
 _NUMBER = re.compile(r"[0-9]{1,6}(\.[0-9]{1,6})?")
 
 Pair = tuple[str, str]
 
 
 def parse_rules(texts: Sequence[str]) -> dict[str, float]:
-    """Rules as they are written on the command line, `ratio` or `ratio=3`, with their numbers; `all` for all.
+    """Parse rules such as `ratio`, `ratio=3` or `all`; return their numbers by name.
 
     Raises:
-        CotextError: no such rule, or a number that it cannot have.
+        CotextError: unknown rule, or invalid number.
     """
     rules: dict[str, float] = {}
     for text in texts:
@@ -69,7 +69,7 @@ def _number(name: str, value: str, text: str) -> float:
 
 @dataclass(slots=True)
 class Cleaned:
-    """Pairs left out, by the rule that was the first to object, and what became of their documents."""
+    """Numbers of removed pairs, by the first rule that matched, and of affected documents."""
 
     rules: dict[str, float]
     documents_before: int = 0
@@ -79,7 +79,7 @@ class Cleaned:
     left_out: int = 0
 
     def render(self) -> str:
-        """As one line."""
+        """Return a line of text."""
         reasons = ", ".join(f"{rule} {self.pairs.get(rule, 0):,}" for rule in self.rules)
         return (
             f"train: of {self.pairs_before:,} pairs, {sum(self.pairs.values()):,} left out ({reasons}); of "
@@ -88,18 +88,18 @@ class Cleaned:
 
 
 class Cleaner:
-    """Cleans documents by rules, once through; `cleaned` counts.
+    """Cleans documents by rules in one pass; `cleaned` has the counts.
 
-    `lengths`: characters of all source and all target sentences, by whose relation `ratio` judges.
+    `lengths`: characters of all source and of all target sentences; `ratio` is relative to their ratio.
 
-    Raises CotextError where languages are to be identified and are not known, or the package is missing.
+    Raises CotextError if the rule `language` is used, but the languages or the package are missing.
     """
 
     def __init__(self, rules: dict[str, float], languages: Languages, lengths: tuple[int, int]) -> None:
         self.cleaned = Cleaned(rules)
         self._languages = languages
         self._expected = max(lengths[1], 1) / max(lengths[0], 1)
-        self._seen = SeenPairs()
+        self._seen = PairBloomFilter()
         tests: dict[str, Callable[[Pair], bool]] = {
             "empty": _half_empty,
             "length": self._too_long,
@@ -112,7 +112,7 @@ class Cleaner:
             self._require_languages()
 
     def documents(self, documents: Iterable[ParallelDocument]) -> Iterator[ParallelDocument]:
-        """The documents after cleaning."""
+        """Yield the documents after cleaning."""
         for document in documents:
             pairs = list(zip(document.source, document.target, strict=True))
             reasons = [self._reason(pair) for pair in pairs]
@@ -133,13 +133,13 @@ class Cleaner:
                     runs.append([])
                 else:
                     runs[-1].append(pair)
-            found = [run for run in runs if run]
-            self.cleaned.cut += len(found) > 1
-            self.cleaned.left_out += not found
-            yield from pieces_of(document.id, found)
+            kept = [run for run in runs if run]
+            self.cleaned.cut += len(kept) > 1
+            self.cleaned.left_out += not kept
+            yield from pieces_of(document.id, kept)
 
     def _reason(self, pair: Pair) -> str:
-        """The first rule that objects to a pair; empty where none does."""
+        """Return the first rule that matches a pair; empty if none does."""
         if not any(pair):
             return ""
         return next((rule for rule, test in self._tests.items() if test(pair)), "")
@@ -157,12 +157,12 @@ class Cleaner:
         return any(self._is_foreign(text, language) for text, language in sides)
 
     def _is_foreign(self, text: str, language: str) -> bool:
-        # A character of Chinese says as much as several letters.
+        # A Chinese character carries as much information as several letters.
         weight = sum(3 if character >= "\u2e80" else character.isalpha() for character in text)
         if weight < LANGUAGE_LETTERS:
             return False
-        found, probability = language_identifier().classify(text)
-        return bool(found != language and probability >= self.cleaned.rules["language"])
+        identified, probability = language_identifier().classify(text)
+        return bool(identified != language and probability >= self.cleaned.rules["language"])
 
     def _require_languages(self) -> None:
         if not str(self._languages):
@@ -184,7 +184,7 @@ class Cleaner:
                 )
 
     def _repeated(self, pairs: Sequence[Pair]) -> set[int]:
-        """Indices of pairs in passages that came before; a shorter document is a passage by itself."""
+        """Return the indices of pairs in repeated passages; a shorter document is one passage."""
         length = min(PASSAGE_SENTENCES, len(pairs))
         starts = range(len(pairs) - length + 1)
         passages = [
@@ -205,35 +205,29 @@ def _copied(pair: Pair) -> bool:
 
 
 def pieces_of(document_id: str, runs: Sequence[Sequence[tuple[str, str]]]) -> Iterator[ParallelDocument]:
-    """The pieces of a document that was cut, as documents: d#1, d#2 and so on; a single one keeps its id."""
+    """Yield the pieces of a document as documents d#1, d#2 and so on; a single piece keeps the id."""
     for number, run in enumerate(runs, 1):
         name = document_id if len(runs) == 1 else f"{document_id}#{number}"
         yield ParallelDocument(name, tuple(s for s, _ in run), tuple(t for _, t in run))
 
 
-# --- Alignment of the sentences of two texts by their lengths alone (Gale and Church 1993).
-
-# Gale and Church 1993, table 5: how often a bead of so many source and target sentences is met.
-PRIORS: Final = {(1, 1): 0.89, (1, 2): 0.0445, (2, 1): 0.0445}
-
-
 def align_lengths(source: Sequence[int], target: Sequence[int]) -> list[Bead]:
-    """The likeliest beads of one and one, one and two, two and one sentences, by their lengths in characters.
+    """Return the most probable beads (1-1, 1-2, 2-1) of two texts, given the characters of each sentence.
 
-    Target characters for a source character are those of these texts. No beads where none of these kinds
-    cover all: where one side has more than twice the sentences of the other, or none.
+    The expected length ratio is that of the two texts. The result is empty if such beads cannot cover all
+    sentences, because one side has more than twice as many as the other, or none.
     """
-    # Characters before each sentence.
+    # Number of characters before each sentence.
     before = [[0, *accumulate(side)] for side in (source, target)]
     ratio = max(1, before[1][-1]) / max(1, before[0][-1])
     width = len(target) + 1
 
     def row_scores(i: int) -> NDArray[np.float32]:
-        scores = np.full((len(PRIORS), width), -np.inf, np.float32)
-        for kind, ((k, m), prior) in enumerate(PRIORS.items()):
+        scores = np.full((3, width), -np.inf, np.float32)
+        for kind, (k, m) in enumerate(KINDS[:3]):
             for j in range(m, width if k <= i else 0):
                 lengths = before[0][i] - before[0][i - k], before[1][j] - before[1][j - m]
-                scores[kind, j] = math.log(prior) - _cost(*lengths, ratio)
+                scores[kind, j] = math.log(PRIORS[k, m]) - _cost(*lengths, ratio)
         return scores
 
     band = Band(np.zeros(len(source) + 1, np.int64), width)
@@ -241,24 +235,25 @@ def align_lengths(source: Sequence[int], target: Sequence[int]) -> list[Bead]:
 
 
 def _cost(source: int, target: int, ratio: float) -> float:
-    """Minus the logarithm of the probability that lengths differ as much, equation 2 of section 3.2 there."""
+    """Return minus the log probability of a length difference (Gale and Church 1993, section 3.2, eq. 2)."""
     mean = (source + target / ratio) / 2
     deviation = abs(target - source * ratio) / math.sqrt(max(1.0, mean) * VARIANCE)
     return -math.log(max(math.erfc(deviation / math.sqrt(2)), 1e-300))
 
 
-# A line is far too long if it has more than so many times the tokens of 99 in 100 training sentences.
+# A line is too long above this multiple of the 99th percentile of the training sentence lengths.
 LONG_TIMES = 2
 
 
 @dataclass(slots=True)
-class Prose:
-    """Lines that look like several sentences, or are far longer than training sentences.
+class MultiSentenceCounts:
+    """Counts of lines that look like several sentences, or are much longer than training sentences.
 
-    `several`: pairs either side of which holds several sentences by punctuation; `long`: source sentences of
-    a held-out set. `first`: side (0 source, 1 target) and text of the first. `split`: pairs that were split,
-    into `sentences`; of these pairs, `aligned` have sides of unequal numbers of sentences, aligned by length,
-    and of these sentences, `joined` are two on a side. `uneven`: left whole, as they cannot be aligned so.
+    `pairs`: all pairs. `several`: pairs with several sentences on a side, by punctuation. `long`: long source
+    sentences of a held-out set. `first`: side (0 source, 1 target) and text of the first such line. `split`:
+    pairs that were split. `sentences`: the resulting pairs. `aligned`: split pairs with different numbers of
+    sentences, aligned by length. `joined`: resulting pairs with more than one sentence on a side. `uneven`:
+    pairs that could not be aligned and were not split.
     """
 
     pairs: int = 0
@@ -271,18 +266,18 @@ class Prose:
     joined: int = 0
     uneven: int = 0
 
-    def found(self, side: int, text: str) -> None:
-        """Note the first."""
+    def note(self, side: int, text: str) -> None:
+        """Record the first line."""
         if self.first is None:
             self.first = side, text
 
 
 @dataclass(slots=True)
 class Selection:
-    """One split of a corpus, read as often as needed; the counts are those of the last time.
+    """One split of a corpus, which can be read several times; the counts are those of the last time.
 
-    `read_files` is given what it counts into. `splitters` cut lines of either side, `rules` clean: see
-    `cotext.data.selection`.
+    `read_files` reads the files and counts skipped documents in its argument. `splitters` split lines of
+    source and target, `rules` are those of `Cleaner`.
     """
 
     read_files: Callable[[Alignment], Iterator[ParallelDocument]]
@@ -290,12 +285,12 @@ class Selection:
     rules: dict[str, float] = field(default_factory=dict)
     splitters: tuple[Splitter, Splitter] | None = None
     alignment: Alignment = field(default_factory=Alignment)
-    prose: Prose = field(default_factory=Prose)
+    prose: MultiSentenceCounts = field(default_factory=MultiSentenceCounts)
     cleaned: Cleaned | None = None
     _lengths: tuple[int, int] | None = None
 
     def read(self, counting: bool = True) -> Iterator[ParallelDocument]:
-        """The documents to be prepared; without `counting`, what is only looked for to be counted is not."""
+        """Yield the documents; without `counting`, checks that only serve statistics are skipped."""
         if "ratio" in self.rules and self._lengths is None:
             self._lengths = _characters(self._uncleaned(counting=False))
         documents = self._uncleaned(counting)
@@ -306,26 +301,26 @@ class Selection:
         return cleaner.documents(documents)
 
     def note_lengths(self, document: ParallelDocument, tokens: Iterable[int], usual_tokens: int) -> None:
-        """Count the source sentences, with their numbers of tokens, that are far longer than is usual."""
+        """Count the source sentences that are much longer than `usual_tokens`, given their lengths."""
         for sentence, length in zip(document.source, tokens, strict=True):
             if length > LONG_TIMES * usual_tokens:
                 self.prose.long += 1
-                self.prose.found(0, sentence)
+                self.prose.note(0, sentence)
 
     def counts(self) -> dict[str, object]:
-        """The counts, for the report."""
+        """Return the counts for the report."""
         cleaned = None if self.cleaned is None else asdict(self.cleaned)
-        # Without the text of the first, which may be long; the notes say where it stands.
+        # Without the text of the first line, which may be long; the notes contain its location.
         prose = asdict(replace(self.prose, first=None))
         return {"alignment": asdict(self.alignment), "prose": prose, "cleaned": cleaned}
 
     def _uncleaned(self, counting: bool) -> Iterator[ParallelDocument]:
-        self.alignment, self.prose = Alignment(), Prose()
+        self.alignment, self.prose = Alignment(), MultiSentenceCounts()
         documents = self.read_files(self.alignment)
         return self._split(documents) if counting or self.splitters else documents
 
     def _split(self, documents: Iterable[ParallelDocument]) -> Iterator[ParallelDocument]:
-        """Count lines of several sentences, and split those whose sentences can be aligned."""
+        """Count lines with several sentences, and split those whose sentences can be aligned."""
         detectors = self.splitters or (Splitter(self.languages.source), Splitter(self.languages.target))
         for document in documents:
             pairs: list[tuple[str, str]] = []
@@ -333,7 +328,7 @@ class Selection:
                 several = [side for side in (0, 1) if len(detectors[side].spans(pair[side])) > 1]
                 if several:
                     self.prose.several += 1
-                    self.prose.found(several[0], pair[several[0]])
+                    self.prose.note(several[0], pair[several[0]])
                 pairs += self._sentences(pair) if several else [pair]
             self.prose.pairs += len(document)
             if len(pairs) == len(document):
@@ -368,7 +363,7 @@ class Selection:
 
 
 def _characters(documents: Iterable[ParallelDocument]) -> tuple[int, int]:
-    """Those of all source and of all target sentences."""
+    """Return the numbers of characters of all source and of all target sentences."""
     source = target = 0
     for document in documents:
         source += sum(map(len, document.source))
@@ -377,17 +372,17 @@ def _characters(documents: Iterable[ParallelDocument]) -> tuple[int, int]:
 
 
 def render(split: str, selection: Selection, location: Callable[[int, str], str]) -> list[str]:
-    """The notes of a report on a split; `location` finds a sentence in the files."""
+    """Return the notes of the report on a split; `location` returns file and line of a sentence."""
     lines = []
     if unequal := selection.alignment.unequal:
         lines.append(f"{split}: documents of unequal numbers of sentences left out: {unequal:,}")
     prose = selection.prose
     if prose.first is not None:
-        found = []
+        problems = []
         if prose.several:
-            found.append(several_warning(prose.several, prose.pairs, "pairs"))
+            problems.append(several_warning(prose.several, prose.pairs, "pairs"))
         if prose.long:
-            found.append(
+            problems.append(
                 f"{prose.long:,} source {'sentence has' if prose.long == 1 else 'sentences have'} more than "
                 f"{LONG_TIMES} times the tokens of 99 in 100 training sentences"
             )
@@ -405,7 +400,7 @@ def render(split: str, selection: Selection, location: Callable[[int, str], str]
         elif split == "train":
             hint = "; --split splits them"
         lines.append(
-            f"{split}: {' and '.join(found)} (by punctuation and length alone), the first at "
+            f"{split}: {' and '.join(problems)} (by punctuation and length alone), the first at "
             f"{location(*prose.first)}{hint}"
         )
     if selection.cleaned is not None:

@@ -1,7 +1,7 @@
-"""Where sentences end inside a text, by rules on punctuation, letters of two sizes and abbreviations.
+"""Rules for sentence boundaries, based on punctuation, capitalisation and abbreviations.
 
-They need no package and no model, and take time by the length of the text. How often they are right was
-measured on marked paragraphs and on real text: see docs/results/sentences-and-files.md.
+They need no other package and no model, and run in linear time. Their accuracy was measured on annotated
+paragraphs and on real text: see docs/results/sentences-and-files.md.
 """
 
 import re
@@ -13,14 +13,13 @@ from typing import Final
 from cotext.runtime.errors import CotextError
 from cotext.runtime.reading import read_text
 
-# --- What is written with a full stop that ends no sentence, and words that often begin one, by language.
+# --- Abbreviations whose full stop does not end a sentence, and words that often begin one, by language.
 #
-# All in small letters; of what has several full stops, without the last and without white space, as in
-# "z.b".
+# In lower case. Abbreviations are written without the last full stop and without white space, as in "z.b".
 
-LONGEST: Final = 20  # characters of an abbreviation that a user gives
+LONGEST: Final = 20  # characters of an abbreviation given by a user
 
-# Something always follows: titles before a name, and what introduces an example.
+# Abbreviations that never end a sentence: titles before names, and words that introduce an example.
 LEADING: Final = {
     "en": """
         dr mr mrs ms prof gen col sgt lt capt cpt cmdr adm maj sen rep gov hon rev fr st mt ft messrs supt
@@ -53,7 +52,7 @@ LEADING: Final = {
     "hi": "डॉ श्री प्रो",
     "mr": "डॉ श्री प्रा",
 }
-# A number follows, or else the word is one like any other, as "no" and "art" are.
+# Abbreviations only if a number follows; otherwise ordinary words, such as "no" and "art".
 NUMBERED: Final = {
     "en": """
         no nos p pp fig figs eq eqs sec secs ch chap art arts vol vols ed par para tab app ex ref refs tel jan
@@ -74,8 +73,9 @@ NUMBERED: Final = {
     "ru": "с стр рис табл гл т ст п разд тел № илл кв стб",
     "uk": "с стор рис табл гл т ст п",
 }
-# May end a sentence; it does where a word stands next that often begins one. What closes a list, as "etc.",
-# does so in most languages: it is here for German alone, in which many words have a capital letter.
+# Abbreviations that end a sentence only if the next word often begins one. Abbreviations at the end of a
+# list, such as "etc.", end a sentence in most languages. They are here only for German, which capitalises
+# all nouns.
 OFTEN: Final = {
     "en": """
         al inc ltd co corp llc bros univ assn dept est ave rd blvd hwy jr sr a.m p.m u.s u.k u.n u.s.a
@@ -102,7 +102,7 @@ OFTEN: Final = {
     "hu": "stb kft rt bt",
     "tr": "vs vb ltd şti a.ş",
 }
-# Words that seldom stand inside a sentence with a capital letter: articles, pronouns, conjunctions.
+# Words that are rarely capitalised inside a sentence: articles, pronouns, conjunctions.
 STARTING: Final = {
     "en": """
         the a an this that these those he she it they we you his her its their our my your there here then
@@ -174,47 +174,28 @@ STARTING: Final = {
     "hu": "a az egy ez ő ők mi én te de és vagy ha amikor akkor ott itt nem senki",
     "fi": "hän he me minä sinä se ne tämä mutta ja tai jos kun sitten siellä täällä ei kukaan",
 }
-# "3." is "third" there, and stands inside a sentence.
-ORDINAL: Final = frozenset(
-    [
-        "de",
-        "da",
-        "no",
-        "nb",
-        "nn",
-        "fi",
-        "is",
-        "et",
-        "lv",
-        "cs",
-        "sk",
-        "pl",
-        "hu",
-        "hr",
-        "sl",
-        "sr",
-        "bs",
-        "tr",
-        "lb",
-    ]
-)
-# Words without a vowel that are none shortened, as "vlk" (wolf).
-SYLLABIC: Final = frozenset(["cs", "sk", "hr", "sl", "sr", "bs", "mk"])
+# Languages in which "3." means "third", inside a sentence.
+ORDINAL: Final = {
+    *("de", "da", "no", "nb", "nn", "fi", "is", "et", "lv", "cs"),
+    *("sk", "pl", "hu", "hr", "sl", "sr", "bs", "tr", "lb"),
+}
+# Languages with words without a vowel, such as "vlk" (wolf).
+SYLLABIC: Final = {"cs", "sk", "hr", "sl", "sr", "bs", "mk"}
 
 
 def words_of(table: dict[str, str], language: str) -> frozenset[str]:
-    """The words of a table for a language; of all its languages for an unknown one."""
+    """Return the words of a table for a language; for an unknown language, those of all languages."""
     chosen = table.values() if not language else [table.get(language, "")]
     return frozenset(word for words in chosen for word in words.split())
 
 
 def read_abbreviations(path: Path) -> frozenset[str]:
-    """Abbreviations from a file of one a line, with or without its full stop; empty lines and # apart.
+    """Read a file with one abbreviation per line, with or without full stop; # begins a comment line.
 
     Raises:
-        CotextError: a line that is no abbreviation; else as `cotext.runtime.reading.read_text`.
+        CotextError: a line is not an abbreviation; otherwise as `cotext.runtime.reading.read_text`.
     """
-    found = set()
+    abbreviations = set()
     for number, line in enumerate(read_text(path).splitlines(), 1):
         abbreviation = "".join(line.split())
         if not abbreviation or abbreviation.startswith("#"):
@@ -224,15 +205,15 @@ def read_abbreviations(path: Path) -> frozenset[str]:
                 f"{path}:{number}: no abbreviation; write one a line, as in Dr., of {LONGEST} characters "
                 "at most"
             )
-        found.add(abbreviation)
-    return frozenset(found)
+        abbreviations.add(abbreviation)
+    return frozenset(abbreviations)
 
 
-# Written without a space between sentences. Others that have none between words, as Thai, have one there.
+# Scripts without a space between sentences. Thai, for example, has no space between words, but one here.
 UNSPACED_CHARACTER: Final = re.compile("[\u2e80-\u303f\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\uff00-\uffef]")
 _STRONG: Final = frozenset("!?！？؟፧;\u037e")
 _BRACKETS: Final = {")": "(", "）": "（", "]": "[", "】": "【", "〕": "〔"}
-# Each begins where a run of marks does and never gives back what it took: time goes by the length of a text.
+# Possessive quantifiers, and a match only at the beginning of a run of punctuation, so that time is linear.
 _WIDE = r"[。！？｡][。！？｡…!?]*+[\"'”’」』）】〕》〉)\]]*+"
 _OTHER = r"[{marks}]++(?:[\"'”’“‘»«›)\]」』）】]++|[\s\u202f]++»(?=[\s,.;:!?)]|\Z))*+"
 _MARKS: Final = ".!?…۔؟։።፧။।॥\u037e"
@@ -243,10 +224,10 @@ _ENDS: Final = {
     for greek, marks in ((False, _MARKS), (True, f"{_MARKS};"))
 }
 _MARK_RUN = re.compile(rf"[{_MARKS};。！？｡]++")
-# What opens, dashes and bullets; then the first word.
+# Opening punctuation, dashes and bullets before the first word.
 _LEAD = re.compile(r"[^\w.!?…,;:。！？、，]*+")
 _NEXT = re.compile(r"(?P<word>[\w’'-]*+)(?P<after>[).]?)")
-_FAR: Final = 1 << 20  # characters that are looked at: a single match keeps all other threads waiting
+_FAR: Final = 1 << 20  # longest match in characters, because a single match blocks all other threads
 _WORD_BEFORE = re.compile(r"[^\s()\[\]{}«»„“”\"—–/‘¿¡（）「」]*\Z")
 _DOTTED_BEFORE = re.compile(r"(?<!\w)(?:[^\W\d_]{1,3}\.[ \u00a0\u202f]?)+[^\W\d_]{1,4}\Z")
 _VOWEL = re.compile(r"[aeiouyäöüàâáéèêëíîïóòôõúùûæøåœıąęěůýаеёиоуыэюяіїє]", re.IGNORECASE)
@@ -262,7 +243,7 @@ _COUNTED = re.compile(r"([^\W\d_]+)\.\s*\d+\Z")
 _ELISION = re.compile(r"\A[^\W\d_]{1,2}['’]")
 _DATE = re.compile(r"\d{1,2}\.\d{1,2}")
 _SYMBOLS: Final = "•◦▪‣●*"
-# Who says what was quoted, of speech that ends in a mark: “Why?” Peter asked.
+# A clause that attributes direct speech, after its final punctuation: “Why?” Peter asked.
 _SAYS_EN = re.compile(
     r"(?!(?:He|She|It|They|We|I|You)\b)(?:[A-Z][\w’'.-]*\s){1,3}(?:said|says|asked|asks|cried|shouted|replied"
     r"|answered|whispered|exclaimed|wrote|told|wondered|demanded|yelled|screamed|called|added)\b"
@@ -271,19 +252,18 @@ _SAYS_ZH = re.compile(r"[\u4e00-\u9fff·]{0,6}?(?:说|問|问|說|道|喊|叫道
 _PARTICLE_JA = re.compile(
     r"(?!はい|もう|もし|とても|ところ|とにかく|やがて|やはり|やっと|のち|もちろん)(?:って|[とのがをにはもへや])"
 )
-_SEARCHED: Final = 400  # characters before a mark
+_SEARCHED: Final = 400  # characters before the punctuation that are searched for an opening bracket
 
 
 class EndRules:
-    """The rules for texts of one language, an unknown one if empty.
+    """The rules for texts of one language; an empty `language` is unknown.
 
-    `abbreviations`: what is written with a full stop that ends no sentence, beside what is
-    known of the language.
+    `abbreviations`: additional abbreviations, whose full stop does not end a sentence.
     """
 
     def __init__(self, language: str, abbreviations: frozenset[str] = frozenset()) -> None:
         self._language = language
-        given = frozenset(re.sub(r"\s", "", each).lower().removesuffix(".") for each in abbreviations)
+        given = frozenset(re.sub(r"\s", "", word).lower().removesuffix(".") for word in abbreviations)
         self._leading = words_of(LEADING, language) | given
         self._given = given
         self._ordinal = not language or language in ORDINAL
@@ -302,7 +282,7 @@ class EndRules:
         return words_of(STARTING, self._language)
 
     def ends(self, text: str) -> list[int]:
-        """Offsets at which a sentence ends and another begins, white space included in the one that ends."""
+        """Return the offsets of sentence boundaries; white space belongs to the sentence before it."""
         ends, start = [], 0
         following = _Following(text, 0)
         for match in self._pattern.finditer(text):
@@ -340,13 +320,13 @@ class EndRules:
         return self._full_stop(text, start, match.start(), word, closing)
 
     def _unspaced(self, text: str, match: re.Match[str], marks: str) -> bool:
-        """Whether no space is needed: before Chinese and Japanese, and after the stroke of Indian scripts."""
+        """Return whether no space is needed: before Chinese and Japanese, and after an Indic danda."""
         if set(marks) & set("।॥။"):
             return True
         return marks != "." and "…" not in marks and bool(UNSPACED_CHARACTER.match(text, match.end()))
 
     def _goes_on(self, text: str, start: int, match: re.Match[str], closing: str) -> bool:
-        """Whether a sentence in a script of one size of letters goes on behind what closes in it."""
+        """Return whether a sentence in a script without capitals continues after a closing mark."""
         if not closing:
             return False
         at = match.end()
@@ -359,31 +339,31 @@ class EndRules:
         return bool(_SAYS_ZH.match(text, at))
 
     def _ends_in_dots(self, text: str, dots: int, word: str, closing: str) -> bool:
-        """Whether dots that leave something out end a sentence."""
+        """Return whether an ellipsis ends a sentence."""
         if not word[0].isupper():
             return False
         before = text[dots - 1 : dots]
         if before in _BRACKETS.values() and closing[:1] in _BRACKETS:
             return False
-        if before.isspace():  # a word is left out, not the end of one
+        if before.isspace():  # words are omitted, not the end of one
             return self._begins(word)
         return not self._is_pronoun(word)
 
     def _is_pronoun(self, word: str) -> bool:
-        """Whether a capital letter says nothing: the English "I", also in "I'm"."""
+        """Return whether a word is the English "I" or "I'm", which is always capitalised."""
         return self._language in ("en", "") and re.split("['’]", word)[0] == "I"
 
     def _full_stop(self, text: str, start: int, stop: int, word: str, closing: str) -> bool:
-        found = _WORD_BEFORE.search(text, max(start, stop - 40), stop)
-        before = found[0].strip("'’-&") if found else ""
+        match = _WORD_BEFORE.search(text, max(start, stop - 40), stop)
+        before = match[0].strip("'’-&") if match else ""
         if not before:
             return True
         shortened = self._shortened(text, start, stop, before, word)
-        # Behind a quotation mark, an abbreviation ends what was quoted.
+        # Before a closing quotation mark, an abbreviation ends the sentence.
         return not shortened if not set(closing) - set(_BRACKETS) else True
 
     def _shortened(self, text: str, start: int, stop: int, before: str, word: str) -> bool:
-        """Whether the full stop belongs to an abbreviation, an initial or a number and ends no sentence."""
+        """Return whether the full stop belongs to an abbreviation, an initial or a number."""
         text_before = text[start:stop] if stop - start <= 40 else ""
         head = text_before.strip().strip(f"{_SYMBOLS}([„“«»\"'-–— ")
         if (head == before and _MARKER.fullmatch(before)) or (head and _HEADED.fullmatch(head)):
@@ -408,7 +388,7 @@ class EndRules:
         return (often or ordinal or self._looks_short(before)) and not self._begins(word)
 
     def _is_ordinal(self, text: str, start: int, stop: int, before: str) -> bool:
-        """Whether a number with a full stop may be one of an order, as in "3. Oktober", or a date."""
+        """Return whether a number with a full stop may be an ordinal, as in "3. Oktober", or a date."""
         if _ROMAN.fullmatch(before) or _DATE.fullmatch(before):
             return True
         if not before.isdigit() or len(before) > 2:
@@ -417,7 +397,7 @@ class EndRules:
         return counted is None or counted[1].lower() not in self._numbered
 
     def _looks_short(self, before: str) -> bool:
-        """Whether a word that no list has looks like an abbreviation: a letter, parts of two, no vowel."""
+        """Return whether an unlisted word looks abbreviated: one letter, short parts, or no vowel."""
         if sum(map(str.isalpha, before)) == 1 and not any(map(str.isdigit, before)):
             return True
         parts = [part for part in re.split(r"[.-]", before) if part]
@@ -428,16 +408,15 @@ class EndRules:
         return bool(_CASED.fullmatch(before)) and not _VOWEL.search(before)
 
     def _begins(self, word: str) -> bool:
-        """Whether a word is one that often begins a sentence, with a capital letter."""
+        """Return whether a word is capitalised and often begins a sentence."""
         return word[0].isupper() and re.split("['’]", word)[0].lower() in self._starting
 
 
 class _Following:
-    """What follows the end of a sentence: a lead without letters, and a word.
+    """The text after a possible end of sentence: punctuation ("lead"), and the next word.
 
-    Some marks that end sentences may be in a lead, which is the same for all of them: it is read once.
-    `begins`: where the word does. `opened`, `symbol`: the last place in the lead of an opening bracket and of
-    a bullet, or -1.
+    Several possible ends may share one lead, which is parsed once. `begins`: offset of the word. `opened`,
+    `symbol`: last offset in the lead of an opening bracket and of a bullet, or -1.
     """
 
     def __init__(self, text: str, start: int) -> None:
@@ -448,20 +427,17 @@ class _Following:
         self.begins = lead.end()
         self.word, self.after = word["word"], word["after"]
         self.opened, self.symbol = (
-            max(text.rfind(each, start, self.begins) for each in kind) for kind in ("([（【", _SYMBOLS)
+            max(text.rfind(mark, start, self.begins) for mark in marks) for marks in ("([（【", _SYMBOLS)
         )
 
 
 def sentence_ends(text: str) -> list[int]:
-    """Offsets at which a sentence inside a text of any language ends and another begins.
-
-    The end of the text is none of them: a line of ten sentences has nine.
-    """
+    """Return the offsets of sentence boundaries in a text of any language, without the end of the text."""
     return _ANY.ends(text)
 
 
 def _with_content(text: str, ends: list[int]) -> list[int]:
-    """The ends of pieces that each hold a letter or a digit; what holds none goes with what is before it."""
+    """Remove ends after which there would be a piece without letters and digits."""
     bounds = [0]
     for start, end in pairwise([0, *ends, len(text)]):
         if bounds[-1] and not (_has_content(text[start:end]) and _has_content(text[bounds[-2] : start])):
@@ -479,5 +455,5 @@ _ANY: Final = EndRules("")
 
 
 def several_warning(count: int, whole: int, things: str) -> str:
-    """The beginning of a warning, as in "2 of 10 lines seem to hold several sentences"."""
+    """Return the beginning of a warning, as in "2 of 10 lines seem to hold several sentences"."""
     return f"{count:,} of {whole:,} {things} {'seems' if count == 1 else 'seem'} to hold several sentences"

@@ -1,4 +1,4 @@
-"""Development and test documents that are set aside from a training corpus."""
+"""Drawing of development and test documents from a training corpus."""
 
 import hashlib
 import random
@@ -10,7 +10,7 @@ from cotext.data.documents import ParallelDocument
 from cotext.data.formats.streams import Alignment
 from cotext.runtime.errors import CotextError
 
-# What to do about a corpus that does not say where its documents end.
+# Advice for a corpus without document boundaries.
 BOUNDARIES: Final = (
     'put an empty line between documents, in TMX a <prop type="x-document"> into every <tu>, in tsv an id '
     "before every pair"
@@ -22,21 +22,21 @@ Read = Callable[[Alignment], Iterator[ParallelDocument]]
 def set_aside(
     documents: Iterable[ParallelDocument], wanted: Mapping[str, int], seed: int
 ) -> dict[str, frozenset[int]]:
-    """The numbers, from 0, of the documents of each part, drawn by a seed; those of no part are for training.
+    """Draw documents for each part and return their numbers, from 0. All others are training documents.
 
-    Pieces of a document that was cut (d#1, d#2), documents of one id and those with the same source are one
-    document, which is in one part as a whole.
+    Pieces of a document that was cut (d#1, d#2), documents with the same id, and documents with the same
+    source are always in the same part.
 
     Raises:
-        CotextError: so few documents that none would be left for training.
+        CotextError: there are too few documents to leave one for training.
     """
     groups = _groups(documents)
     if len(groups) <= sum(wanted.values()):
         asked = " and ".join(f"--{part}-documents {count}" for part, count in wanted.items())
-        found = f"{len(groups):,} document{'s' if len(groups) > 1 else ''}"
+        available = f"{len(groups):,} document{'s' if len(groups) > 1 else ''}"
         raise CotextError(
-            f"{asked}: the corpus has {found}, and at least one must be left for training; set fewer aside, "
-            f"give a corpus of more, or, if it does not say where documents end, {BOUNDARIES}"
+            f"{asked}: the corpus has {available}, and at least one must be left for training; set fewer "
+            f"aside, give a corpus of more, or, if it does not say where documents end, {BOUNDARIES}"
         )
     random.Random(seed).shuffle(groups)
     parts, first = {}, 0
@@ -47,8 +47,8 @@ def set_aside(
 
 
 def _groups(documents: Iterable[ParallelDocument]) -> list[list[int]]:
-    """The numbers of documents that belong together, in the order of the first of each."""
-    owner: dict[str | bytes, int] = {}  # of a name or a digest, a group
+    """Return the numbers of documents that belong together, in the order of the first of each group."""
+    owner: dict[str | bytes, int] = {}  # name or digest -> group
     groups: dict[int, list[int]] = {}
     for number, document in enumerate(documents):
         digest = hashlib.sha256("\n".join(document.source).encode(errors="surrogatepass")).digest()
@@ -64,7 +64,7 @@ def _groups(documents: Iterable[ParallelDocument]) -> list[list[int]]:
 
 
 def part_of(read: Read, parts: Mapping[str, frozenset[int]], part: str) -> Read:
-    """A reader of the documents of one part; "train": of those of no part."""
+    """Return a reader of the documents of one part; "train": of the documents in no part."""
     others = frozenset().union(*parts.values())
 
     def documents(alignment: Alignment) -> Iterator[ParallelDocument]:

@@ -1,10 +1,10 @@
-"""Lexical shortlists: the target tokens that a sentence may need, told from its source tokens.
+"""Lexical shortlists: the target tokens that a translation may need, given the source tokens.
 
-Most of a vocabulary has nothing to do with a sentence. For each source token a table has the target tokens
-that are most probable beside it, for all sentences the most frequent ones (Jean et al. 2015, "On Using Very
-Large Target Vocabulary for Neural Machine Translation", section 3.3). The probabilities are those of IBM
-Model 1 (Brown et al. 1993, "The Mathematics of Statistical Machine Translation", section 4), a token without
-a source among the sources:
+A sentence needs only a small part of the vocabulary. A table has the most probable target tokens for each
+source token, and the most frequent target tokens for all sentences (Jean et al. 2015, "On Using Very Large
+Target Vocabulary for Neural Machine Translation", section 3.3). The probabilities are those of IBM Model 1
+(Brown et al. 1993, "The Mathematics of Statistical Machine Translation", section 4), with an empty source
+token:
 
     p(t | s) = sum over pairs with s and t of p(t | s) / sum over s' of the pair of p(t | s'), normalised
 
@@ -26,15 +26,15 @@ from cotext.data.tokenizer import Tokenizer
 from cotext.runtime.errors import CotextError
 from cotext.runtime.files import replacing
 
-if TYPE_CHECKING:  # reports know what lists lose, and do not wait for stores
+if TYPE_CHECKING:  # reports import this module, and should not wait for the import of pyarrow
     from cotext.data.store import TokenStore
 
 SHORTLIST: Final = "shortlist.safetensors"
-CANDIDATES: Final = 100  # of a source token that are kept
+CANDIDATES: Final = 100  # target tokens per source token
 FREQUENT: Final = 1000
-PAIRS: Final = 200_000  # that the table is learned from at most
+PAIRS: Final = 200_000  # maximum number of training pairs
 _ROUNDS: Final = 4  # of expectation and maximisation
-_LEAST: Final = 1e-4  # less probable tokens are forgotten between rounds
+_LEAST: Final = 1e-4  # smaller probabilities become 0 between rounds
 
 Ids = NDArray[np.int32]
 Numbers = NDArray[np.float64]
@@ -42,7 +42,7 @@ Numbers = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Shortlist:
-    """Candidates of every source token, best first and -1 behind the last, and the most frequent tokens.
+    """Candidates of every source token, best first and padded with -1, and the most frequent tokens.
 
     `fingerprint` is that of the tokenizer.
     """
@@ -52,31 +52,23 @@ class Shortlist:
     frequent: Ids  # [F]
 
     def of(self, source: Sequence[int], count: int) -> NDArray[np.int64]:
-        """Target tokens for a row of source tokens, ascending; `count` candidates of each, at most C."""
+        """Return the target tokens for source tokens, ascending, with at most `count` candidates of each."""
         known = np.asarray(source, dtype=np.int64)
         chosen = np.zeros(int(max(self.candidates.max(initial=0), self.frequent.max(initial=0))) + 2, bool)
         chosen[self.frequent] = True
-        # The last place is for -1.
+        # The last entry is for -1.
         chosen[self.candidates[known[known < len(self.candidates)], :count]] = True
         return np.flatnonzero(chosen[:-1])
 
     def save(self, path: Path) -> None:
-        """Write the table.
-
-        Raises:
-            CotextError: the file cannot be written.
-        """
+        """Write the table; raises CotextError for storage errors."""
         with replacing(path, SafetensorError) as temporary:
             tensors = {"candidates": self.candidates, "frequent": self.frequent}
             save_file(tensors, temporary, {"cotext.shortlist": "1", "cotext.tokenizer": self.fingerprint})
 
     @classmethod
     def load(cls, path: Path, tokenizer: Tokenizer) -> Self:
-        """Read the table that was made for a tokenizer.
-
-        Raises:
-            CotextError: damaged, no shortlist, or for another tokenizer.
-        """
+        """Read a table; raises CotextError if it is damaged, or for another tokenizer."""
         again = "make it again: cotext shortlist RUN --data DATA"
         try:
             with safe_open(path, framework="numpy") as file:
@@ -86,10 +78,10 @@ class Shortlist:
             raise CotextError(f"{path}: damaged, or not a shortlist ({error}); {again}") from None
         if noted.get("cotext.tokenizer") != tokenizer.fingerprint:
             raise CotextError(f"{path}: made for another tokenizer; {again}")
-        found = cls(tokenizer.fingerprint, candidates, frequent)
-        if not found._fits(tokenizer):
+        shortlist = cls(tokenizer.fingerprint, candidates, frequent)
+        if not shortlist._fits(tokenizer):
             raise CotextError(f"{path}: damaged: not of the tokens that the vocabulary has; {again}")
-        return found
+        return shortlist
 
     def _fits(self, tokenizer: Tokenizer) -> bool:
         tables = ((self.candidates, 2, -1), (self.frequent, 1, 0))
@@ -107,7 +99,7 @@ class Shortlist:
 
 
 def identity_of(shortlist: Shortlist | None) -> dict[str, str]:
-    """What tells a job with this shortlist from others: the SHA-256 of its table; nothing without one."""
+    """Return the SHA-256 of the table, for the identity of jobs; an empty dict without a shortlist."""
     if shortlist is None:
         return {}
     table = shortlist.candidates.tobytes() + shortlist.frequent.tobytes()
@@ -115,15 +107,15 @@ def identity_of(shortlist: Shortlist | None) -> dict[str, str]:
 
 
 def named(shortlist: Shortlist | None) -> str:
-    """The beginning of what tells a table from others, for signatures; nothing without one."""
+    """Return the beginning of the SHA-256 of the table, for signatures; empty without a shortlist."""
     return "".join(identity_of(shortlist).values())[:8]
 
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """What shortlists of sentences hold of their references, in per cent, and their mean size.
+    """How much of the references shortlists contain, in per cent, and their mean size.
 
-    `sentences`: those whose reference has no token outside.
+    `tokens`: share of the tokens of references. `sentences`: share of references without other tokens.
     """
 
     tokens: float
@@ -132,7 +124,7 @@ class Coverage:
     vocabulary: int
 
     def render(self, count: int | str) -> str:
-        """In a line, for lists of so many candidates of a source token."""
+        """Return a line of text; `count` is the number of candidates per source token."""
         return (
             f"shortlist={count}: {self.size:.0f} of {self.vocabulary:,} tokens for a sentence; of the dev "
             f"references, {self.tokens:.1f}% of the tokens are on it, and all of {self.sentences:.1f}%"
@@ -140,7 +132,7 @@ class Coverage:
 
 
 def learned_shortlist(store: "TokenStore", tokenizer: Tokenizer) -> Shortlist:
-    """The table of a training corpus: of at most `PAIRS` sentence pairs, evenly drawn from it.
+    """Learn a table from at most `PAIRS` sentence pairs, evenly spaced in a training corpus.
 
     Raises:
         CotextError: the corpus has no sentence pair, or was made with another tokenizer.
@@ -165,13 +157,13 @@ def learned_shortlist(store: "TokenStore", tokenizer: Tokenizer) -> Shortlist:
 
 
 def coverage(shortlist: Shortlist, store: "TokenStore", count: int, tokenizer: Tokenizer) -> Coverage:
-    """How much of the references of a corpus is in the shortlists of their sentences."""
+    """Measure how much of the references of a corpus the shortlists of its sentences contain."""
     inside = whole = tokens = size = sentences = 0
     for source, target in _pairs(store):
         chosen = shortlist.of(source.tolist(), count)
-        found = int(np.isin(target, chosen).sum())
-        inside, tokens, size = inside + found, tokens + len(target), size + len(chosen)
-        whole, sentences = whole + (found == len(target)), sentences + 1
+        contained = int(np.isin(target, chosen).sum())
+        inside, tokens, size = inside + contained, tokens + len(target), size + len(chosen)
+        whole, sentences = whole + (contained == len(target)), sentences + 1
     per_sentence = 100 / max(sentences, 1)
     return Coverage(
         100 * inside / max(tokens, 1), whole * per_sentence, size / max(sentences, 1), tokenizer.pieces
@@ -179,24 +171,24 @@ def coverage(shortlist: Shortlist, store: "TokenStore", count: int, tokenizer: T
 
 
 def coverages(shortlist: Shortlist, store: "TokenStore", tokenizer: Tokenizer) -> dict[int, Coverage]:
-    """Coverage of a corpus by lists of few candidates of a source token and of as many as are kept."""
+    """Measure the coverage with a quarter of the candidates per source token, and with all of them."""
     return {count: coverage(shortlist, store, count, tokenizer) for count in (CANDIDATES // 4, CANDIDATES)}
 
 
 def _put_first(candidates: Ids, pieces: int) -> None:
-    """Have every token of a joint vocabulary stand for itself, as in names and numbers; in place."""
-    own = np.arange(pieces, dtype=np.int32)
+    """Make every token of a joint vocabulary its own first candidate, for names and numbers; in place."""
+    tokens = np.arange(pieces, dtype=np.int32)
     rows = candidates[:pieces]
-    # Where a token is among its candidates, it moves; else the last one goes.
-    there = rows == own[:, None]
-    at = np.where(there.any(axis=1), there.argmax(axis=1), rows.shape[1] - 1)
+    # A token that is among its candidates moves to the front; otherwise the last candidate is dropped.
+    is_same = rows == tokens[:, None]
+    at = np.where(is_same.any(axis=1), is_same.argmax(axis=1), rows.shape[1] - 1)
     moved = np.arange(rows.shape[1])[None] <= at[:, None]
-    shifted = np.concatenate((own[:, None], rows[:, :-1]), axis=1)
+    shifted = np.concatenate((tokens[:, None], rows[:, :-1]), axis=1)
     rows[:] = np.where(moved, shifted, rows)
 
 
 def _pairs(store: "TokenStore") -> Iterator[tuple[Ids, Ids]]:
-    """The pairs of sentences that have a token on both sides."""
+    """Yield the sentence pairs with tokens on both sides."""
     for document in store:
         for source, target in zip(document.source, document.target, strict=True):
             if len(source) and len(target):
@@ -204,10 +196,10 @@ def _pairs(store: "TokenStore") -> Iterator[tuple[Ids, Ids]]:
 
 
 class _Model1:
-    """IBM Model 1 on the types of tokens in every sentence pair.
+    """IBM Model 1; each token counts once per sentence.
 
-    Sums over pairs go from source token to source token: the pairs that hold one are found by their index,
-    and no table of two tokens is held but the sparse rows of probabilities.
+    Sums over pairs are computed for one source token after the other, by an index of the pairs that contain
+    it. So the only table of source and target tokens is that of the sparse probabilities.
     """
 
     def __init__(self, pairs: Sequence[tuple[Ids, Ids]], sources: int, targets: int) -> None:
@@ -221,7 +213,7 @@ class _Model1:
         self.counts = np.bincount(self._tokens, minlength=targets)
         self._unsourced = np.ones(targets)
         lengths = np.array(list(map(len, source)))
-        # Probabilities are all alike at first.
+        # Initially, all probabilities are equal.
         self._sums = np.repeat(lengths + 1.0, self._lengths)
         tokens = np.concatenate(source)
         order = np.argsort(tokens, kind="stable")
@@ -229,7 +221,7 @@ class _Model1:
         self._bounds = np.searchsorted(tokens[order], np.arange(sources + 1))
 
     def improve(self) -> None:
-        """One round of expectation and maximisation."""
+        """Make one round of expectation and maximisation."""
         tokens, sums = self._tokens, self._sums
         after = self._expected(tokens, sums, self._unsourced)
         self._unsourced, self._sums = after, after[tokens]
@@ -244,7 +236,7 @@ class _Model1:
             if before is not None:
                 row[before[0]] = 0
             self.rows[source] = kept.astype(np.int32), after[kept]
-            # Each place is there once: a pair has a source token once.
+            # `at` has no duplicates, because a source token counts once per pair.
             self._sums[at] += after[tokens[at]]
 
     def _expected(self, tokens: Ids, sums: Numbers, row: Numbers) -> Numbers:
@@ -253,7 +245,7 @@ class _Model1:
         return expected
 
     def _target_places(self, pairs: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Where the target tokens of some pairs stand, one pair after the other."""
+        """Return the positions of the target tokens of some pairs, one pair after the other."""
         lengths = self._lengths[pairs]
         ends = np.cumsum(lengths)
         return np.repeat(self._starts[pairs] - ends + lengths, lengths) + np.arange(ends[-1])

@@ -1,4 +1,4 @@
-"""Sentence splitting of text, and joining of the translated sentences into a line again."""
+"""Splitting of text into sentences, and joining of sentences into a line."""
 
 import hashlib
 from collections.abc import Sequence
@@ -16,9 +16,9 @@ UNSPACED: Final = frozenset({"zh", "ja"})  # written without a space between sen
 
 
 class SegmentAnyText:
-    """A model of Segment any Text (SaT; Frohmann et al. 2024), through the package wtpsplit-lite.
+    """A model of Segment any Text (SaT; Frohmann et al. 2024), by the package wtpsplit-lite.
 
-    `name`: that of a model, such as "sat-3l-sm", which the package fetches once, or the folder of one.
+    `name`: name of a model, such as "sat-3l-sm", which the package downloads once, or the folder of one.
 
     Raises:
         CotextError: the package is not installed, or cannot load the model.
@@ -34,19 +34,18 @@ class SegmentAnyText:
             ) from None
         try:
             self._model: Any = package.SaT(name)
-        except Exception as error:
-            # Whatever a package of models and a hub raise.
+        except Exception as error:  # the package and the hub raise various errors
             raise CotextError(
                 f"--splitter sat:{name}: the model cannot be loaded ({error}); give the name of a model of "
                 "Segment any Text, such as sat-3l-sm, or the folder of one"
             ) from None
 
     def ends(self, text: str) -> list[int]:
-        """Offsets at which a sentence ends and another begins, as `EndRules.ends`.
+        """Return the offsets of sentence boundaries, as `EndRules.ends`.
 
-        None if what the model gives is not the text.
+        The result is empty if the output of the model is not the text.
         """
-        # A line break is white space; a model may take it for the end of a paragraph.
+        # Line breaks become spaces, because a model may interpret them as the end of a paragraph.
         plain = "".join(" " if character.isspace() else character for character in text)
         ends, at = [], 0
         for piece in self._model.split(plain) if plain.strip() else ():
@@ -63,14 +62,14 @@ class SegmentAnyText:
 
 
 class Splitter:
-    """Cuts texts of one language into sentences; `name` says by what, for reports and resumption.
+    """Splits texts of one language into sentences. `name` identifies the method, for reports and resumption.
 
-    `abbreviations`: what is written with a full stop that ends no sentence, beside what is known of the
-    language. `by`: "rules" (`cotext.data.sentence_ends`), or "sat:" and a model of Segment any Text by name
-    or folder, which knows no abbreviations.
+    `abbreviations`: additional abbreviations, whose full stop does not end a sentence. `by`: "rules"
+    (`cotext.data.sentence_ends`), or "sat:" and the name or folder of a model of Segment any Text, which does
+    not support abbreviations.
 
     Raises:
-        CotextError: another `by`, or its package or model is missing.
+        CotextError: unknown `by`, or its package or model is missing.
     """
 
     def __init__(
@@ -93,14 +92,14 @@ class Splitter:
             self.name += f"+{len(abbreviations)}-{hashlib.sha256(listed).hexdigest()[:8]}"
 
     def sentences(self, text: str) -> list[str]:
-        """The sentences of a text, without the white space between them; none of white space alone."""
+        """Return the sentences of a text without surrounding white space; empty for white space only."""
         return [text[start:stop] for start, stop in self.spans(text)]
 
     def spans(self, text: str) -> list[tuple[int, int]]:
-        """The sentences of a text, as spans (start, stop) of its characters, in order and apart.
+        """Return the sentences of a text as sorted spans (start, stop) of characters.
 
-        What lies between two spans, before the first and behind the last is white space, and no span begins
-        or ends with any. A line break is white space as any other. White space alone has no sentence.
+        All characters outside of the spans are white space, and no span begins or ends with white space. Line
+        breaks are white space.
         """
         return _without_space(text, [0, *self._by.ends(text), len(text)])
 
@@ -117,33 +116,26 @@ def _without_space(text: str, bounds: Sequence[int]) -> list[tuple[int, int]]:
 
 @dataclass(frozen=True, slots=True)
 class Splitting:
-    """How texts are split, whatever their language; see `Splitter`."""
+    """The splitting options for all languages; see `Splitter`."""
 
     abbreviations: frozenset[str] = frozenset()
     by: str = BY_RULES
 
     def splitter(self, language: str) -> Splitter:
-        """The splitter of a language."""
+        """Return the splitter of a language."""
         return Splitter(language, self.abbreviations, self.by)
 
 
 def join_sentences(sentences: Sequence[str], language: str) -> str:
-    """Sentences as one line: a space between them, none in Chinese and Japanese.
+    """Join sentences to one line, with a space between them, except in Chinese and Japanese.
 
-    For an unknown language, the characters on both sides decide.
+    In these languages, and in unknown ones, there is no space next to a character of their scripts.
     """
+    may_join = not language or language in UNSPACED
     line = ""
     for sentence in sentences:
         text = sentence.strip()
-        if line and text and not (_is_unspaced(language) and _unspaced_seam(line[-1], text[0])):
+        if line and text and not (may_join and any(map(UNSPACED_CHARACTER.match, (line[-1], text[0])))):
             line += " "
         line += text
     return line
-
-
-def _is_unspaced(language: str) -> bool:
-    return not language or language in UNSPACED
-
-
-def _unspaced_seam(before: str, after: str) -> bool:
-    return bool(UNSPACED_CHARACTER.match(before) or UNSPACED_CHARACTER.match(after))

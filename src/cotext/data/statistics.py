@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 from numpy.typing import NDArray
 
-if TYPE_CHECKING:  # `cotext info` reads no store, and need not wait for its library
+if TYPE_CHECKING:  # `cotext info` imports this module, and should not wait for the import of pyarrow
     from cotext.data.encoding import EncodedChunk
 
 PERCENTILES: Final = (50, 90, 99)
-# A pair is an outlier when its longer side has at least so many tokens and so many times those of the other.
+# A pair is an outlier if the longer side has at least OUTLIER_TOKENS, and more than OUTLIER_RATIO times the
+# tokens of the other side.
 OUTLIER_TOKENS: Final = 10
 OUTLIER_RATIO: Final = 3
 RATIO_EXAMPLES: Final = 5
@@ -39,7 +40,7 @@ class BothSides:
 
 @dataclass(frozen=True, slots=True)
 class RatioExample:
-    """A sentence pair whose lengths hardly fit; `sentence` counts from 1."""
+    """A sentence pair with a large length ratio; `sentence` counts from 1."""
 
     document: str
     sentence: int
@@ -49,10 +50,10 @@ class RatioExample:
 
 @dataclass(frozen=True, slots=True)
 class SplitStatistics:
-    """The figures of one split; lengths in tokens unless named otherwise.
+    """Statistics of one split; lengths are in tokens.
 
-    `duplicate_pairs`: pairs whose tokens an earlier pair has, by a Bloom filter: each new pair is wrongly
-    counted as a duplicate with a probability of at most `duplicate_false_positive_rate`.
+    `duplicate_pairs`: pairs with the same tokens as an earlier pair, estimated by a Bloom filter. A new pair
+    is wrongly counted as a duplicate with a probability of at most `duplicate_false_positive_rate`.
     """
 
     documents: int
@@ -72,7 +73,7 @@ class SplitStatistics:
 
 
 class Histogram:
-    """Counts of natural numbers; those from `limit` on share a bin, so that memory is bounded."""
+    """Histogram of natural numbers; numbers from `limit` share one bin, so that memory is bounded."""
 
     def __init__(self, limit: int = 1 << 20) -> None:
         self._limit = limit
@@ -109,8 +110,8 @@ class Histogram:
         )
 
 
-class SeenPairs:
-    """A Bloom filter (Bloom 1970) over sentence pairs: 32 MiB, four bits a pair."""
+class PairBloomFilter:
+    """A Bloom filter (Bloom 1970) of sentence pairs: 32 MiB, four bits per pair."""
 
     def __init__(self, bits_log2: int = 28, hashes: int = 4) -> None:
         self._mask = np.uint64((1 << bits_log2) - 1)
@@ -118,20 +119,20 @@ class SeenPairs:
         self._steps = np.arange(hashes, dtype=np.uint64)[:, None]
 
     def add(self, digests: bytes) -> int:
-        """Remember pairs by digests of 16 bytes; return how many were there, or came before in this call."""
-        each = [digests[at : at + 16] for at in range(0, len(digests), 16)]
-        unique = dict.fromkeys(each)
-        return int(self._remember(unique).sum()) + len(each) - len(unique)
+        """Add pairs by digests of 16 bytes; return the number of those that are not new."""
+        pairs = [digests[at : at + 16] for at in range(0, len(digests), 16)]
+        unique = dict.fromkeys(pairs)
+        return int(self._remember(unique).sum()) + len(pairs) - len(unique)
 
     def add_each(self, pairs: Iterable[tuple[str, str]]) -> list[bool]:
-        """Remember the pairs; return of each whether it was there before this call."""
+        """Add pairs; return for each whether the filter contained it before this call."""
         digests = [_digest(pair) for pair in pairs]
         return [bool(known) for known in self._remember(digests)] if digests else []
 
     def _remember(self, digests: Iterable[bytes]) -> NDArray[np.bool_]:
-        """Whether each digest was there before, by a filter that then holds them all."""
+        """Add digests; return for each whether the filter contained it before."""
         words = np.frombuffer(b"".join(digests), np.uint64).reshape(-1, 2)
-        # Two hashes make as many as needed (Kirsch and Mitzenmacher 2006).
+        # Linear combinations of two hashes replace further ones (Kirsch and Mitzenmacher 2006).
         slots = (words[:, 0] + self._steps * words[:, 1]) & self._mask
         byte, bit = slots >> np.uint64(3), (1 << (slots & np.uint64(7))).astype(np.uint8)
         known: NDArray[np.bool_] = (self._bits[byte] & bit).astype(bool).all(axis=0)
@@ -139,8 +140,8 @@ class SeenPairs:
         return known
 
     def false_positive_rate(self) -> float:
-        """Return the probability that a new pair would now be taken for a known one."""
-        # In pieces: the counts of the whole would take as much memory again.
+        """Return the probability that a new pair is wrongly considered known."""
+        # In chunks, because the bit counts of the full array would need the same memory again.
         ones = sum(int(np.bitwise_count(piece).sum()) for piece in np.array_split(self._bits, 64))
         return float((ones / (8 * len(self._bits))) ** len(self._steps))
 
@@ -150,7 +151,7 @@ def _digest(pair: tuple[str, str]) -> bytes:
 
 
 class StatisticsCollector:
-    """Gathers the figures of one split, chunk by chunk."""
+    """Collects the statistics of one split, chunk by chunk."""
 
     def __init__(self, unk: int) -> None:
         self._unk = unk
@@ -162,11 +163,11 @@ class StatisticsCollector:
         self._unknown = [0, 0]
         self._outliers = 0
         self._examples: list[RatioExample] = []
-        self._seen = SeenPairs()
+        self._seen = PairBloomFilter()
         self._duplicates = 0
 
     def add(self, chunk: "EncodedChunk") -> None:
-        """Count the documents of a chunk, none of which may be without a sentence."""
+        """Count the documents of a chunk; each must have at least one sentence."""
         starts = np.cumsum(chunk.sizes) - chunk.sizes
         self._documents += len(chunk.sizes)
         self._document_sentences.add(chunk.sizes)
@@ -191,7 +192,7 @@ class StatisticsCollector:
             self._examples.append(example)
 
     def statistics(self) -> SplitStatistics:
-        """Return the figures so far."""
+        """Return the statistics so far."""
         sentences = self._document_sentences.sum
         source_tokens, target_tokens = (histogram.sum for histogram in self._sentence_tokens)
         return SplitStatistics(

@@ -1,6 +1,6 @@
-"""A tokenised corpus on disk: one Arrow file or, of a large corpus, a folder of such files with a manifest.
+"""Token stores: tokenised corpora on disk, in one Arrow file or in a folder of shards with a manifest.
 
-Whoever reads sees documents, numbered through all files.
+Readers access documents by number, independently of the files.
 """
 
 import json
@@ -29,9 +29,9 @@ from cotext.runtime.reading import parse_json, read_text
 
 # --- One file of a token store: Arrow IPC, one row per document, read through a memory map.
 #
-# The columns are the document id and, for each side, the tokens of all sentences end to end and, in another
-# column, the length of each. Rows lie in record batches of bounded size; a last batch without rows carries
-# the totals and the row at which each batch ends, since both are known only after writing.
+# The columns are the document id and, for each side, the concatenated tokens of all sentences, and their
+# lengths. Rows are stored in record batches of bounded size. The metadata of a last batch without rows has
+# the totals and the row at which each batch ends, because both are known only after writing.
 
 FORMAT_VERSION = 1
 MAX_BATCH_DOCUMENTS = 256
@@ -45,7 +45,7 @@ Tokens = NDArray[np.int32]
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """Totals of documents in a store; the two sides have equally many sentences."""
+    """Totals of a store; both sides have the same number of sentences."""
 
     documents: int = 0
     sentences: int = 0
@@ -68,20 +68,20 @@ class Totals:
 
 @dataclass(frozen=True, slots=True)
 class Flat:
-    """The piece ids of the sentences of a text, end to end, and the length of each."""
+    """Concatenated token ids of several sentences, and the length of each."""
 
     tokens: Tokens
     lengths: Tokens
 
     @classmethod
     def of(cls, sentences: Sequence[Sequence[int]]) -> "Flat":
-        """Sentences of ids, laid end to end."""
+        """Concatenate sentences."""
         lengths = np.fromiter(map(len, sentences), np.int32, len(sentences))
         return cls(np.fromiter(chain.from_iterable(sentences), np.int32, int(lengths.sum())), lengths)
 
 
 class FileWriter:
-    """Writes one file of a store in bounded memory; `close` makes it whole."""
+    """Writes one file of a store in bounded memory; `close` completes it."""
 
     def __init__(self, path: Path, tokenizer_fingerprint: str) -> None:
         list_type = pa.list_(pa.field("item", pa.int32(), nullable=False))
@@ -107,7 +107,7 @@ class FileWriter:
             self._write_batch()
 
     def close(self) -> None:
-        """Write what is pending, the totals and the end."""
+        """Write pending documents, the totals and the end of the file."""
         self._write_batch()
         closing = {"totals": json.dumps(asdict(self.totals)), "ends": json.dumps(self._ends)}
         empty = pa.RecordBatch.from_pylist([], schema=self._schema)
@@ -115,7 +115,7 @@ class FileWriter:
         self.abandon()
 
     def abandon(self) -> None:
-        """Close the file as it is, which nobody will read."""
+        """Close the incomplete file after an error."""
         self._writer.close()
         self._file.close()  # which its writer leaves open
 
@@ -134,7 +134,7 @@ class StoreFile:
     """Random access to the documents of one file, without reading it into memory."""
 
     def __init__(self, path: Path) -> None:
-        """Map the file; raises CotextError when it is absent, damaged, no store, or of another version."""
+        """Map the file; raises CotextError if it is missing, damaged, not a store, or of another version."""
         self.path = path
         if path.exists() and not path.is_file():
             raise CotextError(f"{path}: can't be read: no regular file")
@@ -148,11 +148,9 @@ class StoreFile:
             raise CotextError(f"{path}: not a token store, or cut off; prepare the corpus again") from error
         version = metadata.get(b"cotext_store", b"").decode(errors="replace")
         if version != str(FORMAT_VERSION):
-            found = (
-                f"a token store of format {version}" if version else "an Arrow file, but not a token store"
-            )
+            kind = f"a token store of format {version}" if version else "an Arrow file, but not a token store"
             raise CotextError(
-                f"{path}: {found}; this version reads format {FORMAT_VERSION}: prepare the corpus again"
+                f"{path}: {kind}; this version reads format {FORMAT_VERSION}: prepare the corpus again"
             )
         try:
             self.tokenizer_fingerprint: str = metadata[b"tokenizer"].decode()
@@ -167,20 +165,20 @@ class StoreFile:
         self._batches: OrderedDict[int, _Batch] = OrderedDict()
 
     def document(self, index: int) -> tuple[str, list[Tokens], list[Tokens]]:
-        """The id of a document and, for each side, its sentences, read-only views of the file."""
+        """Return the id of a document and the sentences of each side, as read-only views of the file."""
         batch, row = self._locate(index)
         try:
-            return batch.ids[row].as_py(), batch.source.row(row), batch.target.row(row)
+            return batch.ids[row].as_py(), batch.sentences("source", row), batch.sentences("target", row)
         except (ValueError, pa.ArrowException) as error:
             raise damaged(self.path) from error
 
     def lengths(self, index: int) -> tuple[Tokens, Tokens]:
-        """The tokens per source and per target sentence, without touching the tokens."""
+        """Return the numbers of tokens of source and target sentences, without reading the tokens."""
         batch, row = self._locate(index)
-        return batch.source.lengths.row(row), batch.target.lengths.row(row)
+        return batch.row("source_lengths", row), batch.row("target_lengths", row)
 
     def id(self, index: int) -> str:
-        """The id of a document, without touching its tokens."""
+        """Return the id of a document, without reading its tokens."""
         batch, row = self._locate(index)
         name: str = batch.ids[row].as_py()
         return name
@@ -193,7 +191,7 @@ class StoreFile:
         else:
             try:
                 batch = self._reader.get_batch(number)
-                batch.validate(full=True)  # offsets within bounds: the views below trust them
+                batch.validate(full=True)  # checks that offsets are within bounds
                 self._batches[number] = _Batch(batch)
             except (pa.ArrowException, OSError, KeyError, AttributeError) as error:
                 raise damaged(self.path) from error
@@ -202,7 +200,7 @@ class StoreFile:
         return self._batches[number], index - first_row
 
     def _is_consistent(self, batches: int) -> bool:
-        """Whether a file of this size can hold the totals, and the batches add up to them."""
+        """Return whether the totals are possible for the file size, and equal the sum of the batches."""
         largest = self._map.size()
         totals = list(asdict(self.totals).values())
         if not isinstance(self._ends, list) or len(self._ends) != batches:
@@ -214,39 +212,29 @@ class StoreFile:
 
 
 def damaged(path: Path) -> CotextError:
-    """The error of a store that is not as it was written."""
+    """Return the error for a damaged store."""
     return CotextError(f"{path}: the token store is damaged; prepare the corpus again")
 
 
-class _Lists:
-    """A list column as numpy views."""
+class _Batch:
+    """A record batch, whose list columns are numpy views."""
 
-    def __init__(self, column: Any) -> None:
-        self.offsets: Tokens = column.offsets.to_numpy()
-        self.values: Tokens = column.values.to_numpy()
+    def __init__(self, batch: Any) -> None:
+        self.ids = batch.column("id")
+        columns = {name: batch.column(name) for name in _COLUMNS[1:]}
+        self._lists = {name: (c.offsets.to_numpy(), c.values.to_numpy()) for name, c in columns.items()}
 
-    def row(self, row: int) -> Tokens:
-        return self.values[self.offsets[row] : self.offsets[row + 1]]
+    def row(self, name: str, row: int) -> Tokens:
+        offsets, values = self._lists[name]
+        tokens: Tokens = values[offsets[row] : offsets[row + 1]]
+        return tokens
 
-
-class _Side:
-    def __init__(self, tokens: Any, lengths: Any) -> None:
-        self.tokens = _Lists(tokens)
-        self.lengths = _Lists(lengths)
-
-    def row(self, row: int) -> list[Tokens]:
-        tokens = self.tokens.row(row)
-        ends = np.cumsum(self.lengths.row(row)).tolist()
+    def sentences(self, side: str, row: int) -> list[Tokens]:
+        tokens = self.row(f"{side}_tokens", row)
+        ends = np.cumsum(self.row(f"{side}_lengths", row)).tolist()
         if not ends or ends[-1] != len(tokens):
             raise ValueError("sentence lengths and tokens disagree")
         return [tokens[start:end] for start, end in zip([0, *ends], ends, strict=False)]
-
-
-class _Batch:
-    def __init__(self, batch: Any) -> None:
-        self.ids = batch.column("id")
-        self.source = _Side(batch.column("source_tokens"), batch.column("source_lengths"))
-        self.target = _Side(batch.column("target_tokens"), batch.column("target_lengths"))
 
 
 def _list_array(arrays: Sequence[Tokens]) -> Any:
@@ -256,14 +244,14 @@ def _list_array(arrays: Sequence[Tokens]) -> Any:
     return pa.ListArray.from_arrays(pa.array(offsets), pa.array(np.concatenate(arrays)), type=list_type)
 
 
-# --- The manifest of a token store in several files: the shards in order, each with its size and digest.
+# --- The manifest of a sharded store: the shards in order, each with its size and digest.
 #
-# train.arrow/manifest.json     written last: it says that the store is whole
-# train.arrow/00000.arrow       the first shard, a file as `cotext.data.store` has it
+# train.arrow/manifest.json     written last; its presence means that the store is complete
+# train.arrow/00000.arrow       the first shard, a file as described above
 # train.arrow/00001.arrow       ...
 
 MANIFEST_VERSION: Final = 1
-MAX_MANIFEST_BYTES: Final = 1 << 26  # of some 200,000 shards
+MAX_MANIFEST_BYTES: Final = 1 << 26  # about 200,000 shards
 _NAME = re.compile(r"[0-9]{5,9}\.arrow")
 
 Count = Annotated[int, Field(ge=0, lt=2**50)]
@@ -271,7 +259,7 @@ Count = Annotated[int, Field(ge=0, lt=2**50)]
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """One file of a store: its name in the folder, size in bytes, SHA-256, and what it holds."""
+    """One file of a store: its name in the folder, size in bytes, SHA-256, and totals."""
 
     name: str
     bytes: Count
@@ -283,18 +271,18 @@ class Shard:
 
     @property
     def totals(self) -> Totals:
-        """What it holds."""
+        """The totals of the shard."""
         return Totals(self.documents, self.sentences, self.source_tokens, self.target_tokens)
 
     @classmethod
     def of(cls, path: Path, totals: Totals) -> "Shard":
-        """A file that is whole, with its digest."""
+        """Describe a finished file, with its digest."""
         return cls(path.name, path.stat().st_size, checksum(path), **asdict(totals))
 
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """The shards of a store, in order; `tokenizer`: the fingerprint of the one that all are made with."""
+    """The shards of a store, in order; `tokenizer`: the fingerprint of their tokenizer."""
 
     version: int
     tokenizer: str
@@ -302,28 +290,19 @@ class Manifest:
 
 
 def shard_name(number: int) -> str:
-    """The name of a shard by its number from 0, of which the order of names is that of numbers."""
+    """Return the file name of shard `number`, from 0."""
     return f"{number:05}.arrow"
 
 
-def ends_of(shards: tuple[Shard, ...]) -> list[int]:
-    """For each shard, one behind the index of its last document in the whole store."""
-    return list(accumulate(shard.documents for shard in shards))
-
-
 def write_manifest(folder: Path, tokenizer_fingerprint: str, shards: tuple[Shard, ...]) -> None:
-    """Write the manifest of a folder whose shards are whole."""
+    """Write the manifest of a folder of finished shards."""
     content = asdict(Manifest(MANIFEST_VERSION, tokenizer_fingerprint, shards))
     with replacing(folder / MANIFEST) as temporary:
         temporary.write_text(f"{sealed(content)}\n", encoding="utf-8")
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """Read the manifest of a folder.
-
-    Raises:
-        CotextError: it is missing, damaged, or of another version.
-    """
+    """Read the manifest of a folder; raises CotextError if it is missing, damaged, or of another version."""
     path = folder / MANIFEST
     if not path.exists():
         raise CotextError(f"{folder}: not a token store: has no {MANIFEST}; prepare the corpus again")
@@ -349,7 +328,7 @@ def require_shard(path: Path, shard: Shard) -> None:
     """Check a shard against its size and digest.
 
     Raises:
-        CotextError: it is missing, cannot be read, or is not what the manifest says.
+        CotextError: it is missing, cannot be read, or differs from the manifest.
     """
     try:
         whole = path.stat().st_size == shard.bytes and checksum(path) == shard.sha256
@@ -367,7 +346,7 @@ OPEN_SHARDS: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class TokenDocument:
-    """A tokenised document: one array of piece ids per sentence, read-only views of the file."""
+    """A tokenised document: one array of token ids per sentence, as read-only views of the file."""
 
     id: str
     index: int
@@ -375,7 +354,7 @@ class TokenDocument:
     target: list[Tokens]
 
     def without_empty_pairs(self) -> "TokenDocument":
-        """The document as models read it: translation, too, leaves out sentences without a token."""
+        """Remove sentence pairs without tokens, which neither training nor translation uses."""
         pairs = enumerate(zip(self.source, self.target, strict=True))
         kept = [j for j, (source, target) in pairs if len(source) or len(target)]
         if len(kept) == len(self.source):
@@ -385,13 +364,13 @@ class TokenDocument:
 
 
 class StoreWriter:
-    """Writes a store in bounded memory; it appears, whole, when the `with` block ends without error.
+    """Writes a store in bounded memory; it appears under its name when the `with` block ends without error.
 
     A corpus of more than `MAX_SHARD_TOKENS` becomes a folder of shards, a smaller one a file.
     """
 
     def __init__(self, path: Path, tokenizer_fingerprint: str) -> None:
-        """Open a temporary folder beside `path`, whose own folder must exist."""
+        """Create a temporary folder next to `path`; the parent folder must exist."""
         self._path = path
         self._fingerprint = tokenizer_fingerprint
         self._partial = path.with_name(f"{path.name}.partial")
@@ -402,14 +381,14 @@ class StoreWriter:
         self.totals = Totals()
 
     def add(self, document_id: str, source: Sequence[Sequence[int]], target: Sequence[Sequence[int]]) -> None:
-        """Append a document, given as the piece ids of each sentence; a sentence may be empty.
+        """Append a document, given as the token ids of each sentence; sentences may be empty.
 
-        Raises CotextError when the sides differ in their number of sentences, or have none.
+        Raises CotextError if the sides differ in their number of sentences, or have none.
         """
         self.add_flat(document_id, Flat.of(source), Flat.of(target))
 
     def add_flat(self, document_id: str, source: Flat, target: Flat) -> None:
-        """As `add`, of a document whose sides are laid end to end."""
+        """Append a document with concatenated sides, as `add`."""
         sentences = len(source.lengths)
         if sentences != len(target.lengths) or not sentences:
             raise CotextError(
@@ -441,7 +420,7 @@ class StoreWriter:
             remove(self._partial)
 
     def _finish(self) -> None:
-        if self._file is None and not self._shards:  # of no document
+        if self._file is None and not self._shards:  # a store without documents
             self._file = FileWriter(self._partial / shard_name(0), self._fingerprint)
         if not self._shards and self._file is not None:
             self._file.close()
@@ -451,7 +430,7 @@ class StoreWriter:
             write_manifest(self._partial, self._fingerprint, tuple(self._shards))
             made = self._partial
         if self._path.is_dir() or made.is_dir():
-            remove(self._path)  # which a file cannot replace, nor a folder where it holds something
+            remove(self._path)  # a rename cannot replace a folder by a file, or replace a non-empty folder
         os.replace(made, self._path)
 
     def _end_shard(self) -> None:
@@ -464,11 +443,11 @@ class StoreWriter:
 class TokenStore:
     """Random access to the documents of a store, in bounded memory.
 
-    A shard is checked against the digest of the manifest when it is first read.
+    A shard is compared with its digest in the manifest when it is first read.
     """
 
     def __init__(self, path: Path) -> None:
-        """Open a file or a folder; raises CotextError when it is absent, damaged, or of another version."""
+        """Open a file or a folder; raises CotextError if it is missing, damaged, or of another version."""
         self.path = path
         self._files: OrderedDict[int, StoreFile] = OrderedDict()
         self._checked: set[int] = set()
@@ -479,9 +458,9 @@ class TokenStore:
         else:
             file = self._files[0] = StoreFile(path)
             self.tokenizer_fingerprint = file.tokenizer_fingerprint
-            # Whoever knows the digest of a single file has checked it.
+            # The digest of a single file is in the report of the folder, and is checked there.
             self.shards = (Shard(path.name, path.stat().st_size, "", **asdict(file.totals)),)
-        self._ends = ends_of(self.shards)
+        self._ends = list(accumulate(shard.documents for shard in self.shards))
         self.totals = sum((shard.totals for shard in self.shards), Totals())
 
     def __len__(self) -> int:
@@ -498,21 +477,21 @@ class TokenStore:
         return (self[i] for i in range(len(self)))
 
     def lengths(self, index: int) -> tuple[Tokens, Tokens]:
-        """Return the tokens per source and per target sentence, without touching the tokens."""
+        """Return the numbers of tokens of source and target sentences, without reading the tokens."""
         file, row = self._locate(index)
         return file.lengths(row)
 
     def id(self, index: int) -> str:
-        """The id of a document, without touching its tokens."""
+        """Return the id of a document, without reading its tokens."""
         file, row = self._locate(index)
         return file.id(row)
 
     def ranges(self) -> list[range]:
-        """The documents of each shard, by their indices: those that lie in one file."""
+        """Return the indices of the documents in each file."""
         return [range(end - shard.documents, end) for shard, end in zip(self.shards, self._ends, strict=True)]
 
     def require_tokenizer(self, tokenizer: Tokenizer) -> None:
-        """Raise CotextError unless the store was made with this very tokenizer."""
+        """Raise CotextError unless the store was made with this tokenizer."""
         if self.tokenizer_fingerprint != tokenizer.fingerprint:
             raise CotextError(
                 f"{self.path}: made with another tokenizer ({self.tokenizer_fingerprint[:12]}, not "
@@ -520,7 +499,7 @@ class TokenStore:
             )
 
     def _locate(self, index: int) -> tuple[StoreFile, int]:
-        """The file in which a document lies, and its row there."""
+        """Return the file that contains a document, and its row there."""
         if not 0 <= index < len(self):
             raise IndexError(f"document {index} of {len(self)}")
         number = bisect_right(self._ends, index)

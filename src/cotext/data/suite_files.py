@@ -1,4 +1,4 @@
-"""Files of contrastive suites: the project's own JSON, and published suites as they come."""
+"""Readers of contrastive suites: the format of Cotext, and published suites in their original formats."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -24,18 +24,18 @@ from cotext.data.formats.streams import OUTER_SPACE, numbered_lines, read_whole
 from cotext.runtime.errors import CotextError, shown
 from cotext.runtime.reading import parse_json
 
-# --- Context of sentences in a folder of subtitles: a file a film and language, a sentence a line.
+# --- The context of ContraPro, from subtitles with one file per film and language, and one sentence per line.
 #
-# As ContraPro's own scripts make it of OpenSubtitles 2018 (Müller et al., 2018):
+# The scripts of ContraPro (Müller et al., 2018) extract these files from OpenSubtitles 2018:
 # `1921/1921_12806_3712161.en` and `.de`, or all files in one folder.
 
 _LANGUAGES = ("en", "de")
-# Editions write these in different ways.
+# White space and quotation marks differ between editions.
 _NOT_COMPARED = re.compile("[\\s\"'`´]+")
 
 
 class SubtitleContext:
-    """The `sentences` before a line of a film; `folder` may be None where they are 0."""
+    """Reads the `sentences` before a line of a film; `folder` may be None if `sentences` is 0."""
 
     def __init__(self, folder: Path | None, sentences: int) -> None:
         if folder is not None and not folder.is_dir():
@@ -53,10 +53,10 @@ class SubtitleContext:
     def before(
         self, film: str, line: int | None, source: str, where: str
     ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """The sentences before line `line` (from 1) on both sides, fewer at the beginning of the film.
+        """Return the sentences before `line` (counted from 1) on both sides, fewer at the start of the film.
 
-        Raises CotextError where there is no such file or line, or where the line is not `source`; white space
-        and quotation marks are not compared.
+        Raises CotextError if there is no such file or line, or the line is not `source`; white space and
+        quotation marks are not compared.
         """
         if self.folder is None:
             return (), ()
@@ -93,17 +93,15 @@ class SubtitleContext:
         return sides[0], sides[1]
 
 
-# --- Published contrastive suites as they come: those of Müller et al., Voita et al. and Bawden et al.
-
 _CONTRAPRO_SENTENCES = ("src_context", "src", "ref_context", "ref")
 _VOITA_PHENOMENA = ("deixis", "lex_cohesion", "ellipsis_infl", "ellipsis_vp")
 _VOITA_SEPARATOR = " _eos "
 
 
 def is_contrapro_with_context(text: str) -> bool:
-    """Whether the first line is a JSON object with a reference and contrastive translations of it."""
+    """Return whether the first line is a JSON object with a reference and contrastive translations."""
     first = text.lstrip().partition("\n")[0]
-    if '"contrastive"' not in first:  # most often, without parsing a whole suite that stands on one line
+    if '"contrastive"' not in first:  # avoids parsing other suites, which may be a single long line
         return False
     try:
         entry = parse_json(first, "")
@@ -113,10 +111,10 @@ def is_contrapro_with_context(text: str) -> bool:
 
 
 def read_contrapro_with_context(path: Path, text: str) -> ContrastiveSuite:
-    """Read ContraPro grouped as one JSON object a line, with the sentence before on both sides.
+    """Read ContraPro with one JSON object per line and one context sentence on both sides.
 
-    The candidates are the reference followed by the contrastive ones. Where both context sentences are empty
-    the document begins here, and the example has one sentence.
+    The candidates are the reference and then the contrastive translations. If both context sentences are
+    empty, the document begins here, and the example has one sentence.
     """
     share = sharing()
 
@@ -153,7 +151,7 @@ def read_contrapro_with_context(path: Path, text: str) -> ContrastiveSuite:
 
 
 def _contrapro_meta(meta: Any, where: str) -> tuple[int | None, dict[str, str]]:
-    """Antecedent distance and further tags; most examples have no meta: unknown then."""
+    """Return antecedent distance (None if unknown) and further tags; most examples have no meta."""
     if meta is None:
         return None, {}
     if not isinstance(meta, dict):
@@ -165,7 +163,7 @@ def _contrapro_meta(meta: Any, where: str) -> tuple[int | None, dict[str, str]]:
 
 
 def is_contrapro(content: Any) -> bool:
-    """Whether a JSON value is ContraPro as published: a list of examples with their `errors`."""
+    """Return whether a JSON value is ContraPro as published: a list of examples with `errors`."""
     return bool(
         isinstance(content, list)
         and content
@@ -175,10 +173,10 @@ def is_contrapro(content: Any) -> bool:
 
 
 def read_contrapro(path: Path, entries: list[Any], context: SubtitleContext) -> ContrastiveSuite:
-    """Read ContraPro as published: tested sentences, and where in OpenSubtitles they stand.
+    """Read ContraPro as published: tested sentences, and their positions in OpenSubtitles.
 
-    The candidates are the reference followed by the contrastive ones. The tested sentences are those of the
-    suite, so that candidates differ as its authors made them differ.
+    The candidates are the reference and then the contrastive translations. The tested sentences are taken
+    from the suite, not from OpenSubtitles, so that candidates differ only as intended by its authors.
     """
     share = sharing()
 
@@ -212,16 +210,16 @@ def read_contrapro(path: Path, entries: list[Any], context: SubtitleContext) -> 
 
 
 def is_bawden(content: Any) -> bool:
-    """Whether a JSON value is a set of Bawden et al.: blocks of `src` and `trg`, or of `examples`."""
+    """Return whether a JSON value is a set of Bawden et al.: blocks of `src` and `trg`, or of `examples`."""
     first = next(iter(content.values()), None) if isinstance(content, dict) else None
     return isinstance(first, dict) and ("examples" in first or {"src", "trg"} <= first.keys())
 
 
 def read_bawden(path: Path, blocks: dict[str, Any]) -> ContrastiveSuite:
-    """Read a set of Bawden et al. (2018), English-French: pairs of a right and a wrong target.
+    """Read a set of Bawden et al. (2018), English-French: pairs of a correct and an incorrect target.
 
-    A block of the anaphora set has one source and several pairs; one of the lexical choice set has examples
-    with a source and a pair each. A text has two sentences, and the clue stands in the first.
+    A block of the anaphora set has one source and several pairs. A block of the lexical choice set has
+    examples with a source and a pair each. A text has two sentences; the clue is in the first.
     """
     share = sharing()
     anaphora = "examples" not in next(iter(blocks.values()))
@@ -237,7 +235,7 @@ def read_bawden(path: Path, blocks: dict[str, Any]) -> ContrastiveSuite:
                     phenomenon="anaphora" if anaphora else "lexical_choice",
                     distance=1,
                     source=sentences_of(of_source.get("src"), "src", where, share),
-                    candidates=tuple(sentences_of(each, "trg", where, share) for each in candidates),
+                    candidates=tuple(sentences_of(target, "trg", where, share) for target in candidates),
                     correct=0,
                     tags={key: share(value) for key, value in {**tags, "judgement": judgement}.items()},
                     document=name,
@@ -247,7 +245,7 @@ def read_bawden(path: Path, blocks: dict[str, Any]) -> ContrastiveSuite:
 
 
 def _bawden_pairs(block: Any, where: str) -> Iterator[tuple[dict[str, Any], dict[str, Any], dict[str, str]]]:
-    """Of every pair of a block: the object with its source, its targets, its tags."""
+    """Yield for every pair of a block: the object with its source, its targets, and its tags."""
     if not isinstance(block, dict):
         raise CotextError(f"{where}: must be an object, found {kind_of(block)}")
     key = "examples" if "examples" in block else "trg"
@@ -263,7 +261,7 @@ def _bawden_pairs(block: Any, where: str) -> Iterator[tuple[dict[str, Any], dict
 
 
 def read_voita(path: Path, entries: list[Any]) -> ContrastiveSuite:
-    """Read a consistency set: src and dst hold the sentences of a group, joined by ` _eos `."""
+    """Read a consistency set of Voita et al.; `src` and `dst` are sentences joined by ` _eos `."""
     stem = path.name.partition(".")[0]
     phenomenon = next((known for known in _VOITA_PHENOMENA if stem.startswith(known)), "unknown")
     share = sharing()
@@ -299,12 +297,12 @@ _EXAMPLE_KEYS = frozenset(
 
 
 def read_suite(path: Path, context: SubtitleContext | None = None) -> ContrastiveSuite:
-    """Read a contrastive suite whose format is recognised by its content, plain or compressed (gzip, xz).
+    """Read a contrastive suite, plain or compressed (gzip, xz). Its format is detected from the content.
 
-    Formats: the project's own JSON; ContraPro (Müller et al., 2018) as published, whose context comes from
+    Formats: the JSON of Cotext; ContraPro (Müller et al., 2018) as published, with the sentences of
     `context`, or with one context sentence (JSON lines); a consistency set of Voita et al. (2019), a JSON
-    list, whose file name tells the phenomenon; the two sets of Bawden et al. (2018). Sentences that occur
-    several times share one string in memory. Raises CotextError with file, example and reason.
+    list, with the phenomenon in the file name; the two sets of Bawden et al. (2018). Equal sentences share
+    one string in memory. Raises CotextError with file, example and reason.
     """
     text = read_whole(path)
     if is_contrapro_with_context(text):
@@ -340,10 +338,10 @@ def read_suite(path: Path, context: SubtitleContext | None = None) -> Contrastiv
 
 
 def _read_own(path: Path, document: dict[str, Any]) -> ContrastiveSuite:
-    found = document.get("format")
-    if found != FORMAT_NAME:
+    format = document.get("format")
+    if format != FORMAT_NAME:
         raise CotextError(
-            f"{path}: not a contrastive suite: 'format' is {shown(found)}, expected {FORMAT_NAME!r}"
+            f"{path}: not a contrastive suite: 'format' is {shown(format)}, expected {FORMAT_NAME!r}"
         )
     if document.get("version") != FORMAT_VERSION:
         raise CotextError(
@@ -393,7 +391,7 @@ def _own_example(entry: Any, where: str, share: Callable[[str], str]) -> Contras
         distance=number_of(entry, "distance", where),
         source=sentences_of(entry.get("source"), "source", where, share),
         candidates=tuple(
-            sentences_of(each, f"candidates[{n}]", where, share) for n, each in enumerate(candidates)
+            sentences_of(target, f"candidates[{n}]", where, share) for n, target in enumerate(candidates)
         ),
         correct=correct,
         tags={share(key): share(value) for key, value in tags.items()},

@@ -1,8 +1,8 @@
-"""Views: the split of documents into windows, and the join of results by window into documents.
+"""Views: the split of documents into windows, and the join of results into documents.
 
-Windows are made here alone: training, decoding and scoring all use the same object.
+Training, decoding and scoring all use the windows of this module.
 
-    window view, before=2 after=1, document of 4 sentences (c = current, x = context, . = not seen)
+    window view, before=2 after=1, document of 4 sentences (c = current, x = context, . = not in the window)
 
     source   0 1 2 3      target   0 1 2 3
     j = 0    c x . .               c . . .
@@ -12,14 +12,14 @@ Windows are made here alone: training, decoding and scoring all use the same obj
 
     document view: pieces of at most max_tokens and max_sentences, here cut into equal parts (parts=2)
 
-    source   0 1 | 2 3    target   0 1 | 2 3          every sentence of its piece is current
+    source   0 1 | 2 3    target   0 1 | 2 3          all sentences of a piece are current
 
-    cumulative view: every sentence with all those before it in its piece, the target alone
+    cumulative view: a sentence and, on the source side, all sentences before it in its piece
 
     j = 2    x x c .               . . c .
 
-Laws: joining the references of a split gives the document back; no window leaves its document; every
-sentence is current exactly once.
+Invariants: joining the references of a split gives the document; no window crosses the borders of a document;
+every sentence is current in exactly one window.
 """
 
 from collections.abc import Sequence
@@ -36,10 +36,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Ranges of sentences of one document: what an instance reads, writes, and answers for.
+    """Ranges of sentences of one document: source, target and current sentences of an instance.
 
-    `current` lies inside both `source` and `target`. `shed` counts the context sentences of the source that
-    were left out for length; a window without them is the same window.
+    `current` lies inside both `source` and `target`. `shed` is the number of context sentences of the source
+    that were dropped because of the length limit; it is ignored when windows are compared.
     """
 
     source: range
@@ -49,25 +49,27 @@ class Window:
 
 
 class View(Protocol):
-    """Splits documents into windows and joins what was made of them."""
+    """Splits documents into windows."""
 
     @property
     def sentences(self) -> int:
         """The largest number of sentences on one side of a window."""
 
     def split(self, source_lengths: Sequence[int], target_lengths: Sequence[int]) -> list[Window]:
-        """Split a document, given the number of tokens of each of its sentences, in document order.
+        """Split a document, given the number of tokens of each sentence; return its windows in order.
 
-        `target_lengths` may be empty where no translation exists yet.
+        `target_lengths` may be empty if there is no translation yet.
         """
 
 
 def join(windows: Sequence[Window], hypotheses: Sequence[Sequence[T]]) -> list[T]:
-    """Take the current sentences out of `hypotheses[i]`, one entry per target sentence of `windows[i]`.
+    """Join the current sentences of all windows to a document.
+
+    `hypotheses[i]` has one entry per target sentence of `windows[i]`.
 
     Raises:
-        CotextError: a hypothesis does not have one entry per target sentence, or the windows do not cover
-            a document (every sentence current exactly once).
+        CotextError: a hypothesis does not have one entry per target sentence, or not every sentence of the
+            document is current in exactly one window.
     """
     sentences: dict[int, T] = {}
     for window, hypothesis in zip(windows, hypotheses, strict=True):
@@ -86,7 +88,7 @@ def join(windows: Sequence[Window], hypotheses: Sequence[Sequence[T]]) -> list[T
 
 @dataclass(frozen=True, slots=True)
 class SentenceView:
-    """Every sentence alone."""
+    """Single sentences without context."""
 
     @property
     def sentences(self) -> int:
@@ -94,30 +96,27 @@ class SentenceView:
         return 1
 
     def split(self, source_lengths: Sequence[int], target_lengths: Sequence[int]) -> list[Window]:
-        """One window per sentence."""
+        """Return one window per sentence."""
         single = (range(j, j + 1) for j in range(len(source_lengths)))
         return [Window(source=r, target=r, current=r) for r in single]
 
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """The length limit of a side of a window, in tokens, separators and brackets included.
-
-    And how many sentences; None: any number.
-    """
+    """Limits for each side of a window: tokens, including separators and brackets, and sentences."""
 
     max_tokens: int | None = None
-    per_source_sentence: int = 1  # symbols; on the target side one closes every sentence
+    per_source_sentence: int = 1  # symbols per source sentence; a target sentence has one
     max_sentences: int | None = None
 
     @property
     def sentences(self) -> int:
-        """The most sentences of a side, where tokens are limited: each has a token and its symbols."""
+        """The largest possible number of sentences; each has at least one token and its symbols."""
         most = max(1, (self.max_tokens or 0) // (1 + self.per_source_sentence))
         return most if self.max_sentences is None else min(most, self.max_sentences)
 
     def fits(self, source_lengths: Sequence[int], target_lengths: Sequence[int]) -> bool:
-        """Whether both sides hold at most `max_tokens` in at most `max_sentences`."""
+        """Return whether both sides have at most `max_tokens` tokens and `max_sentences` sentences."""
         if self.max_sentences is not None and len(source_lengths) > self.max_sentences:
             return False
         if self.max_tokens is None:
@@ -128,16 +127,15 @@ class Limit:
 
 @dataclass(frozen=True, slots=True)
 class WindowView:
-    """Sliding windows of `before` + 1 sentences (sKtoK: K = before + 1), source and target.
+    """Sliding windows of `before` + 1 sentences (sKtoK with K = before + 1; Lupo et al. 2022, section 2.2).
 
-    Lupo et al. 2022, section 2.2. At the start of a document there are fewer. `after` adds future sentences
-    to the source side alone: on the target side they would come after the current sentence, where a
-    left-to-right decoder could not use them. `target_before`, where given, is the context of the target: with
-    0 a window is Doc2Sent, Li et al. 2022, section III-D.
+    At the start of a document, windows are shorter. `after` adds future sentences on the source side only: on
+    the target side they would follow the current sentence, where a left-to-right decoder cannot use them.
+    `target_before`: context sentences on the target side, if different; 0 is Doc2Sent (Li et al. 2022,
+    section III-D).
 
-    A window that exceeds the limit on a side sheds its future sentences, where the source exceeds it, then
-    its past ones from the farthest, until both sides fit; the current sentence always stays. Windows know how
-    many they have shed.
+    A window over the limit drops context until both sides fit: first future sentences from the last one, if
+    the source is too long, then past sentences from the first one. The current sentence is always kept.
     """
 
     before: int
@@ -147,18 +145,18 @@ class WindowView:
 
     @property
     def sentences(self) -> int:
-        """Sentences of a full source window."""
+        """Number of sentences of a full source window."""
         return self.before + 1 + self.after
 
     def split(self, source_lengths: Sequence[int], target_lengths: Sequence[int]) -> list[Window]:
-        """One window per sentence, the current one, after its past and before its future context."""
+        """Return one window per sentence, with its past and future context."""
         count = len(source_lengths)
         context = self.before if self.target_before is None else self.target_before
         windows = []
         for j in range(count):
             first, stop = max(0, j - self.before), min(count, j + 1 + self.after)
             target = max(first, j - context)
-            asked = stop - first
+            requested = stop - first
             while stop > j + 1 and not self.limit.fits(source_lengths[first:stop], ()):
                 stop -= 1
             while first < j and not self.limit.fits(
@@ -167,17 +165,18 @@ class WindowView:
                 first += 1
                 target = max(first, target)
             source = range(first, stop)
-            windows.append(Window(source, range(target, j + 1), range(j, j + 1), shed=asked - len(source)))
+            shed = requested - len(source)
+            windows.append(Window(source, range(target, j + 1), range(j, j + 1), shed))
         return windows
 
 
 @dataclass(frozen=True, slots=True)
 class DocumentView:
-    """Documents in pieces as long as the limit allows, never cut inside a sentence, each cut into `parts`.
+    """Pieces of documents that are as long as the limit allows, each cut into `parts`.
 
-    With one part, sub-documents as in Li et al. 2022, section IV-A; with 2, 4, 8 ... the resolutions of Sun
-    et al. 2022. Parts are equal in sentences, as far as that goes; a piece that has fewer falls into single
-    ones. A sentence that exceeds the limit by itself is a piece of its own.
+    With one part, these are the sub-documents of Li et al. 2022, section IV-A; with 2, 4, 8 ... the
+    resolutions of Sun et al. 2022. The parts of a piece differ by at most one sentence. A piece with fewer
+    sentences than `parts` is cut into single sentences. A sentence over the limit is a separate piece.
     """
 
     limit: Limit
@@ -185,11 +184,11 @@ class DocumentView:
 
     @property
     def sentences(self) -> int:
-        """As many as the limit allows."""
+        """The number that the limit allows."""
         return self.limit.sentences
 
     def split(self, source_lengths: Sequence[int], target_lengths: Sequence[int]) -> list[Window]:
-        """One window per part; all its sentences are current."""
+        """Return one window per part; all its sentences are current."""
         ranges = (
             part
             for piece in _pieces(source_lengths, target_lengths, self.limit)
@@ -200,9 +199,9 @@ class DocumentView:
 
 @dataclass(frozen=True, slots=True)
 class SentenceBySentence:
-    """The sentences of every window of a view one by one, each with the whole window as context.
+    """One window for each current sentence of another view.
 
-    That is the whole source of the window, and the target sentences before it.
+    It has the full source of the window, and the target up to this sentence.
     """
 
     view: View
@@ -213,7 +212,7 @@ class SentenceBySentence:
         return self.view.sentences
 
     def split(self, source_lengths: Sequence[int], target_lengths: Sequence[int]) -> list[Window]:
-        """One window per sentence."""
+        """Return one window per sentence."""
         return [
             Window(whole.source, range(whole.target.start, j + 1), range(j, j + 1), whole.shed)
             for whole in self.view.split(source_lengths, target_lengths)
@@ -223,9 +222,9 @@ class SentenceBySentence:
 
 @dataclass(frozen=True, slots=True)
 class CumulativeView:
-    """Every sentence alone on the target side, with all those before it in its part on the source side.
+    """Document-to-sentence counterpart of `DocumentView`.
 
-    The document-to-sentence counterpart of `DocumentView`: the sentence to translate is the last of the row.
+    The target is one sentence. The source has this sentence and all sentences before it in its part.
     """
 
     limit: Limit
@@ -237,8 +236,8 @@ class CumulativeView:
         return self.limit.sentences
 
     def split(self, source_lengths: Sequence[int], target_lengths: Sequence[int]) -> list[Window]:
-        """One window per sentence."""
-        # Each target stands alone, so that only the source says where a piece must end.
+        """Return one window per sentence."""
+        # A target is one sentence, so that only the source limits the pieces.
         whole = DocumentView(self.limit, self.parts).split(source_lengths, ())
         return [
             Window(source=range(part.source.start, j + 1), target=range(j, j + 1), current=range(j, j + 1))
@@ -248,7 +247,7 @@ class CumulativeView:
 
 
 def _pieces(source_lengths: Sequence[int], target_lengths: Sequence[int], limit: Limit) -> list[range]:
-    """Cut a document into runs of sentences, each as long as the limit allows."""
+    """Cut a document into runs of sentences that are as long as the limit allows."""
     starts = [0]
     for j in range(1, len(source_lengths)):
         piece = slice(starts[-1], j + 1)
@@ -259,7 +258,7 @@ def _pieces(source_lengths: Sequence[int], target_lengths: Sequence[int], limit:
 
 
 def _equal_parts(piece: range, parts: int) -> list[range]:
-    """Cut a run of sentences into `parts` whose numbers of sentences differ by one at most."""
+    """Cut a run of sentences into `parts` whose sizes differ by at most one."""
     count = min(parts, len(piece))
     bounds = [piece.start + i * len(piece) // count for i in range(count + 1)]
     return [range(first, stop) for first, stop in pairwise(bounds)]
@@ -267,10 +266,10 @@ def _equal_parts(piece: range, parts: int) -> list[range]:
 
 @dataclass(frozen=True, slots=True)
 class Mixture:
-    """The instances of several views, each drawn `weight` times on average, on which a model is trained.
+    """The windows of several views for training, each drawn `weight` times per epoch on average.
 
-    A window that two views have in common counts for the first alone: with weights of 1 the mixture is the
-    union of their instances.
+    A window that several views have in common is used only for the first of them. So with weights of 1, the
+    mixture is the union of their windows.
     """
 
     parts: tuple[tuple[View, float], ...]
@@ -278,7 +277,7 @@ class Mixture:
     def draw(
         self, source_lengths: Sequence[int], target_lengths: Sequence[int], random: Generator
     ) -> list[Window]:
-        """The windows of one document for one epoch; nothing is random where all weights are whole."""
+        """Return the windows of one document for one epoch; integer weights need no random numbers."""
         drawn: list[Window] = []
         for windows, weight in self.weighted(source_lengths, target_lengths):
             copies, rest = divmod(weight, 1)
@@ -292,11 +291,11 @@ class Mixture:
     def weighted(
         self, source_lengths: Sequence[int], target_lengths: Sequence[int]
     ) -> list[tuple[list[Window], float]]:
-        """The windows of one document, view by view, with how often each is drawn on average."""
-        found: list[tuple[list[Window], float]] = []
+        """Return the windows of one document for each view, with the weight of the view."""
+        by_view: list[tuple[list[Window], float]] = []
         seen: set[Window] = set()
         for view, weight in self.parts:
             windows = [w for w in view.split(source_lengths, target_lengths) if w not in seen]
             seen.update(windows)
-            found.append((windows, weight))
-        return found
+            by_view.append((windows, weight))
+        return by_view

@@ -1,4 +1,4 @@
-"""Words of a text and their boundaries, in scripts with and without spaces; occurrences of phrases."""
+"""Word boundaries in scripts with and without spaces, occurrences of phrases, and positions of tokens."""
 
 import re
 import unicodedata
@@ -11,13 +11,13 @@ from typing import Final, NamedTuple
 
 from cotext.data.tokenizer import Side, Tokenizer
 
-# Thai, Lao, Myanmar, Khmer, kana, Han and Hangul: written without spaces, or with endings after words.
+# Thai, Lao, Myanmar, Khmer, kana, Han and Hangul: written without spaces, or with attached endings.
 _UNSPACED: Final = ((0x0E00, 0x0EFF), (0x1000, 0x109F), (0x1780, 0x17FF), (0x2E80, 0x9FFF), (0xAC00, 0xD7FF))
 
 
 @lru_cache(maxsize=100_000)
 def is_letter(character: str) -> bool:
-    """Whether a character is part of a word in a script that separates words."""
+    """Return whether a character is part of a word in a script that separates words by spaces."""
     code = ord(character)
     if code < 128:
         return character.isalnum() or character == "_"
@@ -27,12 +27,12 @@ def is_letter(character: str) -> bool:
 
 
 def is_boundary(before: str, after: str) -> bool:
-    """Whether a word may begin or end between two characters; empty: the border of a sentence."""
+    """Return whether there can be a word boundary between two characters; empty: the end of the text."""
     return not (before and after and is_letter(before) and is_letter(after))
 
 
 class Word(NamedTuple):
-    """A word, or a character of a script without spaces, or a sign, and where it begins and ends."""
+    """A word, a character of a script without spaces, or a punctuation mark, with its span."""
 
     text: str
     start: int
@@ -40,47 +40,47 @@ class Word(NamedTuple):
 
 
 def words_of(text: str) -> list[Word]:
-    """The words of a text; those of names and numbers with hyphen, apostrophe or full stop are several."""
-    found: list[Word] = []
+    """Split a text into words; hyphens, apostrophes and full stops are separate words."""
+    words: list[Word] = []
     for match in _NO_SPACE.finditer(text):
         start = match.start()
         for i in range(match.start() + 1, match.end() + 1):
             if i == match.end() or is_boundary(text[i - 1], text[i]):
-                found.append(Word(text[start:i], start, i))
+                words.append(Word(text[start:i], start, i))
                 start = i
-    return found
+    return words
 
 
 def occurrences(text: str, phrases: Sequence[str]) -> Iterator[tuple[int, str]]:
-    """Where phrases occur as whole words: the leftmost first, of these the longest, not overlapping."""
+    """Yield offset and phrase of non-overlapping occurrences as full words, leftmost and longest first."""
     known = set(phrases)
-    lengths: dict[str, list[int]] = {}  # of those that begin with a character, the longest first
+    lengths: dict[str, list[int]] = {}  # first character -> lengths of phrases, longest first
     for first, length in sorted({(phrase[:1], len(phrase)) for phrase in known}, reverse=True):
         lengths.setdefault(first, []).append(length)
-    place = 0
-    while place < len(text):
-        for length in lengths.get(text[place], ()):
-            phrase = text[place : place + length]
-            if phrase in known and _is_whole(text, place, phrase):
-                yield place, phrase
-                place += len(phrase) - 1
+    start = 0
+    while start < len(text):
+        for length in lengths.get(text[start], ()):
+            phrase = text[start : start + length]
+            if phrase in known and _is_whole(text, start, phrase):
+                yield start, phrase
+                start += len(phrase) - 1
                 break
-        place += 1
+        start += 1
 
 
 def covered(text: str, phrases: Iterable[str]) -> list[tuple[int, int]]:
-    """The spans in which phrases stand."""
-    return [(place, place + len(phrase)) for place, phrase in occurrences(text, list(phrases))]
+    """Return the spans of all occurrences of phrases."""
+    return [(start, start + len(phrase)) for start, phrase in occurrences(text, list(phrases))]
 
 
 def overlaps(spans: Sequence[tuple[int, int]], start: int, stop: int) -> bool:
-    """Whether a stretch has a character in one of some spans, which are in order and apart."""
+    """Return whether the span (start, stop) overlaps one of `spans`, which are sorted and disjoint."""
     before = bisect_left(spans, (stop,))
     return before > 0 and spans[before - 1][1] > start
 
 
 def consists_of(text: str, phrases: Sequence[str]) -> bool:
-    """Whether a text has no letter or digit outside of phrases that stand in it; without phrases: no."""
+    """Return whether all letters and digits of a text belong to phrases; False without phrases."""
     if not phrases:
         return False
     spans = covered(text, phrases)
@@ -88,10 +88,10 @@ def consists_of(text: str, phrases: Sequence[str]) -> bool:
     return not any(map(str.isalnum, "".join(text[start:stop] for start, stop in outside)))
 
 
-def _is_whole(text: str, place: int, phrase: str) -> bool:
-    stop = place + len(phrase)
-    before, after = text[place - 1 : place] if place else "", text[stop : stop + 1]
-    # What follows a conversion such as %d is often a unit.
+def _is_whole(text: str, start: int, phrase: str) -> bool:
+    stop = start + len(phrase)
+    before, after = text[start - 1 : start] if start else "", text[stop : stop + 1]
+    # A conversion such as %d is often followed by a unit.
     return is_boundary(before, phrase[0]) and (phrase[0] == "%" or is_boundary(phrase[-1], after))
 
 
@@ -101,41 +101,38 @@ _WORD: Final = re.compile(rf"[{_UNSPACED_CLASS}]|[^\W{_UNSPACED_CLASS}]+|[^\w\s]
 
 
 def word_texts(text: str) -> list[str]:
-    """The texts of `words_of`, faster; combining marks of Indian scripts are words of their own."""
+    """Return the texts of `words_of`, faster; but combining marks of Indian scripts are separate words."""
     return _WORD.findall(text)
 
 
-# --- Where the tokens of a text stand in it, for every tokenizer that can decode.
-
-
 def token_spans(tokenizer: Tokenizer, tokens: Sequence[int], text: str, side: Side) -> list[tuple[int, int]]:
-    """The span of characters of each token of a text: first, and one behind the last; empty where none shows.
+    """Return the span of characters (start, stop) of each token of a text; empty for invisible tokens.
 
-    Found by decoding longer and longer beginnings, of which the characters that are no white space count; the
-    normal form that the tokenizer encodes may differ from the text in some.
+    Works with every tokenizer: prefixes of the tokens are decoded, and characters other than white space are
+    counted. The decoded text may differ from `text`, because tokenizers normalise.
     """
     decoded = "".join(tokenizer.decode(tokens, side).split())
-    places = [i for i, character in enumerate(text) if not character.isspace()]
-    partners = _partners(decoded, "".join(text[i] for i in places))
+    offsets = [i for i, character in enumerate(text) if not character.isspace()]
+    partners = _partners(decoded, "".join(text[i] for i in offsets))
     ends = [0]
     for n in range(1, len(tokens) + 1):
         shown = len("".join(tokenizer.decode(tokens[:n], side).split()))
         ends.append(max(ends[-1], min(shown, len(decoded))))
-    found = []
+    spans = []
     for first, last in pairwise(ends):
         a, b = partners[first], partners[last]
-        start = places[a] if a < len(places) else len(text)
-        found.append((start, places[b - 1] + 1 if b > a else start))
-    return found
+        start = offsets[a] if a < len(offsets) else len(text)
+        spans.append((start, offsets[b - 1] + 1 if b > a else start))
+    return spans
 
 
 def _partners(one: str, other: str) -> list[int]:
-    """For every place in a text and its end, the place in another that is much the same."""
+    """Return the corresponding offset in a similar text for every offset in a text, including its end."""
     if len(one) == len(other):
         return list(range(len(one) + 1))
-    found = [0] * (len(one) + 1)
+    partners = [0] * (len(one) + 1)
     for _, a, b, c, d in SequenceMatcher(None, one, other, autojunk=False).get_opcodes():
         for i in range(a, b):
-            found[i] = c + (i - a) * (d - c) // (b - a)
-    found[-1] = len(other)
-    return found
+            partners[i] = c + (i - a) * (d - c) // (b - a)
+    partners[-1] = len(other)
+    return partners

@@ -1,4 +1,4 @@
-"""Requests that measure: translations, runs and their use of context."""
+"""Requests of the commands and functions that measure translations, runs and their use of context."""
 
 from collections.abc import Sequence
 from functools import cached_property
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Protocols(Request):
-    """The metrics of translations."""
+    """The metrics to compute."""
 
     protocol: Sequence[str] = option(
         "Metric, by its name in docs/metrics.md, as in d-bleu; may be repeated. Default: s-bleu, d-bleu and "
@@ -27,7 +27,7 @@ class Protocols(Request):
 
     @property
     def protocols(self) -> tuple[str, ...]:
-        """The names of the metrics that are asked for, or the default."""
+        """Return the names of the requested metrics, or the default."""
         from cotext.evaluation.metrics.interface import DEFAULT_PROTOCOLS
 
         return tuple(self.protocol or DEFAULT_PROTOCOLS)
@@ -41,13 +41,13 @@ class Protocols(Request):
 
 
 class TargetLanguage(Request):
-    """The language of translations."""
+    """The target language."""
 
     target_language: str | None = option("Language code such as zh, for a metric's tokenizer.", default=None)
 
 
 class Words(Request):
-    """A tokenizer whose words are scored."""
+    """A tokenizer into whose words texts are split for scoring."""
 
     words: Path | None = option(
         "Run or data folder with a moses-bpe tokenizer: score the texts tokenised (and truecased, if it was "
@@ -59,7 +59,9 @@ class Words(Request):
 class CometOptions(Request):
     """A COMET model, and where COMET is installed."""
 
-    comet: str | None = option("COMET model, a path or name (docs/metrics.md); adds its score.", default=None)
+    comet: str | None = option(
+        "COMET model, a path or name (docs/metrics.md); adds its score.", default=None, needs="source"
+    )
     comet_python: Path | None = option(
         "Python interpreter or environment in which COMET is installed. Default: $COTEXT_COMET_PYTHON.",
         default=None,
@@ -67,7 +69,7 @@ class CometOptions(Request):
     )
 
     def comet_model(self, context: int = 0) -> "Comet | None":
-        """The settings of COMET, None if it is not asked for; raises CotextError as `Comet`."""
+        """Return the settings of COMET, or None if not requested; raises CotextError as `Comet`."""
         from cotext.evaluation.metrics.comet import Comet, find_python
 
         if self.comet is None:
@@ -76,7 +78,7 @@ class CometOptions(Request):
 
 
 class DocumentComet(CometOptions):
-    """COMET of sentences and of documents."""
+    """COMET with and without the context of the document."""
 
     comet_context: int = option(
         "Also compute document-level COMET with this many previous sentences as context (2 in its paper).",
@@ -108,7 +110,7 @@ class PairedTests(Request):
     seed: int = option("With --paired: seed.", default=12345, needs="paired")
 
     def resampling(self) -> "Resampling | None":
-        """The settings of the tests; None if none are asked for."""
+        """Return the settings of the tests, or None if not requested."""
         from cotext.evaluation.statistics.significance import Resampling
 
         if not self.paired:
@@ -150,11 +152,9 @@ class EvaluationRequest(
     )
 
     def check(self) -> None:
-        """Raise CotextError where options do not go together, or for an unknown metric."""
+        """Raise CotextError if options cannot be combined, or for an unknown metric."""
         super().check()
         self.require_split(self.paragraphs, "add --paragraphs")
-        if self.comet is not None and self.source is None:
-            raise CotextError("COMET reads the source too; give it by --source")
         if self.paragraphs and self.discourse is not None:
             raise CotextError("--discourse marks words of the lines as they are; leave --paragraphs out")
         if self.paragraphs and self.realigned is not None:
@@ -162,7 +162,7 @@ class EvaluationRequest(
 
     @property
     def realigned(self) -> "Realigned | None":
-        """Which documents are realigned."""
+        """Return which documents are realigned; None: no documents."""
         return "all" if self.realign_all else "unequal" if self.realign else None
 
 
@@ -215,12 +215,6 @@ class LeaderboardRequest(Protocols, TargetLanguage, DocumentComet, CorpusFormat)
     )
     seed: int = option("Seed of the samples and of the shuffled references.", default=12345)
 
-    def check(self) -> None:
-        """Raise CotextError where COMET has no source, or for an unknown metric."""
-        super().check()
-        if self.comet is not None and self.source is None:
-            raise CotextError("COMET reads the source too; give it by --source")
-
 
 class ComparisonRequest(Protocols, Words, TargetLanguage, CorpusFormat, Decoding):
     """Runs to compare on a page; see `compare_folders`."""
@@ -244,7 +238,7 @@ class ComparisonRequest(Protocols, Words, TargetLanguage, CorpusFormat, Decoding
 
     @property
     def outputs(self) -> list[Path]:
-        """The files that are written."""
+        """Return the files to write."""
         return [path for path in (self.out, self.csv, self.latex) if path is not None]
 
 
@@ -265,13 +259,13 @@ class AdaptRequest(CorpusFormat, Device):
     seed: int = option("Seed of the documents that are set aside, and of training.", default=1)
 
     def check(self) -> None:
-        """Raise CotextError for other than one or two files."""
+        """Raise CotextError unless there are one or two files."""
         if len(self.corpus) > 2:
             raise CotextError(f"a corpus is one file or two, and {len(self.corpus)} are given")
 
 
 class MbrRequest(TargetLanguage, CometOptions, CorpusFormat):
-    """Translations of which the best is chosen sentence by sentence; see `choose_translations`."""
+    """Translations from which the best is selected for each sentence; see `choose_translations`."""
 
     files: Sequence[Path] = option(
         "n-best lists (`cotext translate --set nbest=N`), or translations by several systems.", argument=True
@@ -301,22 +295,21 @@ class MbrRequest(TargetLanguage, CometOptions, CorpusFormat):
     overwrite: bool = option("Replace a file that exists.", default=False)
 
     def check(self) -> None:
-        """Raise CotextError where options do not go together."""
+        """Raise CotextError if options cannot be combined."""
         if not 0 < self.temperature < float("inf"):
             raise CotextError(f"--temperature {self.temperature:g}: give a number above 0")
         from cotext.evaluation.metrics.interface import metrics
 
-        known = [name for name, metric in metrics().items() if metric.is_utility and name != "s-bleu"]
-        if self.utility not in (*known, "bleu", "comet"):
-            raise CotextError(
-                f"--utility {shown(self.utility)}: choose one of {', '.join([*known, 'bleu', 'comet'])}"
-            )
+        names = [name for name, metric in metrics().items() if metric.is_utility and name != "s-bleu"]
+        names += ["bleu", "comet"]
+        if self.utility not in names:
+            raise CotextError(f"--utility {shown(self.utility)}: choose one of {', '.join(names)}")
         if (self.utility == "comet") != (self.comet is not None):
             raise CotextError("--utility comet and --comet MODEL belong together; give both or neither")
 
 
 class DocumentRequest(CorpusFormat, RunOptions):
-    """A document of a file, and the run that it is examined with."""
+    """A document of a file, and the run to analyse it with."""
 
     run: Path = option("Run folder, or name of a model.", argument=True, is_run=True)
     document: Path = option("File with the document, in any format.", argument=True)
@@ -326,7 +319,7 @@ class DocumentRequest(CorpusFormat, RunOptions):
 
 
 class ContextRequest(DocumentRequest):
-    """A document whose context sentences are removed in turn; see `report_context`."""
+    """A document whose context sentences are removed one by one; see `report_context`."""
 
     out: Path = option("HTML page to write; the figures go into a .json file of the same name.")
 
@@ -359,12 +352,13 @@ class CxmiRequest(Protocols, Sharded, CorpusFormat, RunOptions):
 
     @property
     def conditions(self) -> list[str]:
-        """The kinds of context in their usual order, `none` always among them."""
-        return [each for each in get_args(Condition) if each == "none" or each in (self.context or [each])]
+        """Return the kinds of context in their usual order, always with `none`."""
+        requested = self.context or get_args(Condition)
+        return [name for name in get_args(Condition) if name == "none" or name in requested]
 
 
 class SpeedRequest(CorpusFormat, Decoding):
-    """Runs whose decoding is timed; see `measure_speed`."""
+    """Runs whose decoding time is measured; see `measure_speed`."""
 
     runs: Sequence[Path] = option(
         "Run or engine folders, or names of models; the first is the one that others are compared with.",
@@ -388,7 +382,7 @@ class SpeedRequest(CorpusFormat, Decoding):
     out: Path | None = option("JSON file for all figures.", default=None)
 
     def check(self) -> None:
-        """Raise CotextError where the beam is set, which the measurement sets itself."""
+        """Raise CotextError if the beam is set: the measurement sets it itself."""
         if "beam" in self.decode:
             raise CotextError(
                 "--set beam: every run is timed greedily and at the beam of its own configuration"
@@ -396,7 +390,7 @@ class SpeedRequest(CorpusFormat, Decoding):
 
 
 class SuiteRules(Request):
-    """What is scored of a contrastive suite, and how a candidate wins."""
+    """What is scored in a contrastive suite, and when a candidate wins."""
 
     tie: Literal["wrong", "first"] = option(
         "wrong: a tie counts as an error; first: the first candidate wins.", default="wrong"
@@ -417,7 +411,7 @@ class SuiteRules(Request):
 
 
 class ContrastiveRequest(SuiteRules, Sharded, RunOptions):
-    """Contrastive suites to be scored; see `cotext.evaluation.studies.contrastive`."""
+    """Contrastive suites to score; see `cotext.evaluation.studies.contrastive`."""
 
     run: Path = option(
         "Run folder, name of a model, or endpoint.yaml of a language model behind an API.",
@@ -445,7 +439,7 @@ class ContrastiveRequest(SuiteRules, Sharded, RunOptions):
     out: Path | None = option("JSON file for all figures and decisions.", default=None)
 
     def check(self) -> None:
-        """Raise CotextError where options do not go together."""
+        """Raise CotextError if options cannot be combined."""
         from cotext.language_models.config import is_endpoint
 
         if self.is_ctxpro:
@@ -463,28 +457,28 @@ class ContrastiveRequest(SuiteRules, Sharded, RunOptions):
         elif self.context != "true" and (self.controls or self.generate):
             flag = "--controls" if self.controls else "--generate"
             raise CotextError(
-                f"--context {self.context} is another question than {flag}: ask them one at a time"
+                f"--context {self.context} cannot be combined with {flag}; run the command once for each"
             )
         elif not self.generate and not is_endpoint(self.run):
             self.require_scoring()
 
     @cached_property
     def is_ctxpro(self) -> bool:
-        """Whether the suites are of ctxPro.
+        """Return whether the suites are ctxPro suites.
 
         Raises:
-            CotextError: some are and some are not; contexts of what has its own, or one file of them for
-                several suites; a splitter where nothing is to be split.
+            CotextError: only some suites are; --contexts for other suites, or one file of contexts for
+                several suites; --splitter for other suites.
         """
         from cotext.data.ctxpro import is_ctxpro_file
 
         kinds = [is_ctxpro_file(path) for path in self.suites]
         if any(kinds) and not all(kinds):
             odd = self.suites[kinds.index(False)]
-            raise CotextError(f"{odd}: is not of ctxPro as others are; give suites of one kind at a time")
+            raise CotextError(f"{odd}: is not a ctxPro suite, as others are; give suites of one kind")
         if (self.contexts is not None or self.splitter is not None) and not any(kinds):
             flag = "--splitter" if self.contexts is None else "--contexts"
-            raise CotextError(f"{flag} is about suites of ctxPro; leave it out")
+            raise CotextError(f"{flag} requires ctxPro suites; remove it")
         if self.contexts is not None and len(self.suites) > 1 and not self.contexts.is_dir():
             raise CotextError(
                 f"--contexts {self.contexts}: one file for {len(self.suites)} suites; give their folder"

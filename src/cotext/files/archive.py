@@ -1,7 +1,7 @@
-"""Zip archives read within limits, and written again with some of their members changed.
+"""Zip archives, read within limits, and written with some members replaced.
 
-Members that are not changed are never unpacked: their compressed bytes are copied. Nothing is written to a
-folder, and archives within archives are bytes like pictures, so that no bomb is ever opened by going deeper.
+The compressed bytes of unchanged members are copied. Nested archives are treated as opaque bytes and never
+opened, which rules out nested zip bombs. Nothing is unpacked to disk.
 """
 
 import io
@@ -15,17 +15,17 @@ from typing import Final
 from cotext.runtime.errors import CotextError, shown
 
 MAX_MEMBERS: Final = 20_000
-MAX_MEMBER_BYTES: Final = 256 << 20  # of a member that is read, unpacked
-MAX_TOTAL_BYTES: Final = 4 << 30  # of all members, unpacked, as the archive says
-# Text in marks seldom shrinks to less than 1/100; deflate's limit is 1/1032. Small members may.
+MAX_MEMBER_BYTES: Final = 256 << 20  # of a member, unpacked
+MAX_TOTAL_BYTES: Final = 4 << 30  # of all members, unpacked, as declared
+# Markup rarely compresses by more than 100:1; the limit of DEFLATE is 1032:1. Small members are exempt.
 MAX_RATIO: Final = 300
 RATIO_FROM_BYTES: Final = 8 << 20
 
 _LOCAL: Final = struct.Struct("<4s2B4HL2L2H")
 _CENTRAL: Final = struct.Struct("<4s4B4HL2L5H2L")
 _END: Final = struct.Struct("<4s4H2LH")
-_ZIP64: Final = 1  # kind of the extra field that holds sizes beyond 32 bits
-_DESCRIPTOR: Final = 0x08  # flag: sizes follow the data
+_ZIP64: Final = 1  # id of the extra field with 64-bit sizes
+_DESCRIPTOR: Final = 0x08  # flag: sizes are after the data
 _ENCRYPTED: Final = 0x01
 _UTF8: Final = 0x800
 
@@ -34,7 +34,7 @@ class Archive:
     """A zip archive in memory.
 
     Raises:
-        CotextError: it is damaged, encrypted, beyond a limit, or has names that no archive of documents has.
+        CotextError: the archive is damaged, encrypted, beyond a limit, or has unsafe or duplicate names.
     """
 
     def __init__(self, content: bytes, name: str) -> None:
@@ -44,28 +44,24 @@ class Archive:
             self._zip = zipfile.ZipFile(io.BytesIO(content))
             self._members = {info.filename: info for info in self._zip.infolist()}
         except (zipfile.BadZipFile, ValueError, OverflowError, struct.error, NotImplementedError) as error:
-            kind = (
-                f"a damaged archive ({error})"
-                if b"PK" in content
-                else "no archive, as a file of this kind is"
-            )
+            kind = f"a damaged archive ({error})" if b"PK" in content else "not an archive, as it should be"
             raise self._refused(f"{kind}; open it in its program and save it again") from None
         self._check_directory()
         self._check_sizes()
 
     @property
     def names(self) -> list[str]:
-        """Names of its members, in the order in which it lists them."""
+        """Names of the members, in the order of the directory."""
         return list(self._members)
 
     def __contains__(self, name: str) -> bool:
         return name in self._members
 
     def read(self, name: str) -> bytes:
-        """The content of a member.
+        """Return the content of a member.
 
         Raises:
-            CotextError: there is none of the name, or it is damaged or beyond a limit.
+            CotextError: the member is missing, damaged or beyond a limit.
         """
         info = self._members.get(name)
         if info is None:
@@ -87,9 +83,10 @@ class Archive:
         return content
 
     def written(self, changed: Mapping[str, bytes]) -> bytes:
-        """The archive with other contents of some members; the others byte for byte as they are packed.
+        """Return the archive with the contents of some members replaced.
 
-        Order, kinds of compression, dates, attributes and comments stay. Without a change, the file itself.
+        Order, compression methods, dates, attributes and comments are kept. Without a change, the bytes are
+        those of the original file.
         """
         changed = {name: content for name, content in changed.items() if self.read(name) != content}
         if not changed:
@@ -188,7 +185,7 @@ def _pack(content: bytes, info: zipfile.ZipInfo) -> bytes:
 
 
 def _small(extra: bytes) -> bytes:
-    """Extra fields of a member without its sizes in 64 bits, which its header holds."""
+    """Return the extra fields of a member without 64-bit sizes, which the header then contains."""
     kept, at = b"", 0
     while at + 4 <= len(extra):
         kind, length = struct.unpack_from("<2H", extra, at)

@@ -1,8 +1,8 @@
 """The page of `cotext translate --bilingual F.html`: source and translation side by side, by sentence.
 
-One file that needs no other, without scripts, light and dark, fit to be printed. A pair lights up under the
-pointer, and when its number has the focus (tab). Nothing is told by colour alone. The sentences that a
-translation may depend on can be opened; with `--explain`, how much it does comes along.
+One file without scripts, for light and dark mode and for printing. A pair is highlighted under the pointer,
+and when its number has the focus (tab key). Colour is never the only signal. The context of each sentence can
+be expanded, with its influence if `--explain` is given.
 """
 
 from collections.abc import Iterable, Sequence
@@ -13,9 +13,9 @@ from cotext.runtime.html import facts, whole_page
 from cotext.translation.confidence import LEAST_SURE, least_sure
 from cotext.translation.dropped import DroppedContent
 
-SHOWN_CONTEXT = 8  # sentences that are written out as context; of more, their numbers alone
+SHOWN_CONTEXT = 8  # most context sentences that are shown with their text
 
-Influences = Sequence[tuple[int, float]]  # of context sentences, by place in the file, in nats
+Influences = Sequence[tuple[int, float]]  # context sentences (position in the file) and influence in nats
 
 STYLE = """<style>
 body { max-width: 84rem; }
@@ -46,11 +46,11 @@ def render_page(
     about: Iterable[tuple[str, str]],
     explained: Sequence[Influences] | None = None,
 ) -> str:
-    """The page of a translated file; `languages` as codes, empty where unknown; `about` is plain text.
+    """Return the page of a translated file; `languages`: codes, empty if unknown; `about`: plain text.
 
-    `explained`: of every sentence, the context sentences with their influence, largest first.
+    `explained`: for every sentence, its context sentences with their influence, largest first.
     """
-    low = least_sure([each.confidence for each in sentences])
+    low = least_sure([sentence.confidence for sentence in sentences])
     rows = []
     for number in range(len(sentences)):
         context = _explained(explained[number], sentences) if explained else _context(number, sentences)
@@ -69,7 +69,7 @@ def render_page(
 
 
 def _legend(sentences: Sequence[PairedSentence], low: Sequence[bool], explained: bool) -> str:
-    taken = sum(each.taken for each in sentences)
+    taken = sum(sentence.taken for sentence in sentences)
     lines = [
         "A pair lights up under the pointer, and when its number is reached with the tab key. A thick line "
         "is the start of a paragraph.",
@@ -87,11 +87,11 @@ def _legend(sentences: Sequence[PairedSentence], low: Sequence[bool], explained:
         )
     if taken:
         lines.append(f"{_note('memory')} taken from the translation memory ({taken:,}).")
-    if any(each.terms for each in sentences):
+    if any(sentence.terms for sentence in sentences):
         lines.append(f"{_note('term')} a term of the glossary that the translation has.")
     lacking = DroppedContent()
-    for number, each in enumerate(sentences, 1):
-        lacking.add(f"no. {number}", each.dropped)
+    for number, sentence in enumerate(sentences, 1):
+        lacking.add(f"no. {number}", sentence.dropped)
     if text := str(lacking):
         lines.append(f"Compare with the source: {escape(text)}.")
     return "".join(f"<p>{line}</p>" for line in lines)
@@ -104,16 +104,16 @@ def _note(text: str, kind: str = "") -> str:
 def _row(
     number: int, sentences: Sequence[PairedSentence], low: bool, languages: tuple[str, str], context: str
 ) -> str:
-    each = sentences[number]
-    before = sentences[number - 1] if number else None
-    first = before is None or (before.document, before.block) != (each.document, each.block)
+    sentence = sentences[number]
+    previous = sentences[number - 1] if number else None
+    first = previous is None or (previous.document, previous.block) != (sentence.document, sentence.block)
     notes = []
     if low:
-        notes.append(_note(f"unsure: {each.confidence:.2f}", "unsure"))
-    if each.taken:
+        notes.append(_note(f"unsure: {sentence.confidence:.2f}", "unsure"))
+    if sentence.taken:
         notes.append(_note("memory"))
-    notes += [_note(f"term: {term}") for term in each.terms]
-    notes += [_note(text, "unsure") for text in (*each.dropped.notes(), *each.faults)]
+    notes += [_note(f"term: {term}") for term in sentence.terms]
+    notes += [_note(text, "unsure") for text in (*sentence.dropped.notes(), *sentence.faults)]
     kind = "text unsure" if low else "text"
     attributes = [f' lang="{escape(code)}"' if code else "" for code in languages]
     below = f"<div>{''.join(notes)}</div>" if notes else ""
@@ -121,31 +121,31 @@ def _row(
     return (
         f'<tr id="s{n}"{" class=first" if first else ""}>'
         f'<td class="number"><a href="#s{n}" aria-label="sentence {n}">{n}</a></td>'
-        f"<td{attributes[0]}>{escape(each.source)}{context}</td>"
-        f'<td{attributes[1]}><span class="{kind}">{escape(each.target)}</span>{below}</td></tr>'
+        f"<td{attributes[0]}>{escape(sentence.source)}{context}</td>"
+        f'<td{attributes[1]}><span class="{kind}">{escape(sentence.target)}</span>{below}</td></tr>'
     )
 
 
 def _context(number: int, sentences: Sequence[PairedSentence]) -> str:
-    """The other sentences that the translation may depend on, to be opened."""
-    each = sentences[number]
-    first = number - each.number  # of its document
-    seen = [first + j for j in each.visible if j != each.number]
-    if not seen:
+    """Return the other sentences that the translation may depend on, to expand."""
+    sentence = sentences[number]
+    first = number - sentence.number  # of its document
+    visible = [first + j for j in sentence.visible if j != sentence.number]
+    if not visible:
         return ""
-    if len(seen) > SHOWN_CONTEXT:
-        content = f"<p>sentences {_link(seen[0])} to {_link(seen[-1])}</p>"
+    if len(visible) > SHOWN_CONTEXT:
+        content = f"<p>sentences {_link(visible[0])} to {_link(visible[-1])}</p>"
     else:
-        content = f"<ol>{''.join(_item(j, sentences) for j in seen)}</ol>"
+        content = f"<ol>{''.join(_item(j, sentences) for j in visible)}</ol>"
     return _opened(content)
 
 
-def _explained(found: Influences, sentences: Sequence[PairedSentence]) -> str:
-    """The sentences of the largest influence, to be opened."""
-    items = (_item(j, sentences, f"{nats:+.2f}") for j, nats in found[:SHOWN_CONTEXT])
-    rest = len(found) - SHOWN_CONTEXT
+def _explained(influences: Influences, sentences: Sequence[PairedSentence]) -> str:
+    """Return the sentences with the largest influence, to expand."""
+    items = (_item(j, sentences, f"{nats:+.2f}") for j, nats in influences[:SHOWN_CONTEXT])
+    rest = len(influences) - SHOWN_CONTEXT
     more = f"<p>and {rest:,} of less influence</p>" if rest > 0 else ""
-    return _opened(f"<ol>{''.join(items)}</ol>{more}") if found else ""
+    return _opened(f"<ol>{''.join(items)}</ol>{more}") if influences else ""
 
 
 def _item(j: int, sentences: Sequence[PairedSentence], influence: str = "") -> str:

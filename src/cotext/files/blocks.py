@@ -1,14 +1,14 @@
 """Blocks: the paragraphs of a file in reading order, as text with inline elements.
 
-A format turns a file into blocks and writes it again with other blocks in their places; whoever translates
-sees blocks alone. A block is a paragraph, a heading, a table cell, a cue of a subtitle, a string of a
-catalogue: it is split into sentences, which never go beyond it unless its format joined them.
+A format reads a file as blocks, and writes the file with translated blocks. Translation uses only blocks. A
+block is a paragraph, a heading, a table cell, a subtitle cue or a string of a catalogue. It is split into
+sentences, and no sentence continues in the next block.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from itertools import groupby
 from typing import Final, Literal, NamedTuple, Protocol
 
 from cotext.runtime.reading import PART
@@ -17,24 +17,24 @@ from cotext.runtime.xml import taken
 
 @dataclass(frozen=True, slots=True)
 class Open:
-    """Where an inline element begins that encloses text, as bold or a link; `Close` of its key ends it."""
+    """Start of an inline element that encloses text, such as bold or a link; `Close` with its key ends it."""
 
     key: int
-    link: bool = field(default=False, compare=False)  # whose text says where it leads
+    link: bool = field(default=False, compare=False)  # the text describes the target
 
 
 @dataclass(frozen=True, slots=True)
 class Close:
-    """The end of the inline element of that key; elements are nested properly."""
+    """End of the inline element with this key; elements are nested properly."""
 
     key: int
 
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """An inline element that encloses no text: a picture, the mark of a footnote, a line break.
+    """Inline element without text: a picture, a footnote mark, a line break.
 
-    A sentence ends where one `breaks` the line.
+    If it `breaks` the line, the sentence before it ends there.
     """
 
     key: int
@@ -43,7 +43,7 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Copied:
-    """Text that is copied, never translated: code, a placeholder, a URL; the model may read it."""
+    """Text that is copied, not translated, such as code, a placeholder or a URL. The model may read it."""
 
     key: int
     text: str
@@ -54,10 +54,10 @@ Piece = str | Open | Close | Point | Copied
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A paragraph. Keys of its pieces are the format's own, each element once (an `Open` with its `Close`).
+    """A paragraph. The format chooses the keys of its elements; each element occurs once.
 
-    `place` names it in messages, as in "line 12" or "sheet Prices, cell B4". With `split`, its text may hold
-    several sentences. Without `translate`, it is context alone: it is read, and its translation dropped.
+    `place` names the block in messages, such as "line 12" or "sheet Prices, cell B4". If `split`, the text
+    may contain several sentences. If not `translate`, the block is only context: its translation is dropped.
     """
 
     pieces: tuple[Piece, ...]
@@ -67,7 +67,7 @@ class Block:
 
     @property
     def text(self) -> str:
-        """The text without inline elements, copied text included."""
+        """The text without inline elements, including copied text."""
         return "".join(
             piece if isinstance(piece, str) else piece.text
             for piece in self.pieces
@@ -76,9 +76,9 @@ class Block:
 
 
 def writable(block: Block, change: Callable[[str], str] = taken) -> Block:
-    """The block without characters that its format cannot hold; itself if it has none.
+    """Return the block without characters that its format cannot store.
 
-    Without a `change` of its texts, these are control characters and half characters.
+    `change` maps a text to a text without them. Default: removes control characters and lone surrogates.
     """
     pieces = tuple(change(piece) if isinstance(piece, str) else piece for piece in block.pieces)
     return block if pieces == block.pieces else replace(block, pieces=pieces)
@@ -86,9 +86,9 @@ def writable(block: Block, change: Callable[[str], str] = taken) -> Block:
 
 @dataclass(slots=True)
 class Contents:
-    """The documents of a file, each a sequence of blocks in reading order.
+    """The documents of a file, each a list of blocks in reading order.
 
-    `messages` say what the file holds that is not translated, and why: one line each, with its place.
+    `messages` describe content that is not translated, and why: one line each, with its place.
     """
 
     documents: list[list[Block]] = field(default_factory=list)
@@ -96,29 +96,27 @@ class Contents:
 
 
 class OpenedFile(Protocol):
-    """A file of a format, read: its contents, and the way to write it with other text."""
+    """A file that has been read: its contents, and a method that writes it with other blocks."""
 
     contents: Contents
 
     def written(self, documents: Sequence[Sequence[Block]]) -> bytes:
-        """The file with these blocks in the places of its own, everything else unchanged.
+        """Return the file with its blocks replaced by `documents`, and everything else unchanged.
 
-        As many documents and blocks as `contents`; the pieces of each hold the elements of the block that
-        they replace, each once and nested properly. Given its own blocks, the file comes back byte for byte,
-        or, for formats that are archives, part for part. The messages of `contents` get
-        what could not be written as it should be.
+        `documents` has the same numbers of documents and blocks as `contents`. Each block contains the
+        elements of the block that it replaces, each once and nested properly. Unchanged blocks give the
+        original file, byte for byte (archives: part for part). Problems are appended to `contents.messages`.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class FileFormat:
-    """A format of files: how it is recognised by content, and read.
+    """A file format: how it is recognised and read.
 
-    `suffixes`, with their dots, decide only what content leaves open. `recognises`: whether a file that
-    begins so (its first 256 KiB, or all of it) is of this format. `open` reads a file; a name stands for it
-    in messages. It raises CotextError for a file that is damaged, beyond a limit, or of a kind that is not
-    taken.
+    `suffixes` (with dots) decide only if the content fits several formats. `recognises` is called with the
+    first 256 KiB of a file and returns whether the file has this format. `open` reads a file from its content
+    and its name in messages. It raises CotextError if the file is damaged, beyond a limit or unsupported.
     """
 
     name: str
@@ -128,54 +126,46 @@ class FileFormat:
 
 
 def merged(pieces: Iterable[Piece]) -> tuple[Piece, ...]:
-    """The pieces with neighbouring texts joined, and none of them empty."""
-    return tuple(_merged(pieces))
-
-
-def _merged(pieces: Iterable[Piece]) -> Iterator[Piece]:
-    text = ""
-    for piece in pieces:
-        if isinstance(piece, str):
-            text += piece
-            continue
-        if text:
-            yield text
-            text = ""
-        yield piece
-    if text:
-        yield text
+    """Return the pieces with adjacent texts joined and empty texts removed."""
+    joined: list[Piece] = []
+    for is_text, group in groupby(pieces, lambda piece: isinstance(piece, str)):
+        if is_text:
+            joined.append("".join(map(str, group)))
+        else:
+            joined += group
+    return tuple(piece for piece in joined if piece != "")
 
 
 def empty_links(source: Sequence[Piece], target: Sequence[Piece]) -> int:
-    """How many links enclose text in a source, and nothing in its translation."""
+    """Count the links that enclose text in the source but nothing in the translation."""
     links = {piece.key for piece in source if isinstance(piece, Open) and piece.link}
     return len(_enclosing(source, links) - _enclosing(target, links)) if links else 0
 
 
 def _enclosing(pieces: Iterable[Piece], keys: set[int]) -> set[int]:
-    """Of the elements with these keys, those that enclose something to be seen."""
+    """Return those of the `keys` whose elements enclose visible content."""
     inside: set[int] = set()
-    found: set[int] = set()
+    enclosing: set[int] = set()
     for piece in pieces:
         if isinstance(piece, Open):
             inside |= {piece.key} & keys
         elif isinstance(piece, Close):
             inside.discard(piece.key)
         elif isinstance(piece, Copied | Point) or piece.strip():
-            found |= inside
-    return found
+            enclosing |= inside
+    return enclosing
 
 
-# --- Inline elements of a paragraph: which stretch ends which, and which of them stand outside of its text.
+# --- Inline elements of a paragraph: matching tags, and the elements that enclose the whole text.
 
 SPACE: Final = " \t\n\r\f"
 LINKS: Final = frozenset({"a", "hyperlink"})  # elements, of any format
 
 
 class Item(NamedTuple):
-    """A stretch of a paragraph, from `start` to `stop` of whatever its format counts.
+    """Part of a paragraph, from `start` to `stop` (characters, or what the format counts).
 
-    `kind`: "text", "copied" with the text that a reader sees, "open" and "close" of an element, "point".
+    `kind`: "text", "copied" (`text` is what a reader sees), "open" and "close" of an element, or "point".
     """
 
     kind: str
@@ -186,14 +176,14 @@ class Item(NamedTuple):
 
     @property
     def blank(self) -> bool:
-        """Whether it is text that shows nothing."""
+        """Whether it is text without visible characters."""
         return self.kind == "text" and shown_span(self.text) == (0, 0)
 
 
 def shown_span(text: str) -> tuple[int, int]:
-    """Where what a reader sees of a text begins and ends; (0, 0) if that is nothing.
+    """Return start and end of the text without outer white space; (0, 0) if nothing is left.
 
-    In parts, as a single call for megabytes of spaces keeps all other threads waiting.
+    Works in parts, because one call for megabytes of spaces blocks all other threads.
     """
     starts = range(0, len(text), PART)
     shown = (at for at in starts if text[at : at + PART].strip(SPACE))
@@ -205,8 +195,8 @@ def shown_span(text: str) -> tuple[int, int]:
 
 
 def mates(items: Sequence[Item]) -> dict[int, int]:
-    """For each element of which both ends are here, nested properly: each end's index to the other's."""
-    found: dict[int, int] = {}
+    """Map the index of each start tag to the index of its end tag, and back, for properly nested elements."""
+    partners: dict[int, int] = {}
     open_items: list[int] = []
     names: Counter[str] = Counter()
     for index, item in enumerate(items):
@@ -217,12 +207,12 @@ def mates(items: Sequence[Item]) -> dict[int, int]:
             while items[opened := open_items.pop()].name != item.name:
                 names[items[opened].name] -= 1
             names[item.name] -= 1
-            found[opened], found[index] = index, opened
-    return found
+            partners[opened], partners[index] = index, opened
+    return partners
 
 
 def without_empty(items: Sequence[Item]) -> list[Item]:
-    """The items with each element that encloses no text, as an anchor or an icon, as a single point."""
+    """Return the items with each element without text (such as an anchor or icon) as a single point."""
     ends = mates(items)
     shows = [0]
     for item in items:
@@ -242,9 +232,9 @@ def without_empty(items: Sequence[Item]) -> list[Item]:
 
 
 def inner(items: Sequence[Item], ends: dict[int, int]) -> tuple[int, int]:
-    """The range of items without blanks, points and unpaired ends at both ends, nor elements around all.
+    """Return the range of items without outer blanks, points, unpaired tags and elements around all of it.
 
-    `ends`: their `mates`. One item at least is text that shows something.
+    `ends`: result of `mates`. At least one item must be visible text.
     """
 
     def outer(index: int) -> bool:
@@ -261,23 +251,20 @@ def inner(items: Sequence[Item], ends: dict[int, int]) -> tuple[int, int]:
         low, high = low + 1, high - 1
 
 
-# --- Formats that hold source and target side by side: message catalogues, XLIFF, translation memories,
-# tasks.
-#
-# Of such a file, a job says which languages are wanted, and which entries: what is translated already
-# stays, and is context.
+# --- Bilingual formats, with source and target side by side: message catalogues and XLIFF. Entries with a
+# translation are kept, and are used as context.
 
-# `untranslated`: those without a translation; `unfinished`: also those whose translation is marked as a guess
-# or for review; `all`: those that are translated too, unless they are marked as final.
+# Entries to translate. `untranslated`: without a translation; `unfinished`: also those marked as a guess or
+# for review; `all`: also translated ones, unless they are marked as final.
 Entries = Literal["untranslated", "unfinished", "all"]
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What is to be translated of a bilingual file.
+    """What to translate in a bilingual file.
 
-    Languages as codes ("de", "pt-BR"); empty where they are not known: then the file has to say them where
-    its format asks for them.
+    Languages are codes ("de", "pt-BR"), or empty if unknown: then a format that needs them reads them from
+    the file.
     """
 
     source_language: str = ""
@@ -288,24 +275,20 @@ class Job:
 ANY: Final = Job()
 
 
-class OpensForJob(Protocol):
-    """Reads a file that holds both languages."""
-
-    def __call__(self, content: bytes, name: str, job: Job = ANY) -> OpenedFile:
-        """Read what a job asks for."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class BilingualFormat(FileFormat):
-    """A format of files that hold both languages; `open_for` reads what a job asks for.
+    """A format of bilingual files; `open_for` reads a file for a job.
 
-    A block that is handed back as the object that was read leaves its entry as it is; any other block is
-    written as its translation, be its text equal to the source ("OK") or not.
+    An entry stays unchanged if its block is passed back as the same object. Any other block is written as a
+    translation, even if its text equals the source ("OK").
     """
 
-    open_for: OpensForJob
+    open_for: Callable[[bytes, str, Job], OpenedFile]
 
     def for_job(self, job: Job) -> FileFormat:
-        """The same format, reading what this job asks for."""
-        return FileFormat(self.name, self.suffixes, self.recognises, partial(self.open_for, job=job))
+        """Return the format that reads files for this job."""
+
+        def open_for_job(content: bytes, name: str) -> OpenedFile:
+            return self.open_for(content, name, job)
+
+        return FileFormat(self.name, self.suffixes, self.recognises, open_for_job)

@@ -1,8 +1,7 @@
-"""The text of subtitles: cues cut into parts by who speaks, and parts of one sentence joined to a block.
+"""The text of subtitles: cues are cut into parts by speaker, and the parts of one sentence become one block.
 
-A part is a stretch of a cue that flows: all of it, or a turn of a dialogue, which begins with a dash, or a
-line of another kind (a sound in brackets, a song). Line breaks inside a part are white space to whoever
-translates.
+A part is a whole cue, a turn in a dialogue (after a dash), a sound in brackets, or a line of a song. Line
+breaks inside a part are read as white space.
 """
 
 import re
@@ -16,10 +15,10 @@ from typing import Final
 from cotext.data.sentence_ends import UNSPACED_CHARACTER
 from cotext.files.blocks import Block, Close, Copied, Open, Piece, Point, merged
 
-MOST_CUES: Final = 12  # in one block: a film without full stops is no single sentence
+MOST_CUES: Final = 12  # in a block, as some films have no full stops
 LONGEST_PAUSE: Final = 3000  # milliseconds between cues of one sentence
 _OVERLAP: Final = 500
-_SURE_PAUSE: Final = 1000  # up to which a capital letter may go on with a sentence
+_SURE_PAUSE: Final = 1000  # up to this pause, a sentence may continue with a capital letter
 
 _DASH = re.compile(r"\s*[-‐‑–—]+\s*(?=\S)")
 _NOTES = "♪♫♩♬"
@@ -31,11 +30,11 @@ _DOTS = re.compile(r"(?:\.\.\.|…)[\"'”’»)]*\Z")
 
 @dataclass(frozen=True, slots=True)
 class Syntax:
-    """How a format writes inside a cue: tags, line breaks, and characters that stand for others.
+    """The syntax of cues: tags, line breaks and escapes.
 
-    `marks` has the groups "tag" and "break"; `line_break` is written for a break, that of the file if empty.
-    `opens`: the name of the element that a tag opens, empty if it opens none; `closes`: likewise. `speaker`:
-    whether a tag names who speaks from there on.
+    `marks` has the groups "tag" and "break". `line_break`: text of a break; "": as in the file. `opens` and
+    `closes` return the name of the element that a tag opens or closes, or an empty string. `speaker`: whether
+    a tag names the next speaker. `read` and `write` decode and encode a text.
     """
 
     marks: re.Pattern[str]
@@ -49,7 +48,7 @@ class Syntax:
 
 @dataclass(frozen=True, slots=True)
 class Cue:
-    """A cue of a file: its number from 1, milliseconds, where its text is; a block has one `track`."""
+    """A cue: number (from 1), milliseconds, and the span of its text; a block never mixes `track`s."""
 
     number: int
     start: int
@@ -61,7 +60,7 @@ class Cue:
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A stretch of a cue: text, a tag or a line break."""
+    """Text, a tag or a line break in a cue."""
 
     kind: str
     raw: str
@@ -69,13 +68,13 @@ class Token:
 
     @property
     def high(self) -> int:
-        """Where it ends."""
+        """End in the file."""
         return self.low + len(self.raw)
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A part of a cue as its tokens, of which the outer ones are left away; `turn`: a dash is before it."""
+    """A part of a cue, without outer tokens; `turn`: a new speaker; `alone`: a separate block."""
 
     cue: Cue
     tokens: tuple[Token, ...]
@@ -85,12 +84,12 @@ class Part:
 
     @property
     def text(self) -> str:
-        """What is read of it, as it is written in the file."""
+        """The text without tags, as written in the file."""
         return "".join(" " if t.kind == "break" else t.raw for t in self.tokens if t.kind != "tag")
 
     @property
     def lines(self) -> list[int]:
-        """The lengths of its lines."""
+        """The lengths of the lines."""
         lines = [0]
         for token in self.tokens:
             if token.kind == "break":
@@ -101,14 +100,14 @@ class Part:
 
 
 def parts_of(content: str, cue: Cue, syntax: Syntax) -> Iterator[Part]:
-    """The parts of a cue that have a letter or a digit."""
+    """Yield the parts of a cue that contain a letter or a digit."""
     lines: list[list[Token]] = [[]]
     for token in _tokens(content, cue, syntax):
         lines[-1].append(token)
         if token.kind == "break":
             lines.append([])
     groups: list[tuple[str, list[Token]]] = []
-    # A dash begins a turn where another line has one, or behind the end of a sentence.
+    # A dash begins a turn if another line has one too, or if the line before it ends a sentence.
     dashes = sum(bool(_DASH.match(_visible(line))) for line in lines) > 1
     for number, line in enumerate(lines):
         dialogue = dashes or (number > 0 and bool(_END.search(_visible(lines[number - 1]).rstrip())))
@@ -121,25 +120,25 @@ def parts_of(content: str, cue: Cue, syntax: Syntax) -> Iterator[Part]:
             groups[-1][1].extend(line)
         else:
             groups.append((kind, line))
-    found = []
+    parts = []
     for kind, tokens in groups:
         inner, dashed = _inner(tokens, syntax)
         if any(map(str.isalnum, syntax.read(_visible(inner)))):
-            found.append((kind, inner, dashed))
-    for number, (kind, inner, dashed) in enumerate(found, 1):
+            parts.append((kind, inner, dashed))
+    for number, (kind, inner, dashed) in enumerate(parts, 1):
         turn = kind in ("turn", "speaker") or dashed or (number == 1 and groups[0][0] == "speaker")
-        yield Part(cue, tuple(inner), turn, kind in ("song", "sound"), number == len(found))
+        yield Part(cue, tuple(inner), turn, kind in ("song", "sound"), number == len(parts))
 
 
 def _tokens(content: str, cue: Cue, syntax: Syntax) -> Iterator[Token]:
-    text, at = content[cue.low : cue.high], 0
+    text, position = content[cue.low : cue.high], 0
     for match in syntax.marks.finditer(text):
-        if match.start() > at:
-            yield Token("text", text[at : match.start()], cue.low + at)
+        if match.start() > position:
+            yield Token("text", text[position : match.start()], cue.low + position)
         yield Token(str(match.lastgroup), match[0], cue.low + match.start())
-        at = match.end()
-    if at < len(text):
-        yield Token("text", text[at:], cue.low + at)
+        position = match.end()
+    if position < len(text):
+        yield Token("text", text[position:], cue.low + position)
 
 
 def _visible(tokens: Sequence[Token]) -> str:
@@ -147,7 +146,7 @@ def _visible(tokens: Sequence[Token]) -> str:
 
 
 def _kind(line: Sequence[Token], dialogue: bool, syntax: Syntax) -> str:
-    """What a line begins (a turn, a speaker, a sound, a song); empty where it goes on with the one before."""
+    """Return the kind of part that a line begins: turn, speaker, sound, song; "" if it continues the last."""
     text = _visible(line)
     if dialogue and _DASH.match(text):
         return "turn"
@@ -159,9 +158,9 @@ def _kind(line: Sequence[Token], dialogue: bool, syntax: Syntax) -> str:
 
 
 def _inner(tokens: Sequence[Token], syntax: Syntax) -> tuple[list[Token], bool]:
-    """The tokens without what stands at their ends and is not translated, and whether a dash was before them.
+    """Remove outer tokens that are not translated; return the others, and whether they followed a dash.
 
-    Tags without partner among them, pairs around all of them, dashes, notes, white space and line breaks.
+    Removed are unpaired tags, pairs of tags around all tokens, dashes, notes, white space and line breaks.
     """
     pairs = _pairs(tokens, syntax)
     closing = set(pairs.values())
@@ -194,7 +193,7 @@ def _inner(tokens: Sequence[Token], syntax: Syntax) -> tuple[list[Token], bool]:
 
 
 def _pairs(tokens: Sequence[Token], syntax: Syntax) -> dict[int, int]:
-    """Where tags that open an element stand, and those that close it: of properly nested pairs alone."""
+    """Map the positions of opening tags to those of closing tags, for properly nested pairs."""
     pairs: dict[int, int] = {}
     waiting: list[tuple[str, int]] = []
     for token in tokens:
@@ -209,7 +208,7 @@ def _pairs(tokens: Sequence[Token], syntax: Syntax) -> dict[int, int]:
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """The parts of one block, what its elements are in the file by key, and the keys of borders of parts."""
+    """The parts of a block, its tags in the file by key, and the keys of points between parts."""
 
     parts: tuple[Part, ...]
     block: Block
@@ -218,10 +217,10 @@ class Flow:
 
 
 def flows_of(parts: Sequence[Part], syntax: Syntax) -> Iterator[Flow]:
-    """The parts put together to blocks: those of one sentence, which goes on from cue to cue."""
+    """Join the parts of each sentence, which may continue from cue to cue, to a block."""
     flow: list[Part] = []
     for part in parts:
-        if flow and not (len(flow) < MOST_CUES and _goes_on(flow[-1], part)):
+        if flow and not (len(flow) < MOST_CUES and _continues(flow[-1], part)):
             yield _flow(flow, syntax)
             flow = []
         flow.append(part)
@@ -229,17 +228,17 @@ def flows_of(parts: Sequence[Part], syntax: Syntax) -> Iterator[Flow]:
         yield _flow(flow, syntax)
 
 
-def _goes_on(before: Part, after: Part) -> bool:
-    """Whether the last part of a cue and the first of the next are of one sentence."""
+def _continues(before: Part, after: Part) -> bool:
+    """Whether the last part of a cue and the first part of the next belong to one sentence."""
     one, two = before.cue, after.cue
     if before.alone or after.alone or after.turn or not before.last or two.number == one.number:
         return False
     if one.track != two.track or not -_OVERLAP <= two.start - one.end <= LONGEST_PAUSE:
         return False
-    said, following = before.text.rstrip(), after.text.lstrip(" .…\"'“„»«(")
-    if _DOTS.search(said):
+    text, following = before.text.rstrip(), after.text.lstrip(" .…\"'“„»«(")
+    if _DOTS.search(text):
         return following[:1].islower()
-    if _END.search(said):
+    if _END.search(text):
         return False
     return following[:1].islower() or two.start - one.end <= _SURE_PAUSE
 
@@ -279,17 +278,17 @@ def _flow(parts: Sequence[Part], syntax: Syntax) -> Flow:
 
 
 def _space(before: str, after: str) -> str:
-    """What stands for a line break between two characters."""
+    """Return the space that replaces a line break between two characters."""
     unspaced = all(map(UNSPACED_CHARACTER.match, (before, after))) if before and after else False
     return "" if unspaced or before.isspace() else " "
 
 
-# --- The translation of a block of subtitles divided among its cues, and into their lines.
+# --- Division of a translation among cues and into lines.
 #
-# A border between cues is moved to the place between two words that is nearest to the mean of two others:
-# where its marker stands in the translation, near the words that are spoken there, and where the share of
-# time is, which gives all cues the same reading speed. Places behind a comma, and that of the marker, are
-# preferred. Each cue has a word, where there are as many.
+# The aim for a border between cues is the mean of two positions: that of its marker in the translation, and
+# the share of time, which gives all cues the same reading speed. The border is placed between the two words
+# nearest to the aim. Places after a comma, and the place of the marker, are preferred. Each cue has at least
+# one word if there are enough.
 
 _WORD = re.compile(r"(?<=\s)\S")
 _UNSPACED_SCRIPT = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff]")  # Thai, Lao, Burmese, Khmer
@@ -298,13 +297,13 @@ _COMBINING = re.compile(
 )
 _NOT_FIRST = frozenset("、。，．：；？！）」』】〉》”’…ー々ぁぃぅぇぉっゃゅょァィゥェォッャュョ,.!?:;)]%")
 _PAUSE = frozenset([*",.;:!?…，、。；：！？"])
-_PREFERRED: Final = 0.08  # of the text, that a border at a preferred place may be farther away
+_PREFERRED: Final = 0.08  # a preferred place may be farther from the aim by this share of the text
 
 
 def divided(flow: Flow, pieces: Sequence[Piece]) -> list[list[Piece]]:
-    """The translated pieces of a block, a list for each of its parts.
+    """Divide the translated pieces of a block among its parts.
 
-    Elements that go over a border are closed before it and opened again behind it.
+    Elements across a border are closed before it and opened again after it.
     """
     tokens = [p for p in pieces if not (isinstance(p, Point) and p.key in flow.borders)]
     text, marked = "", []
@@ -318,22 +317,22 @@ def divided(flow: Flow, pieces: Sequence[Piece]) -> list[list[Piece]]:
 
 
 def _cuts(text: str, marked: Sequence[int], durations: Sequence[int]) -> list[int]:
-    """Where each part but the first begins, in order."""
-    # Behind the white space at a marker.
+    """Return the start of each part except the first."""
+    # Move markers after the white space.
     marks = [mark + len(text[mark:]) - len(text[mark:].lstrip()) for mark in marked]
-    wanted, at = [], 0
+    aims, at = [], 0
     for mark, duration in zip(marked, durations, strict=False):
         at += duration
-        wanted.append((mark + len(text) * at / sum(durations)) / 2)
-    places = _places(text, len(wanted))
-    if len(places) <= len(wanted):
-        # At most a word for each cue; the last ones may have none.
-        return [*places, *[len(text)] * (len(wanted) - len(places))]
+        aims.append((mark + len(text) * at / sum(durations)) / 2)
+    places = _places(text, len(aims))
+    if len(places) <= len(aims):
+        # Not more than one word per cue; the last cues may be empty.
+        return [*places, *[len(text)] * (len(aims) - len(places))]
     size, gains = len(text), [_gain(text, place) for place in places]
     number_of = {place: number for number, place in enumerate(places, 1)}
-    # What it costs at least to have chosen so many borders, the last of them at each place.
+    # Dynamic programming: minimum cost of the first borders, with the last of them at each place.
     costs, before = [0.0] * (len(places) + 1), []
-    for aim, mark in zip(wanted, marks, strict=True):
+    for aim, mark in zip(aims, marks, strict=True):
         row, best = [float("inf")], float("inf")
         for cost, place, gain in zip(costs, places, gains, strict=False):
             best = cost if cost < best else best
@@ -351,12 +350,12 @@ def _cuts(text: str, marked: Sequence[int], durations: Sequence[int]) -> list[in
 
 
 def _gain(text: str, place: int) -> float:
-    """How much better a place is than others, in shares of the text: behind a comma and the like."""
+    """Return the preference for a place after a pause mark such as a comma, as a share of the text."""
     return _PREFERRED if text[max(0, place - 2) : place].strip()[-1:] in _PAUSE else 0
 
 
 def _places(text: str, wanted: int) -> list[int]:
-    """Where a line or a cue may begin: at words, and between characters of scripts without spaces."""
+    """Return the places where a line or cue may begin: words, and characters of unspaced scripts."""
     places = {match.start() for match in _WORD.finditer(text)}
     unspaced = (
         UNSPACED_CHARACTER
@@ -383,7 +382,7 @@ def _cut(tokens: Sequence[Piece], cuts: Sequence[int]) -> list[list[Piece]]:
 
     def border() -> None:
         waiting.pop(0)
-        parts[-1].extend(Close(each.key) for each in reversed(inside))
+        parts[-1].extend(Close(element.key) for element in reversed(inside))
         parts.append(list(inside))
 
     for token in tokens:
@@ -403,48 +402,48 @@ def _cut(tokens: Sequence[Piece], cuts: Sequence[int]) -> list[list[Piece]]:
         if isinstance(token, Open):
             inside.append(token)
         elif isinstance(token, Close):
-            inside = [each for each in inside if each.key != token.key]
+            inside = [element for element in inside if element.key != token.key]
     while waiting:
         border()
     return [_stripped(part) for part in parts]
 
 
 def _stripped(pieces: Sequence[Piece]) -> list[Piece]:
-    """The pieces without white space at the ends of their text, and without elements that enclose nothing."""
-    found = list(pieces)
-    for places, strip in ((range(len(found)), str.lstrip), (range(len(found) - 1, -1, -1), str.rstrip)):
-        for place in places:
-            piece = found[place]
-            if isinstance(piece, str):
-                found[place] = strip(piece)
-                if found[place]:
+    """Return the pieces without outer white space and without empty texts."""
+    stripped = list(pieces)
+    for numbers, strip in ((range(len(stripped)), str.lstrip), (reversed(range(len(stripped))), str.rstrip)):
+        for number in numbers:
+            if isinstance(piece := stripped[number], str):
+                stripped[number] = strip(piece)
+                if stripped[number]:
                     break
-    return [piece for piece in found if piece != ""]
+    return [piece for piece in stripped if piece != ""]
 
 
 def breaks(text: str, part: Part) -> list[int]:
-    """Where lines but the first begin in the text of a part.
+    """Return where the lines of a translated part begin, except the first.
 
-    As few lines as keep within the longest that it had, and at most as many as it had, of like lengths.
+    The number of lines is the smallest for which no line is longer than the longest original line, and at
+    most the original number. Lines have similar lengths.
     """
-    had = part.lines
-    if len(had) == 1 or len(text) <= max(had):
+    lengths = part.lines
+    if len(lengths) == 1 or len(text) <= max(lengths):
         return []
-    places = _places(text, len(had) - 1)
+    places = _places(text, len(lengths) - 1)
     paused = [place for place in places if _gain(text, place)]
-    # In fewer lines, one at least would be longer.
-    lines = min(len(had), max(2, -(-len(text) // (max(had) + 1))))
+    # With fewer lines, at least one would be longer.
+    lines = min(len(lengths), max(2, -(-len(text) // (max(lengths) + 1))))
     while True:
         chosen = _even(text, places, paused, lines)
         longest = max(b - a for a, b in pairwise([0, *chosen, len(text)]))
-        if longest <= max(had) + 1 or lines == len(had):
+        if longest <= max(lengths) + 1 or lines == len(lengths):
             return chosen
-        # Of many lines not every number is tried, so that all together take time by the length of the text.
-        lines = min(len(had), lines + 1 + lines // 16)
+        # If there are many lines, not every number is tried, so that the time stays linear.
+        lines = min(len(lengths), lines + 1 + lines // 16)
 
 
 def _even(text: str, places: Sequence[int], paused: Sequence[int], lines: int) -> list[int]:
-    """The places nearest to equal shares of the text, each once; those behind a comma are `paused`."""
+    """Choose the places nearest to equal shares of the text; `paused`: places after a pause mark."""
     chosen: list[int] = []
     for number in range(1, lines):
         aim = len(text) * number / lines
@@ -457,7 +456,7 @@ def _even(text: str, places: Sequence[int], paused: Sequence[int], lines: int) -
 
 
 def _nearest(places: Sequence[int], chosen: Sequence[int], aim: float) -> Iterator[int]:
-    """The places behind all chosen ones that are nearest to an aim on both sides."""
+    """Yield the nearest places before and after the aim that are after all chosen ones."""
     first = bisect_right(places, chosen[-1]) if chosen else 0
     at = bisect_left(places, aim, first)
     yield from places[max(first, at - 1) : at + 1]

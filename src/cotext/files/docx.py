@@ -1,9 +1,9 @@
-"""Word documents (.docx, .docm): text of paragraphs is replaced, all else stays.
+"""Word documents (.docx, .docm): text of paragraphs is replaced, everything else is kept.
 
-Reading order: the body, with tables cell by cell and the text of a box after the paragraph that it is
-anchored to; then footnotes and endnotes. Headers and footers are a document of their own, comments another,
-and what the file says of itself (title, subject, keywords) the last. Changes that are tracked are read as if
-accepted: insertions are elements and stay marked, deletions stay as they are.
+Reading order: the body, with tables cell by cell, and text boxes after the paragraph of their anchor; then
+footnotes and endnotes. Headers and footers are a separate document, and so are comments and the properties
+(title, subject, keywords). Tracked changes are read as if accepted: insertions are elements and stay marked,
+and deletions are kept.
 """
 
 import re
@@ -12,8 +12,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from cotext.files.blocks import FileFormat, Piece
-from cotext.files.parts import AttributeText, Package, PartReader, PartsFile, Slot, recognises
-from cotext.files.runs import Atom, Paragraph, look_of, new_run
+from cotext.files.parts import Package, PartReader, PartsFile, PlainSlot, Slot, recognises
+from cotext.files.runs import Atom, Dialect, Paragraph, look_of
 from cotext.runtime.xml import local_name, lxml_etree, namespace_of, taken
 
 if TYPE_CHECKING:
@@ -21,19 +21,19 @@ if TYPE_CHECKING:
 
 # --- Paragraphs of WordprocessingML (ECMA-376 part 1, chapter 17) as pieces.
 #
-# Links, content controls, insertions and ranges of bookmarks and comments are elements; breaks, tabs,
-# pictures, notes and deletions are points. Results of fields are copied, but for links and tables of
-# contents, whose text is translated. In a changed paragraph, what a word processor noted of the old text
-# goes: marks of misspellings, optional hyphens, where pages broke.
+# Elements: links, content controls, insertions, ranges of bookmarks and comments. Points: breaks, tabs,
+# pictures, notes and deletions. Results of fields are copied, except links and tables of contents. Notes of
+# the word processor about the old text (misspellings, optional hyphens, page breaks) are removed from a
+# changed paragraph.
 
 _SPACE: Final = "{http://www.w3.org/XML/1998/namespace}space"
 _HOLDERS: Final = frozenset({"hyperlink", "smartTag", "customXml", "ins", "moveTo", "dir", "bdo"})
 _PROPERTIES: Final = frozenset({"pPr", "smartTagPr", "customXmlPr", "fldData"})
 _DROPPED: Final = frozenset({"proofErr", "lastRenderedPageBreak", "softHyphen"})
-# Properties of runs that nobody sees.
+# Properties of runs without effect on the look.
 _UNSEEN: Final = frozenset({"lang", "noProof", "rPrChange", "webHidden", "hint"})
 _TRANSLATED_FIELDS: Final = frozenset({"HYPERLINK", "TOC", "INDEX", "FORMTEXT"})
-# Content controls whose text is chosen, or kept elsewhere too.
+# Content controls whose text is selected from a list, or is also stored elsewhere.
 _BOUND_CONTROLS: Final = frozenset(
     {"date", "dropDownList", "comboBox", "checkbox", "dataBinding", "equation", "picture"}
 )
@@ -41,24 +41,13 @@ _NON_BREAKING_HYPHEN: Final = "\u2011"
 _PARTED: Final = re.compile(f"([\t\n{_NON_BREAKING_HYPHEN}])")
 
 
-class WordDialect:
-    """WordprocessingML of a namespace, in braces: there is a transitional and a strict one."""
+class WordDialect(Dialect):
+    """WordprocessingML, with its transitional or its strict namespace."""
 
-    def __init__(self, namespace: str) -> None:
-        self._prefix = namespace
-
-    def atoms(self, paragraph: "etree._Element") -> list[Atom]:
-        """What the paragraph holds, in order."""
-        return list(self._content(paragraph))
-
-    def emptied(self, holder: "etree._Element") -> None:
-        """Take everything but properties out."""
-        for child in list(holder):
-            if local_name(child) not in _PROPERTIES:
-                holder.remove(child)
+    properties = _PROPERTIES
 
     def put_text(self, holder: "etree._Element", text: str, properties: "etree._Element | None") -> None:
-        """Add a run."""
+        """Append a run."""
         # First the run: lxml takes quadratic time to move one that has thousands of children.
         run = self.wrapped((), properties)
         holder.append(run)
@@ -70,16 +59,11 @@ class WordDialect:
                     node.text = part
                     node.set(_SPACE, "preserve")
 
-    def wrapped(
-        self, nodes: Sequence["etree._Element"], properties: "etree._Element | None"
-    ) -> "etree._Element":
-        """A new run around nodes."""
-        return new_run(self._prefix, nodes, properties)
-
-    def _content(self, parent: "etree._Element") -> Iterator[Atom]:
-        children = list(parent)
+    def atoms(self, paragraph: "etree._Element") -> Iterator[Atom]:
+        """Yield the parts of a paragraph or a holder in order."""
+        children = list(paragraph)
         ends = self._field_ends(children)
-        closing: dict[int, str] = {}  # of translated fields, by their last run: fields may hold others
+        closing: dict[int, str] = {}  # names of translated fields by their last run; fields may be nested
         at = 0
         while at < len(children):
             stop = ends.get(at, at + 1)
@@ -130,7 +114,7 @@ class WordDialect:
     def _holder(self, node: "etree._Element", holder: "etree._Element") -> Iterator[Atom]:
         name = f"{local_name(node)} {id(node)}"
         yield Atom("open", name, nodes=(node,), holder=holder)
-        yield from self._content(holder)
+        yield from self.atoms(holder)
         yield Atom("close", name, holder=holder)
 
     def _run(self, run: "etree._Element") -> Iterator[Atom]:
@@ -149,7 +133,7 @@ class WordDialect:
                 yield Atom("point", name, "", (child,), properties, look, in_run=True)
 
     def _field_ends(self, children: Sequence["etree._Element"]) -> dict[int, int]:
-        """For each run with which a field begins that ends among them: the index behind its end."""
+        """Map the index of the run that begins a field to the index after the run that ends it."""
         begun: list[int] = []
         ends: dict[int, int] = {}
         for index, child in enumerate(children):
@@ -163,12 +147,10 @@ class WordDialect:
     def _field_marks(self, node: "etree._Element") -> list[str]:
         if local_name(node) != "r":
             return []
-        return [
-            mark.get(self._prefix + "fldCharType") or "" for mark in node.iterfind(self._prefix + "fldChar")
-        ]
+        return [m.get(self._prefix + "fldCharType") or "" for m in node.iterfind(self._prefix + "fldChar")]
 
     def _translated_result(self, children: Sequence["etree._Element"], start: int, stop: int) -> int:
-        """Where the result of a field begins, behind its separator; 0 where the field is copied."""
+        """Return the start of the result of a field, after its separator; 0 if the field is copied."""
         for at in range(start, stop):
             if "separate" in (marks := self._field_marks(children[at])):
                 instruction = "".join(_text(node, "instrText") for node in children[start:at])
@@ -183,7 +165,7 @@ def _copied(nodes: tuple["etree._Element", ...], text: str) -> Atom:
 
 
 def _text(node: "etree._Element", name: str) -> str:
-    """The text in elements of that name, without that of boxes, which has blocks of its own."""
+    """Return the text in elements of this name, without text boxes, which have their own blocks."""
     if local_name(node) == name:
         return node.text or ""
     return "" if local_name(node) == "txbxContent" else "".join(_text(child, name) for child in node)
@@ -199,10 +181,12 @@ _CHANGES: Final = ("ins", "del", "moveFrom", "moveTo")
 
 def _open(content: bytes, name: str) -> PartsFile:
     package = Package(content, name)
-    related = package.related(package.main)
+    relations = package.relations(package.main)
 
     def readers(*kinds: str) -> list[PartReader]:
-        parts = [(kind, part) for kind in kinds for each, part in related if each == kind]
+        parts = [
+            (kind, part) for kind in kinds for _, kind_of_part, part in relations if kind_of_part == kind
+        ]
         return [package.reader(part, _Slots(kind)) for kind, part in parts]
 
     documents = [
@@ -211,12 +195,15 @@ def _open(content: bytes, name: str) -> PartsFile:
         readers("comments"),
         package.properties(),
     ]
-    messages = [*_tracked(package.tree(package.main).getroot()), *package.left("word/")]
+    messages = list(package.left("word/"))
+    root = package.tree(package.main).getroot()
+    if count := sum(1 for _ in root.iter(*(namespace_of(root) + name for name in _CHANGES))):
+        messages.insert(0, f"tracked changes: {count}, read as if accepted; deleted text is kept as it is")
     return PartsFile(package.archive, documents, messages)
 
 
 class _Slots:
-    """Finds the paragraphs of a part, and descriptions of pictures; `label` names the part."""
+    """Finds paragraphs and descriptions of pictures in a part; `label` names the part in messages."""
 
     def __init__(self, label: str) -> None:
         self._label = label
@@ -226,58 +213,43 @@ class _Slots:
         dialect = WordDialect(namespace)
         paragraph_tag = namespace + "p"
         twins = _twins(root, paragraph_tag)
-        others = {other for each in twins.values() for other in each}
+        others = {other for paragraphs in twins.values() for other in paragraphs}
         count = 0
         for element in root.iter(paragraph_tag, "{*}docPr"):
             if element.tag != paragraph_tag:
                 for attribute in ("title", "descr"):
-                    yield (
-                        f"{self._label}, picture {element.get('name') or ''}",
-                        AttributeText(element, attribute),
-                    )
+                    place = f"{self._label}, picture {element.get('name') or ''}"
+                    yield place, PlainSlot(element, attribute)
             elif element not in others:
                 count += 1
-                same = [Paragraph(each, dialect) for each in (element, *twins.get(element, ()))]
-                yield from self._slots(f"{self._label}, paragraph {count}", same)
-
-    def _slots(self, place: str, same: Sequence[Paragraph]) -> Iterator[tuple[str, Slot]]:
-        if all(each.pieces == same[0].pieces for each in same):
-            yield place, _Twins(same)
-        else:
-            for each in same:
-                yield place, each
+                same = [Paragraph(twin, dialect) for twin in (element, *twins.get(element, ()))]
+                is_equal = all(paragraph.pieces == same[0].pieces for paragraph in same)
+                for slot in [_Twins(same)] if is_equal else same:
+                    yield f"{self._label}, paragraph {count}", slot
 
 
 class _Twins:
-    """Paragraphs of the same text, of which a program shows the one that it can."""
+    """Alternative paragraphs with the same text; programs show the one that they support."""
 
     def __init__(self, same: Sequence[Paragraph]) -> None:
         self._same = same
         self.pieces: tuple[Piece, ...] = same[0].pieces
 
     def write(self, pieces: Sequence[Piece]) -> None:
-        """Put the pieces into each."""
         for paragraph in self._same:
             paragraph.write(pieces)
 
 
 def _twins(root: "etree._Element", paragraph_tag: str) -> dict["etree._Element", list["etree._Element"]]:
-    """For paragraphs in the first alternative of a content, those of the same number in the others."""
-    found: dict[etree._Element, list[etree._Element]] = {}
+    """Map paragraphs of the first alternative of a content to their counterparts in the others."""
+    twins: dict[etree._Element, list[etree._Element]] = {}
     for content in root.iter(_COMPATIBILITY + "AlternateContent"):
-        alternatives = [list(each.iter(paragraph_tag)) for each in content]
+        alternatives = [list(alternative.iter(paragraph_tag)) for alternative in content]
         for other in alternatives[1:]:
             if len(other) == len(alternatives[0]):
                 for paragraph, twin in zip(alternatives[0], other, strict=True):
-                    found.setdefault(paragraph, []).append(twin)
-    return found
-
-
-def _tracked(root: "etree._Element") -> Iterator[str]:
-    namespace = namespace_of(root)
-    count = sum(1 for _ in root.iter(*(namespace + name for name in _CHANGES)))
-    if count:
-        yield f"tracked changes: {count}, read as if accepted; deleted text is kept as it is"
+                    twins.setdefault(paragraph, []).append(twin)
+    return twins
 
 
 FORMAT: Final = FileFormat(

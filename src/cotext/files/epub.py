@@ -1,7 +1,6 @@
-"""Electronic books (EPUB 2 and 3): text ranges of the pages are replaced, all else stays byte for byte.
+"""Electronic books (EPUB 2 and 3): text ranges of pages are replaced, everything else is kept byte for byte.
 
-Reading order: the pages as the book's spine has them, which are one document; then the tables of contents;
-then what the book says of itself.
+There are three documents: the pages in the order of the spine, the tables of contents, and the properties.
 """
 
 import posixpath
@@ -12,7 +11,7 @@ from urllib.parse import unquote
 from cotext.files.archive import Archive
 from cotext.files.blocks import FileFormat
 from cotext.files.html import Page
-from cotext.files.parts import ElementText, PartReader, PartsFile, Slot, Slots, TreePart
+from cotext.files.parts import PartReader, PartsFile, PlainSlot, Slot, Slots, TreePart
 from cotext.runtime.errors import CotextError
 from cotext.runtime.xml import local_name, parse
 
@@ -27,12 +26,12 @@ _PROPERTIES: Final = ("title", "subject", "description")
 
 
 def _recognises(head: bytes) -> bool:
-    """Whether it is an archive whose first part says so."""
+    """Whether a file is an archive whose first part has the media type of EPUB."""
     return head.startswith(b"PK\3\4") and head[30:].startswith(b"mimetype" + _MIMETYPE)
 
 
 class _Book:
-    """Which parts of a book hold text."""
+    """Finds the parts of a book that contain text."""
 
     def __init__(self, archive: Archive, name: str) -> None:
         self._archive, self._name = archive, name
@@ -44,12 +43,10 @@ class _Book:
             raise CotextError(f"{name}: does not say which of its parts is the book; it is damaged")
 
     def file(self) -> PartsFile:
-        """The book, read."""
+        """Read the book."""
         root = self._root(self._package)
         items = {node.get("id"): node for node in root.iterfind("{*}manifest/{*}item")}
-        spine = [
-            items[key] for node in root.iterfind("{*}spine/{*}itemref") if (key := node.get("idref")) in items
-        ]
+        spine = [items[key] for n in root.iterfind("{*}spine/{*}itemref") if (key := n.get("idref")) in items]
         pages = list(dict.fromkeys(self._part(item) for item in spine if item.get("media-type") in _PAGES))
         contents = dict.fromkeys(
             self._part(item) for item in items.values() if "nav" in (item.get("properties") or "").split()
@@ -67,7 +64,7 @@ class _Book:
             [self._tree(self._package, _properties)],
         ]
         others = [item for item in spine if item.get("media-type") not in _PAGES]
-        messages = [f"{len(others)} pages are no XHTML, and left as they are"] if others else []
+        messages = [f"{len(others)} pages are not XHTML, and left as they are"] if others else []
         return PartsFile(self._archive, documents, messages)
 
     def _root(self, part: str) -> "etree._Element":
@@ -84,24 +81,22 @@ class _Book:
         return PartReader(part, lambda content: TreePart(content, f"{self._name}: {part}", slots))
 
     def _refuse_encrypted(self, parts: set[str]) -> None:
-        """Raise CotextError for a book whose pages are encrypted; fonts may be."""
+        """Raise CotextError if pages of the book are encrypted; fonts may be."""
         if _ENCRYPTION in self._archive:
             for node in self._root(_ENCRYPTION).iter("{*}CipherReference"):
                 if posixpath.normpath(unquote(node.get("URI") or "")) in parts:
-                    raise CotextError(
-                        f"{self._name}: its pages are encrypted; only a book without protection is read"
-                    )
+                    raise CotextError(f"{self._name}: its pages are encrypted; give one without protection")
 
 
 def _labels(root: "etree._Element") -> Iterator[tuple[str, Slot]]:
     for count, element in enumerate(root.iter("{*}text"), 1):
-        yield f"table of contents, entry {count}", ElementText(element)
+        yield f"table of contents, entry {count}", PlainSlot(element)
 
 
 def _properties(root: "etree._Element") -> Iterator[tuple[str, Slot]]:
     for element in root.iterfind("{*}metadata//*"):
         if local_name(element) in _PROPERTIES:
-            yield f"properties, {local_name(element)}", ElementText(element)
+            yield f"properties, {local_name(element)}", PlainSlot(element)
 
 
 FORMAT: Final = FileFormat(

@@ -1,8 +1,8 @@
-"""HTML pages: text ranges are replaced, everything else stays byte for byte.
+"""HTML pages: text ranges are replaced, everything else is kept byte for byte.
 
-The encoding is that of the byte order mark, else of the XML declaration or <meta>, else UTF-8, else
-windows-1252, which is said; the page is written in the same, with references for characters that it lacks.
-Code is copied, and so is what is marked translate="no" or class="notranslate"; the lang attribute stays.
+The encoding is taken from the byte order mark, else from the XML declaration or <meta>; else it is UTF-8,
+else windows-1252, with a message. The page is written in the same encoding, with references for other
+characters. Code and elements with translate="no" or class="notranslate" are copied; lang attributes are kept.
 """
 
 import codecs
@@ -21,7 +21,7 @@ _DECLARED: Final = re.compile(
     rb"""<\?xml[^>]*?\sencoding\s*=\s*["']([\w.:-]+)|<meta[^>]*?[\s;"']charset\s*=\s*+["']?\s*+([\w.:-]+)""",
     re.IGNORECASE,
 )
-# What browsers read where a page names these.
+# Encodings that browsers use instead of these.
 _READ_AS: Final = {
     "iso8859-1": "cp1252",
     "ascii": "cp1252",
@@ -30,7 +30,7 @@ _READ_AS: Final = {
     "utf-16-be": "utf-8",
 }
 _ASCII: Final = bytes(range(0x20, 0x7F))
-_WRITTEN: Final = "cotext-page"  # how what an encoding lacks is written
+_WRITTEN: Final = "cotext-page"  # name of the error handler for characters that an encoding lacks
 _LEADING: Final = re.compile(r"(?:\s+|<!--.*?-->|<\?[^>]*>)*", re.DOTALL)
 _PAGE: Final = re.compile(r"<!doctype\s+html\b|<html[\s>]", re.IGNORECASE)
 _FRAGMENT: Final = re.compile(
@@ -39,7 +39,7 @@ _FRAGMENT: Final = re.compile(
 
 
 def _recognises(head: bytes) -> bool:
-    """Whether a page or one of its elements comes first, after comments."""
+    """Whether the first content, after comments, is a page or one of its elements."""
     mark, encoding = marked_encoding(head)
     text = head[len(mark) :].decode(encoding or "latin-1", "replace")
     start = _LEADING.match(text)
@@ -48,30 +48,28 @@ def _recognises(head: bytes) -> bool:
 
 
 class HtmlFile:
-    """A page, read."""
+    """A page that has been read, as one document."""
 
     def __init__(self, content: bytes, name: str) -> None:
         self._page = Page(content, name, xml=content.lstrip(b"\xef\xbb\xbf \r\n\t").startswith(b"<?xml"))
         self.contents = Contents([self._page.blocks], self._page.messages)
 
     def written(self, documents: Sequence[Sequence[Block]]) -> bytes:
-        """The page with these blocks in the places of its own."""
+        """Return the page with its blocks replaced."""
         [blocks] = documents
         return self._page.written(blocks)
 
 
 class Page:
-    """The content of a page, HTML or XHTML: its blocks, and what is left as it is.
+    """An HTML or XHTML page: blocks, and messages about elements that are not translated.
 
     Raises:
-        CotextError: its bytes are not of its encoding, or too many.
+        CotextError: the page is too large, or its bytes do not fit its encoding.
     """
 
     def __init__(self, content: bytes, name: str, xml: bool) -> None:
         if len(content) > MAX_PAGE_BYTES:
-            raise CotextError(
-                f"{name}: {len(content):,} bytes, beyond the limit of {MAX_PAGE_BYTES:,}; divide the page"
-            )
+            raise CotextError(f"{name}: {len(content):,} bytes, the limit is {MAX_PAGE_BYTES:,}; divide it")
         self.messages: list[str] = []
         mark, encoding = marked_encoding(content)
         encoding = encoding or _declared(content) or _guessed(content, self.messages)
@@ -90,17 +88,17 @@ class Page:
             self.messages.append(f"<{element}> is left as it is ({times})")
 
     def written(self, blocks: Sequence[Block]) -> bytes:
-        """The page with these blocks in the places of its own."""
+        """Return the page with its blocks replaced."""
         return self._mark + self._markup.written(blocks).encode(self._encoding, _WRITTEN)
 
 
 def _declared(content: bytes) -> str | None:
-    """The encoding that a page declares, as browsers read its name; None if no page can have it."""
-    found = _DECLARED.search(content, 0, _DECLARED_WITHIN)
-    if not found:
+    """Return the declared encoding, as browsers interpret it; None if it is not a superset of ASCII."""
+    match = _DECLARED.search(content, 0, _DECLARED_WITHIN)
+    if not match:
         return None
     try:
-        encoding = codecs.lookup((found[1] or found[2]).decode("ascii")).name
+        encoding = codecs.lookup((match[1] or match[2]).decode("ascii")).name
         encoding = _READ_AS.get(encoding, encoding)
         return encoding if _ASCII.decode(encoding) == _ASCII.decode("ascii") else None
     except (LookupError, UnicodeError):
@@ -117,7 +115,7 @@ def _guessed(content: bytes, messages: list[str]) -> str:
 
 
 def _byte_or_reference(error: UnicodeError) -> tuple[bytes, int]:
-    """How characters are written that the encoding lacks: bytes that were none come back as they were."""
+    """Error handler: write character references, and undecodable bytes as they were."""
     if not isinstance(error, UnicodeEncodeError):
         raise error
     lacking = (ord(character) for character in error.object[error.start : error.end])
@@ -127,5 +125,5 @@ def _byte_or_reference(error: UnicodeError) -> tuple[bytes, int]:
 
 codecs.register_error(_WRITTEN, _byte_or_reference)
 
-# Well-formed or not; a fragment of a page too.
+# Pages may be malformed, and may be fragments.
 FORMAT: Final = FileFormat("html", (".html", ".htm", ".xhtml", ".xht"), _recognises, HtmlFile)

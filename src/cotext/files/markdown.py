@@ -1,9 +1,8 @@
 """Markdown: CommonMark with tables, strikethrough, footnotes and front matter.
 
-Only ranges of text are replaced, so that everything else stays as it is spelled. Texts of links are part of
-their sentence; titles and the texts of images are blocks behind the paragraph. Code is copied, and read as
-context; front matter, blocks of code and blocks of HTML are kept, and said. A paragraph of several lines is
-broken at its width again where a translation goes beyond it.
+Only ranges of text are replaced. Link texts are part of their sentence; link titles and image texts are
+blocks after the paragraph. Code is copied, and read as context. Front matter, code blocks and HTML blocks are
+kept, with a message. A paragraph of several lines is wrapped again if its translation is wider.
 """
 
 import re
@@ -11,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from importlib import import_module
-from itertools import chain
+from itertools import chain, islice
 from typing import Any, Final
 
 from cotext.files.blocks import Block, Close, Contents, FileFormat, Open
@@ -21,20 +20,20 @@ from cotext.files.markdown_inline import (
     Paragraph,
     Scanner,
     inside_an_element,
-    is_certain,
     mark_said,
     said,
     spelled,
     unlike_a_block,
     visible,
 )
+from cotext.files.places import Edit, spliced
 from cotext.files.text import BYTE_ORDER_MARK, decoded, wrapped
 from cotext.runtime.errors import CotextError
 from cotext.runtime.reading import substituted
 from cotext.runtime.xml import taken
 
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\n|\r|\Z)")
-# A search that fails at the beginning of a run of spaces is not begun again within it.
+# The lookbehinds below prevent new searches inside a run of spaces (quadratic time).
 _FRONT_MATTER = re.compile(r"(---|\+\+\+)[ \t]*\r?\n(?:[^\n]*\n)*?\1[ \t]*(?:\r?\n|\Z)")
 _FOOTNOTE_TEXT = re.compile(r"\[\^[^\]\s]+\]:[ \t]*(?=\S)")
 _CLOSING_MARKS = re.compile(r"(?:^|(?<![ \t])[ \t]++)#++[ \t]*$|(?<![ \t])[ \t]++$")
@@ -46,21 +45,17 @@ _RETURNS = re.compile(r"\r\n?")
 _LINE_BREAKS = re.compile(r"(?<![ \t])[ \t]*+[\r\n]\s*")
 _LAST_BREAK_BACKWARDS = re.compile(r"(?:[^\S\n]*\n(?: {2,}|\\))*")
 _MEANT_BREAK = re.compile(r"((?:(?<! ) {2,}+|\\)\n)")
-_MAY_GO: Final = {"hardbreak"}  # where it is the first or the last of a paragraph
+_MAY_GO: Final = {"hardbreak"}  # may be lost at the start or end of a paragraph
 _FOOTNOTE_ENDS = re.compile(r"[\]\s]")
-_UNCLOSED: Final = -1  # a key of the parser's cache, whose others are places: where no footnote begins
-_KEPT: Final = {
-    "fence": "blocks of code",
-    "code_block": "blocks of code",
-    "html_block": "blocks of HTML",
-}
+_UNCLOSED: Final = -1  # key in the parser's cache (other keys are positions): range without a footnote
+_KEPT: Final = {"fence": "blocks of code", "code_block": "blocks of code", "html_block": "blocks of HTML"}
 
 
 @dataclass(slots=True)
 class _Place:
-    """Where a paragraph stands: from `start` to `stop` of the text; of several lines, what is between them.
+    """The position of a paragraph in the text, and its lines.
 
-    `before` are the beginnings of its lines but the first, `width` is that of its longest line, 0 for one.
+    `before`: indentation of each line except the first. `width`: of the longest line; 0 if there is only one.
     """
 
     start: int
@@ -71,12 +66,12 @@ class _Place:
     ending: str = "\n"
     width: int = 0
     in_table: bool = False
-    in_heading: bool = False  # behind its marks, not above a line
-    own: list[Block] = field(default_factory=list)  # the paragraph, then the texts inside its elements
+    in_heading: bool = False  # a heading with #
+    blocks: list[Block] = field(default_factory=list)  # the paragraph, then texts inside its elements
 
 
 class MarkdownFile:
-    """A Markdown text, read."""
+    """A Markdown text that has been read."""
 
     def __init__(self, content: bytes, name: str) -> None:
         self._text = decoded(content, name)
@@ -86,18 +81,16 @@ class MarkdownFile:
         front = _FRONT_MATTER.match(self._text, begin)
         if front is not None:
             begin = front.end()
-            self.contents.messages.append(
-                f"line 1: front matter of {_lines_in(front[0])} lines is kept as it is"
-            )
+            self.contents.messages.append(f"line 1: front matter of {_lines_in(front[0])} lines is kept")
         self._first_line = _lines_in(self._text[:begin])
         self._lines = [match.span() for match in _LINE.finditer(self._text, begin) if match[0]]
         self._environment: dict[str, Any] = {}
         tokens = self._parser.parse(substituted(_RETURNS, "\n", self._text[begin:]), self._environment)
         self._kept: dict[str, list[int]] = {}
-        self._unlike: list[str] = []  # places of paragraphs that no spelling makes what they should be
-        found = chain(self._paragraphs(tokens), self._titles())
-        self._places = sorted(found, key=lambda place: place.start)
-        blocks = [block for place in self._places for block in place.own]
+        self._unlike: list[str] = []  # places of paragraphs that no spelling reproduces
+        places = chain(self._paragraphs(tokens), self._titles())
+        self._places = sorted(places, key=lambda place: place.start)
+        blocks = [block for place in self._places for block in place.blocks]
         self.contents.documents = [blocks] if blocks else []
         self.contents.messages += [
             f"line {lines[0]}: {what} are kept as they are: {len(lines):,}"
@@ -105,7 +98,7 @@ class MarkdownFile:
         ]
 
     def _number(self, line: int) -> int:
-        """The number in the file of a line that the parser counts from 0."""
+        """Return the line number in the file of a line that the parser counts from 0."""
         return self._first_line + line + 1
 
     def _keep(self, what: str, line: int) -> None:
@@ -142,7 +135,7 @@ class MarkdownFile:
                     self._keep("paragraphs whose markup cannot be taken apart", first)
 
     def _spans(self, contents: Sequence[str], lines: range) -> Iterator[tuple[int, int, int]]:
-        """Where the lines of a paragraph stand in those of the text."""
+        """Yield start, stop and line number of each line of a paragraph."""
         if len(contents) > len(lines):
             raise NotFoundError
         for number, content in zip(lines, contents, strict=False):
@@ -168,12 +161,12 @@ class MarkdownFile:
             first = self._text[slice(*self._lines[low[2]])]
             place.ending = first[len(first.rstrip("\r\n")) :]
         where = f"line {self._number(line)}"
-        place.own = [Block(tuple(place.paragraph.pieces), where)]
-        place.own += [Block((text,), f"{where}, {what}") for what, text in place.paragraph.further]
+        place.blocks = [Block(tuple(place.paragraph.pieces), where)]
+        place.blocks += [Block((text,), f"{where}, {what}") for what, text in place.paragraph.further]
         return place
 
     def _titles(self) -> Iterator[_Place]:
-        """The titles in definitions of link targets."""
+        """Yield the titles in link reference definitions."""
         for reference in self._environment.get("references", {}).values():
             first, last = reference["map"]
             if last - first != 1 or not reference.get("title"):
@@ -184,30 +177,27 @@ class MarkdownFile:
             start = self._lines[first][0]
             block = Block((match["title"],), f"line {self._number(first)}, title of a link")
             span = start + match.start("title"), start + match.end("title")
-            yield _Place(*span, match["title"], Paragraph(), own=[block])
+            yield _Place(*span, match["title"], Paragraph(), blocks=[block])
 
     def written(self, documents: Sequence[Sequence[Block]]) -> bytes:
-        """The text with these blocks in the places of its own."""
-        blocks = [block for document in documents for block in document]
-        parts = []
+        """Return the text with its blocks replaced."""
+        blocks = iter([block for document in documents for block in document])
+        edits: list[Edit] = []
         self._unlike = []
-        at = taken = 0
         for place in self._places:
-            given = blocks[taken : taken + len(place.own)]
-            taken += len(place.own)
-            if given != place.own:
-                parts += [self._text[at : place.start], self._written(place, given)]
-                at = place.stop
+            given = list(islice(blocks, len(place.blocks)))
+            if given != place.blocks:
+                edits.append((place.start, place.stop, self._written(place, given)))
         if self._unlike:
             self.contents.messages.append(
                 f"{self._unlike[0]}: paragraphs whose translation may read as other markup than it should: "
                 f"{len(self._unlike):,}"
             )
-        return "".join([*parts, self._text[at:]]).encode()
+        return "".join(spliced(self._text, edits)).encode()
 
     def _written(self, place: _Place, given: Sequence[Block]) -> str:
         block, *inner = given
-        further = [inside_an_element(each) for each in inner]
+        further = [inside_an_element(text) for text in inner]
         if not place.paragraph.pieces:
             return inside_an_element(block)
         space = "\n" if place.width else " "
@@ -221,7 +211,7 @@ class MarkdownFile:
         return "".join([lines[0], *rest])
 
     def _lines_of(self, place: _Place, source: str) -> list[str]:
-        """The lines of a paragraph: none begins what is no paragraph."""
+        """Return the lines of a paragraph, escaped so that no line begins another kind of block."""
         last = _LAST_BREAK_BACKWARDS.match(source[::-1])
         source = source[: len(source) - (last.end() if last else 0)].strip(" \t\n")
         if place.in_table:
@@ -231,7 +221,7 @@ class MarkdownFile:
             lines = self._rewrapped(place, source)
         if lines == place.source.split("\n"):
             return lines
-        # An empty line would end the paragraph; two spaces on one are a line break that is meant.
+        # An empty line would end the paragraph; a line of two spaces is an intended line break.
         lines = [line if line.strip(" \t") else "\\" * line.endswith("  ") for line in lines]
         lines = [unlike_a_block(line.lstrip(" \t")) for line in lines if line] or [""]
         if place.in_heading:
@@ -239,40 +229,37 @@ class MarkdownFile:
         return lines
 
     def _rewrapped(self, place: _Place, source: str) -> list[str]:
-        """The source in lines of the paragraph's width; line breaks that are meant stay."""
+        """Wrap the source at the width of the paragraph; intended line breaks are kept."""
         room = place.width - max(map(len, place.before), default=0)
         meant = _MEANT_BREAK.split(source)
         lines: list[str] = []
         for text, end in zip(meant[::2], [*meant[1::2], ""], strict=True):
-            found = wrapped(" ".join(text.split("\n")), max(room, 20))
-            lines += [*found[:-1], found[-1] + end.rstrip("\n")]
+            wrapped_lines = wrapped(" ".join(text.split("\n")), max(room, 20))
+            lines += [*wrapped_lines[:-1], wrapped_lines[-1] + end.rstrip("\n")]
         return lines
 
     def _spelled(self, place: _Place, block: Block, further: Sequence[str]) -> list[str]:
-        """The lines of a block: the first spelling that says what it should, as a paragraph.
+        """Return the lines of a block in the first spelling that is parsed as intended.
 
-        Where none does, that with tags and escapes has all elements; it is said.
+        If there is none, use the spelling with tags and escapes, which has all elements, and note the place.
         """
-        lines = self._lines_of(place, spelled(place.paragraph, block, further, 0))
-        if not place.in_table and is_certain(place.paragraph, block.pieces, lines):
-            return lines
-        text, wanted = self._wanted(place, block)
+        text, elements = self._expected(place, block)
         second: list[str] | None = None
         for how in range(4):
-            lines = self._lines_of(place, spelled(place.paragraph, block, further, how)) if how else lines
-            found = self._said(place, lines)
-            if found == (text, wanted):
+            lines = self._lines_of(place, spelled(place.paragraph, block, further, how))
+            parsed = self._said(place, lines)
+            if parsed == (text, elements):
                 return lines
-            # A line break at an end may go: nobody sees it.
-            without = found is not None and found[0] == text and not found[1] - wanted
-            if second is None and found and without and set(wanted - found[1]) <= _MAY_GO:
+            # A line break at an end may be lost, as it is invisible.
+            is_complete = parsed is not None and parsed[0] == text and not parsed[1] - elements
+            if second is None and parsed and is_complete and set(elements - parsed[1]) <= _MAY_GO:
                 second = lines
         if second is None:
             self._unlike.append(block.place)
         return second or lines
 
     def _said(self, place: _Place, lines: Sequence[str]) -> tuple[str, Counter[str]] | None:
-        """What lines say as a paragraph; None where they are none."""
+        """Parse the lines of a paragraph and return `said`; None if they are not one paragraph."""
         if place.in_table:
             [token] = self._parser.parseInline(lines[0].replace("\\|", "|"), self._environment)
             return said(token.children)
@@ -283,19 +270,17 @@ class MarkdownFile:
             return None
         return said(tokens[1].children)
 
-    def _wanted(self, place: _Place, block: Block) -> tuple[str, Counter[str]]:
-        """The text that a block should say, and its elements: those of the paragraph that are still in it."""
+    def _expected(self, place: _Place, block: Block) -> tuple[str, Counter[str]]:
+        """Return the expected text of a block, and the elements of its paragraph that are still in it."""
         [token] = self._parser.parseInline(place.source, self._environment)
         elements = said(token.children)[1]
-        left = set(place.paragraph.pieces) - set(block.pieces)
-        elements.subtract(
-            mark_said(place.paragraph, piece) for piece in left if isinstance(piece, Open | Close)
-        )
+        removed = set(place.paragraph.pieces) - set(block.pieces)
+        elements.subtract(mark_said(place.paragraph, p) for p in removed if isinstance(p, Open | Close))
         return "".join("".join(piece for piece in block.pieces if isinstance(piece, str)).split()), +elements
 
 
 def _cell(content: str, line: str, start: int) -> tuple[int, int]:
-    """Where a cell stands in its line, from `start` on; a bar in it is escaped."""
+    """Return the span of a cell in its line, after `start`; bars in it are escaped."""
     source = content.replace("|", "\\|")
     if (at := line.find(source, start)) < 0:
         raise NotFoundError
@@ -307,11 +292,7 @@ def _lines_in(text: str) -> int:
 
 
 def _parser() -> Any:
-    """A parser whose tokens keep their spelling.
-
-    Raises:
-        CotextError: its package is not installed.
-    """
+    """Return a parser whose tokens keep their spelling; raise CotextError if it is not installed."""
     try:
         parser = import_module("markdown_it").MarkdownIt("commonmark")
     except ImportError:
@@ -326,7 +307,7 @@ def _parser() -> Any:
 
 
 def _footnote_text(state: Any, line: int, last: int, silent: bool) -> bool:
-    """A rule of the parser: the text of a footnote is a paragraph behind its mark."""
+    """Block rule: the text of a footnote is a paragraph after its mark."""
     start = state.bMarks[line] + state.tShift[line]
     match = _FOOTNOTE_TEXT.match(state.src, start, state.eMarks[line])
     if match is None:
@@ -337,13 +318,13 @@ def _footnote_text(state: Any, line: int, last: int, silent: bool) -> bool:
 
 
 def _footnote_mark(state: Any, silent: bool) -> bool:
-    """A rule of the parser: the mark of a footnote in a text."""
+    """Inline rule: the mark of a footnote."""
     first, last = state.cache.get(_UNCLOSED, (0, 0))
     if not state.src.startswith("[^", state.pos) or first <= state.pos < last:
         return False
     match = FOOTNOTE.match(state.src, state.pos, state.posMax)
     if match is None:
-        # What keeps this mark from being closed keeps all that begin before it.
+        # Marks that begin before the character that ends this search are not closed either.
         ends = _FOOTNOTE_ENDS.search(state.src, state.pos + 2, state.posMax)
         state.cache[_UNCLOSED] = state.pos, ends.start() if ends else state.posMax
         return False
@@ -353,7 +334,7 @@ def _footnote_mark(state: Any, silent: bool) -> bool:
     return True
 
 
-# Any text: its name alone tells what is Markdown (`cotext.files.table`).
+# Any text may be Markdown: only the suffix decides (`cotext.files.table.BY_NAME`).
 FORMAT: Final = FileFormat(
     "markdown", (".md", ".markdown", ".mdown", ".mkd"), lambda head: b"\0" not in head, MarkdownFile
 )

@@ -1,7 +1,7 @@
-"""The inline elements of a Markdown paragraph, each with its own spelling, and a paragraph spelled again.
+"""Inline elements of a Markdown paragraph with their spelling, and the source of a translated paragraph.
 
-The parser says what there is, but not where; its tokens are found in the source one after the other. What
-cannot be found so is left to the caller, who keeps the paragraph as it is.
+The tokens of the parser have no positions, so they are searched in the source one after the other. If this
+fails, the caller keeps the paragraph unchanged.
 """
 
 import re
@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from cotext.files.blocks import SPACE, Block, Close, Copied, Item, Open, Piece, Point, mates, merged
+from cotext.files.blocks import Block, Close, Copied, Item, Open, Piece, Point, mates, merged
 from cotext.runtime.xml import taken
 
 FOOTNOTE = re.compile(r"\[\^[^\]\s]+\]")
@@ -25,25 +25,24 @@ _BLOCK_START = re.compile(
     r"[-+*](?=\s|$)|[#>|:]|=+\s*$|`{3,}[^`]*$|~{3,}|(?:-[\s-]*|(?:\*\s*){3,}|(?:_\s*){3,})$"
 )
 _DEFINITION_START = re.compile(r"\[(?:\\.|[^\[\]\\])*\](?=:)")
-_UNCERTAIN = re.compile(r"[\\`*_\[\]<&~|^]|  \n")
-_CERTAIN_LINE = re.compile(r"[^\W\d_]|\d+(?![\d.)])|`(?!`)|\[(?!\^)|(?:\*{1,2}|_{1,2})(?=[^\W_])|[(\"'„“«¿¡]")
 _MARKS: Final = {"*": "em", "_": "em", "**": "strong", "__": "strong", "~~": "s"}
 _TAGS: Final = {"em": "em", "strong": "strong", "s": "del"}
 _NUMBER_START = re.compile(r"(\d{1,9})([.)])(?=\s|$)")
 
-Template = list[str | int]  # source text, and numbers of further blocks whose text stands in it
+Template = list[str | int]  # source text, and numbers of further blocks whose text is inserted
 
 
 class NotFoundError(Exception):
-    """A token of the parser that is not where it should be in the source."""
+    """A token of the parser was not found in the source."""
 
 
 @dataclass(slots=True)
 class Paragraph:
-    """A paragraph taken apart: pieces, and by key the spelling of each, of an `Open` and its `Close` two.
+    """The pieces of a paragraph, and by key their spelling: `first` of start tags and others, `last` of end
+    tags.
 
-    `spelled`: characters that were escaped, or written as entities, and how. `further`: texts inside of
-    elements, as the titles of links, by what they are.
+    `spelled`: spelling of characters that were escaped or written as entities. `further`: kind and text of
+    texts inside elements, such as link titles.
     """
 
     pieces: list[Piece] = field(default_factory=list)
@@ -59,15 +58,11 @@ class Scanner:
     def __init__(self, source: str) -> None:
         self.source, self.at = source, 0
         self.found = Paragraph()
-        self._open: list[tuple[str, int, int]] = []  # kind, key, and where the text in it begins
+        self._open: list[tuple[str, int, int]] = []  # kind, key, start of the text inside
         self._key = 0
 
     def scan(self, tokens: Sequence[Any]) -> Paragraph:
-        """The paragraph of these tokens.
-
-        Raises:
-            NotFoundError: the source does not hold them.
-        """
+        """Return the paragraph of these tokens; raise NotFoundError if the source does not contain them."""
         mates = html_mates(tokens)
         skipped = 0
         for number, token in enumerate(tokens):
@@ -163,9 +158,9 @@ class Scanner:
         self.found.pieces.append(Close(key))
 
     def _target(self, label: str) -> Template:
-        """What closes a link: its target, in which a title is a text.
+        """Return the end of a link: its target, in which a title is translated.
 
-        A reference by the text itself names that text, which is not going to be there, as its label.
+        A reference without a label gets its text as label, because the text changes.
         """
         match = _TARGET.match(self.source, self.at) or _REFERENCE.match(self.source, self.at)
         if match is None:
@@ -199,14 +194,14 @@ class Scanner:
 
 
 def _is_plain(text: str) -> bool:
-    """Whether a text inside markup is one that can be written anew: of letters, and without markup."""
+    """Whether a text inside an element can be translated: it has letters, and no markup."""
     return any(map(str.isalpha, text)) and not _SPECIAL.search(text) and "\n" not in text and '"' not in text
 
 
 def html_mates(tokens: Sequence[Any]) -> dict[int, int]:
-    """The numbers of tokens that open and close an element of HTML, each to the other's.
+    """Map the numbers of tokens that open and close an HTML element to each other.
 
-    Both stand in the same element of Markdown, so that none begins or ends in between.
+    Both tokens are in the same Markdown element, so that elements are nested.
     """
     numbers: list[int] = []
     tags: list[Item] = []
@@ -224,19 +219,19 @@ def html_mates(tokens: Sequence[Any]) -> dict[int, int]:
 
 
 def visible(paragraph: Paragraph, pieces: Iterable[Piece]) -> tuple[Piece, ...]:
-    """The pieces without emphasis of nothing, whose marks would be text."""
-    left: list[Piece] = []
-    empty: list[int] = []  # where emphasis begins that has had no text yet
+    """Return the pieces without empty emphasis, whose marks would be text."""
+    kept: list[Piece] = []
+    empty: list[int] = []  # start of emphasis without text so far
     for piece in pieces:
         if isinstance(piece, Open) and _mark(paragraph, piece) in _MARKS:
-            empty.append(len(left))
-        elif isinstance(piece, Close) and empty and left[empty[-1]] == Open(piece.key):
-            del left[empty.pop()]
+            empty.append(len(kept))
+        elif isinstance(piece, Close) and empty and kept[empty[-1]] == Open(piece.key):
+            del kept[empty.pop()]
             continue
         elif not isinstance(piece, str) or piece.strip():
             empty = []
-        left.append(piece)
-    return merged(left)
+        kept.append(piece)
+    return merged(kept)
 
 
 def _mark(paragraph: Paragraph, piece: Open | Close) -> str:
@@ -245,14 +240,15 @@ def _mark(paragraph: Paragraph, piece: Open | Close) -> str:
 
 
 def mark_said(paragraph: Paragraph, piece: Open | Close) -> str:
-    """What the mark of an emphasis is in what tokens say."""
+    """Return the name of a mark of emphasis in the elements of `said`."""
     return f"{_MARKS[_mark(paragraph, piece)]}_{'open' if isinstance(piece, Open) else 'close'}"
 
 
 def spelled(paragraph: Paragraph, block: Block, further: Sequence[str], how: int) -> str:
-    """The source of a block with the elements of a paragraph.
+    """Return the source of a block with the elements of a paragraph.
 
-    `how`: 0 with its own escapes, 1 with all, 2 with stars for underscores too, 3 with tags for emphasis.
+    `how`: 0: only the escapes of the source; 1: all escapes; 2: also stars for underscores; 3: HTML tags for
+    emphasis.
     """
     parts: list[str] = []
     after_code = False
@@ -269,34 +265,9 @@ def spelled(paragraph: Paragraph, block: Block, further: Sequence[str], how: int
             elif how == 3:
                 source = f"<{'/' * isinstance(piece, Close)}{_TAGS[_MARKS[source]]}>"
         is_code = source.startswith("`")
-        parts.append(f" {source}" if is_code and after_code else source)  # else, the two would be one
+        parts.append(f" {source}" if is_code and after_code else source)  # adjacent code would be joined
         after_code = is_code
     return "".join(parts)
-
-
-def is_certain(paragraph: Paragraph, pieces: Sequence[Piece], lines: Sequence[str]) -> bool:
-    """Whether lines spelled with a paragraph's own escapes certainly say what its pieces do, parser or not.
-
-    No text in them may be markup, each mark of emphasis has a word inside and a space outside, and each line
-    begins as lines of paragraphs do.
-    """
-    around = ("", *pieces, "")
-    for before, piece, after in zip(around, pieces, around[2:], strict=False):
-        if isinstance(piece, str):
-            if _UNCERTAIN.search(piece) or any(character in piece for character in paragraph.spelled):
-                return False
-            continue
-        closes = isinstance(piece, Close)
-        source = (paragraph.last if closes else paragraph.first)[piece.key][0]
-        if source in _MARKS:
-            if not (isinstance(before, str) and isinstance(after, str)):
-                return False
-            inside, outside = (before[-1:], after[:1]) if closes else (after[:1], before[-1:])
-            if not inside.isalnum() or outside not in SPACE:  # fewer characters than `isspace` knows
-                return False
-        if "\n" in str(source) or str(before).endswith("!"):
-            return False
-    return all(map(_CERTAIN_LINE.match, lines))
 
 
 def _text(text: str, paragraph: Paragraph, how: int) -> str:
@@ -308,23 +279,23 @@ def _text(text: str, paragraph: Paragraph, how: int) -> str:
 
 
 def inside_an_element(block: Block) -> str:
-    """The source of a text that stands inside of an element, as the title of a link."""
+    """Return the source of a text inside an element, such as a link title."""
     return _SPECIAL_INSIDE.sub(r"\\\g<0>", " ".join(taken(block.text).split()))
 
 
 def unlike_a_block(line: str) -> str:
-    """A line of a paragraph, its beginning escaped where it would begin something else."""
+    """Escape the start of a line if it would begin another kind of block."""
     if _BLOCK_START.match(line):
         return f"\\{line}"
-    if name := _DEFINITION_START.match(line):  # the mark of a note stays one
+    if name := _DEFINITION_START.match(line):  # footnote marks are kept
         return f"{name[0]}\\{line[name.end() :]}"
     return _NUMBER_START.sub(r"\1\\\2", line, count=1)
 
 
 def said(tokens: Sequence[Any]) -> tuple[str, Counter[str]]:
-    """What tokens say, however they are spelled: the text, and how often each element is in it.
+    """Return the content of tokens, independent of spelling: the text and the counts of elements.
 
-    The text is without white space, which goes at the beginning of a line.
+    The text has no white space, because the parser removes it at the start of lines.
     """
     text = ""
     elements: Counter[str] = Counter()

@@ -1,9 +1,9 @@
-"""Blocks of HTML and XHTML, and the page with other text in their places.
+"""Blocks of HTML and XHTML.
 
-Text ranges alone are replaced, so that whatever a page looks like, the rest of it stays as it is spelled.
-Elements that begin a paragraph in a browser begin a block, and so do two line breaks in a row; all others,
-unknown ones too, are inline. White space is collapsed as a browser does; at the ends of a block it stays
-outside. Text in attributes follows the paragraph in which it stands, as blocks of its own.
+Only text ranges are replaced; the rest of a page is not parsed and written again. Elements that begin a
+paragraph in a browser begin a block, and so do two line breaks in a row. All other elements, also unknown
+ones, are inline. White space is collapsed as in a browser. Texts of attributes are separate blocks after
+their paragraph.
 """
 
 import html
@@ -35,13 +35,12 @@ from cotext.files.blocks import (
 from cotext.runtime.reading import substituted
 from cotext.runtime.xml import taken
 
-# --- Tokens of HTML and XHTML with their offsets, for pages as they are found.
+# --- Tokens of HTML and XHTML with their offsets.
 #
-# Nothing is mended: an element that is never closed, or closed twice, is a token like any other, so that
-# the slices between offsets joined are the page.
+# Nothing is repaired: tags without a partner are tokens too. The tokens cover the page without gaps.
 
-# An attribute's value in quotation marks may hold ">". Where a mark is never closed, the tag ends at the next
-# ">", and every part is possessive, so that no page takes more than one look at each character.
+# A quoted value may contain ">". If the quote is never closed, the tag ends at the next ">". All quantifiers
+# are possessive, so that the time is linear.
 _TOKEN: Final = re.compile(
     r"""<!--(?:-?>|.*?(?:--!?>|\Z))
     |<(?P<end>/?)(?P<name>[A-Za-z][^\s/>]*+)(?P<inner>(?:[^>"'=]++|=\s*+(?:"[^"]*+"|'[^']*+')?+|["'])*+)(?:>|\Z)
@@ -51,34 +50,35 @@ _TOKEN: Final = re.compile(
 _SECTION: Final = re.compile(r"<!\[CDATA\[.*?(?:\]\]>|\Z)", re.DOTALL)
 _ATTRIBUTE: Final = re.compile(r"""([^\s/>=]+)(?:\s*=\s*("[^"]*"|'[^']*'|[^\s>"'][^\s>]*))?""")
 
-# Elements whose content is text alone, whatever it looks like.
+# Elements whose content is text, even if it looks like markup.
 RAW: Final = frozenset({"script", "style", "textarea", "title", "iframe", "xmp", "noembed", "noframes"})
-# In XHTML too, since pages are found whose scripts are written as in HTML; their content is never looked at.
+# Also in XHTML, because real pages contain scripts written as in HTML. Their content is not read.
 _SCRIPTS: Final = frozenset({"script", "style"})
-_VOID_NAMES = """
+
+
+def _names(names: str) -> frozenset[str]:
+    return frozenset(names.split())
+
+
+VOID: Final = _names("""
 area base basefont bgsound br col embed frame hr img input keygen link meta param source track wbr
-"""
-VOID: Final = frozenset(_VOID_NAMES.split())
-# Elements that another of their name, or the end of the one around them, may close.
-_OPTIONAL_END_NAMES = """
-p li dt dd tr td th thead tbody tfoot option optgroup rt rp
-"""
-OPTIONAL_END: Final = frozenset(_OPTIONAL_END_NAMES.split())
-_BLOCKS_NAMES = """
+""")
+# Elements that are also closed by the next element of this name, or by the end of the parent.
+OPTIONAL_END: Final = _names("p li dt dd tr td th thead tbody tfoot option optgroup rt rp")
+BLOCKS: Final = _names("""
 address article aside base blockquote body button caption center col colgroup datalist dd details dialog
 dir div dl dt fieldset figcaption figure footer form frame frameset h1 h2 h3 h4 h5 h6 head header hgroup
 hr html label legend li link main menu meta nav noframes noscript ol optgroup option p pre search section
 select summary table tbody td textarea tfoot th thead title tr ul xmp
-"""
-BLOCKS: Final = frozenset(_BLOCKS_NAMES.split())
+""")
 
 
 class Token(NamedTuple):
-    """A stretch of a page.
+    """A token of a page.
 
-    `kind`: "text", "start" and "end" of an element, "empty" for one that has no end, "raw" for the content of
-    one that is text alone, "other" for comments, document types and instructions, and of the name "cdata" for
-    sections of it. `name`: the element's, in small letters unless the page is XML.
+    `kind`: "text"; "start", "end" and "empty" for tags; "raw" for the content of an element of `RAW`; "other"
+    for comments, document types, instructions, and CDATA sections (with `name` "cdata"). `name`: of the
+    element, in lower case unless the page is XML.
     """
 
     kind: str
@@ -88,10 +88,10 @@ class Token(NamedTuple):
 
 
 def tokens(page: str, xml: bool, html: bool = True) -> list[Token]:
-    """The tokens of a page: as many stretches as cover it without a gap.
+    """Return the tokens of a page, which cover it without gaps.
 
-    With `xml`, as XHTML: names as they are spelled, `<a/>` is empty, and a title is as other elements.
-    Without `html`, no element is known by its name to be empty, or text alone.
+    With `xml`, names keep their case, `<a/>` is empty, and only scripts and styles are raw. Without `html`,
+    no element name has a special meaning.
     """
     return list(_tokens(page, xml, html))
 
@@ -135,9 +135,9 @@ def _closing(name: str) -> re.Pattern[str]:
 
 
 def attributes(page: str, token: Token) -> Iterator[tuple[str, str, int, int]]:
-    """Name in small letters and value of each attribute of a tag, and where the value is, its marks included.
+    """Yield name (lower case), value, and start and stop of the value with its quotes, for each attribute.
 
-    Attributes without a value are left out.
+    Attributes without a value are skipped.
     """
     inner = token.start + 1 + len(token.name)
     for match in _ATTRIBUTE.finditer(page, inner, token.stop):
@@ -152,10 +152,10 @@ def attributes(page: str, token: Token) -> Iterator[tuple[str, str, int, int]]:
 
 
 def end_of(all_tokens: Sequence[Token], index: int) -> int:
-    """The index behind the last token of the element that begins at `index`.
+    """Return the index after the last token of the element that begins at `index`.
 
-    An element that is never closed ends with the one around it, or, where its end may be left out, at the
-    next of its name.
+    An element that is never closed ends with its parent or, if its end tag is optional, at the next element
+    with its name.
     """
     name = all_tokens[index].name
     if all_tokens[index].kind != "start":
@@ -181,22 +181,19 @@ def end_of(all_tokens: Sequence[Token], index: int) -> int:
     return len(all_tokens)
 
 
-# --- A paragraph of a page: stretches between two block elements as the pieces of a block.
+# --- A paragraph of a page: the items between two block elements as the pieces of a block.
 
 _NUMBER: Final = re.compile("&#([0-9]{8,});?")
 _SPACES: Final = re.compile(rf"[{SPACE}]+")
-# Points that a reader sees, so that white space on both sides is no double space.
-_SHOWN_NAMES = """
-cdata img input svg math iframe object applet canvas audio video embed
-"""
-_SHOWN: Final = frozenset(_SHOWN_NAMES.split())
+# Empty elements that are rendered: white space before and after them is not collapsed into one space.
+_SHOWN: Final = _names("cdata img input svg math iframe object applet canvas audio video embed")
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a block stands in the page, and where its elements are, by key; `ends`: of their ends.
+    """The range of a block in the page, and of its elements by key; `ends`: ranges of end tags.
 
-    `quoted`: the mark around an attribute's value, which is part of the range.
+    `quoted`: the quote of an attribute value; it is part of the range.
     """
 
     start: int
@@ -207,23 +204,23 @@ class Place:
 
 
 def collapsed(text: str) -> str:
-    """Text of a page as a reader sees it: references decoded, white space collapsed."""
+    """Decode character references and collapse white space."""
     return unescaped(substituted(_SPACES, " ", text))
 
 
 def unescaped(text: str) -> str:
-    """Text with its references to characters decoded, of which numbers may have any number of digits."""
+    """Decode character references; numbers may have any number of digits."""
     if "&" not in text:
         return text
-    # Without leading zeros, eight digits are beyond the last character; Python refuses numbers of thousands.
-    return html.unescape(_NUMBER.sub(lambda found: f"&#{found[1].lstrip('0')[:8] or 0};", text))
+    # Eight digits are beyond the last character, and Python rejects numbers with thousands of digits.
+    return html.unescape(_NUMBER.sub(lambda match: f"&#{match[1].lstrip('0')[:8] or 0};", text))
 
 
 def paragraph(items: Sequence[Item], spaced: bool = False) -> tuple[tuple[Piece, ...], Place] | None:
-    """The pieces of a paragraph and its place; None where it has no text of its own.
+    """Return the pieces of a paragraph and its place; None if it has no text.
 
-    What stands before its first and behind its last text stays outside, as do elements around all of it.
-    With `spaced`, white space between these is text as any other.
+    Items before the first and after the last text, and elements around all of it, are left out. With
+    `spaced`, white space is not collapsed.
     """
     if not any(item.kind == "text" and collapsed(item.text).strip() for item in items):
         return None
@@ -260,7 +257,7 @@ def paragraph(items: Sequence[Item], spaced: bool = False) -> tuple[tuple[Piece,
 
 
 def _trim(items: list[Item]) -> None:
-    """Take outer white space from the first and the last item, if they are text."""
+    """Remove outer white space from the first and the last item."""
     first = items[0]
     if first.kind == "text":
         text = first.text[shown_span(first.text)[0] :]
@@ -271,19 +268,17 @@ def _trim(items: list[Item]) -> None:
         items[-1] = last._replace(text=text, stop=last.start + len(text))
 
 
-# Copied as text in a sentence.
+# Elements that are copied text in a sentence.
 _CODE: Final = frozenset({"code", "kbd", "samp", "var", "tt"})
-# Left as they are; they hold no text, or text that is no prose.
-_LEFT_NAMES = """
+# Elements that are not translated.
+_LEFT: Final = _names("""
 script style template svg math iframe object applet canvas audio video noembed noframes xmp pre plaintext
-"""
-_LEFT: Final = frozenset(_LEFT_NAMES.split())
+""")
 _SAID: Final = _LEFT - {"script", "style"}
-_READ_ATTRIBUTES_NAMES = """
+_READ_ATTRIBUTES: Final = _names("""
 alt title placeholder aria-label aria-description aria-placeholder aria-valuetext aria-roledescription
 label summary
-"""
-_READ_ATTRIBUTES: Final = frozenset(_READ_ATTRIBUTES_NAMES.split())
+""")
 _READ_META: Final = frozenset(
     {"description", "keywords", "og:title", "og:description", "twitter:title", "twitter:description"}
 )
@@ -291,21 +286,21 @@ _MAY_BE_READ: Final = re.compile(
     rf"\b(?:{'|'.join(sorted(_READ_ATTRIBUTES))}|value|content)\s*=", re.IGNORECASE
 )
 _MAY_BE_KEPT: Final = re.compile("translate", re.IGNORECASE)
-_HALVES: Final = re.compile("[\ud800-\udfff]+")  # bytes that the page's encoding does not have
-# Each run of spaces is tried once, from its beginning.
+_HALVES: Final = re.compile("[\ud800-\udfff]+")  # bytes that are invalid in the encoding of the page
+# Tried only at the start of a run of spaces, so that the time is linear.
 _LINE_BREAK: Final = re.compile(r"(?<![ \t])[ \t]*+[\r\n]\s*")
 _MARK: Final = re.compile(r"\{\d+\}")
-MAX_READ: Final = 80  # characters of an ignored element that a model reads
+MAX_READ: Final = 80  # most characters of an ignored element that the model reads
 
 
 @dataclass(frozen=True, slots=True)
 class ElementRules:
-    """How elements are read, by their names in small letters.
+    """How elements are read, by name in lower case.
 
-    `blocks` begin a paragraph, `copied` are copied text in a sentence, `left` stay, whatever is in them, and
-    so do `ignored` ones, which stand for a word in their sentence even if they are empty. `attributes`: those
-    that a reader sees are text. `spaced`: white space is text, nothing of it is taken away. `lines`: a line
-    break ends a sentence. `html`: elements of HTML that are empty, or text alone, are known by their names.
+    `blocks` begin a paragraph, `copied` are copied text in a sentence, and `left` are not translated. Neither
+    are `ignored` ones, but the model reads them as a word, even if they are empty. `attributes`: translate
+    visible attributes. `spaced`: do not collapse white space. `lines`: line breaks end sentences. `html`: use
+    what HTML defines for element names (empty elements, raw text).
     """
 
     blocks: frozenset[str] = BLOCKS
@@ -322,13 +317,13 @@ PAGES: Final = ElementRules()
 
 
 class Markup:
-    """A page, read: `blocks` in reading order; `left`: the elements left as they are, by name, with lines."""
+    """A page that has been read; `left`: line numbers of elements that are not translated, by name."""
 
     def __init__(self, page: str, xml: bool = False, rules: ElementRules = PAGES) -> None:
         self._page = page
         self._rules = rules
-        taken_marks = {found[0] for found in _MARK.finditer(page)}  # others run between two matches
-        self._stand_ins = (mark for n in count(1) if (mark := f"{{{n}}}") not in taken_marks)
+        used_marks = {match[0] for match in _MARK.finditer(page)}
+        self._stand_ins = (mark for n in count(1) if (mark := f"{{{n}}}") not in used_marks)
         self.blocks: list[Block] = []
         self.left: dict[str, list[int]] = {}
         self._places: list[Place] = []
@@ -338,27 +333,27 @@ class Markup:
         self._read(tokens(page, xml, rules.html))
 
     def written(self, blocks: Sequence[Block]) -> str:
-        """The page with these blocks in the places of its own."""
+        """Return the page with its blocks replaced."""
         changed = [
             (place, block)
-            for place, block, own in zip(self._places, blocks, self.blocks, strict=True)
-            if block.pieces != own.pieces
+            for place, block, original in zip(self._places, blocks, self.blocks, strict=True)
+            if block.pieces != original.pieces
         ]
         values = _Values(self._page, [pair for pair in changed if pair[0].quoted])
         parts: list[str] = []
-        at = 0
+        end = 0
         for place, block in changed:
             if place.quoted:
                 continue
-            parts.extend(values.source(at, place.start))
+            parts.extend(values.source(end, place.start))
             for piece in block.pieces:
                 if isinstance(piece, str):
                     parts.append(_spelled(piece))
                 else:
                     ranges = place.ends if isinstance(piece, Close) else place.sources
                     parts.extend(values.source(*ranges[piece.key]))
-            at = place.stop
-        parts.extend(values.source(at, len(self._page)))
+            end = place.stop
+        parts.extend(values.source(end, len(self._page)))
         return "".join(parts)
 
     def _read(self, all_tokens: list[Token]) -> None:
@@ -370,7 +365,7 @@ class Markup:
                 self._text(token.start, token.stop)
             elif token.kind == "other":
                 self._add("point", token)
-            elif token.kind == "raw":  # of title and textarea: the others are left
+            elif token.kind == "raw":  # of title and textarea; the others are not translated
                 self._raw(token)
             elif token.kind == "end":
                 self._end(token)
@@ -379,7 +374,7 @@ class Markup:
         self._flush()
 
     def _start(self, all_tokens: list[Token], index: int) -> int:
-        """Take a start or empty tag, or the element if it is copied or left; the index of what follows."""
+        """Read a start tag, or a whole element if it is copied or left; return the index after it."""
         token = all_tokens[index]
         name = token.name.lower()
         kept = name in self._rules.ignored or self._is_kept(token)
@@ -406,7 +401,7 @@ class Markup:
         return last is not None and last.name == "br"
 
     def _is_kept(self, token: Token) -> bool:
-        """Whether the author wants it as it is."""
+        """Whether attributes of the element say that it must not be translated."""
         if not _MAY_BE_KEPT.search(self._page, token.start, token.stop):
             return False
         values = {name: value.lower().split() for name, value, _, _ in attributes(self._page, token)}
@@ -417,7 +412,7 @@ class Markup:
         if name in self._rules.blocks or name == "plaintext":
             self._flush()
         else:
-            text = "".join(self._page[each.start : each.stop] for each in element if each.kind == "text")
+            text = "".join(self._page[t.start : t.stop] for t in element if t.kind == "text")
             text = "" if name in self._rules.left else substituted(_HALVES, "", collapsed(text))
             if name in self._rules.ignored and not 0 < len(text.strip()) <= MAX_READ:
                 text = next(self._stand_ins)
@@ -430,18 +425,18 @@ class Markup:
         self._items.append(Item(kind, token.name, token.start, token.stop))
 
     def _text(self, start: int, stop: int) -> None:
-        at = start
-        apart, kind, text = (_LINE_BREAK, "copied", "\n") if self._rules.lines else (_HALVES, "point", "")
-        for found in apart.finditer(self._page, start, stop):
-            if found.start() > at:
-                self._items.append(Item("text", "", at, found.start(), self._page[at : found.start()]))
-            self._items.append(Item(kind, "", *found.span(), text))
-            at = found.end()
-        if stop > at:
-            self._items.append(Item("text", "", at, stop, self._page[at:stop]))
+        end = start
+        splitter, kind, text = (_LINE_BREAK, "copied", "\n") if self._rules.lines else (_HALVES, "point", "")
+        for match in splitter.finditer(self._page, start, stop):
+            if match.start() > end:
+                self._items.append(Item("text", "", end, match.start(), self._page[end : match.start()]))
+            self._items.append(Item(kind, "", *match.span(), text))
+            end = match.end()
+        if stop > end:
+            self._items.append(Item("text", "", end, stop, self._page[end:stop]))
 
     def _raw(self, token: Token) -> None:
-        """Text alone: of <title>, and of <textarea>, where white space is part of it."""
+        """Read the text of <title> or <textarea>; in <textarea>, white space is not collapsed."""
         text = self._page[token.start : token.stop]
         low, high = shown_span(text)
         inner = text[low:high]
@@ -450,14 +445,14 @@ class Markup:
             self._block((shown,), Place(token.start + low, token.start + high))
 
     def _attributes(self, token: Token, name: str) -> None:
-        found = list(attributes(self._page, token))
-        values = {attribute: value.lower() for attribute, value, _, _ in found}
+        all_attributes = list(attributes(self._page, token))
+        values = {attribute: value.lower() for attribute, value, _, _ in all_attributes}
         read = set(_READ_ATTRIBUTES)
         if name == "input" and values.get("type") in ("button", "submit", "reset"):
             read.add("value")
         if name == "meta" and (values.get("name") or values.get("property")) in _READ_META:
             read.add("content")
-        for attribute, value, start, stop in found:
+        for attribute, value, start, stop in all_attributes:
             text = collapsed(value).strip()
             if attribute in read and text and not _HALVES.search(text):
                 mark = self._page[start] if self._page[start] in "\"'" else '"'
@@ -466,7 +461,7 @@ class Markup:
             self._flush()
 
     def _flush(self) -> None:
-        """End the paragraph, if there is one; then come the attributes that stand in it."""
+        """End the paragraph, and add the attributes in it."""
         if self._items and (found := paragraph(self._items, self._rules.spaced)):
             self._block(*found)
         self._items = []
@@ -487,7 +482,7 @@ class Markup:
 
 
 class _Values:
-    """The page with other values of some attributes, by ranges."""
+    """Returns ranges of a page with some attribute values replaced."""
 
     def __init__(self, page: str, changed: Sequence[tuple[Place, Block]]) -> None:
         self._page = page
@@ -495,7 +490,7 @@ class _Values:
         self._starts = [place.start for place, _ in self._changed]
 
     def source(self, start: int, stop: int) -> Iterator[str]:
-        """A range of the page, which holds an attribute's value whole or not at all."""
+        """Yield a range of the page; it contains each attribute value completely or not at all."""
         first, last = bisect_left(self._starts, start), bisect_left(self._starts, stop)
         for place, block in self._changed[first:last]:
             yield self._page[start : place.start]
@@ -510,5 +505,5 @@ _MARKS: Final = {'"': "&quot;", "'": "&#39;"}
 
 
 def _spelled(text: str) -> str:
-    """Text with references for what would be markup, without characters that no page can have."""
+    """Escape a text for a page, without characters that pages must not contain."""
     return taken(text).replace("&", "&amp;").replace("<", "&lt;").replace("]]>", "]]&gt;")

@@ -1,4 +1,4 @@
-"""Faults of a translation that need no reference and no model: what was left, repeated, dropped or changed.
+"""Mechanical checks of a translation, which need no reference and no model.
 
     untranslated   most words are those of the source, and such words are translated elsewhere in the text
     copied         the sentence repeats the translation of another, different sentence
@@ -7,10 +7,11 @@
     number         a number is missing, or there without the source having it, in any notation
     quote          the source has quotation marks, and the translation has none
 
-Words are compared with those of the same text alone, so that no word list of a language is needed. Where
-py3langid is installed, it has a say in which language a sentence is.
+Words are compared only with words of the same text, so that no word lists are needed. If py3langid is
+installed, it also identifies languages.
 """
 
+import math
 import re
 import unicodedata
 from collections import Counter
@@ -25,18 +26,26 @@ from cotext.data.words import words_of
 from cotext.files.block_sentences import placeholder_spans
 from cotext.translation.dropped import counted_places, dropped_numbers
 
-_TOLD: Final = ("untranslated", "copied", "language", "tag", "quote")  # numbers: see `DroppedContent`
+_REPORTED: Final = ("untranslated", "copied", "language", "tag", "quote")  # numbers: see `DroppedContent`
 _MOST_CHECKED: Final = 50_000  # sentences of a corpus that are checked after its translation
 _LEAST_WORDS: Final = 3  # of a sentence that can be untranslated, copied or in another language
 _ALIKE: Final = 0.8  # share of words that an untranslated sentence has in common with its source
 _KEPT: Final = 0.6  # share of its translations that have a word as it is, from which it may stay so
 _UNLIKE: Final = 0.5  # of Dice, below which two source sentences are different
 _UNKNOWN: Final = 0.35  # share of words met elsewhere in the output, below which its language is in doubt
-_FOREIGN: Final = 0.05  # share of letters in the script of the output, below which it is another
-_SAMPLE: Final = 100_000  # characters by which the script of the output is known
+# Nats by which letters speak for the source's language; 0 suffices if the text does not fit its source.
+_SPELT: Final = 20.0
+_UNFIT: Final = -4.0  # of `fit`, below which a text may be anything
+_FOREIGN: Final = 0.3  # share of the output's words, below which a script may be foreign
+# Share of words in a foreign script from which a sentence is foreign: `_RARE` times the share of the output,
+# within these bounds.
+_LEAST_FOREIGN: Final = 0.25
+_MOST_FOREIGN: Final = 0.8
+_RARE: Final = 7.0
+_SAMPLE: Final = 1000  # sentences by which the script of the output is known
 _SURE: Final = 0.95  # of the identifier of languages
 _QUOTES: Final = re.compile("[\"“”„«»「」『』《》〈〉]|(?<!\\w)['‘‚‹›](?=\\w)")
-# Placeholders, and tags that end or have attributes: nobody translates them.
+# Never translated: placeholders, and tags that close or have attributes.
 _STRICT: Final = re.compile(r"[{}$%_]|</|<.*[=/]>?$")
 _SMALL: Final = re.compile(r"(?<![\w.,:/%$-])\d{1,2}(?![\w%]|[.,:/-]\w)")
 _DOUBLE: Final = re.compile('["“”„«»「」『』]')
@@ -44,7 +53,7 @@ _DOUBLE: Final = re.compile('["“”„«»「」『』]')
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A fault of a sentence: its kind, how sure it is (0 to 1), and what a reader is told."""
+    """A fault of a sentence: kind, confidence (0 to 1), and message."""
 
     kind: str
     confidence: float
@@ -52,10 +61,11 @@ class Fault:
 
 
 class MechanicalChecks:
-    """Checks of sentence pairs of one text.
+    """Checks of the sentence pairs of one text.
 
     `target_language` is a code, empty where it is not known. `fit`: how well each pair fits; of two equal
-    translations, the one that fits less is the copy, or else the later one.
+    translations, the one that fits less is the copy, or else the later one. Of a pair that does not fit, less
+    evidence is needed that it is copied or in another language.
     """
 
     def __init__(
@@ -63,10 +73,11 @@ class MechanicalChecks:
     ) -> None:
         self._pairs, self._language = pairs, primary_language(target_language)
         self._fit = fit or [-float(number) for number in range(len(pairs))]
+        self._unfit = [score < _UNFIT for score in fit] or [False] * len(pairs)
         self._words = [(_words(source), _words(target)) for source, target in pairs]
         self._in_source: Counter[str] = Counter()
         self._in_target: Counter[str] = Counter()
-        self._kept: Counter[str] = Counter()  # source words by the sentences whose translations have them
+        self._kept: Counter[str] = Counter()  # source words: number of translations that contain them
         self._repeated: dict[str, list[int]] = {}
         for number, (source, target) in enumerate(self._words):
             self._in_source.update(set(source))
@@ -74,11 +85,14 @@ class MechanicalChecks:
             if not _alike(source, target):
                 self._kept.update(set(source) & set(target))
             self._repeated.setdefault(_folded(pairs[number][1]), []).append(number)
-        scripts = _scripts(" ".join(target for _, target in pairs)[:_SAMPLE])
-        self._script = max(scripts, key=scripts.__getitem__, default="")
+        self._scripts = _scripts(word for _, words in self._words[:_SAMPLE] for word in words)
+        self._spelt = [
+            Counter(each for words in side for each in _trigrams(words))
+            for side in zip(*self._words, strict=True)
+        ]
 
     def faults(self, number: int) -> list[Fault]:
-        """The faults of a pair."""
+        """Return the faults of a pair."""
         source, target = self._pairs[number]
         if not target.strip():
             return []
@@ -89,65 +103,84 @@ class MechanicalChecks:
 
     def _untranslated(self, number: int) -> Fault | None:
         source, target = (text.split() for text in self._pairs[number])
-        if len(target) < _LEAST_WORDS or not _alike(source, target):
-            return None
         words = self._words[number][0]
+        if sum(len(word) > 1 for word in words) < _LEAST_WORDS or not _alike(source, target):
+            return None
         usual = [word for word in words if self._is_translated(word)]
-        left = (Counter(usual) & Counter(self._words[number][1])).total()
+        unchanged = (Counter(usual) & Counter(self._words[number][1])).total()
         met = sum(self._in_source[word] > 1 for word in words)
         if len(usual) > 1:
-            is_left = left == len(usual) and (source == target or len(usual) > _LEAST_WORDS)
+            is_left = unchanged == len(usual) and (source == target or len(usual) > _LEAST_WORDS)
             return Fault("untranslated", 0.95, "is the text of the source") if is_left else None
         is_new = met <= len(words) / 2 and len(words) >= 2 * _LEAST_WORDS and source == target
         return Fault("untranslated", 0.6, "is the text of the source") if is_new else None
 
     def _is_translated(self, word: str) -> bool:
-        """Whether the word is met elsewhere in the source, and most translations there do not have it."""
+        """Whether the word occurs elsewhere in the source, and most translations there do not contain it."""
         return self._in_source[word] > 1 and self._kept[word] < _KEPT * (self._in_source[word] - 1)
 
     def _copied(self, number: int) -> Fault | None:
         source, target = self._words[number]
-        if source and len(target) <= _LEAST_WORDS:
+        if len(target) < _LEAST_WORDS + (not self._unfit[number]):
             return None
         for other in self._repeated[_folded(self._pairs[number][1])]:
-            worse = self._fit[number] < self._fit[other]
-            if worse and _dice(source, self._words[other][0]) < _UNLIKE:
+            other_source = self._words[other][0]
+            common = (Counter(source) & Counter(other_source)).total()
+            dice = 2 * common / max(1, len(source) + len(other_source))
+            if self._fit[number] < self._fit[other] and dice < _UNLIKE:
                 return Fault("copied", 0.9, f"repeats the translation of sentence {other + 1}")
         return None
 
-    def _foreign(self, number: int) -> Fault | None:
-        target, scripts = self._pairs[number][1], _scripts(self._pairs[number][1])
+    def _spelt_as_source(self, number: int) -> float:
+        """Return the log-likelihood ratio of the source's language and the output's, in nats.
+
+        Both are models of three letters in a row, by the sentences that have them. Words of the own source
+        do not count, and neither does the sentence itself.
+        """
         source, words = self._words[number]
-        if len(words) <= _LEAST_WORDS:
+        own, letters = _trigrams(words), _trigrams([word for word in words if word not in source])
+        totals = [counts.total() + 1 for counts in self._spelt]
+        of_source, of_output = self._spelt
+        return sum(
+            math.log((of_source[each] + 0.5) / totals[0])
+            - math.log((of_output[each] - (each in own) + 0.5) / totals[1])
+            for each in letters
+        )
+
+    def _foreign(self, number: int) -> Fault | None:
+        source, words = self._words[number]
+        new = [word for word in words if word not in source]
+        unfit = self._unfit[number]
+        if len(words) < _LEAST_WORDS + (not unfit) or len(new) <= len(words) / 2:
             return None
-        is_new = (Counter(words) - Counter(source)).total() > len(words) / 2
-        if is_new and scripts[self._script] < _FOREIGN * scripts.total():
-            return Fault("language", 0.98, f"is written in {max(scripts, key=scripts.__getitem__).title()}")
-        # What stands for no source sentence is in doubt anyway.
-        known = sum(self._in_target[word] > 1 for word in words) / len(words) if source else 0.0
-        of_source = sum(map(self._is_translated, words)) / len(words)
-        if known < _UNKNOWN and of_source > 1 - _KEPT:
-            return Fault("language", round(1 - known, 2), "has the words of the source's language")
-        found = identified(target) if known < _UNKNOWN and self._language else None
+        for script, count in _scripts(new).items():
+            usual = self._scripts[script] / max(1, self._scripts.total())
+            least = min(_MOST_FOREIGN, max(_LEAST_FOREIGN, _RARE * usual))
+            if usual < _FOREIGN and count > least * len(new):
+                return Fault("language", 0.98, f"is written in {script.title()}")
+        if (score := self._spelt_as_source(number)) > (0 if unfit else _SPELT):
+            return Fault(
+                "language", round(1 / (1 + math.exp(-score)), 2), "is spelt as the source's language"
+            )
+        known = sum(self._in_target[word] > 1 for word in words) / len(words)
+        found = identified(self._pairs[number][1]) if self._language and (unfit or known < _UNKNOWN) else None
         if found and found[0] != self._language and found[1] > _SURE:
             return Fault("language", round(found[1] * (1 - known), 2), f"seems to be in {found[0]!r}")
         return None
 
 
 def tag_faults(source: str, target: str) -> Iterator[Fault]:
-    """What is copied by rule, and only one side has.
+    """Yield placeholders that only one side contains.
 
-    Addresses, paths and names in angle brackets may be translated: one that stands for another is no fault.
+    Addresses, paths and names in angle brackets may be translated, so a replaced one is not a fault.
     """
     ours, theirs = ([text[a:b] for a, b in placeholder_spans(text)] for text in (source, target))
-    missing = [
-        text for text in Counter(ours) - Counter(theirs) if _count(text, target) < _count(text, source)
-    ]
+    missing = [t for t in Counter(ours) - Counter(theirs) if _count(t, target) < _count(t, source)]
     added = [text for text in Counter(theirs) - Counter(ours) if _count(text, source) < _count(text, target)]
     for text in missing:
         others = [other for other in added if not _STRICT.match(other)]
         cut = any(text.startswith(other) or other.startswith(text) for other in others)
-        # Rules of placeholders know no <name> in other scripts.
+        # The rules for placeholders do not match <name> in other scripts.
         renamed = text[0] == "<" and target.count("<") >= source.count("<")
         if _STRICT.match(text) or cut or not (others or renamed):
             yield Fault("tag", 0.95, f"missing: {text}")
@@ -161,18 +194,18 @@ def _folded(text: str) -> str:
 
 
 def _count(placeholder: str, text: str) -> int:
-    # Some tools of DocBook write &name; and &name-genitive; for one thing.
+    # Some DocBook tools write both &name; and &name-genitive; for one entity.
     return text.count(placeholder[:-1] if placeholder[0] == "&" else placeholder)
 
 
 def _of_words(source: str, target: str) -> Iterator[Fault]:
-    """What is wrong with numbers and quotation marks, outside of placeholders."""
+    """Yield faults of numbers and quotation marks."""
     missing, added = dropped_numbers(source, target), dropped_numbers(target, source)
     for number in missing:
         yield Fault("number", 0.8, f"missing: {number}")
     for number in added:
         yield Fault("number", 0.7, f"not in the source: {number}")
-    # Small numbers may be written in words, but not where both sides have as many digits.
+    # Small numbers may be written in words, but not if both sides have the same number of them.
     ours, theirs = (Counter(map(int, _SMALL.findall(text))) for text in (source, target))
     if not missing and not added and ours.total() == theirs.total():
         for before, after in zip((ours - theirs).elements(), (theirs - ours).elements(), strict=True):
@@ -182,14 +215,14 @@ def _of_words(source: str, target: str) -> Iterator[Fault]:
 
 
 def without_placeholders(text: str) -> str:
-    """The text with spaces in the places of what is copied by rule."""
+    """Replace placeholders by spaces."""
     for start, stop in placeholder_spans(text):
         text = text[:start] + " " * (stop - start) + text[stop:]
     return text
 
 
 def identified(text: str) -> tuple[str, float] | None:
-    """The language of a text and its probability; None where py3langid is not installed."""
+    """Return the language of a text and its probability; None if py3langid is not installed."""
     try:
         code, probability = language_identifier().classify(text)
     except ImportError:
@@ -198,8 +231,14 @@ def identified(text: str) -> tuple[str, float] | None:
 
 
 def _words(text: str) -> list[str]:
-    """The words of a text, without placeholders, numbers and signs; characters of unspaced scripts."""
+    """Return the words of a text (characters in unspaced scripts) without placeholders, numbers and signs."""
     return [word.text for word in words_of(without_placeholders(text).casefold()) if word.text.isalpha()]
+
+
+def _trigrams(words: Sequence[str]) -> set[str]:
+    """Return all three characters in a row, with spaces between and around words."""
+    text = f" {' '.join(words)} "
+    return {text[at : at + 3] for at in range(len(text) - 2)} if words else set()
 
 
 def _alike(source: Sequence[str], target: Sequence[str]) -> bool:
@@ -211,32 +250,30 @@ def _dice(one: Iterable[str], other: Iterable[str]) -> float:
     return 2 * (a & b).total() / max(1, a.total() + b.total())
 
 
-def _scripts(text: str) -> Counter[str]:
-    """Letters by script, as Unicode names it; kana count as Han."""
-    names = (
-        unicodedata.name(letter, "").split(" ", 1)[0].split("-")[0] for letter in text if letter.isalpha()
-    )
+def _scripts(words: Iterable[str]) -> Counter[str]:
+    """Count words by the script of their first letter, as Unicode names it; kana count as Han."""
+    names = (unicodedata.name(word[0], "").split(" ", 1)[0].split("-")[0] for word in words)
     return Counter("CJK" if name in ("HIRAGANA", "KATAKANA") else name for name in names)
 
 
 def in_words(pairs: Sequence[tuple[str, str]], places: Sequence[str], target_language: str = "") -> str:
-    """As in "untranslated: 2 sentences (line 3, line 8); tag: 1 sentence (line 4)"; empty if all is well."""
+    """Return a summary such as "untranslated: 2 sentences (line 3, line 8); tag: 1 sentence (line 4)"."""
     checks = MechanicalChecks(pairs, target_language)
-    found: dict[str, dict[str, None]] = {}
+    places_of: dict[str, dict[str, None]] = {}
     for number, place in enumerate(places):
         for fault in checks.faults(number):
-            found.setdefault(fault.kind, {})[place] = None
-    return "; ".join(f"{kind}: {counted_places(list(found[kind]))}" for kind in _TOLD if kind in found)
+            places_of.setdefault(fault.kind, {})[place] = None
+    return "; ".join(f"{k}: {counted_places(list(places_of[k]))}" for k in _REPORTED if k in places_of)
 
 
 def corpus_in_words(source: Path, out: Path, format: str, target_language: str = "") -> str:
-    """As `in_words`, of a translated corpus, or its first sentences; places are `document:sentence`."""
+    """Return `in_words` for the first sentences of a translated corpus; places are `document:sentence`."""
     pairs: list[tuple[str, str]] = []
     places: list[str] = []
     sides = read_documents(source, format), read_documents(out, format, side="target")
-    for own, other in zip(*sides, strict=False):
-        pairs += zip(own.sentences, other.sentences, strict=False)
-        places += (f"{own.id}:{number}" for number in range(1, 1 + min(len(own), len(other))))
+    for source_side, target_side in zip(*sides, strict=False):
+        pairs += zip(source_side.sentences, target_side.sentences, strict=False)
+        places += (f"{source_side.id}:{number}" for number in range(1, 1 + len(pairs) - len(places)))
         if len(pairs) > _MOST_CHECKED:
             break
     return in_words(pairs, places, target_language)

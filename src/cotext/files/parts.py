@@ -1,7 +1,7 @@
-"""Files that are archives of parts: which parts hold text, and the archive with some of them written anew.
+"""Files that are archives of parts: parts with text are read as blocks, and changed parts are replaced.
 
-A part is read twice where it changes, once for its blocks and once to be written, so that nothing of it is
-kept meanwhile, and what is written hangs on the blocks alone.
+A changed part is read twice, once for its blocks and once to write it. So no part is kept in memory, and the
+output depends only on the blocks.
 """
 
 import posixpath
@@ -21,58 +21,49 @@ if TYPE_CHECKING:
 
 
 class Slot(Protocol):
-    """A place of text in a tree; without `pieces` it holds none."""
+    """A place in a tree that may contain text; `pieces` is empty if it does not."""
 
     pieces: tuple[Piece, ...]
 
     def write(self, pieces: Sequence[Piece]) -> None:
-        """Put other pieces in the place of its own."""
+        """Replace the text."""
         ...
 
 
-class AttributeText:
-    """Text in an attribute, as the description of a picture."""
+class PlainSlot:
+    """Text of an element without children (such as a title), or of an attribute (such as a description)."""
 
-    def __init__(self, element: "etree._Element", attribute: str) -> None:
+    def __init__(self, element: "etree._Element", attribute: str | None = None) -> None:
         self._element, self._attribute = element, attribute
-        text = element.get(attribute) or ""
-        self.pieces: tuple[Piece, ...] = (text,) if text.strip() else ()
+        text = element.get(attribute) if attribute else None if len(element) else element.text
+        self.pieces: tuple[Piece, ...] = (text,) if text and text.strip() else ()
 
     def write(self, pieces: Sequence[Piece]) -> None:
-        """Put other pieces in the place of its own."""
-        self._element.set(self._attribute, taken(Block(tuple(pieces)).text))
-
-
-class ElementText:
-    """Text in an element that holds no other, as the title of a document."""
-
-    def __init__(self, element: "etree._Element") -> None:
-        self._element = element
-        text = element.text or ""
-        self.pieces: tuple[Piece, ...] = (text,) if text.strip() and not len(element) else ()
-
-    def write(self, pieces: Sequence[Piece]) -> None:
-        """Put other pieces in the place of its own."""
-        self._element.text = taken(Block(tuple(pieces)).text)
+        """Replace the text."""
+        text = taken(Block(tuple(pieces)).text)
+        if self._attribute is None:
+            self._element.text = text
+        else:
+            self._element.set(self._attribute, text)
 
 
 class ReadPart(Protocol):
-    """A part, read; `messages` say what of it is not translated."""
+    """A part that has been read; `messages` describe content that is not translated."""
 
     blocks: list[Block]
     messages: list[str]
 
     def written(self, blocks: Sequence[Block]) -> bytes:
-        """The part with these blocks in the places of its own."""
+        """Return the part with its blocks replaced."""
         ...
 
 
-# Finds the places of text under the root of a part, in reading order, each with a name for messages.
+# Yields the slots under the root of a part, in reading order, each with a place for messages.
 Slots = Callable[["etree._Element"], Iterable[tuple[str, Slot]]]
 
 
 class TreePart:
-    """A part of XML, whose places of text are found by `slots`."""
+    """An XML part with the slots that `slots` finds."""
 
     def __init__(self, content: bytes, where: str, slots: Slots) -> None:
         self.messages: list[str] = []
@@ -82,7 +73,7 @@ class TreePart:
         self.blocks = [Block(slot.pieces, place) for place, slot in self._slots]
 
     def written(self, blocks: Sequence[Block]) -> bytes:
-        """The part with these blocks in the places of its own; once, since its tree is changed."""
+        """Return the part with its blocks replaced; can be called once, because it changes the tree."""
         for (_, slot), block in zip(self._slots, blocks, strict=True):
             if block.pieces != slot.pieces:
                 slot.write(block.pieces)
@@ -91,14 +82,14 @@ class TreePart:
 
 @dataclass(frozen=True, slots=True)
 class PartReader:
-    """A part by its name in the archive, and how it is read from its content."""
+    """The name of a part in the archive, and a function that reads its content."""
 
     name: str
     read: Callable[[bytes], ReadPart]
 
 
 class PartsFile:
-    """An archive, read: each document is a sequence of parts in reading order."""
+    """An archive that has been read; each document is a list of parts in reading order."""
 
     def __init__(
         self, archive: Archive, documents: Sequence[Sequence[PartReader]], messages: Sequence[str]
@@ -108,21 +99,19 @@ class PartsFile:
         self._counts: list[list[int]] = []
         self.contents = Contents([], list(messages))
         for readers in documents:
-            found: list[list[Block]] = []
-            for reader in readers:
-                part = self._read(reader)
-                found.append(part.blocks)
+            parts = [self._read(reader) for reader in readers]
+            for reader, part in zip(readers, parts, strict=True):
                 self.contents.messages.extend(f"{reader.name}: {message}" for message in part.messages)
-            if any(found):
+            if any(part.blocks for part in parts):
                 self._readers.append(list(readers))
-                self._counts.append([len(blocks) for blocks in found])
-                self.contents.documents.append([block for blocks in found for block in blocks])
+                self._counts.append([len(part.blocks) for part in parts])
+                self.contents.documents.append([block for part in parts for block in part.blocks])
 
     def written(self, documents: Sequence[Sequence[Block]]) -> bytes:
-        """The archive with these blocks in the places of its own; parts without a change as they are."""
+        """Return the archive with its blocks replaced; parts without a changed block stay as they are."""
         changed: dict[str, bytes] = {}
-        for reader, own, blocks in self._by_part(documents):
-            if any(block.pieces != old.pieces for block, old in zip(blocks, own, strict=True)):
+        for reader, originals, blocks in self._by_part(documents):
+            if any(block.pieces != old.pieces for block, old in zip(blocks, originals, strict=True)):
                 changed[reader.name] = self._read(reader).written(blocks)
         return self._archive.written(changed)
 
@@ -132,84 +121,78 @@ class PartsFile:
     def _by_part(
         self, documents: Sequence[Sequence[Block]]
     ) -> Iterator[tuple[PartReader, Sequence[Block], Sequence[Block]]]:
-        """Each part with its own blocks and those that come in their places."""
+        """Yield each part with its blocks and the blocks that replace them."""
         together = zip(self._readers, self._counts, self.contents.documents, documents, strict=True)
-        for readers, counts, own, blocks in together:
-            at = 0
+        for readers, counts, originals, blocks in together:
+            start = 0
             for reader, count in zip(readers, counts, strict=True):
-                yield reader, own[at : at + count], blocks[at : at + count]
-                at += count
-            if at != len(blocks):
-                raise ValueError("as many blocks are written as were read")
+                yield reader, originals[start : start + count], blocks[start : start + count]
+                start += count
+            if start != len(blocks):
+                raise ValueError("the numbers of blocks differ")
 
 
-# --- Parts of Office files and how they name each other (ECMA-376 part 2, Open Packaging Conventions).
+# --- Parts of Office files and their relations (ECMA-376 part 2, Open Packaging Conventions).
 
-# Files of this kind are encrypted Office files, or those of Office before 2007.
+# The first bytes of encrypted Office files and of those before Office 2007.
 _COMPOUND: Final = bytes.fromhex("d0cf11e0a1b11ae1")
 _PROPERTIES: Final = ("title", "subject", "description", "keywords")
 
 
 class Package:
-    """An Office file of parts that name each other.
+    """An Office file: parts that refer to each other by relations.
 
     Raises:
-        CotextError: encrypted or of an old kind, or not an archive within limits.
+        CotextError: the file is encrypted, of an old format, or not an archive within limits.
     """
 
     def __init__(self, content: bytes, name: str) -> None:
         if content.startswith(_COMPOUND):
             raise CotextError(
-                f"{name}: protected by a password, or of an old kind (.doc, .xls, .ppt); save it without a"
+                f"{name}: protected by a password, or in an old format (.doc, .xls, .ppt); save it without a"
                 " password as .docx or .pptx"
             )
         self.name = name
         self.archive = Archive(content, name)
-        self.main = next((target for kind, target in self.related("") if kind == "officeDocument"), "")
+        self.main = next((part for _, kind, part in self.relations("") if kind == "officeDocument"), "")
         if self.main not in self.archive:
-            raise CotextError(
-                f"{name}: does not say which of its parts is the document; open and save it again"
-            )
-
-    def related(self, part: str) -> list[tuple[str, str]]:
-        """Kinds and names of the parts to which a part relates, in its order; of the package for ""."""
-        return [(kind, target) for _, kind, target in self.relations(part)]
+            raise CotextError(f"{name}: does not say which part is the document; open and save it again")
 
     def relations(self, part: str) -> list[tuple[str, str, str]]:
-        """The `related` parts, each with the name that the part has for the relation before it."""
+        """Return id, kind and target part of the relations of a part, in order; "": of the package."""
         folder, base = posixpath.split(part)
         listing = posixpath.join(folder, "_rels", f"{base}.rels")
         if listing not in self.archive:
             return []
-        found: list[tuple[str, str, str]] = []
-        for relation in parse(self.archive.read(listing), f"{self.name}: {listing}").getroot():
+        relations: list[tuple[str, str, str]] = []
+        for relation in self.tree(listing).getroot():
             if local_name(relation) == "Relationship" and relation.get("TargetMode") != "External":
                 target = posixpath.join("/", folder, unquote(relation.get("Target") or ""))
                 kind = (relation.get("Type") or "").rpartition("/")[2]
-                found.append((relation.get("Id") or "", kind, posixpath.normpath(target).lstrip("/")))
-        return [each for each in found if each[2] in self.archive]
+                relations.append((relation.get("Id") or "", kind, posixpath.normpath(target).lstrip("/")))
+        return [relation for relation in relations if relation[2] in self.archive]
 
     def tree(self, part: str) -> "etree._ElementTree[etree._Element]":
-        """The tree of a part."""
+        """Return the tree of a part."""
         return parse(self.archive.read(part), f"{self.name}: {part}")
 
     def properties(self) -> list[PartReader]:
-        """The title of the document and what else it says of itself."""
+        """Return readers of the document properties, such as the title."""
 
         def slots(root: "etree._Element") -> Iterator[tuple[str, Slot]]:
             for element in root:
                 if local_name(element) in _PROPERTIES:
-                    yield f"properties, {local_name(element)}", ElementText(element)
+                    yield f"properties, {local_name(element)}", PlainSlot(element)
 
-        parts = [target for kind, target in self.related("") if kind == "core-properties"]
+        parts = [part for _, kind, part in self.relations("") if kind == "core-properties"]
         return [self.reader(part, slots) for part in parts]
 
     def reader(self, part: str, slots: Slots) -> PartReader:
-        """How a part is read whose places of text are found by `slots`."""
+        """Return the reader of a part with the slots that `slots` finds."""
         return PartReader(part, lambda content: TreePart(content, f"{self.name}: {part}", slots))
 
     def left(self, folder: str) -> Iterator[str]:
-        """Messages about what the parts hold that is not translated; `folder`: that of the main part."""
+        """Yield messages about content that is not translated; `folder`: folder of the main part."""
         for pattern, what in (
             (r"charts/chart[^/]*\.xml", "charts"),
             (r"diagrams/data[^/]*\.xml", "diagrams (SmartArt)"),
@@ -226,12 +209,12 @@ class Package:
 
 
 def recognises(head: bytes, folder: bytes) -> bool:
-    """Whether it is an archive with that folder, or of an old kind, which is refused when it is opened."""
+    """Whether a file is an archive with this folder, or of an old format, for which `Package` raises."""
     if head.startswith(_COMPOUND):
         return True
     return head.startswith(b"PK\3\4") and bool(re.search(rb"PK\x03\x04[\s\S]{26}" + folder, head))
 
 
 def relation_of(node: "etree._Element") -> str:
-    """The name of the relation that an element has in an attribute of any namespace of relations."""
+    """Return the id of the relation of an element: its attribute `id` of any namespace."""
     return next((str(value) for key, value in node.items() if str(key).endswith("}id")), "")

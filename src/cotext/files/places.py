@@ -1,4 +1,4 @@
-"""Files of text whose blocks stand at known places: these are replaced, all else comes back as it was."""
+"""Text files with blocks at known positions: only these ranges are replaced."""
 
 import codecs
 import html
@@ -6,6 +6,7 @@ import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 from xml.parsers import expat
 
@@ -14,28 +15,30 @@ from cotext.files.blocks import Block, Close, Contents, Open, Piece, writable
 from cotext.runtime.errors import CotextError, shown
 from cotext.runtime.reading import substituted
 
-Edit = tuple[int, int, str]  # the text from, up to, becomes
+Edit = tuple[int, int, str]  # start, stop, replacement
 
 _BYTE_ORDER_MARKS = (
     (codecs.BOM_UTF8, "utf-8"),
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
-_HALVES = re.compile("[\0\ud800-\udfff]+")  # no encoding has halves; NUL is the end of a text to programs
-# Encodings of Python that are no encodings of files, or take time by the square of the length.
+_HALVES = re.compile(
+    "[\0\ud800-\udfff]+"
+)  # lone surrogates have no encoding; NUL ends a text in some programs
+# Encodings of Python that are not used for files, or take quadratic time.
 _NOT_OF_FILES = frozenset(("punycode", "idna", "unicode-escape", "raw-unicode-escape", "undefined", "utf-7"))
 
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """The text of a file, and what is needed to make a file of it again."""
+    """The text of a file and its encoding."""
 
     text: str
     encoding: str
     byte_order_mark: bytes = b""
 
     def encoded(self, text: str, name: str, errors: str = "strict") -> bytes:
-        """A text in the encoding of the file; raises CotextError for a character that it does not have."""
+        """Encode a text; raise CotextError for a character that the encoding of the file lacks."""
         try:
             return self.byte_order_mark + text.encode(self.encoding, errors)
         except UnicodeEncodeError as error:
@@ -46,15 +49,15 @@ class Decoded:
 
 
 def marked_encoding(content: bytes) -> tuple[bytes, str | None]:
-    """The byte order mark, and the encoding that it says."""
+    """Return the byte order mark and its encoding; (b"", None) without one."""
     return next((pair for pair in _BYTE_ORDER_MARKS if content.startswith(pair[0])), (b"", None))
 
 
 def decoded(content: bytes, name: str, encoding: str = "utf-8") -> Decoded:
-    """The text of a file in UTF-8 or UTF-16 by its byte order mark, else in `encoding`.
+    """Decode a file, as UTF-8 or UTF-16 if it has a byte order mark, else as `encoding`.
 
     Raises:
-        CotextError: another encoding, or one whose bytes would not come back.
+        CotextError: the encoding is wrong, unknown, or does not reproduce the bytes.
     """
     mark, marked = marked_encoding(content)
     encoding = marked or encoding
@@ -69,31 +72,29 @@ def decoded(content: bytes, name: str, encoding: str = "utf-8") -> Decoded:
         where = f" at byte {error.start + len(mark)}" if isinstance(error, UnicodeDecodeError) else ""
         raise CotextError(f"{name}: not {shown(encoding)}{where}; convert the file to UTF-8") from None
     if not comes_back:
-        raise CotextError(
-            f"{name}: its encoding {shown(encoding)} cannot be written as it was; convert it to UTF-8"
-        )
+        raise CotextError(f"{name}: its encoding {shown(encoding)} cannot be written; convert it to UTF-8")
     return Decoded(text, encoding, mark)
 
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """Consecutive blocks that are written together, and the edits that write other blocks in their places."""
+    """Consecutive blocks, and a function that returns the edits that replace them."""
 
     blocks: tuple[Block, ...]
     edits: Callable[[Sequence[Block]], Iterable[Edit]]
 
 
 def no_edits(blocks: Sequence[Block]) -> Iterable[Edit]:
-    """Of blocks that are context alone."""
+    """Return no edits, for blocks that are only context."""
     return ()
 
 
 @dataclass(slots=True)
 class SplicedFile:
-    """A file of text, opened: documents of slots.
+    """A text file that has been read, as documents of slots.
 
-    `encode` makes bytes of the text. `bilingual`: source and target have places of their own; see
-    `cotext.files.blocks.BilingualFormat`. `once`: edits that come along where anything else is edited.
+    `encode` encodes the text. `bilingual`: see `cotext.files.blocks.BilingualFormat`. `once`: edits that are
+    added if any block changes.
     """
 
     text: str
@@ -109,7 +110,7 @@ class SplicedFile:
         self.contents = Contents(blocks, self.messages)
 
     def written(self, documents: Sequence[Sequence[Block]]) -> bytes:
-        """The file with these blocks in the places of its own; see `cotext.files.blocks.OpenedFile`."""
+        """Return the file with its blocks replaced; see `cotext.files.blocks.OpenedFile`."""
         edits: list[Edit] = []
         for slots, given in zip(self.documents, documents, strict=True):
             if sum(len(slot.blocks) for slot in slots) != len(given):
@@ -119,69 +120,65 @@ class SplicedFile:
                 blocks = given[start : start + len(slot.blocks)]
                 start += len(slot.blocks)
                 if self._changed(slot, blocks):
-                    edits += slot.edits([writable(block, without_halves) for block in blocks])
+                    edits += slot.edits(
+                        [writable(block, partial(substituted, _HALVES, "")) for block in blocks]
+                    )
         if edits:
             edits += self.once
         return self.encode("".join(spliced(self.text, edits)))
 
     def _changed(self, slot: Slot, blocks: Sequence[Block]) -> bool:
         changed = False
-        for own, block in zip(slot.blocks, blocks, strict=True):
-            if own.translate:
-                check_elements(own, block)
-                changed |= own is not block if self.bilingual else own.pieces != block.pieces
+        for original, block in zip(slot.blocks, blocks, strict=True):
+            if original.translate:
+                check_elements(original, block)
+                changed |= original is not block if self.bilingual else original.pieces != block.pieces
         return changed
 
 
 def spliced(text: str, edits: Iterable[Edit]) -> Iterator[str]:
-    """The parts of the text with the edits made; raises ValueError where two of them overlap."""
-    at = 0
+    """Yield the parts of the edited text; raise ValueError if two edits overlap."""
+    end = 0
     for start, stop, replacement in sorted(edits, key=lambda edit: edit[:2]):
-        if start < at:
+        if start < end:
             raise ValueError("two edits of one place")
-        yield text[at:start]
+        yield text[end:start]
         yield replacement
-        at = stop
-    yield text[at:]
+        end = stop
+    yield text[end:]
 
 
-def check_elements(own: Block, given: Block) -> None:
-    """Raise ValueError where a block lacks an element of that which it replaces, or nests them wrongly."""
-    if sorted(map(repr, _elements(own.pieces))) != sorted(map(repr, _elements(given.pieces))):
-        raise ValueError(f"{own.place}: other elements than the block has")
+def check_elements(original: Block, given: Block) -> None:
+    """Raise ValueError if a block does not have the elements of the original, or nests them wrongly."""
+    if sorted(map(repr, _elements(original.pieces))) != sorted(map(repr, _elements(given.pieces))):
+        raise ValueError(f"{original.place}: other elements than the block has")
     inside: list[int] = []
     for piece in given.pieces:
         if isinstance(piece, Open):
             inside.append(piece.key)
         elif isinstance(piece, Close) and (not inside or inside.pop() != piece.key):
-            raise ValueError(f"{own.place}: elements that are not nested")
+            raise ValueError(f"{original.place}: elements that are not nested")
 
 
 def _elements(pieces: Iterable[Piece]) -> list[Piece]:
     return [piece for piece in pieces if not isinstance(piece, str)]
 
 
-def without_halves(text: str) -> str:
-    """A text without NUL and lone surrogates, which no file can hold."""
-    return substituted(_HALVES, "", text)
-
-
 class Lines:
-    """The lines of a text, to say in which a place is without counting each time."""
+    """Finds the line numbers of positions in a text in logarithmic time."""
 
     def __init__(self, text: str) -> None:
-        self._ends = [found.start() for found in re.finditer("\n", text)]
+        self._ends = [match.start() for match in re.finditer("\n", text)]
 
     def of(self, at: int) -> int:
-        """The line of a place, counted from 1."""
+        """Return the line of a position, from 1."""
         return bisect_left(self._ends, at) + 1
 
 
-# --- XML read with the places of its elements, so that a file is edited in places and not written anew.
+# --- XML with the positions of its elements, so that only ranges of a file are edited.
 #
-# A parser checks that the text is well-formed, and refuses what a file of strings does not need: entities
-# of its own, more than MAX_DEPTH elements inside each other, more than MAX_ELEMENTS of them. No entity,
-# file or address that a DOCTYPE names is looked up.
+# expat checks that the text is well-formed. Entity declarations, more than MAX_DEPTH nested elements and more
+# than MAX_ELEMENTS elements raise an error. External entities and files of a DOCTYPE are never loaded.
 
 MAX_DEPTH: Final = 100
 MAX_ELEMENTS: Final = 2_000_000
@@ -199,7 +196,7 @@ _NAMED = {"lt": "<", "gt": ">", "amp": "&", "quot": '"', "apos": "'"}
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """Text between tags, a CDATA section, a comment or an instruction; `meant`: None if it is no text."""
+    """Text, a CDATA section, a comment or an instruction; `meant`: decoded text, None if it is not text."""
 
     start: int
     stop: int
@@ -208,12 +205,12 @@ class Text:
 
 @dataclass(slots=True)
 class Element:
-    """An element with its places: of its first tag, of its contents, and where it ends."""
+    """An element with its positions."""
 
     space: str  # its namespace, or empty
     name: str  # without a prefix
-    raw_name: str
-    attributes: dict[str, str]  # by names as they are written
+    raw_name: str  # as written
+    attributes: dict[str, str]  # by name as written
     start: int
     inner: int  # where the contents begin
     after: int = 0  # where the contents end
@@ -221,7 +218,7 @@ class Element:
     children: "list[Element | Text]" = field(default_factory=list)
 
     def elements(self, *names: str) -> "Iterator[Element]":
-        """The children of these names in the namespace of this element; without names, all of them."""
+        """Yield the children with these names (default: any) in the namespace of this element."""
         for child in self.children:
             if (
                 isinstance(child, Element)
@@ -231,35 +228,33 @@ class Element:
                 yield child
 
     def first(self, name: str) -> "Element | None":
-        """The first child of that name."""
+        """Return the first child with this name, or None."""
         return next(self.elements(name), None)
 
     @property
     def text(self) -> str:
-        """All text inside, whatever elements it is in."""
-        return "".join(
-            child.text if isinstance(child, Element) else child.meant or "" for child in self.children
-        )
+        """All text inside the element."""
+        return "".join(c.text if isinstance(c, Element) else c.meant or "" for c in self.children)
 
 
 def has_root(head: bytes, root: re.Pattern[bytes]) -> bool:
-    """Whether a file that begins so is markup in which `root` is found near its beginning, UTF-16 or not."""
+    """Whether the first bytes of a file are markup (UTF-8 or UTF-16) and contain `root`."""
     head = head.replace(b"\0", b"") if head.startswith((b"\xff\xfe", b"\xfe\xff")) else head
     start = head.lstrip(b"\xef\xbb\xbf\xff\xfe \t\r\n")
     return start.startswith(b"<") and root.search(head[:65536]) is not None
 
 
 def decoded_xml(content: bytes, name: str) -> Decoded:
-    """The text of an XML file in the encoding that it declares; raises CotextError as `decoded` does."""
+    """Decode an XML file in the encoding that it declares; raise CotextError as `decoded`."""
     declared = _DECLARED.match(content[:200])
     return decoded(content, name, declared[1].decode() if declared else "utf-8")
 
 
 def read_markup(text: str, name: str) -> Element:
-    """The root element of an XML text.
+    """Return the root element of an XML text.
 
     Raises:
-        CotextError: not well-formed, with line and column; entities; a limit.
+        CotextError: the text is not well-formed, declares entities, or exceeds a limit.
     """
     _check(text, name)
     root: Element | None = None
@@ -271,7 +266,7 @@ def read_markup(text: str, name: str) -> Element:
             element, spaces = inside.pop()
             element.after, element.stop = token.span()
         elif raw.startswith("<") and raw[1] not in "!?":
-            attributes = {each[1]: unescaped(each[2] or each[3] or "") for each in _ATTRIBUTE.finditer(raw)}
+            attributes = {m[1]: unescaped(m[2] or m[3] or "") for m in _ATTRIBUTE.finditer(raw)}
             declared = {key[6:]: value for key, value in attributes.items() if key.startswith("xmlns:")}
             if "xmlns" in attributes:
                 declared[""] = attributes["xmlns"]
@@ -291,7 +286,7 @@ def read_markup(text: str, name: str) -> Element:
                 inside.append((element, outer))
         elif inside:
             inside[-1][0].children.append(Text(token.start(), token.end(), _meant(raw)))
-    assert root is not None  # the parser has seen one
+    assert root is not None  # expat has found one
     return root
 
 
@@ -303,9 +298,7 @@ def _check(text: str, name: str) -> None:
         nonlocal depth, elements
         depth, elements = depth + 1, elements + 1
         if depth > MAX_DEPTH:
-            raise CotextError(
-                f"{name}:{parser.CurrentLineNumber}: more than {MAX_DEPTH} elements inside each other"
-            )
+            raise CotextError(f"{name}:{parser.CurrentLineNumber}: more than {MAX_DEPTH} nested elements")
         if elements > MAX_ELEMENTS:
             raise CotextError(f"{name}: more than {MAX_ELEMENTS:,} elements; split the file")
 
@@ -321,9 +314,7 @@ def _check(text: str, name: str) -> None:
             )
 
     def unknown(entity: str, is_parameter: int) -> None:
-        raise CotextError(
-            f"{name}:{parser.CurrentLineNumber}: the entity &{entity}; is not of XML; write its character"
-        )
+        raise CotextError(f"{name}:{parser.CurrentLineNumber}: &{entity}; is not of XML; write the character")
 
     parser.StartElementHandler = start
     parser.EndElementHandler = end
@@ -348,7 +339,7 @@ def _one_break(text: str) -> str:
 
 
 def unescaped(text: str) -> str:
-    """What a text with references to characters means."""
+    """Replace character references by their characters."""
 
     def character(reference: re.Match[str]) -> str:
         if reference[3] is not None:
@@ -359,12 +350,12 @@ def unescaped(text: str) -> str:
 
 
 def escaped(text: str) -> str:
-    """A text as XML holds it; characters that XML cannot hold become spaces."""
+    """Escape a text for XML; characters that XML does not allow become spaces."""
     return html.escape(printable(text), quote=False).replace("\r", "&#13;")
 
 
 def with_attribute(tag: str, name: str, value: str) -> str:
-    """The first tag of an element with an attribute set to a value, everything else as it was."""
+    """Return a start tag with an attribute set to a value, and everything else unchanged."""
     quoted = f'{name}="{html.escape(value)}"'
     pattern = re.compile(rf"(?<=\s){re.escape(name)}\s*=\s*(?:\"[^\"]*\"|'[^']*')")
     changed, count = pattern.subn(lambda _: quoted, tag, count=1)
@@ -377,5 +368,5 @@ def with_attribute(tag: str, name: str, value: str) -> str:
 
 
 def opened_tag(tag: str) -> str:
-    """The first tag of an element that was empty (`<a/>`) as that of one with contents."""
+    """Return the start tag of an empty element (`<a/>`) as that of an element with contents (`<a>`)."""
     return tag.removesuffix("/>").rstrip() + ">" if tag.endswith("/>") else tag

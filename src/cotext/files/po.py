@@ -1,14 +1,13 @@
-"""PO: catalogues of messages as gettext has them, and their templates (POT).
+"""PO: message catalogues of gettext, and their templates (POT).
 
-Every message is a block, or a block for each of its lines; see `cotext.files.strings`. A file is one document
-in the order of the file. Translations are written into msgstr alone; comments, contexts and obsolete entries
-stay as they are. Of the header of a template, the charset is filled; `msginit` fills the rest.
+A message is one block or several (see `cotext.files.strings`), and a file is one document. Only msgstr
+changes; comments, contexts and obsolete entries are kept. In the header of a template, only the charset is
+filled in; `msginit` does the rest.
 
-Entries that are translated stay, and are context; so do fuzzy ones, unless the job asks for `unfinished`
-ones: then the translation replaces them and they are fuzzy no longer. Of a message with plural forms, the
-first form is the translation of the singular and the others that of the plural (where there is one form, it
-is the plural's); where a language has more than two, they cannot all be right: the entry is marked fuzzy, and
-said.
+Translated and fuzzy entries are kept as context. If the job requests `unfinished` entries, fuzzy ones are
+translated, and are not fuzzy any more. In a message with plural forms, the first form is the translation of
+the singular, and all others that of the plural. A single form is that of the plural. If there are more than
+two, they cannot all be right: the entry is marked fuzzy, with a message.
 """
 
 import re
@@ -22,10 +21,9 @@ from cotext.files.places import Edit, Slot, SplicedFile, decoded, no_edits
 from cotext.files.strings import CatalogueString, Markers, wrapped
 from cotext.runtime.errors import CotextError, shown
 
-# --- Placeholders of messages by the grammar that the flag of a PO entry names, as `c-format`.
+# --- Placeholders of messages, by the flag of an entry, such as `c-format`.
 
-
-# A width does not begin with 0, which is a flag: else a run of zeros could be divided in many ways.
+# A width does not begin with 0, which is a flag. Otherwise matching a run of zeros takes exponential time.
 _PRINTF = r"%(?:\d+\$)?[-+ #0'I]*(?:\*(?:\d+\$)?|[1-9]\d*)?(?:\.(?:\*(?:\d+\$)?|\d+)?)?"
 _BRACES = r"\{\{|\}\}|\{[^{}\s][^{}]*\}|\{\}"
 _C = _PRINTF + r"(?:(?:hh|h|ll|l|L|q|j|z|t)?[diouxXeEfFgGaAcsCSpnm@]|<PRI[A-Za-z0-9]+>|%)|%<PRI\w+>"
@@ -34,10 +32,10 @@ _PYTHON = r"%(?:\([^()]*\))?[-+ #0]*(?:\*|[1-9]\d*)?(?:\.(?:\*|\d+))?[hlL]?[diou
 
 @dataclass(frozen=True, slots=True)
 class Grammar:
-    """How placeholders are written.
+    """Syntax of placeholders.
 
-    `by_order`: those without a name or a number take the next argument. `numbered`: they may have a number,
-    as in `%2$s`.
+    `by_order`: placeholders without name and number take the next argument. `numbered`: they may have a
+    number, as in `%2$s`.
     """
 
     pattern: re.Pattern[str]
@@ -71,25 +69,25 @@ _NAMED_OR_NUMBERED: Final = re.compile(r"%(?:\d+\$|\(|\{|<(?!PRI))")
 
 
 def grammar_of(flags: Sequence[str]) -> Grammar | None:
-    """The grammar that the flags of an entry name."""
+    """Return the grammar for the flags of an entry, or None."""
     return next((GRAMMARS[flag] for flag in flags if flag in GRAMMARS), None)
 
 
 def with_arguments(
     own: Sequence[Sequence[Piece]], given: Sequence[Sequence[Piece]], grammar: Grammar | None
 ) -> tuple[list[list[Piece]], bool]:
-    """The paragraphs of a translation with placeholders for the arguments of the source, and whether sure.
+    """Return the paragraphs of a translation with correct placeholders, and whether they are reliable.
 
-    Placeholders that take arguments by their order ("%s: %d") get numbers ("%2$d, %1$s") where the order has
-    changed and their grammar has numbers; where it has none, the translation is not sure.
+    If the order of placeholders without numbers ("%s: %d") has changed, they get numbers ("%2$d, %1$s"). If
+    the grammar has no numbers, the result is not reliable.
     """
     kept = [list(pieces) for pieces in given]
-    wanted, found = _by_order(own), _by_order(given)
-    if grammar is None or not grammar.by_order or wanted == found:
+    in_source = _by_order(own)
+    if grammar is None or not grammar.by_order or in_source == _by_order(given):
         return kept, True
-    if not grammar.numbered or any("*" in copied.text for _, copied in wanted):
+    if not grammar.numbered or any("*" in copied.text for _, copied in in_source):
         return kept, False
-    numbers = {place: number for number, place in enumerate(wanted, 1)}
+    numbers = {place: number for number, place in enumerate(in_source, 1)}
     for paragraph, pieces in enumerate(kept):
         for at, piece in enumerate(pieces):
             number = numbers.get((paragraph, piece)) if isinstance(piece, Copied) else None
@@ -111,7 +109,7 @@ def _by_order(paragraphs: Sequence[Sequence[Piece]]) -> list[tuple[int, Copied]]
 
 
 MAX_ENTRIES: Final = 1_000_000
-MAX_FORMS: Final = 10  # of plural, in a header
+MAX_FORMS: Final = 10  # plural forms
 _WIDTH: Final = 79
 _LINE = re.compile(r"[^\n]*\n|[^\n]+")
 _KEYWORD = re.compile(
@@ -121,7 +119,7 @@ _CONTINUED = re.compile(r"\s*(\"(?:[^\"\\]|\\.)*\")\s*$")
 _ESCAPE = re.compile(r"\\(?:([0-7]{1,3})|x([0-9A-Fa-f]{1,2})|(.))", re.DOTALL)
 _NAMED = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
 _WRITTEN = {"\\": "\\\\", '"': '\\"', **{character: f"\\{name}" for name, character in _NAMED.items()}}
-# What has no charset is taken, too, so that no line is searched again from within.
+# Lines without a charset match too, so that no line is searched again from the middle.
 _CHARSET = re.compile(
     rb"Content-Type:[^\"\n]{0,1000}?charset=([\w.:-]+)|Content-Type:[^\"\n]*", re.IGNORECASE
 )
@@ -130,7 +128,7 @@ _HEAD = re.compile(rb"(?:\s|#[^\n]*\n)*(?:msgctxt|msgid)\s*\"")
 
 @dataclass(slots=True)
 class _Text:
-    """A string of an entry: what it means, and where it stands, from its keyword to its last quote."""
+    """A decoded string of an entry, and its span from the keyword to the last quote."""
 
     start: int
     stop: int
@@ -141,8 +139,8 @@ class _Text:
 @dataclass(slots=True)
 class _Entry:
     line: int
-    start: int  # of its keywords
-    flags: list[tuple[int, int, str]] = field(default_factory=list)  # lines of flags, with what they say
+    start: int  # of the keywords
+    flags: list[tuple[int, int, str]] = field(default_factory=list)  # lines with flags: start, stop, text
     texts: dict[str, _Text] = field(default_factory=dict)
     forms: dict[int, _Text] = field(default_factory=dict)  # msgstr by number
 
@@ -151,13 +149,13 @@ class _Entry:
 
 
 def _recognises(head: bytes) -> bool:
-    """By the first keyword after comments."""
+    """Recognise a catalogue by the first keyword after comments."""
     return _HEAD.match(head.removeprefix(b"\xef\xbb\xbf")) is not None and b"msgstr" in head
 
 
 def _open(content: bytes, name: str, job: Job = ANY) -> SplicedFile:
-    """Read a catalogue; raises CotextError where a line is none of a catalogue, with the line."""
-    charset = next((named[1].decode() for named in _CHARSET.finditer(content) if named[1]), "utf-8")
+    """Read a catalogue; raise CotextError, with the line, for an invalid line."""
+    charset = next((match[1].decode() for match in _CHARSET.finditer(content) if match[1]), "utf-8")
     source = decoded(content, name, "utf-8" if charset == "CHARSET" else charset)
     entries = list(_entries(source.text, name))
     return _Catalogue(source.text, name, entries, job).opened(partial(source.encoded, name=name))
@@ -167,39 +165,37 @@ def _entries(text: str, name: str) -> Iterator[_Entry]:
     entry: _Entry | None = None
     flags: list[tuple[int, int, str]] = []
     current: _Text | None = None
-    for number, found in enumerate(_LINE.finditer(text), 1):
-        line = found[0].rstrip("\r\n")
+    for number, match in enumerate(_LINE.finditer(text), 1):
+        line = match[0].rstrip("\r\n")
         bare = line.strip()
         if not bare or bare.startswith("#"):
             current = None
             if bare.startswith("#,"):
-                flags.append((found.start(), found.end(), bare[2:]))
+                flags.append((match.start(), match.end(), bare[2:]))
             elif not bare:
                 flags = []
             continue
-        stop = found.start() + len(line.rstrip())
+        stop = match.start() + len(line.rstrip())
         if continued := _CONTINUED.match(line):
             if current is None:
-                raise CotextError(
-                    f"{name}:{number}: text without a keyword before it; msgid or msgstr is missing"
-                )
+                raise CotextError(f"{name}:{number}: text without a keyword; msgid or msgstr is missing")
             current.text += _meant(continued[1], f"{name}:{number}")
             current.stop, current.lines = stop, current.lines + 1
             continue
         keyword = _KEYWORD.match(line)
         if keyword is None:
             raise CotextError(
-                f"{name}:{number}: no line of a catalogue: {shown(bare)}; expected a comment, or msgctxt, "
+                f"{name}:{number}: not a line of a catalogue: {shown(bare)}; expected a comment, or msgctxt, "
                 "msgid, msgid_plural or msgstr and a text in quotes"
             )
-        current = _Text(found.start(), stop, _meant(keyword[3], f"{name}:{number}"))
+        current = _Text(match.start(), stop, _meant(keyword[3], f"{name}:{number}"))
         begins = keyword[1] == "msgctxt" or (
             keyword[1] == "msgid" and (entry is None or "msgid" in entry.texts or bool(entry.forms))
         )
         if begins:
             if entry is not None:
                 yield _whole(entry, name)
-            entry = _Entry(number, found.start(), flags)
+            entry = _Entry(number, match.start(), flags)
             flags = []
         if entry is None:
             raise CotextError(f"{name}:{number}: {keyword[1]} before the first msgid")
@@ -212,18 +208,12 @@ def _take(entry: _Entry, keyword: re.Match[str], text: _Text, where: str) -> Non
     if keyword[1].startswith("msgstr"):
         form = int(keyword[2] or 0)
         if form in entry.forms or "msgid" not in entry.texts:
-            raise CotextError(
-                f"{where}: {keyword[1]} out of its place; an entry has a msgid, and each form once"
-            )
+            raise CotextError(f"{where}: {keyword[1]} out of place; an entry has a msgid, and each form once")
         if (keyword[2] is not None) != ("msgid_plural" in entry.texts):
-            raise CotextError(
-                f"{where}: msgstr[n] belongs to an entry with msgid_plural, msgstr to one without"
-            )
+            raise CotextError(f"{where}: msgstr[n] needs an entry with msgid_plural, msgstr one without")
         entry.forms[form] = text
     elif keyword[1] in entry.texts or entry.forms:
-        raise CotextError(
-            f"{where}: {keyword[1]} out of its place; the msgstr of the entry before is missing"
-        )
+        raise CotextError(f"{where}: {keyword[1]} out of place; the msgstr of the entry before is missing")
     else:
         entry.texts[keyword[1]] = text
 
@@ -232,9 +222,7 @@ def _whole(entry: _Entry, name: str) -> _Entry:
     if "msgid" not in entry.texts or not entry.forms:
         raise CotextError(f"{name}:{entry.line}: an entry without msgid or msgstr; complete or remove it")
     if sorted(entry.forms) != list(range(len(entry.forms))):
-        raise CotextError(
-            f"{name}:{entry.line}: plural forms are missing before the last; number them from 0"
-        )
+        raise CotextError(f"{name}:{entry.line}: plural forms are missing; number them from 0")
     return entry
 
 
@@ -244,16 +232,14 @@ def _meant(quoted: str, where: str) -> str:
             return _NAMED.get(escape[3], escape[3])
         code = int(escape[1], 8) if escape[1] else int(escape[2], 16)
         if not 0 < code < 128:
-            raise CotextError(
-                f"{where}: the escape {escape[0]} is no ASCII character; write the character itself"
-            )
+            raise CotextError(f"{where}: the escape {escape[0]} is not ASCII; write the character itself")
         return chr(code)
 
     return _ESCAPE.sub(character, quoted[1:-1])
 
 
 class _Catalogue:
-    """The entries of a file on their way to slots."""
+    """Makes slots of the entries of a file."""
 
     def __init__(self, text: str, name: str, entries: list[_Entry], job: Job) -> None:
         if len(entries) > MAX_ENTRIES:
@@ -272,9 +258,9 @@ class _Catalogue:
         self._messages: list[str] = []
 
     def opened(self, encode: Callable[[str], bytes]) -> SplicedFile:
-        """The file, read."""
+        """Return the file with its slots."""
         slots: list[Slot] = []
-        kept = guessed = 0
+        kept = fuzzy_kept = 0
         for entry in self._entries:
             if entry is self._header:
                 continue
@@ -282,7 +268,7 @@ class _Catalogue:
             translated = all(form.text for form in entry.forms.values())
             wanted = self._job.entries == "all" or not translated
             if fuzzy and translated and self._job.entries == "untranslated":
-                guessed += 1
+                fuzzy_kept += 1
             elif fuzzy:
                 wanted = True
             elif not wanted:
@@ -295,9 +281,9 @@ class _Catalogue:
             )
         if kept:
             self._messages.append(f"{kept} translated entries stay as they are, as context")
-        if guessed:
+        if fuzzy_kept:
             self._messages.append(
-                f"{guessed} fuzzy entries stay as they are; translate unfinished entries to replace"
+                f"{fuzzy_kept} fuzzy entries stay as they are; translate unfinished entries to replace"
             )
         return SplicedFile(
             self._text, encode, [slots], self._messages, bilingual=True, once=self._header_edits()
@@ -337,11 +323,10 @@ class _Catalogue:
         start = 0
         for string in strings:
             count = len(string.paragraphs)
-            own = [paragraph.pieces for paragraph in string.paragraphs]
-            given, sure = with_arguments(
-                own, [each.pieces for each in blocks[start : start + count]], grammar
-            )
-            doubtful |= not sure
+            source_pieces = [paragraph.pieces for paragraph in string.paragraphs]
+            translated = [block.pieces for block in blocks[start : start + count]]
+            given, reliable = with_arguments(source_pieces, translated, grammar)
+            doubtful |= not reliable
             texts.append(string.written(given))
             start += count
         forms = [texts[0]]
@@ -370,9 +355,9 @@ class _Catalogue:
                     yield start, stop, f"#, {', '.join(kept)}{self._break}" if any(kept) else ""
 
     def _literal(self, text: str, lines: int) -> str:
-        """A text in quotes, over several lines where its msgid is."""
+        """Return a text in quotes, over several lines if its msgid is."""
         if lines == 1:
-            return _quoted(text)
+            return f'"{_escaped(text)}"'
         written: list[str] = []
         for line in re.findall(r"[^\n]*\n|[^\n]+", text):
             parts = list(wrapped(_escaped(line), _WIDTH - 3))
@@ -380,12 +365,12 @@ class _Catalogue:
         return self._break.join(['""', *written])
 
     def _number_of_forms(self) -> int:
-        """As the header says; 0 where it does not."""
-        found = re.search(r"nplurals\s*=\s*(\d{1,3})", self._fields.get("plural-forms", ""))
-        return min(max(int(found[1]), 1), MAX_FORMS) if found else 0
+        """Return the number of plural forms in the header; 0 if it has none."""
+        match = re.search(r"nplurals\s*=\s*(\d{1,3})", self._fields.get("plural-forms", ""))
+        return min(max(int(match[1]), 1), MAX_FORMS) if match else 0
 
     def _header_edits(self) -> list[Edit]:
-        """The charset, which a template leaves open."""
+        """Return the edit that fills in the charset of a template."""
         header = self._header
         at = self._text.find("charset=CHARSET", header.start, header.forms[0].stop) if header else -1
         return [(at, at + len("charset=CHARSET"), "charset=UTF-8")] if at >= 0 else []
@@ -395,12 +380,8 @@ def _escaped(text: str) -> str:
     return "".join(_WRITTEN.get(character, character) for character in text)
 
 
-def _quoted(text: str) -> str:
-    return f'"{_escaped(text)}"'
-
-
 def translated_pairs(content: bytes, name: str) -> Iterator[tuple[str, str]]:
-    """Source and translation of the entries of a catalogue; of plurals, the first form."""
+    """Yield source and translation of the entries of a catalogue; for plurals, the first form."""
     for entry in _entries(decoded(content, name).text, name):
         if entry.texts["msgid"].text:
             yield entry.texts["msgid"].text, entry.forms[0].text

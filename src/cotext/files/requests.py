@@ -11,7 +11,7 @@ from cotext.runtime.request import option
 from cotext.translation.requests import ClusterOptions, Sharded, Wished
 
 STANDARD_INPUT: Final = Path("-")
-# Fields that standard input does not take.
+# Fields that cannot be combined with standard input.
 _OF_FILES: Final = (
     *("out", "out_dir", "memory", "bilingual", "explain", "scores", "overwrite", "shard"),
     *("on", "workers"),
@@ -21,7 +21,7 @@ PAGE_SUFFIX, BILINGUAL_SUFFIXES = ".html", (".html", ".tmx")
 
 
 class TranslationRequest(SentenceSplitting, Wished, Sharded, ClusterOptions):
-    """Files to translate with a run; see `cotext.translate_files`."""
+    """Options of a translation of files; see `cotext.translate_files`."""
 
     run: Path = option(
         "Run or engine folder, name of a model (docs/models.md), or endpoint.yaml of a language model "
@@ -70,7 +70,7 @@ class TranslationRequest(SentenceSplitting, Wished, Sharded, ClusterOptions):
     overwrite: bool = option("Replace existing files, and output of other unfinished jobs.", default=False)
 
     def check(self) -> None:
-        """Raise CotextError where options do not go together."""
+        """Raise CotextError if options cannot be combined."""
         self.require_split(not self.no_split, "leave --no-split out")
         if self.is_standard_input:
             if len(self.files) > 1 or any(map(self.is_given, _OF_FILES)) or self.format not in _LINES:
@@ -80,10 +80,10 @@ class TranslationRequest(SentenceSplitting, Wished, Sharded, ClusterOptions):
                     "--overwrite, --shard and --json (--format: text or prose), or give a file"
                 )
             return
-        outs = self.outs  # raises where the outputs are not named
+        outs = self.outs  # raises if outputs have no name
         suffix = None if self.bilingual is None else self.bilingual.suffix.lower()
         if outs and self.explain and suffix != PAGE_SUFFIX:
-            raise CotextError("--explain is of the page of --bilingual; add --bilingual FILE.html")
+            raise CotextError("--explain needs the page of --bilingual; add --bilingual FILE.html")
         if suffix is not None and suffix not in BILINGUAL_SUFFIXES:
             raise CotextError(
                 f"--bilingual {self.bilingual}: its name ends with neither "
@@ -97,16 +97,16 @@ class TranslationRequest(SentenceSplitting, Wished, Sharded, ClusterOptions):
 
     @property
     def settings(self) -> Mapping[str, Any]:
-        """The decoding settings, with the languages."""
+        """The decoding settings, including languages."""
         sides = {"source_language": self.source_language, "target_language": self.target_language}
         return {**self.decode, **{key: name for key, name in sides.items() if name}}
 
     @property
     def outs(self) -> list[Path]:
-        """Where the translation of each file goes.
+        """The output path of each file.
 
         Raises:
-            CotextError: it is not said, or two would go to one place.
+            CotextError: an output has no name, or two files have the same output.
         """
         out, files, folder = self.out, self.files, self.out_dir
         if out is not None and folder is not None:
@@ -123,7 +123,7 @@ class TranslationRequest(SentenceSplitting, Wished, Sharded, ClusterOptions):
         if os.path.lexists(folder) and not folder.is_dir():
             raise CotextError(f"{folder}: is no folder; give --out-dir another name")
         outs = [folder / file.name for file in files]
-        names = [str(each).casefold() for each in outs]  # Windows and macOS take both cases for one name
+        names = [str(each).casefold() for each in outs]  # Windows and macOS ignore the case of names
         for number, name in enumerate(names):
             if (first := names.index(name)) < number:
                 raise CotextError(

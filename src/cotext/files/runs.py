@@ -1,16 +1,16 @@
 """Paragraphs of office formats: runs of text with properties, as pieces of a block and back.
 
-A word processor cuts a sentence into runs wherever somebody clicked. Runs whose properties look the same are
-one here, and the look that most text of a paragraph (or of a link in it) has is no element at all: the others
-are elements. A format says by its `Dialect` what its nodes are; all else is shared.
+Word processors split sentences into many runs. Adjacent runs with the same look are merged here. The most
+frequent look of a paragraph (or of a link in it) is not an element; text of another look is enclosed in one.
+A subclass of `Dialect` describes the nodes of a format.
 """
 
-import re
+from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from cotext.files.blocks import (
     LINKS,
@@ -31,18 +31,17 @@ if TYPE_CHECKING:
     from lxml import etree
 
 
-# Names of points that end a line, or a column.
+# Names of points that end a line or a column.
 _BREAKS: Final = frozenset({"br", "cr", "tab", "ptab"})
-_BREAKING: Final = re.compile("([\t\n\r]+)")
 
 
 @dataclass(frozen=True, slots=True)
 class Atom:
     """A part of a paragraph as its format stores it.
 
-    `kind` as in `Item`; `name` pairs the ends of an element, and says which points end a line. `nodes` are
-    written as they are, inside a run of the `properties` where `in_run`; `look` is equal for properties that
-    look the same. An element that has its content inside itself has it in `holder`, at both of its ends.
+    `kind` as in `Item`. `name` is equal for both tags of an element, and identifies points that end a line.
+    `nodes` are written unchanged, in a run with the `properties` if `in_run`. `look` is equal for properties
+    with the same look. `holder`: for both tags of an element with child nodes, the parent of these nodes.
     """
 
     kind: str
@@ -55,38 +54,49 @@ class Atom:
     holder: "etree._Element | None" = None
 
 
-class Dialect(Protocol):
-    """What the nodes of a format are."""
+class Dialect(ABC):
+    """The nodes of a format with this namespace (in braces); `properties`: names of nodes without text."""
 
-    def atoms(self, paragraph: "etree._Element") -> list[Atom]:
-        """What the paragraph holds, in order: no text is empty, and holders are nested."""
-        ...
+    properties: frozenset[str]
+
+    def __init__(self, namespace: str) -> None:
+        self._prefix = namespace
+
+    @abstractmethod
+    def atoms(self, paragraph: "etree._Element") -> Iterator[Atom]:
+        """Yield the parts of a paragraph in order: no text is empty, and holders are nested."""
+
+    @abstractmethod
+    def put_text(self, holder: "etree._Element", text: str, properties: "etree._Element | None") -> None:
+        """Append text with these properties to a paragraph or a holder."""
 
     def emptied(self, holder: "etree._Element") -> None:
-        """Take everything but properties out of a paragraph or a holder."""
-        ...
-
-    def put_text(self, holder: "etree._Element", text: str, properties: "etree._Element | None") -> None:
-        """Add text of these properties at the end of a paragraph or a holder."""
-        ...
+        """Remove everything except properties from a paragraph or a holder."""
+        for child in list(holder):
+            if local_name(child) not in self.properties:
+                holder.remove(child)
 
     def wrapped(
         self, nodes: Sequence["etree._Element"], properties: "etree._Element | None"
     ) -> "etree._Element":
-        """A new run around nodes that stand in one."""
-        ...
+        """Return a new run around nodes, with a copy of the properties."""
+        run: etree._Element = lxml_etree().Element(self._prefix + "r")
+        if properties is not None:
+            run.append(deepcopy(properties))
+        run.extend(nodes)
+        return run
 
 
 @dataclass(frozen=True, slots=True)
 class _Base:
-    """What most text of a paragraph or a holder looks like."""
+    """The most frequent look in a paragraph or a holder."""
 
     look: str = ""
     properties: "etree._Element | None" = None
 
 
 class Paragraph:
-    """A paragraph, read: its `pieces`, none where it has no text of its own."""
+    """A paragraph that has been read; `pieces` is empty if it has no text."""
 
     def __init__(self, element: "etree._Element", dialect: Dialect) -> None:
         self._element = element
@@ -101,7 +111,7 @@ class Paragraph:
         self.pieces: tuple[Piece, ...] = merged(self._pieces(items)) if shown else ()
 
     def write(self, pieces: Sequence[Piece]) -> None:
-        """Put other pieces in the place of its own; the tree is changed."""
+        """Replace the content of the paragraph in its tree."""
         first, behind = self._inside
         writer = _Writer(self._element, self._dialect, self._bases)
         writer.add(range(first), self._atoms)
@@ -110,15 +120,15 @@ class Paragraph:
                 writer.text(piece)
                 continue
             start, stop = (self._ends if isinstance(piece, Close) else self._sources)[piece.key]
-            if start == stop and isinstance(piece, Open):
-                writer.begin_look(self._atoms[start].properties)
+            if start == stop and isinstance(piece, Open):  # an element around text of another look
+                writer.levels.append((writer.levels[-1][0], self._atoms[start].properties))
             elif start == stop:
-                writer.end_look()
+                writer.levels.pop()
             writer.add(range(start, stop), self._atoms)
         writer.add(range(behind, len(self._atoms)), self._atoms)
 
     def _items(self) -> Iterator[Item]:
-        """The atoms, and an element of no width around neighbours of another look than most text has."""
+        """Yield the atoms, and elements of no width around text whose look is not the most frequent one."""
         levels = [-1]
         look, begun = "", -1  # of the element that is open
 
@@ -151,7 +161,7 @@ class Paragraph:
                 self._ends[ends[key]] = (item.start, item.stop)
                 pieces.append(Close(ends[key]))
             elif item.kind in ("open", "close", "point") and key not in ends and isinstance(last, Point):
-                # Neighbouring points stay together.
+                # Adjacent points become one.
                 self._sources[last.key] = (self._sources[last.key][0], item.stop)
                 pieces[-1] = Point(last.key, last.breaks or item.name in _BREAKS)
             else:
@@ -166,35 +176,26 @@ class Paragraph:
 
 
 class _Writer:
-    """Builds the content of a paragraph again, from nodes that it had and from new text."""
+    """Writes the content of a paragraph from its old nodes and new text."""
 
     def __init__(self, element: "etree._Element", dialect: Dialect, bases: dict[int, _Base]) -> None:
         dialect.emptied(element)
         self._dialect = dialect
         self._bases = bases
-        self._levels = [(element, bases.get(-1, _Base()).properties)]
+        self.levels = [(element, bases.get(-1, _Base()).properties)]  # holders, and properties of text
 
     def text(self, text: str) -> None:
-        """Add text of the properties that hold here."""
-        holder, properties = self._levels[-1]
+        holder, properties = self.levels[-1]
         if text:
             self._dialect.put_text(holder, text, properties)
 
-    def begin_look(self, properties: "etree._Element | None") -> None:
-        """From here on, text has these properties."""
-        self._levels.append((self._levels[-1][0], properties))
-
-    def end_look(self) -> None:
-        """Text is again as before the look began."""
-        self._levels.pop()
-
     def add(self, indices: range, atoms: Sequence[Atom]) -> None:
-        """Add atoms as they were."""
+        """Add atoms unchanged."""
         for index in indices:
             atom = atoms[index]
-            holder, properties = self._levels[-1]
+            holder, properties = self.levels[-1]
             for node in atom.nodes:
-                node.tail = None  # text behind a node is an atom of its own
+                node.tail = None  # text after a node is a separate atom
             if atom.text and not atom.nodes:
                 self._dialect.put_text(holder, atom.text, atom.properties)
             else:
@@ -203,56 +204,37 @@ class _Writer:
                 )
             if atom.holder is not None and atom.kind == "open":
                 self._dialect.emptied(atom.holder)
-                self._levels.append(
-                    (atom.holder, self._bases.get(index, _Base(properties=properties)).properties)
-                )
+                base = self._bases.get(index, _Base(properties=properties))
+                self.levels.append((atom.holder, base.properties))
             elif atom.holder is not None:
-                self._levels.pop()
-
-
-def text_atoms(text: str, properties: "etree._Element | None" = None, look: str = "") -> Iterator[Atom]:
-    """The text of a run in which tabs and line breaks are characters: these are copied."""
-    for part in _BREAKING.split(text):
-        if part:
-            yield Atom("copied" if part[0] in "\t\n\r" else "text", "", part, (), properties, look)
+                self.levels.pop()
 
 
 def look_of(properties: "etree._Element | None", unseen: frozenset[str]) -> str:
-    """What a reader sees of the properties of a run, as a text that is equal where it is.
+    """Return a text that is equal for properties of runs with the same look.
 
-    `unseen`: local names of elements and attributes that do not count.
+    `unseen`: local names of elements and attributes without effect on the look.
     """
     if properties is None:
         return ""
-    seen: list[str] = []
+    descriptions: list[str] = []
     for child in (properties, *properties):
-        # The properties themselves have attributes in some formats; each child is looked at with all in it.
+        # In some formats the properties have attributes; children are read with all their descendants.
         for node in (child,) if child is properties else child.iter():
             values = sorted(
                 f"{_local(key)}={value!s}" for key, value in node.items() if _local(key) not in unseen
             )
             if local_name(child) not in unseen and (values or not (node.attrib or node is properties)):
-                seen.append(f"{local_name(node)} {values}")
-    return " ".join(sorted(seen))
+                descriptions.append(f"{local_name(node)} {values}")
+    return " ".join(sorted(descriptions))
 
 
 def _local(name: str | bytes) -> str:
     return str(name).rpartition("}")[2]
 
 
-def new_run(
-    prefix: str, nodes: Sequence["etree._Element"], properties: "etree._Element | None"
-) -> "etree._Element":
-    """A new run of a namespace, in braces, around nodes; `properties` are copied."""
-    run: etree._Element = lxml_etree().Element(prefix + "r")
-    if properties is not None:
-        run.append(deepcopy(properties))
-    run.extend(nodes)
-    return run
-
-
-def _with_spaces_joined(atoms: Sequence[Atom]) -> list[Atom]:
-    """The atoms with a single space looking as the text before it, since nobody sees the difference."""
+def _with_spaces_joined(atoms: Iterable[Atom]) -> list[Atom]:
+    """Return the atoms with the look of each single space as that of the text before it."""
     joined: list[Atom] = []
     for atom in atoms:
         if atom.kind == "text" and atom.text == " " and joined and joined[-1].kind == "text":
@@ -262,7 +244,7 @@ def _with_spaces_joined(atoms: Sequence[Atom]) -> list[Atom]:
 
 
 def _bases(atoms: Sequence[Atom]) -> dict[int, _Base]:
-    """What most text looks like in the paragraph (-1), and in each holder by the index of its beginning."""
+    """Return the most frequent look of the paragraph (-1), and of each holder by the index of its start."""
     lengths: dict[int, Counter[str]] = {}
     first: dict[tuple[int, str], _Base] = {}
     levels = [-1]

@@ -1,9 +1,9 @@
-"""Strings of catalogues as blocks: lines, placeholders, markup and accelerators of messages in programs.
+"""Strings of message catalogues as blocks: lines, placeholders, markup and accelerators.
 
-A string may be a paragraph that was wrapped by hand, or a list of lines. A break is soft, and part of its
-paragraph, where a line of 30 characters or more does not end as a sentence does and the next begins with a
-letter, a bracket, a quote or a placeholder; the translation is wrapped at the width of the longest line.
-Every other break ends a block. Outer white space, and lines without a letter, stay as they are.
+A string may be a wrapped paragraph or a list of lines. A line break is part of a paragraph under three
+conditions: the line has at least 30 characters, it does not end a sentence, and the next line begins with a
+letter, bracket, quote or placeholder. The translation is wrapped at the width of the longest line. Every
+other break ends a block. Outer white space and lines without a letter are kept.
 """
 
 import re
@@ -13,22 +13,22 @@ from typing import Final
 
 from cotext.files.blocks import LINKS, Close, Copied, Item, Open, Piece, Point, mates, merged
 
-_SHORT_LINE: Final = 30  # characters; a shorter line was not broken for its length
+_SHORT_LINE: Final = 30  # characters; a shorter line was not wrapped
 _SENTENCE_END: Final = re.compile(r"[.!?:;…。！？：；][\"'”’»)\]]*$")
 _GOES_ON: Final = re.compile(r"[\w(\[\"'“‘«„<%{$]")
 _LETTER: Final = re.compile(r"[^\W\d_]")
 _BREAKS: Final = re.compile(r"\r\n|\n|\r")
 _TAG: Final = re.compile(r"<(/?)([A-Za-z][\w:.-]*|\d+)((?:[\s/][^<>]*)?)>")
 _CHARACTER_REFERENCE: Final = re.compile(r"&(?:[A-Za-z][A-Za-z0-9]{1,30}|#\d{1,7}|#[xX][0-9A-Fa-f]{1,6});")
-MAX_INLINE: Final = 1000  # elements in a string that are taken apart
+MAX_INLINE: Final = 1000  # most inline elements in a string
 
 
 @dataclass(frozen=True, slots=True)
 class Markers:
-    """What is not text in a string: placeholders, and the mark before the letter of a shortcut.
+    """Syntax of placeholders and of accelerators, the marks before the letter of a keyboard shortcut.
 
-    `accelerators`: characters that may be such a mark at the beginning of a word, in a string that has one.
-    `within_words`: it may stand inside a word, as in "E&xit".
+    `accelerators`: characters that are such a mark if a string contains one, at the start of a word.
+    `within_words`: also inside a word, as in "E&xit".
     """
 
     placeholders: re.Pattern[str] | None = None
@@ -38,55 +38,50 @@ class Markers:
 
 @dataclass(frozen=True, slots=True)
 class Paragraph:
-    """A block of a string: its pieces, what its elements are written as, and where it was wrapped (or 0)."""
+    """A block of a string: its pieces, the spelling of its elements, and its width (0: not wrapped)."""
 
     pieces: tuple[Piece, ...]
     elements: dict[Piece, str]
     width: int
-    accelerator: int | None  # its key
+    accelerator: int | None  # key
 
     def written(self, pieces: Sequence[Piece]) -> str:
-        """The text with other pieces."""
+        """Return the text with its pieces replaced."""
         parts = list(pieces)
         if self.accelerator is not None:
             parts = list(_before_a_letter(parts, Point(self.accelerator)))
         text = "".join(
-            piece
-            if isinstance(piece, str)
-            else piece.text
-            if isinstance(piece, Copied)
-            else self.elements[piece]
-            for piece in parts
+            p if isinstance(p, str) else p.text if isinstance(p, Copied) else self.elements[p] for p in parts
         )
         return "\n".join(wrapped(text, self.width)) if self.width else text
 
 
 class CatalogueString:
-    """A string, cut into paragraphs and what stands between them."""
+    """A string as paragraphs and the text between them."""
 
     def __init__(self, text: str, markers: Markers) -> None:
         self._parts: list[str | Paragraph] = []
         for between, paragraph, width in _paragraphs(text):
             self._parts.append(between)
             if paragraph:
-                self._parts.append(_taken_apart(paragraph, width, markers))
+                self._parts.append(_parsed(paragraph, width, markers))
         self.paragraphs = [part for part in self._parts if isinstance(part, Paragraph)]
 
     def written(self, given: Sequence[Sequence[Piece]]) -> str:
-        """The string with other pieces, as many as it has paragraphs."""
+        """Return the string with the pieces of each paragraph replaced."""
         waiting = iter(given)
         return "".join(part if isinstance(part, str) else part.written(next(waiting)) for part in self._parts)
 
 
 def has_words(pieces: Sequence[Piece]) -> bool:
-    """Whether there is a letter outside what is copied."""
+    """Whether the text that is not copied contains a letter."""
     return any(isinstance(piece, str) and _LETTER.search(piece) for piece in pieces)
 
 
 def _paragraphs(text: str) -> Iterator[tuple[str, str, int]]:
-    """What stands before a paragraph, the paragraph on one line, and its width if it was wrapped.
+    """Yield the text before each paragraph, the paragraph on one line, and its width (0: not wrapped).
 
-    The last has no paragraph.
+    The last paragraph is empty.
     """
     lines = _BREAKS.split(text)
     breaks = [*_BREAKS.findall(text), ""]
@@ -117,7 +112,7 @@ def _soft(line: str, following: str) -> bool:
 
 
 def wrapped(text: str, width: int) -> Iterator[str]:
-    """Lines of at most `width` characters where spaces allow it; joined by spaces they give the text back."""
+    """Yield lines of at most `width` characters, broken only at spaces; " ".join(lines) gives the text."""
     first, *words = text.split(" ")
     line, length, filled = [first], len(first), bool(first)
     for word in words:
@@ -131,32 +126,32 @@ def wrapped(text: str, width: int) -> Iterator[str]:
     yield " ".join(line)
 
 
-def _taken_apart(text: str, width: int, markers: Markers) -> Paragraph:
-    found = found_in(text, markers)
-    # What was opened and not closed encloses nothing, as <br> and <file> in a usage message.
-    partners = mates(found)
+def _parsed(text: str, width: int, markers: Markers) -> Paragraph:
+    items = found_in(text, markers)
+    # Tags without a partner, such as <br> or <file> in a usage message, enclose nothing.
+    partners = mates(items)
     pieces: list[Piece] = []
     elements: dict[Piece, str] = {}
-    at = 0
-    for key, each in enumerate(found):
-        raw = text[each.start : each.stop]
-        piece: Piece = Copied(key, raw) if each.kind == "copied" else Point(key)
+    end = 0
+    for key, item in enumerate(items):
+        raw = text[item.start : item.stop]
+        piece: Piece = Copied(key, raw) if item.kind == "copied" else Point(key)
         if key in partners:
-            piece = Open(key, each.name in LINKS) if each.kind == "open" else Close(partners[key])
-        pieces += [text[at : each.start], piece]
+            piece = Open(key, item.name in LINKS) if item.kind == "open" else Close(partners[key])
+        pieces += [text[end : item.start], piece]
         elements[piece] = raw
-        at = each.stop
-    accelerator = next((key for key, each in enumerate(found) if each.kind == "accelerator"), None)
-    return Paragraph(merged([*pieces, text[at:]]), elements, width, accelerator)
+        end = item.stop
+    accelerator = next((key for key, item in enumerate(items) if item.kind == "accelerator"), None)
+    return Paragraph(merged([*pieces, text[end:]]), elements, width, accelerator)
 
 
 def found_in(text: str, markers: Markers) -> list[Item]:
-    """What is not text, in order: "copied", "accelerator", of tags "open", "close" and "point"."""
-    found: list[Item] = []
-    for each in sorted(_all_found(text, markers), key=lambda each: (each.start, -each.stop)):
-        if (not found or each.start >= found[-1].stop) and len(found) < MAX_INLINE:
-            found.append(each)
-    return found
+    """Return the inline elements in order; kinds: "copied", "accelerator", "open", "close", "point"."""
+    items: list[Item] = []
+    for item in sorted(_all_found(text, markers), key=lambda item: (item.start, -item.stop)):
+        if (not items or item.start >= items[-1].stop) and len(items) < MAX_INLINE:
+            items.append(item)
+    return items
 
 
 def _all_found(text: str, markers: Markers) -> Iterator[Item]:
@@ -170,14 +165,14 @@ def _all_found(text: str, markers: Markers) -> Iterator[Item]:
             yield Item("copied", "", *placeholder.span())
     for mark in markers.accelerators:
         before = "" if markers.within_words else r"(?<!\w)"
-        places = [each.start() for each in re.finditer(rf"{before}{re.escape(mark)}(?=[^\W_])", text)]
+        places = [match.start() for match in re.finditer(rf"{before}{re.escape(mark)}(?=[^\W_])", text)]
         if len(places) == text.count(mark) == 1 and not _CHARACTER_REFERENCE.match(text, places[0]):
             yield Item("accelerator", "", places[0], places[0] + 1)
             return
 
 
 def _before_a_letter(pieces: list[Piece], mark: Point) -> Iterator[Piece]:
-    """The pieces with the mark of a shortcut before the nearest letter after it, or else the first."""
+    """Move an accelerator to the next letter after it, or else to the first letter."""
     at = pieces.index(mark)
     rest = pieces[:at] + pieces[at + 1 :]
     order = [*range(at, len(rest)), *range(at)]

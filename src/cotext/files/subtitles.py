@@ -1,8 +1,8 @@
-"""Subtitles: SubRip (SRT), WebVTT, and SubStation Alpha (ASS, SSA), read by spans of text.
+"""Subtitles: SubRip (SRT), WebVTT, and SubStation Alpha (ASS, SSA).
 
-What is written differs from what was read in the texts of cues alone: numbers, times, positions, styles,
-comments and blank lines stay as they are. A sentence that goes over several cues is one block, in the order
-of the file, and is divided among them again (`cue_division`); a cue never has more lines than it had.
+Only the texts of cues change: numbers, times, positions, styles, comments and blank lines are kept. A
+sentence in several cues is one block, and its translation is divided among these cues (`cue_text.divided`).
+The number of lines of a cue never grows.
 """
 
 import html
@@ -15,10 +15,11 @@ from typing import Final
 from cotext.files.blocks import Block, Close, Contents, Copied, FileFormat, Piece, writable
 from cotext.files.cue_text import Cue, Flow, Part, Syntax, breaks, divided, flows_of, parts_of
 from cotext.files.markup import unescaped
+from cotext.files.places import Edit, spliced
 from cotext.files.text import BYTE_ORDER_MARK, decoded
 from cotext.runtime.errors import CotextError
 
-MOST_CHARACTERS: Final = 5000  # of a cue; a longer one is none to be read
+MOST_CHARACTERS: Final = 5000  # of a cue; longer ones are not translated
 _LINE: Final = re.compile(r"[^\r\n]*(?:\r\n|\n|\r|\Z)")
 _SRT_CLOCK = r"(\d{1,3}):(\d{1,2}):(\d{1,2})[,.](\d{1,3})"
 _SRT_TIME: Final = re.compile(rf"[ \t]*{_SRT_CLOCK}[ \t]*-->[ \t]*{_SRT_CLOCK}")
@@ -30,18 +31,18 @@ _DRAWING: Final = re.compile(r"\\p[1-9]")
 
 
 def _is_drawing(text: str) -> bool:
-    """Whether an override in braces begins a drawing."""
+    """Whether an override block begins a drawing."""
     overrides = (part.partition("{")[2] for part in text.split("}")[:-1])
     return any(map(_DRAWING.search, overrides))
 
 
 def _named(tag: str) -> str:
-    found = re.match(r"[</]+([a-zA-Z]+)", tag)
-    return found[1].lower() if found else ""
+    name = re.match(r"[</]+([a-zA-Z]+)", tag)
+    return name[1].lower() if name else ""
 
 
 def _angle(tags: str) -> tuple[Callable[[str], str], Callable[[str], str]]:
-    """What opens and what closes an element, for tags in angle brackets."""
+    """Return the functions `Syntax.opens` and `Syntax.closes` for tags in angle brackets."""
     known = frozenset(tags.split())
     return (
         lambda tag: _named(tag) if tag[1:2] != "/" and _named(tag) in known else "",
@@ -74,8 +75,8 @@ _OVERRIDE = re.compile(r"\{\\([ibus])([01])\}")
 
 def _override(state: str) -> Callable[[str], str]:
     def named(tag: str) -> str:
-        found = _OVERRIDE.fullmatch(tag)
-        return found[1] if found and found[2] == state else ""
+        override = _OVERRIDE.fullmatch(tag)
+        return override[1] if override and override[2] == state else ""
 
     return named
 
@@ -107,12 +108,9 @@ class _Line:
 
 
 def _lines(content: str, start: int) -> list[_Line]:
-    """The lines of a text, without what ends them."""
-    found = []
-    for match in _LINE.finditer(content, start):
-        if match[0]:
-            found.append(_Line(match[0].rstrip("\r\n"), match.start()))
-    return found
+    """Return the lines of a text, without line endings."""
+    matches = _LINE.finditer(content, start)
+    return [_Line(match[0].rstrip("\r\n"), match.start()) for match in matches if match[0]]
 
 
 def _milliseconds(numbers: Sequence[str | None]) -> int:
@@ -126,13 +124,13 @@ def _timed(match: re.Match[str]) -> tuple[int, int]:
 
 
 def _srt_cues(content: str, lines: list[_Line], name: str) -> Iterator[Cue]:
-    """The text of a cue goes to the number of the next one; blank lines may be inside it."""
+    """Yield SubRip cues; the text ends at the number of the next cue, and may contain blank lines."""
     times = [(number, match) for number, line in enumerate(lines) if (match := _SRT_TIME.match(line.text))]
     for count, (number, match) in enumerate(times, 1):
         stop = times[count][0] if count < len(times) else len(lines)
         text = lines[number + 1 : stop]
         counted = [place for place, line in enumerate(text) if line.text.strip()][-1:]
-        # The number of the next cue, before which is a blank line.
+        # The number of the next cue, after a blank line.
         if count < len(times) and counted and text[counted[0]].text.strip().isdigit():
             before = text[counted[0] - 1].text.strip() if counted[0] else ""
             text = text if before else text[: counted[0]]
@@ -143,7 +141,7 @@ def _srt_cues(content: str, lines: list[_Line], name: str) -> Iterator[Cue]:
 
 
 def _vtt_cues(content: str, lines: list[_Line], name: str) -> Iterator[Cue]:
-    """The text of a cue goes to the next blank line."""
+    """Yield WebVTT cues; the text ends at the next blank line."""
     number, count = 0, 0
     while number < len(lines):
         match = _VTT_TIME.match(lines[number].text)
@@ -159,7 +157,7 @@ def _vtt_cues(content: str, lines: list[_Line], name: str) -> Iterator[Cue]:
 
 
 def _ass_cues(content: str, lines: list[_Line], name: str) -> Iterator[Cue]:
-    """The last field of each line of dialogue; cues of one style and speaker may share a sentence."""
+    """Yield the last field of each dialogue line; cues of one style and speaker may share a sentence."""
     section, fields, count = "", [], 0
     for number, line in enumerate(lines, 1):
         kind, _, rest = line.text.partition(":")
@@ -169,16 +167,12 @@ def _ass_cues(content: str, lines: list[_Line], name: str) -> Iterator[Cue]:
         elif section == "[events]" and kind == "format":
             fields = [field.strip().lower() for field in rest.split(",")]
             if not {"start", "end", "text"} <= set(fields) or fields[-1] != "text":
-                raise CotextError(
-                    f"{name}:{number}: the fields of events must be Start, End and, as last, Text"
-                )
+                raise CotextError(f"{name}:{number}: event fields must include Start, End and, last, Text")
         elif section == "[events]" and kind == "dialogue":
             count += 1
             values = rest.split(",", len(fields) - 1)
             if not fields or len(values) < len(fields):
-                raise CotextError(
-                    f"{name}:{number}: a line of dialogue with fewer fields than the line Format names"
-                )
+                raise CotextError(f"{name}:{number}: dialogue with fewer fields than the line Format names")
             row = dict(zip(fields, values, strict=True))
             times = [_ASS_TIME.fullmatch(row[field]) for field in ("start", "end")]
             if times[0] is None or times[1] is None:
@@ -199,7 +193,7 @@ _SRT, _VTT, _ASS = _Kind(SRT, _srt_cues), _Kind(VTT, _vtt_cues), _Kind(ASS, _ass
 
 
 def _kind(text: str) -> _Kind | None:
-    """What subtitles a text is, by its first lines."""
+    """Return the format of subtitles by their first lines."""
     head = text.removeprefix(BYTE_ORDER_MARK)[:4096].lstrip("\r\n\t ")
     if re.match(r"WEBVTT(?:[ \t\r\n]|\Z)", head):
         return _VTT
@@ -211,17 +205,17 @@ def _kind(text: str) -> _Kind | None:
 
 
 class SubtitleFile:
-    """Subtitles, read: the blocks of one document, and the file with other text in its cues.
+    """Subtitles that have been read, as one document.
 
     Raises:
-        CotextError: not UTF-8, no subtitles, or a line of dialogue that is not complete.
+        CotextError: the file is not UTF-8 or not subtitles, or a dialogue line is incomplete.
     """
 
     def __init__(self, content: bytes, name: str) -> None:
         self._text = decoded(content, name)
         kind = _kind(self._text)
         if kind is None:
-            raise CotextError(f"{name}: no subtitles that are known; give SubRip (srt), WebVTT or ASS")
+            raise CotextError(f"{name}: not in a known subtitle format; give SubRip (srt), WebVTT or ASS")
         self._syntax = kind.syntax
         ends = re.search(r"\r\n|\n|\r", self._text)
         self._line_break = kind.syntax.line_break or (ends[0] if ends else "\n")
@@ -243,41 +237,40 @@ class SubtitleFile:
         self.contents = Contents([[flow.block for flow in self._flows]], messages)
 
     def written(self, documents: Sequence[Sequence[Block]]) -> bytes:
-        """The file with these texts in its cues; those that are the same stay byte for byte."""
-        changes: list[tuple[int, int, str]] = []
+        """Return the file with its blocks replaced; unchanged cues stay byte for byte."""
+        edits: list[Edit] = []
         for flow, block in zip(self._flows, documents[0], strict=True):
             if block.pieces == flow.block.pieces:
                 continue
             for part, pieces in zip(flow.parts, divided(flow, writable(block).pieces), strict=True):
-                changes.append((part.tokens[0].low, part.tokens[-1].high, self._written(flow, part, pieces)))
-        text, at = [], 0
-        for low, high, new in sorted(changes):
-            text += [self._text[at:low], new]
-            at = high
-        return "".join([*text, self._text[at:]]).encode()
+                edits.append((part.tokens[0].low, part.tokens[-1].high, self._written(flow, part, pieces)))
+        return "".join(spliced(self._text, edits)).encode()
 
     def _written(self, flow: Flow, part: Part, pieces: Sequence[Piece]) -> str:
-        """The text of a part of a cue, with tags and line breaks."""
+        """Return the text of a part of a cue, with tags and line breaks."""
         shown = "".join(p if isinstance(p, str) else p.text for p in pieces if isinstance(p, str | Copied))
         waiting = breaks(shown, part)
-        found: list[str] = []
-        at = 0
+        texts: list[str] = []
+        position = 0
         for piece in pieces:
             if isinstance(piece, str | Copied):
                 text = piece if isinstance(piece, str) else piece.text
-                inner = [place for place in waiting if at <= place < at + len(text)]
+                inner = [place for place in waiting if position <= place < position + len(text)]
                 waiting = waiting[len(inner) :]
-                rows = [text[a - at : b - at] for a, b in pairwise([at, *inner, at + len(text)])]
+                rows = [
+                    text[a - position : b - position]
+                    for a, b in pairwise([position, *inner, position + len(text)])
+                ]
                 written = [self._syntax.write(" ".join(row.splitlines())) for row in rows]
-                found.append(self._line_break.join([*(row.rstrip(" ") for row in written[:-1]), written[-1]]))
-                at += len(text)
+                texts.append(self._line_break.join([*(row.rstrip(" ") for row in written[:-1]), written[-1]]))
+                position += len(text)
                 continue
-            if waiting and waiting[0] == at and not isinstance(piece, Close):
-                found[-1:] = [found[-1].rstrip(" "), self._line_break]
+            if waiting and waiting[0] == position and not isinstance(piece, Close):
+                texts[-1:] = [texts[-1].rstrip(" "), self._line_break]
                 del waiting[0]
             opening, closing = flow.raw[piece.key]
-            found.append(closing if isinstance(piece, Close) else opening)
-        return "".join(found)
+            texts.append(closing if isinstance(piece, Close) else opening)
+        return "".join(texts)
 
 
 FORMAT: Final = FileFormat(

@@ -1,13 +1,12 @@
-"""Projection: the inline elements of a sentence, put around the words of its translation that they belong to.
+"""Projection of inline elements from a source sentence to its translation, by word alignment.
 
-    element        the span of target words with the most weight on its own words, less weight on others.
-                   Siblings never overlap, a child lies within its parent. What encloses all words of its
-                   parent goes on to do so
-    point          behind the word that stands for the one before it, or before that of the one behind it
-    copied text    where it is found, each once; if the translation lacks it, inserted like a point
+    element        the span of target words with most alignment weight on the words of the element, minus the
+                   weight on other words. Siblings do not overlap, and a child is inside its parent. An
+                   element around all words of its parent stays so.
+    point          after the target word aligned with the word before it, or before that of the word after it
+    copied text    where it occurs, each once; if it is missing in the translation, inserted like a point
 
-Punctuation at the edges of an element is enclosed in the translation where it is in the source. White space
-stays outside of elements.
+Punctuation at the edges of an element stays inside the element. White space stays outside.
 """
 
 from bisect import bisect_left, bisect_right, insort
@@ -32,15 +31,16 @@ from cotext.translation.terms.word_alignment import (
     word_units,
 )
 
-# --- The inline elements of a sentence as a tree, in the source and where they stand in the target.
+# --- The inline elements of a sentence as a tree, with their positions in source and target.
 
 
 @dataclass(slots=True)
 class Node:
-    """An element of a sentence, a point in it, or a copied text that is to be inserted; None: the sentence.
+    """An element, a point, or a copied text to insert; `piece` None: the root, which is the sentence.
 
-    Of the source, `start` and `stop` count characters. `opened`: it begins in this sentence, `closed`: it
-    ends in it. `units` and `place` are of the target: what it encloses; `spaces` are written around it.
+    `start` and `stop` are characters of the source. `opened`: the element begins in this sentence; `closed`:
+    it ends here. `units` and `place`: the units and characters of the target that it encloses. `spaces`:
+    white space written before and after it.
     """
 
     piece: Open | Point | Copied | None
@@ -59,7 +59,7 @@ class Node:
         return isinstance(self.piece, Open)
 
     def all(self) -> Iterator["Node"]:
-        """The nodes of the tree below it and itself, parents first."""
+        """Yield this node and all nodes below it, parents first."""
         waiting = [self]
         while waiting:
             node = waiting.pop()
@@ -68,36 +68,36 @@ class Node:
 
 
 def tree_of(pieces: Sequence[Piece], shown: Mapping[int, str], inserted: Collection[int]) -> Node:
-    """The tree of the pieces of a sentence, with the copied texts that are to be inserted, by key."""
-    root, place = Node(None), 0
+    """Return the tree of a sentence; `inserted`: keys of copied texts that the translation lacks."""
+    root, position = Node(None), 0
     above = [root]
     for piece in pieces:
         if isinstance(piece, Open):
-            node = Node(piece, place, closed=False)
+            node = Node(piece, position, closed=False)
             above[-1].children.append(node)
             above.append(node)
         elif isinstance(piece, Close) and len(above) > 1:
             node = above.pop()
-            node.stop, node.closed = place, True
+            node.stop, node.closed = position, True
         elif isinstance(piece, Close):
-            # It began in an earlier sentence, and so encloses all so far.
-            root.children = [Node(Open(piece.key), 0, place, opened=False, children=root.children)]
+            # The element began in an earlier sentence, and encloses everything so far.
+            root.children = [Node(Open(piece.key), 0, position, opened=False, children=root.children)]
         elif isinstance(piece, str):
-            place += len(piece)
+            position += len(piece)
         else:
-            start = place
-            place += len(shown.get(piece.key, piece.text)) if isinstance(piece, Copied) else 0
+            start = position
+            position += len(shown.get(piece.key, piece.text)) if isinstance(piece, Copied) else 0
             if isinstance(piece, Point) or piece.key in inserted:
-                above[-1].children.append(Node(piece, start, place))
+                above[-1].children.append(Node(piece, start, position))
     for node in above:
-        node.stop = place
+        node.stop = position
     return root
 
 
 def written(root: Node, text: str, copied: Mapping[Span, Copied]) -> Iterator[Piece]:
-    """The pieces of a target text with a tree, whose nodes have their places.
+    """Yield the pieces of a target text with a tree of placed nodes.
 
-    `copied` are the copied texts that stand in it; those of the tree are inserted with their white space.
+    `copied`: copied texts by their spans in the target. Those in the tree are inserted, with white space.
     """
     spans = deque(sorted(copied))
     place = 0
@@ -126,16 +126,16 @@ def written(root: Node, text: str, copied: Mapping[Span, Copied]) -> Iterator[Pi
             if isinstance(node.piece, Open) and node.closed:
                 waiting.append(Close(node.piece.key))
             waiting.append(node.place[1])
-            ordered = sorted(enumerate(node.children), key=lambda each: (each[1].place, each[0]))
+            ordered = sorted(enumerate(node.children), key=lambda child: (child[1].place, child[0]))
             waiting += [child for _, child in reversed(ordered)]
 
 
-# --- Copied texts in a sentence and in its translation: where they stand, and which of them is which.
+# --- Copied texts: their occurrences in a sentence and its translation, and which of them correspond.
 
 
 @dataclass(frozen=True, slots=True)
 class CopiedText:
-    """A copied text, what stands for it in the texts of the model, and where that is in the source."""
+    """A copied text, the text `shown` to the model instead, and its span in the source."""
 
     piece: Copied
     shown: str
@@ -143,7 +143,7 @@ class CopiedText:
 
 
 def shown_text(pieces: Sequence[Piece], shown: Mapping[int, str]) -> str:
-    """The text of pieces as the model reads it: with what stands for copied text by key, or else itself."""
+    """Return the text that the model reads; `shown`: substitutes of copied texts by key."""
     return "".join(
         piece if isinstance(piece, str) else shown.get(piece.key, piece.text)
         for piece in pieces
@@ -152,32 +152,32 @@ def shown_text(pieces: Sequence[Piece], shown: Mapping[int, str]) -> str:
 
 
 def copied_texts(pieces: Sequence[Piece], shown: Mapping[int, str]) -> list[CopiedText]:
-    """The copied texts of a sentence, in order."""
-    found, place = [], 0
+    """Return the copied texts of a sentence, in order."""
+    texts, position = [], 0
     for piece in pieces:
         if isinstance(piece, str):
-            place += len(piece)
+            position += len(piece)
         elif isinstance(piece, Copied):
             text = shown.get(piece.key, piece.text)
-            found.append(CopiedText(piece, text, (place, place + len(text))))
-            place += len(text)
-    return found
+            texts.append(CopiedText(piece, text, (position, position + len(text))))
+            position += len(text)
+    return texts
 
 
 def copied_spans(
     texts: Sequence[CopiedText], source: str, target: str, alignment: SentenceAlignment
 ) -> dict[int, Span]:
-    """Where copied texts stand in a translation, by key; those that it lacks are left out.
+    """Return the spans of copied texts in a translation, by key; missing ones are omitted.
 
-    Longer ones are looked for first, apart from letters and digits beside them if that is possible. Where one
-    occurs more or less often than in the source, the pairs that the alignment prefers are chosen; in order
-    where there are too many to be weighed.
+    Longer texts are searched first, and occurrences without adjacent letters or digits are preferred. If a
+    text occurs more or less often than in the source, the alignment selects the pairs; if these are too many,
+    their order does.
     """
-    found: dict[int, Span] = {}
+    spans: dict[int, Span] = {}
     taken: list[Span] = []  # in order
     by_text: dict[str, list[CopiedText]] = {}
-    for each in texts:
-        by_text.setdefault(each.shown, []).append(each)
+    for copied in texts:
+        by_text.setdefault(copied.shown, []).append(copied)
     weighed = 0
     for text, starts in _starts(filter(None, by_text), target):
         alike, everywhere = by_text[text], list(_free(text, starts, taken))
@@ -188,27 +188,27 @@ def copied_spans(
             weighed += len(places) * len(alike) + len(source) + len(target)
             if weighed <= MOST_WEIGHED:
                 alike, places = _paired(alike, places, alignment, (source, target))
-        for each, place in zip(alike, places, strict=False):
-            found[each.piece.key] = place
+        for copied, place in zip(alike, places, strict=False):
+            spans[copied.piece.key] = place
             insort(taken, place)
-    return found
+    return spans
 
 
 def _starts(texts: Iterable[str], target: str) -> Iterator[tuple[str, list[int]]]:
-    """Where texts begin in a target, the longest first.
+    """Yield the positions of texts in a target, the longest texts first.
 
-    Those of one length are looked for together, so that many of them take no longer than one.
+    Texts of one length are searched together, so that the time does not depend on their number.
     """
     for length, alike in groupby(sorted(texts, key=len, reverse=True), key=len):
-        found: dict[str, list[int]] = {text: [] for text in alike}
+        starts: dict[str, list[int]] = {text: [] for text in alike}
         for start in range(len(target) - length + 1):
-            if (places := found.get(target[start : start + length])) is not None:
+            if (places := starts.get(target[start : start + length])) is not None:
                 places.append(start)
-        yield from found.items()
+        yield from starts.items()
 
 
 def _free(text: str, starts: Iterable[int], taken: Sequence[Span]) -> Iterator[Span]:
-    """The occurrences of a text that begin there, without those that overlap others."""
+    """Yield the occurrences of a text at `starts` that do not overlap others."""
     behind = 0
     for start in starts:
         stop = start + len(text)
@@ -218,10 +218,8 @@ def _free(text: str, starts: Iterable[int], taken: Sequence[Span]) -> Iterator[S
 
 
 def _apart(target: str, span: Span) -> bool:
-    """Whether no letter or digit stands beside one at an end of the span."""
-    return not any(
-        0 < edge < len(target) and target[edge - 1].isalnum() and target[edge].isalnum() for edge in span
-    )
+    """Whether the span is not part of a longer word."""
+    return not any(0 < at < len(target) and target[at - 1].isalnum() and target[at].isalnum() for at in span)
 
 
 def _paired(
@@ -230,9 +228,9 @@ def _paired(
     alignment: SentenceAlignment,
     texts: tuple[str, str],
 ) -> tuple[list[CopiedText], list[Span]]:
-    """As many pairs as there are, those that agree best first."""
-    weights = agreement(alignment, texts, [each.source for each in alike], places)
-    order = weights.T.flatten().argsort(descending=True, stable=True)  # of equals, the first in the source
+    """Pair equal copied texts with places, those with the highest alignment weight first."""
+    weights = agreement(alignment, texts, [copied.source for copied in alike], places)
+    order = weights.T.flatten().argsort(descending=True, stable=True)
     pairs: dict[int, int] = {}
     paired: set[int] = set()
     for number in order.tolist():
@@ -243,13 +241,10 @@ def _paired(
     return [alike[i] for i in pairs], [places[j] for j in pairs.values()]
 
 
-__all__ = ["SentenceAlignment", "project", "proportional", "shown_text"]
-
-# A unit is worth enclosing if more than this share of its weight belongs to the element: then it adds more
-# weight inside of the element than it brings in from outside.
+# A unit is enclosed if more than this share of its weight belongs to the element.
 LEAST_SHARE = 0.5
-COPIED_WEIGHT = 1000.0  # of a copied text with itself: no span leaves it out
-# Pairs of units, and of elements and units, that are weighed; a sentence of more is one of hundreds of words.
+COPIED_WEIGHT = 1000.0  # of a copied text with itself, so that spans always include it
+# Limit of pairs of units, and of elements and units; sentences beyond it have hundreds of words.
 MOST_WEIGHED: Final = 1 << 19
 
 
@@ -259,16 +254,16 @@ def project(
     alignment: SentenceAlignment | None,
     shown: Mapping[int, str] | None = None,
 ) -> tuple[Piece, ...]:
-    """The pieces of a translated sentence: its text with every element of the source sentence once.
+    """Return the pieces of a translated sentence: its text with every element of the source once.
 
     Args:
-        pieces: Of the source sentence; an `Open` or a `Close` may be alone, as `split_pieces` leaves it.
-        target: The translation, with `shown` in the places of copied text.
-        alignment: Of the texts that the model read (`shown_text(pieces, shown)`) and wrote; None: in
-            proportion to length.
-        shown: What stands for copied text, by key; itself where not given.
+        pieces: Pieces of the source sentence; an `Open` may be without its `Close`, and vice versa.
+        target: The translation, with copied texts as in `shown`.
+        alignment: Alignment of the texts that the model read (`shown_text(pieces, shown)`) and wrote; None:
+            place elements in proportion to length.
+        shown: Substitutes of copied texts by key; default: the copied text.
 
-    Elements of a sentence of hundreds of words are placed in proportion, in linear time.
+    In sentences of hundreds of words, elements are placed in proportion, in linear time.
     """
     if all(isinstance(piece, str) for piece in pieces):
         return merged([target])
@@ -278,22 +273,22 @@ def project(
         return merged(pieces)
     alignment = alignment or proportional(source, target)
     texts = copied_texts(pieces, shown)
-    found = copied_spans(texts, source, target, alignment)
-    root = tree_of(pieces, shown, {each.piece.key for each in texts} - found.keys())
+    spans = copied_spans(texts, source, target, alignment)
+    root = tree_of(pieces, shown, {text.piece.key for text in texts} - spans.keys())
     nodes = list(root.all())
     edges = {edge for node in nodes for edge in (node.start, node.stop)}
-    sides = _Side(source, edges, [each.source for each in texts]), _Side(target, (), found.values())
+    sides = _Side(source, edges, [text.source for text in texts]), _Side(target, (), spans.values())
     of_source, of_target = (len(side.units) for side in sides)
     if of_source * of_target + len(nodes) * (of_source + of_target) > MOST_WEIGHED:
         _place_in_proportion(root, *sides)
     else:
-        pairs = [(each.source, found[each.piece.key]) for each in texts if each.piece.key in found]
+        pairs = [(text.source, spans[text.piece.key]) for text in texts if text.piece.key in spans]
         _Projection(*sides, _unit_weights(alignment, *sides, pairs), root).place()
-    return merged(written(root, target, {found[e.piece.key]: e.piece for e in texts if e.piece.key in found}))
+    return merged(written(root, target, {spans[e.piece.key]: e.piece for e in texts if e.piece.key in spans}))
 
 
 class _Side:
-    """The units of the source or the target; `whole` are spans that are a unit each."""
+    """The units of the source or the target; each span of `whole` is one unit."""
 
     def __init__(self, text: str, cuts: Iterable[int], whole: Iterable[Span]) -> None:
         self.text = text
@@ -302,7 +297,7 @@ class _Side:
         self.number = {(unit.start, unit.stop): i for i, unit in enumerate(self.units)}
 
     def within(self, start: int, stop: int) -> range:
-        """The units between two places at which units end."""
+        """Return the units between two positions."""
         first = bisect_left(self.units, start, key=lambda unit: unit.start)
         return range(first, max(bisect_right(self.units, stop, key=lambda unit: unit.stop), first))
 
@@ -310,7 +305,7 @@ class _Side:
 def _unit_weights(
     alignment: SentenceAlignment, source: _Side, target: _Side, copied: Iterable[tuple[Span, Span]]
 ) -> Tensor:
-    """The alignment of units: [target, source]; copied texts are aligned with themselves alone."""
+    """Return alignment weights [target, source]; copied texts are aligned only with themselves."""
     of_S, of_T = ([(unit.start, unit.stop) for unit in side.units] for side in (source, target))
     weights = sharpened(agreement(alignment, (source.text, target.text), of_S, of_T))
     for source_span, target_span in copied:
@@ -322,7 +317,7 @@ def _unit_weights(
 
 
 def _place_in_proportion(root: Node, source: _Side, target: _Side) -> None:
-    """Give every node its place by how many units of the source are before it and in it."""
+    """Place every node by the numbers of source units before and inside it."""
     root.place, of_source = (0, len(target.text)), max(len(source.units), 1)
     for parent in root.all():
         least, most = parent.place
@@ -339,7 +334,7 @@ def _place_in_proportion(root: Node, source: _Side, target: _Side) -> None:
 
 
 def _spaces(node: Node, source: str, target: str, place: int) -> tuple[str, str]:
-    """White space around an inserted text, as in the source where the target has none."""
+    """Return white space around an inserted text, as in the source, unless the target has it."""
     lacks = node.start > 0 and source[node.start - 1].isspace() and place > 0
     before = " " if lacks and not target[place - 1].isspace() else ""
     lacks = node.stop < len(source) and source[node.stop].isspace() and place < len(target)
@@ -348,7 +343,7 @@ def _spaces(node: Node, source: str, target: str, place: int) -> tuple[str, str]
 
 
 class _Projection:
-    """Finds the places of the nodes of a tree; `weights` [U, V] of target and source units."""
+    """Places the nodes of a tree; `weights`: [U, V] for U target and V source units."""
 
     def __init__(self, source: _Side, target: _Side, weights: Tensor, root: Node) -> None:
         self.source, self.target, self.weights, self.root = source, target, weights, root
@@ -356,7 +351,7 @@ class _Projection:
         self.of_all = _sums(weights)
 
     def place(self) -> None:
-        """Give every node its place, from the sentence down."""
+        """Place every node, from the root down."""
         self.root.units, self.root.place = range(len(self.target.units)), (0, len(self.target.text))
         for parent in self.root.all():
             elements = [child for child in parent.children if child.is_element and self._inside(child)]
@@ -370,25 +365,25 @@ class _Projection:
     def _inside(self, node: Node) -> range:
         return self.source.within(node.start, node.stop)
 
-    # --- elements that enclose words
+    # --- Elements that enclose words.
 
     def _place_elements(self, parent: Node, elements: Sequence[Node]) -> None:
-        """Give elements their spans: what is bound to an end of the sentence first, then what is surest."""
+        """Place elements: first those open at an end of the sentence, then by decreasing weight."""
         worth = {id(node): self._worth(node, parent) for node in elements}
-        judged = [(node, _best(worth[id(node)], [parent.units], node)[0]) for node in elements]
+        scored = [(node, _best(worth[id(node)], [parent.units], node)[0]) for node in elements]
         free = [parent.units]
-        for node, _ in sorted(judged, key=lambda each: (each[0].opened and each[0].closed, -each[1])):
+        for node, _ in sorted(scored, key=lambda pair: (pair[0].opened and pair[0].closed, -pair[1])):
             if self._inside(node) == self._inside(parent) and parent.units in free:
                 node.units, node.place, free = parent.units, parent.place, []
                 continue
-            _, found = _best(worth[id(node)], free, node)
-            if found:
-                node.units = self._with_punctuation(node, found, free)
+            _, units = _best(worth[id(node)], free, node)
+            if units:
+                node.units = self._with_punctuation(node, units, free)
                 node.place = self._extent(node, parent)
                 free = [part for interval in free for part in _without(interval, node.units)]
 
     def _worth(self, node: Node, parent: Node) -> list[float]:
-        """What each target unit adds to the span of an element; punctuation, nothing to one with words."""
+        """Return the score of each target unit for an element; 0 for punctuation if it contains words."""
         inside, around = self._inside(node), self._inside(parent)
         words = {v for v in around if self.source.is_word[v]}
         if words.isdisjoint(inside):
@@ -400,13 +395,13 @@ class _Projection:
             worth = torch.ones_like(worth)
         return list((worth * torch.tensor(self.target.is_word, dtype=worth.dtype)).tolist())
 
-    def _with_punctuation(self, node: Node, found: range, free: Sequence[range]) -> range:
-        """The span with punctuation at its ends, as far as the source has it there and it is free."""
+    def _with_punctuation(self, node: Node, units: range, free: Sequence[range]) -> range:
+        """Extend a span by punctuation at its ends that is also in the source and is free."""
         inside, is_word = self._inside(node), self.source.is_word
         before = next((n for n, v in enumerate(inside) if is_word[v]), 0)
         after = next((n for n, v in enumerate(reversed(inside)) if is_word[v]), 0)
-        interval = next(each for each in free if found.start in each)
-        first, stop = found.start, found.stop
+        interval = next(part for part in free if units.start in part)
+        first, stop = units.start, units.stop
         while before and first > interval.start and not self.target.is_word[first - 1]:
             first, before = first - 1, before - 1
         while after and stop < interval.stop and not self.target.is_word[stop]:
@@ -414,15 +409,15 @@ class _Projection:
         return range(first, stop)
 
     def _extent(self, node: Node, parent: Node) -> Span:
-        """The characters of the units of an element, and what lies beyond them where it is not whole."""
+        """Return the characters of an element, up to the end of its parent where it has no tag."""
         first, last = self.target.units[node.units[0]], self.target.units[node.units[-1]]
         start = first.start if node.opened else parent.place[0]
         return start, last.stop if node.closed else parent.place[1]
 
-    # --- what stands between words
+    # --- Points between words.
 
     def _point(self, node: Node, parent: Node, beside: Sequence[Node]) -> int:
-        """The place of what encloses no words, within its parent and outside of those beside it."""
+        """Return the place of a node without words, inside its parent and outside the `beside` elements."""
         place, behind = self._wanted(node, parent)
         for other in beside:
             start = other.place[0] if other.opened else -1
@@ -434,7 +429,7 @@ class _Projection:
         return place
 
     def _wanted(self, node: Node, parent: Node) -> tuple[int, bool]:
-        """The place in the target that agrees with the source; whether it belongs to what is before it."""
+        """Return the position that agrees with the source, and whether it belongs to the word before it."""
         around = self._inside(parent)
         left = range(around.start, self.source.within(0, node.start).stop)
         right = range(max(self.source.within(node.stop, len(self.source.text)).start, left.stop), around.stop)
@@ -456,12 +451,12 @@ class _Projection:
         return self._between(left, right, parent), True
 
     def _partner(self, v: int, parent: Node) -> int:
-        """The target unit that stands for a source unit."""
+        """Return the target unit with the highest weight for a source unit."""
         column = self.weights[parent.units.start : parent.units.stop, v]
         return parent.units.start + int(column.argmax())
 
     def _between(self, left: range, right: range, parent: Node) -> int:
-        """The place that has most of what stands for `left` before it, and of `right` behind it."""
+        """Return the position with most weight of `left` before it and of `right` after it."""
         rows = slice(parent.units.start, parent.units.stop)
         gained = [
             (self.of_all[rows, part.stop] - self.of_all[rows, part.start]).cumsum(dim=0)
@@ -474,19 +469,19 @@ class _Projection:
 
 
 def _sums(weights: Tensor) -> Tensor:
-    """Sums over the source units before each: [U, V + 1]."""
+    """Return cumulative sums over source units: [U, V + 1]."""
     return torch.cat([weights.new_zeros(len(weights), 1), weights.cumsum(dim=1)], dim=1)
 
 
 def _best(worth: Sequence[float], free: Iterable[range], node: Node) -> tuple[float, range]:
-    """The span of units that is worth most, none where no unit is free.
+    """Return the free span of units with the highest score; an empty span if no unit is free.
 
-    An element that began earlier starts with the first unit, one that ends later stops with the last.
+    An element that began earlier starts at the first unit; one that ends later stops at the last.
     """
     best = (-inf, range(0))
     for interval in free:
         if (node.opened or not interval.start) and (node.closed or interval.stop == len(worth)):
-            best = max(best, _best_within(worth, interval, node), key=lambda each: each[0])
+            best = max(best, _best_within(worth, interval, node), key=lambda scored: scored[0])
     return best
 
 
@@ -494,7 +489,7 @@ def _best_within(worth: Sequence[float], interval: range, node: Node) -> tuple[f
     best, total, first = (-inf, range(0)), 0.0, interval.start
     rest = sum(worth[i] for i in interval) if not node.closed else 0.0
     for i in interval:
-        if not node.closed:  # all from here on
+        if not node.closed:  # all units from here on
             if rest > best[0]:
                 best = (rest, range(i, interval.stop))
             rest -= worth[i]
@@ -508,7 +503,7 @@ def _best_within(worth: Sequence[float], interval: range, node: Node) -> tuple[f
 
 
 def _without(interval: range, taken: range) -> list[range]:
-    """What is left of an interval, which holds the span taken or does not meet it."""
+    """Return the interval without `taken`, which is inside it or does not overlap it."""
     if taken.start not in interval:
         return [interval]
     parts = range(interval.start, taken.start), range(taken.stop, interval.stop)

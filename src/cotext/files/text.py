@@ -1,9 +1,9 @@
-"""Plain text as people write it: paragraphs, headings, lists, quotations, lines broken at a width.
+"""Plain text: paragraphs, headings, lists, quotations, and lines wrapped at a width.
 
-A line is a block, without the indentation, the quotation marks of mail (`>`) and the marker of a list
-before it. Where lines are broken at a fixed width (`wrapping`), the lines of a paragraph are one block;
-written again, its translation is broken at that width. Empty lines are breaks between paragraphs of one
-document. Lines without a letter, tabulators and three spaces or more are kept.
+A block is a line without indentation, quotation marks of mail (`>`) and list markers. If lines are wrapped at
+a fixed width, the lines of a paragraph are one block, and its translation is wrapped at the same width. Empty
+lines separate paragraphs of one document. Lines without a letter, tabs and sequences of at least three spaces
+are kept.
 """
 
 import re
@@ -17,20 +17,19 @@ from cotext.data.sentence_ends import sentence_ends
 from cotext.files.blocks import Block, Contents, Copied, FileFormat, Piece, writable
 from cotext.runtime.errors import CotextError
 
-# --- Lines broken at a fixed width: detected, joined to paragraphs, and broken again.
+# --- Lines wrapped at a fixed width: detection, joining and wrapping.
 
-WIDTHS: Final = range(40, 121)  # characters of a line that somebody has broken by its width
+WIDTHS: Final = range(40, 121)  # characters
 FEWEST_BREAKS: Final = 3
 _SENTENCE_ENDS: Final = (".", "!", "?", "…", ":", ";", ".”", '."', ".“", ".)", "。", "！", "？")
 
 
 def wrap_width(lines: Sequence[str]) -> int:
-    """The width at which lines are broken; 0 where no width explains where they end.
+    """Return the width at which lines are wrapped; 0 if the line breaks do not fit any width.
 
-    A break is explained by a width where the first word of the next line would have gone beyond it. At least
-    three have to be, half of them inside a sentence, a quarter of all, and seven in ten of those behind lines
-    of more than half the width: shorter lines are breaks that somebody meant. Of one sentence a line, lines
-    end anywhere.
+    A break fits a width if the first word of the next line would not have fitted. At least three breaks must
+    fit, half of them inside a sentence. They must be a quarter of all breaks, and 70 % of the breaks after
+    lines longer than half the width. Breaks after shorter lines are intended.
     """
     breaks = [(a.rstrip(), b.split()[0]) for a, b in pairwise(lines) if _is_text(a) and _is_text(b)]
     width = max((len(line) for line, _ in breaks), default=0)
@@ -44,40 +43,39 @@ def wrap_width(lines: Sequence[str]) -> int:
 
 
 def breaks_at(width: int, line: str, word: str) -> bool:
-    """Whether a line is so long that the next word does not fit into the width."""
+    """Whether a line is so long that the next word does not fit."""
     return len(line.rstrip()) + 1 + len(word) > width
 
 
-def ends_sentence(line: str) -> bool:
-    """Whether a line ends as a sentence, or what introduces a list, does."""
-    return line.rstrip().endswith(_SENTENCE_ENDS)
-
-
 def wrapped(text: str, width: int) -> list[str]:
-    """A text in lines of at most so many characters, words never broken."""
+    """Return a text in lines of at most `width` characters, without breaking words."""
     return textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False) or [""]
 
 
 def spread(text: str, lengths: Sequence[int]) -> list[str]:
-    """A text in exactly as many lines as there are lengths, its words shared out in proportion to them.
+    """Distribute the words of a text over lines in proportion to `lengths`.
 
-    Every line has a word, as long as there are words; a text in a script without spaces is cut anywhere.
+    Each line gets at least one word if there are enough. With fewer words than lines, as in scripts without
+    spaces, the text is cut at any character.
     """
     words = text.split()
     between = " "
     if len(words) < len(lengths):
         words, between = list("".join(words)), ""
-    whole, total = sum(lengths), sum(map(len, words))
+    total_length, characters = sum(lengths), sum(map(len, words))
     lines: list[str] = []
-    taken = at = done = 0
+    characters_so_far = index = length_so_far = 0
     for number, length in enumerate(lengths):
-        done += length
-        start, most = at, len(words) - (len(lengths) - number - 1)
-        while at < most and (at == start or (taken + len(words[at]) / 2) * whole <= done * total):
-            taken += len(words[at])
-            at += 1
-        lines.append(between.join(words[start:at]))
-    lines[-1] = between.join(filter(None, [lines[-1], *words[at:]]))
+        length_so_far += length
+        start, most = index, len(words) - (len(lengths) - number - 1)
+        while index < most and (
+            index == start
+            or (characters_so_far + len(words[index]) / 2) * total_length <= length_so_far * characters
+        ):
+            characters_so_far += len(words[index])
+            index += 1
+        lines.append(between.join(words[start:index]))
+    lines[-1] = between.join(filter(None, [lines[-1], *words[index:]]))
     return lines
 
 
@@ -95,20 +93,19 @@ _COLUMN = re.compile(r"\t+| {3,}")
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A line: what stands before its text, the text, and what stands behind it, its ending included."""
+    """A line: the text, and the characters before and after it; `after` includes the line ending."""
 
     before: str
     text: str
     after: str
-    marked: str = ""  # by a bullet, or by a number
+    marked: str = ""  # "bullet" or "number"
 
     @classmethod
     def of(cls, line: str, ending: str) -> "Line":
-        """Take a line apart."""
-        found = _BEFORE.match(line)
-        assert found is not None
-        at = found.end()
-        marked = ""
+        """Split a line without its `ending` into parts."""
+        before = _BEFORE.match(line)
+        assert before is not None
+        at, marked = before.end(), ""
         for kind, marker in (("bullet", _BULLET), ("number", _NUMBER)):
             if match := marker.match(line, at):
                 at, marked = match.end(), kind
@@ -117,12 +114,12 @@ class Line:
 
     @property
     def whole(self) -> str:
-        """The line without what ends it."""
+        """The line without trailing space and line ending."""
         return self.before + self.text
 
 
 def lines_of(text: str) -> list[Line]:
-    """The lines of a text; what is behind the last ending is a line, if it is not empty."""
+    """Return the lines of a text; text after the last line ending is a line."""
     lines = []
     at = 0
     for match in _ENDING.finditer(text):
@@ -132,22 +129,22 @@ def lines_of(text: str) -> list[Line]:
 
 
 def paragraphs(lines: Sequence[Line]) -> tuple[list[range], int]:
-    """The lines of each block, in order, and the width at which they are broken; 0 if they are not."""
+    """Return the line numbers of each block, and the width of wrapped lines (0: not wrapped)."""
     width = wrap_width([line.whole for line in lines])
-    found: list[range] = []
+    blocks: list[range] = []
     for number, line in enumerate(lines):
         if not any(map(str.isalpha, line.text)):
             continue
-        if width and found and found[-1].stop == number and _goes_on(lines[number - 1], line, width):
-            found[-1] = range(found[-1].start, number + 1)
+        if width and blocks and blocks[-1].stop == number and _continues(lines[number - 1], line, width):
+            blocks[-1] = range(blocks[-1].start, number + 1)
         else:
-            found.append(range(number, number + 1))
-    return found, width
+            blocks.append(range(number, number + 1))
+    return blocks, width
 
 
-def _goes_on(line: Line, following: Line, width: int) -> bool:
-    """Whether the width alone explains why the next line is another one."""
-    if following.marked == "bullet" or (following.marked and ends_sentence(line.text)):
+def _continues(line: Line, following: Line, width: int) -> bool:
+    """Whether a line break between two lines is only due to the width."""
+    if following.marked == "bullet" or (following.marked and line.text.endswith(_SENTENCE_ENDS)):
         return False
     if _COLUMN.search(line.text) or line.before.count(">") != following.before.count(">"):
         return False
@@ -155,11 +152,10 @@ def _goes_on(line: Line, following: Line, width: int) -> bool:
 
 
 def looks_like_prose(lines: Sequence[Line]) -> str:
-    """Why lines look like running text and not like one sentence a line; empty where they do not.
+    """Return why lines look like running text; an empty string if they look like one sentence per line.
 
-    Running text is broken at a width, or holds several sentences in every fourth line, or in every tenth
-    where half of all paragraphs are a line. Of corpora with a segment a line, at most every sixth does
-    (docs/files.md).
+    In running text, lines are wrapped at a width, or at least 1 line in 4 contains several sentences. 1 in 10
+    is enough if half of the paragraphs are single lines. In corpora, it is at most 1 in 6 (docs/files.md).
     """
     texts = [line.text for line in lines]
     filled = [text for text in texts if text]
@@ -177,7 +173,7 @@ def looks_like_prose(lines: Sequence[Line]) -> str:
 
 
 class TextFile:
-    """A plain text, read; `keep_lines`: it is written with as many lines as it has."""
+    """A plain text that has been read; with `keep_lines`, its number of lines does not change."""
 
     def __init__(self, content: bytes, name: str, keep_lines: bool = False) -> None:
         self._keep_lines = keep_lines
@@ -185,7 +181,7 @@ class TextFile:
         self._mark = BYTE_ORDER_MARK if text.startswith(BYTE_ORDER_MARK) else ""
         self._lines = lines_of(text.removeprefix(BYTE_ORDER_MARK))
         self._paragraphs, self._width = paragraphs(self._lines)
-        self._blocks = [self._block(each) for each in self._paragraphs]
+        self._blocks = [self._block(numbers) for numbers in self._paragraphs]
         self.contents = Contents([self._blocks] if self._blocks else [], list(self._messages()))
 
     def _messages(self) -> Iterator[str]:
@@ -195,7 +191,7 @@ class TextFile:
             f"read as running text{reason}: empty lines are breaks between paragraphs of one document "
             "(--format text: one sentence a line, an empty line after each document)"
         )
-        if joined := sum(len(each) > 1 for each in self._paragraphs):
+        if joined := sum(len(numbers) > 1 for numbers in self._paragraphs):
             yield (
                 f"the lines of {joined:,} paragraphs, broken at {self._width} characters, are joined, and "
                 "their translations broken at that width again"
@@ -211,19 +207,19 @@ class TextFile:
         return Block((*pieces, text[at:]), f"line {numbers.start + 1}")
 
     def written(self, documents: Sequence[Sequence[Block]]) -> bytes:
-        """The text with these blocks in the places of its own."""
+        """Return the text with its blocks replaced."""
         blocks = [block for document in documents for block in document]
         parts = [self._mark]
         at = 0
-        for numbers, own, block in zip(self._paragraphs, self._blocks, blocks, strict=True):
+        for numbers, original, block in zip(self._paragraphs, self._blocks, blocks, strict=True):
             parts += [f"{line.whole}{line.after}" for line in self._lines[at : numbers.start]]
             at = numbers.stop
-            parts.append(self._paragraph([self._lines[number] for number in numbers], own, block))
+            parts.append(self._paragraph([self._lines[number] for number in numbers], original, block))
         return "".join([*parts, *(f"{line.whole}{line.after}" for line in self._lines[at:])]).encode()
 
-    def _paragraph(self, lines: Sequence[Line], own: Block, block: Block) -> str:
-        """The lines of a block: every one as its own are, the last as their last is."""
-        if block.pieces == own.pieces:
+    def _paragraph(self, lines: Sequence[Line], original: Block, block: Block) -> str:
+        """Return the lines of a block, with the indentation and the line endings of the original lines."""
+        if block.pieces == original.pieces:
             return "".join(f"{line.whole}{line.after}" for line in lines)
         text = _ENDING.sub("\n", writable(block).text)
         if len(lines) == 1:
@@ -238,28 +234,20 @@ class TextFile:
                 texts = wrapped(" ".join(texts), max(room, widest))
         last = len(texts) - 1
         parts = []
-        for number, each in enumerate(texts):
+        for number, line_text in enumerate(texts):
             before = lines[min(number, len(lines) - 1)].before
             after = lines[-1 if number == last else min(number, len(lines) - 2)].after
-            parts.append(f"{before}{each}{after}")
+            parts.append(f"{before}{line_text}{after}")
         return "".join(parts)
 
 
 def decoded(content: bytes, name: str) -> str:
-    """A text in UTF-8.
-
-    Raises:
-        CotextError: it is none, or binary.
-    """
+    """Decode UTF-8; raise CotextError, with the line, for invalid bytes and NUL characters."""
     try:
         text = content.decode()
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
-        hint = (
-            "it looks like UTF-16: convert it"
-            if content[:2] in (b"\xff\xfe", b"\xfe\xff")
-            else "convert the file"
-        )
+        hint = "it is UTF-16: convert it" if content[:2] in (b"\xff\xfe", b"\xfe\xff") else "convert the file"
         raise CotextError(
             f"{name}:{line}: invalid UTF-8, byte {error.start + 1} of the file is "
             f"0x{content[error.start]:02x}; {hint} to UTF-8"
@@ -271,7 +259,7 @@ def decoded(content: bytes, name: str) -> str:
 
 
 def _recognises(head: bytes) -> bool:
-    """Whether it is text that is no corpus of one sentence a line."""
+    """Whether it is text, and does not look like a corpus with one sentence per line."""
     if b"\0" in head:
         return False
     try:
@@ -281,7 +269,7 @@ def _recognises(head: bytes) -> bool:
             return False
         text = head[: error.start].decode()
     lines = lines_of(text.removeprefix(BYTE_ORDER_MARK))
-    # The end may have cut the last line.
+    # The last line may be incomplete.
     cut_off = lines and not lines[-1].after and len(lines) > 1
     return bool(looks_like_prose(lines[:-1] if cut_off else lines))
 

@@ -1,4 +1,4 @@
-"""Translation of the blocks of a file: as sentences of documents, in context, and as blocks again."""
+"""Translation of the blocks of a file: blocks to sentences of documents, and translations to blocks."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,32 +24,29 @@ from cotext.translation.terms.word_alignment import SentenceAlignment
 from cotext.translation.translator import DocumentTranslator, Translation
 from cotext.translation.wishes import Wishes
 
-# --- The full stop that a model writes behind a heading, an entry of a list or a cell that has none.
+# --- The full stop that a model adds to a heading, list entry or table cell without one.
 
-# Not behind a second one, a number (an ordinal in German) or a letter alone (an initial). Of a text read
-# backwards, so that its letters are looked at once.
+# Not after another full stop, a number (an ordinal in German) or a single letter (an initial). Matches the
+# reversed text, so that each letter is read once.
 _STOP: Final = re.compile(r"\. ?(?P<word>[^\W\d_]{2,}(?:\.[^\W\d_]+)*)|[。।።։۔]")
 _ROMAN: Final = re.compile(r"[IVXLC]+")
 
 
 def without_added_stop(source: str, target: str, language: str) -> str:
-    """A translation without its full stop where its source ends in a letter or a digit.
+    """Return the translation without its full stop if the source ends in a letter or a digit.
 
-    Models that were trained on sentences alone end everything with one. An abbreviation of the target
-    `language` keeps its own, and nothing is left without a letter.
+    Models trained only on sentences end every text with a full stop. Abbreviations of the target `language`
+    keep theirs, and a text without letters is returned unchanged.
     """
-    found = _STOP.match(target[::-1])
-    if found is None or not source.rstrip()[-1:].isalnum():
+    match = _STOP.match(target[::-1])
+    if match is None or not source.rstrip()[-1:].isalnum():
         return target
-    word = (found["word"] or "")[::-1]
-    if "." in word or _ROMAN.fullmatch(word) or _is_abbreviation(word.lower(), language):
+    word = (match["word"] or "")[::-1]
+    is_abbreviation = any(word.lower() in words_of(table, language) for table in (LEADING, NUMBERED, OFTEN))
+    if "." in word or _ROMAN.fullmatch(word) or is_abbreviation:
         return target
     shortened = target[:-1].rstrip()
     return shortened if any(map(str.isalpha, shortened)) else target
-
-
-def _is_abbreviation(word: str, language: str) -> bool:
-    return any(word in words_of(table, language) for table in (LEADING, NUMBERED, OFTEN))
 
 
 BY_THE_RULES: Final = Splitting()
@@ -66,12 +63,12 @@ class _Sentence:
 
     @property
     def copied(self) -> list[str]:
-        """The texts in it that are copied, as the model reads them."""
+        """The copied texts, as the model reads them."""
         return [self.shown[piece.key] for piece in self.pieces if isinstance(piece, Copied)]
 
     @property
     def own_text(self) -> str:
-        """The text without what is copied."""
+        """The text without copied text."""
         return "".join(p if isinstance(p, str) else " " * isinstance(p, Copied | Point) for p in self.pieces)
 
     @property
@@ -81,7 +78,7 @@ class _Sentence:
 
 @dataclass(frozen=True, slots=True)
 class _CutDocument:
-    """A document of a file: its own blocks, the same cut, and their sentences."""
+    """A document of a file: its blocks, the cut blocks, and their sentences."""
 
     blocks: Sequence[Block]
     cut: list[CutBlock]
@@ -92,10 +89,10 @@ class _CutDocument:
 class PairedSentence:
     """A sentence of a file and its translation, as the model read and wrote them.
 
-    `document`, `block` and `number` count from 0, the block and the sentence within their document.
-    `confidence`: see `decoding.confidence`; None where it was `taken` from a memory, or has no word that the
-    model chose. `terms` are those of a glossary that the translation has, `visible` the sentences that it may
-    depend on. `faults` are what a reader is told of `cotext.files.mechanical`.
+    `document`, `block` and `number` count from 0; block and sentence within their document. `confidence`: see
+    `cotext.translation.confidence`; None if the translation was `taken` from a memory or has no word chosen
+    by the model. `terms`: glossary terms in the translation. `visible`: sentences that it may depend on.
+    `faults`: messages of `cotext.files.mechanical`.
     """
 
     document: int
@@ -112,12 +109,12 @@ class PairedSentence:
 
 
 class BlockDocuments:
-    """The documents of a file as sentences to be translated.
+    """The documents of a file as sentences to translate.
 
-    `documents` are those that have a sentence, in order; `numbers` say which of the file each is. Blocks that
-    are context alone are sentences of them too. Without a splitter, a block is a sentence. `alone`: the right
-    to use the model, taken where elements are placed by alignment. `given`: translations of sentences that
-    are not searched, by the numbers of documents in the file and of sentences in each.
+    `documents` are the documents with at least one sentence, in order, and `numbers` their numbers in the
+    file. They include blocks that are only context. Without a splitter, each block is one sentence. `alone`
+    returns a context manager that reserves the model; it is entered to align words. `given`: fixed
+    translations, by document in the file and sentence in the document.
     """
 
     def __init__(
@@ -133,10 +130,10 @@ class BlockDocuments:
         self._language = opened.languages.target
         self._wishes = Wishes() if wishes is None else wishes
         self._given = given or {}
-        self._empty_links: dict[tuple[int, int], int] = {}  # by document and sentence, once written
+        self._empty_links: dict[tuple[int, int], int] = {}  # by document and sentence, set by `blocks`
         spans = splitter.spans if splitter is not None else None
         self._whole = [self._cut(blocks, spans) for blocks in contents.documents]
-        self.numbers = [number for number, each in enumerate(self._whole) if each.sentences]
+        self.numbers = [number for number, document in enumerate(self._whole) if document.sentences]
         self.documents = [
             Document(str(number + 1), tuple(s.text for s in self._whole[number].sentences))
             for number in self.numbers
@@ -145,9 +142,9 @@ class BlockDocuments:
     def _cut(
         self, blocks: Sequence[Block], spans: Callable[[str], list[tuple[int, int]]] | None
     ) -> _CutDocument:
-        found = [cut(replace(block, pieces=with_placeholders(block.pieces)), spans) for block in blocks]
-        document = _CutDocument(blocks, found)
-        for block in found:
+        cut_blocks = [cut(replace(block, pieces=with_placeholders(block.pieces)), spans) for block in blocks]
+        document = _CutDocument(blocks, cut_blocks)
+        for block in cut_blocks:
             for pieces in block.parts.sentences:
                 texts = shown(pieces, self._translator.tokenizer)
                 sentence = _Sentence(pieces, texts, shown_text(pieces, texts), block.block.place)
@@ -156,16 +153,16 @@ class BlockDocuments:
 
     @property
     def blocks_split(self) -> tuple[int, int]:
-        """How many blocks hold several sentences, and how many sentences these are."""
+        """The number of blocks with several sentences, and the number of sentences in them."""
         counts = [len(block.parts.sentences) for document in self._whole for block in document.cut]
         several = [count for count in counts if count > 1]
         return len(several), sum(several)
 
     @property
     def sentences(self) -> Iterator[tuple[int, int, int, str, str]]:
-        """The sentences of all documents: document, block and sentence, from 0; the text, and what is before.
+        """Yield document, block and sentence number (from 0), text, and preceding text of all sentences.
 
-        That is the text between the sentence and the one before it in its block.
+        The preceding text is between the sentence and the previous sentence of its block.
         """
         for number, document in enumerate(self._whole):
             cut_blocks = enumerate(document.cut)
@@ -174,19 +171,20 @@ class BlockDocuments:
                 yield number, n, j, sentence.text, Block(before).text
 
     def place(self, document: int, sentence: int) -> str:
-        """Where a sentence of `documents` stands in the file."""
+        """Return the place of a sentence of `documents` in the file."""
         return self._whole[self.numbers[document]].sentences[sentence].place
 
     def check(self) -> int:
-        """The number of sentences, all of which can be translated.
+        """Check that all sentences can be translated, and return their number.
 
         Raises:
-            CotextError: one is over the limit; terms that the system cannot keep; a translation that is given
-                for a sentence that is not there, or is over the limit.
+            CotextError: a sentence or a given translation is too long; a translation is given for a sentence
+                that does not exist; the system does not support terms.
         """
         self._wishes.check(self._translator)
-        self._check_given()
         sentences = 0
+        for number, given in self._given.items():
+            self._check_given(number, given)
         for index, document in enumerate(self.documents):
             try:
                 sentences += self._translator.check([document])
@@ -194,20 +192,18 @@ class BlockDocuments:
                 raise CotextError(f"{self._first_refused(index)}{error}") from None
         return sentences
 
-    def _check_given(self) -> None:
-        for number, given in self._given.items():
-            sentences = self._whole[number].sentences if 0 <= number < len(self._whole) else []
-            for j in given:
-                if not 0 <= j < len(sentences):
-                    raise CotextError(
-                        f"a translation is given for sentence {j} of document {number}, which is not there: "
-                        "both count from 0"
-                    )
-            targets = [given.get(j, "") for j in range(len(sentences))]
-            self._translator.encoded_target(str(number + 1), targets)
+    def _check_given(self, number: int, given: Mapping[int, str]) -> None:
+        sentences = self._whole[number].sentences if 0 <= number < len(self._whole) else []
+        if unknown := [j for j in given if not 0 <= j < len(sentences)]:
+            raise CotextError(
+                f"a translation is given for sentence {unknown[0]} of document {number}, which is not there: "
+                "both count from 0"
+            )
+        targets = [given.get(j, "") for j in range(len(sentences))]
+        self._translator.encoded_target(str(number + 1), targets)
 
     def _first_refused(self, document: int) -> str:
-        """The place of the first sentence of a document that is refused even alone."""
+        """Return the place of the first sentence that is rejected even by itself."""
         for j, sentence in enumerate(self.documents[document].sentences):
             try:
                 self._translator.check([Document("", (sentence,))])
@@ -216,45 +212,48 @@ class BlockDocuments:
         return ""
 
     def guide(self, chosen: Sequence[int]) -> TermGuide | None:
-        """What these of `documents` are to hold, for search; None where there is nothing."""
-        sentences = [self._whole[self.numbers[index]].sentences for index in chosen]
+        """Return the lexical constraints for these `documents`; None if there are none."""
+        documents = [self._whole[self.numbers[index]].sentences for index in chosen]
         return self._wishes.guide(
             self._translator,
-            [[each.text for each in of_document] for of_document in sentences],
-            [[each.copied for each in of_document] for of_document in sentences],
+            [[sentence.text for sentence in sentences] for sentences in documents],
+            [[sentence.copied for sentence in sentences] for sentences in documents],
         )
 
     def taken(self, chosen: Sequence[int]) -> Mapping[int, Mapping[int, str]]:
-        """The translations of sentences of these of `documents` that are given, or that the memory has."""
+        """Return given and memory translations of these `documents`, by document and sentence."""
         memory = self._wishes.memory
         texts = [self.documents[index].sentences for index in chosen]
-        found: dict[int, Mapping[int, str]] = dict(memory.taken(texts)) if memory else {}
-        for place, index in enumerate(chosen):
+        translations: dict[int, Mapping[int, str]] = dict(memory.taken(texts)) if memory else {}
+        for position, index in enumerate(chosen):
             if given := self._given.get(self.numbers[index]):
-                found[place] = {**found.get(place, {}), **given}
-        return found
+                translations[position] = {**translations.get(position, {}), **given}
+        return translations
 
     def paired(self, translations: Mapping[int, Translation]) -> list[PairedSentence]:
-        """All sentences beside their translations, in the order of the file."""
-        everything = range(len(self.documents))
-        guide = self.guide(everything) if self._wishes.of_terms else None
-        taken, found = self.taken(everything), []
+        """Return all sentences with their translations, in the order of the file."""
+        all_indices = range(len(self.documents))
+        guide = self.guide(all_indices) if self._wishes.of_terms else None
+        taken, pairs = self.taken(all_indices), []
         for index, document in enumerate(self.documents):
             blocks = self._whole[self.numbers[index]].cut
             of_block = [n for n, block in enumerate(blocks) for _ in block.parts.sentences]
-            sure, visible = confidences(translations[index]), self._translator.visible_sentences(document)
+            scores = confidences(translations[index])
+            visible = self._translator.visible_sentences(document)
             lacking = self.dropped(index, translations[index])
             for j, target in enumerate(self._targets(index, translations[index])):
-                terms = tuple(_terms_met(guide, index, j, target)) if guide else ()
+                expected = guide.occurrences(index, j) if guide else ()
+                matches = (islice(occurrences(target, guide.alternatives(o)), 1) for o in expected if guide)
+                terms = tuple(phrase for match in matches for _, phrase in match)
                 is_taken, source = j in taken.get(index, ()), document.sentences[j]
                 copied = self._whole[self.numbers[index]].sentences[j].copied
-                confidence = None if is_taken or consists_of(target, [*terms, *copied]) else sure[j]
+                confidence = None if is_taken or consists_of(target, [*terms, *copied]) else scores[j]
                 about = (confidence, is_taken, terms, visible[j], lacking[j])
-                found.append(PairedSentence(index, of_block[j], j, source, target, *about))
-        return found
+                pairs.append(PairedSentence(index, of_block[j], j, source, target, *about))
+        return pairs
 
     def dropped(self, index: int, translation: Translation) -> list[Dropped]:
-        """What the translation of each sentence of one of `documents` lacks; of links, once it is written."""
+        """Return content that each translated sentence lacks (links: only after `blocks` was called)."""
         document = self._whole[self.numbers[index]]
         written = [block.block.translate for block in document.cut for _ in block.parts.sentences]
         triples = zip(document.sentences, self._targets(index, translation), written, strict=True)
@@ -265,59 +264,54 @@ class BlockDocuments:
         ]
 
     def terms(self, translations: Mapping[int, Translation]) -> TermReport | None:
-        """The term accuracy of translations of all `documents`; None where no terms were asked for."""
-        texts = {index: each.document.sentences for index, each in sorted(translations.items())}
-        return self._wishes.report(
-            self.guide(range(len(self.documents))) if self._wishes.of_terms else None, texts
-        )
+        """Return the term accuracy of translations of all `documents`; None without glossary terms."""
+        texts = {index: translated.document.sentences for index, translated in sorted(translations.items())}
+        guide = self.guide(range(len(self.documents))) if self._wishes.of_terms else None
+        return self._wishes.report(guide, texts)
 
     def blocks(self, translations: Mapping[int, Translation]) -> list[list[Block]]:
-        """The blocks of the file, with the translations of all `documents` by their index."""
-        found = [list(document.blocks) for document in self._whole]
+        """Return the translated blocks of the file; `translations` by the index of the document."""
+        blocks = [list(document.blocks) for document in self._whole]
         for index, number in enumerate(self.numbers):
             targets = self._targets(index, translations[index])
-            found[number] = list(self._translated(index, targets))
-        return found
+            blocks[number] = list(self._translated(index, targets))
+        return blocks
 
     def _targets(self, index: int, translation: Translation) -> list[str]:
-        """The sentences of the translation of one of `documents`, as they are written."""
-        taken, found = self.taken([index]).get(0, {}), []
+        """Return the translated sentences of one of `documents`, as they are written to the file."""
+        taken, targets = self.taken([index]).get(0, {}), []
         for j, target in enumerate(translation.document.sentences):
             is_written = j not in taken and j not in translation.missing
-            found.append(self.written(index, j, target) if is_written else taken.get(j, target))
-        return found
+            targets.append(self.written(index, j, target) if is_written else taken.get(j, target))
+        return targets
 
     def written(self, index: int, sentence: int, target: str) -> str:
-        """A translation, found by search, as it is written: see `without_added_stop`."""
+        """Return a translation found by search, as it is written to the file; see `without_added_stop`."""
         source, translator = self._whole[self.numbers[index]].sentences[sentence].text, self._translator
         if target:
             return without_added_stop(source, target, self._language)
-        # Without a visible character there is no translation; what free search left out stays empty.
+        # A source without visible characters has no translation. Sentences that free search omits stay empty.
         may_miss = translator.plan.options.align == "free" and translator.tokenizer.encode(source)
         return "" if may_miss else source
 
     def _translated(self, index: int, targets: Sequence[str]) -> Iterator[Block]:
         document = self._whole[self.numbers[index]]
         alignments = _alignments(self._translator, document.sentences, targets, self._alone)
-        at = 0
-        for own, block in zip(document.blocks, document.cut, strict=True):
+        number = 0
+        for original, block in zip(document.blocks, document.cut, strict=True):
             pieces = []
             for _ in block.parts.sentences:
-                sentence = document.sentences[at]
-                pieces.append(project(sentence.pieces, targets[at], alignments.get(at), sentence.shown))
-                self._empty_links[index, at] = empty_links(sentence.pieces, pieces[-1])
-                at += 1
-            if not own.translate:
-                yield own
+                sentence = document.sentences[number]
+                pieces.append(
+                    project(sentence.pieces, targets[number], alignments.get(number), sentence.shown)
+                )
+                self._empty_links[index, number] = empty_links(sentence.pieces, pieces[-1])
+                number += 1
+            if not original.translate:
+                yield original
                 continue
             joined = block.joined(pieces, self._language)
-            yield replace(joined, pieces=without_placeholders(joined.pieces, own.pieces))
-
-
-def _terms_met(guide: TermGuide, document: int, sentence: int, target: str) -> Iterator[str]:
-    """What a translation has of the terms in its source."""
-    for occurrence in guide.occurrences(document, sentence):
-        yield from (phrase for _, phrase in islice(occurrences(target, guide.alternatives(occurrence)), 1))
+            yield replace(joined, pieces=without_placeholders(joined.pieces, original.pieces))
 
 
 def _alignments(
@@ -326,7 +320,7 @@ def _alignments(
     targets: Sequence[str],
     alone: Callable[[], AbstractContextManager[object]],
 ) -> dict[int, SentenceAlignment]:
-    """Those of the sentences that hold inner elements; none of them where one cannot be read."""
+    """Align the sentences with inline elements; return {} if the document is too long."""
     chosen = [j for j, sentence in enumerate(sentences) if not sentence.is_plain and targets[j]]
     if not chosen:
         return {}
@@ -335,31 +329,23 @@ def _alignments(
         with alone():
             [found] = align(translator, [pair], [chosen])
     except CotextError:
-        # Too long to be read as a translation: elements are placed in proportion to length.
+        # Without an alignment, elements are placed in proportion to length.
         return {}
     return dict(zip(chosen, found, strict=True))
 
 
 def translate_blocks(
-    opened: OpenedRun,
-    contents: Contents,
-    *,
-    splitting: Splitting | None = BY_THE_RULES,
-    wishes: Wishes | None = None,
-    on_sentences: Callable[[int], None] = lambda count: None,
+    opened: OpenedRun, contents: Contents, splitting: Splitting | None = BY_THE_RULES
 ) -> list[list[Block]]:
-    """Translate blocks, each document as one, in reading order; as many blocks in as many documents.
+    """Translate documents of blocks; return the same numbers of documents and blocks.
 
-    `splitting`: how blocks that may hold several sentences are split into them; None: they are not.
+    `splitting`: how blocks with several sentences are split; None: each block is one sentence.
 
     Raises:
-        CotextError: a sentence over the limit; terms that the system cannot keep.
+        CotextError: a sentence is too long.
     """
     splitter = splitting.splitter(opened.languages.source) if splitting else None
-    texts = BlockDocuments(opened, contents, splitter, wishes)
+    texts = BlockDocuments(opened, contents, splitter)
     texts.check()
-    everything = range(len(texts.documents))
-    guide = texts.guide(everything)
-    return texts.blocks(
-        dict(opened.translator.translate(texts.documents, on_sentences, guide, texts.taken(everything)))
-    )
+    guide = texts.guide(range(len(texts.documents)))
+    return texts.blocks(dict(opened.translator.translate(texts.documents, guide=guide)))

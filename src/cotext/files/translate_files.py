@@ -1,7 +1,7 @@
-"""Translation of files of people: their blocks are translated, everything else comes back as it was.
+"""Translation of files: blocks are translated, everything else is kept.
 
-A job is one file, checked before any of several is worked at. Until all are complete, the journals of
-finished ones stay, so that the same command goes on wherever it was interrupted.
+A job translates one file. All jobs are checked before the first one starts. Journals of finished jobs stay
+until all jobs are complete, so that the same command resumes where it was interrupted.
 """
 
 import hashlib
@@ -48,17 +48,17 @@ from cotext.translation.written_beside import lists_beside, remove_lists, requir
 
 T = TypeVar("T")
 MAX_FILE_BYTES: Final = MAX_WHOLE_BYTES
-PLAIN: Final = ("text", "tsv")  # corpora that are recognised by nothing but their lines
-GENERIC: Final = "prose"  # the format of files that any text has that is no corpus of another
+PLAIN: Final = ("text", "tsv")  # corpus formats without a mark in the content
+GENERIC: Final = "prose"  # the format of any text that is not a corpus
 
 
 class BlocksJob(Job[FileReport]):
-    """A file of a format of blocks; `sentences` and `characters` count its text.
+    """Job that translates a file of blocks; `sentences` and `characters` count its text.
 
     `alone`: see `BlockDocuments`.
 
     Raises:
-        CotextError: the format refuses it, or a sentence is over the limit.
+        CotextError: the file cannot be read as its format, or a sentence is too long.
     """
 
     command, unit = "translate", "documents"
@@ -107,12 +107,12 @@ class BlocksJob(Job[FileReport]):
 
     @property
     def pairs(self) -> list[PairedSentence]:
-        """The sentences beside their translations, once the job has run."""
+        """The sentences with their translations, after the job has run."""
         return self._texts.paired(self._translations)
 
     @property
     def faults(self) -> str:
-        """What the mechanical checks find, once the job has run; places are those of the file."""
+        """Result of the mechanical checks, with places in the file, after the job has run."""
         places = [self._texts.place(pair.document, pair.number) for pair in self.pairs]
         sides = [(pair.source, pair.target) for pair in self.pairs]
         return in_words(sides, places, self._opened.languages.target)
@@ -120,7 +120,7 @@ class BlocksJob(Job[FileReport]):
     def work(
         self, todo: Sequence[int], journal: Journal, on_size: Callable[[int], None]
     ) -> Iterator[tuple[int, dict[str, Any]]]:
-        """Translate documents."""
+        """Translate documents; see `Job.work`."""
         if begun := sum(map(len, journal.notes.values())):
             self.tell(f"{self.source}: {begun:,} windows were translated before the interruption")
         documents = [self._texts.documents[unit] for unit in todo]
@@ -130,16 +130,16 @@ class BlocksJob(Job[FileReport]):
             yield todo[number], entry_of(translation)
 
     def check(self, unit: int, entry: Mapping[str, Any]) -> None:
-        """Check that an entry is a translation of its document."""
+        """Raise CotextError if an entry of the journal is not a translation of its document."""
         require_translation(self._texts.documents[unit], entry)
 
     def write(self, results: Results) -> FileReport:
-        """Write the file with its translations."""
+        """Write the translated file."""
         self._translations = {unit: translation_of(entry) for unit, entry in results.items()}
         remove_lists(self.out)
-        known = len(self._file.contents.messages)
+        known_messages = len(self._file.contents.messages)
         content = self._file.written(self._texts.blocks(self._translations))
-        for message in self._file.contents.messages[known:]:
+        for message in self._file.contents.messages[known_messages:]:
             self.messages.append(message)
             self.tell(f"{self.source}: {message}")
         with replacing(self.out.resolve()) as temporary:
@@ -161,29 +161,21 @@ class BlocksJob(Job[FileReport]):
         for unit, translation in self._translations.items():
             places = [self._texts.place(unit, j) for j in range(self.sizes[unit])]
             report.count(translation, places)
-            for place, found in zip(places, self._texts.dropped(unit, translation), strict=True):
-                report.dropped.add(place, found)
+            for place, dropped in zip(places, self._texts.dropped(unit, translation), strict=True):
+                report.dropped.add(place, dropped)
         return report
 
 
 def read_file(path: Path) -> bytes:
-    """The content of a file.
+    """Return the content of a file.
 
     Raises:
-        CotextError: it cannot be read, or holds more than MAX_FILE_BYTES, which is seen without reading it.
+        CotextError: it is not a regular file, cannot be read, or is larger than MAX_FILE_BYTES.
     """
-    check_file(path)
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise CotextError(f"{path}: cannot be read: {error.strerror or error}") from None
-
-
-def check_file(path: Path) -> None:
-    """Raise CotextError where there is no regular file here, or one of more than MAX_FILE_BYTES."""
     _check_regular(path)
     if (size := path.stat().st_size) > MAX_FILE_BYTES:
         raise CotextError(f"{path}: holds {size:,} bytes, and a file at most {MAX_FILE_BYTES:,}; split it")
+    return _beginning(path, size)
 
 
 def _check_regular(path: Path) -> None:
@@ -195,10 +187,10 @@ def _check_regular(path: Path) -> None:
 
 
 def format_of(path: Path, name: str | None = None) -> FileFormat | str:
-    """The format of a file, or the name of that of a corpus, by its content; `name`: as a person says.
+    """Return the format of a file, or the name of a corpus format; detected from the content unless named.
 
     Raises:
-        CotextError: no such format, a file of none, or one that is named as a format and holds only text.
+        CotextError: the format or the file is unknown or empty, or only the suffix belongs to a format.
     """
     formats = file_formats()
     if name is not None:
@@ -207,15 +199,15 @@ def format_of(path: Path, name: str | None = None) -> FileFormat | str:
         if name.partition(":")[0] in FORMATS:
             return name
         known = [*formats, *FORMATS]
-        near = nearest(name, known)
-        hint = f"did you mean {near[0]}? " if near else ""
+        nearest_names = nearest(name, known)
+        hint = f"did you mean {nearest_names[0]}? " if nearest_names else ""
         raise CotextError(f"unknown format {shown(name)}: {hint}known are {', '.join(known)}")
     _check_regular(path)
-    if not (head := _beginning(path)):
+    if not (head := _beginning(path, BEGINNING_BYTES)):
         raise CotextError(f"{path}: is empty, so that there is nothing to translate; leave it out")
-    found = recognise(head, path.name)
-    if found is not None and found.name != GENERIC:
-        return found
+    recognised = recognise(head, path.name)
+    if recognised is not None and recognised.name != GENERIC:
+        return recognised
     if (kind := binary_kind(head)) and kind != PARQUET:
         raise CotextError(
             f"{path}: not a supported format: it looks like {kind}; save it in one that is, as .docx or "
@@ -225,7 +217,7 @@ def format_of(path: Path, name: str | None = None) -> FileFormat | str:
         return corpus
     named = named_format(path.name)
     if named is None:
-        return corpus if found is None or corpus != "text" else found
+        return corpus if recognised is None or corpus != "text" else recognised
     if named.name not in ANY_TEXT:
         raise CotextError(
             f"{path}: ends in {path.suffix}, and what it holds is only text; save it as {path.suffix} again, "
@@ -234,10 +226,10 @@ def format_of(path: Path, name: str | None = None) -> FileFormat | str:
     return named
 
 
-def _beginning(path: Path) -> bytes:
+def _beginning(path: Path, size: int) -> bytes:
     try:
         with path.open("rb") as file:
-            return file.read(BEGINNING_BYTES)
+            return file.read(size)
     except OSError as error:
         raise CotextError(f"{path}: cannot be read: {error.strerror or error}") from None
 
@@ -257,10 +249,10 @@ def open_job(
     by_window: bool = False,
     shard: Shard | None = None,
 ) -> CorpusJob | BlocksJob:
-    """A file to be translated, read and checked; `format` as `format_of` gives it.
+    """Read and check a file to translate; `format` is a result of `format_of`.
 
-    `entries`: of a file that holds both languages, those that are translated. `alone`: the right to use the
-    model other than to translate. Of a corpus: `by_window`: the journal has windows, too; `shard`: its part.
+    `entries`: entries of bilingual files to translate. `alone`: see `BlockDocuments`. For a corpus,
+    `by_window` adds windows to the journal, and `shard` selects a part.
     """
     if isinstance(format, str):
         return CorpusJob(
@@ -290,20 +282,20 @@ def open_job(
 
 
 def unrefused(checks: Iterable[Callable[[], T]]) -> list[T]:
-    """What all of these give.
+    """Call all `checks` and return their results.
 
     Raises:
-        CotextError: what one or several of them refuse, a line each.
+        CotextError: errors of all checks that failed, one per line.
     """
-    found, refused = [], []
+    results, errors = [], []
     for check in checks:
         try:
-            found.append(check())
+            results.append(check())
         except CotextError as error:
-            refused.append(str(error))
-    if refused:
-        raise CotextError("\n".join(refused))
-    return found
+            errors.append(str(error))
+    if errors:
+        raise CotextError("\n".join(errors))
+    return results
 
 
 def check_outputs_of(
@@ -314,29 +306,30 @@ def check_outputs_of(
     folder: Path | None = None,
     formats: Sequence[FileFormat | str] = (),
 ) -> None:
-    """Refuse, before a run is opened, outputs that cannot be written, and such as are there already.
+    """Check outputs before a run is loaded.
 
-    An output that an interrupted job has begun may be there: this or the one that it replaces. `folder`: that
-    of the outputs, which may have to be made. `formats`: those of the sources, which the outputs have too.
+    Outputs of an interrupted job may exist. `folder`: folder of the outputs, which may not exist yet.
+    `formats`: formats of the sources, and so of the outputs.
 
     Raises:
-        CotextError: as `check_outputs`, `require_fitting_name`, or an output that exists without `overwrite`.
+        CotextError: as `check_outputs` and `require_fitting_name`; an output exists, without `overwrite`.
     """
     for out, source, format in zip(outs, sources, formats, strict=False):
         require_fitting_name(out, format, source)
     for out in outs:
         if folder is None or folder.exists():
             check_outputs(out, scores, sources)
-    there = [
+    existing = [
         str(path)
         for out in outs
         for path in (out, lists_beside(out), *filter(None, [scores]))
         if path.exists() and not journal_of(out).exists()
     ]
-    if there and not overwrite:
-        exist = "exists" if len(there) == 1 else "exist"
+    if existing and not overwrite:
+        exist = "exists" if len(existing) == 1 else "exist"
         raise CotextError(
-            f"{', '.join(there)}: {exist}; choose another name, or add --overwrite to replace what is there"
+            f"{', '.join(existing)}: {exist}; choose another name, or add --overwrite to replace what is "
+            "there"
         )
 
 
@@ -346,9 +339,9 @@ def run_jobs(
     overwrite: bool = False,
     finish: Callable[[], None] | None = None,
 ) -> list[FileReport]:
-    """Translate the files of all jobs, one after the other; what was complete is not translated again.
+    """Run all jobs in order; resume or skip those of an interrupted command.
 
-    `finish`: what is written once all are complete, and again by the same command if it was interrupted.
+    `finish` is called when all are complete; if it is interrupted, the same command calls it again.
     """
     keep = len(jobs) > 1 or finish is not None
     reports = [run(job, on_sentences, overwrite, keep) for job in jobs]

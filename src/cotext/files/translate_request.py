@@ -1,4 +1,4 @@
-"""Translation of the files of a request: everything that can be refused is, before the run is loaded."""
+"""Translation of the files of a request; options and files are checked before the run is loaded."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -30,18 +30,18 @@ from cotext.translation.translate_file import CorpusJob
 from cotext.translation.translator import DocumentTranslator
 from cotext.translation.wishes import read_wishes
 
-# The influences of context on the sentences of a file.
+# Computes the influences of context on the sentences of a file.
 Explain = Callable[[DocumentTranslator, Sequence[PairedSentence]], list[Influences]]
 
 
 class FilesTranslation:
-    """The files of a request, checked, and the run that translates them; `jobs` has one for each file.
+    """The checked files of a request and the run that translates them; `jobs` has one job per file.
 
-    `on_open` is called with the run once it is loaded, `on_message` with what there is to know of a file.
+    `on_open` is called with the loaded run, `on_message` with messages about files.
 
     Raises:
-        CotextError: files that cannot be translated, outputs that cannot be written or exist, options that do
-            not fit the files.
+        CotextError: a file cannot be translated, an output cannot be written or exists, or options do not fit
+            the files.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class FilesTranslation:
     def run(
         self, on_sentences: Callable[[int], None] = lambda count: None, explain: Explain | None = None
     ) -> list[FileReport]:
-        """Translate all files and write them; `explain` measures the influence of context for the page."""
+        """Translate all files; `explain` measures the influence of context for the bilingual page."""
         request = self.request
         if request.out_dir is not None:
             request.out_dir.mkdir(parents=True, exist_ok=True)
@@ -100,14 +100,14 @@ class FilesTranslation:
 
 
 def _check(request: TranslationRequest, outs: Sequence[Path], formats: Sequence[FileFormat | str]) -> None:
-    """Refuse options that do not fit the files."""
+    """Raise CotextError if options do not fit the files."""
     of_one_corpus = len(formats) == 1 and isinstance(formats[0], str)
     if request.scores is not None and not of_one_corpus:
-        raise CotextError("--scores is of one corpus, a sentence a line; leave it out")
+        raise CotextError("--scores can be used only with a single corpus with one sentence per line")
     if request.shard is not None and (request.overwrite or request.bilingual or not of_one_corpus):
         raise CotextError(
-            "--shard divides a corpus, a sentence a line, among processes: leave out --bilingual and "
-            "--overwrite, and translate other files without it"
+            "--shard can be used only with a single corpus with one sentence per line, and not with "
+            "--bilingual or --overwrite"
         )
     if request.bilingual is not None:
         _check_bilingual(request.bilingual, request, outs, formats)
@@ -115,19 +115,17 @@ def _check(request: TranslationRequest, outs: Sequence[Path], formats: Sequence[
         return
     for file, kind in zip(request.files, formats, strict=True):
         if not isinstance(kind, str):
-            raise CotextError(
-                f"{file}: --on is for corpora (docs/data-format.md); leave it out for this file"
-            )
+            raise CotextError(f"{file}: --on is for corpora (docs/data-format.md); omit it for this file")
     if wish := request.glossary or request.keep or request.memory:
-        raise CotextError(f"{wish}: glossaries, words to keep and memories are not for --on; leave one out")
+        raise CotextError(f"{wish}: glossaries, words to keep and memories cannot be combined with --on")
 
 
 def _check_bilingual(
     path: Path, request: TranslationRequest, outs: Sequence[Path], formats: Sequence[FileFormat | str]
 ) -> None:
-    """Refuse a file that cannot be written; one that an interrupted job has written may be there."""
+    """Raise CotextError if the bilingual file cannot be written or exists, unless a job was interrupted."""
     if len(formats) > 1 or isinstance(formats[0], str):
-        raise CotextError("--bilingual is of one file, and of none that is a corpus; translate it by itself")
+        raise CotextError("--bilingual can be used only with a single file that is not a corpus")
     if path.resolve() in {other.resolve() for other in (*request.files, *outs)}:
         raise CotextError(f"--bilingual {path}: is another file of this command; choose another name")
     if not path.parent.is_dir():
@@ -137,25 +135,19 @@ def _check_bilingual(
 
 
 def write_bilingual(path: Path, job: BlocksJob, opened: OpenedRun, explain: Explain | None) -> None:
-    """Write the sentences of a finished job beside their translations."""
+    """Write the sentences of a finished job with their translations."""
     source, target, pairs = opened.languages.source, opened.languages.target, job.pairs
     checks = MechanicalChecks([(pair.source, pair.target) for pair in pairs], target)
     for number, pair in enumerate(pairs):
-        found = (f"{fault.kind}: {fault.note}" for fault in checks.faults(number) if fault.kind != "number")
-        pairs[number] = replace(pair, faults=tuple(found))
+        notes = (f"{fault.kind}: {fault.note}" for fault in checks.faults(number) if fault.kind != "number")
+        pairs[number] = replace(pair, faults=tuple(notes))
     if path.suffix.lower() == PAGE_SUFFIX:
         about = [("file", str(job.source.name)), ("system", opened.signature)]
         explained = None if explain is None else explain(opened.translator, pairs)
         content = render_page(job.source.name, (source, target), pairs, about, explained).encode()
     else:
-        units = (
-            (
-                each.source,
-                each.target,
-                {"x-document": str(each.document + 1), "x-position": str(each.number + 1)},
-            )
-            for each in pairs
-        )
+        properties = ({"x-document": f"{p.document + 1}", "x-position": f"{p.number + 1}"} for p in pairs)
+        units = ((p.source, p.target, attributes) for p, attributes in zip(pairs, properties, strict=True))
         content = encode_memory(units, source or "und", target or "und")
     with replacing(path.resolve()) as temporary:
         temporary.write_bytes(content)

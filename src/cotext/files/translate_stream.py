@@ -1,8 +1,7 @@
-"""Translation of a stream: lines in, lines out, a document as soon as the empty line behind it has come.
+"""Translation of a stream, line by line; a document is translated when the empty line after it has arrived.
 
-What is there already when the system gets to it is translated together, as the documents of a file are;
-nobody waits for documents that have not come yet. Running text is the exception: it is one document to its
-end, and answered when it has come.
+Documents that have arrived are translated together, without waiting for others. Running text is the
+exception: it is one document, which is translated when the stream ends.
 """
 
 import threading
@@ -21,13 +20,13 @@ from cotext.translation.prose import Prose, trained_length
 from cotext.translation.translator import Translation
 from cotext.translation.wishes import Wishes
 
-DOCUMENTS_AHEAD = 256  # that are read while others are translated, and at most translated together
+DOCUMENTS_AHEAD = 256  # read while others are translated; also the most that are translated together
 NAME = "standard input"
 
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """A document of the stream with the endings of its lines, or what is copied: an empty line."""
+    """A document of the stream with its line endings, or an empty line that is copied."""
 
     document: Document | None
     endings: tuple[str, ...]
@@ -64,14 +63,13 @@ class StreamReport:
 
 
 class StreamTranslation:
-    """Translates numbered lines, endings included, a line out for each in.
+    """Translation of numbered lines with endings; writes one line for each line read.
 
-    `splitter`: of lines that hold several sentences; None: each is translated as one. `running_text`: all is
-    one document; None: from the paragraph on that looks so, before which each empty line ends a document, and
-    which `on_message` tells.
+    `splitter` splits lines with several sentences; None: each line is one sentence. `running_text`: the
+    stream is one document; None: detect the first paragraph of running text and call `on_message`.
 
     Raises:
-        CotextError: passes or an alignment that do not suit a stream.
+        CotextError: the number of passes or `decode.align` is not possible for a stream.
     """
 
     def __init__(
@@ -99,13 +97,13 @@ class StreamTranslation:
             )
 
     def run(self, lines: Iterable[tuple[int, str]], write: Callable[[str], None]) -> None:
-        """Translate; `write` takes whole documents, each with the empty lines behind it.
+        """Translate the stream; `write` is called with complete documents and the empty lines after them.
 
         Raises:
-            CotextError: a sentence over the limit, lines that cannot be read; what came before is written.
+            CotextError: a sentence is too long, or lines cannot be read; earlier documents are written.
         """
         arriving: Queue[_Arrived] = Queue(DOCUMENTS_AHEAD)
-        # A daemon: it may wait for a line for ever, and must not keep the process.
+        # A daemon, because it may wait for a line forever, and must not keep the process alive.
         threading.Thread(target=self._read, args=(lines, arriving), daemon=True).start()
         for parts, last in _groups(arriving):
             self._translate(parts, write)
@@ -126,40 +124,42 @@ class StreamTranslation:
             arriving.put(None)
 
     def _parts(self, lines: Iterator[tuple[int, str]]) -> Iterator[_Part | _RunningText]:
-        """Documents, called by the number of their first line, with the empty lines that end them."""
-        held: list[str] = []
+        """Yield documents, named by the number of their first line, and the empty lines that end them."""
+        lines_of_document: list[str] = []
         first = 1
         for number, line in lines:
             if number == 1 and line.startswith(BYTE_ORDER_MARK):
                 yield _Part(None, (BYTE_ORDER_MARK,))
                 line = line.removeprefix(BYTE_ORDER_MARK)
-            filled = bool(_taken_apart(line)[0])
+            filled = bool(_text_and_ending(line)[0])
             if filled:
-                first = first if held else number
-                held.append(line)
-            if self._running_text or (not filled and held and self._is_running_text(held)):
-                held += [] if filled else [line]
+                first = first if lines_of_document else number
+                lines_of_document.append(line)
+            if self._running_text or (
+                not filled and lines_of_document and self._is_running_text(lines_of_document)
+            ):
+                lines_of_document += [] if filled else [line]
                 break
             if not filled:
-                yield from _document(held, first)
+                yield from _document(lines_of_document, first)
                 yield _Part(None, (line,))
-                held = []
-        if held and (self._running_text or self._is_running_text(held)):
+                lines_of_document = []
+        if lines_of_document and (self._running_text or self._is_running_text(lines_of_document)):
             if not self._running_text:
                 self._on_message(
                     f"{NAME}: read as running text from line {first} on, to its end, as that paragraph holds "
                     "several sentences a line: empty lines are breaks between paragraphs of one document "
                     "(--format text: one sentence a line, an empty line after each document)"
                 )
-            yield _RunningText("".join([*held, *(line for _, line in lines)]), first)
+            yield _RunningText("".join([*lines_of_document, *(line for _, line in lines)]), first)
         else:
-            yield from _document(held, first)
+            yield from _document(lines_of_document, first)
 
     def _is_running_text(self, lines: list[str]) -> bool:
-        """Whether a paragraph does not look like one sentence a line."""
+        """Whether a paragraph looks like running text, and not like one sentence per line."""
         if self._running_text is False:
             return False
-        ends = sum(len(self._prose.sentences(_taken_apart(line)[0])) - 1 for line in lines)
+        ends = sum(len(self._prose.sentences(_text_and_ending(line)[0])) - 1 for line in lines)
         return bool(wrap_width(lines)) or (ends > 1 and 2 * ends >= len(lines))
 
     def _translated_text(self, rest: _RunningText) -> str:
@@ -167,13 +167,13 @@ class StreamTranslation:
         texts = BlockDocuments(self._opened, file.contents, self._splitter, self._wishes)
         texts.check()
         guide = texts.guide(range(len(texts.documents)))
-        found = dict(self._translator.translate(texts.documents, guide=guide))
-        for translation in found.values():
+        translations = dict(self._translator.translate(texts.documents, guide=guide))
+        for translation in translations.values():
             self.report.count(translation)
         lines, sentences = texts.blocks_split
         self.report.split_lines += lines
         self.report.split_sentences += sentences
-        return file.written(texts.blocks(found)).decode()
+        return file.written(texts.blocks(translations)).decode()
 
     def _translate(self, parts: list[_Part], write: Callable[[str], None]) -> None:
         documents: list[Document] = []
@@ -188,16 +188,16 @@ class StreamTranslation:
                 documents.append(part.document)
         split = [self._prose.split(document) for document in documents]
         guide = self._wishes.guide(self._translator, [document.sentences for document in split])
-        found = dict(self._translator.translate(split, guide=guide))
+        translations = dict(self._translator.translate(split, guide=guide))
         number = 0
         for part in parts:
             if part.document is None:
                 write("".join(part.endings))
                 continue
-            translation = self._prose.join(part.document, found[number])
+            translation = self._prose.join(part.document, translations[number])
             lines = zip(_lines(part.document, translation), part.endings, strict=True)
             write("".join(f"{line}{ending}" for line, ending in lines))
-            self.report.count(found[number])
+            self.report.count(translations[number])
             number += 1
         if problem is not None:
             raise problem
@@ -205,12 +205,12 @@ class StreamTranslation:
 
 def _document(lines: list[str], first: int) -> Iterator[_Part]:
     if lines:
-        sentences, endings = zip(*map(_taken_apart, lines), strict=True)
+        sentences, endings = zip(*map(_text_and_ending, lines), strict=True)
         yield _Part(Document(f"of line {first}", sentences), endings)
 
 
-def _taken_apart(line: str) -> tuple[str, str]:
-    """A line without outer space, and its ending."""
+def _text_and_ending(line: str) -> tuple[str, str]:
+    """Return a line without outer space, and its line ending."""
     text = line.removesuffix("\n").removesuffix("\r")
     return text.strip(OUTER_SPACE), line[len(text) :]
 
@@ -218,7 +218,7 @@ def _taken_apart(line: str) -> tuple[str, str]:
 def _groups(
     arriving: "Queue[_Arrived]",
 ) -> Iterator[tuple[list[_Part], _RunningText | CotextError | None]]:
-    """The parts that have arrived since the last call, and the running text or error that ends the stream."""
+    """Yield the parts that have arrived since the last one, and the text or error that ends the stream."""
     while True:
         parts: list[_Part] = []
         entry = arriving.get()
@@ -233,6 +233,6 @@ def _groups(
 
 
 def _lines(document: Document, translation: Translation) -> Iterator[str]:
-    # A sentence without a visible character has no translation, and an empty line would end the document.
+    # A sentence without visible characters has no translation, and an empty line would end the document.
     for source, target in zip(document.sentences, translation.document.sentences, strict=True):
         yield target or source

@@ -1,12 +1,12 @@
-"""XLIFF 1.2 and 2.x (2.0, 2.1, 2.2): jobs of translators, with source and target of every unit.
+"""XLIFF 1.2 and 2.x (2.0, 2.1, 2.2): source and target of translation units.
 
-Every segment is a block, and every `<file>` a document. A target is filled or made, and nothing else is
-touched: notes, proposed translations (alt-trans, matches) and elements of tools stay as they are. A target
-that we write is marked: `needs-review-translation`, from machine translation, in 1.2; `translated` in 2.x.
+A segment is a block, and a `<file>` is a document. Targets are filled or added, and nothing else changes:
+notes, proposed translations (alt-trans, matches) and elements of other tools are kept. Written targets are
+marked: `needs-review-translation`, from machine translation, in 1.2; `translated` in 2.x.
 
-Elements that enclose text (g, pc, mrk) enclose it in the target too; those of two halves (bx and ex, bpt and
-ept, sc and ec, sm and em) do where both halves are in the segment and nested, else each half stands by
-itself, as what stands for something (x, ph, it, cp) does. What is marked as not to be translated is copied.
+Elements that enclose text (g, pc, mrk) are elements. So are pairs of empty elements (bx and ex, bpt and ept,
+sc and ec, sm and em) if both are in the segment and nested. Otherwise they are points, like elements that
+represent something (x, ph, it, cp). Content marked as not translatable is copied.
 """
 
 import re
@@ -35,18 +35,18 @@ from cotext.files.places import (
 from cotext.files.strings import Markers, found_in, has_words
 from cotext.runtime.errors import CotextError, shown
 
-# --- Contents of an XML element as pieces: text, elements that enclose text, elements that stand for some.
+# --- The contents of an XML element as pieces.
 
-# `encloses`: its text is translated; `begins`, `ends`: a half of what encloses text, with the key of its
-# partner; `stands`: for something, without text; `copied`: its text stays.
+# `encloses`: its text is translated; `begins`, `ends`: half of a pair around text; `stands`: represents
+# something, without text; `copied`: its text is copied.
 Role = Literal["encloses", "begins", "ends", "stands", "copied"]
-MAX_PAIRED: Final = 2000  # texts and elements of contents whose halves are joined
+MAX_PAIRED: Final = 2000  # most parts of contents in which pairs are joined
 _PLACEHOLDER: Final = re.compile(r"[^\s<>%{$]*+[%{$][^\s<>]*")
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What an inline element is; `partner` joins halves, `shown` is what it stands for."""
+    """The role of an inline element; `partner`: equal for both halves; `shown`: what it represents."""
 
     role: Role
     partner: str = ""
@@ -64,7 +64,7 @@ class _Part:
 
 @dataclass(slots=True)
 class Segment:
-    """Contents between line breaks that end a block: pieces, and what their elements are written as."""
+    """The contents of a block: pieces, and the spelling of their elements."""
 
     before: str
     pieces: tuple[Piece, ...]
@@ -72,18 +72,15 @@ class Segment:
     elements: dict[Piece, str] = field(default_factory=dict)
 
     def written(self, pieces: Sequence[Piece]) -> str:
-        """The contents with other pieces, as XML."""
-        return (
-            self.before
-            + "".join(escaped(each) if isinstance(each, str) else self.elements[each] for each in pieces)
-            + self.after
-        )
+        """Return the contents with the pieces replaced, as XML."""
+        inner = (escaped(piece) if isinstance(piece, str) else self.elements[piece] for piece in pieces)
+        return self.before + "".join(inner) + self.after
 
 
 def segments(
     text: str, element: Element, kind_of: Callable[[Element], Kind], keep_breaks: bool
 ) -> list[Segment]:
-    """The contents of an element; with `keep_breaks`, a line break in text not enclosed ends a segment."""
+    """Return the contents of an element; with `keep_breaks`, a line break outside elements ends a segment."""
     parts: list[_Part] = []
     _gather(text, element, kind_of, parts)
     groups = _divided(parts) if keep_breaks else [parts]
@@ -115,15 +112,15 @@ def _gather(text: str, element: Element, kind_of: Callable[[Element], Kind], par
 
 
 def _gather_text(meant: str, parts: list[_Part]) -> None:
-    """Text that holds markup of its own, as that of a page in a CDATA section, is taken apart too."""
+    """Add a text; escaped markup in it, such as HTML in a CDATA section, becomes elements too."""
     first = len(parts)
     at = 0
-    for found in found_in(meant, Markers()):
-        parts.append(_Part("text", "", meant[at : found.start]))
-        raw = meant[found.start : found.stop]
-        kind = {"open": "begins", "close": "ends", "copied": "copied"}.get(found.kind, "point")
-        parts.append(_Part(kind, escaped(raw), raw, f"{first} {found.name}"))
-        at = found.stop
+    for item in found_in(meant, Markers()):
+        parts.append(_Part("text", "", meant[at : item.start]))
+        raw = meant[item.start : item.stop]
+        kind = {"open": "begins", "close": "ends", "copied": "copied"}.get(item.kind, "point")
+        parts.append(_Part(kind, escaped(raw), raw, f"{first} {item.name}"))
+        at = item.stop
     parts.append(_Part("text", "", meant[at:]))
 
 
@@ -175,7 +172,7 @@ def _on_one_line(text: str) -> str:
 
 
 def _pair(parts: list[_Part]) -> None:
-    """Make one element of two halves where both are there, and nested; other halves stand for themselves."""
+    """Join pairs of halves that are properly nested to one element; other halves become points."""
     if len(parts) > MAX_PAIRED:
         return
     inside: list[tuple[int, _Part]] = []
@@ -216,16 +213,15 @@ _FINAL: Final = ("final", "signed-off")
 
 
 def _open(content: bytes, name: str, job: Job = ANY) -> SplicedFile:
-    """Read a job; raises CotextError for malformed XML, another version, or languages of another job."""
+    """Read a file; raise CotextError for malformed XML, unknown versions, or other languages than the job."""
     source = decoded_xml(content, name)
     root = read_markup(source.text, name)
-    # Files of tools of 1.x may leave it out.
-    version = _VERSIONS.get(root.attributes.get("version", "1.2" if _is_first(root) else ""))
+    # Some tools omit the version in files of 1.x.
+    is_first = not root.space or root.space.startswith("urn:oasis:names:tc:xliff:document:1.")
+    version = _VERSIONS.get(root.attributes.get("version", "1.2" if is_first else ""))
     if root.name != "xliff" or version is None:
         found = f"<{root.raw_name}> {shown(root.attributes.get('version', ''))}"
-        raise CotextError(
-            f"{name}: {found} is none of the versions of XLIFF that are read: 1.2, 2.0, 2.1, 2.2"
-        )
+        raise CotextError(f"{name}: {found} is not a supported version of XLIFF: 1.2, 2.0, 2.1, 2.2")
     reader = _Reader(source.text, name, job, root, version == "2")
     documents = [document for file in root.elements("file") if (document := list(reader.file(file)))]
     reader.check()
@@ -239,7 +235,7 @@ def _open(content: bytes, name: str, job: Job = ANY) -> SplicedFile:
     )
 
 
-# What is said of units that are not translated, by the reason.
+# Messages about units that are not translated.
 _KEPT: Final = "translated segments stay as they are, as context"
 _IN_REVIEW: Final = "segments that wait for a review stay; translate unfinished entries to replace them"
 _IS_FINAL: Final = "segments are final, and stay"
@@ -250,7 +246,7 @@ _SIZED: Final = "units say how long their target may be; that is not checked"
 
 
 class _Reader:
-    """A file on its way to slots."""
+    """Makes slots of the units of a file."""
 
     def __init__(self, text: str, name: str, job: Job, root: Element, second: bool) -> None:
         self._text, self._name, self._job, self._root, self._second = text, name, job, root, second
@@ -262,7 +258,7 @@ class _Reader:
         self.once: list[Edit] = []
 
     def file(self, file: Element) -> Iterator[Slot]:
-        """The slots of a `<file>`; none if it is of other languages than the job."""
+        """Yield the slots of a `<file>`; none if its languages differ from those of the job."""
         holder = self._root if self._second else file
         names = ("srcLang", "trgLang") if self._second else ("source-language", "target-language")
         source, target = (holder.attributes.get(name, "") for name in names)
@@ -280,7 +276,8 @@ class _Reader:
         self._unnamed_target |= not target and not self._job.target_language
         bodies = [file] if self._second else file.elements("body")
         for body in bodies:
-            yield from self._group(body, _translate(file, True), _preserve(self._root, file))
+            preserve = _preserve_in(file, _preserve_in(self._root, False))
+            yield from self._group(body, _translate(file, True), preserve)
 
     def _group(self, group: Element, translate: bool, preserve: bool) -> Iterator[Slot]:
         for child in group.elements():
@@ -299,7 +296,7 @@ class _Reader:
                 self._counts[_BINARY] += 1
 
     def _unit(self, unit: Element, preserve: bool) -> Iterator[Slot]:
-        """A trans-unit of 1.2; where it is segmented, each segment is a slot of its own."""
+        """Yield the slots of a trans-unit of 1.2, which may have segments."""
         source, target, cut = unit.first("source"), unit.first("target"), unit.first("seg-source")
         if source is None:
             raise CotextError(f"{self._name}:{self._place(unit)}: a trans-unit without a source")
@@ -320,12 +317,12 @@ class _Reader:
         state: str,
         preserve: bool,
     ) -> Iterator[Slot]:
-        """A unit whose seg-source has segments (mrk of type seg): its target is built with the same ones."""
-        there = {mark.attributes.get("mid"): mark for mark in _marks(target)} if target is not None else {}
+        """Yield the slot of a unit with segments (mrk of type seg); its target has the same segments."""
+        targets = {mark.attributes.get("mid"): mark for mark in _marks(target)} if target is not None else {}
         blocks: list[Block] = []
         parts: list[tuple[list[Segment], Element | None]] = []  # contents, and the target that is kept
         for mark in marks:
-            existing = there.get(mark.attributes.get("mid"))
+            existing = targets.get(mark.attributes.get("mid"))
             wanted = self._wanted(existing, state)
             contents = segments(self._text, mark, _kind_1, preserve)
             blocks += self._blocks(unit, contents, wanted)
@@ -347,7 +344,7 @@ class _Reader:
             yield Slot(tuple(blocks), edits)
 
     def _segments_of_unit(self, unit: Element, preserve: bool) -> Iterator[Slot]:
-        """A unit of 2.x."""
+        """Yield the slots of a unit of 2.x."""
         for segment in unit.elements("segment"):
             source, target = segment.first("source"), segment.first("target")
             if source is None:
@@ -382,16 +379,16 @@ class _Reader:
 
     def _blocks(self, unit: Element, contents: list[Segment], wanted: bool) -> Iterator[Block]:
         place = self._place(unit)
-        for each in contents:
-            if has_words(each.pieces):
-                yield Block(each.pieces, place, translate=wanted)
+        for segment in contents:
+            if has_words(segment.pieces):
+                yield Block(segment.pieces, place, translate=wanted)
 
     def _place(self, element: Element) -> str:
         named = element.attributes.get("id")
         return f"line {self._lines.of(element.start)}" + (f" ({named})" if named else "")
 
     def _wanted(self, target: Element | None, state: str) -> bool:
-        """Whether a segment is to be translated; counted where not."""
+        """Whether to translate a segment; count it if not."""
         if state in _FINAL:
             self._counts[_IS_FINAL] += 1
             return False
@@ -404,7 +401,7 @@ class _Reader:
         return False
 
     def _target_edit(self, source: Element, target: Element | None, inner: str) -> Edit:
-        """The edit that fills the target, or makes one after `source`."""
+        """Return the edit that fills the target, or adds one after `source`."""
         if target is not None:
             tag = opened_tag(self._text[target.start : target.inner])
             end = f"</{target.raw_name}>"
@@ -415,13 +412,11 @@ class _Reader:
         if "xml:space" in source.attributes:
             tag = with_attribute(tag, "xml:space", source.attributes["xml:space"])
         indent = re.search(r"\r?\n[ \t]*$", self._text[max(0, source.start - 200) : source.start])
-        written = (
-            (indent[0] if indent else "") + (tag if self._second else _marked(tag)) + inner + f"</{name}>"
-        )
-        return source.stop, source.stop, written
+        tag = tag if self._second else _marked(tag)
+        return source.stop, source.stop, f"{indent[0] if indent else ''}{tag}{inner}</{name}>"
 
     def check(self) -> None:
-        """Raise CotextError where nothing is of the languages of the job, or the target has no name."""
+        """Raise CotextError if no file has the languages of the job, or the target language is unknown."""
         if self._files and self._counts[_FOREIGN] == self._files:
             wanted = f"{self._job.source_language or '?'}-{self._job.target_language or '?'}"
             raise CotextError(
@@ -432,34 +427,27 @@ class _Reader:
             raise CotextError(f"{self._name}: does not name its target language (trgLang), nor does the job")
 
     def messages(self) -> list[str]:
-        """What is not translated, and why."""
+        """Return messages about units that are not translated."""
         compared = "the languages of the job are not known, and not compared with those of the file"
-        known = self._job.source_language and self._job.target_language
-        said = [] if known else [f"{compared} ({', '.join(sorted(self._languages))})"]
-        return said + [f"{count} {what}" for what, count in self._counts.items() if count]
-
-
-def _is_first(root: Element) -> bool:
-    """Whether a root without a version is of 1.x: by its namespace, or by none."""
-    return not root.space or root.space.startswith("urn:oasis:names:tc:xliff:document:1.")
+        languages_known = self._job.source_language and self._job.target_language
+        messages = [] if languages_known else [f"{compared} ({', '.join(sorted(self._languages))})"]
+        return messages + [f"{count} {what}" for what, count in self._counts.items() if count]
 
 
 def _marked(tag: str) -> str:
-    """The first tag of a target of 1.2 that says where the target is from."""
+    """Return the start tag of a target of 1.2, marked as machine translation."""
     return with_attribute(
         with_attribute(tag, "state", "needs-review-translation"), "state-qualifier", "leveraged-mt"
     )
 
 
 def _filled(contents: list[Segment], waiting: Iterator[Block]) -> str:
-    """Contents with the blocks that wait in the places of those that have words."""
-    return "".join(
-        each.written(next(waiting).pieces if has_words(each.pieces) else each.pieces) for each in contents
-    )
+    """Return the contents with each segment that has words replaced by the next block."""
+    return "".join(s.written(next(waiting).pieces if has_words(s.pieces) else s.pieces) for s in contents)
 
 
 def _marks(element: Element) -> Iterator[Element]:
-    """The segments of a seg-source or target, whatever encloses them."""
+    """Yield the segments of a seg-source or target at any depth."""
     for child in element.elements():
         if child.name == "mrk" and child.attributes.get("mtype") == "seg":
             yield child
@@ -468,26 +456,18 @@ def _marks(element: Element) -> Iterator[Element]:
 
 
 def _translate(element: Element, inherited: bool) -> bool:
-    said = element.attributes.get("translate")
-    return said == "yes" if said in ("yes", "no") else inherited
+    value = element.attributes.get("translate")
+    return value == "yes" if value in ("yes", "no") else inherited
 
 
 def _preserve_in(element: Element, inherited: bool) -> bool:
-    said = element.attributes.get("xml:space")
-    return said == "preserve" if said else inherited
-
-
-def _preserve(*elements: Element) -> bool:
-    preserve = False
-    for element in elements:
-        preserve = _preserve_in(element, preserve)
-    return preserve
+    value = element.attributes.get("xml:space")
+    return value == "preserve" if value else inherited
 
 
 def _kind_1(element: Element) -> Kind:
-    """Inline elements of 1.2."""
-    attributes = element.attributes
-    name = element.name
+    """Return the role of an inline element of 1.2."""
+    attributes, name = element.attributes, element.name
     if name == "g":
         return Kind("encloses")
     if name == "mrk":
@@ -499,13 +479,12 @@ def _kind_1(element: Element) -> Kind:
 
 
 def _kinds_2(unit: Element) -> Callable[[Element], Kind]:
-    """Inline elements of 2.x, whose contents in the original file may stand beside the segments."""
+    """Return a function for the roles of inline elements of 2.x; `originalData` may have their content."""
     data = unit.first("originalData")
-    original = {each.attributes.get("id"): each.text for each in data.elements("data")} if data else {}
+    original = {item.attributes.get("id"): item.text for item in data.elements("data")} if data else {}
 
     def kind_of(element: Element) -> Kind:
-        attributes = element.attributes
-        name = element.name
+        attributes, name = element.attributes, element.name
         if name == "pc":
             return Kind("encloses")
         if name == "mrk":

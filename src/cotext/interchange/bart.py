@@ -1,4 +1,4 @@
-"""What the models of Hugging Face's BART family have in common: names of tensors, sizes, ids."""
+"""What models of Hugging Face's BART family have in common: names of tensors, sizes, ids."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -10,18 +10,14 @@ from cotext.runtime.errors import CotextError
 CONFIG, GENERATION = "config.json", "generation_config.json"
 BIAS = "final_logits_bias"
 ACTIVATIONS = {"relu": "relu", "swish": "swish", "silu": "swish", "gelu": "gelu"}
-# Copies that a file may hold of its one matrix, and tables of sinusoids.
+# Copies of the shared embedding that a file may contain, and tables of sinusoids.
 TIED = ("model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight", "lm_head.weight")
 TABLES = ("model.encoder.embed_positions.weight", "model.decoder.embed_positions.weight")
 SHARED = "model.shared.weight"
 
 
 def sizes(settings: Settings) -> dict[str, Any]:
-    """Keys of the section `model` that say how large it is.
-
-    Raises:
-        CotextError: a missing or foreign value, or stacks of different widths.
-    """
+    """Return the keys of `model` that define sizes; raise CotextError for missing or different widths."""
     for key in ("attention_heads", "ffn_dim"):
         decoder = settings.whole(f"decoder_{key}")
         settings.require(f"encoder_{key}", decoder, decoder, "both stacks are of one width here")
@@ -39,7 +35,7 @@ def sizes(settings: Settings) -> dict[str, Any]:
 
 
 def decoding(folder: Path, settings: Settings) -> dict[str, Any]:
-    """Keys of the section `decode`: beam and length penalty, as the folder recommends."""
+    """Return the keys of the section `decode`: beam and length penalty that the folder recommends."""
     given = generation(folder)
     beam = given.whole("num_beams", settings.whole("num_beams", 4))
     penalty = given.number("length_penalty", settings.number("length_penalty", 1.0))
@@ -47,35 +43,31 @@ def decoding(folder: Path, settings: Settings) -> dict[str, Any]:
 
 
 def generation(folder: Path) -> Settings:
-    """What the folder says of decoding; nothing where it does not."""
+    """Return the decoding settings of the folder; empty if there are none."""
     path = folder / GENERATION
     return Settings.read(path) if path.exists() else Settings({}, str(path))
 
 
 def start_symbol(folder: Path, settings: Settings) -> int:
-    """The row with which the decoder starts.
-
-    Raises:
-        CotextError: the folder does not tell.
-    """
-    for each in (settings, generation(folder)):
-        if each.content.get("decoder_start_token_id") is not None:
-            start = each.whole("decoder_start_token_id")
+    """Return the row with which the decoder starts; raise CotextError if the folder does not define it."""
+    for source in (settings, generation(folder)):
+        if source.content.get("decoder_start_token_id") is not None:
+            start = source.whole("decoder_start_token_id")
             if start < 0:
-                raise CotextError(f"{each.where}: decoder_start_token_id is {start}; it must be a row")
+                raise CotextError(f"{source.where}: decoder_start_token_id is {start}; it must be a row")
             return start
     raise CotextError(
-        f"{settings.where}: decoder_start_token_id is not given: a decoder that starts with the language is "
-        "not known here"
+        f"{settings.where}: decoder_start_token_id is missing: decoders that start with the language are "
+        "not supported"
     )
 
 
 def matrix_parts(
     tensors: Mapping[str, Any], target: VocabularyRows, source: VocabularyRows | None = None
 ) -> tuple[dict[str, Part], frozenset[str]]:
-    """The embeddings, and the names of their copies; `source` where that side has its own."""
+    """Return the embeddings and the names of their copies; `source` if that side has its own."""
     if source is None:
-        name = next((each for each in (SHARED, *reversed(TIED)) if each in tensors), SHARED)
+        name = next((copy for copy in (SHARED, *reversed(TIED)) if copy in tensors), SHARED)
         return {"embedding.weight": target.part(name)}, frozenset({SHARED, *TIED} - {name})
     encoder, decoder, head = TIED
     name = decoder if decoder in tensors else head
@@ -84,32 +76,32 @@ def matrix_parts(
 
 
 def layer_parts(encoder_layers: int, decoder_layers: int, final_norm: bool) -> dict[str, Part]:
-    """All parameters of both stacks."""
-    found: dict[str, Part] = {}
+    """Return all parameters of both stacks."""
+    parts: dict[str, Part] = {}
     for side, layers in (("encoder", encoder_layers), ("decoder", decoder_layers)):
         for i in range(layers):
-            own, there = f"{side}.{i}", f"model.{side}.layers.{i}"
-            found |= _attention(f"{own}.attention", f"{there}.self_attn", fused=("qkv", "qkv"))
-            found |= module(f"{own}.after_attention.norm", f"{there}.self_attn_layer_norm")
+            own, foreign = f"{side}.{i}", f"model.{side}.layers.{i}"
+            parts |= _attention(f"{own}.attention", f"{foreign}.self_attn", fused=("qkv", "qkv"))
+            parts |= module(f"{own}.after_attention.norm", f"{foreign}.self_attn_layer_norm")
             if side == "decoder":
-                found |= _attention(f"{own}.cross", f"{there}.encoder_attn", fused=("query", "q"))
-                keys = tuple(f"{there}.encoder_attn.{letter}_proj" for letter in "kv")
-                found |= module(f"{own}.cross.key_value", *keys)
-                found |= module(f"{own}.after_cross.norm", f"{there}.encoder_attn_layer_norm")
-            found |= module(f"{own}.feed_forward.widen", f"{there}.fc1")
-            found |= module(f"{own}.feed_forward.narrow", f"{there}.fc2")
-            found |= module(f"{own}.after_feed_forward.norm", f"{there}.final_layer_norm")
+                parts |= _attention(f"{own}.cross", f"{foreign}.encoder_attn", fused=("query", "q"))
+                keys = tuple(f"{foreign}.encoder_attn.{letter}_proj" for letter in "kv")
+                parts |= module(f"{own}.cross.key_value", *keys)
+                parts |= module(f"{own}.after_cross.norm", f"{foreign}.encoder_attn_layer_norm")
+            parts |= module(f"{own}.feed_forward.widen", f"{foreign}.fc1")
+            parts |= module(f"{own}.feed_forward.narrow", f"{foreign}.fc2")
+            parts |= module(f"{own}.after_feed_forward.norm", f"{foreign}.final_layer_norm")
         if final_norm:
-            found |= module(f"{side}_norm", f"model.{side}.layer_norm")
-    return found
+            parts |= module(f"{side}_norm", f"model.{side}.layer_norm")
+    return parts
 
 
-def _attention(own: str, there: str, fused: tuple[str, str]) -> Iterator[tuple[str, Part]]:
+def _attention(own: str, foreign: str, fused: tuple[str, str]) -> Iterator[tuple[str, Part]]:
     name, letters = fused
-    yield from module(f"{own}.{name}", *(f"{there}.{letter}_proj" for letter in letters)).items()
-    yield from module(f"{own}.out", f"{there}.out_proj").items()
+    yield from module(f"{own}.{name}", *(f"{foreign}.{letter}_proj" for letter in letters)).items()
+    yield from module(f"{own}.out", f"{foreign}.out_proj").items()
 
 
 def module(own: str, *there: str) -> dict[str, Part]:
-    """Weight and bias of a module, out of modules one below the other."""
+    """Return weight and bias of a module, made of the modules `there`, one below the other."""
     return {f"{own}.{kind}": Part(tuple(f"{name}.{kind}" for name in there)) for kind in ("weight", "bias")}

@@ -1,8 +1,8 @@
-"""Export of plain Transformers to CTranslate2, float32 or quantized.
+"""Export of plain Transformers to CTranslate2, in float32 or quantized.
 
-What the engine can express: encoder and decoder with attention over whole rows by contents, one position
-encoding that depends on the place in the row alone, no segments. All else is refused by the name of its
-setting. Tokens are named by their ids. CTranslate2 is an optional package, which only writing needs here.
+The engine supports encoder and decoder with content attention over whole rows, one position encoding that
+depends only on the place in the row, and no segments. Other settings are rejected by name. Tokens are named
+by their ids. CTranslate2 is an optional package, needed only for the export.
 """
 
 import copy
@@ -21,30 +21,23 @@ from cotext.interchange.bart import layer_parts
 from cotext.interchange.fairseq import mbart_parts
 from cotext.interchange.hub import published_config, published_data, write_data
 from cotext.models.checkpoint import LoadedModel, load_run
-from cotext.models.engine_folder import (
-    CTRANSLATE2,
-    INSTALL,
-    EngineDescription,
-    write_description,
-)
+from cotext.models.engine_folder import CTRANSLATE2, INSTALL, EngineDescription, write_description
 from cotext.models.run_folder import describe_file, model_file
 from cotext.runtime.errors import CotextError
 from cotext.runtime.integrity import new_or_same
 
 QUANTIZATIONS: Final = ("float32", "int8", "int8_float32", "int8_float16", "float16")
-STEP: Final = 1024  # of the number of positions
-MOST_EXTRA: Final = (
-    64  # sentences of a row at most that may be longer than those of the source by all that is allowed
-)
+STEP: Final = 1024  # the number of positions is rounded up to a multiple of this
+MOST_EXTRA: Final = 64  # sentences of a row that may have the full extra length (`decode.max_extra`)
 
 
 def installed() -> bool:
-    """Whether the engine is there."""
+    """Whether CTranslate2 is installed."""
     return find_spec("ctranslate2") is not None
 
 
 def obstacles(config: Config) -> Iterator[str]:
-    """The settings of a system, each as key = value, that CTranslate2 cannot express."""
+    """Yield the settings of a system that CTranslate2 does not support, as key = value."""
     model, view = config.model, config.view
     plain = {
         "writes": ("left_to_right",),
@@ -74,23 +67,19 @@ def obstacles(config: Config) -> Iterator[str]:
 
 
 def further_parts(loaded: LoadedModel) -> Iterator[str]:
-    """Parameters of a model beyond those of a plain Transformer, each by its name."""
+    """Yield the names of parameters that a plain Transformer does not have."""
     model = loaded.config.model
-    known = {"embedding.weight", "embedding.source_weight", "output_bias", *mbart_parts()}
-    known |= layer_parts(model.encoder_layers, model.decoder_layers, model.pre_norm).keys()
-    yield from sorted(loaded.with_states("cotext export").state_dict().keys() - known)
+    plain = {"embedding.weight", "embedding.source_weight", "output_bias", *mbart_parts()}
+    plain |= layer_parts(model.encoder_layers, model.decoder_layers, model.pre_norm).keys()
+    yield from sorted(loaded.with_states("cotext export").state_dict().keys() - plain)
 
 
 def require_expressible(config: Config, run: Path) -> None:
-    """Refuse a system that CTranslate2 cannot express.
-
-    Raises:
-        CotextError: with the settings that stand in the way.
-    """
-    if found := list(dict.fromkeys(obstacles(config))):
+    """Raise CotextError for a system that CTranslate2 does not support, with the settings that prevent it."""
+    if settings := list(dict.fromkeys(obstacles(config))):
         raise CotextError(
-            f"{run}: CTranslate2 cannot express {', '.join(found)}; it runs plain Transformers alone (export "
-            "one, or --to hub, which takes every system)"
+            f"{run}: CTranslate2 cannot express {', '.join(settings)}; it runs only plain Transformers "
+            "(export one, or --to hub, which takes every system)"
         )
 
 
@@ -99,7 +88,7 @@ def export_engine(run: Path, out: Path, quantization: str = "float32", update: i
 
     Raises:
         CotextError: as `load_run` and `require_expressible`, an unknown quantization, CTranslate2 is not
-            installed, `out` cannot be written.
+            installed, or `out` cannot be written.
     """
     if quantization not in QUANTIZATIONS:
         raise CotextError(f"--quantization {quantization}: choose one of {', '.join(QUANTIZATIONS)}")
@@ -107,33 +96,20 @@ def export_engine(run: Path, out: Path, quantization: str = "float32", update: i
         raise CotextError(f"--to ctranslate2 needs CTranslate2: {INSTALL}")
     require_expressible(describe_file(model_file(run, update)).config, run)
     loaded = load_run(run, update)
-    if found := list(further_parts(loaded)):
+    if names := list(further_parts(loaded)):
         raise CotextError(
-            f"{run}: CTranslate2 cannot express {', '.join(found[:3])}, parameters of this model"
+            f"{run}: CTranslate2 cannot express {', '.join(names[:3])}, parameters of this model"
         )
     with new_or_same(out) as temporary:
         write_engine(loaded, quantization, temporary, published_data(run))
 
 
 def write_engine(loaded: LoadedModel, quantization: str, folder: Path, data: Mapping[str, Any]) -> None:
-    """Write a new engine folder; `data`: what is noted of the training data, if anything is."""
+    """Write a new engine folder; `data`: the description of the training data, if any."""
     write_weights(loaded, quantization, folder)
     loaded.tokenizer.save(folder / "tokenizer")
     write_data(folder, data)
-    write_description(folder, _description(loaded, quantization))
-
-
-def write_weights(loaded: LoadedModel, quantization: str, folder: Path) -> None:
-    """Write the engine's own files alone into a new folder."""
-    spec = _spec(loaded)
-    spec.validate()
-    spec.optimize(quantization=None if quantization == "float32" else quantization)
-    folder.mkdir()
-    spec.save(str(folder))
-
-
-def _description(loaded: LoadedModel, quantization: str) -> EngineDescription:
-    return EngineDescription(
+    description = EngineDescription(
         engine=CTRANSLATE2,
         version=version("ctranslate2"),
         quantization=quantization,
@@ -143,10 +119,20 @@ def _description(loaded: LoadedModel, quantization: str) -> EngineDescription:
         positions=positions_for(loaded.config),
         parameters=loaded.parameters,
     )
+    write_description(folder, description)
+
+
+def write_weights(loaded: LoadedModel, quantization: str, folder: Path) -> None:
+    """Write only the files of the engine into a new folder."""
+    spec = _spec(loaded)
+    spec.validate()
+    spec.optimize(quantization=None if quantization == "float32" else quantization)
+    folder.mkdir()
+    spec.save(str(folder))
 
 
 def positions_for(config: Config) -> int:
-    """How many positions an engine needs for the longest rows that a system is expected to read or write."""
+    """Return the number of positions for the longest rows that a system is expected to read or write."""
     view, decode = config.view, config.decode
     symbols = 2 if view.bracketed else 1
     if view.kind == "sentence":
@@ -161,7 +147,7 @@ def positions_for(config: Config) -> int:
 
 
 def _config(config: Config) -> Config:
-    """As it is published, but that a first pass keeps its path, and how it computes is up to the engine."""
+    """Return the published configuration with the path of a first pass, without precision and shortlist."""
     changed: dict[str, Any] = {"precision": "float32", "shortlist": 0}
     if config.decode.first_pass == "init":
         changed["first_pass"] = config.train.init
@@ -170,7 +156,7 @@ def _config(config: Config) -> Config:
 
 
 def _spec(loaded: LoadedModel) -> Any:
-    """The engine's own description of a model, with weights: projections are fused in it as they are here."""
+    """Return the engine's description of a model, with its weights; both fuse the same projections."""
     from ctranslate2.specs import TransformerSpec
     from ctranslate2.specs.common_spec import Activation
 
@@ -181,7 +167,7 @@ def _spec(loaded: LoadedModel) -> Any:
         "gelu_sigmoid": Activation.GELUSigmoid,
     }
     config = loaded.config.model
-    model: Any = copy.deepcopy(loaded.model)  # the conversion works on the weights where they lie
+    model: Any = copy.deepcopy(loaded.model)  # the conversion changes weights in place
     encoder, decoder = model.encoder, model.decoder
     spec = TransformerSpec.from_config(
         (len(encoder), len(decoder)),
@@ -210,12 +196,13 @@ def _put_norm(to: Any, norm: nn.Module) -> None:
 
 
 def _put_block(to: Any, block: Any) -> None:
-    """Weights of an encoder block, or of a decoder block, which has cross-attention."""
+    """Set the weights of an encoder block, or of a decoder block, which has cross-attention."""
     _put(to.self_attention.linear[0], block.attention.qkv)
     _put(to.self_attention.linear[1], block.attention.out)
     _put_norm(to.self_attention.layer_norm, block.after_attention.norm)
     if hasattr(block, "cross"):
-        for linear, module in zip(to.attention.linear, _cross(block.cross), strict=True):
+        modules = block.cross.query, block.cross.key_value, block.cross.out
+        for linear, module in zip(to.attention.linear, modules, strict=True):
             _put(linear, module)
         _put_norm(to.attention.layer_norm, block.after_cross.norm)
     _put(to.ffn.linear_0, block.feed_forward.widen)
@@ -223,12 +210,8 @@ def _put_block(to: Any, block: Any) -> None:
     _put_norm(to.ffn.layer_norm, block.after_feed_forward.norm)
 
 
-def _cross(cross: Any) -> tuple[nn.Module, nn.Module, nn.Module]:
-    return cross.query, cross.key_value, cross.out
-
-
 def _put_embeddings(spec: Any, model: Any, rows: int) -> None:
-    """Vectors of tokens and positions, which the engine scales and adds as they are here."""
+    """Set the vectors of tokens and positions, which the engine scales and adds as Cotext does."""
     embedding = model.embedding
     spec.encoder.embeddings[0].weight = embedding.weight_of("source").detach().numpy()
     spec.decoder.embeddings.weight = spec.decoder.projection.weight = model.output_weight.detach().numpy()
@@ -243,7 +226,7 @@ def _put_embeddings(spec: Any, model: Any, rows: int) -> None:
 
 
 def _put_symbols(spec: Any, loaded: LoadedModel) -> None:
-    """Tokens by their ids; rows come with all symbols that they have."""
+    """Name tokens by their ids; the engine adds no symbols to rows."""
     spec.register_source_vocabulary([str(i) for i in range(len(spec.encoder.embeddings[0].weight))])
     spec.register_target_vocabulary([str(i) for i in range(len(spec.decoder.embeddings.weight))])
     symbols = special_symbols(loaded.tokenizer, loaded.config.view)

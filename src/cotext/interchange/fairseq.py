@@ -1,19 +1,14 @@
-"""M2M-100, NLLB-200 and mBART-50 as Hugging Face keeps them: models of fairseq, with a symbol per language.
+"""M2M-100, NLLB-200 and mBART-50 models of Hugging Face: models of fairseq with one symbol per language.
 
 All are pre-norm, with a norm at the top of both stacks, and count positions from 2. M2M-100 and NLLB-200 have
-sinusoids; mBART-50 has learned positions, a norm of embeddings on either side, and a bias of the output layer
-(zeros). The decoder starts with `</s>`.
+sinusoids. mBART-50 has learned positions, norms of embeddings on both sides, and a zero bias of the output
+layer. The decoder starts with `</s>`.
 """
 
 from collections.abc import Mapping
 from pathlib import Path
 
-from cotext.data.tokenizer import (
-    M2M100_LANGUAGES,
-    MBART50_LANGUAGES,
-    FairseqTokenizer,
-    language_symbols,
-)
+from cotext.data.tokenizer import M2M100_LANGUAGES, MBART50_LANGUAGES, FairseqTokenizer, language_symbols
 from cotext.interchange import bart
 from cotext.interchange.foreign import (
     ForeignModel,
@@ -24,7 +19,7 @@ from cotext.interchange.foreign import (
     make_config,
     read_files,
 )
-from cotext.interchange.tensors import Tensors, open_folder
+from cotext.interchange.tensors import open_folder
 
 MODEL, VOCABULARY = "sentencepiece.bpe.model", "vocab.json"
 DESCRIPTIONS = ("tokenizer.json", "added_tokens.json", "special_tokens_map.json")
@@ -32,31 +27,17 @@ FIRST_POSITION = 2
 
 
 def open_m2m100(folder: Path, languages: LanguagePair) -> ForeignModel:
-    """An M2M100ForConditionalGeneration in a folder: M2M-100 or NLLB-200.
-
-    Raises:
-        CotextError: missing or foreign files, and settings that are not known here, by name.
-    """
-    settings = Settings.read(folder / bart.CONFIG)
-    settings.require("scale_embedding", True, True, "embeddings are scaled by the root of their width here")
-    tensors = open_folder(folder)
-    return _opened("M2M100ForConditionalGeneration", folder, settings, tensors, {}, languages)
+    """Open an M2M-100 or NLLB-200 model in a folder; raise CotextError if it is not supported."""
+    return _opened("M2M100ForConditionalGeneration", folder, {}, languages)
 
 
 def open_mbart(folder: Path, languages: LanguagePair) -> ForeignModel:
-    """An MBartForConditionalGeneration in a folder: mBART-50.
-
-    Raises:
-        CotextError: as `open_m2m100`.
-    """
-    settings = Settings.read(folder / bart.CONFIG)
-    settings.require("scale_embedding", True, False, "embeddings are scaled by the root of their width here")
-    tensors = open_folder(folder)
-    return _opened("MBartForConditionalGeneration", folder, settings, tensors, mbart_parts(), languages)
+    """Open an mBART-50 model in a folder; raise CotextError if it is not supported."""
+    return _opened("MBartForConditionalGeneration", folder, mbart_parts(), languages)
 
 
 def mbart_parts() -> dict[str, Part]:
-    """What mBART has beside the stacks: learned positions and norms of embeddings."""
+    """Return the parts of mBART outside the stacks: learned positions and norms of embeddings."""
     parts: dict[str, Part] = {}
     for side, own in (("encoder", "source"), ("decoder", "target")):
         parts[f"embedding.{own}_positions.weight"] = Part((f"model.{side}.embed_positions.weight",))
@@ -64,18 +45,15 @@ def mbart_parts() -> dict[str, Part]:
     return parts
 
 
-def _opened(
-    kind: str,
-    folder: Path,
-    settings: Settings,
-    tensors: Tensors,
-    parts: Mapping[str, Part],
-    languages: LanguagePair,
-) -> ForeignModel:
-    """The model with the `parts` that its class has beside the stacks."""
+def _opened(kind: str, folder: Path, parts: Mapping[str, Part], languages: LanguagePair) -> ForeignModel:
+    """Open a model of a class with the given `parts` outside the stacks."""
+    settings, learned = Settings.read(folder / bart.CONFIG), bool(parts)
+    scaled = "embeddings are scaled by the root of their width here"
+    settings.require("scale_embedding", True, not learned, scaled)
+    tensors = open_folder(folder)
     settings.require("tie_word_embeddings", True, True, "the target's embedding is the output layer here")
     files = read_files(folder, (MODEL,), (VOCABULARY, *DESCRIPTIONS))
-    count, learned = settings.whole("vocab_size"), bool(parts)
+    count = settings.whole("vocab_size")
     fallback = MBART50_LANGUAGES if learned else M2M100_LANGUAGES if VOCABULARY in files else ()
     described = {name: files[name] for name in (*DESCRIPTIONS, "tokenizer_config.json") if name in files}
     tokenizer = FairseqTokenizer.from_files(

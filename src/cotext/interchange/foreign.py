@@ -1,11 +1,11 @@
-"""Foreign models as Cotext's own: which parameter stands where, and in which rows of a vocabulary.
+"""Foreign models as models of Cotext: the parameter for each tensor, and the order of vocabulary rows.
 
-    own row     piece 0 ... P-1       pad              bos                 eos         sep
-    theirs      theirs, in order      <pad>, or zeros  decoder's start     </s>        </s>
+    own row     subword 0 ... P-1     pad              bos                 eos         sep
+    foreign     in its order          <pad>, or zeros  decoder's start     </s>        </s>
 
-All that theirs predicts is predicted with its probability: what it does not know in the output (`bos` and
-`sep`, which are rows of its a second time, and `pad` where it has none) has a bias so low that it takes no
-part. Training that adds sentences starts `sep` from `</s>`.
+All symbols that the foreign model predicts keep their probabilities. Symbols that it does not predict get a
+bias so low that they have no effect: `bos` and `sep`, whose rows are copies, and `pad` if it has none.
+Training on documents starts `sep` from `</s>`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -26,16 +26,16 @@ from cotext.models.parameters import parameters_at_most
 from cotext.runtime.errors import CotextError, shown
 from cotext.runtime.reading import parse_json, read_bytes, read_json
 
-ABSENT = -100.0  # bias of symbols that a foreign model does not predict: e^-100 is no probability
-NO_ROW = -1  # of zeros
+ABSENT = -100.0  # bias of symbols that a foreign model does not predict: e^-100 is negligible
+NO_ROW = -1  # stands for a row of zeros
 SLICE = 4096  # rows of a vocabulary that are copied at once
-MAX_BYTES = 1 << 26  # of a sentencepiece model or a vocabulary; the largest in use have 20 MB
-MISFITS = 5  # tensors that do not fit, named in a message
+MAX_BYTES = 1 << 26  # most bytes of a sentencepiece model or a vocabulary; the largest in use have 20 MB
+MISFITS = 5  # wrong tensors that a message names
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Where a parameter comes from: foreign tensors, one below the other; `rows` picks some of `count`."""
+    """The source of a parameter: foreign tensors, one below the other; `rows` selects from `count` rows."""
 
     names: tuple[str, ...]
     transposed: bool = False
@@ -45,10 +45,10 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class ForeignModel:
-    """A model of another toolkit that has been understood, but not read yet.
+    """A model of another toolkit whose structure is known and whose weights are not read yet.
 
-    `parts`: own parameters but `output_bias`, whose tensor is `bias` (None: zeros). `absent`: own symbols
-    that it does not predict. `ignored`: tensors that say nothing new.
+    `parts`: the sources of all parameters except `output_bias`, whose source is `bias` (None: zeros).
+    `absent`: own symbols that it does not predict. `ignored`: redundant tensors.
     """
 
     kind: str
@@ -63,7 +63,7 @@ class ForeignModel:
 
     @property
     def symbol_rows(self) -> tuple[int, ...]:
-        """Rows of the foreign target matrix by own id."""
+        """Rows of the foreign target embedding, by own id."""
         rows = self.parts["embedding.weight"].rows
         assert rows is not None
         return rows
@@ -71,108 +71,107 @@ class ForeignModel:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """A foreign configuration, read key by key; `where` names it in messages."""
+    """A foreign configuration; `where` names it in messages."""
 
     content: Mapping[str, Any]
     where: str
 
     @classmethod
     def read(cls, path: Path) -> "Settings":
-        """The JSON object in a file; raises CotextError where there is none."""
+        """Read the JSON object in a file; raise CotextError if there is none."""
         return cls(read_json(path), str(path))
 
     def whole(self, key: str, default: int | None = None) -> int:
-        """A whole number; raises CotextError where it is missing or none."""
+        """Return an integer; raise CotextError if it is missing or something else."""
         value = self.content.get(key, default)
         if type(value) is not int:
             raise CotextError(f"{self.where}: {key} is {shown(value)}, a whole number is needed")
         return value
 
     def number(self, key: str, default: float) -> float:
-        """A number; raises CotextError where it is none."""
+        """Return a number; raise CotextError for anything else."""
         value = self.content.get(key, default)
         if type(value) not in (int, float):
             raise CotextError(f"{self.where}: {key} is {shown(value)}, a number is needed")
         return float(value)
 
     def text(self, key: str, default: str = "") -> str:
-        """A text, or the default where there is none."""
+        """Return a text, or the default if it is missing."""
         value = self.content.get(key, default)
         return value if isinstance(value, str) else default
 
     def flag(self, key: str, default: bool) -> bool:
-        """True or false; raises CotextError where it is neither."""
+        """Return True or False; raise CotextError for anything else."""
         value = self.content.get(key, default)
         if type(value) is not bool:
             raise CotextError(f"{self.where}: {key} is {shown(value)}, true or false is needed")
         return value
 
     def require(self, key: str, wanted: Any, default: Any, why: str) -> None:
-        """Refuse a setting that has another value than the one that can be expressed."""
+        """Raise CotextError if a setting does not have its only supported value."""
         value = self.content.get(key, default)
         if value != wanted:
             raise CotextError(f"{self.where}: {key} = {shown(value)}: {why}; models with {wanted!r} are read")
 
     def choice(self, key: str, meanings: Mapping[str, str], default: str | None = None) -> str:
-        """What a value means here; raises CotextError where it has no meaning."""
+        """Return the meaning of a value; raise CotextError for an unknown value."""
         value = self.content.get(key, default)
         if not isinstance(value, str) or value not in meanings:
-            known = ", ".join(meanings)
-            raise CotextError(f"{self.where}: {key} = {shown(value)} is not known here; these are: {known}")
+            listed = ", ".join(meanings)
+            raise CotextError(
+                f"{self.where}: {key} = {shown(value)} is not supported; supported are: {listed}"
+            )
         return meanings[value]
 
 
 def read_files(folder: Path, required: Iterable[str], optional: Iterable[str] = ()) -> dict[str, bytes]:
-    """Contents of files by name, of the optional ones those that are there.
-
-    Raises:
-        CotextError: a missing file, or one that cannot be read.
-    """
-    found = {}
+    """Read required files and, if they exist, optional files; raise CotextError if one is missing."""
+    contents = {}
     for name in required:
         if not (folder / name).exists():
             raise CotextError(f"{folder}: {name} is missing; it is a part of such a model")
-        found[name] = read_bytes(folder / name, MAX_BYTES)
+        contents[name] = read_bytes(folder / name, MAX_BYTES)
     for name in (*optional, "tokenizer_config.json"):
         if (folder / name).exists():
-            found[name] = read_bytes(folder / name, MAX_BYTES)
-    return found
+            contents[name] = read_bytes(folder / name, MAX_BYTES)
+    return contents
 
 
 @dataclass(frozen=True, slots=True)
 class LanguagePair:
-    """Source and target language as they were given; empty where they were not."""
+    """Source and target language as given by the user; empty if not given."""
 
     source: str = ""
     target: str = ""
 
     @property
     def tag(self) -> str:
-        """The target language as a tokenizer is asked for it."""
+        """The target language in the notation of the tokenizer."""
         return self.target
 
     def of_tokenizer(self, config: bytes | None) -> str:
-        """The pair for a configuration, as in en-de; what is not given is as tokenizer_config.json tells."""
-        told = _told(config)
+        """Return the pair as in en-de; what is not given is taken from tokenizer_config.json."""
+        default = _default_languages(config)
         pair = [
-            _code(given or there) for given, there in ((self.source, told.source), (self.target, told.target))
+            _code(given or fallback)
+            for given, fallback in ((self.source, default.source), (self.target, default.target))
         ]
         return str(Languages(*pair))
 
 
-def _told(config: bytes | None) -> Languages:
+def _default_languages(config: bytes | None) -> Languages:
     try:
         content = parse_json((config or b"{}").decode(), "tokenizer_config.json")
     except (UnicodeDecodeError, CotextError):
         return Languages()
     if not isinstance(content, dict):
         return Languages()
-    found = [content.get(f"{side}_lang") for side in ("source", "target")]
-    return Languages(*(each if isinstance(each, str) else "" for each in found))
+    values = [content.get(f"{side}_lang") for side in ("source", "target")]
+    return Languages(*(value if isinstance(value, str) else "" for value in values))
 
 
 def _code(language: str) -> str:
-    """A code of two or three letters, or nothing: `ROMANCE` is a group."""
+    """Return a code of two or three letters, or nothing: `ROMANCE` is a group."""
     try:
         return language_code(language, "") if language else ""
     except CotextError:
@@ -180,11 +179,7 @@ def _code(language: str) -> str:
 
 
 def make_config(model: Mapping[str, Any], decode: Mapping[str, Any], languages: str, where: str) -> Config:
-    """A resolved recipe of single sentences.
-
-    Raises:
-        CotextError: sizes that no model has.
-    """
+    """Return the configuration of a sentence model; raise CotextError for impossible sizes."""
     content = {
         "languages": languages,
         "view": {"kind": "sentence"},
@@ -196,7 +191,7 @@ def make_config(model: Mapping[str, Any], decode: Mapping[str, Any], languages: 
 
 @dataclass(frozen=True, slots=True)
 class VocabularyRows:
-    """Rows of a foreign matrix of `count` rows by own id; `pad`: its row of padding, or none (-1)."""
+    """Rows of a foreign embedding of `count` rows, by own id; `pad`: the row of padding, or -1."""
 
     rows: tuple[int, ...]
     count: int
@@ -206,12 +201,8 @@ class VocabularyRows:
     def of(
         cls, tokenizer: ImportedTokenizer, pieces: Sequence[int], count: int, start: int, end: int, where: str
     ) -> "VocabularyRows":
-        """The rows of pieces, and those of the symbols; `start`: that with which the decoder starts.
-
-        Raises:
-            CotextError: rows that are not those of the tokenizer.
-        """
-        # Beside pieces there are the end of a sentence and, in most vocabularies, padding.
+        """Return the rows of subwords and symbols; the decoder starts with row `start`."""
+        # The other rows are the end of a sentence and, in most vocabularies, padding.
         near = 0 < count - len(pieces) <= 2 and NO_ROW <= start < count
         others = set(range(count)) - set(pieces) if near else set()
         if end not in others or len(pieces) + len(others) != count:
@@ -226,28 +217,26 @@ class VocabularyRows:
         return cls((*pieces[:own], *missing, pad, start, end, end, *pieces[own:]), count, pad)
 
     def part(self, name: str) -> Part:
-        """These rows of a tensor."""
         return Part((name,), rows=self.rows, count=self.count)
 
     def absent(self, tokenizer: ImportedTokenizer) -> tuple[int, ...]:
-        """Own symbols that the foreign model does not predict."""
+        """Return own symbols that the foreign model does not predict."""
         never = (tokenizer.bos, tokenizer.sep)
         return never if self.pad != NO_ROW else (tokenizer.pad, *never)
 
 
 def read_model(foreign: ForeignModel) -> Model:
-    """The model with the foreign weights, in single precision.
+    """Read the foreign weights into a model, in single precision.
 
     Raises:
-        CotextError: tensors that are missing, left over, of another shape, or not of numbers.
+        CotextError: tensors that are missing, unknown, of another shape, or not numbers.
     """
     tokenizer, tensors = foreign.tokenizer, foreign.tensors
     sizes = tokenizer.vocabulary_size, tokenizer.source_vocabulary_size
     most = 4 * parameters_at_most(foreign.config, max(sizes))
     if most > max(MOST_TIMES * tensors.size, 4 * ALWAYS_ALLOWED):
         raise CotextError(
-            f"{tensors.where}: far smaller than the model that its configuration describes; they are not of "
-            "one model"
+            f"{tensors.where}: far smaller than the model in its configuration; they do not belong together"
         )
     with torch.no_grad():
         model = build_model(foreign.config, *sizes)
@@ -263,14 +252,14 @@ def read_model(foreign: ForeignModel) -> Model:
 
 
 def _require_fit(foreign: ForeignModel, model: Model) -> None:
-    """Compare names and shapes of tensors with what is asked for, before any of them is read."""
+    """Compare names and shapes of tensors with the model, before any is read."""
     tensors, problems = foreign.tensors, []
     used = {name for part in foreign.parts.values() for name in part.names}
     if foreign.bias is not None:
         used |= {*foreign.bias.names}
     problems += [f"{name} is missing" for name in sorted(used - tensors.shapes.keys())]
-    left = tensors.shapes.keys() - used - foreign.ignored
-    problems += [f"{shown(name)} is not known in such a model" for name in sorted(left)]
+    unknown = tensors.shapes.keys() - used - foreign.ignored
+    problems += [f"{shown(name)} is not known in such a model" for name in sorted(unknown)]
     if not problems:
         for own, parameter in model.named_parameters():
             part = foreign.bias if own == "output_bias" else foreign.parts[own]
@@ -278,27 +267,27 @@ def _require_fit(foreign: ForeignModel, model: Model) -> None:
                 problems += _misfits(part, tensors, tuple(parameter.shape))
     if problems:
         more = f" and {len(problems) - MISFITS:,} more" if len(problems) > MISFITS else ""
-        told = "; ".join(problems[:MISFITS])
-        raise CotextError(f"{tensors.where}: its weights do not fit its configuration: {told}{more}")
+        listed = "; ".join(problems[:MISFITS])
+        raise CotextError(f"{tensors.where}: its weights do not fit its configuration: {listed}{more}")
 
 
 def _misfits(part: Part, tensors: Tensors, asked: tuple[int, ...]) -> list[str]:
-    """Foreign tensors of another shape than a parameter of the shape `asked` needs."""
+    """Return messages for foreign tensors whose shape does not match a parameter of the shape `asked`."""
     problems = []
     for name in part.names:
         shape = tuple(size for size in tensors.shapes[name] if size != 1)
         rows = asked[0] // len(part.names) if part.rows is None else part.count
-        wanted = tuple(size for size in (rows, *asked[1:]) if size != 1)
-        if (shape[::-1] if part.transposed else shape) != wanted:
+        expected = tuple(size for size in (rows, *asked[1:]) if size != 1)
+        if (shape[::-1] if part.transposed else shape) != expected:
             problems.append(f"{name} is {list(tensors.shapes[name])}, which does not fit {list(asked)}")
     return problems
 
 
 def _fill(parameter: Tensor, part: Part, tensors: Tensors) -> None:
-    """Copy foreign tensors into a parameter, of a vocabulary in slices: there is no second copy of it."""
+    """Copy foreign tensors into a parameter; a vocabulary in slices, to avoid a second copy in memory."""
     read = [_finite(name, tensors) for name in part.names]
     if part.rows is None:
-        parameter.copy_(torch.cat([each.T for each in read] if part.transposed else read))
+        parameter.copy_(torch.cat([tensor.T for tensor in read] if part.transposed else read))
         return
     for begin in range(0, len(part.rows), SLICE):
         index = torch.tensor(part.rows[begin : begin + SLICE])
@@ -309,5 +298,5 @@ def _fill(parameter: Tensor, part: Part, tensors: Tensors) -> None:
 def _finite(name: str, tensors: Tensors) -> Tensor:
     tensor = tensors.read(name)
     if not tensor.is_floating_point() or not bool(tensor.isfinite().all()):
-        raise CotextError(f"{tensors.where}: {name} holds what is no number, or infinite")
+        raise CotextError(f"{tensors.where}: {name} contains values that are not finite numbers")
     return tensor if tensor.dim() == 2 and 1 not in tensor.shape else tensor.squeeze()

@@ -1,7 +1,7 @@
-"""Export of a run as a run folder: with a model card, to be published, or in int8.
+"""Export of a run as a run folder: with a model card, for publication, or in int8.
 
-An import stays one. Of what is published, paths of this machine stay here: of the run that training
-began with and of the data, the names are left.
+An import remains an import. Published folders contain no local paths: of the run that training started from
+and of the data, only names are kept.
 """
 
 import re
@@ -22,7 +22,7 @@ from cotext.runtime.errors import CotextError, shown
 from cotext.runtime.integrity import new_or_same, sealed
 
 CARD: Final = "README.md"
-# Files of a run that are no figures.
+# JSON files of a run that contain no scores.
 _OTHERS: Final = frozenset({"data.json", "init.json", "seeds.json", IMPORT})
 _LICENCE = re.compile(r"[a-z0-9][a-z0-9.+-]{0,63}")
 
@@ -36,15 +36,15 @@ def export_hub(
     recipe: str = "",
     update: int | None = None,
 ) -> None:
-    """Write a run as a folder to be published; see `new_or_same`.
+    """Write a run as a folder for publication; see `new_or_same`.
 
-    `licence`: of the model, as the hub writes it (apache-2.0, cc-by-4.0 ...); empty: that of the import where
-    the run is one that has a licence in these words, else not recorded. `scores`:
-    JSON files of `cotext evaluate` and `cotext contrastive`, beside those in the run folder. `recipe`: the
-    name of the recipe; not given: that of the paper's row.
+    `licence`: of the model, in the notation of the hub (apache-2.0, cc-by-4.0 ...); empty: that of the
+    import, if it is in this notation, else not recorded. `scores`: JSON files of `cotext evaluate` and
+    `cotext contrastive`, in addition to those in the run folder. `recipe`: the name of the recipe; empty:
+    that of the paper's table row.
 
     Raises:
-        CotextError: as `load_run`, a run that needs another one, a file that holds no scores, `out` cannot be
+        CotextError: as `load_run`, a run that needs another one, a file without scores, or `out` cannot be
             written.
     """
     if licence and not _LICENCE.fullmatch(licence):
@@ -58,8 +58,8 @@ def export_hub(
             "stands for itself; publish a run without"
         )
     own = [path for path in sorted(run.glob("*.json")) if path.name not in _OTHERS]
-    figures = [found for path in own for found in read_scores(path, required=False)]
-    figures += [found for path in scores for found in read_scores(path)]
+    figures = [figure for path in own for figure in read_scores(path, required=False)]
+    figures += [figure for path in scores for figure in read_scores(path)]
     imported = noted_import(run)
     if imported and _LICENCE.fullmatch(str(imported.get("licence"))):
         licence = licence or str(imported["licence"])
@@ -84,10 +84,10 @@ def export_hub(
 
 
 def export_int8(run: Path, out: Path, update: int | None = None) -> None:
-    """Write a run folder whose large matrices are int8 and whose decode.precision is; see `new_or_same`.
+    """Write a run folder with large matrices in int8, and decode.precision = int8; see `new_or_same`.
 
-    It has a fourth of the size, and is not for training. It translates and scores as the run does with
-    decode.precision = int8, bit for bit.
+    It has a quarter of the size and cannot be trained. Its translations and scores equal those of the run
+    with decode.precision = int8, bit for bit.
 
     Raises:
         CotextError: as `load_run`, or `out` cannot be written.
@@ -103,7 +103,7 @@ def export_int8(run: Path, out: Path, update: int | None = None) -> None:
 def _write_run(
     folder: Path, run: Path, loaded: LoadedModel, config: Config, weights: dict[str, Tensor]
 ) -> None:
-    """Write a run folder with one model, and beside it the shortlist of `run` and the note of its import."""
+    """Write a run folder with one model, the shortlist of `run` and the description of its import."""
     loaded.tokenizer.save(folder / "tokenizer")
     write_config(folder, config)
     save_model(folder / "model.safetensors", weights, config, loaded.tokenizer.fingerprint, loaded.updates)
@@ -114,18 +114,18 @@ def _write_run(
 
 
 def write_data(folder: Path, noted: Mapping[str, Any]) -> None:
-    """Write into a folder what is noted of the training data, if anything is."""
+    """Write the description of the training data into a folder, if there is one."""
     if noted:
         (folder / "data.json").write_text(f"{sealed(noted)}\n", encoding="utf-8")
 
 
 def published_config(config: Config) -> Config:
-    """The configuration without paths of this machine."""
+    """Return the configuration without local paths."""
     init = Path(config.train.init).name if config.train.init else ""
     return config.model_copy(update={"train": config.train.model_copy(update={"init": init})})
 
 
 def published_data(run: Path) -> dict[str, Any]:
-    """What is noted of the training data, its folder by name; nothing where nothing is."""
+    """Return the description of the training data, with only the name of its folder."""
     noted = noted_data(run)
     return {**noted, "folder": Path(noted["folder"]).name} if noted else {}

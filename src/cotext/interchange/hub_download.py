@@ -1,10 +1,11 @@
-"""Models of the Hugging Face hub: fetched by its client, compared with its checksums, imported if foreign.
+"""Download of models from the Hugging Face hub by its client, with verified checksums; import of other
+models.
 
-A download that was interrupted goes on where it stopped.
+An interrupted download resumes where it stopped.
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fnmatch import fnmatchcase
 from glob import escape
 from hashlib import sha1
@@ -19,50 +20,50 @@ from cotext.runtime.locks import writing
 from cotext.runtime.progress import say
 
 INSTALL: Final = "pip install 'cotext[pretrained]'"
-# What a run or an engine consists of; other files of a repository stay where they are.
+# Files of a run or an engine; other files of a repository are not downloaded.
 OF_RUN: Final = (
     *("config.yaml", "model.safetensors", "tokenizer/*", "code/*.py", "data.json", IMPORT, CARD),
     *("shortlist.safetensors", ENGINE, "model.bin", "config.json"),
     *("shared_vocabulary.json", "source_vocabulary.json", "target_vocabulary.json"),
 )
-# What `import_model` and its self-test read.
+# Files that `import_model` and its self-test read.
 OF_FOREIGN: Final = (
     *("config.json", "generation_config.json", "tokenizer_config.json", "tokenizer.json"),
     *("vocab.json", "target_vocab.json", "added_tokens.json", "special_tokens_map.json"),
     *("*.spm", "sentencepiece.bpe.model"),
 )
 WEIGHTS: Final = ("model.safetensors", "model.safetensors.index.json", "model-*.safetensors")
-PICKLE: Final = ("pytorch_model.bin",)  # of repositories without these
+PICKLE: Final = ("pytorch_model.bin",)  # if there are no safetensors
 
 
 def fetch(name: str, folder: Path) -> None:
-    """Fetch a repository of the hub into a folder: a run or an engine as it is, another model imported.
+    """Download a repository of the hub into a folder: a run or an engine as it is, other models imported.
 
-    The environment variable HF_ENDPOINT names another hub. Licence, size and self-test are told.
+    The environment variable HF_ENDPOINT selects another hub. Licence, size and self-test are reported.
 
     Raises:
-        CotextError: huggingface_hub is not installed; there is no such repository, or it cannot be reached;
-            a file differs from what the hub says of it; else as `import_model`.
+        CotextError: huggingface_hub is not installed; there is no such repository, or it cannot be reached; a
+            file differs from its checksum at the hub; else as `import_model`.
     """
     try:
         from huggingface_hub import HfApi
     except ImportError:
         raise CotextError(f"{name}: no such run folder; to load it from the hub: {INSTALL}") from None
     hub = HfApi(endpoint=os.environ.get("HF_ENDPOINT"))
-    # Its own name: an import notes the folder that it was made from.
+    # With the name of the model, because an import records the name of its folder.
     download = folder.parent / ".download" / folder.name
     download.parent.mkdir(parents=True, exist_ok=True)
     with writing(folder), replacing(folder) as temporary:
-        found = _asked(name, lambda: hub.model_info(name, files_metadata=True))
-        files = _chosen(name, found.siblings)
-        licence = str((found.card_data or {}).get("license") or "")
+        info = _call_hub(name, lambda: hub.model_info(name, files_metadata=True))
+        files = _chosen(name, info.siblings)
+        licence = str((info.card_data or {}).get("license") or "")
         size = sum(file.size or 0 for file in files) / 1e6
-        say(f"{name}: {size:,.0f} MB, revision {found.sha}, licence: {licence or 'not recorded'}")
+        say(f"{name}: {size:,.0f} MB, revision {info.sha}, licence: {licence or 'not recorded'}")
         patterns = [escape(file.rfilename) for file in files]
-        _asked(
+        _call_hub(
             name,
             lambda: hub.snapshot_download(
-                name, revision=found.sha, local_dir=download, allow_patterns=patterns
+                name, revision=info.sha, local_dir=download, allow_patterns=patterns
             ),
         )
         for file in files:
@@ -72,34 +73,30 @@ def fetch(name: str, folder: Path) -> None:
     remove(download)
 
 
-def _asked(name: str, ask: Any) -> Any:
+def _call_hub(name: str, call: Callable[[], Any]) -> Any:
     try:
-        return ask()
-    except Exception as error:  # of several libraries, whichever the hub's own is built on
+        return call()
+    except Exception as error:  # the client raises errors of several libraries
         reason = str(error).strip().splitlines() or [type(error).__name__]
         raise CotextError(
-            f"{name}: no such run folder, and not to be had from the hub: {reason[0][:200]}"
+            f"{name}: no such run folder, and not available from the hub: {reason[0][:200]}"
         ) from None
 
 
 def _chosen(name: str, files: Sequence[Any]) -> list[Any]:
-    """Of the files of a repository, those that are needed."""
+    """Return the files of a repository that are needed."""
     names = {file.rfilename for file in files}
     is_own = not names.isdisjoint(("config.yaml", ENGINE))
     weights = PICKLE if names.isdisjoint(WEIGHTS) else WEIGHTS
-    wanted = OF_RUN if is_own else (*OF_FOREIGN, *weights)
+    patterns = OF_RUN if is_own else (*OF_FOREIGN, *weights)
     if not is_own and "config.json" not in names:
         raise CotextError(f"{name}: the repository holds no run of Cotext, and no model that can be imported")
-    chosen = [file for file in files if any(fnmatchcase(file.rfilename, each) for each in wanted)]
+    chosen = [file for file in files if any(fnmatchcase(file.rfilename, pattern) for pattern in patterns)]
     return [file for file in chosen if ".." not in Path(file.rfilename).parts]
 
 
 def _require_same(path: Path, stated: Any) -> None:
-    """Compare a file with its SHA-256 at the hub, or, of a small one, with its id in git.
-
-    Raises:
-        CotextError: they differ; the file is deleted, to be fetched again.
-    """
+    """Compare a file with its SHA-256 or git id at the hub; if they differ, delete it and fail."""
     if stated.lfs is not None:
         same = checksum(path) == stated.lfs.sha256
     else:
@@ -107,12 +104,14 @@ def _require_same(path: Path, stated: Any) -> None:
         same = sha1(b"blob %d\0" % len(content) + content).hexdigest() == stated.blob_id
     if not same:
         remove(path)
-        raise CotextError(f"{path}: damaged on its way: its checksum is not that of the hub; try again")
+        raise CotextError(
+            f"{path}: damaged during download: its checksum differs from that of the hub; try again"
+        )
 
 
 def _keep(name: str, download: Path, folder: Path, licence: str) -> None:
-    """Make the folder of what was fetched."""
-    if any((download / each).is_file() for each in ("config.yaml", ENGINE)):
+    """Make the folder of a downloaded model."""
+    if any((download / file).is_file() for file in ("config.yaml", ENGINE)):
         remove(download / ".cache")  # of the client
         os.replace(download, folder)
         return

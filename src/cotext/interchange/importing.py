@@ -1,14 +1,13 @@
 """Import of pretrained sentence models: a folder of another toolkit becomes a run folder.
 
-The run has what every run has but a log: config.yaml, tokenizer/, model.safetensors, and import.json, which
-says what it was made from and how the self-test went.
+The run has all files of a trained run except the log, and import.json with its origin and the result of the
+self-test.
 """
 
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cotext.data.tokenizer import ImportedTokenizer
 from cotext.interchange.fairseq import open_m2m100, open_mbart
 from cotext.interchange.foreign import ForeignModel, LanguagePair, Settings, read_model
 from cotext.interchange.marian import open_marian
@@ -29,17 +28,16 @@ LANGUAGES_SHOWN = 12
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """An account of an import."""
+    """The report of an import."""
 
     kind: str
     system: str
     parameters: int
     pieces: int
     self_test: SelfTest
-    languages: tuple[str, ...]  # that the tokenizer has symbols of, where none was chosen
+    languages: tuple[str, ...]  # those of the tokenizer, if none was chosen
 
     def render(self) -> str:
-        """The account for a person."""
         lines = [
             f"{self.kind}: {self.system}, {self.parameters:,} parameters, {self.pieces:,} pieces",
             f"  self-test: {self.self_test.render()}",
@@ -48,18 +46,14 @@ class Imported:
             more = ", ..." if len(self.languages) > LANGUAGES_SHOWN else ""
             listed = ", ".join(self.languages[:LANGUAGES_SHOWN])
             lines.append(
-                f"  the model has symbols of languages ({listed}{more}), and none was chosen: give "
+                f"  the model is multilingual ({listed}{more}), and no language was chosen: give "
                 "--target-language (and --source-language, of models that name both) here or to `prepare`"
             )
         return "\n".join(lines)
 
 
 def open_foreign(folder: Path, languages: LanguagePair) -> ForeignModel:
-    """Understand the model in a folder, by what its files say.
-
-    Raises:
-        CotextError: no such folder or model, or one that is not known here.
-    """
+    """Open the model in a folder, by its type; raise CotextError if it is not supported."""
     if is_marian(folder):
         return open_marian_npz(folder, languages)
     if not folder.is_dir():
@@ -79,12 +73,7 @@ def open_foreign(folder: Path, languages: LanguagePair) -> ForeignModel:
 
 
 def import_model(folder: Path, out: Path, languages: LanguagePair, licence: str = "") -> Imported:
-    """Make a run folder of a pretrained model.
-
-    Raises:
-        CotextError: as `open_foreign` and `read_model` and `new_or_same`; the self-test finds
-            another model than transformers does.
-    """
+    """Make a run folder of a pretrained model; raise CotextError if the self-test fails."""
     is_occupied(out)
     foreign = open_foreign(folder, languages)
     tokenizer, config = foreign.tokenizer, foreign.config
@@ -99,7 +88,7 @@ def import_model(folder: Path, out: Path, languages: LanguagePair, licence: str 
         tested,
         () if tokenizer.source_prefix or tokenizer.target_prefix else tuple(tokenizer.languages),
     )
-    del foreign  # and the memory that its files are mapped to, before that in which the model is written
+    del foreign  # frees the memory of its mapped files before the model is written
     out.resolve().parent.mkdir(parents=True, exist_ok=True)
     with new_or_same(out) as temporary:
         tokenizer.save(temporary / "tokenizer")
@@ -111,7 +100,8 @@ def import_model(folder: Path, out: Path, languages: LanguagePair, licence: str 
 
 
 def _note(folder: Path, foreign: ForeignModel, tested: SelfTest, licence: str) -> dict[str, Any]:
-    """What import.json says."""
+    """Return the content of import.json."""
+    chosen = foreign.tokenizer.chosen
     return {
         "format": "cotext-import",
         "version": 1,
@@ -120,12 +110,8 @@ def _note(folder: Path, foreign: ForeignModel, tested: SelfTest, licence: str) -
         "files": {
             path.name: {"sha256": checksum(path), "bytes": path.stat().st_size} for path in foreign.files
         },
-        "languages": _chosen(foreign.tokenizer),
+        "languages": {"source": chosen.source, "target": chosen.target},
         "licence": licence,
         "cotext": __version__,
         "self_test": tested.as_dict(),
     }
-
-
-def _chosen(tokenizer: ImportedTokenizer) -> dict[str, str]:
-    return {"source": tokenizer.chosen.source, "target": tokenizer.chosen.target}

@@ -1,7 +1,7 @@
-"""MarianMT as Hugging Face keeps it (OPUS-MT): config.json, weights, two sentencepiece models, vocab.json.
+"""MarianMT models of Hugging Face (OPUS-MT): config.json, weights, two sentencepiece models, vocab.json.
 
-Post-norm, sinusoids of the wavelengths of Vaswani et al. 2017, a bias of the output layer; the decoder starts
-with `<pad>`, whose vector is zero.
+Post-norm, sinusoids with the wavelengths of Vaswani et al. 2017, a bias of the output layer. The decoder
+starts with `<pad>`, whose vector is zero.
 """
 
 from pathlib import Path
@@ -24,8 +24,8 @@ from cotext.layers.positions import sinusoidal
 from cotext.runtime.errors import CotextError
 
 MOST_POSITIONS = 1 << 16
-TABLE_TOLERANCE = 0.01  # of tables in half precision
-# Settings that the class of Hugging Face has no other value of, whatever a file says.
+TABLE_TOLERANCE = 0.01  # for tables in half precision
+# Settings whose only supported value in the class of Hugging Face is this one.
 FIXED = {
     "normalize_before": (False, "this class normalises after its layers"),
     "normalize_embedding": (False, "this class has no norm of embeddings"),
@@ -37,11 +37,7 @@ FIXED = {
 
 
 def _require_sinusoids(tensors: Tensors) -> None:
-    """Compare the tables of positions, where a file holds them, with what stands for them here.
-
-    Raises:
-        CotextError: they are others, or no numbers.
-    """
+    """Raise CotextError if the position tables of a file, if any, are not the expected sinusoids."""
     for name in bart.TABLES:
         if len(shape := tensors.shapes.get(name, ())) != 2:
             continue
@@ -55,11 +51,7 @@ def _require_sinusoids(tensors: Tensors) -> None:
 
 
 def open_marian(folder: Path, languages: LanguagePair) -> ForeignModel:
-    """A MarianMTModel in a folder.
-
-    Raises:
-        CotextError: missing or foreign files, and settings that are not known here, by name.
-    """
+    """Open a MarianMTModel in a folder; raise CotextError if it is not supported."""
     settings = Settings.read(folder / bart.CONFIG)
     for key, (value, why) in FIXED.items():
         settings.require(key, value, False if key == "scale_embedding" else value, why)

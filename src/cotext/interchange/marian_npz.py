@@ -1,7 +1,7 @@
-"""Models of Marian itself: one `.npz` with the configuration inside, two sentencepiece models, a vocabulary.
+"""Models in Marian's own format: `.npz` with the configuration inside, two sentencepiece models, vocabulary.
 
-Matrices are applied from the right, so they lie transposed; biases are rows. The start of the decoder is the
-zero vector, which no symbol has, and there is no padding.
+Matrices multiply from the right, and are therefore transposed; biases are rows. The start of the decoder is a
+zero vector without a symbol, and there is no padding.
 """
 
 import json
@@ -27,7 +27,7 @@ from cotext.runtime.errors import CotextError, shown
 from cotext.runtime.reading import parse_yaml, read_bytes
 
 INSIDE = "special:model.yml"
-# Option -> the value that it must have, or that it has where it is not given.
+# Option -> its only supported value, which is also its default.
 FIXED: Mapping[str, Any] = {
     "type": "transformer",
     "transformer-decoder-autoreg": "self-attention",
@@ -51,25 +51,21 @@ END = "</s>"
 
 
 def is_marian(path: Path) -> bool:
-    """Whether this is such a file, or a folder that holds some and no config.json."""
+    """Whether this is an `.npz` file, or a folder with one and without config.json."""
     return path.suffix == ".npz" or (
         path.is_dir() and not (path / "config.json").exists() and any(path.glob("*.npz"))
     )
 
 
 def open_marian_npz(path: Path, languages: LanguagePair) -> ForeignModel:
-    """A model of Marian: its `.npz`, or the folder that holds one.
-
-    Raises:
-        CotextError: missing or foreign files, and options that are not known here, by name.
-    """
+    """Open a model of Marian (`.npz`, or its folder); raise CotextError if it is not supported."""
     file = _model_file(path)
     folder, tensors = file.parent, open_npz(file)
     options = _options(tensors)
     model, pre_norm = _sizes(options)
     names, separate = tensors.shapes, "Wemb" not in tensors.shapes
     vocabularies = _vocabularies(folder)
-    contents = [_vocabulary(each) for each in vocabularies]
+    contents = [_vocabulary(file) for file in vocabularies]
     files = read_files(folder, ("source.spm", "target.spm"))
     tokenizer = MarianTokenizer.from_files(
         files["source.spm"],
@@ -116,7 +112,7 @@ def open_marian_npz(path: Path, languages: LanguagePair) -> ForeignModel:
 def _rows(
     tokenizer: MarianTokenizer, pieces: Sequence[int], tensors: Tensors, matrix: str, vocabulary: bytes
 ) -> VocabularyRows:
-    """Rows of a matrix of embeddings; the decoder starts with none of them."""
+    """Return the rows of an embedding matrix; the decoder starts with none of them."""
     if matrix not in tensors.shapes:
         raise CotextError(f"{tensors.where}: {matrix} is missing")
     end = json.loads(vocabulary).get(END, NO_ROW)
@@ -127,38 +123,38 @@ def _rows(
 def _model_file(path: Path) -> Path:
     if not path.is_dir():
         return path
-    found = sorted(path.glob("*.npz"))
-    plain = [each for each in found if ".best-" not in each.name and ".optimizer" not in each.name]
+    files = sorted(path.glob("*.npz"))
+    plain = [file for file in files if ".best-" not in file.name and ".optimizer" not in file.name]
     if len(plain) != 1:
-        listed = ", ".join(each.name for each in found)
+        listed = ", ".join(file.name for file in files)
         raise CotextError(f"{path}: holds several models ({listed}); give the path of one")
     return plain[0]
 
 
 def _options(tensors: Tensors) -> Settings:
-    """The configuration inside the file, of which every value is read as text, number or flag."""
+    """Return the configuration inside the file."""
     if INSIDE not in tensors.shapes:
         raise CotextError(f"{tensors.where}: no model of Marian: it has no {INSIDE}")
     content = tensors.read(INSIDE).numpy().tobytes().rstrip(b"\0").decode("utf-8", "replace")
-    found = parse_yaml(content, f"{tensors.where}: {INSIDE}")
-    if not isinstance(found, dict):
+    options = parse_yaml(content, f"{tensors.where}: {INSIDE}")
+    if not isinstance(options, dict):
         raise CotextError(f"{tensors.where}: {INSIDE} is damaged: it holds no options")
-    return Settings(found, f"{tensors.where}: {INSIDE}")
+    return Settings(options, f"{tensors.where}: {INSIDE}")
 
 
 def _sizes(options: Settings) -> tuple[dict[str, Any], bool]:
-    """Keys of the section `model`, and whether norms come first; d (dropout) is no matter of the model."""
+    """Return the keys of the section `model`, and whether norms come first; d (dropout) is ignored."""
     for option, value in FIXED.items():
-        options.require(option, value, value, "another kind of model than is known here")
+        options.require(option, value, value, "this kind of model is not supported")
     steps = {
         name: options.text(f"transformer-{name}").replace("d", "")
         for name in ("preprocess", "postprocess", "postprocess-emb", "postprocess-top")
     }
     pre_norm = steps["preprocess"] == "n"
     expected = ("n", "a", "n") if pre_norm else ("", "an", "")
-    wanted = dict(zip(("preprocess", "postprocess", "postprocess-top"), expected, strict=True))
-    wanted["postprocess-emb"] = "n" if steps["postprocess-emb"] == "n" else ""
-    for name, value in wanted.items():
+    required = dict(zip(("preprocess", "postprocess", "postprocess-top"), expected, strict=True))
+    required["postprocess-emb"] = "n" if steps["postprocess-emb"] == "n" else ""
+    for name, value in required.items():
         if steps[name] != value:
             option = f"transformer-{name}"
             raise CotextError(
@@ -180,30 +176,30 @@ def _sizes(options: Settings) -> tuple[dict[str, Any], bool]:
 
 
 def _layers(model: Mapping[str, Any], pre_norm: bool) -> dict[str, Part]:
-    """All parameters of both stacks."""
-    found: dict[str, Part] = {}
+    """Return all parameters of both stacks."""
+    parts: dict[str, Part] = {}
     suffix = "_pre" if pre_norm else ""
     for side in ("encoder", "decoder"):
         for i in range(model[f"{side}_layers"]):
-            own, there = f"{side}.{i}", f"{side}_l{i + 1}"
-            found |= _linear(f"{own}.attention.qkv", *(f"{there}_self_*{letter}" for letter in "qkv"))
-            found |= _linear(f"{own}.attention.out", f"{there}_self_*o")
-            found |= _norm(f"{own}.after_attention.norm", f"{there}_self_Wo", suffix)
+            own, foreign = f"{side}.{i}", f"{side}_l{i + 1}"
+            parts |= _linear(f"{own}.attention.qkv", *(f"{foreign}_self_*{letter}" for letter in "qkv"))
+            parts |= _linear(f"{own}.attention.out", f"{foreign}_self_*o")
+            parts |= _norm(f"{own}.after_attention.norm", f"{foreign}_self_Wo", suffix)
             if side == "decoder":
-                found |= _linear(f"{own}.cross.query", f"{there}_context_*q")
-                found |= _linear(f"{own}.cross.key_value", f"{there}_context_*k", f"{there}_context_*v")
-                found |= _linear(f"{own}.cross.out", f"{there}_context_*o")
-                found |= _norm(f"{own}.after_cross.norm", f"{there}_context_Wo", suffix)
-            found |= _linear(f"{own}.feed_forward.widen", f"{there}_ffn_*1")
-            found |= _linear(f"{own}.feed_forward.narrow", f"{there}_ffn_*2")
-            found |= _norm(f"{own}.after_feed_forward.norm", f"{there}_ffn_ffn", suffix)
+                parts |= _linear(f"{own}.cross.query", f"{foreign}_context_*q")
+                parts |= _linear(f"{own}.cross.key_value", f"{foreign}_context_*k", f"{foreign}_context_*v")
+                parts |= _linear(f"{own}.cross.out", f"{foreign}_context_*o")
+                parts |= _norm(f"{own}.after_cross.norm", f"{foreign}_context_Wo", suffix)
+            parts |= _linear(f"{own}.feed_forward.widen", f"{foreign}_ffn_*1")
+            parts |= _linear(f"{own}.feed_forward.narrow", f"{foreign}_ffn_*2")
+            parts |= _norm(f"{own}.after_feed_forward.norm", f"{foreign}_ffn_ffn", suffix)
         if pre_norm:
-            found |= _norm(f"{side}_norm", f"{side}_top", "")
-    return found
+            parts |= _norm(f"{side}_norm", f"{side}_top", "")
+    return parts
 
 
 def _linear(own: str, *there: str) -> dict[str, Part]:
-    """A projection out of projections; * stands for W and b."""
+    """Return a projection made of foreign projections; * stands for W and b."""
     return {
         f"{own}.weight": Part(tuple(name.replace("*", "W") for name in there), transposed=True),
         f"{own}.bias": Part(tuple(name.replace("*", "b") for name in there)),
@@ -218,41 +214,40 @@ def _norm(own: str, there: str, suffix: str) -> dict[str, Part]:
 
 
 def _vocabularies(folder: Path) -> tuple[Path, ...]:
-    """Vocabulary files, source first: those that decoder.yml names, or the only ones there are."""
+    """Return the vocabulary files, source first: those in decoder.yml, or the only ones."""
     decoder = folder / "decoder.yml"
     if decoder.exists():
         content = parse_yaml(read_bytes(decoder).decode("utf-8", "replace"), str(decoder))
         listed = content.get("vocabs") if isinstance(content, dict) else None
-        if isinstance(listed, list) and listed and all(isinstance(each, str) for each in listed):
-            found = [folder / Path(each).name for each in listed]
-            return (found[0], found[-1]) if found[0] != found[-1] else (found[0],)
-    found = sorted({*folder.glob("*vocab*.yml"), *folder.glob("vocab*.yaml")})
-    if len(found) != 1:
-        there = ", ".join(each.name for each in found) or "none"
+        if isinstance(listed, list) and listed and all(isinstance(name, str) for name in listed):
+            files = [folder / Path(name).name for name in listed]
+            return (files[0], files[-1]) if files[0] != files[-1] else (files[0],)
+    files = sorted({*folder.glob("*vocab*.yml"), *folder.glob("vocab*.yaml")})
+    if len(files) != 1:
+        listed = ", ".join(name.name for name in files) or "none"
         raise CotextError(
-            f"{folder}: which are the vocabularies? There are: {there}; name them in decoder.yml (vocabs), "
+            f"{folder}: which are the vocabularies? There are: {listed}; name them in decoder.yml (vocabs), "
             "source first"
         )
-    return (found[0],)
+    return (files[0],)
 
 
 def _vocabulary(path: Path) -> bytes:
-    """The vocabulary as vocab.json has it.
-
-    Raises:
-        CotextError: no such file, or lines that are not of a vocabulary.
-    """
+    """Return the vocabulary in the format of vocab.json; raise CotextError for invalid lines."""
     text = read_bytes(path, MAX_BYTES).decode("utf-8", "replace")
-    found: dict[str, int] = {}
+    rows: dict[str, int] = {}
     for number, name, row in _entries(text):
-        if name is None or name in found:
+        if name is None or name in rows:
             raise CotextError(f"{path}, line {number}: no entry of a vocabulary, or one for the second time")
-        found[name] = row
-    return json.dumps(found, ensure_ascii=False).encode()
+        rows[name] = row
+    return json.dumps(rows, ensure_ascii=False).encode()
 
 
 def _entries(text: str) -> Iterator[tuple[int, str | None, int]]:
-    """Line, piece and row of every entry; no piece where a line is none. `? piece` has its row below it."""
+    """Yield line number, subword and row of every entry; subword None for an invalid line.
+
+    The row of `? subword` is on the next line.
+    """
     pending: str | None = None
     for number, line in enumerate(text.split("\n"), start=1):
         if pending is None and line.startswith("? "):
@@ -267,14 +262,14 @@ def _entries(text: str) -> Iterator[tuple[int, str | None, int]]:
 
 
 def _unquoted(name: str) -> str | None:
-    """A key of YAML as the text that it stands for; None where it is damaged."""
+    """Return the text of a YAML key; None if it is damaged."""
     if name[:1] == "'" and name[-1:] == "'" and len(name) > 1:
         return name[1:-1].replace("''", "'")
     if name[:1] != '"':
         return name
     escapes = re.sub(r"\\x([0-9A-Fa-f]{2})", r"\\u00\1", name)
     try:
-        found = json.loads(escapes)
+        text = json.loads(escapes)
     except ValueError:
         return None
-    return found if isinstance(found, str) else None
+    return text if isinstance(text, str) else None

@@ -1,6 +1,6 @@
-"""Model cards: the README.md of a published run, made from what is known of it alone.
+"""Model cards: the README.md of a published run, made only from recorded facts.
 
-What is not known says "not recorded". The head is YAML as the Hugging Face hub reads it.
+Unknown facts are given as "not recorded". The head is YAML in the format of the Hugging Face hub.
 """
 
 import json
@@ -22,8 +22,8 @@ from cotext.runtime.reading import read_json
 from cotext.runtime.tables import listed
 
 NOT_RECORDED: Final = "not recorded"
-MAX_CELL: Final = 300  # characters of a cell that comes from elsewhere
-MAX_CODE: Final = 1000  # and of a signature
+MAX_CELL: Final = 300  # characters of a cell with foreign text
+MAX_CODE: Final = 1000  # characters of a signature
 UNITS: Final = {
     "documents": "documents",
     "sentences": "sentences",
@@ -36,7 +36,7 @@ UNITS: Final = {
 class Figure:
     """A score, or an accuracy on a contrastive suite in per cent, with its signature.
 
-    `metric` is its name in the head of the card; `what` says of which output, or of which examples.
+    `metric`: its name in the head of the card. `what`: the output or the examples.
     """
 
     metric: str
@@ -48,9 +48,10 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class CardFacts:
-    """What is known of a run that is published; empty: not known.
+    """The facts about a published run; empty: unknown.
 
-    `imported` is what import.json says of the run, `start_imported` of that which training started from.
+    `imported`: content of import.json of the run; `start_imported`: that of the run that training started
+    from.
     """
 
     name: str
@@ -67,26 +68,22 @@ class CardFacts:
 
 
 def read_scores(path: Path, required: bool = True) -> list[Figure]:
-    """The figures of a file that `cotext evaluate --json` or `cotext contrastive --out` has written.
-
-    Raises:
-        CotextError: none, where they are `required`, or as `read_json`.
-    """
-    found: list[Figure] = []
+    """Read the scores in a file of `evaluate --json` or `contrastive --out`; fail if `required`."""
+    figures: list[Figure] = []
     try:
         content = read_json(path)
         evaluated = content.get("format") == "cotext-evaluation"
-        found = list(_evaluated(content) if evaluated else _judged(content))
+        figures = list(_evaluated(content) if evaluated else _judged(content))
     except (KeyError, TypeError, ValueError, AttributeError):
-        found = []
+        figures = []
     except CotextError:
         if required:
             raise
-    if required and not found:
+    if required and not figures:
         raise CotextError(
             f"{path}: holds no scores; give what `cotext evaluate --json` or `cotext contrastive --out` wrote"
         )
-    return found
+    return figures
 
 
 def _evaluated(content: Mapping[str, Any]) -> Iterator[Figure]:
@@ -108,7 +105,7 @@ def _judged(content: Mapping[str, Any]) -> Iterator[Figure]:
 
 
 def _metric(protocol: str) -> str:
-    """The metric of a protocol, as the hub names metrics."""
+    """Return the metric of a protocol by its name at the hub."""
     for name in ("comet", "chrf", "ter", "bleu"):
         if name in protocol.lower():
             return name
@@ -116,19 +113,19 @@ def _metric(protocol: str) -> str:
 
 
 def _cell(text: Any) -> str:
-    """Text from elsewhere as it can stand in a table: a line, without what ends a cell or makes a link."""
+    """Return foreign text for a table: one line, without characters that end a cell or make a link."""
     plain = " ".join(str(text).split())[:MAX_CELL]
     return "".join(f"\\{c}" if c in "|`<>[]" else c for c in plain)
 
 
 def _code(text: Any) -> str:
-    """The same as code, such as a signature."""
+    """Return foreign text as code, such as a signature."""
     plain = " ".join(str(text).split())[:MAX_CODE].replace("`", "'")
     return "`" + plain.replace("|", "\\|") + "`"
 
 
 def model_card(facts: CardFacts) -> str:
-    """The card of a run, in Markdown with a head in YAML."""
+    """Return the card of a run: Markdown with a head in YAML."""
     parts = [
         _head(facts),
         f"# {facts.name}\n\n{_summary(facts)}",
@@ -161,9 +158,11 @@ def _summary(facts: CardFacts) -> str:
     pair = (
         f"from {languages.source} into {languages.target}" if str(languages) else "(languages not recorded)"
     )
-    made = f"imported into Cotext from {_origin(facts.imported)}" if facts.imported else "trained with Cotext"
+    origin = (
+        f"imported into Cotext from {_origin(facts.imported)}" if facts.imported else "trained with Cotext"
+    )
     return (
-        f"A translation system {pair}, {made}. It translates documents sentence by sentence, "
+        f"A translation system {pair}, {origin}. It translates documents sentence by sentence, "
         f"and gives as many sentences as it is given. {_context(facts.config)}"
     )
 
@@ -235,7 +234,7 @@ def _start(facts: CardFacts) -> str:
 
 
 def _origin(imported: Mapping[str, Any]) -> str:
-    """The model that an import was made from: class, and the name of its folder."""
+    """Return the origin of an import: class, and the name of its folder."""
     return " ".join(_cell(imported[key]) for key in ("class", "folder") if imported.get(key))
 
 
@@ -244,8 +243,10 @@ def _data(facts: CardFacts) -> str:
     for split in ("train", "dev"):
         totals = facts.data.get(split)
         if isinstance(totals, Mapping):
-            said = (f"{totals[key]:,} {unit}" for key, unit in UNITS.items() if type(totals.get(key)) is int)
-            rows.append((split, ", ".join(said) or NOT_RECORDED))
+            counts = (
+                f"{totals[key]:,} {unit}" for key, unit in UNITS.items() if type(totals.get(key)) is int
+            )
+            rows.append((split, ", ".join(counts) or NOT_RECORDED))
         else:
             rows.append((split, NOT_RECORDED))
     rows.append(("prepared as", _cell(facts.data.get("folder") or NOT_RECORDED)))

@@ -1,15 +1,14 @@
-"""Models by name: which folder a run, an installed model or a repository of the Hugging Face hub lies in.
+"""Models by name: the folder of a run, of an installed model, or of a repository of the Hugging Face hub.
 
     a file, or the folder of a run     itself
     the name of an installed model     the folder of its package, by the entry point group `cotext.models`
-    `owner/name`                       its copy in the cache, which is fetched from the hub if it is not there
+    `owner/name`                       its copy in the cache, downloaded from the hub if it is missing
 
-The first that applies counts. The cache is `$XDG_CACHE_HOME/cotext/models/owner/name`, and a fetched model
-stays in it: later uses need no network.
+The first that applies is used. The cache is `$XDG_CACHE_HOME/cotext/models/owner/name`. A downloaded model
+stays in it, so that later uses need no network.
 """
 
 import re
-from collections.abc import Iterator
 from importlib.metadata import entry_points
 from importlib.util import find_spec
 from pathlib import Path
@@ -28,21 +27,18 @@ _REPOSITORY = re.compile(f"{_NAME.pattern}/{_NAME.pattern}")
 
 
 def known_models() -> dict[str, NamedModel]:
-    """The models on this machine by name: those that are installed, then those in the cache."""
-    found: dict[str, NamedModel] = {}
+    """Return the models on this machine by name: installed ones, then those in the cache."""
+    models: dict[str, NamedModel] = {}
     for point in entry_points(group=GROUP):
-        spec = find_spec(point.module)  # which finds the package without running it
+        spec = find_spec(point.module)  # finds the package without running it
         if spec is not None and spec.submodule_search_locations and point.dist is not None:
             folder = Path(spec.submodule_search_locations[0])
-            found.setdefault(point.name, NamedModel(point.name, folder, point.dist.name))
-    return found | {model.name: model for model in _cached()}
-
-
-def _cached() -> Iterator[NamedModel]:
+            models.setdefault(point.name, NamedModel(point.name, folder, point.dist.name))
     cache = _cache()
-    for folder in sorted(cache.glob("[!.]*/[!.]*")):
-        if _is_run(folder):
-            yield NamedModel(folder.relative_to(cache).as_posix(), folder)
+    for folder in sorted(filter(_is_run, cache.glob("[!.]*/[!.]*"))):
+        name = folder.relative_to(cache).as_posix()
+        models[name] = NamedModel(name, folder)
+    return models
 
 
 def _cache() -> Path:
@@ -50,12 +46,12 @@ def _cache() -> Path:
 
 
 def resolve_run(name: str | Path) -> Path:
-    """The folder of a run by its path or its name; a path that is no name comes back as it is.
+    """Return the folder of a run, given its path or name; a path that is not a name is returned unchanged.
 
-    A repository that is not in the cache is fetched: see `fetch`.
+    A repository that is not in the cache is downloaded: see `fetch`.
 
     Raises:
-        CotextError: a name that nothing has, with the nearest one that something has; as `fetch`.
+        CotextError: an unknown name, with the nearest known one; else as `fetch`.
     """
     path, text = Path(name), str(name)
     if path.is_file() or _is_run(path):
@@ -69,12 +65,12 @@ def resolve_run(name: str | Path) -> Path:
     if is_repository and not path.parent.is_dir():
         fetch(text, _cache() / text)
         return _cache() / text
-    beside = (str(each) for each in path.parent.iterdir() if _is_run(each))
-    near = nearest_known(text, [*known, *beside]) or "; `cotext models` lists those that are here"
+    neighbours = (str(folder) for folder in path.parent.iterdir() if _is_run(folder))
+    near = nearest_known(text, [*known, *neighbours]) or "; `cotext models` lists those that are here"
     raise CotextError(f"{text}: no such run folder, and no installed model of this name{near}")
 
 
 def _is_run(path: Path) -> bool:
-    """Whether a folder holds a run, begun or finished, runs of several seeds, or an engine."""
-    is_one = is_engine(path) or any((path / each).is_file() for each in ("config.yaml", "model.safetensors"))
+    """Whether a folder contains a run, begun or finished, runs of several seeds, or an engine."""
+    is_one = is_engine(path) or any((path / file).is_file() for file in ("config.yaml", "model.safetensors"))
     return is_one or bool(seeds_in(path))

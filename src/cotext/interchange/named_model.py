@@ -1,4 +1,4 @@
-"""A model that is on this machine under a name: its licence, its size and its checksums."""
+"""Models on this machine that have a name: licence, size and checksums."""
 
 import re
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from cotext.runtime.files import discard
 from cotext.runtime.integrity import digests, require_whole
 from cotext.runtime.reading import parse_yaml, read_text
 
-CHECKSUMS: Final = "SHA256SUMS"  # as sha256sum writes it, and checks it with -c
+CHECKSUMS: Final = "SHA256SUMS"  # the format of sha256sum, which checks it with -c
 CARD: Final = "README.md"
 
 _SUM = re.compile(r"([0-9a-f]{64}) [ *](.+)")
@@ -20,7 +20,7 @@ _HEAD = re.compile(r"---\n(.*?)\n---\n", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class NamedModel:
-    """A model that is on this machine under a name.
+    """A model on this machine with a name.
 
     `package` is the distribution that installed it; empty: it is in the cache.
     """
@@ -31,7 +31,7 @@ class NamedModel:
 
     @property
     def licence(self) -> str:
-        """The licence that its import or its card states; empty where neither does."""
+        """The licence that its import or its model card states; else empty."""
         if stated := noted_import(self.folder).get("licence"):
             return str(stated)
         try:
@@ -43,15 +43,11 @@ class NamedModel:
 
     @property
     def size(self) -> int:
-        """Bytes of all its files."""
+        """Size of all files in bytes."""
         return sum(path.stat().st_size for path in self.folder.rglob("*") if path.is_file())
 
     def verify(self) -> int:
-        """Compare its files with its checksums; their number.
-
-        Raises:
-            CotextError: a file is missing or damaged, or there are no checksums.
-        """
+        """Compare the files with their checksums; return the number of files."""
         path, sums = self.folder / CHECKSUMS, {}
         for line in read_text(path).splitlines():
             match = _SUM.fullmatch(line)
@@ -63,11 +59,7 @@ class NamedModel:
         return len(sums)
 
     def remove(self) -> None:
-        """Delete it from the cache.
-
-        Raises:
-            CotextError: it is an installed package.
-        """
+        """Delete it from the cache; raise CotextError for an installed package."""
         if self.package:
             raise CotextError(
                 f"{self.name}: is an installed package; remove it by pip uninstall {self.package}"
@@ -76,7 +68,7 @@ class NamedModel:
 
 
 def write_checksums(folder: Path) -> None:
-    """Write the SHA-256 of all files in a folder into it, for `NamedModel.verify`."""
+    """Write the SHA-256 of all files of a folder into it, for `NamedModel.verify`."""
     files = (path for path in folder.rglob("*") if path.is_file() and path.name != CHECKSUMS)
     lines = [f"{digest}  {name}\n" for name, digest in digests(folder, files).items()]
     (folder / CHECKSUMS).write_text("".join(lines), encoding="utf-8")

@@ -1,7 +1,7 @@
-"""The self-test of an import: ids, logits and a greedy translation beside those of `transformers`.
+"""Self-test of an import: ids, logits and a greedy translation are compared with those of `transformers`.
 
-Texts are made of the model's own pieces, so that no language has to be known. The weights in the folder are
-read a second time, by the other program.
+Texts are random subwords of the model, so that no language has to be known. The other program reads the
+weights in the folder again.
 """
 
 import random
@@ -22,16 +22,16 @@ from cotext.models.checkpoint import LoadedModel
 from cotext.models.interface import Model, TranslationModel
 from cotext.runtime.errors import CotextError
 
-TOLERANCE = 1e-3  # of logits, beside the largest of them: half-precision weights give as much elsewhere
+TOLERANCE = 1e-3  # of logits, relative to the largest; half-precision weights cause differences of this size
 SENTENCES = 8
-PIECES = 12  # of a sentence
-WRITTEN = 10  # tokens of a greedy translation, at most
+PIECES = 12  # subwords of a sentence
+WRITTEN = 10  # most tokens of a greedy translation
 SEED = 17
 
 
 @dataclass(frozen=True, slots=True)
 class SelfTest:
-    """What was compared, and what came out; `skipped` says why nothing was."""
+    """The results of the comparison; `skipped`: the reason why nothing was compared."""
 
     skipped: str = ""
     against: str = ""
@@ -43,11 +43,9 @@ class SelfTest:
     equal_greedy_tokens: int = 0
 
     def as_dict(self) -> dict[str, Any]:
-        """For import.json."""
         return asdict(self)
 
     def render(self) -> str:
-        """In a line."""
         if self.skipped:
             return f"none: {self.skipped}"
         return (
@@ -58,11 +56,7 @@ class SelfTest:
 
 
 def run_self_test(folder: Path, foreign: ForeignModel, model: Model) -> SelfTest:
-    """Compare an imported model with what `transformers` makes of the same folder.
-
-    Raises:
-        CotextError: they are different models.
-    """
+    """Compare an imported model with that of `transformers`; raise CotextError if they differ."""
     if foreign.kind == "Marian":
         return SelfTest("transformers does not read Marian's own files")
     if find_spec("transformers") is None:
@@ -70,16 +64,16 @@ def run_self_test(folder: Path, foreign: ForeignModel, model: Model) -> SelfTest
     own = LoadedModel(model, foreign.config, foreign.tokenizer, [0]).left_to_right("the self-test")
     try:
         with torch.no_grad(), _quiet():
-            found = _compared(foreign, own, _theirs(folder, foreign.kind))
+            result = _compared(foreign, own, _theirs(folder, foreign.kind))
     except Exception as error:  # another program, which may fail in any way
         reason = str(error).partition("\n")[0]
         return SelfTest(f"transformers {version('transformers')} fails on this folder: {reason}")
-    if not found.largest_difference <= TOLERANCE * max(1.0, found.largest_logit):
+    if not result.largest_difference <= TOLERANCE * max(1.0, result.largest_logit):
         raise CotextError(
-            f"{folder}: the self-test failed, nothing was written: {found.render()}; the model has something "
-            "that is not known here"
+            f"{folder}: the self-test failed, nothing was written: {result.render()}; the model has "
+            "a property that is not supported"
         )
-    return found
+    return result
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +86,7 @@ class _Other:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Without the advice and the progress bars of transformers."""
+    """Suppress messages and progress bars of transformers."""
     import transformers
 
     messages: Any = transformers.logging
@@ -107,7 +101,7 @@ def _quiet() -> Iterator[None]:
 
 
 def _theirs(folder: Path, kind: str) -> _Other:
-    """What transformers makes of the files of a folder, and of nothing else."""
+    """Load model and tokenizer of a folder with transformers, without network and code of the folder."""
     import transformers
 
     given = {"local_files_only": True, "trust_remote_code": False}
@@ -116,23 +110,22 @@ def _theirs(folder: Path, kind: str) -> _Other:
     return _Other(model.eval(), tokenizer)
 
 
-def _compared(foreign: ForeignModel, model: TranslationModel, there: _Other) -> SelfTest:
+def _compared(foreign: ForeignModel, model: TranslationModel, other: _Other) -> SelfTest:
     own, rows = foreign.tokenizer, foreign.symbol_rows
     source = foreign.parts.get("embedding.source_weight")
     source_rows = rows if source is None or source.rows is None else source.rows
-    theirs = there.model
     equal_ids = greedy = equal_greedy = 0
     difference = largest = 0.0
-    # Padding is predicted by nobody, and may be held back by a bias that is no measure of the others.
+    # Padding is never predicted; a bias may suppress it, which would dominate the comparison.
     compared = [i for i in range(len(rows)) if i not in (*foreign.absent, own.pad)]
-    kept = [rows[i] for i in compared]
+    compared_rows = [rows[i] for i in compared]
     generator = random.Random(SEED)
     for _ in range(SENTENCES):
         text = own.decode(generator.choices(range(own.unk + 1, own.pieces), k=PIECES), "source")
         ids = [*own.source_prefix, *own.encode(text), own.eos]
         mapped = [source_rows[i] for i in ids]
-        equal_ids += _their_ids(foreign, there.tokenizer, text) == mapped
-        written = theirs.generate(
+        equal_ids += _their_ids(foreign, other.tokenizer, text) == mapped
+        written = other.model.generate(
             torch.tensor([mapped]),
             num_beams=1,
             do_sample=False,
@@ -143,40 +136,41 @@ def _compared(foreign: ForeignModel, model: TranslationModel, there: _Other) -> 
         inputs = [own.bos, *own_ids[:-1]]
         logits = _logits(model, ids, inputs)[:, compared]
         given = torch.tensor([written[: len(inputs)]])
-        other = theirs(input_ids=torch.tensor([mapped]), decoder_input_ids=given).logits[0][:, kept]
-        difference = max(difference, float((logits - other).abs().max()))
-        largest = max(largest, float(other.abs().max()))
+        output = other.model(input_ids=torch.tensor([mapped]), decoder_input_ids=given)
+        their_logits = output.logits[0][:, compared_rows]
+        difference = max(difference, float((logits - their_logits).abs().max()))
+        largest = max(largest, float(their_logits.abs().max()))
         greedy += len(inputs)
-        equal_greedy += int((logits.argmax(dim=1) == other.argmax(dim=1)).sum())
+        equal_greedy += int((logits.argmax(dim=1) == their_logits.argmax(dim=1)).sum())
     against = f"transformers {version('transformers')}"
     return SelfTest("", against, SENTENCES, equal_ids, difference, largest, greedy, equal_greedy)
 
 
 def _their_ids(foreign: ForeignModel, tokenizer: Any, text: str) -> list[int]:
-    """Ids of a source row by the other program; the languages are those that were chosen here."""
+    """Return the ids of a source row by the other program, for the languages chosen here."""
     own = foreign.tokenizer
     if own.kind == "marian":
         tag = f">>{own.chosen.target}<< " if own.source_prefix else ""
         return list(tokenizer(f"{tag}{text}").input_ids)
     ids = list(tokenizer(text).input_ids)
-    # Its own idea of the source language stands at the head.
+    # The first id is its default source language: replace it.
     prefix = [foreign.symbol_rows[i] for i in own.source_prefix]
     return [*prefix, *ids[1:]]
 
 
 def _own_ids(written: list[int], rows: tuple[int, ...], pieces: int, eos: int) -> list[int]:
-    """Own ids of what was written, up to its end."""
+    """Return own ids of the generated rows, up to the end."""
     by_row = {row: i for i, row in enumerate(rows[:pieces])}
-    found = []
+    ids = []
     for row in written:
-        found.append(by_row.get(row, eos))
-        if found[-1] == eos:
+        ids.append(by_row.get(row, eos))
+        if ids[-1] == eos:
             break
-    return found
+    return ids
 
 
 def _logits(model: TranslationModel, ids: list[int], inputs: list[int]) -> Tensor:
-    """Logits of a row by decoder inputs: [T, V]."""
+    """Return the logits of a row for decoder inputs: [T, V]."""
     one = torch.zeros(1, dtype=torch.long)
     tokens = torch.tensor([ids])
     source = Source(tokens, torch.zeros_like(tokens), torch.tensor([[0, 1]]), one, one)

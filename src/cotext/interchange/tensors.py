@@ -1,8 +1,8 @@
-"""Tensors of foreign model files: safetensors, PyTorch's pickles of tensors, Marian's npz.
+"""Tensors in foreign model files: safetensors, PyTorch's pickles of tensors, Marian's npz.
 
-Nothing is read but tensors: of a pickle `torch.load(weights_only=True)` takes no other object, and of an npz
-arrays of objects are refused. What a file claims of a tensor's size is compared with what it holds before
-memory is taken for it.
+Only tensors are read: `torch.load(weights_only=True)` rejects other objects in a pickle, and arrays of
+objects in an npz are rejected. The stated size of a tensor is compared with the size of the file before
+memory is allocated.
 """
 
 import math
@@ -22,10 +22,10 @@ from torch import Tensor
 from cotext.runtime.errors import CotextError, shown
 from cotext.runtime.reading import read_json
 
-MOST_TIMES = 16  # a file's size, that what it holds may take in memory
+MOST_TIMES = 16  # most memory / file size
 ALWAYS_ALLOWED = 1 << 26  # bytes
 SHARDS = 1000
-# What loading a damaged or hostile pickle of tensors may end in.
+# Errors of loading a damaged or hostile pickle of tensors.
 _PICKLE_ERRORS = (
     *(RuntimeError, UnpicklingError, ValueError, EOFError, KeyError, IndexError, TypeError),
     *(AttributeError, OSError, OverflowError, MemoryError, AssertionError, zipfile.BadZipFile),
@@ -34,7 +34,7 @@ _PICKLE_ERRORS = (
 
 @dataclass(frozen=True, slots=True)
 class Tensors:
-    """The tensors of a model, read one by one; `size`: bytes of the files that they lie in."""
+    """The tensors of a model, read one by one."""
 
     files: tuple[Path, ...]
     shapes: Mapping[str, tuple[int, ...]]
@@ -42,32 +42,23 @@ class Tensors:
 
     @property
     def where(self) -> str:
-        """The file, or the first of several, as messages name it."""
+        """The first file, as messages name it."""
         return str(self.files[0])
 
     @property
     def size(self) -> int:
-        """Bytes of all files."""
         return sum(file.stat().st_size for file in self.files)
 
 
 def require_file(path: Path) -> Path:
-    """The path of a regular file.
-
-    Raises:
-        CotextError: missing, or something else.
-    """
+    """Return the path of a regular file; raise CotextError if it is missing or something else."""
     if not path.is_file():
         raise CotextError(f"{path}: {'no regular file' if path.exists() else 'missing'}")
     return path
 
 
 def open_folder(folder: Path) -> Tensors:
-    """The weights of a Hugging Face folder.
-
-    Raises:
-        CotextError: none there, or damaged ones.
-    """
+    """Open the weights of a Hugging Face folder; raise CotextError if they are missing or damaged."""
     if (folder / "model.safetensors").exists():
         return open_safetensors([folder / "model.safetensors"])
     index = folder / "model.safetensors.index.json"
@@ -81,7 +72,7 @@ def open_folder(folder: Path) -> Tensors:
 
 
 def _shards(index: Path) -> list[str]:
-    """Names of the files that an index tells tensors to lie in."""
+    """Return the names of the weight files in an index."""
     listed = read_json(index, 1 << 24).get("weight_map")
     names = sorted(set(map(str, listed.values()))) if isinstance(listed, dict) else []
     if not 0 < len(names) <= SHARDS or any(Path(name).name != name or name in (".", "..") for name in names):
@@ -90,11 +81,7 @@ def _shards(index: Path) -> list[str]:
 
 
 def open_safetensors(paths: Sequence[Path]) -> Tensors:
-    """Tensors in safetensors files.
-
-    Raises:
-        CotextError: missing or damaged.
-    """
+    """Open the tensors in safetensors files; raise CotextError if one is missing or damaged."""
     holding: dict[str, Any] = {}
     shapes: dict[str, tuple[int, ...]] = {}
     for path in paths:
@@ -107,46 +94,39 @@ def open_safetensors(paths: Sequence[Path]) -> Tensors:
             raise CotextError(f"{path}: damaged or truncated, or no safetensors file: {error}") from None
 
     def read(name: str) -> Tensor:
-        found: Tensor = holding[name].get_tensor(name)
-        return found
+        tensor: Tensor = holding[name].get_tensor(name)
+        return tensor
 
     return Tensors(tuple(paths), shapes, read)
 
 
 def open_pickle(path: Path) -> Tensors:
-    """Tensors in a file of `torch.save`, of which nothing else is unpickled.
-
-    Raises:
-        CotextError: missing, damaged, or with objects that are no tensors.
-    """
+    """Open the tensors in a file of `torch.save`; raise CotextError for any other objects."""
+    # Only the zip format can be mapped into memory.
     modern = zipfile.is_zipfile(require_file(path))
     try:
-        found = torch.load(path, map_location="cpu", weights_only=True, mmap=modern)
+        content = torch.load(path, map_location="cpu", weights_only=True, mmap=modern)
     except _PICKLE_ERRORS as error:
         reason = shown(str(error).partition("\n")[0])
         raise CotextError(
             f"{path}: damaged or truncated, or holds more than tensors, which are all that is read: {reason}"
         ) from None
-    whole = isinstance(found, Mapping) and all(
-        isinstance(name, str) and isinstance(tensor, Tensor) for name, tensor in found.items()
+    is_valid = isinstance(content, Mapping) and all(
+        isinstance(name, str) and isinstance(tensor, Tensor) for name, tensor in content.items()
     )
-    if not whole:
+    if not is_valid:
         raise CotextError(f"{path}: does not hold tensors by name")
-    return Tensors((path,), {name: tuple(t.shape) for name, t in found.items()}, found.__getitem__)
+    return Tensors((path,), {name: tuple(t.shape) for name, t in content.items()}, content.__getitem__)
 
 
 def open_npz(path: Path) -> Tensors:
-    """Arrays of numbers in a file of `numpy.savez`; those of bytes too.
-
-    Raises:
-        CotextError: missing, damaged, with arrays of objects, or of more than it holds.
-    """
+    """Open the arrays of numbers, including bytes, in an `.npz`; raise CotextError if it is damaged."""
     shapes: dict[str, tuple[int, ...]] = {}
     try:
         with zipfile.ZipFile(require_file(path)) as archive:
             members = archive.infolist()
             if sum(m.file_size for m in members) > max(MOST_TIMES * path.stat().st_size, ALWAYS_ALLOWED):
-                raise CotextError(f"{path}: stands for far more than it holds; it is not read")
+                raise CotextError(f"{path}: its stated size is far larger than its content; it is not read")
             for member in members:
                 shapes[member.filename.removesuffix(".npy")] = _shape(archive, member, path)
     except (zipfile.BadZipFile, OSError, ValueError, EOFError, NotImplementedError, RuntimeError) as error:
@@ -163,7 +143,7 @@ def open_npz(path: Path) -> Tensors:
 
 
 def _shape(archive: zipfile.ZipFile, member: zipfile.ZipInfo, path: Path) -> tuple[int, ...]:
-    """The shape of an array, which must be what its member of the archive has bytes for."""
+    """Return the shape of an array, after comparing it with the size of its archive member."""
     with archive.open(member) as file:
         version = npy.read_magic(file)
         reader = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0

@@ -1,9 +1,9 @@
-"""Requests to an OpenAI-compatible API: kept answers, the pace, and attempts until there is an answer.
+"""Requests to an OpenAI-compatible API: cached responses, rate limit and retries.
 
-    FOLDER/3f/3f9c...e1.json   the request (address, path, payload, which repeat), the answer and its day
+    FOLDER/3f/3f9c...e1.json   the request (address, path, payload, repeat), the response and its date
 
-Whoever asks the same again gets the answer that is there, so that an interrupted job goes on with what it has
-paid for, and the same command gives the same output. Several processes may share a folder.
+Equal requests get the cached response. So an interrupted job resumes without paying twice, and the same
+command gives the same output. Several processes may share a folder.
 """
 
 import hashlib
@@ -12,10 +12,9 @@ import re
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Final, Self
 
 from cotext.language_models.config import Endpoint, Prices, read_endpoint
@@ -31,12 +30,12 @@ from cotext.runtime.version import __version__
 
 @dataclass(slots=True)
 class Usage:
-    """Counts of answers; tokens are those that the API reports, 0 where it reports none."""
+    """Counts of responses and of the tokens that the API reports."""
 
     requests: int = 0
     input_tokens: int = 0
     output_tokens: int = 0
-    without_usage: int = 0  # answers that report no tokens
+    without_usage: int = 0  # responses without token counts
 
     def add(self, answer: Mapping[str, Any]) -> None:
         """Count an answer."""
@@ -49,7 +48,7 @@ class Usage:
         self.output_tokens += tokens[1] or 0
 
     def cost(self, prices: Prices | None) -> float | None:
-        """The price of these tokens; None without prices, or where answers report no tokens."""
+        """Return the price of these tokens; None without prices, or if responses lack token counts."""
         if prices is None or self.without_usage:
             return None
         return (self.input_tokens * prices.input + self.output_tokens * prices.output) / 1e6
@@ -61,17 +60,17 @@ def _whole(value: Any) -> int | None:
 
 @dataclass(slots=True)
 class Counts:
-    """Usage of all answers of a job, of those asked for now, and the days on which they came."""
+    """Usage of all responses of a job and of the new ones (not cached), and the dates of responses."""
 
     all: Usage = field(default_factory=Usage)
     now: Usage = field(default_factory=Usage)
-    sent_again: int = 0  # requests that were refused for the moment, or not answered
+    sent_again: int = 0  # requests that failed temporarily
     days: set[str] = field(default_factory=set)
-    models: set[str] = field(default_factory=set)  # as the answers call them
+    models: set[str] = field(default_factory=set)  # names in the responses
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def count(self, answer: Mapping[str, Any], day: str, kept: bool) -> None:
-        """Count an answer, which was `kept` or came now."""
+        """Count a response; `kept`: it was cached."""
         with self._lock:
             self.all.add(answer)
             if not kept:
@@ -82,12 +81,12 @@ class Counts:
                 self.models.add(model[:200])
 
     def count_sent_again(self) -> None:
-        """Count a request that has to be sent again."""
+        """Count a request that is sent again."""
         with self._lock:
             self.sent_again += 1
 
     def in_words(self, prices: Prices | None) -> str:
-        """For a person: requests, tokens, and what they cost where prices are known."""
+        """Return a summary of requests, tokens and, if prices are known, costs."""
         every, now = self.all, self.now
         words = (
             f"{every.requests:,} requests ({every.requests - now.requests:,} answers were there), "
@@ -104,18 +103,18 @@ class Counts:
 
     @property
     def period(self) -> str:
-        """The days on which the answers came, as in 2026-11-23 or 2026-11-23..2026-11-25."""
+        """The dates of the responses, such as 2026-11-23 or 2026-11-23..2026-11-25."""
         return "..".join(dict.fromkeys((min(self.days), max(self.days)))) if self.days else ""
 
 
 FOLDER_ENDING: Final = ".answers"
-MAX_ANSWER_BYTES: Final = 64 << 20  # log-probabilities of a long prompt are that large
-_TIMES_LARGER: Final = 4  # kept, with its request: what two bytes were is six, as an escape
+MAX_ANSWER_BYTES: Final = 64 << 20  # log-probabilities of long prompts are large
+_TIMES_LARGER: Final = 4  # of a cache file, with the request: two bytes may become an escape of six
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """All that determines an answer; `repeat` counts requests that are equal but for it."""
+    """Everything that determines a response; `repeat` counts requests that are otherwise equal."""
 
     address: str
     path: str
@@ -124,35 +123,35 @@ class Request:
 
     @property
     def digest(self) -> str:
-        """SHA-256, which does not depend on the order of keys."""
+        """SHA-256, independent of the order of keys."""
         content = [self.address, self.path, self.payload, self.repeat]
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What an API answered, and on which day, as in 2026-11-23."""
+    """A response and its date, such as 2026-11-23."""
 
     content: dict[str, Any]
     day: str
 
 
 class Answers:
-    """A folder of answers, made with the first."""
+    """A folder of cached responses, created with the first."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     @classmethod
     def beside(cls, endpoint: Path) -> "Answers":
-        """The answers to what a file describes: `gpt.yaml` has them in `gpt.answers`."""
+        """Return the cache of an endpoint: `gpt.answers` for `gpt.yaml`."""
         return cls(endpoint.with_name(f"{endpoint.stem}{FOLDER_ENDING}"))
 
     def find(self, request: Request) -> Answer | None:
-        """The answer to a request; None where there is none that is whole.
+        """Return the cached response to a request; None if it is missing or damaged.
 
         Raises:
-            CotextError: it cannot be read.
+            CotextError: the file cannot be read.
         """
         path = self._path(request)
         if not path.exists():
@@ -161,27 +160,20 @@ class Answers:
             entry = unsealed(read_bytes(path, _TIMES_LARGER * MAX_ANSWER_BYTES).decode(errors="replace"))
             content, day = entry["answer"], entry["day"]
         except (ValueError, KeyError):
-            return None  # damaged: it is asked for again, and replaced
+            return None  # damaged: requested again, and replaced
         return Answer(content, day) if isinstance(content, dict) and isinstance(day, str) else None
 
     def keep(self, request: Request, content: dict[str, Any]) -> Answer:
-        """Write an answer, which came today, to the disk; another process may have been first, with its own.
+        """Save a response of today; if another process has saved one first, return that one.
 
         Raises:
-            CotextError: storage refuses.
+            CotextError: the file cannot be written.
         """
         if (first := self.find(request)) is not None:
             return first
         path = self._path(request)
         answer = Answer(content, datetime.now(UTC).date().isoformat())
-        entry = {
-            "address": request.address,
-            "path": request.path,
-            "payload": request.payload,
-            "repeat": request.repeat,
-            "day": answer.day,
-            "answer": content,
-        }
+        entry = {**asdict(request), "day": answer.day, "answer": content}
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -198,21 +190,18 @@ class Answers:
         return self.folder / digest[:2] / f"{digest}.json"
 
 
-LASTING_ATTEMPTS: Final = 2  # where answers have no use, and those of further attempts hardly would
+LASTING_ATTEMPTS: Final = 2  # if responses are unusable, as more attempts would hardly help
 PASSING: Final = {408, 409, 425, 429, 500, 502, 503, 504, 520, 522, 524, 529}
-# Codes of errors that come with 429, and do not pass.
+# Error codes with status 429 that are not temporary.
 EXHAUSTED: Final = {"insufficient_quota", "billing_hard_limit_reached", "access_terminated"}
-# Shorter keys (EMPTY, none) are placeholders, and words that a text may hold.
+# Shorter keys (EMPTY, none) are placeholders, and may be words in a text.
 SECRET_CHARACTERS: Final = 12
 SAID_CHARACTERS: Final = 300
 _HALF: Final = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 class RefusedRequestError(CotextError):
-    """A request that the API will not answer, however often it is sent.
-
-    `code`: of the API's error, empty where it has none; `said`: what it says.
-    """
+    """A request that the API rejects permanently; `code` (may be empty) and `said`: its error message."""
 
     def __init__(self, message: str, code: str, said: str) -> None:
         super().__init__(message)
@@ -220,15 +209,16 @@ class RefusedRequestError(CotextError):
 
 
 class UnansweredError(CotextError):
-    """A request without an answer after all attempts."""
+    """A request without a response after all attempts."""
 
 
 class Client:
-    """What asks the API of an endpoint, to be shared by threads; `counts` counts what it answered.
+    """Client of the API of an endpoint, which threads may share; `counts` counts the responses.
 
-    `tell` is called with each attempt that failed, and with what a person should know of answers.
+    `tell` is called with messages about failed attempts and unusual responses.
 
-    Raises, when it is made, CotextError: the key is not in its variable; as `Connections`.
+    Raises:
+        CotextError: as `Endpoint.secret` and `Connections`.
     """
 
     def __init__(self, endpoint: Endpoint, answers: Answers, tell: Callable[[str], None] = say) -> None:
@@ -239,62 +229,53 @@ class Client:
         headers = {"User-Agent": f"cotext/{__version__}"}
         if self._secret:
             headers["Authorization"] = f"Bearer {self._secret}"
-        self._requests: dict[str, threading.Lock] = {}  # of this job, by their digests
+        self._requests: dict[str, threading.Lock] = {}  # of this job, by digest
         self._counted: set[str] = set()
         self._places = threading.BoundedSemaphore(endpoint.at_once)
         self._connections = Connections(self._address, headers, MAX_ANSWER_BYTES, endpoint.at_once)
 
     @classmethod
     def open(cls, path: Path, overrides: Mapping[str, Any] | None = None) -> Self:
-        """Read the description of an endpoint, whose answers are kept beside it.
-
-        Raises:
-            CotextError: as `read_endpoint` and `Client`.
-        """
+        """Read an endpoint file, and cache responses next to it; raise CotextError as `read_endpoint`."""
         return cls(read_endpoint(path, overrides), Answers.beside(path))
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        error_type: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def stop(self) -> None:
-        """Send nothing more; threads that wait for their turn end in an error."""
+        """Send no more requests; threads that wait to send one get an error."""
         self._pace.stop()
 
     def close(self) -> None:
-        """Stop, and close the connections; whoever waits for an answer ends in an error."""
+        """Stop and close the connections; threads that wait for a response get an error."""
         self.stop()
         self._connections.close()
 
     def post(self, path: str, payload: Mapping[str, Any], repeat: int = 0) -> dict[str, Any]:
-        """The answer to a request, which is kept: the same request gets it again, and nothing is sent.
+        """Return the response to a request, from the cache if possible.
 
-        `path` below the address, as in chat/completions. `repeat`: another number asks for another answer to
-        the same payload.
+        `path`: relative to the address, such as chat/completions. `repeat`: another number requests another
+        response to the same payload.
 
         Raises:
-            RefusedRequestError: the API will not answer this request.
-            UnansweredError: no answer after all attempts; answers that came before are kept.
+            RefusedRequestError: the API rejects this request.
+            UnansweredError: no response after all attempts; earlier responses are cached.
         """
         request = Request(self._address, path, payload, repeat)
-        # Equal requests of several threads wait for the answer to the first, and share it.
+        # Equal requests of several threads share the response to the first.
         with self._requests.setdefault(request.digest, threading.Lock()):
-            found = self.answers.find(request)
-            kept = found is not None
-            if found is None:
-                found = self.answers.keep(request, self._asked(request))
-            # An answer is paid for once, however many sentences it is of.
+            answer = self.answers.find(request)
+            kept = answer is not None
+            if answer is None:
+                answer = self.answers.keep(request, self._asked(request))
+            # A response is counted once, as it is paid for once.
             if request.digest not in self._counted:
                 self._counted.add(request.digest)
-                self.counts.count(found.content, found.day, kept)
-        return found.content
+                self.counts.count(answer.content, answer.day, kept)
+        return answer.content
 
     def _asked(self, request: Request) -> dict[str, Any]:
         most, limit = self.endpoint.retries + 1, self.endpoint.total_timeout
@@ -304,42 +285,42 @@ class Client:
             try:
                 with self._places:
                     self._pace.wait()
-                    # Time before the first turn is the pace, and not the fault of the server.
+                    # The time of a request does not include the wait for the rate limit.
                     deadline = deadline or time.monotonic() + limit
                     seconds = max(deadline - time.monotonic(), 0.0)
                     return self._sent(request, min(self.endpoint.timeout, seconds))
             except PassingError as error:
-                said = str(error)
+                reason = str(error)
                 lasting += error.lasts
                 rest = backoff(attempt - 1) if error.rest is None else error.rest
             if attempt == most or lasting == LASTING_ATTEMPTS:
                 break
-            left = max(deadline - time.monotonic(), 0.0) if deadline else limit
+            seconds_left = max(deadline - time.monotonic(), 0.0) if deadline else limit
             following = rest
-            if rest >= left or (following := self._pace.rest(rest)) >= left:
-                said += (
+            if rest >= seconds_left or (following := self._pace.rest(rest)) >= seconds_left:
+                reason += (
                     f"; the next one would start in {_seconds(following)}, and of total_timeout "
-                    f"({_seconds(limit)}) {_seconds(left)} are left"
+                    f"({_seconds(limit)}) {_seconds(seconds_left)} are left"
                 )
                 break
             self.counts.count_sent_again()
             of = LASTING_ATTEMPTS if lasting else most
             self.tell(
-                f"{where}: attempt {attempt} of {max(of, attempt + 1)} failed: {said}; the next one starts "
+                f"{where}: attempt {attempt} of {max(of, attempt + 1)} failed: {reason}; the next one starts "
                 f"in {_seconds(following)}"
             )
         attempts = f"{attempt} attempt{'s' if attempt > 1 else ''}"
         raise UnansweredError(
-            f"{where}: no answer after {attempts}: {said}; what was answered before is kept in "
+            f"{where}: no answer after {attempts}: {reason}; what was answered before is kept in "
             f"{self.answers.folder}, and the same command goes on from there"
         )
 
     def _sent(self, request: Request, seconds: float) -> dict[str, Any]:
-        """Send a request once; its answer has so many seconds.
+        """Send a request once, with a time limit.
 
         Raises:
             RefusedRequestError: as `post`.
-            PassingError: it may be answered later.
+            PassingError: a temporary error.
         """
         try:
             answer = self._connections.post(f"{self._address}/{request.path}", request.payload, seconds)
@@ -347,7 +328,7 @@ class Client:
             raise PassingError(self._without_key(str(error)), lasts=error.lasts) from None
         if answer.status == 200:
             return self._content(answer.text)
-        raise self._refusal(answer.status, answer.text, answer.asked)
+        raise self._refusal(answer.status, answer.text, answer.retry_after)
 
     def _content(self, text: str) -> dict[str, Any]:
         try:
@@ -356,23 +337,23 @@ class Client:
             raise PassingError(str(error), lasts=True) from None
         if not isinstance(content, dict):
             raise PassingError("the answer is no JSON object", lasts=True)
-        if content.get("error"):  # as some proxies send them, with status 200
+        if content.get("error"):  # some proxies send errors with status 200
             code, said = _error_of(content)
-            # Many tell the status of the server behind them.
+            # The code may be the status of the server behind the proxy.
             if code.isdecimal() and 400 <= int(code) < 600:
                 raise self._refusal(int(code), text, "")
             raise PassingError(f"an error: {said}")
         return content
 
-    def _refusal(self, status: int, text: str, asked: str) -> Exception:
+    def _refusal(self, status: int, text: str, retry: str) -> Exception:
         try:
             code, said = _error_of(self._cleaned(parse_json(text, "the answer")))
         except CotextError:
-            # The key first: of what is cut, a part of it might stay.
+            # Remove the key before the text is cut, or a part of it might remain.
             code, said = "", shown(self._without_key(text)[:SAID_CHARACTERS])
         what = f"status {status}: {said}" if said else f"status {status}"
         if status in PASSING and code not in EXHAUSTED:
-            return PassingError(what, retry_after(asked, time.time()) if asked else None)
+            return PassingError(what, retry_after(retry, time.time()) if retry else None)
         return RefusedRequestError(f"{self._address}: {what}{self._advice(status)}", code, said)
 
     def _advice(self, status: int) -> str:
@@ -392,11 +373,7 @@ class Client:
         return text.replace(self._secret, "[key]") if hidden else text
 
     def _cleaned(self, value: Any) -> Any:
-        """A value of JSON without the key, which a server may send back.
-
-        Raises:
-            CotextError: nested too deep.
-        """
+        """Remove the key, which a server may send back, from a JSON value; raise CotextError if too deep."""
         if len(self._secret) < SECRET_CHARACTERS:
             return value
         try:
@@ -409,9 +386,9 @@ class Client:
         if isinstance(value, str):
             return self._without_key(value)
         if isinstance(value, list):
-            return [self._replaced(each) for each in value]
+            return [self._replaced(item) for item in value]
         if isinstance(value, dict):
-            return {self._without_key(key): self._replaced(each) for key, each in value.items()}
+            return {self._without_key(key): self._replaced(item) for key, item in value.items()}
         return value
 
 
@@ -420,17 +397,17 @@ def _seconds(seconds: float) -> str:
 
 
 def _whole_characters(text: str) -> str:
-    """A JSON text without half characters, which a model may write and no file takes; ? in their place."""
+    """Replace lone surrogates in a JSON text, which files cannot store, by "?"."""
     if not _HALF.search(text):
         return text
     try:
         return json.dumps(json.loads(text), ensure_ascii=False).encode(errors="replace").decode()
     except (ValueError, RecursionError):
-        return text  # refused by whoever reads it
+        return text  # `parse_json` will raise
 
 
 def _error_of(content: Any) -> tuple[str, str]:
-    """The code and the text of an error, in the forms that APIs give it."""
+    """Return code and message of an error, in the forms that APIs use."""
     error = content.get("error", content) if isinstance(content, dict) else content
     if not isinstance(error, dict):
         return "", one_line(str(error))[:SAID_CHARACTERS]

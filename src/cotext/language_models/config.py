@@ -1,8 +1,8 @@
-"""`endpoint.yaml`: a language model behind an OpenAI-compatible API, and how it is asked to translate.
+"""`endpoint.yaml`: a language model behind an OpenAI-compatible API, and its prompt.
 
-`{source_language}`, `{target_language}`, `{count}` (of sentences), `{context}` (the sentences before, each
-followed by its translation) and either `{sentences}`, which are numbered and want numbers in the answer, or
-`{sentence}`, of requests for one, whose answer is its translation and nothing else.
+Fields of a prompt template: `{source_language}`, `{target_language}`, `{count}` (of sentences), `{context}`
+(preceding sentences, each with its translation), and either `{sentences}` or `{sentence}`. `{sentences}` are
+numbered, and so must be the answer. `{sentence}` is a single one, and the answer is only its translation.
 """
 
 import os
@@ -34,14 +34,14 @@ Sentences to translate:
 
 
 def template_problems(template: str, translates_one: bool, shows_context: bool) -> Iterator[str]:
-    """What is wrong with a template of one's own; `translates_one`: sentence a request."""
+    """Yield what is wrong with a template; `translates_one`: requests contain one sentence."""
     places = _PLACE.findall(template)
-    both = [place for place in places if place in ("sentences", "sentence")]
-    if not both:
+    translated = [place for place in places if place in ("sentences", "sentence")]
+    if not translated:
         yield "has no place {sentences} for the numbered sentences (or {sentence}, for one without a number)"
-    elif len(both) > 1:
+    elif len(translated) > 1:
         yield "has more than one place for what is translated; leave one of {sentences} and {sentence}"
-    elif both == ["sentence"] and not translates_one:
+    elif translated == ["sentence"] and not translates_one:
         yield "has {sentence}, which is for the modes sentence and context; write {sentences}"
     if shows_context and "context" not in places:
         yield "has no place {context} for the sentences before, which this mode shows"
@@ -50,127 +50,115 @@ def template_problems(template: str, translates_one: bool, shows_context: bool) 
 
 
 def filled(template: str, values: Mapping[str, str]) -> str:
-    """A template with values in its places; what a value holds is never taken for a place."""
+    """Fill in a template; fields in the values are not replaced."""
     return _PLACE.sub(lambda place: values[place[1]], template)
 
 
 Mode = Literal["sentence", "context", "chunk", "document"]
 Language = Annotated[str, Field(pattern=r"^[^\x00-\x1f|]{2,64}$")]
 
-DEFAULT_CONTEXT: Final = 3  # sentences, in the modes that show any
+DEFAULT_CONTEXT: Final = 3  # sentences, in modes with context
 DEFAULT_CHUNK: Final = 10
 SUFFIXES: Final = (".yaml", ".yml")
-# Fields of requests that have keys of their own, or would change the form of an answer.
-RESERVED: Final = {
-    "model",
-    "messages",
-    "prompt",
-    "temperature",
-    "max_tokens",
-    "stream",
-    "n",
-    "echo",
-    "logprobs",
-}
+# Fields of requests that have a separate key here, or would change the form of a response.
+RESERVED: Final = frozenset(
+    ("model", "messages", "prompt", "temperature", "max_tokens", "stream", "n", "echo", "logprobs")
+)
 _VARIABLE: Final = r"^([A-Za-z_][A-Za-z0-9_]{0,99})?$"
 _CODES: Final = {name.casefold(): code for code, name in NAMES.items()}
 
 
 class Prices(Closed):
-    """What tokens cost, in a currency of your own, per million of them."""
+    """Prices per million tokens, in any currency."""
 
     input: Annotated[float, Field(ge=0, le=1e6)]
     output: Annotated[float, Field(ge=0, le=1e6)]
 
 
 class Endpoint(Closed):
-    """A language model behind an API, and how it is asked."""
+    """A language model behind an API, and how it is prompted."""
 
     endpoint: Annotated[str, Field(max_length=2000)]
-    """Address of the API up to its version, as in https://api.example.com/v1."""
+    """Address of the API up to its version, such as https://api.example.com/v1."""
     model: Annotated[str, Field(pattern=r"^[^\x00-\x20|][^\x00-\x1f|]{0,199}$")]
     """Name of the model, as the API calls it."""
     key: Annotated[str, Field(pattern=_VARIABLE)] = ""
-    """Name of the environment variable that holds the key, never the key; empty: none is needed."""
+    """Name of the environment variable with the key (not the key); empty: no key is needed."""
     source_language: Language
     """A code such as `en`, or a name in English."""
     target_language: Language
     """As `source_language`."""
     mode: Mode = "document"
-    """What a request translates: a sentence alone, a sentence with the sentences before it, a chunk of
-    consecutive sentences with those before it, or a document."""
+    """What a request translates: a sentence, a sentence with preceding context, a chunk of consecutive
+    sentences with preceding context, or a document."""
     context: Sentences | None = None
-    """Of the modes `context` and `chunk`: sentences before, shown with their translations; default 3."""
+    """For the modes `context` and `chunk`: number of preceding sentences shown; default 3."""
     chunk: Annotated[int, Field(gt=0, le=1000, strict=True)] | None = None
-    """Of the mode `chunk`: sentences of a request; default 10."""
+    """For the mode `chunk`: sentences per request; default 10."""
     template: Annotated[str, Field(max_length=20_000)] = ""
-    """Your own prompt, see docs/language-models.md; empty: that of Cotext."""
+    """A prompt, see docs/language-models.md; empty: the prompt of Cotext."""
     temperature: Annotated[float, Field(ge=0, le=2)] | None = 0.0
-    """Of sampling; null: not sent, for models that refuse it."""
+    """Sampling temperature; null: not sent, for models that reject it."""
     max_tokens: PositiveInt | None = None
-    """Tokens that an answer may have; default: what the API allows."""
+    """Most tokens of a response; default: the limit of the API."""
     parameters: Annotated[dict[str, JsonValue], Field(max_length=50, default_factory=dict)]
-    """Further fields of every request, as in {seed: 1, top_p: 0.9, reasoning_effort: low}."""
+    """Other fields of every request, such as {seed: 1, top_p: 0.9, reasoning_effort: low}."""
     repeats: Annotated[int, Field(ge=0, le=20, strict=True)] = 2
-    """How often a request is repeated whose answer is not as many sentences as were asked for."""
+    """How often a request is repeated if its response has a wrong number of sentences."""
     requests_per_minute: Annotated[float, Field(gt=0, le=1e6)] | None = None
-    """No more than these; default: as they come."""
+    """Most requests per minute; default: no limit."""
     at_once: Annotated[int, Field(gt=0, le=256, strict=True)] = 4
-    """Requests that wait for their answers side by side."""
+    """Most requests at the same time."""
     timeout: Annotated[float, Field(gt=0, le=3600)] = 120.0
-    """Seconds until an answer is given up."""
+    """Most seconds for one attempt."""
     total_timeout: Annotated[float, Field(gt=0, le=86_400)] = 300.0
-    """Seconds for a request with all its attempts and the pauses between them."""
+    """Most seconds for a request, with all attempts and the pauses between them."""
     retries: Annotated[int, Field(ge=0, le=100, strict=True)] = 6
-    """How often a request is sent again that was refused for the moment (429, 5xx) or not answered."""
+    """How often a request is sent again after a temporary error (429, 5xx) or without a response."""
     prices: Prices | None = None
-    """What tokens cost per million; default: costs are not counted."""
+    """Prices per million tokens; default: costs are not counted."""
 
     @property
     def languages(self) -> Languages:
-        """The codes of both languages; empty for one that has none of two or three letters."""
+        """The codes of both languages; empty for a language without a code of two or three letters."""
         return Languages(_code(self.source_language), _code(self.target_language))
 
     @property
     def language_names(self) -> tuple[str, str]:
-        """Both languages as a prompt calls them."""
+        """The names of both languages in a prompt."""
         return name_of(self.source_language), name_of(self.target_language)
 
     @property
     def prompt(self) -> str:
-        """The template of requests: your own, or that of Cotext."""
+        """The template of requests."""
         return self.template or TEMPLATE
 
     @property
     def context_sentences(self) -> int:
-        """The sentences before those of a request that it shows."""
+        """The number of context sentences in a request."""
         shows = self.mode in ("context", "chunk")
         return (DEFAULT_CONTEXT if self.context is None else self.context) if shows else 0
 
     @property
     def piece_sentences(self) -> int | None:
-        """The sentences that a request translates; None: all of a document."""
+        """The number of sentences that a request translates; None: the whole document."""
         if self.mode == "document":
             return None
         return (self.chunk or DEFAULT_CHUNK) if self.mode == "chunk" else 1
 
     def secret(self) -> str:
-        """The key from its environment variable; empty where none is needed.
+        """Return the key from its environment variable; an empty string if no key is needed.
 
         Raises:
-            CotextError: the variable is not set, or holds what no header can.
+            CotextError: the variable is not set, or contains invalid characters.
         """
         if not self.key:
             return ""
         secret = os.environ.get(self.key, "").strip()
         if not secret:
-            raise CotextError(
-                f"the environment variable {self.key} is not set; export the key of the API in it"
-            )
+            raise CotextError(f"the environment variable {self.key} is not set; export the API key in it")
         if not (secret.isascii() and secret.isprintable()):
-            raise CotextError(
-                f"the environment variable {self.key} holds what no key does (line ends, accents)"
-            )
+            raise CotextError(f"the environment variable {self.key} holds line ends or accents, unlike keys")
         return secret
 
 
@@ -180,15 +168,15 @@ def _code(language: str) -> str:
 
 
 def is_endpoint(path: Path) -> bool:
-    """Whether what stands where a run may stand is the description of an endpoint."""
+    """Whether a path given as a run is an endpoint file."""
     return path.suffix.lower() in SUFFIXES and not path.is_dir()
 
 
 def read_endpoint(path: Path, overrides: Mapping[str, Any] | None = None) -> Endpoint:
-    """Read the description of an endpoint; `overrides` are keys with other values.
+    """Read an endpoint file; `overrides` replace values.
 
     Raises:
-        CotextError: no such file, unknown keys, values that do not fit or do nothing, a key of an API in it.
+        CotextError: the file is missing, has unknown keys or invalid values, or contains an API key.
     """
     content = parse_yaml(read_text(path), str(path))
     if not isinstance(content, dict):
@@ -223,20 +211,20 @@ def _explained(error: ValidationError, path: Path) -> Iterator[str]:
 
 
 def _address(text: str) -> SplitResult | None:
-    """The parts of an address of the web; None of anything else."""
+    """Parse a web address; None if it is invalid."""
     try:
         address = urlsplit(text)
         known = address.scheme in ("http", "https") and bool(address.hostname) and address.port != 0
         (address.hostname or "").encode("idna")
-    except ValueError:  # half an IPv6 address, a port that is none, a name with nothing between two dots
+    except ValueError:  # an incomplete IPv6 address, an invalid port or host name
         return None
     plain = text.isascii() and text.isprintable() and not {" ", "|"} & {*text}
     return address if known and plain else None
 
 
 def _contradictions(endpoint: Endpoint) -> Iterator[str]:
-    """What is wrong with values that fit by themselves."""
-    # An address is shown in messages and noted in answers: nothing secret may be in it.
+    """Yield contradictions between valid values."""
+    # The address appears in messages and cached responses, so it must not contain secrets.
     address = _address(endpoint.endpoint)
     if address is None:
         yield "endpoint: give the address of an API, as in https://api.example.com/v1"

@@ -1,7 +1,7 @@
-"""Connections to an API, shared by threads: a limit of time and of bytes on every answer as a whole.
+"""Connections to an API, shared by threads, with limits of time and size on each whole response.
 
-The limits that a library for HTTP has are of single reads: a server that sends a byte at a time never reaches
-them. Here a request, from its name's look-up to the last byte, is one task of an event loop, which ends it.
+HTTP libraries limit only single reads, so a server that sends single bytes never exceeds the limit. Here, a
+request is one task of an event loop, from the name lookup to the last byte, which the loop cancels.
 """
 
 import ssl
@@ -18,15 +18,15 @@ from typing import Any, Final
 
 from cotext.runtime.errors import CotextError, shown
 
-MAX_WAIT_SECONDS: Final = 60.0  # between two attempts, where the server names no time
+MAX_WAIT_SECONDS: Final = 60.0  # between two attempts, if the server gives no time
 
 
 class StoppedError(Exception):
-    """The job is being given up, and nothing more is sent."""
+    """The job is cancelled, and no more requests are sent."""
 
 
 class Pace:
-    """The times of requests, shared by the threads that send them."""
+    """Rate limit of requests, shared by threads."""
 
     def __init__(self, requests_per_minute: float | None) -> None:
         self._seconds = 60 / requests_per_minute if requests_per_minute else 0.0
@@ -35,7 +35,7 @@ class Pace:
         self._stopped = threading.Event()
 
     def wait(self) -> None:
-        """Wait for the turn of a request; raises StoppedError once `stop` was called."""
+        """Wait until a request may be sent; raise StoppedError after `stop`."""
         while True:
             with self._lock:
                 now = time.monotonic()
@@ -47,14 +47,14 @@ class Pace:
         self._sleep(0)
 
     def rest(self, seconds: float) -> float:
-        """Send nothing for so long, in any thread; returns the seconds until something may be sent."""
+        """Block requests of all threads for some seconds; return the seconds until one may be sent."""
         with self._lock:
             now = time.monotonic()
             self._next = max(self._next, now + seconds)
             return self._next - now
 
     def stop(self) -> None:
-        """Wake who waits, and let nobody send."""
+        """Wake waiting threads with an error, and allow no more requests."""
         self._stopped.set()
 
     def _sleep(self, seconds: float) -> None:
@@ -63,12 +63,12 @@ class Pace:
 
 
 def backoff(attempt: int) -> float:
-    """Seconds before attempt `attempt` + 1, doubling from one."""
+    """Return the seconds before attempt `attempt` + 1, which double from 1."""
     return min(2.0**attempt, MAX_WAIT_SECONDS)
 
 
 def retry_after(value: str, now: float) -> float | None:
-    """The seconds that a header Retry-After asks for, as a number or a date; None where it is neither.
+    """Return the seconds in a header Retry-After, a number or a date; None if it is invalid.
 
     `now`: seconds since 1970.
     """
@@ -86,9 +86,9 @@ ENCODING: Final = "gzip"
 
 
 class PassingError(Exception):
-    """A request that may be answered later; `rest`: the seconds that the server asks for.
+    """A temporary error; `rest`: pause requested by the server, in seconds.
 
-    `lasts`: an answer came that has no use, and that of another attempt is hardly better.
+    `lasts`: the response is unusable, and another attempt will hardly be better.
     """
 
     def __init__(self, what: str, rest: float | None = None, lasts: bool = False) -> None:
@@ -98,17 +98,18 @@ class PassingError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """An answer; `asked`: the header Retry-After."""
+    """A response; `retry_after`: the header."""
 
     status: int
     text: str
-    asked: str
+    retry_after: str
 
 
 class Connections:
-    """Up to `at_once` connections to one address; every answer has `most_bytes` as a whole.
+    """Up to `at_once` connections to one address; a response has at most `most_bytes`.
 
-    Raises, when it is made, CotextError: httpx is not installed, or what leads to the address is wrong.
+    Raises:
+        CotextError: httpx is not installed, or the address or a proxy setting is invalid.
     """
 
     def __init__(self, address: str, headers: Mapping[str, str], most_bytes: int, at_once: int) -> None:
@@ -121,11 +122,11 @@ class Connections:
             ) from None
         self._most_bytes = most_bytes
         try:
-            httpx.Request("POST", address)  # names that no machine can have
+            httpx.Request("POST", address)  # raises for invalid host names
             self._http = httpx.AsyncClient(
-                # No other encoding, nor several: few bytes could stand for any number.
+                # No other encodings: a few bytes could unpack to any number.
                 headers={**headers, "Accept-Encoding": ENCODING},
-                timeout=None,  # that of `post` is of all that a request does
+                timeout=None,  # see `post`
                 limits=httpx.Limits(max_keepalive_connections=at_once),
                 verify=certificates(),
             )
@@ -142,17 +143,17 @@ class Connections:
         self._loop.callback(self._portal.call, self._http.aclose)
 
     def close(self) -> None:
-        """End all connections; requests that are under way get no answer."""
+        """Close all connections; waiting requests get no response."""
         self._closed = True
         for answer in list(self._waiting):
             answer.cancel()
         self._loop.close()
 
     def post(self, address: str, payload: Mapping[str, Any], seconds: float) -> Received:
-        """Send a request once; the whole answer has so many seconds.
+        """Send a request once; `seconds`: limit for the whole response.
 
         Raises:
-            PassingError: no answer, or none that may be read.
+            PassingError: no response, or an unreadable one.
             StoppedError: another thread has closed the connections.
         """
         answer: Future[Received]
@@ -168,15 +169,15 @@ class Connections:
         except self._errors as error:
             if _are_headers_too_large(error):
                 raise PassingError("the headers of the answer are too large", lasts=True) from None
-            said = f"{type(error).__name__}: {error}".rstrip(": ")
-            raise PassingError(said, lasts=isinstance(error, self._unreadable)) from None
+            message = f"{type(error).__name__}: {error}".rstrip(": ")
+            raise PassingError(message, lasts=isinstance(error, self._unreadable)) from None
         except TimeoutError:
             raise PassingError(f"no whole answer in {seconds:.3g} seconds") from None
         except (CancelledError, RuntimeError):  # ended in the middle
             raise StoppedError from None
         finally:
             self._waiting.discard(answer)
-            answer.cancel()  # on an interrupt, nobody waits for it any more
+            answer.cancel()  # on an interrupt
 
     async def _received(self, address: str, payload: dict[str, Any], seconds: float) -> Received:
         from anyio import fail_after
@@ -186,29 +187,28 @@ class Connections:
             async with self._http.stream("POST", address, json=payload) as response:
                 encoding = response.headers.get("Content-Encoding", ENCODING)
                 if encoding.strip().lower() not in (ENCODING, "identity", ""):
-                    told = f"an answer in the encoding {shown(encoding)}, not asked for"
-                    raise PassingError(told, lasts=True)
+                    raise PassingError(f"an unrequested encoding: {shown(encoding)}", lasts=True)
                 async for part in response.aiter_bytes():
                     body += part
                     if len(body) > self._most_bytes:
                         raise PassingError(f"an answer of more than {self._most_bytes:,} bytes", lasts=True)
-        asked = response.headers.get("Retry-After", "")
-        return Received(response.status_code, body.decode(errors="replace"), asked)
+        retry = response.headers.get("Retry-After", "")
+        return Received(response.status_code, body.decode(errors="replace"), retry)
 
 
 def _are_headers_too_large(error: BaseException) -> bool:
-    """Whether the reader of HTTP/1.1 below the client has given up for the length of headers."""
+    """Whether the HTTP/1.1 parser of the client failed because of the length of headers."""
     from h11 import RemoteProtocolError
 
     cause: BaseException | None = error
     while cause is not None and not isinstance(cause, RemoteProtocolError):
-        cause = cause.__context__  # that `httpcore` hands on is no cause
+        cause = cause.__context__  # `httpcore` sets no `__cause__`
     return cause is not None and cause.error_status_hint == HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE
 
 
 @cache
 def certificates() -> ssl.SSLContext:
-    """Whom to trust, read once: it takes longer than many a request."""
+    """Return the trusted certificates, which are loaded once, because this takes long."""
     import httpx
 
     return httpx.create_ssl_context()

@@ -1,12 +1,11 @@
-"""Numbered sentences: written into a prompt, and read from an answer that must have the same numbers.
+"""Numbered sentences in prompts and in answers, which must have the same numbers.
 
     [1] The cat sleeps.
     [2] It is tired.
 
-Every sentence is on a line of its own. An answer is taken where its numbers are 1, 2, ... to the last, each
-once and in order, each with something behind it. Before the first and behind the last there may be a fence,
-words of introduction, thoughts or a remark, which are left out and told; anything else is no answer, since
-nobody could say which sentence it is of.
+Each sentence is one line. An answer is usable if its numbers are 1, 2, 3 and so on, each once and in order.
+Before and after the sentences there may be a code fence, an introduction, thoughts or a remark, which are
+removed and reported. Any other text makes an answer unusable, because its sentence is unknown.
 """
 
 import re
@@ -14,7 +13,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Final
 
-# Also "[1]: text", as some models write it.
+# Some models write "[1]: text".
 _LINE: Final = re.compile(r"[ \t]*\[([0-9]{1,6})\](?:[:.](?=[ \t]|$))?(.*)")
 _FENCE: Final = re.compile(r"[ \t]*(```|~~~)[\w-]*[ \t]*")
 _THOUGHTS: Final = re.compile(r"\s*<think(?:ing)?>.*?</think(?:ing)?>", re.DOTALL)
@@ -26,9 +25,9 @@ _REFUSAL: Final = re.compile(
 
 
 class UnusableError(Exception):
-    """An answer that holds no translation of what was asked for; the message completes "the answer ...".
+    """An answer without a usable translation; the message completes "the answer ...".
 
-    `smaller`: to ask for the same again would not help, but for less.
+    `smaller`: only a smaller request would help.
     """
 
     def __init__(self, problem: str, smaller: bool = False) -> None:
@@ -37,28 +36,33 @@ class UnusableError(Exception):
 
 
 def one_line(text: str) -> str:
-    """A text as one line: control characters and line ends are a space."""
+    """Return a text as one line, with control characters and line breaks replaced by spaces."""
     return _BREAKS.sub(" ", text).strip()
 
 
 def numbered(sentences: Sequence[str]) -> str:
-    """Sentences with their numbers, each on a line of its own."""
+    """Return numbered sentences, one per line."""
     return "\n".join(f"[{number}] {one_line(text)}" for number, text in enumerate(sentences, 1))
 
 
 def read_numbered(text: str, count: int) -> tuple[list[str], list[str]]:
-    """The sentences of an answer, and what was left out of it.
+    """Return the sentences of an answer, and the kinds of text removed from it.
 
     Raises:
-        UnusableError: not `count` numbered sentences.
+        UnusableError: the answer does not have `count` numbered sentences.
     """
     text, left_out = _without_thoughts(text)
     lines = text.replace("\r\n", "\n").split("\n")
-    found = [(place, match) for place, line in enumerate(lines) if (match := _LINE.fullmatch(line))]
-    numbers = [int(match[1]) for _, match in found]
+    sentences = [(place, match) for place, line in enumerate(lines) if (match := _LINE.fullmatch(line))]
+    numbers = [int(match[1]) for _, match in sentences]
     if numbers != list(range(1, count + 1)):
-        raise UnusableError(_numbers_problem(numbers, count))
-    places = [place for place, _ in found]
+        if numbers and len(numbers) == count:
+            raise UnusableError("has numbers that are not 1, 2, 3 and so on")
+        how_many = (
+            f"{len(numbers)} numbered lines, where {count} were asked for" if numbers else "no numbered lines"
+        )
+        raise UnusableError(f"has {how_many}")
+    places = [place for place, _ in sentences]
     for first, second in pairwise(places):
         if any(line.strip() for line in lines[first + 1 : second]):
             raise UnusableError("has text between the numbered lines")
@@ -70,20 +74,20 @@ def read_numbered(text: str, count: int) -> tuple[list[str], list[str]]:
         left_out.append("a fence")
     remark = [line for line in rest if not _FENCE.fullmatch(line)]
     if remark:
-        # Right behind the last sentence it may be a part of it.
+        # Directly after the last sentence, it may be a part of it.
         if behind[0].strip() and not _FENCE.fullmatch(behind[0]):
             raise UnusableError("has text right behind the last numbered line")
         left_out.append("a remark")
-    return [one_line(match[2]) for _, match in found], left_out
+    return [one_line(match[2]) for _, match in sentences], left_out
 
 
 def read_plain(text: str, target_language: str) -> tuple[str, list[str]]:
-    """The one sentence of an answer without numbers, and what was left out of it.
+    """Return the only sentence of an answer without numbers, and the kinds of text removed from it.
 
-    `target_language`: its code; a refusal in English is none of a translation into English.
+    `target_language`: code; if it is "en", refusals cannot be detected.
 
     Raises:
-        UnusableError: several lines, or a refusal.
+        UnusableError: the answer has several lines, or is a refusal.
     """
     text, left_out = _without_thoughts(text)
     lines = [line for line in text.replace("\r\n", "\n").split("\n") if line.strip()]
@@ -102,14 +106,6 @@ def read_plain(text: str, target_language: str) -> tuple[str, list[str]]:
 
 
 def _without_thoughts(text: str) -> tuple[str, list[str]]:
-    """A text without what a model thought before it answered, and whether there was any."""
+    """Remove the reasoning before an answer; return the rest, and the kinds of text removed."""
     rest = _THOUGHTS.sub("", text, count=1) if _THOUGHTS.match(text) else text
     return rest, ["thoughts"] if rest != text else []
-
-
-def _numbers_problem(numbers: Sequence[int], count: int) -> str:
-    if not numbers:
-        return "has no numbered lines"
-    if len(numbers) != count:
-        return f"has {len(numbers)} numbered lines, where {count} were asked for"
-    return "has numbers that are not 1, 2, 3 and so on"

@@ -1,4 +1,4 @@
-"""What a request translates and shows, and the prompt that says so."""
+"""The content of a request, and its prompt."""
 
 import hashlib
 from collections.abc import Sequence
@@ -17,9 +17,9 @@ _AGAIN: Final = "Mind the form of your answer: an earlier one was of no use, as 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Consecutive sentences to translate, and those before them with their translations.
+    """Consecutive sentences to translate, and preceding sentences with their translations.
 
-    `instruction`: what the file says of how its document is to be translated.
+    `instruction`: instruction for the document, from the file.
     """
 
     sentences: tuple[str, ...]
@@ -35,10 +35,10 @@ class Piece:
 def piece_of(
     source: Sequence[str], translated: Sequence[str], sentences: Sequence[int], context: int
 ) -> Piece:
-    """Consecutive sentences of a document, by their indices, with `context` sentences before them.
+    """Return sentences of a document by index, with up to `context` preceding sentences.
 
-    `translated`: the translations of all sentences before them; empty ones are no context. Sentences without
-    a visible character are not asked for, so that the indices may leave some out.
+    `translated`: translations of all preceding sentences; untranslated ones are not context. The indices skip
+    sentences without a visible character.
     """
     first = sentences[0]
     shown = [index for index in range(max(0, first - context), first) if translated[index]]
@@ -51,7 +51,7 @@ def piece_of(
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """A template, filled in for pieces of documents; languages by `names` in it, and by their codes."""
+    """A prompt template; `names`: names of the languages."""
 
     template: str
     names: tuple[str, str]
@@ -59,35 +59,33 @@ class Prompt:
 
     @property
     def is_numbered(self) -> bool:
-        """Whether sentences have numbers, in the prompt and in its answer."""
+        """Whether sentences have numbers, in the prompt and in the answer."""
         return "{sentence}" not in self.template
 
     @property
     def digest(self) -> str:
-        """What tells this template from others."""
+        """Hash of the template."""
         return hashlib.sha256(self.template.encode()).hexdigest()[:8]
 
     def messages(self, piece: Piece, problem: str = "") -> list[dict[str, str]]:
-        """The messages of a chat that ask for the translation of a piece.
+        """Return the chat messages that request the translation of a piece.
 
-        `problem`: of an earlier answer, which "the answer ..." completes.
+        `problem`: message of the UnusableError of an earlier answer.
         """
         instructed = _INSTRUCTED % piece.instruction if piece.instruction else ""
-        return [{"role": "user", "content": self._said(problem) + instructed + self._filled(piece)}]
+        again = _AGAIN % problem if problem else ""
+        return [{"role": "user", "content": again + instructed + self._filled(piece)}]
 
     def read(self, answer: str, piece: Piece) -> tuple[list[str], list[str]]:
-        """The translations in an answer, one a sentence, and what was left out of it.
+        """Return the translation of each sentence, and the kinds of text removed from the answer.
 
         Raises:
-            UnusableError: it holds something else.
+            UnusableError: the answer is not usable.
         """
         if self.is_numbered:
             return read_numbered(answer, len(piece))
         sentence, left_out = read_plain(answer, self.languages.target)
         return [sentence], left_out
-
-    def _said(self, problem: str) -> str:
-        return _AGAIN % problem if problem else ""
 
     def _filled(self, piece: Piece) -> str:
         if not self.is_numbered and len(piece) != 1:
@@ -115,5 +113,5 @@ class Prompt:
 
 
 def prompt_of(endpoint: Endpoint) -> Prompt:
-    """The prompt that an endpoint is asked with."""
+    """Return the prompt of an endpoint."""
     return Prompt(endpoint.prompt, endpoint.language_names, endpoint.languages)

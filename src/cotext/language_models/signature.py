@@ -1,4 +1,4 @@
-"""Signatures of what language models answered: the model, how it was asked, and when."""
+"""Signatures of translations by language models: model, settings, prompt and dates."""
 
 import hashlib
 import json
@@ -10,11 +10,14 @@ from cotext.language_models.prompts import Prompt
 from cotext.runtime.version import __version__
 
 
-def model_entries(client: Client) -> list[str]:
-    """Entries of the model: who serves it, its name, what it calls itself, and the settings of requests."""
+def translation_signature(client: Client, prompt: Prompt, instructed: int = 0) -> str:
+    """Return the signature of translations; the dates are those of all their responses.
+
+    `instructed`: number of documents with their own instructions.
+    """
     endpoint = client.endpoint
     entries = [f"endpoint:{urlsplit(endpoint.endpoint).netloc}", f"model:{endpoint.model}"]
-    # The server names them: no line end or command of a terminal may stand in a signature.
+    # These names come from the server: remove line breaks and terminal commands.
     names = {one_line(name).replace("|", "/") for name in client.counts.models}
     if others := sorted(names - {endpoint.model, ""}):
         entries.append(f"answered_by:{','.join(others)}")
@@ -25,19 +28,9 @@ def model_entries(client: Client) -> list[str]:
     if endpoint.parameters:
         written = json.dumps(endpoint.parameters, sort_keys=True)
         entries.append(f"parameters:{hashlib.sha256(written.encode()).hexdigest()[:8]}")
-    return entries
-
-
-def translation_signature(client: Client, prompt: Prompt, instructed: int = 0) -> str:
-    """The signature of translations; the days are those of all answers that they are made of.
-
-    `instructed`: documents with instructions of their own, which were handed on.
-    """
-    endpoint = client.endpoint
-    pair = endpoint.languages
-    named = str(pair) or "-".join(name.replace("-", "_") for name in endpoint.language_names)
-    size = {"chunk": f"-{endpoint.piece_sentences}"}.get(endpoint.mode, "")
-    entries = [*model_entries(client), f"languages:{named}", f"mode:{endpoint.mode}{size}"]
+    pair = "-".join(name.replace("-", "_") for name in endpoint.language_names)
+    size = f"-{endpoint.piece_sentences}" if endpoint.mode == "chunk" else ""
+    entries += [f"languages:{str(endpoint.languages) or pair}", f"mode:{endpoint.mode}{size}"]
     if endpoint.context_sentences:
         entries.append(f"context:{endpoint.context_sentences}")
     entries += [f"prompt:{prompt.digest}", f"repeats:{endpoint.repeats}"]

@@ -1,9 +1,7 @@
-"""Corpus files translated by a language model into the same format, with a report of what it took beside.
+"""Translation of corpus files by a language model into the same format, with a usage report.
 
-Nothing half-written: the output appears when it is complete. An interrupted job goes on with the answers that
-are kept, which the same command finds again.
-
-Of lines of the task of WMT the output is a submission, and their instructions are handed on.
+The output is written when it is complete. The same command resumes an interrupted job from cached responses.
+For a WMT task, the output is a submission, and prompts contain the instructions of the task.
 """
 
 import json
@@ -42,27 +40,27 @@ _BIDI_CONTROL: Final = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069
 
 @dataclass(frozen=True, slots=True)
 class DocumentRepair:
-    """A repair, and the document that it is of."""
+    """A repair and its document."""
 
     document: str
     repair: Repair
 
     @property
     def place(self) -> str:
-        """As in doc:3 or doc:3-5."""
+        """Document and sentences, such as doc:3 or doc:3-5."""
         last = f"-{self.repair.last}" if self.repair.last > self.repair.first else ""
         return f"{self.document}:{self.repair.first}{last}"
 
     def as_dict(self) -> dict[str, Any]:
-        """As it stands in a report."""
+        """Return the content for a report."""
         return {"document": self.document, **asdict(self.repair)}
 
 
 @dataclass(frozen=True, slots=True)
 class EndpointReport:
-    """What a file was translated with, what that took, and which sentences a person should look at.
+    """The model, usage and repairs of a translated file.
 
-    `direction_controls`: bidirectional control characters in sentences that the model wrote.
+    `direction_controls`: counts of bidirectional control characters in translations.
     """
 
     format: str
@@ -76,16 +74,16 @@ class EndpointReport:
 
     @property
     def untranslated(self) -> list[str]:
-        """The sentences that stand there in the source language."""
-        return [each.place for each in self.repairs if each.repair.remedy == UNTRANSLATED]
+        """The sentences that are not translated."""
+        return [item.place for item in self.repairs if item.repair.remedy == UNTRANSLATED]
 
     @property
     def kept(self) -> list[str]:
-        """The sentences at which somebody should look: odd translations that the model insists on."""
-        return [each.place for each in self.repairs if each.repair.remedy == KEPT]
+        """The sentences with unusual translations that the model repeated, to be checked."""
+        return [item.place for item in self.repairs if item.repair.remedy == KEPT]
 
     def as_dict(self) -> dict[str, Any]:
-        """All of it, as JSON."""
+        """Return the content for JSON."""
         return {
             "file_format": self.format,
             "documents": self.documents,
@@ -93,7 +91,7 @@ class EndpointReport:
             "untranslated": self.untranslated,
             "kept": self.kept,
             "direction_controls": dict(self.direction_controls),
-            REPAIRS: [each.as_dict() for each in self.repairs],
+            REPAIRS: [item.as_dict() for item in self.repairs],
             "usage": {
                 "all": self._usage(self.counts.all),
                 "now": self._usage(self.counts.now),
@@ -105,22 +103,22 @@ class EndpointReport:
         }
 
     def lines(self) -> list[str]:
-        """What a person should know, without the signature."""
-        told = [self.counts.in_words(self.endpoint.prices)]
+        """Return messages for the user, without the signature."""
+        messages = [self.counts.in_words(self.endpoint.prices)]
         kinds: dict[tuple[str, str], list[str]] = {}
-        for each in self.repairs:
-            kinds.setdefault((each.repair.remedy, each.repair.problem), []).append(each.place)
+        for item in self.repairs:
+            kinds.setdefault((item.repair.remedy, item.repair.problem), []).append(item.place)
         for (remedy, problem), places in sorted(kinds.items(), key=lambda kind: -len(kind[1])):
             which = ", ".join(places[:PLACES_SHOWN]) + (" ..." if len(places) > PLACES_SHOWN else "")
-            told.append(f"{remedy}: {len(places):,} (the answer {problem}), {which}")
-        return told
+            messages.append(f"{remedy}: {len(places):,} (the answer {problem}), {which}")
+        return messages
 
     def _usage(self, usage: Usage) -> dict[str, Any]:
         return {**asdict(usage), "cost": usage.cost(self.endpoint.prices)}
 
 
 def report_of(out: Path) -> Path:
-    """Where the report on an output stands."""
+    """Return the path of the report on an output."""
     return out.with_name(f"{out.name}{REPORT_ENDING}")
 
 
@@ -132,12 +130,12 @@ def translate_file(
     on_start: Callable[[int], None] = lambda total: None,
     on_sentences: Callable[[int], None] = lambda count: None,
 ) -> EndpointReport:
-    """Translate a corpus file into the same format, with a report beside the output.
+    """Translate a corpus file into the same format, and write a report next to the output.
 
-    `on_start` is called with the number of sentences, `on_sentences` with each few that are done.
+    `on_start` is called with the number of sentences, `on_sentences` with numbers of translated ones.
 
     Raises:
-        CotextError: unreadable input, an output that cannot be written or that another process writes; as
+        CotextError: the input cannot be read; the output cannot be written, or another process writes it; as
             `EndpointTranslator.translate`.
     """
     find_format(format).require_written()
@@ -151,11 +149,14 @@ def translate_file(
         lock.require()
         remove_lists(out)
         if task:
+            translated = [translation.document for translation in translations]
             with atomic_sinks([out]) as [sink]:
-                for line in joined(source, [each.document for each in translations], source, _wanted(format)):
+                for line in joined(source, translated, source, _languages_in(format)):
                     sink.write(line)
         else:
-            write_translations(out, _pairs(documents, translations), format)
+            sides = zip(documents, translations, strict=True)
+            pairs = (ParallelDocument(d.id, d.sentences, t.document.sentences) for d, t in sides)
+            write_translations(out, pairs, format)
         controls, places = _direction_controls(translations)
         report = EndpointReport(
             format=format,
@@ -164,10 +165,14 @@ def translate_file(
             signature=translation_signature(client, translator.prompt, len(instructions)),
             endpoint=client.endpoint,
             counts=client.counts,
-            repairs=tuple(_repairs(translations)),
+            repairs=tuple(
+                DocumentRepair(t.document.id, repair) for t in translations for repair in t.repairs
+            ),
             direction_controls=controls,
         )
-        _write_report(out, report)
+        content = {"format": REPORT, "version": 1, "output": checksum(out), **report.as_dict()}
+        with atomic_sinks([report_of(out)]) as [sink]:
+            sink.write(f"{json.dumps(content, indent=1, ensure_ascii=False)}\n")
     if controls:
         client.tell(
             f"{out}: {sum(controls.values()):,} bidirectional control characters, which can change the order "
@@ -179,51 +184,29 @@ def translate_file(
 
 
 def _task_of(source: Path, format: str, documents: Sequence[Document]) -> list[WmtLine]:
-    """The lines of a task of WMT; none of any other file.
-
-    Raises:
-        CotextError: a document that comes twice.
-    """
+    """Return the lines of a WMT task; [] for other files; raise CotextError for duplicate documents."""
     if find_format(format).name != "wmt":
         return []
-    lines = list(read_wmt_lines(source, _wanted(format)))
+    lines = list(read_wmt_lines(source, _languages_in(format)))
     if any(line.source is None or not line.target_language for line in lines):
         return []
     in_order(source, documents, [line.doc_id for line in lines])
     return lines
 
 
-def _wanted(format: str) -> str:
-    """The languages that the name of a format has, as in wmt:cs-de."""
+def _languages_in(format: str) -> str:
+    """Return the languages in the name of a format, such as wmt:cs-de."""
     return format.partition(":")[2]
 
 
-def _pairs(
-    documents: Sequence[Document], translations: Sequence[EndpointTranslation]
-) -> Iterable[ParallelDocument]:
-    for document, translation in zip(documents, translations, strict=True):
-        yield ParallelDocument(document.id, document.sentences, translation.document.sentences)
-
-
-def _repairs(translations: Iterable[EndpointTranslation]) -> Iterable[DocumentRepair]:
-    for translation in translations:
-        yield from (DocumentRepair(translation.document.id, repair) for repair in translation.repairs)
-
-
 def _direction_controls(translations: Iterable[EndpointTranslation]) -> tuple[dict[str, int], list[str]]:
-    """The characters of Unicode's Bidi_Control in what a model wrote, as in U+202E, and the sentences."""
+    """Count characters of Unicode's Bidi_Control (such as U+202E) in translations; return also places."""
     counts: Counter[str] = Counter()
     places = []
     for translation in translations:
         for number, sentence in enumerate(translation.document.sentences):
-            found = [] if number in translation.untranslated else _BIDI_CONTROL.findall(sentence)
-            counts.update(f"U+{ord(character):04X}" for character in found)
-            if found:
+            controls = [] if number in translation.untranslated else _BIDI_CONTROL.findall(sentence)
+            counts.update(f"U+{ord(character):04X}" for character in controls)
+            if controls:
                 places.append(f"{translation.document.id}:{number + 1}")
     return dict(sorted(counts.items())), places
-
-
-def _write_report(out: Path, report: EndpointReport) -> None:
-    content = {"format": REPORT, "version": 1, "output": checksum(out), **report.as_dict()}
-    with atomic_sinks([report_of(out)]) as [sink]:
-        sink.write(f"{json.dumps(content, indent=1, ensure_ascii=False)}\n")

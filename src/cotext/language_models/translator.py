@@ -1,18 +1,17 @@
-"""Documents translated by a language model: as many sentences as they have, whatever it answers.
+"""Translation of documents by a language model, with the same number of sentences for any answers.
 
-A request whose answer is not usable is repeated with what was wrong; then its sentences are asked for in two
-halves, and so on down to single ones; then with Cotext's own prompt, where another is set. What still has no
-translation stays in the source language. Every such step is a repair, which the report names.
+If an answer is unusable, the request is repeated with a description of the problem. Then its sentences are
+requested in two halves, and so on down to single sentences; then with Cotext's prompt, if another is set. The
+rest stays in the source language. Each of these steps is a repair, which is reported.
 
-A sentence of a usable answer that cannot be right by itself (nothing, text run wild, the source again) is
-asked for again alone. What may be right, a translation that is the source, or lengths that tell of sentences
-merged and divided, is kept where the model insists.
+A translation that must be wrong (empty, far too long, or the source) is requested again by itself. One that
+may be right (the source again, or lengths as if sentences were merged and divided) is kept if repeated.
 """
 
 import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Final
@@ -25,23 +24,20 @@ from cotext.language_models.numbered import UnusableError
 from cotext.language_models.prompts import Piece, Prompt, piece_of, prompt_of
 from cotext.runtime.errors import CotextError, shown
 
-# A translation of more than so many times the characters of its source, and some, is text run wild.
+# A translation is too long above LONGEST_TIMES times the characters of its source, plus LONGEST_MORE.
 LONGEST_TIMES: Final = 8
 LONGEST_MORE: Final = 200
-ECHO_WORDS: Final = 4  # fewer may be a name ...
-ECHO_COMMON: Final = 2  # ... but for so many words that begin with a small letter
-ECHO_LETTERS: Final = 10  # of languages without spaces
+ECHO_WORDS: Final = 4  # fewer words may be a name ...
+ECHO_COMMON: Final = 2  # ... unless at least this many begin with a lower-case letter
+ECHO_LETTERS: Final = 10  # in languages without spaces
 
-# Sentences of context for what is asked again in smaller pieces, where the mode shows none before a piece.
-_REPAIR_CONTEXT: Final = DEFAULT_CONTEXT
-
-MOST_ALIGNED: Final = 600  # time and memory go by the square
+MOST_ALIGNED: Final = 600  # sentences; time and memory are quadratic
 
 EMPTY: Final = "is empty"
 LONG: Final = "is far longer than its source"
 ECHO: Final = "is the source"
 MOVED: Final = "seems to have merged some sentences and divided others, by their lengths"
-# What may be right: a title, a quotation.
+# Problems of translations that may be right, such as a title or a quotation.
 POSSIBLE: Final = frozenset({ECHO})
 
 _CONTENT: Final = re.compile(r"[^\W_]")
@@ -49,12 +45,12 @@ _SPACE: Final = re.compile(r"\s+")
 
 
 def has_content(text: str) -> bool:
-    """Whether a text holds a letter or a digit."""
+    """Whether a text contains a letter or a digit."""
     return _CONTENT.search(text) is not None
 
 
 def suspicion(source: str, translation: str) -> str:
-    """What is wrong with the translation of a sentence, one of the constants above; empty if nothing is."""
+    """Return the problem of a translation, one of the constants above; an empty string if there is none."""
     if not translation or (has_content(source) and not has_content(translation)):
         return EMPTY
     if len(translation) > LONGEST_TIMES * len(source) + LONGEST_MORE:
@@ -63,7 +59,7 @@ def suspicion(source: str, translation: str) -> str:
 
 
 def is_echo(sources: Sequence[str], translations: Sequence[str]) -> bool:
-    """Whether translations are their sources again, and these are more than a name or a number."""
+    """Whether translations equal their sources, and these are more than a name or a number."""
     text = " ".join(sources)
     letters = sum(map(str.isalpha, text))
     words = [word for word in text.split() if any(map(str.isalpha, word))]
@@ -74,16 +70,16 @@ def is_echo(sources: Sequence[str], translations: Sequence[str]) -> bool:
 
 
 def moved(sources: Sequence[str], translations: Sequence[str]) -> range | None:
-    """The sentences, by their indices, between one that seems merged and one that seems divided; else None.
+    """Return the range of sentences that seem merged and divided; None if there are none.
 
-    By lengths alone (Gale and Church 1993): translations of as many sentences as were asked for are taken for
-    others where merging two and dividing another explains their lengths far better. How often that is so, and
-    rightly: `python -m benchmarks.moved_sentences`.
+    Decided only by lengths (Gale and Church 1993): whether merging two sentences and dividing another
+    explains the lengths of the translations far better. docs/results/scores.md has the
+    measured accuracy.
     """
     if len(sources) > MOST_ALIGNED:
         return None
     beads = align_lengths([len(text) for text in sources], [len(text) for text in translations])
-    odd = [of_source for of_source, of_target in beads if len(of_source) != len(of_target)]
+    odd = [sources for sources, targets in beads if len(sources) != len(targets)]
     return range(odd[0][0], odd[-1][-1] + 1) if odd else None
 
 
@@ -91,7 +87,7 @@ def _folded(text: str) -> str:
     return _SPACE.sub(" ", text).strip().casefold()
 
 
-# How repairs end.
+# Remedies.
 AGAIN: Final = "asked for again"
 HALVED: Final = "asked for in halves"
 OWN_PROMPT: Final = "asked for with Cotext's own prompt"
@@ -99,7 +95,7 @@ LEFT_OUT: Final = "left out of the answer"
 KEPT: Final = "kept, as the model insists"
 UNTRANSLATED: Final = "untranslated: the source stands there"
 
-# Words by which APIs say that a request is too long; few have a code for it.
+# Words in error messages for a request that is too long; few APIs have a code for it.
 TOO_LONG: Final = (
     "context_length_exceeded",
     "context length",
@@ -112,7 +108,7 @@ FILTERED: Final = ("content_filter", "content_policy", "data_inspection_failed")
 
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """What was wrong with the translation of sentences `first` to `last`, from 1, and what was done."""
+    """The problem of sentences `first` to `last` (from 1), and its remedy."""
 
     first: int
     last: int
@@ -131,7 +127,7 @@ class EndpointTranslation:
 
 @dataclass(slots=True)
 class _Work:
-    """A document on its way; a sentence has no text until it is translated."""
+    """A document in work; `translated` is empty for sentences that are not translated."""
 
     document: Document
     translated: list[str]
@@ -150,10 +146,10 @@ class _Work:
 
 
 class EndpointTranslator:
-    """Translation of documents through a client, with as many requests at once as its endpoint says."""
+    """Translates documents through a client, with concurrent requests."""
 
     def __init__(self, client: Client) -> None:
-        self._client, self._endpoint = client, client.endpoint
+        self._client, self.endpoint = client, client.endpoint
         self.prompt = prompt_of(client.endpoint)
         self._own = replace(self.prompt, template=TEMPLATE)
 
@@ -163,44 +159,41 @@ class EndpointTranslator:
         on_sentences: Callable[[int], None] = lambda count: None,
         instructions: Mapping[str, str] = MappingProxyType({}),
     ) -> list[EndpointTranslation]:
-        """The translations of documents, in order; `on_sentences` is called with each few that are done.
+        """Translate documents, in order; `on_sentences` is called with numbers of translated sentences.
 
-        `instructions`, by the ids of documents, stand before the prompts of all their requests.
-
-        Requests that show no sentences before theirs are sent side by side within a document, too.
+        `instructions`: by document id, added to all prompts of the document. Requests without context are
+        concurrent also within a document.
 
         Raises:
-            CotextError: as `Client.post`, once what is under way has been answered; all answers are kept.
+            CotextError: as `Client.post`, after responses in flight have arrived; all are cached.
         """
-        works = [
-            _Work(document, [""] * len(document), instructions.get(document.id, "")) for document in documents
-        ]
+        works = [_Work(d, [""] * len(d), instructions.get(d.id, "")) for d in documents]
         counted = threading.Lock()
 
         def count(sentences: int) -> None:
             with counted:
                 on_sentences(sentences)
 
-        pool = ThreadPoolExecutor(self._endpoint.at_once)
+        pool = ThreadPoolExecutor(self.endpoint.at_once)
         try:
-            futures = [
-                pool.submit(self._chain, work, spans, count) for work in works for spans in self._chains(work)
-            ]
-            _raise_first(futures)
+            futures = [pool.submit(self._chain, work, s, count) for work in works for s in self._chains(work)]
+            done, _ = wait(futures, return_when=FIRST_EXCEPTION)
+            for future in done:
+                future.result()
         except CotextError:
-            self._client.stop()  # whoever waits to send again ends; answers that are under way are kept
+            self._client.stop()  # no retries; responses in flight are cached
             raise
         except BaseException:
-            self._client.close()  # an interrupt waits for no answer
+            self._client.close()  # on an interrupt, do not wait for responses
             raise
         finally:
             pool.shutdown(cancel_futures=True)
         return [work.finished() for work in works]
 
     def _chains(self, work: _Work) -> Iterator[list[range]]:
-        """The spans of a document that have to be translated one after the other."""
-        spans = spans_of(len(work.document), self._endpoint)
-        if self._endpoint.context_sentences and spans:
+        """Yield lists of spans that have to be translated one after the other."""
+        spans = spans_of(len(work.document), self.endpoint)
+        if self.endpoint.context_sentences and spans:
             yield spans
         else:
             yield from ([span] for span in spans)
@@ -208,56 +201,54 @@ class EndpointTranslator:
     def _chain(self, work: _Work, spans: Sequence[range], on_sentences: Callable[[int], None]) -> None:
         translation = _ChainTranslation(self, work, spans[0].start)
         for span in spans:
-            # A sentence without a visible character is copied, as it is by every system.
+            # Sentences without a visible character are copied.
             if sentences := [index for index in span if work.document.sentences[index].strip()]:
-                translation.translate(sentences, self._endpoint.context_sentences, self._endpoint.repeats)
+                translation.translate(sentences, self.endpoint.context_sentences, self.endpoint.repeats)
             on_sentences(len(span))
 
     def answered(
         self, prompt: Prompt, piece: Piece, repeat: int, problem: str
     ) -> tuple[list[str], list[str]]:
-        """The translations of a piece by one request, and what was left out of its answer.
+        """Translate a piece by one request; also return the kinds of text removed from the answer.
 
         Raises:
-            UnusableError: it has none.
+            UnusableError: the answer is not usable.
             CotextError: as `Client.post`.
         """
         try:
-            answer = self._client.post(
-                PATH, payload_of(self._endpoint, prompt.messages(piece, problem)), repeat
-            )
+            answer = self._client.post(PATH, self._payload(prompt.messages(piece, problem)), repeat)
         except RefusedRequestError as error:
-            said = f"{error.code} {error.said}".casefold()
-            if any(words in said for words in TOO_LONG):
+            message = f"{error.code} {error.said}".casefold()
+            if any(words in message for words in TOO_LONG):
                 raise UnusableError("was refused, as the request is too long", smaller=True) from None
-            if any(words in said for words in FILTERED):
+            if any(words in message for words in FILTERED):
                 raise UnusableError("is a refusal of the API's filter", smaller=True) from None
             raise
         return prompt.read(text_of(answer), piece)
 
+    def _payload(self, messages: Sequence[Mapping[str, str]]) -> dict[str, Any]:
+        endpoint = self.endpoint
+        limits = {"temperature": endpoint.temperature, "max_tokens": endpoint.max_tokens}
+        given = {key: value for key, value in limits.items() if value is not None}
+        return {**endpoint.parameters, "model": endpoint.model, "messages": list(messages), **given}
+
     def prompts(self) -> list[Prompt]:
-        """The prompts for a single sentence, one after the other."""
+        """Return the prompts for a single sentence, in the order in which they are tried."""
         return [self.prompt] if self.prompt == self._own else [self.prompt, self._own]
-
-    @property
-    def repeats(self) -> int:
-        """How often a request is repeated."""
-        return self._endpoint.repeats
-
-    @property
-    def repair_context(self) -> int:
-        """The sentences before a smaller piece."""
-        return repair_context(self._endpoint)
 
 
 class _ChainTranslation:
-    """The translation of the part of a document from sentence `start` on, which sees none before it."""
+    """Translates a document from sentence `start` on; earlier sentences are not context."""
 
     def __init__(self, translator: EndpointTranslator, work: _Work, start: int) -> None:
         self._translator, self._work, self._start = translator, work, start
+        endpoint = translator.endpoint
+        self._repeats = endpoint.repeats
+        context = max(endpoint.context_sentences, DEFAULT_CONTEXT)
+        self._repair_context = 0 if endpoint.mode == "sentence" else context
 
     def translate(self, sentences: Sequence[int], context: int, repeats: int) -> None:
-        """Translate sentences by one request, and by whatever more it takes."""
+        """Translate sentences by one request, and by repairs if needed."""
         [first, *others] = self._translator.prompts()
         problem = self._asked(first, sentences, context, repeats)
         if not problem:
@@ -266,10 +257,7 @@ class _ChainTranslation:
             self._work.note(sentences, problem, HALVED)
             middle = (len(sentences) + 1) // 2
             for half in (sentences[:middle], sentences[middle:]):
-                single = len(half) == 1
-                self.translate(
-                    half, self._translator.repair_context, self._translator.repeats if single else 0
-                )
+                self.translate(half, self._repair_context, self._repeats if len(half) == 1 else 0)
             return
         for prompt in others:
             self._work.note(sentences, problem, OWN_PROMPT)
@@ -280,7 +268,7 @@ class _ChainTranslation:
         self._work.untranslated += sentences
 
     def _asked(self, prompt: Prompt, sentences: Sequence[int], context: int, repeats: int) -> str:
-        """Ask for sentences, again if it must be; what was wrong with the last answer, empty if nothing."""
+        """Request sentences, repeatedly if needed; return the problem of the last answer, or ""."""
         source = self._work.document.sentences
         context = min(context, sentences[0] - self._start)
         shown = piece_of(source, self._work.translated, sentences, context)
@@ -305,22 +293,22 @@ class _ChainTranslation:
         return problem
 
     def _wrong(self, sentences: Sequence[int], translations: Sequence[str], insisted: bool) -> dict[int, str]:
-        """The sentences whose translation cannot be right by itself, and what is wrong with it.
+        """Return the problems of translations, by sentence.
 
-        `insisted`: what may be right is taken, and noted.
+        `insisted`: accept translations that may be right, and note them.
 
         Raises:
-            UnusableError: most of them, or sentences without any.
+            UnusableError: most translations have a problem, or one is empty.
         """
         source = self._work.document.sentences
         if len(sentences) > 1 and is_echo([source[index] for index in sentences], translations):
             raise UnusableError(ECHO)
         pairs = zip(sentences, translations, strict=True)
-        wrong = {index: found for index, text in pairs if (found := suspicion(source[index], text))}
+        wrong = {index: problem for index, text in pairs if (problem := suspicion(source[index], text))}
         if len(sentences) == 1 and insisted:
-            for index in [index for index, found in wrong.items() if found in POSSIBLE]:
+            for index in [index for index, problem in wrong.items() if problem in POSSIBLE]:
                 self._work.note([index], wrong.pop(index), KEPT)
-        # Where there is nothing behind a number, its sentence may be behind the one before.
+        # If there is nothing after a number, its sentence may be with the previous number.
         if 2 * len(wrong) > len(sentences) or EMPTY in wrong.values():
             which = "" if len(sentences) == 1 else f"has {len(wrong)} numbers whose translation "
             raise UnusableError(which + next(iter(wrong.values())))
@@ -334,34 +322,16 @@ class _ChainTranslation:
         for index, text in zip(sentences, translations, strict=True):
             if index not in wrong:
                 self._work.translated[index] = text
-        for index, found in wrong.items():
-            self._work.note([index], found, AGAIN)
-            self.translate([index], self._translator.repair_context, self._translator.repeats)
-
-
-def _raise_first(futures: Sequence[Future[None]]) -> None:
-    """Wait for all, or for the first that fails; raises what it does."""
-    done, _ = wait(futures, return_when=FIRST_EXCEPTION)
-    for future in done:
-        future.result()
+        for index, problem in wrong.items():
+            self._work.note([index], problem, AGAIN)
+            self.translate([index], self._repair_context, self._repeats)
 
 
 PATH: Final = "chat/completions"
 
 
-def payload_of(endpoint: Endpoint, messages: Sequence[Mapping[str, str]]) -> dict[str, Any]:
-    """The body of a request."""
-    limits = {"temperature": endpoint.temperature, "max_tokens": endpoint.max_tokens}
-    given = {key: value for key, value in limits.items() if value is not None}
-    return {**endpoint.parameters, "model": endpoint.model, "messages": list(messages), **given}
-
-
 def text_of(answer: Mapping[str, Any]) -> str:
-    """The text of an answer.
-
-    Raises:
-        UnusableError: there is none, it was cut off, or it is a refusal.
-    """
+    """Return the text of a response; raise UnusableError if it is missing, cut off or a refusal."""
     choices = answer.get("choices")
     choice = choices[0] if isinstance(choices, list) and choices else None
     message = choice.get("message") if isinstance(choice, dict) else None
@@ -379,13 +349,6 @@ def text_of(answer: Mapping[str, Any]) -> str:
 
 
 def spans_of(count: int, endpoint: Endpoint) -> list[range]:
-    """The sentences of each request for a document of `count` sentences, in order."""
+    """Return the sentences of each request for a document of `count` sentences."""
     size = endpoint.piece_sentences or max(count, 1)
     return [range(start, min(start + size, count)) for start in range(0, count, size)]
-
-
-def repair_context(endpoint: Endpoint) -> int:
-    """The sentences before a piece that is smaller than the mode's."""
-    if endpoint.mode == "sentence":
-        return 0
-    return max(endpoint.context_sentences, _REPAIR_CONTEXT)

@@ -1,13 +1,13 @@
 """ALiBi (Press et al. 2022, section 3), synchronised at sentence separators (Post and Junczys-Dowmunt 2023).
 
-Every score is lowered by the distance between query and key times the slope of its head, 2^(-8 h / H) for
-heads h = 1 ... H, in place of positions at the input:
+Instead of positions at the input, every score is lowered by the distance of query and key, times a slope. The
+slope is 2^(-8 h / H) for the heads h = 1 ... H:
 
     self     q . k / sqrt(K) - slope * |i - j|
     cross    q . k / sqrt(K) - slope * |a(i) - j|           a(i) = begin of source sentence k + i - begin of k
 
-A target token at i, the r-th of sentence k, stands beside the r-th token of source sentence k: each separator
-sets the distance between the two sides anew, so that it never grows with the number of sentences.
+Token r of target sentence k is aligned with token r of source sentence k. Each separator resets the distance
+between the two sides, so that it does not grow with the number of sentences.
 
 Shapes: B rows, H heads, T queries, S keys, K per head.
 """
@@ -23,19 +23,17 @@ from cotext.layers.state import KeysValues
 
 
 class AlibiScore(Score, Blended):
-    """Contents less distances."""
+    """Contents minus distances."""
 
     what = "score"
     source_answers = ("aligned_position",)
 
     def attend(self, q_BHTK: Tensor, kv: KeysValues, keys: Keys, layout: AnyLayout) -> Tensor:
-        """One product of a self-attention: [B, H, T, K]."""
         return attend_with_bias(
             q_BHTK, *kv, self._bias(keys, q_BHTK), keys.mask, keys.causal, self.dropout, keys.tokens
         )
 
     def attend_source(self, q_BHTK: Tensor, kv: KeysValues, keys: Keys) -> Tensor:
-        """One product of a cross-attention: [B, H, T, K]."""
         return attend_with_bias(
             q_BHTK, *kv, self._bias(keys, q_BHTK), keys.mask, False, self.dropout, keys.tokens
         )

@@ -15,18 +15,12 @@ from torch.utils.checkpoint import checkpoint
 
 from cotext.layers.kernels.dropout import Dropout
 from cotext.layers.layout import AnyLayout, Layout, Packed
-from cotext.layers.multi_head import (
-    Activation,
-    AttentionSize,
-    CrossAttention,
-    FeedForward,
-    SelfAttention,
-)
+from cotext.layers.multi_head import Activation, AttentionSize, CrossAttention, FeedForward, SelfAttention
 
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """Sizes of a Transformer; `neutral_start`: parts beyond a plain one change nothing at first."""
+    """Sizes of a Transformer; `neutral_start`: parts that a plain one lacks have no effect at first."""
 
     dimension: int
     feed_forward: int
@@ -42,15 +36,13 @@ class Size:
 
     @property
     def attention(self) -> AttentionSize:
-        """Of an attention."""
         return AttentionSize(self.dimension, self.heads, self.attention_dropout, self.neutral_start)
 
     def feed_forward_layer(self) -> FeedForward:
-        """A feed-forward layer."""
         return FeedForward(self.dimension, self.feed_forward, self.activation_dropout, self.activation)
 
     def norm(self) -> nn.Module:
-        """Norm above a stack, which pre-norm leaves unnormalised; post-norm needs none."""
+        """Return the norm after a stack, which only pre-norm needs; else the identity."""
         return nn.LayerNorm(self.dimension) if self.pre_norm else nn.Identity()
 
 
@@ -58,7 +50,7 @@ Block = TypeVar("Block", bound=nn.Module)
 
 
 class Stack(nn.ModuleList, Generic[Block]):
-    """Blocks of one kind, in order; a ModuleList that knows what it holds."""
+    """A ModuleList of blocks with the type of its blocks."""
 
     def __init__(self, blocks: Iterable[Block]) -> None:
         super().__init__(blocks)
@@ -68,7 +60,7 @@ class Stack(nn.ModuleList, Generic[Block]):
 
 
 class Residual(nn.Module):
-    """A sublayer's way back into the stream: dropout, addition and layer norm in either order."""
+    """Residual connection of a sublayer: dropout, addition and layer norm, in the order of `pre_norm`."""
 
     def __init__(self, dimension: int, dropout: float, pre_norm: bool) -> None:
         super().__init__()
@@ -92,7 +84,7 @@ class EncoderBlock(nn.Module):
     def __init__(self, size: Size, attention: nn.Module) -> None:
         super().__init__()
         self.attention = attention
-        self.current_only = any(own.span.current_only for own in self_attentions(attention))
+        self.current_only = any(module.span.current_only for module in self_attentions(attention))
         self.feed_forward = size.feed_forward_layer()
         self.after_attention = Residual(size.dimension, size.dropout, size.pre_norm)
         self.after_feed_forward = Residual(size.dimension, size.dropout, size.pre_norm)
@@ -125,20 +117,20 @@ class DecoderBlock(nn.Module):
 
 
 def through(block: EncoderBlock | DecoderBlock, x: Tensor, layout: Layout, recomputed: bool) -> Tensor:
-    """States of complete rows after a block.
+    """Apply a block to complete rows.
 
-    `recomputed`: of what is inside the block nothing is kept for the backward pass, which computes it once
-    more, with the same random numbers (Chen et al. 2016).
+    `recomputed`: keep no activations inside the block; the backward pass computes them again, with the same
+    random numbers (Chen et al. 2016).
     """
     if recomputed and torch.is_grad_enabled():
-        kept: Tensor = checkpoint(block, x, layout, use_reentrant=False)
-        return kept
+        states: Tensor = checkpoint(block, x, layout, use_reentrant=False)
+        return states
     out: Tensor = block(x, layout)
     return out
 
 
 class LayerAbove(Protocol):
-    """What a layer above a stack needs of complete rows: see `Packed`."""
+    """What a document layer on top of a stack needs of complete rows: see `Packed`."""
 
     by_sentence: bool
     answers: tuple[str, ...]
@@ -146,7 +138,7 @@ class LayerAbove(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Stacks:
-    """Encoder and decoder blocks, and the norms above them."""
+    """Encoder and decoder blocks, and the norms after them."""
 
     encoder: Stack[EncoderBlock]
     decoder: Stack[DecoderBlock]
@@ -154,23 +146,25 @@ class Stacks:
     decoder_norm: nn.Module
 
     def source_packed(self, above: LayerAbove | None = None) -> Packed:
-        """What the encoder, a layer above it, and the decoder need of source rows."""
+        """Return what the encoder, a layer on top of it, and the decoder need of source rows."""
         own, crosses = self_attentions(self.encoder), cross_attentions(self.decoder)
         return Packed(
             by_sentence=_by_sentence(own, above),
+            # Both sides must agree: dropped context has no keys for cross-attention.
             current_only=any(span.current_only for span in [a.span for a in own] + [a.span for a in crosses]),
             answers=_answers(own, above),
         )
 
     def target_packed(self, above: LayerAbove | None = None) -> Packed:
-        """What the decoder and a layer above it need of target rows."""
+        """Return what the decoder and a layer on top of it need of target rows."""
         own, crosses = self_attentions(self.decoder), cross_attentions(self.decoder)
-        of_crosses = {name for a in crosses for name in (*a.span.source_answers, *a.score.source_answers)}
+        cross_answers = {name for a in crosses for name in (*a.span.source_answers, *a.score.source_answers)}
         return Packed(
             by_sentence=_by_sentence([*own, *crosses], above),
+            # Cross-attention by sentence needs each target sentence next to its source sentence.
             aligned=any(a.span.by_sentence for a in crosses),
             memory_sentences=max(a.span.memory_sentences for a in own),
-            answers=(*_answers(own, above), *sorted(of_crosses)),
+            answers=(*_answers(own, above), *sorted(cross_answers)),
         )
 
 
@@ -179,24 +173,24 @@ def _by_sentence(attentions: Sequence[SelfAttention | CrossAttention], above: La
 
 
 def _answers(own: Sequence[SelfAttention], above: LayerAbove | None) -> tuple[str, ...]:
-    found = {name for a in own for name in (*a.span.answers, *a.score.answers)}
-    return (*sorted(found), *(() if above is None else above.answers))
+    names = {name for a in own for name in (*a.span.answers, *a.score.answers)}
+    return (*sorted(names), *(() if above is None else above.answers))
 
 
 def self_attentions(stack: nn.Module) -> list[SelfAttention]:
-    """Those of a stack; in a decoder, these have caches, in the order of their indices."""
+    """Return the self-attentions of a stack; in a decoder, in the order of their caches."""
     return [module for module in stack.modules() if isinstance(module, SelfAttention)]
 
 
 def cross_attentions(decoder: nn.Module) -> list[CrossAttention]:
-    """Those that the source has keys and values for, in the order of their indices."""
+    """Return the cross-attentions of a decoder, in the order of `SourceSide.keys_values`."""
     return [module for module in decoder.modules() if isinstance(module, CrossAttention)]
 
 
 def number_attentions(decoder: nn.Module) -> int:
-    """Give every attention of a decoder its index; returns how many caches there are."""
-    for index, own in enumerate(self_attentions(decoder)):
-        own.index = index
+    """Set the index of every attention of a decoder; return the number of caches."""
+    for index, attention in enumerate(self_attentions(decoder)):
+        attention.index = index
     for index, cross in enumerate(cross_attentions(decoder)):
         cross.index = index
     return len(self_attentions(decoder))

@@ -1,8 +1,8 @@
-"""Attention inside sentences: all tokens of a sentence see each other and nothing else.
+"""Buckets of sentences of similar length, for attention restricted to sentences.
 
-Sentences stand side by side as short rows of one product, so that the cost is the sum of their squared
-lengths and there is never a mask of all tokens against all. So that one long sentence does not pad a hundred
-short ones, sentences of like length share a bucket, and tokens are kept in the order of their buckets:
+Each sentence becomes a short row of one product, so that the cost is the sum of squared sentence lengths,
+without a mask between all tokens of a document. Sentences of similar length share a bucket, so that one long
+sentence does not pad a hundred short ones. Tokens are stored in the order of their buckets:
 
     two rows    a a a a a b b c c c c          order    a a a a a c c c c f f f f  b b d d e e e
                 d d e e e f f f f . .
@@ -10,7 +10,7 @@ short ones, sentences of like length share a bucket, and tokens are kept in the 
                                                         c c c c .              d d .
                                                         f f f f .              e e e
 
-Between source and target, sentence k of a row's target sees sentence k of the row's source.
+In cross-attention, sentence k of a target row attends to sentence k of its source row.
 
 Shapes: B rows, T target tokens, S source tokens, P = B * S, N real tokens of all rows, G sentences of a
 bucket, L tokens of its longest, D model.
@@ -28,13 +28,13 @@ from torch.autograd.function import once_differentiable
 from cotext.layers.kernels.packing import Packing
 from cotext.layers.kernels.sdpa import TokenIndices
 
-BUCKET_RATIO = 1.5  # between the longest sentence of a bucket and the shortest
+BUCKET_RATIO = 1.5  # longest to shortest sentence of a bucket
 
 
 def sentence_spans(sentence: Tensor) -> Tensor:
-    """Where sentences 0, 1 ... of every row begin and end: [B, S] -> [B, most sentences, 2].
+    """Return begin and end of the sentences 0, 1 ... of every row: [B, S] -> [B, most sentences, 2].
 
-    An index past a row's last sentence stands for that one.
+    A larger index than that of the last sentence of a row stands for the last sentence.
     """
     last = sentence.max(dim=1, keepdim=True).values
     length = sentence.new_zeros(sentence.size(0), int(last.max()) + 1)
@@ -57,7 +57,7 @@ class _Fetch(Function):
         index, real_M = ctx.saved_tensors
         grad_MD, origin_M = grads[0].index_select(0, real_M), index[real_M]
         grad_PD = grad_MD.new_zeros(ctx.size, grad_MD.size(1))
-        if ctx.distinct:  # nothing has to be added up, which is slow
+        if ctx.distinct:  # copying is faster than adding up
             grad_PD.index_copy_(0, origin_M, grad_MD)
         else:
             grad_PD.index_add_(0, origin_M, grad_MD)
@@ -65,9 +65,9 @@ class _Fetch(Function):
 
 
 class ExtraTokens:
-    """Tokens outside a bucket that its sentences see, as those of the source sentences that they translate.
+    """Tokens outside a bucket that its sentences attend to, such as those of their source sentences.
 
-    `at_GL` are the rows to fetch, `token_GL` the tokens of the batch that they are; both -1 on padding.
+    `at_GL` are the rows to fetch, `token_GL` their token indices in the batch; both -1 on padding.
     `distinct`: no token is fetched twice.
     """
 
@@ -82,13 +82,13 @@ class ExtraTokens:
 
     @classmethod
     def of_source(cls, start_G: Tensor, length_G: Tensor) -> "ExtraTokens":
-        """Those at the given spans of the source rows, one row after the other."""
+        """Return the tokens in the given spans of the source rows, counted over all rows."""
         at_L = torch.arange(int(length_G.max()), device=start_G.device)
         at_GL = torch.where(at_L < length_G[:, None], start_G[:, None] + at_L, -1)
         return cls(at_GL, at_GL, torch.unique(start_G).numel() == start_G.numel())
 
     def fetch(self, x_PD: Tensor) -> Tensor:
-        """[P, D], where `at_GL` points, as the source rows one after the other -> [G, L, D]."""
+        """Fetch the rows `at_GL` of x: [P, D] -> [G, L, D]."""
         fetched: Tensor = _Fetch.apply(  # type: ignore[no-untyped-call]
             x_PD, self.index, self.real_M, self.distinct
         )
@@ -97,22 +97,22 @@ class ExtraTokens:
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
-    """Sentences of like length."""
+    """Sentences of similar length."""
 
     sentences: int
-    tokens: int  # of all of them
-    index: Tensor  # [N], of each in the rows
-    own: Packing | None  # [G, L]; None: all are equally long
+    tokens: int  # of all sentences
+    index: Tensor  # [N], of each token in the padded rows
+    own: Packing | None  # [G, L]; None: all sentences have the same length
     mask: Tensor | None  # [G, 1, 1, L]
     source: ExtraTokens | None
-    memory: ExtraTokens | None  # of earlier sentences, padded on the left; fetched from x_ND of all buckets
+    memory: ExtraTokens | None  # earlier sentences, padded on the left; fetched from x_ND of all buckets
 
     def unpack(self, x_ND: Tensor) -> Tensor:
         """[N, D] -> [G, L, D]."""
         return x_ND.view(self.sentences, -1, x_ND.size(1)) if self.own is None else self.own.unpack(x_ND)
 
     def token_indices(self, keys: Tensor | None = None) -> TokenIndices:
-        """Indices of the queries [G, L], and of the keys, if not the same."""
+        """Return the token indices of the queries [G, L], and of the keys if they differ."""
         token_GL = self.index
         if self.own is not None:
             token_GL = self.index.new_full((self.own.rows * self.own.tokens,), -1)
@@ -126,7 +126,7 @@ class Bucket:
 
 
 class _Rows:
-    """Where the sentences of all rows stand among the real tokens, in the order of the rows: [G] each."""
+    """Begin, length, index and row of every sentence, in row order: [G] each."""
 
     def __init__(self, sentence: Tensor, index_N: Tensor) -> None:
         self.index_N = index_N
@@ -138,16 +138,17 @@ class _Rows:
         self.k_G, self.row_G = k_N[self.first_G], row_N[self.first_G]
 
     def memory(self, sentences: int) -> Tensor:
-        """Where up to so many sentences before each in its row begin; they end where it begins itself."""
+        """Return the first token of the memory of every sentence; it ends where the sentence begins: [G]."""
         g = torch.arange(self.row_G.numel(), device=self.row_G.device)
         opens_G = torch.ones_like(self.row_G, dtype=torch.bool)
         opens_G[1:] = self.row_G.diff() != 0
+        # A memory never reaches beyond the first sentence of its row.
         return self.first_G[(g - sentences).maximum(torch.where(opens_G, g, 0).cummax(dim=0).values)]
 
     def remembered(
         self, start_G: Tensor, here: Tensor, moved_N: Tensor, distinct: bool
     ) -> ExtraTokens | None:
-        """The memory of the sentences `here`, where token n has moved to moved_N[n]; None: there is none."""
+        """Return the memory of the sentences `here`; token n is now at moved_N[n]. None if there is none."""
         start, stop = start_G[here, None], self.first_G[here, None]
         longest = int((stop - start).max())
         if longest == 0:
@@ -160,11 +161,11 @@ class _Rows:
 
 
 class Sentences:
-    """The sentences of all rows in buckets; `rows` packs tokens in their order.
+    """The sentences of all rows in buckets; `rows` packs tokens in the order of the buckets.
 
-    Sentence indices [B, T] never fall within a row; padding is -1. Given the spans of the source's sentences
-    (`sentence_spans`), in rows of `source_tokens`, every sentence knows its counterpart there; and it knows
-    the `memory_sentences` before it in its row.
+    Sentence indices [B, T] never decrease within a row; padding is -1. With `spans` of the source sentences
+    (`sentence_spans`, in rows of `source_tokens`), each sentence has the tokens of its source sentence.
+    `memory_sentences`: each has this many earlier sentences of its row.
     """
 
     def __init__(
@@ -175,19 +176,22 @@ class Sentences:
         memory_sentences: int = 0,
     ) -> None:
         self.rows = Packing(sentence >= 0)
-        found = _Rows(sentence, self.rows.index_N)
-        length_G = longer_G = found.length_G
+        by_row = _Rows(sentence, self.rows.index_N)
+        length_G = longer_G = by_row.length_G
         start_G = counterpart_G = memory_G = None
         if spans is not None:
-            start_G, stop_G = spans[found.row_G, found.k_G.clamp(max=spans.size(1) - 1)].unbind(dim=1)
+            start_G, stop_G = spans[by_row.row_G, by_row.k_G.clamp(max=spans.size(1) - 1)].unbind(dim=1)
             counterpart_G = stop_G - start_G
-            start_G = start_G + found.row_G * source_tokens
+            start_G = start_G + by_row.row_G * source_tokens
+            # The longer side decides the bucket, as both sides are padded.
             longer_G = length_G.maximum(counterpart_G)
         if memory_sentences:
-            memory_G = found.memory(memory_sentences)
-            longer_G = longer_G.maximum((found.first_G - memory_G) / memory_sentences)
+            memory_G = by_row.memory(memory_sentences)
+            longer_G = longer_G.maximum((by_row.first_G - memory_G) / memory_sentences)
+        # Bucket i holds sentences of at most (longest length / BUCKET_RATIO^i) tokens.
         steps = (longer_G.max() / longer_G).log() / math.log(BUCKET_RATIO)
         which_G = steps.long()
+        # A stable sort keeps the order of rows within a bucket.
         order = which_G.repeat_interleave(length_G).argsort(stable=True)
         moved_N = torch.empty_like(order)
         moved_N[order] = torch.arange(order.numel(), device=order.device)
@@ -206,12 +210,12 @@ class Sentences:
             if start_G is not None and counterpart_G is not None:
                 source = ExtraTokens.of_source(start_G[here], counterpart_G[here])
             if memory_G is not None:
-                memory = found.remembered(memory_G, here, moved_N, distinct=memory_sentences == 1)
+                memory = by_row.remembered(memory_G, here, moved_N, distinct=memory_sentences == 1)
             index_N = self.rows.index_N[tokens : tokens + int(lengths.sum())]
             tokens += index_N.numel()
             self.buckets.append(Bucket(here.numel(), index_N.numel(), index_N, own, mask, source, memory))
 
     def split(self, x_ND: Tensor) -> list[tuple[Bucket, Tensor]]:
-        """The tokens of every bucket, a row per sentence: [G, L, D] each."""
+        """Return the tokens of every bucket, with one row per sentence: [G, L, D] each."""
         parts = torch.split(x_ND, [bucket.tokens for bucket in self.buckets])
         return [(b, b.unpack(part)) for b, part in zip(self.buckets, parts, strict=True)]

@@ -1,14 +1,13 @@
-"""Codes: words in a few kinds, found without being told, and their way into the states of a decoder.
+"""Codebook: discrete codes of words, learned without labels, and their input to a decoder.
 
-A word has the code whose vector is nearest to its embedding. The vectors are no parameters: each is the
-moving average of the embeddings that it was nearest to (van den Oord et al. 2017, appendix A.1; Bao et al.
-2022).
+A word has the code whose vector is nearest to its embedding. Vectors are not parameters: each is the moving
+average of the embeddings that it was nearest to (van den Oord et al. 2017, appendix A.1; Bao et al. 2022).
 
-Vectors start near zero. Embeddings are long and in as good as independent directions; the mean of many is
-short, and what is short is nearer to any word than another long vector is. Of vectors as long as words
-(N(0, 1)), the first that becomes a mean of many takes all words, and the others are never seen again. Of
-short ones the direction decides; each grows towards its own words alone, and one without words stays short,
-next in line for what lies far from all others.
+Vectors start near zero. Embeddings are long and almost orthogonal. The mean of many is short, and a short
+vector is nearer to any word than another long vector is. If vectors started as long as words (N(0, 1)), the
+first that became a mean of many would attract all words, and the others would never be used. Among short
+vectors, the direction decides. Each grows only towards its own words, and a vector without words stays short,
+available for words that are far from all others.
 
 Shapes: N words, K codes, D model.
 """
@@ -19,14 +18,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
-from cotext.layers.gate import joint
+from cotext.layers.int8_linear import joint
 
 DECAY = 0.999
-START = 0.05  # standard deviation, where the numbers of a word have 0.2 to 1
+START = 0.05  # standard deviation; that of embeddings is 0.2 to 1
 
 
 class Codebook(nn.Module):
-    """K vectors that follow what they stand for; processes that train together keep the same ones."""
+    """K vectors that follow the words of their codes; the same in all processes that train together."""
 
     vectors: Tensor  # [K, D]
     count: Tensor  # [K]
@@ -39,7 +38,7 @@ class Codebook(nn.Module):
         self.register_buffer("total", self.vectors.clone())
 
     def nearest(self, x: Tensor) -> Tensor:
-        """The code of every vector: [..., D] -> [...]."""
+        """Return the nearest code of every vector: [..., D] -> [...]."""
         # |x - v|^2 without |x|^2, which is the same for all codes.
         product = linear(x.to(self.vectors.dtype), self.vectors)
         code: Tensor = torch.argmin(self.vectors.square().sum(dim=1) - 2 * product, dim=-1)
@@ -50,16 +49,17 @@ class Codebook(nn.Module):
         return nn.functional.embedding(code, self.vectors)
 
     def logits(self, x: Tensor) -> Tensor:
-        """How much each code is expected: [..., D] -> [..., K]."""
+        """Return the logits of all codes: [..., D] -> [..., K]."""
         product: Tensor = linear(x, self.vectors.to(x.dtype))
         return product / math.sqrt(x.size(-1))
 
     @torch.no_grad()
     def follow(self, x_ND: Tensor, code_N: Tensor, counts_N: Tensor) -> None:
-        """Move every vector a little towards the mean of those that have its code, over all processes.
+        """Move every vector a little towards the mean of the words with its code, over all processes.
 
-        Only vectors that count, True in `counts_N`.
+        Only words with True in `counts_N` count.
         """
+        # Words that do not count add zeros, so that shapes do not depend on the data.
         x_ND = x_ND.to(self.vectors.dtype) * counts_N[:, None]
         seen = torch.zeros_like(self.total).index_add_(0, code_N, x_ND)
         often = frequencies(code_N, counts_N, self.count.numel()).to(self.count.dtype)
@@ -74,19 +74,19 @@ class Codebook(nn.Module):
 
 
 def frequencies(code_N: Tensor, counts_N: Tensor, codes: int) -> Tensor:
-    """How often each code occurs among those that count: [K]."""
+    """Return how many of the counted words have each code: [K]."""
     often = torch.zeros(codes, dtype=torch.float32, device=code_N.device)
     return often.index_add_(0, code_N, counts_N.to(often.dtype))
 
 
 def perplexity(often_K: Tensor) -> Tensor:
-    """Perplexity of how often each of K codes occurs: as many codes, all alike, would be as hard to guess."""
+    """Return the perplexity of the code frequencies [K]: the number of equally frequent codes."""
     entropy: Tensor = torch.special.entr(often_K / often_K.sum().clamp(min=1)).sum()
     return entropy.exp()
 
 
 class CodeGate(nn.Module):
-    """Mixes codes z into states x, number by number: g = sigmoid(MLP[x; z]), out = (1 - g) * x + g * z."""
+    """Mix codes z into states x, per dimension: g = sigmoid(MLP[x; z]), out = (1 - g) * x + g * z."""
 
     def __init__(self, dimension: int) -> None:
         super().__init__()

@@ -1,25 +1,26 @@
-"""First and last tokens of sentences, which other sentences of their row see: the nodes of context attention.
+"""Nodes: the first and last tokens of sentences, to which the other sentences of their row attend.
 
-These nodes stand for their sentences (Yu et al. 2024, section 3.2.2 and equation 15). A row of 20 sentences
-has 40 nodes, however long the sentences are, and all its sentences see them. So they stand beside the row
-once, and what each sentence has for itself, in buckets of `layers/buckets.py`, lies between its own nodes:
+Nodes represent their sentences (Yu et al. 2024, section 3.2.2 and equation 15). A row of 20 sentences has 40
+nodes, however long the sentences are, and all its sentences attend to them. Nodes are therefore keys of the
+row, once. The keys of each sentence, in the buckets of `layers/buckets.py`, are only the tokens between its
+own nodes:
 
     row     B a b E  B c E  B d e E        keys of sentence 1      c         B E B E B E
                                                                    its own   of the row
 
-Between source and target, both are of the source: what lies between the nodes of source sentence k, which
-sentence k of the target translates, and all nodes of the source.
+In cross-attention, both are source tokens: those between the nodes of source sentence k, which sentence k of
+the target translates, and all nodes of the source.
 
-Where weights are to be shown, or dropped, all keys of a sentence have to stand side by side (`buckets`):
+If weights are recorded or dropped, all keys of a sentence must be in one tensor (`buckets`):
 
     keys of sentence 1      B c E    B E . .  B E
                             its own  nodes of 0 and 2
 
-In equation 14 as it is printed, a node is a query: it sees every token of its row, and other tokens their own
-sentence alone (`node_query_mask`), by a mask of all tokens against all.
+In equation 14 as printed, nodes are queries: they attend to every token of their row, and other tokens only
+to their own sentence (`node_query_mask`). This takes a mask between all tokens.
 
 Shapes: B rows, T queries, S tokens of a row, P = B * S, N real tokens of all rows, n most sentences of a row,
-G sentences of a bucket, L tokens of its longest, M nodes beside it, D model.
+G sentences of a bucket, L tokens of its longest, M nodes added to it, D model.
 """
 
 from functools import cached_property
@@ -31,10 +32,10 @@ from cotext.layers.buckets import Bucket, ExtraTokens, Sentences, sentence_spans
 
 
 class Nodes:
-    """The nodes of rows; for every bucket, those of the other sentences in its rows.
+    """The nodes of rows and, for every bucket, those of the other sentences in its rows.
 
-    Looked for among tokens in the order of the buckets of `among`, or if that is None, of the rows. Rows
-    of `sentence` [B, S], which the nodes are of, have the sentences of the buckets, counted from 0.
+    Tokens are in the order of the buckets of `among`, or, if that is None, of the rows. `sentence` [B, S] are
+    the rows that contain the nodes; `queries` are the rows of the sentences in the buckets, counted from 0.
     """
 
     def __init__(
@@ -50,6 +51,7 @@ class Nodes:
         self.index = torch.cat((first_Bn, last_Bn), dim=1) + rows * sentence.size(1)
         self.of = torch.cat((n, n))
         self._buckets, self._queries = buckets, queries
+        # The index of each token in the order of the buckets.
         self._at: Tensor | None = None
         if among is not None:
             self._at = sentence.new_zeros(sentence.numel())
@@ -62,7 +64,7 @@ class Nodes:
 
     @cached_property
     def buckets(self) -> list[ExtraTokens]:
-        """For every bucket, the nodes that its sentences see beside their own tokens."""
+        """For every bucket, the nodes that its sentences attend to in addition to their own tokens."""
         return [self._nodes_of(bucket) for bucket in self._buckets]
 
     def _nodes_of(self, bucket: Bucket) -> ExtraTokens:
@@ -77,7 +79,7 @@ class Nodes:
 
 
 def between_nodes(x_GHLK: Tensor, mask: Tensor | None) -> Tensor:
-    """Tokens of sentences that are no nodes: [G, 1, 1, L]; `mask` has that shape and says which are real."""
+    """True for tokens of sentences that are not nodes: [G, 1, 1, L]; `mask` has that shape, True = real."""
     real = x_GHLK.new_ones(len(x_GHLK), 1, 1, x_GHLK.size(2), dtype=torch.bool) if mask is None else mask
     between = torch.zeros_like(real)
     between[..., 1:-1] = real[..., 2:]
@@ -85,10 +87,10 @@ def between_nodes(x_GHLK: Tensor, mask: Tensor | None) -> Tensor:
 
 
 def node_query_mask(queries: Tensor, keys: Tensor) -> Tensor:
-    """The own sentence, and from the first and the last token of a sentence the whole row: [B, 1, T, S].
+    """Let first and last tokens of a sentence attend to the row, others to their sentence: [B, 1, T, S].
 
-    Sentence indices [B, T] and [B, S], -1 on padding, which no token sees; a query of padding sees what is
-    real, so that nothing is divided by zero.
+    Sentence indices are [B, T] and [B, S], -1 on padding, to which no token attends. Queries of padding
+    attend to all real tokens, so that no softmax is empty.
     """
     edge = torch.ones_like(queries[:, :1], dtype=torch.bool)
     changes = queries[:, 1:] != queries[:, :-1]

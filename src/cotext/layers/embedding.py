@@ -1,4 +1,4 @@
-"""Embedding of tokens: their vectors, positions and segments.
+"""Embedding of tokens, with positions and segments.
 
 Shapes: R rows, T tokens, D model, V vocabulary.
 """
@@ -30,7 +30,7 @@ CURRENT, CONTEXT = 0, 1  # segments of the kind `current`
 
 @dataclass(frozen=True, slots=True)
 class InputKind:
-    """Positions and segments that the embeddings of one side have."""
+    """Positions and segments of the embeddings of one side."""
 
     positions: Kind = "absolute"
     segments: SegmentKind = "none"
@@ -38,12 +38,12 @@ class InputKind:
 
 @dataclass(frozen=True, slots=True)
 class EmbeddingKind:
-    """What the embeddings of both sides are made of.
+    """Settings of the embeddings of both sides.
 
-    `learned`: rows of a trained table of positions, in place of sinusoids of the given wavelengths;
-    `first_position`: the one that position 0 counts as. `offset`: the most that training moves the positions
-    of a row by. `norm`: a layer norm on the sum. `source_vocabulary`: rows of an embedding that the source
-    has for itself. `from_current`: learned and sinusoidal segments count back from the current sentence.
+    `learned`: number of learned positions, instead of sinusoids of the given `wavelengths`. `first_position`:
+    the number of position 0. `offset`: training moves the positions of a row by up to this number. `norm`: a
+    layer norm on the sum. `source_vocabulary`: size of a separate source embedding. `from_current`: learned
+    and sinusoidal segments count back from the current sentence.
     """
 
     wavelengths: Wavelengths = "half_minus_one"
@@ -56,21 +56,21 @@ class EmbeddingKind:
 
 
 class SentenceEmbedding(nn.Module, Blended):
-    """Token + position + segment, the last two from the sentence index of the token.
+    """Token + position + segment; the last two depend on the sentence index of the token.
 
-    Segments are `learned` (Devlin et al. 2019), `sinusoidal` (Lupo et al. 2022, section 4.6.2) or tell only
-    current sentences from context (`current`; Ma et al. 2020). Sentence indices past the last learned segment
-    share it. `weight` [V, D] also serves as the output layer.
+    Segments are `learned` (Devlin et al. 2019), `sinusoidal` (Lupo et al. 2022, section 4.6.2) or `current`,
+    which distinguishes only current sentences from context (Ma et al. 2020). Sentence indices past the last
+    learned segment share it. `weight` [V, D] is also the output layer.
 
-    Counted from the first sentence of a row, segments are 0, 1, 2 ...; counted back from the current one they
-    are 1, 2, 3 ..., as in the authors' code (lorelupo/focused-concat, fairseq/data/sent2doc_dataset.py and
-    fairseq/modules/segment_embedding.py), where the symbol that opens the decoder's row has the segment of
-    the current sentence, which it closed at the end of the row before.
+    Counted from the first sentence of a row, segments are 0, 1, 2 .... Counted back from the current
+    sentence, they are 1, 2, 3 ..., as in the authors' code (lorelupo/focused-concat,
+    fairseq/data/sent2doc_dataset.py and fairseq/modules/segment_embedding.py). There, the symbol that opens a
+    decoder row has the segment of the current sentence, because it closed that sentence in the row before.
 
-    `bracketed`: every sentence begins with a symbol of its own; if not, a separator has the position and the
-    segment of the sentence that it closes, on the source and on the target side (Lupo et al. 2022, section
-    3.2). `from_first`: the shift and sinusoidal segments reach the first sentence of a row too, as published;
-    if not, a row of one sentence is what it is without them.
+    `bracketed`: every sentence begins with its own symbol. If not, a separator has the position and the
+    segment of the sentence that it closes, on both sides (Lupo et al. 2022, section 3.2). `from_first`: the
+    shift and sinusoidal segments also apply to the first sentence of a row, as published; if not, they do not
+    change rows of one sentence.
     """
 
     what = "positions"
@@ -105,7 +105,7 @@ class SentenceEmbedding(nn.Module, Blended):
             )
         self.source, self.target = source, target
         self.bracketed, self.from_first, self.from_current = bracketed, from_first, made.from_current
-        # Zeros: a model with learned segments starts as the baseline and departs from it by learning alone.
+        # Zeros: before the first update, a model with learned segments equals the baseline.
         kinds = {source.segments, target.segments}
         self.max_segments = 2 if "current" in kinds else max_segments
         trained = not kinds.isdisjoint({"learned", "current"})
@@ -113,7 +113,7 @@ class SentenceEmbedding(nn.Module, Blended):
         self.dropout = Dropout(dropout)
 
     def segments(self, side: Side, sentence: Tensor, last: Tensor | None) -> Tensor | None:
-        """Segments that count back from the sentences `last` [R]: [R, T], or None where none do."""
+        """Return segments that count back from the sentences `last` [R], [R, T]; None for other segments."""
         kind = self.source if side == "source" else self.target
         if not self.from_current or kind.segments not in ("learned", "sinusoidal"):
             return None
@@ -121,25 +121,25 @@ class SentenceEmbedding(nn.Module, Blended):
         return (last[:, None] - sentence).clamp(min=0)
 
     def input_sentence(self, sentence: Tensor, before: Tensor | None) -> Tensor:
-        """Sentence whose position and segment decoder inputs have: see `closed_sentence`."""
+        """Return the sentence that decides position and segment of decoder inputs: `closed_sentence`."""
         return sentence if self.bracketed else closed_sentence(sentence, before)
 
     def weight_of(self, side: Side) -> Tensor:
-        """Vectors of the tokens of a side: [V, D]."""
+        """Return the embedding matrix of a side: [V, D]."""
         return self.weight if side == "target" or self.source_weight is None else self.source_weight
 
     def encoding(self, side: Side) -> PositionTable | LearnedPositions:
-        """What tells the positions of a side."""
+        """Return the position encodings of a side."""
         learned = self.source_positions if side == "source" else self.target_positions
         return self.table if learned is None else learned
 
     def reads_ranks(self, side: Side) -> bool:
-        """Whether `placed` asks where in its sentence a token of a side stands."""
+        """Whether `placed` needs the positions of tokens in their sentences."""
         kind = self.source if side == "source" else self.target
         return kind.positions == "reset" or self.in_force < 1
 
     def bare(self, tokens: Tensor, side: Side) -> Tensor:
-        """Vectors of tokens alone: [...] -> [..., D]."""
+        """Return scaled token embeddings without positions: [...] -> [..., D]."""
         return nn.functional.embedding(tokens, self.weight_of(side)) * self.scale
 
     def placed(
@@ -153,12 +153,13 @@ class SentenceEmbedding(nn.Module, Blended):
         segment: Tensor | None = None,
         below: int | None = None,
     ) -> Tensor:
-        """Add positions and segments to vectors [R, T, D]; all others [R, T], `shift` a number or [R].
+        """Add positions and segments to vectors [R, T, D]; the others are [R, T], `shift` a number or [R].
 
-        `rank`: needed where `reads_ranks`. `segment`: where it is not the sentence. `below`: a number that no
-        position reaches, if one is known.
+        `rank`: needed if `reads_ranks`. `segment`: if it differs from the sentence. `below`: an upper bound
+        of all positions, if known.
         """
         kind = self.source if side == "source" else self.target
+        # Positions that restart in every sentence are those of the sentence model: nothing to blend.
         share = 1.0 if kind.positions == "reset" else self.in_force
         if kind.positions != "none":
             at = position_of(kind.positions, position, rank, sentence, shift, self.from_first)
@@ -167,7 +168,7 @@ class SentenceEmbedding(nn.Module, Blended):
             encoded = self.encoding(side)(at, below)
             x = x + (encoded if share == 1 else share * encoded)
         if share < 1:
-            # Positions of the sentence model that training started from, which are on their way out.
+            # Blend: the positions of the sentence model that training started from fade out.
             before = position_of("reset", position, rank, sentence)
             x = x + (1 - share) * self.encoding(side)(before, below)
         k = sentence.clamp(min=0) if segment is None else segment
@@ -182,7 +183,7 @@ class SentenceEmbedding(nn.Module, Blended):
         return self.finished(x, side)
 
     def finished(self, x: Tensor, side: Side) -> Tensor:
-        """Sums of vectors, positions and segments as a stack reads them: [..., D] -> [..., D]."""
+        """Apply norm and dropout to sums of vectors, positions and segments: [..., D] -> [..., D]."""
         norm = self.source_norm if side == "source" else self.target_norm
         dropped: Tensor = self.dropout(x if norm is None else norm(x))
         return dropped

@@ -1,16 +1,16 @@
-"""The current tokens of many rows as one sequence per document, and attention within it.
+"""Flat-batch attention: the current tokens of many rows as one sequence per document.
 
-A row is a window of a document; one sentence of it is current, the others are its context. Flat-batch
-attention (Wu et al. 2023, section 3.2) leaves the context out, sets what is current in the order of the
-document, whatever the order of the rows, and lets it meet:
+A row is a window of a document: current sentences with their context. Flat-batch attention (Wu et al. 2023,
+section 3.2) drops the context. It arranges the current tokens in document order, whatever the order of the
+rows, and lets them attend to each other:
 
     row 0    document 7, sentence 2    x x a a          sequence 0    b b b a a
     row 1    document 7, sentence 1    x b b b          sequence 1    c c . . .
     row 2    document 9, sentence 5    x x x c c
 
-On the target a token sees its own row up to itself, and of other rows those alone that end before its own
-begins: with views mixed, or windows drawn twice, rows hold the same current sentence, and one must not show
-another what that has yet to predict.
+On the target, a token attends to its own row up to itself, and only to those other rows that end before its
+own row begins. If views are mixed or windows are drawn twice, rows share current sentences, and one row must
+not show another the labels that it still has to predict.
 
 Shapes: B entries, N current tokens of all rows, M tokens of other rows, G sequences, L tokens of the longest,
 T tokens, D model, H heads, K per head.
@@ -30,79 +30,79 @@ from cotext.layers.multi_head import AttentionSize, merge_heads, projection, spl
 from cotext.layers.start import ZeroGate
 from cotext.layers.state import KeyValueCache
 
-LONGEST_DOCUMENT = (
-    2**32
-)  # in sentences: beyond it, sentences of one document would pass for those of the next
+# In sentences. It keeps the ranges of documents apart where all documents are put in one order.
+LONGEST_DOCUMENT = 2**32
 
 GateKind = Literal["continuous", "discrete", "identity"]
 
 
 @dataclass(frozen=True, slots=True)
 class RowOrder:
-    """Which rows, or tokens of rows, meet, and where the current sentences of their rows begin and end."""
+    """Groups of rows, or of their tokens, that attend to each other, and their current sentences."""
 
     group: Tensor  # [N]
-    begin: Tensor  # [N], in sentences
-    end: Tensor  # [N], behind the last
+    begin: Tensor  # [N], first current sentence
+    end: Tensor  # [N], last current sentence + 1
 
     @staticmethod
     def of(document: Tensor, first_sentence: Tensor, current: Tensor, cross_document: bool) -> "RowOrder":
-        """Rows of one document meet, in the order of their sentences; or all rows, document after document.
+        """Group rows by document; with `cross_document`, all rows are one group, in document order.
 
-        `first_sentence` [N] is the index of a row's first sentence in its document, `current` [N, 2] counts
-        from there.
+        `first_sentence` [N] is the index of the first sentence of each row in its document; `current` [N, 2]
+        counts from there.
         """
         begin, end = (first_sentence[:, None] + current).unbind(dim=1)
         if not cross_document:
             return RowOrder(document, begin, end)
+        # One order over all documents, in which no two documents overlap.
         before = document * LONGEST_DOCUMENT
         return RowOrder(torch.zeros_like(document), before + begin, before + end)
 
     def take(self, index: Tensor) -> "RowOrder":
-        """Those at the given indices."""
+        """Return the rows with the given indices."""
         return RowOrder(*(x.index_select(0, index) for x in (self.group, self.begin, self.end)))
 
     def join(self, other: "RowOrder") -> "RowOrder":
-        """These, then the others."""
+        """Return these rows, followed by the others."""
         pairs = (self.group, other.group), (self.begin, other.begin), (self.end, other.end)
         return RowOrder(*(torch.cat(pair) for pair in pairs))
 
     def follows(self, other: "RowOrder") -> Tensor:
-        """Which of these begin where which of the others have ended, in their group: [N, M]."""
+        """True where a row begins at or after the end of another row of its group: [N, M]."""
         return (self.group[:, None] == other.group) & (self.begin[:, None] >= other.end)
 
     @property
     def apart(self) -> bool:
-        """Whether no two rows that meet have a current sentence in common."""
+        """Whether no two rows of a group share a current sentence."""
         order = _in_order(self.group, self.begin)
         group, begin, end = (x[order] for x in (self.group, self.begin, self.end))
         return not bool(((group[1:] == group[:-1]) & (begin[1:] < end[:-1])).any())
 
 
 def _in_order(group: Tensor, order: Tensor) -> Tensor:
-    """Where what comes first, second ... stands, group after group: [N]. Equals stay as they are."""
+    """Return the indices that sort by group, then by `order`, stably: [N]."""
+    # Two stable sorts: by the minor key first.
     by_order = order.argsort(stable=True)
     return by_order[group[by_order].argsort(stable=True)]
 
 
 @dataclass(frozen=True, slots=True)
 class ExtraKeys:
-    """Tokens of rows that are seen but not answered for."""
+    """Tokens of rows that are attended to but not decoded."""
 
     hidden: Tensor  # [M, D]
     order: RowOrder  # of each token
 
     @property
     def empty(self) -> bool:
-        """Whether there are none."""
         return self.hidden.size(0) == 0
 
 
 class Sequences:
-    """Tokens laid out as padded sequences, one per group, in their order: [N] <-> [G, L]."""
+    """Tokens arranged as padded sequences, one per group, sorted by `order`: [N] <-> [G, L]."""
 
     def __init__(self, group: Tensor, order: Tensor, groups: int) -> None:
-        """Groups must count 0 .. groups - 1; some may be empty."""
+        """Groups must be numbered 0 .. groups - 1; some may be empty."""
         length_G = torch.bincount(group, minlength=groups)
         at_L = torch.arange(int(length_G.max()), device=length_G.device)
         self.real_GL = at_L < length_G[:, None]
@@ -113,21 +113,21 @@ class Sequences:
 
     @property
     def mask(self) -> Tensor | None:
-        """Padding keys hidden: [G, 1, 1, L]; None where nothing is padded."""
+        """A mask that hides padding keys, [G, 1, 1, L]; None if nothing is padded."""
         return None if bool(self.real_GL.all()) else self.real_GL[:, None, None]
 
     def numbers(self, x_N: Tensor, padding: int) -> Tensor:
-        """Lay out a whole number per token: [N] -> [G, L]."""
+        """Arrange one integer per token: [N] -> [G, L]."""
         laid = x_N.new_full((self.real_GL.numel(),), padding)
         laid[self.slots.index_N] = x_N
         return laid.view_as(self.real_GL)
 
 
 class NeuralContextGate(nn.Module):
-    """How much of what a token saw in other rows may pass, number by number: equations 8 to 10.
+    """The share of the attention output that is let through, per dimension: equations 8 to 10.
 
-    One layer and a sigmoid. `discrete`: all or nothing, 1 from `threshold` on; gradients pass as if it were
-    the sigmoid.
+    A linear layer and a sigmoid. `discrete`: 1 from `threshold` on, else 0; gradients are those of the
+    sigmoid.
     """
 
     def __init__(self, dimension: int, discrete: bool, threshold: float) -> None:
@@ -137,18 +137,19 @@ class NeuralContextGate(nn.Module):
         self.threshold = threshold
 
     def forward(self, seen: Tensor) -> Tensor:
-        """Of current tokens, row after row, [..., D] -> the gate [..., D]."""
+        """Attention output of current tokens [..., D] -> gate values [..., D]."""
         gate: Tensor = self.linear(seen).sigmoid()
         if self.discrete:
+            # Straight-through: the value is rounded, the gradient is that of the sigmoid.
             gate = (gate >= self.threshold).to(gate.dtype) + (gate - gate.detach())
         return gate
 
 
 class FlatLayout:
-    """Current tokens of rows as padded sequences, and who sees whom: the same for queries of one batch.
+    """Current tokens of rows as padded sequences, with the mask of attention between them.
 
-    `causal`: a token sees its row up to itself, and rows that it follows; else all that it meets. `extra` is
-    the order of further tokens that are seen. `in_order`: queries see their sequence up to themselves.
+    `causal`: a token attends to its own row up to itself and to rows that it follows; else to all of its
+    group. `extra` is the order of further tokens that are attended to. `in_order`: the mask is simply causal.
     """
 
     def __init__(
@@ -166,7 +167,7 @@ class FlatLayout:
         self.own = self.seen = Sequences(group, seen_order.begin, groups)
         if extra is not None:
             self.own = Sequences(group[: len(row_N)], order.begin, groups)
-        # Rows that are apart come one after the other, so that all before a token are rows that it follows.
+        # Without shared sentences, rows follow each other, so that all tokens before a query are allowed.
         self.in_order = causal and extra is None and rows.apart
         self.mask: Tensor | None = None
         if causal and not self.in_order:
@@ -191,14 +192,14 @@ class FlatBatchAttention(nn.Module):
         self.out = projection(size.dimension)
 
     def forward(self, h_ND: Tensor, laid: FlatLayout, extra: ExtraKeys | None) -> Tensor:
-        """Current tokens, as laid out together with extra ones, [N, D] -> [N, D].
+        """Attend between current tokens and, if given, to extra tokens: [N, D] -> [N, D].
 
-        For whoever watches, tokens of other rows have no index.
+        In recorded weights, extra tokens have the index -1.
         """
         qkv = self.qkv(h_ND)
         q, kv = qkv.split((h_ND.size(1), 2 * h_ND.size(1)), dim=1)
         if extra is not None:
-            kv = torch.cat((kv, self._keys_values(extra.hidden)))
+            kv = torch.cat((kv, outputs(self.qkv, extra.hidden, h_ND.size(1))))
         own, seen = laid.own, laid.seen
         k, v = (split_heads(part, self.heads) for part in seen.slots.unpack(kv).chunk(2, dim=-1))
         q = split_heads(own.slots.unpack(q), self.heads)
@@ -209,17 +210,13 @@ class FlatBatchAttention(nn.Module):
         return out_ND
 
     def keys_values(self, h_MD: Tensor) -> tuple[Tensor, Tensor]:
-        """What others will see of tokens: two [M, H, K]."""
+        """Return keys and values of tokens that others attend to: two [M, H, K]."""
         size = h_MD.size(1) // self.heads
-        k, v = self._keys_values(h_MD).view(len(h_MD), 2, self.heads, size).unbind(dim=1)
-        return k, v
-
-    def _keys_values(self, h_MD: Tensor) -> Tensor:
-        size = h_MD.size(1)
-        return outputs(self.qkv, h_MD, size)
+        key_value = outputs(self.qkv, h_MD, h_MD.size(1)).view(len(h_MD), 2, self.heads, size)
+        return key_value[:, 0], key_value[:, 1]
 
     def project(self, h_BTD: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Queries, keys and values of rows: three [B, H, T, K]."""
+        """Return queries, keys and values of rows: three [B, H, T, K]."""
         q, k, v = (split_heads(part, self.heads) for part in self.qkv(h_BTD).chunk(3, dim=-1))
         return q, k, v
 
@@ -230,10 +227,10 @@ class FlatBatchAttention(nn.Module):
 
 
 def _follows(own: Sequences, seen: Sequences, row_N: Tensor, begin_N: Tensor, end_M: Tensor) -> Tensor:
-    """Of every token, which it sees where it may not look ahead: [G, 1, L, L'].
+    """Return the causal mask between tokens of rows: [G, 1, L, L'].
 
-    What has ended where its row begins; and its own row, whose tokens stand one after the other among the
-    first of all M, up to itself.
+    A token attends to the tokens of rows that end before its own row begins, and to its own row up to itself.
+    The tokens of its row are consecutive among the first of all M.
     """
     never = torch.iinfo(end_M.dtype).max
     each_M = torch.arange(len(end_M), device=end_M.device)
@@ -242,7 +239,7 @@ def _follows(own: Sequences, seen: Sequences, row_N: Tensor, begin_N: Tensor, en
         own.numbers(x, never)[:, :, None] for x in (begin_N, each_N, torch.searchsorted(row_N, row_N))
     )
     end_G1L, key_G1L = (seen.numbers(x, never)[:, None] for x in (end_M, each_M))
-    # Padding that asks sees everything, or its weights would not be numbers.
+    # Queries of padding attend to everything: a softmax over no keys would be NaN.
     return ((end_G1L <= begin_GL1) | ((first_GL1 <= key_G1L) & (key_G1L <= self_GL1)))[:, None]
 
 
@@ -252,17 +249,17 @@ def _token_indices(own: Sequences, seen: Sequences, index_N: Tensor) -> TokenInd
 
 
 def dense(group: Tensor) -> tuple[Tensor, int]:
-    """Groups counted 0, 1 ... in their own order, and how many there are."""
+    """Renumber groups 0, 1 ..., in ascending order; also return their number."""
     distinct, dense = torch.unique(group, return_inverse=True)
     return dense, len(distinct)
 
 
 class FlatContext(nn.Module):
-    """Flat-batch attention, the gate and the way back into the rows: equation 7.
+    """Flat-batch attention, its gate, and the residual connection into the rows: equation 7.
 
-    H' = norm((1 - g) H + g FBA(H)) where a token is current, H elsewhere; without a gate (`identity`),
-    norm(H + FBA(H)). `neutral`: H' passes a gate that begins at zero, for training that starts from a model
-    whose embeddings no layer norm reaches.
+    H' = norm((1 - g) H + g FBA(H)) for current tokens, H for others; without a gate (`identity`), norm(H +
+    FBA(H)). `neutral`: H' passes a gate that starts at zero. This is needed to start from a model without a
+    layer norm on its embeddings.
     """
 
     def __init__(
@@ -281,80 +278,77 @@ class FlatContext(nn.Module):
         self.start = ZeroGate(dimension) if neutral else None
 
     def forward(self, x_BTD: Tensor, laid: FlatLayout, extra: ExtraKeys | None = None) -> Tensor:
-        """Complete rows, as laid out together with extra tokens: [B, T, D] -> [B, T, D]."""
+        """Apply to complete rows, [B, T, D] -> [B, T, D], with the layout that was made for them."""
         if laid.empty:
             return x_BTD
         tokens = laid.tokens
         h_ND = tokens.pack(x_BTD)
         out_ND = self.combine(h_ND, self.attention(h_ND, laid, extra))
+        # Context tokens stay as they are.
         flat = x_BTD.flatten(0, 1).index_copy(0, tokens.index_N, out_ND.to(x_BTD.dtype))
         return flat.view_as(x_BTD)
 
     def combine(self, h: Tensor, seen: Tensor) -> Tensor:
-        """What was embedded and what was seen: [..., D] each -> [..., D]."""
+        """Add the attention output `seen` to the embeddings `h`: [..., D] each -> [..., D]."""
         out: Tensor = self.norm(h + seen if self.gate is None else h + self.gate(seen) * (seen - h))
         return out if self.start is None else self.start(h, out)
 
 
-# --- Flat-batch attention while rows are decoded: rows that have ended, and rows that are decoded side by
-# side.
+# --- Flat-batch attention in search: to finished rows, and between rows that are decoded at the same time.
 #
-# Shapes: B entries, W beams, T tokens, P slots so far, M tokens of rows that have ended, F those of a group,
-# G groups, m entries of a group, L slots that anybody sees, D model, H heads, K per head.
+# Shapes: B entries, W beams, T tokens, P slots so far, M tokens of finished rows, F those of a group,
+# G groups, m entries of a group, L slots that are needed, D model, H heads, K per head.
 
 
 class PrefixedCache(KeyValueCache):
-    """A cache whose rows begin with keys and values that never change, the same for all beams."""
+    """A cache whose rows begin with constant keys and values, shared by all beams."""
 
     def __init__(self, keys: Tensor, values: Tensor, slots: int) -> None:
-        """`keys` and `values` [B, H, lead, K], and room for `slots` more."""
+        """`keys` and `values` are [B, H, lead, K]; allocate `slots` more."""
         self.lead = keys.size(2)
         super().__init__(keys.size(0), self.lead + slots, keys)
         self.keys[:, :, : self.lead] = keys
         self.values[:, :, : self.lead] = values
 
     def write(self, keys: Tensor, values: Tensor, start: int) -> None:
-        """Put [B, H, W * T, K] at slots start .. start + W * T."""
         super().write(keys, values, start + self.lead)
 
     def read(self, slots: int, first: int = 0) -> tuple[Tensor, Tensor]:
-        """Keys and values of what leads and of the slots up to `slots`; `first` must be 0."""
+        """Return keys and values of the prefix and of the slots up to `slots`; `first` must be 0."""
         assert first == 0
         return super().read(slots + self.lead)
 
     def move(self, origin: Tensor, start: int) -> None:
-        """Fill the slots from `start` on with what stands at slots `origin` [B, n] of the same entry."""
         super().move(origin + self.lead, start)
 
     def grown(self, slots: int, used: int) -> "PrefixedCache":
-        """A copy with room for `slots`, of which `used` are taken."""
         keys, values = self.read(used)
-        led = PrefixedCache(keys[:, :, : self.lead], values[:, :, : self.lead], slots)
-        led.write(keys[:, :, self.lead :], values[:, :, self.lead :], 0)
-        return led
+        grown = PrefixedCache(keys[:, :, : self.lead], values[:, :, : self.lead], slots)
+        grown.write(keys[:, :, self.lead :], values[:, :, self.lead :], 0)
+        return grown
 
     def select(self, entries: Tensor, used: int) -> None:
-        """Keep the given entries."""
         super().select(entries, used + self.lead)
 
 
 class ActiveGroups:
-    """Entries being written that meet, and what rows that have ended left to them.
+    """Entries that are decoded together, by document, and the keys and values of finished rows.
 
-    A token sees its own past; of entries that its own follows, what is written on their first beam; and of
-    ended rows that it follows, everything.
+    A token attends to its own past, to the first beam of entries that its own entry follows, and to all
+    finished rows that it follows.
     """
 
     def __init__(self, rows: RowOrder, ended: tuple[Tensor, Tensor], ended_order: RowOrder) -> None:
-        """`rows` [B]; keys and values of what has ended, [M, H, K] each, with the order of each token."""
+        """`rows` [B]; keys and values of finished rows, [M, H, K] each, and the order of these tokens."""
         group, groups = dense(torch.cat((rows.group, ended_order.group)))
         count = len(rows.group)
         members = Sequences(group[:count], rows.begin, groups)
         self.slot_B = members.slots.index_N
         self.shape = members.real_GL.shape  # G, m
-        each = torch.arange(count, device=group.device)
-        self.entry = members.numbers(each, 0).flatten()
-        self.in_order = torch.equal(self.entry, each)
+        entries = torch.arange(count, device=group.device)
+        self.entry = members.numbers(entries, 0).flatten()
+        self.in_order = torch.equal(self.entry, entries)
+        # Places without an entry begin before and end after everything, so that no mask is True for them.
         never = torch.iinfo(group.dtype).max
         begin_Gm1 = members.numbers(rows.begin, -1)[:, :, None]
         self.before_Gmm = members.numbers(rows.end, never)[:, None] <= begin_Gm1
@@ -367,21 +361,24 @@ class ActiveGroups:
             self.ended_mask = laid.numbers(ended_order.end, never)[:, None] <= begin_Gm1  # [G, m, F]
 
     def attend(self, attention: FlatBatchAttention, q: Tensor, k: Tensor, v: Tensor, own: Tensor) -> Tensor:
-        """Queries [B, H, W * T, K] and all slots so far [B, H, P, K] -> [B, W * T, D].
+        """Attend from queries [B, H, W * T, K] to all slots so far [B, H, P, K]: -> [B, W * T, D].
 
-        `own` [B, W, T, P]: the current tokens of its own past that each query sees.
+        `own` [B, W, T, P]: the current tokens of its own past that each query attends to.
         """
         _, beams, tokens, _ = own.shape
         own_BQP = own.flatten(1, 2)
-        # Most slots belong to context or to beams that are gone.
+        # Most slots hold context, or beams that were dropped: gather only the others.
         relevant = own_BQP.any(dim=1)
-        kept = max(1, int(relevant.sum(dim=1).max()))
-        origin = (~relevant).byte().argsort(dim=1, stable=True)[:, :kept]
+        most = max(1, int(relevant.sum(dim=1).max()))
+        # A stable sort moves the needed slots to the front, in their order.
+        origin = (~relevant).byte().argsort(dim=1, stable=True)[:, :most]
         own_BQL = own_BQP.take_along_dim(origin[:, None], dim=2)
-        first_BL = own_BQL[:, tokens - 1]  # what the last token of the first beam sees: all of that beam
+        first_BL = own_BQL[:, tokens - 1]  # all of the first beam: the slots of its last token
         groups, members = self.shape
+        # Other entries are visible as a whole, on their first beam.
         mask = self.before_Gmm[:, :, None, :, None] & self._gathered(first_BL)[:, None, None]
         mask = mask.repeat(1, 1, beams * tokens, 1, 1)
+        # An entry attends to its own past by its own mask, beam by beam.
         each = torch.arange(members, device=mask.device)
         mask[:, each, :, each] = self._gathered(own_BQL).transpose(0, 1)
         mask = mask.view(groups, members, beams * tokens, -1)
@@ -401,5 +398,5 @@ class ActiveGroups:
 
     def _gathered(self, x: Tensor) -> Tensor:
         """Entries by group: [B, ...] -> [G, m, ...]."""
-        chosen = x if self.in_order else x.index_select(0, self.entry)
-        return chosen.view(*self.shape, *x.shape[1:])
+        gathered = x if self.in_order else x.index_select(0, self.entry)
+        return gathered.view(*self.shape, *x.shape[1:])

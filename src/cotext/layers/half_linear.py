@@ -1,6 +1,6 @@
-"""Linear layers whose weights are kept in bfloat16 or float16, for translating and scoring.
+"""Linear layers with weights in bfloat16 or float16, for translating and scoring.
 
-States come and go as they are, as do biases: the product alone, its sums excepted, is of half precision.
+Only the product is in half precision, with sums in single precision. States and biases keep their type.
 """
 
 import torch
@@ -9,10 +9,10 @@ from torch.nn.functional import linear
 
 
 class HalfLinear(nn.Linear):
-    """W x + bias with W of half precision, rounded once; it has no gradients."""
+    """W x + bias with W in half precision, rounded once; it has no gradients."""
 
     def __init__(self, layer: nn.Linear, dtype: torch.dtype) -> None:
-        # No weights are drawn, whose place others take.
+        # On the meta device: no random weights are drawn, as they are replaced.
         super().__init__(layer.in_features, layer.out_features, layer.bias is not None, device="meta")
         self.weight = nn.Parameter(layer.weight.detach().to(dtype), requires_grad=False)
         self.bias = layer.bias
@@ -23,7 +23,7 @@ class HalfLinear(nn.Linear):
 
 
 def product(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """W x + bias in the type of x, whether W is of half precision or not."""
+    """Return W x + bias in the type of x, for W in any precision."""
     if weight.dtype not in (torch.bfloat16, torch.float16):
         return linear(x, weight, bias)
     out = linear(x.to(weight.dtype), weight).to(x.dtype)

@@ -7,23 +7,23 @@
     gates and others   Xavier, zero bias    Xavier, zero bias              N(0, 0.02), zero bias
     embedding [V, D]   N(0, 1 / sqrt(D))    N(0, 1 / sqrt(D))              N(0, 0.02)
 
-`N(m, s)` is the normal distribution with standard deviation s, Xavier the uniform one of Glorot and Bengio
-2010 for each square part of a fused projection, `default` torch's: uniform within 1 / sqrt(fan-in), biases
-too. The column `fairseq` is what that toolkit does since version 0.10, with which G-Transformer's authors
-trained; `normal` is what the Marian models of Hugging Face's transformers start from. Learned
-positions are drawn as embeddings are. Vectors whose neutral value is zero (segment embeddings, relative
-positions, biases of relative attention and of the output layer) are zero in all three.
+`N(m, s)` is the normal distribution with standard deviation s. Xavier is the uniform distribution of Glorot
+and Bengio 2010, for each square part of a fused projection. `default` is that of torch: uniform within 1 /
+sqrt(fan-in), also for biases. `fairseq` is what that toolkit does since version 0.10, with which
+G-Transformer's authors trained. `normal` is the initialisation of Marian models in Hugging Face's
+transformers. Learned positions are drawn like embeddings. Vectors that must have no effect at first are zero
+in all three: segment embeddings, relative positions, biases of relative attention and of the output layer.
 """
 
 import math
 from typing import Literal
 
-from torch import Tensor, nn
+from torch import nn
 
 Initialisation = Literal["xavier", "fairseq", "normal"]
 
 STANDARD_DEVIATION = 0.02  # of `normal`
-# names of the modules that make queries, keys, values
+# Names of the modules that project to queries, keys, values.
 ATTENTION_INPUTS = ("qkv", "query", "key_value", "place")
 FEED_FORWARD = ("widen", "narrow")
 EMBEDDINGS = (
@@ -35,9 +35,9 @@ EMBEDDINGS = (
 
 
 def initialise(model: nn.Module, kind: Initialisation) -> None:
-    """Draw all linear layers anew from torch's global generator, and for `normal` the embeddings."""
+    """Draw all linear layers from torch's global generator; for `normal`, also the embeddings."""
     if all(parameter.is_meta for parameter in model.parameters()):
-        return  # shapes alone are asked for
+        return  # only shapes are needed
     for name, module in model.named_modules():
         if isinstance(module, nn.Linear):
             _initialise_linear(module, name.rpartition(".")[2], kind)
@@ -55,7 +55,9 @@ def _initialise_linear(linear: nn.Linear, role: str, kind: Initialisation) -> No
         nn.init.normal_(linear.weight, std=STANDARD_DEVIATION)
     else:
         gain = math.sqrt(0.5) if kind == "fairseq" and role in ATTENTION_INPUTS else 1.0
-        for part in _fused_parts(linear.weight) if role in ATTENTION_INPUTS else (linear.weight,):
+        # A fused projection is drawn part by part, as separate square matrices.
+        parts = linear.weight.size(0) // linear.weight.size(1) if role in ATTENTION_INPUTS else 1
+        for part in linear.weight.chunk(parts):
             nn.init.xavier_uniform_(part, gain)
     if linear.bias is None:
         return
@@ -64,9 +66,3 @@ def _initialise_linear(linear: nn.Linear, role: str, kind: Initialisation) -> No
         nn.init.uniform_(linear.bias, -bound, bound)
     else:
         nn.init.zeros_(linear.bias)
-
-
-def _fused_parts(weight: Tensor) -> tuple[Tensor, ...]:
-    """The square projections that are fused into one matrix."""
-    outputs, inputs = weight.shape
-    return weight.chunk(outputs // inputs)

@@ -1,5 +1,7 @@
 """Linear layers in int8, for translating and scoring on a CPU: see `kernels/int8.py`.
 
+`outputs` and `joint` compute parts of linear layers of any kind.
+
 Shapes: D inputs, V outputs.
 """
 
@@ -11,9 +13,9 @@ from cotext.layers.kernels.int8 import OFFSET, Product, fastest, quantised_rows
 
 
 class Int8Linear(nn.Module):
-    """W x + bias with int8 weights W [V, D] and a scale of every row [V]; it has no gradients.
+    """W x + bias with int8 weights W [V, D] and one scale per row [V]; it has no gradients.
 
-    `product` is the kind of product; not given: the fastest that is right on this machine.
+    `product` is the kind of product; None: the fastest that is exact on this machine.
     """
 
     def __init__(
@@ -36,7 +38,7 @@ class Int8Linear(nn.Module):
         return product.view(*x.shape[:-1], self.out_features).to(x.dtype)
 
     def part(self, start: int, stop: int) -> "Int8Linear":
-        """The layer of some consecutive outputs, laid out when it is first asked for."""
+        """Return the layer of the outputs start .. stop, made on first use."""
         if (start, stop) not in self._parts:
             bias = None if self.bias is None else self.bias[start:stop]
             scale = self.scale[start:stop]
@@ -44,22 +46,33 @@ class Int8Linear(nn.Module):
         return self._parts[start, stop]
 
     def of(self, chosen: Tensor) -> "Int8Linear":
-        """The layer of some outputs, ascending."""
-        if self._weight is None:  # beside the one laid out for products, from now on
+        """Return the layer of the chosen outputs, which must be ascending."""
+        if self._weight is None:  # kept from now on, in addition to the packed one
             self._weight = self._numbers()
         bias = None if self.bias is None else self.bias[chosen]
         return Int8Linear(self._weight[chosen], self.scale[chosen], bias, self.kind)
 
     def _numbers(self) -> Tensor:
-        """The whole numbers of the weights: [V, D]."""
+        """Return the integers of the weights: [V, D]."""
+        # The packed format is opaque: multiply it with unit vectors to read it.
         units = torch.eye(self.in_features, dtype=torch.uint8).add_(OFFSET)
         return (self.product(units).t() / self.scale[:, None]).round_().to(torch.int8)
 
 
 def outputs(layer: nn.Module, x: Tensor, start: int, stop: int | None = None) -> Tensor:
-    """Some consecutive outputs of a linear layer: [..., D] -> [..., stop - start]; `stop` None: all after."""
+    """Compute the outputs start .. stop of a linear layer: [..., D] -> [..., stop - start]. None: all."""
     if isinstance(layer, Int8Linear):
-        found: Tensor = layer.part(start, layer.out_features if stop is None else stop)(x)
-        return found
+        out: Tensor = layer.part(start, layer.out_features if stop is None else stop)(x)
+        return out
     assert isinstance(layer, nn.Linear)
     return product(x, layer.weight[start:stop], layer.bias[start:stop])
+
+
+def joint(projection: nn.Module, a: Tensor, b: Tensor) -> Tensor:
+    """Compute W [a; b] + bias of two [..., D] without concatenating them: [..., V]."""
+    if isinstance(projection, Int8Linear):
+        whole: Tensor = projection(torch.cat((a, b), dim=-1))
+        return whole
+    assert isinstance(projection, nn.Linear)
+    weight_a, weight_b = projection.weight.chunk(2, dim=1)
+    return product(a, weight_a, projection.bias) + product(b, weight_b)

@@ -1,15 +1,16 @@
-"""Answers to what attention asks about the tokens of a batch, each computed once for all layers.
+"""Layouts: what attention needs to know about the tokens of a batch, computed once for all layers.
 
-A `Layout` stands for complete rows: a source that is read, a target in training or scoring, the positions of
-a non-autoregressive decoder. A `Step` stands for the tokens that a decoder reads next, after those in its
-caches.
+A `Layout` describes complete rows: an encoded source, a target in training or scoring, or the positions of a
+non-autoregressive decoder. A `Step` describes the tokens that a decoder reads next, after those in its
+caches. A row is one sequence of a batch, and may hold several sentences.
 
-A layout follows from sentence indices alone. It is made before the forward pass, on the CPU if the batch is
-still there. It then computes what its stack declares (`Packed.answers`). The forward pass binds it to tables
-and to the encoded source (`bound`), and reads no value of its tensors.
+A layout depends only on sentence indices. It is made before the forward pass, on the CPU if the batch is
+still there, and computes the properties that its stack requires (`Packed.answers`). The forward pass adds
+tables and the encoded source (`bound`). It never reads tensor values, so that the CPU does not wait for the
+GPU.
 
-Complete rows come without their padding, packed in the order of the rows or, where some attention stays
-inside sentences, in that of buckets of sentences (`layers/buckets.py`):
+Complete rows are packed without their padding, in row order. If some attention is restricted to sentences,
+they are packed in the order of sentence buckets instead (`layers/buckets.py`):
 
     two rows    a a b b b        [B, T, D]   ->   [N, D]   a a b b b c d d      or   b b b a a d d c
                 c d d . .
@@ -33,16 +34,16 @@ from cotext.layers.context_nodes import Nodes, node_query_mask
 from cotext.layers.kernels.gated_others import Apart
 from cotext.layers.kernels.packing import Packing
 from cotext.layers.kernels.sdpa import TokenIndices
-from cotext.layers.masks import causal, is_current, visible
 from cotext.layers.masks import causal as causal_mask
+from cotext.layers.masks import is_current, visible
 from cotext.layers.positions import LearnedPositions, PositionTable, ranks
 from cotext.layers.state import DecoderState, SlotMask, SourceSide
 
-# --- Sentences of whole rows as seen by attention that asks how many sentences apart two tokens are.
+# --- Distances between sentences, for attention that depends on how many sentences apart two tokens are.
 #
-# All sentences of a row that are at least `CLIP` before a query are as far from it, and so are those behind
-# it. So queries of a few neighbouring sentences tell those around them apart, and those beyond by their side
-# alone:
+# Distances are clipped: all sentences at least `CLIP` before a query have the same distance, and so have
+# those at least `CLIP` after it. The queries of a few neighbouring sentences therefore need one column for
+# each sentence near them, and one column on each side for all the others:
 #
 #     row of 100 sentences, queries of 40 ... 43     0 ... 20  21  22  ...  40 ... 43  ...  61  62  63 ... 99
 #     columns                                        0         1   2                       41  42  43
@@ -50,16 +51,17 @@ from cotext.layers.state import DecoderState, SlotMask, SourceSide
 # Shapes: B rows, S tokens, T queries of a chunk, C columns.
 
 
-CLIP = 20  # sentences farther apart share a vector
-FEW = 5 * CLIP  # rows of so many sentences are one chunk: making it anew would take longer than it saves
+CLIP = 20  # larger distances share a vector
+FEW = 5 * CLIP  # up to this many sentences, rows are one chunk: recomputing chunks would not pay
 CHUNK_TOKENS = 512
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Some tokens of all rows as queries, `first` ... `stop`, and the columns that they see sentences in.
+    """The tokens `first` ... `stop` of all rows as queries, and the columns for the sentences of their keys.
 
-    Column c of a row stands for sentence `base` + c, the first and the last one for those beyond, too.
+    Column c of a row is sentence `base` + c. The first and last columns also stand for all sentences beyond
+    them.
     """
 
     first: int
@@ -72,14 +74,14 @@ class Chunk:
         return (sentence - self.base).clamp(0, self.columns - 1)
 
     def distance(self, sentence: Tensor) -> Tensor:
-        """Sentences from each column to each query, clipped and counted from 0: [B, T, C]."""
+        """Return the clipped distance in sentences from columns to queries, counted from 0: [B, T, C]."""
         column = self.base + torch.arange(self.columns, device=sentence.device)
         apart = sentence[:, self.first : self.stop, None] - column[:, None]
         return apart.clamp(-CLIP, CLIP) + CLIP
 
 
 class Segments:
-    """Sentence indices [B, S], -1 on padding, as `segment_distance.py` needs them."""
+    """Sentence indices [B, S], -1 on padding, prepared for `segment_distance.py`."""
 
     def __init__(self, sentence: Tensor) -> None:
         self.sentence = sentence.clamp(min=0)
@@ -91,43 +93,43 @@ class Segments:
             self.chunks = [self._chunk(first, min(tokens, first + CHUNK_TOKENS)) for first in firsts]
 
     def _chunk(self, first: int, stop: int) -> Chunk:
-        own = self.sentence[:, first:stop]
-        last = own.amax(dim=1, keepdim=True)
-        base = (own[:, :1] - CLIP).clamp(min=0)
+        sentence = self.sentence[:, first:stop]
+        last = sentence.amax(dim=1, keepdim=True)
+        # Columns start CLIP sentences before the first query; everything before shares the first column.
+        base = (sentence[:, :1] - CLIP).clamp(min=0)
         return Chunk(first, stop, base, int((last + CLIP - base).max()) + 1)
 
 
-# --- Memory of the sentences before a sentence, in buckets: which tokens are remembered, and at which
-# distances.
+# --- Memories: for the sentences of a bucket, the tokens of earlier sentences, and their distances.
 #
 # Shapes: G sentences of a bucket, L tokens of its longest, M tokens of its longest memory, N real tokens of
 # all rows, D model.
 
 
 class BucketMemory:
-    """Tokens of the past that the sentences of one bucket see: the same in all layers."""
+    """The earlier tokens that the sentences of one bucket attend to; the same in all layers."""
 
     def __init__(self, bucket: Bucket, device: torch.device) -> None:
         self.bucket, self.memory = bucket, bucket.memory
         longest = bucket.tokens // bucket.sentences if bucket.own is None else bucket.own.tokens
+        # Keys of the memory come before those of the sentence.
         remembered = 0 if self.memory is None else self.memory.tokens
         keys = remembered + longest
-        # Padding of a sentence stands to the right of everything that is real: causality already hides it.
-        self.mask = causal(longest, keys, device)[None, None]
+        # Padding is to the right of all real tokens, so the causal mask already hides it.
+        self.mask = causal_mask(longest, keys, device)[None, None]
         if self.memory is not None and self.memory.mask is not None:
             real = torch.ones(bucket.sentences, 1, 1, keys, dtype=torch.bool, device=device)
             real[..., :remembered] = self.memory.mask
             self.mask = self.mask & real
-        # Distances by key - query, ascending, with those of later keys, which nobody sees.
+        # By key - query, ascending. Later keys are masked; clamping keeps their index valid.
         self.distance = torch.arange(keys - 1, -longest, -1, device=device).clamp(min=0)
 
-    def fetch(self, own: Tensor, detached: Tensor) -> Tensor:
-        """Inputs of keys and values: [n, 2D] of the bucket and [N, 2D] of all -> [G, M + L, 2D]."""
-        own = self.bucket.unpack(own)
-        return own if self.memory is None else torch.cat((self.memory.fetch(detached), own), dim=1)
+    def fetch(self, own_ND: Tensor, detached: Tensor) -> Tensor:
+        """Return inputs of keys and values: [n, 2D] of the bucket, [N, 2D] of all -> [G, M + L, 2D]."""
+        own_ND = self.bucket.unpack(own_ND)
+        return own_ND if self.memory is None else torch.cat((self.memory.fetch(detached), own_ND), dim=1)
 
     def token_indices(self) -> TokenIndices:
-        """Indices of queries and keys."""
         own = self.bucket.token_indices()
         if self.memory is None:
             return own
@@ -135,7 +137,7 @@ class BucketMemory:
 
 
 class MemoryLayout:
-    """Memories of the sentences of complete rows; distances count from 0 to below `distances`."""
+    """Memories of the sentences of complete rows; distances are in the range 0 to `distances` - 1."""
 
     def __init__(self, sentences: Sentences) -> None:
         device = sentences.rows.index_N.device
@@ -144,17 +146,17 @@ class MemoryLayout:
 
     @property
     def empty(self) -> bool:
-        """Whether no sentence has one before it to remember."""
-        return all(each.memory is None for each in self.buckets)
+        """Whether no sentence has an earlier sentence to attend to."""
+        return all(bucket.memory is None for bucket in self.buckets)
 
 
-# --- Which keys are of a query's own sentence, and which of others: in rows, caches and sources.
+# --- Keys of a query's own sentence, and keys of other sentences: in rows, caches and sources.
 #
 # Shapes: B rows or entries, T queries, S keys.
 
 
 def apart_by_sentence(query_BT: Tensor, key_BS: Tensor, mask: Tensor | None, causal: bool) -> Apart:
-    """Keys on the side of the queries, by the sentences of both; `mask` and `causal` as in `Keys`."""
+    """Separate keys and queries of one side by their sentences; `mask` and `causal` as in `Keys`."""
     same = (query_BT[:, :, None] == key_BS[:, None, :])[:, None]
     seen = causal_mask(same.size(2), same.size(3), same.device) if causal else mask
     if seen is None:
@@ -163,7 +165,7 @@ def apart_by_sentence(query_BT: Tensor, key_BS: Tensor, mask: Tensor | None, cau
 
 
 def apart_from_source(source: SourceSide, sentence_BT: Tensor) -> Apart | None:
-    """Source tokens of the sentences that are translated, and of others; None where rows are one sentence."""
+    """Separate source tokens of translated sentences from others; None if rows are single sentences."""
     if source.spans.size(1) == 1:
         return None
     start, stop = source.span_of(sentence_BT)
@@ -174,10 +176,10 @@ def apart_from_source(source: SourceSide, sentence_BT: Tensor) -> Apart | None:
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """Settings and tables of a model that all its attentions of a side share.
+    """Settings and tables that all attentions of one side share.
 
-    `table`: what tells positions. `relative` [2 * span + 1, K]: vectors of relative positions.
-    `source_sentences`: how many source sentences away attention over whole source rows sees; None: all.
+    `table`: encodings of positions. `relative` [2 * span + 1, K]: vectors of relative positions.
+    `source_sentences`: how many sentences away attention over whole source rows reaches; None: no limit.
     """
 
     table: PositionTable | LearnedPositions
@@ -189,9 +191,9 @@ class Shared:
 class Packed:
     """How the attentions of a stack need the tokens of complete rows.
 
-    `by_sentence`: in buckets of sentences; `aligned`: each beside the source sentence of its index;
-    `memory_sentences`: beside so many sentences before it; `current_only`: at the top, current ones alone.
-    `answers`: the names of what a layout finds when it is made, as `nodes.rows`, beside its packing and mask.
+    `by_sentence`: in buckets of sentences. `aligned`: each sentence with its source sentence.
+    `memory_sentences`: each with this many earlier sentences. `current_only`: only current tokens leave the
+    stack. `answers`: names of layout properties to compute in advance, such as `nodes.rows`.
     """
 
     by_sentence: bool = False
@@ -203,12 +205,12 @@ class Packed:
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """The keys of one attention product, as its queries see them.
+    """The keys of one attention product.
 
-    `mask` broadcasts to [B, H, T, S], True = may attend; `causal`, in place of a mask: query t sees keys
-    0 ... t. `positions` tells positions in their rows of queries [B, T] and keys [B, S], of a source in terms
-    of `Layout.aligned_position`. `in_order`: keys are the queries, one position after the other. `tokens`
-    tells which tokens of the rows queries and keys are, for whoever records weights.
+    `mask` broadcasts to [B, H, T, S], True = may attend. `causal`, instead of a mask: query t attends to keys
+    0 ... t. `positions` returns the positions in their rows of queries [B, T] and keys [B, S]; for source
+    keys, query positions are `Layout.aligned_position`. `in_order`: keys are the queries, at consecutive
+    positions. `tokens` returns the batch indices of queries and keys, for recorded weights.
     """
 
     mask: Tensor | None = None
@@ -218,18 +220,18 @@ class Keys:
     tokens: Callable[[], TokenIndices] | None = None
 
     def distance(self) -> Tensor:
-        """Key - query: [B, T, S]."""
+        """Return key - query positions: [B, T, S]."""
         assert self.positions is not None
         query, key = self.positions()
         return key[:, None, :] - query[:, :, None]
 
 
 class Layout:
-    """Complete rows.
+    """The layout of complete rows.
 
-    `sentence` [B, T] is -1 on padding, which stands on the right. `source`: the other side, where these are
-    rows of a decoder; a forward pass replaces it by the encoded one. `mask` [B, 1, 1, T] hides padding; None
-    where nothing is padded.
+    `sentence` [B, T] is -1 on padding, which is on the right. `source`: the source side of decoder rows; a
+    forward pass replaces it by the encoded source. `mask` [B, 1, 1, T] hides padding; None if nothing is
+    padded.
     """
 
     shared: Shared
@@ -246,26 +248,26 @@ class Layout:
         self.sentence, self.packed = sentence, packed
         self.causal, self._source, self._current = causal, source, current
         self.longest = sentence.size(1)  # above all positions
-        self._indices: Tensor | None = None  # of the tokens in the batch, where these are some of its rows
+        self._indices: Tensor | None = None  # token indices in the batch, if these are only some of its rows
         self.mask = visible(sentence)
+        # Computed now: the forward pass must not read tensor values.
         for name in ("packing", "top", *packed.answers):
             attrgetter(name)(self)
 
     def bound(self, shared: Shared, source: SourceSide | None = None) -> Self:
-        """A copy for one forward pass, with its tables and its encoded source."""
+        """Return a copy for one forward pass, with its tables and its encoded source."""
         bound = copy(self)
         bound.shared, bound._source = shared, source
         return bound
 
     @property
     def source(self) -> SourceSide:
-        """The encoded source."""
         assert self._source is not None
         return self._source
 
     @cached_property
     def sentences(self) -> Sentences:
-        """The sentences of all rows in buckets."""
+        """The sentences of all rows, in buckets."""
         spans, tokens = None, 0
         if self.packed.aligned:
             spans, tokens = self.source.spans, self.source.tokens
@@ -273,15 +275,15 @@ class Layout:
 
     @cached_property
     def packing(self) -> Packing | None:
-        """Indices of the real tokens in the rows; None where nothing is padded and rows are kept whole."""
+        """Indices of the real tokens; None if rows are used as they are, without padding."""
         return self.sentences.rows if self.packed.by_sentence else Packing.of(self.sentence)
 
     def pack(self, x_BTD: Tensor) -> Tensor:
-        """[B, T, D] -> [N, D], or unchanged where rows are kept whole."""
+        """[B, T, D] -> [N, D], or unchanged if there is no packing."""
         return x_BTD if self.packing is None else self.packing.pack(x_BTD)
 
     def unpack(self, x: Tensor) -> Tensor:
-        """The reverse of `pack`, zeros on padding."""
+        """Reverse `pack`, with zeros on padding."""
         return x if self.packing is None else self.packing.unpack(x)
 
     @cached_property
@@ -296,19 +298,19 @@ class Layout:
 
     @cached_property
     def packed_position(self) -> Tensor:
-        """Position of every packed token in its row: [N], or [B, T] where rows are kept whole."""
+        """Position of every packed token in its row: [N], or [B, T] without packing."""
         position = self.position
         return position if self.packing is None else position.flatten()[self.packing.index_N]
 
     @cached_property
     def absolute(self) -> Tensor:
-        """Encodings of the positions of all tokens in their rows, packed: [N, D] or [B, T, D]."""
+        """Encodings of the positions of all tokens, packed: [N, D] or [B, T, D]."""
         encoded: Tensor = self.shared.table(self.packed_position, self.longest)
         return encoded
 
     @cached_property
     def is_current(self) -> Tensor:
-        """Tokens of the sentences that a row answers for: [B, T]."""
+        """True for tokens of current sentences: [B, T]."""
         assert self._current is not None
         return is_current(self.sentence, self._current)
 
@@ -319,59 +321,61 @@ class Layout:
 
     @cached_property
     def _of_several(self) -> Tensor:
-        """Rows of several sentences: [B]."""
+        """True for rows of several sentences: [B]."""
         return self.sentence.max(dim=1).values > self.sentence[:, 0]
 
     @cached_property
     def several(self) -> "tuple[Tensor | None, Layout] | None":
-        """Rows of several sentences: their packed tokens [M], None if these are all, and their layout.
+        """Rows of several sentences: indices [M] of their packed tokens (None: all), and their layout.
 
-        With the distances between sentences. None: there is no such row.
+        None if there is no such row.
         """
         if not self.has_several:
             return None
         chosen = self._of_several
         several = (None, self) if bool(chosen.all()) else self.of_rows(chosen)
-        _ = several[1].segments
+        _ = several[1].segments  # computed now, as they read tensor values
         return several
 
     def of_rows(self, chosen: Tensor) -> tuple[Tensor, "Layout"]:
-        """Packed tokens [M] of the chosen rows [B], and the layout of these rows in the same order."""
+        """Return the packed tokens [M] of the chosen rows [B], and the layout of these rows."""
         assert self.packing is not None
         tokens = self.sentence.size(1)
         which_M = chosen[self.packing.index_N // tokens].nonzero()[:, 0]
         sentence, index_M = self.sentence[chosen], self.packing.index_N[which_M]
         packing = Packing(sentence >= 0)
+        # Keep the order of this layout's packing, and renumber the rows that remain.
         row = chosen.long().cumsum(dim=0) - 1
         packing.index_N = row[index_M // tokens] * tokens + index_M % tokens
         part = Layout(sentence, Packed())
         part.__dict__["packing"] = packing
-        each = torch.arange(self.sentence.numel(), device=sentence.device).view_as(self.sentence)
-        part._indices = torch.where(self.sentence >= 0, each, -1)[chosen]
+        token_BT = torch.arange(self.sentence.numel(), device=sentence.device).view_as(self.sentence)
+        part._indices = torch.where(self.sentence >= 0, token_BT, -1)[chosen]
         return which_M, part
 
     @cached_property
     def current_part(self) -> "tuple[Packing, Layout]":
-        """The current tokens of every row: their indices, and their layout, moved up to the left."""
-        kept = self.is_current
-        count = kept.sum(dim=1, keepdim=True)
-        real = torch.arange(int(count.max()), device=kept.device) < count
+        """The current tokens of every row: their indices, and their layout, shifted to the left."""
+        current_BT = self.is_current
+        count = current_BT.sum(dim=1, keepdim=True)
+        real = torch.arange(int(count.max()), device=current_BT.device) < count
         sentence, position = (
-            of.new_full(real.shape, -1).masked_scatter(real, of[kept])
+            of.new_full(real.shape, -1).masked_scatter(real, of[current_BT])
             for of in (self.sentence, self.position)
         )
+        # The current tokens keep their positions in the original row.
         fewer = Layout(sentence, Packed(answers=self.packed.answers))
         fewer.__dict__["position"] = position.clamp(min=0)
         fewer.longest = self.longest
-        return Packing(kept), fewer
+        return Packing(current_BT), fewer
 
     @property
     def top(self) -> "Layout":
-        """The layout with which a stack ends."""
+        """The layout after the last layer of a stack."""
         return self.current_part[1] if self.packed.current_only else self
 
     def of_current(self, x: Tensor) -> tuple[Tensor, "Layout"]:
-        """Go on with the current tokens of every row: their states and layout."""
+        """Return states and layout of only the current tokens, if the stack requires this."""
         if not self.packed.current_only:
             return x, self
         tokens, fewer = self.current_part
@@ -380,35 +384,33 @@ class Layout:
 
     @cached_property
     def row_keys(self) -> Keys:
-        """Keys of attention over whole rows, to themselves."""
-        # Padding stands to the right of everything that is real: causality hides it already.
+        """Keys of self-attention over whole rows."""
+        # Padding is to the right of all real tokens, so the causal mask already hides it.
         mask = None if self.causal else self.mask
         context = self.shared.source_sentences
         if context is not None and not self.causal:
+            # Only sentences up to this distance are visible.
             apart = (self.sentence[:, :, None] - self.sentence[:, None, :]).abs() <= context
             mask = apart[:, None] if mask is None else apart[:, None] & mask
-        tokens = None if self._indices is None else self._token_indices
+        indices = self._indices
+        tokens = None if indices is None else lambda: TokenIndices(indices, indices)
         return Keys(mask, self.causal, True, lambda: (self.position, self.position), tokens)
 
     @cached_property
     def apart(self) -> Apart | None:
-        """Keys of the own sentence, and of others in the row; None where every row is one sentence."""
+        """Keys of the query's sentence, and of other sentences; None if all rows are single sentences."""
         if not self.has_several:
             return None
         return apart_by_sentence(self.sentence, self.sentence, self.row_keys.mask, self.causal)
 
     @cached_property
     def source_apart(self) -> Apart | None:
-        """Keys of the source sentence that is translated, and of others; None where there are no others."""
+        """Keys of the translated source sentence, and of others; None if there are no others."""
         return apart_from_source(self.source, self.sentence)
-
-    def _token_indices(self) -> TokenIndices:
-        assert self._indices is not None
-        return TokenIndices(self._indices, self._indices)
 
     @cached_property
     def source_keys(self) -> Keys:
-        """Keys of attention over whole source rows."""
+        """Keys of cross-attention over whole source rows."""
         return _source_keys(self)
 
     @cached_property
@@ -423,12 +425,12 @@ class Layout:
 
     @cached_property
     def nodes(self) -> Nodes:
-        """Nodes of the other sentences of each row."""
+        """Nodes of the other sentences of each row (`context_nodes.py`)."""
         return Nodes(self.sentences.buckets, self.sentence, self.sentence, self.sentences)
 
     @cached_property
     def source_nodes(self) -> Nodes:
-        """Nodes of the source sentences that are not translated by a sentence."""
+        """Nodes of the source sentences other than the one that a target sentence translates."""
         return Nodes(self.sentences.buckets, self.sentence, self.source.sentence, None)
 
     @cached_property
@@ -443,9 +445,9 @@ class Layout:
 
     @cached_property
     def aligned_position(self) -> Tensor:
-        """Position in the source row of every token, counted from the beginning of its source sentence.
+        """Position in the source row that corresponds to every target token: [B, T].
 
-        [B, T]: where source sentence k begins, plus the position of the token in target sentence k.
+        Token r of target sentence k corresponds to the begin of source sentence k plus r.
         """
         start, _ = self.source.span_of(self.sentence)
         return start + self.rank
@@ -464,7 +466,7 @@ class Step:
     """The next tokens of rows that are being decoded: `sentence` [R, T], after those in the caches of
     `state`.
 
-    Its answers are about the T tokens of all beams of an entry side by side.
+    In all properties, the T tokens of all beams of an entry are next to each other.
     """
 
     def __init__(
@@ -473,6 +475,7 @@ class Step:
         """`position` in the row and `rank` in the sentence, [R, T]: see `DecoderState.positions`."""
         self.sentence, self.position, self.rank = sentence, position, rank
         self.state, self.shared = state, shared
+        # The mask of whole rows is the same in all layers: compute it once per step.
         self.row = state.slot_mask(sentence.size(1), sentence.device)
         self._within: dict[int, SlotMask] = {}
 
@@ -482,11 +485,10 @@ class Step:
 
     @property
     def source(self) -> SourceSide:
-        """The encoded source."""
         return self.state.source
 
     def within(self, memory_sentences: int) -> SlotMask:
-        """Slots of the tokens' own sentence and of so many before it."""
+        """Return the slots of the tokens' own sentence and of this many earlier sentences."""
         if memory_sentences not in self._within:
             self._within[memory_sentences] = self.state.within_sentence(
                 self.sentence, self.row, memory_sentences
@@ -507,23 +509,21 @@ class Step:
     @cached_property
     def aligned_position(self) -> Tensor:
         """See `Layout.aligned_position`: [B, W * T]."""
-        sentence, rank = (x.reshape(self.state.entries, -1) for x in (self.sentence, self.rank))
-        start, _ = self.source.span_of(sentence)
-        return start + rank
+        start, _ = self.source.span_of(self.packed_sentence)
+        return start + self.rank.reshape(self.state.entries, -1)
 
     @cached_property
     def source_range(self) -> tuple[slice, Tensor]:
-        """Range of the tokens' source sentences, and who sees which: a range, [B, 1, W * T, range]."""
-        return self.source.within(self.sentence.reshape(self.state.entries, -1))
+        """See `SourceSide.within`: a range of source tokens, and a mask [B, 1, W * T, range]."""
+        return self.source.within(self.packed_sentence)
 
     @cached_property
     def source_keys(self) -> Keys:
-        """Keys of attention over whole source rows."""
         return _source_keys(self)
 
     @cached_property
     def apart(self) -> Apart | None:
-        """Slots of the tokens' own sentence, and of others; None where every row is one sentence."""
+        """Slots of the tokens' own sentence and of other sentences; None if all rows are single sentences."""
         if self.source.spans.size(1) == 1:
             return None
         own, slots = self.packed_sentence, self.state.sentences_of_slots(self.sentence)
@@ -531,7 +531,6 @@ class Step:
 
     @cached_property
     def source_apart(self) -> Apart | None:
-        """Keys of the source sentence that is translated, and of others; None where there are no others."""
         return apart_from_source(self.source, self.packed_sentence)
 
     @property
@@ -540,14 +539,12 @@ class Step:
         return self.sentence.reshape(self.state.entries, -1)
 
     def keys(self, slots: SlotMask) -> Keys:
-        """The keys in a cache that `slots` points to."""
         return Keys(slots.mask, slots.causal, self.state.used == 0, lambda: self._positions(slots.first))
 
     def _positions(self, first: int) -> tuple[Tensor, Tensor]:
-        of_slots = self.state.slot_position
-        assert of_slots is not None
-        own = self.packed_position
-        return own, torch.cat((of_slots[:, first : self.state.used], own), dim=1)
+        past, new = self.state.slot_position, self.packed_position
+        assert past is not None
+        return new, torch.cat((past[:, first : self.state.used], new), dim=1)
 
 
 AnyLayout = Layout | Step

@@ -1,4 +1,4 @@
-"""The layouts of a batch: all that its forward pass needs to know of sentence indices, made beforehand."""
+"""The layouts of a batch, made before its forward pass: all that depends on sentence indices."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +11,7 @@ from cotext.layers.state import SourceSide
 
 @dataclass(frozen=True, slots=True)
 class ContextLayout:
-    """The sentences of rows [B, T], with tokens that a batch context puts in front; `found` is its own."""
+    """The sentences of rows [B, T], with tokens that a batch context adds before them, and its own data."""
 
     sentence: Tensor
     found: Any = None
@@ -21,10 +21,10 @@ class ContextLayout:
 class Layouts:
     """The layouts of a batch, made before its forward pass.
 
-    `source` lays out the rows that are read; `side` is what cross-attention sees of them, without keys and
-    values; `target` lays out the rows that are written, whose decoder inputs are of `input_sentence` [B, T],
-    where they are known; `context` and `target_context` are what a batch context has of either. `shift`:
-    positions of no token move by more. `texts`: of a row, for `soft_copy`.
+    `source`: the encoder's rows. `side`: the source side of cross-attention, without keys and values.
+    `target`: the decoder's rows, with inputs of `input_sentence` [B, T], if known. `context` and
+    `target_context`: those of a batch context. `shift`: an upper bound of all position shifts. `texts`: most
+    texts of a row, for `soft_copy`.
     """
 
     source: Layout

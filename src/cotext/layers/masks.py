@@ -1,4 +1,4 @@
-"""Who may look at whom: boolean tensors, True = may attend.
+"""Attention masks: boolean tensors, True = may attend.
 
 All masks broadcast to [B, H, T, S] (queries before keys) and compose with `&`.
 """
@@ -8,16 +8,16 @@ from torch import Tensor
 
 
 def visible(sentence: Tensor) -> Tensor | None:
-    """Hide padding keys: [B, S] sentence indices -> [B, 1, 1, S], or None where nothing is padded.
+    """Hide padding keys: [B, S] sentence indices -> [B, 1, 1, S], or None if nothing is padded.
 
-    None lets attention take its fastest path; the result is the same.
+    With None, attention takes its fastest path; the result is the same.
     """
     mask = sentence >= 0
     return None if bool(mask.all()) else mask[:, None, None, :]
 
 
 def causal(queries: int, keys: int, device: torch.device) -> Tensor:
-    """Let query t see keys 0 .. t + keys - queries: [queries, keys].
+    """Let query t attend to the keys 0 .. t + keys - queries: [queries, keys].
 
     keys       0 1 2 3
     query 0    T T F F        two queries at the end of four keys
@@ -27,5 +27,5 @@ def causal(queries: int, keys: int, device: torch.device) -> Tensor:
 
 
 def is_current(sentence: Tensor, current: Tensor) -> Tensor:
-    """Which tokens belong to the current sentences of their row: [R, T] indices, [R, 2] ranges -> [R, T]."""
+    """True for tokens of the current sentences of their row: [R, T] indices, [R, 2] ranges -> [R, T]."""
     return (sentence >= current[:, :1]) & (sentence < current[:, 1:])

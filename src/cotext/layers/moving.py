@@ -1,7 +1,7 @@
-"""Objects that hold tensors, copied to where a function puts each of them.
+"""Copies of objects that hold tensors, with a function applied to each tensor.
 
-The layouts of a batch are made on the CPU before the batch is needed, and then move to the device as a whole:
-so that no step has to wait for the device to tell it a number.
+The layouts of a batch are made on the CPU before the batch is needed, then moved to the device as a whole. No
+step then waits for a number from the device.
 """
 
 from collections.abc import Callable
@@ -15,23 +15,23 @@ PACKAGE = __name__.partition(".")[0]
 
 
 def moved(thing: T, place: Callable[[Tensor], Tensor]) -> T:
-    """A copy of tensors, of containers and of the package's own objects; parts that share a tensor still do.
+    """Return a copy of tensors, containers and the package's own objects; shared tensors stay shared.
 
-    Modules, parameters and objects of others are not copied.
+    Modules, parameters and objects of other packages are not copied.
     """
     copied: T = _moved(thing, place, {})
     return copied
 
 
 def to_device(thing: T, device: torch.device) -> T:
-    """A copy on `device`, not waited for if the tensors are pinned; on the CPU the thing itself."""
+    """Copy to `device`, asynchronously if tensors are pinned; on the CPU, return the object itself."""
     if device.type == "cpu":
         return thing
     return moved(thing, lambda x: x.to(device, non_blocking=True))
 
 
 def pinned(thing: T) -> T:
-    """A copy in memory that a GPU reads while the CPU goes on."""
+    """Copy to pinned memory, from which a GPU can read asynchronously."""
     return moved(thing, Tensor.pin_memory)
 
 
@@ -44,20 +44,16 @@ def _moved(thing: Any, place: Callable[[Tensor], Tensor], known: dict[int, list[
     if isinstance(thing, Tensor):
         copied = place(thing)
     elif isinstance(thing, list | tuple):
-        copied = type(thing)(_moved(each, place, known) for each in thing)
+        copied = type(thing)(_moved(item, place, known) for item in thing)
     elif isinstance(thing, dict):
         copied = {key: _moved(value, place, known) for key, value in thing.items()}
     elif type(thing).__module__.partition(".")[0] == PACKAGE:
         copied = object.__new__(type(thing))
-        known[id(thing)] = [thing, copied]  # beforehand: a layout may be an answer of its own
-        for name, value in _attributes(thing):
-            object.__setattr__(copied, name, _moved(value, place, known))  # also of what is frozen
-    # With the original, which must not make room for another of its id.
+        known[id(thing)] = [thing, copied]  # first: a layout may refer to itself
+        slots = [name for kind in type(thing).__mro__ for name in getattr(kind, "__slots__", ())]
+        values = {name: getattr(thing, name) for name in slots if hasattr(thing, name)}
+        for name, value in (values | getattr(thing, "__dict__", {})).items():
+            object.__setattr__(copied, name, _moved(value, place, known))  # also if frozen
+    # Keep the original too: a new object could otherwise get its id.
     known[id(thing)] = [thing, copied]
     return copied
-
-
-def _attributes(thing: object) -> list[tuple[str, Any]]:
-    slots = [name for kind in type(thing).__mro__ for name in getattr(kind, "__slots__", ())]
-    found = [(name, getattr(thing, name)) for name in slots if hasattr(thing, name)]
-    return found + list(getattr(thing, "__dict__", {}).items())

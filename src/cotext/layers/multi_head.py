@@ -1,14 +1,14 @@
-"""Multi-head attention of two parts that combine: who sees whom is its span, how alike two tokens are its
-score.
+"""Multi-head attention, made of a span (which tokens attend to which) and a score (how they are compared).
 
     x -> fused projection (score.project) -> products of queries and keys (span) -> score.attend -> W mixed
 
-A span (whole rows, sentences, sentences with a memory, sentences and the nodes of others) lays out tokens; a
-score (contents, absolute or relative positions) computes one product. `models/build.py` says which of them go
-together. Here are the plain ones: whole rows, and contents.
+A span arranges the tokens: whole rows, sentences, sentences with a memory, or sentences with the nodes of
+others. A score computes one product, from contents and from absolute or relative positions. `models/build.py`
+states which can be combined. This file has the plain ones: whole rows, and contents.
 
 Shapes: B entries, W beams, R rows (R = B * W while decoding, else R = B), T queries, S keys, D model, H
-heads, K per head, N real tokens of all rows; x is packed, [N, D], or [B, T, D], or while decoding [R, T, D].
+heads, K per head, N real tokens of all rows. x is packed [N, D] or padded [B, T, D]; while decoding [R, T,
+D].
 """
 
 from collections.abc import Callable, Mapping
@@ -50,7 +50,7 @@ def projection(dimension: int, parts: int = 1) -> nn.Linear:
 class AttentionSize:
     """Dimension, heads, and dropout of attention weights.
 
-    `neutral_start`: what an attention has beyond a plain one changes nothing at first.
+    `neutral_start`: parts that a plain attention lacks have no effect before the first update.
     """
 
     dimension: int
@@ -60,11 +60,11 @@ class AttentionSize:
 
 
 class Score(nn.Module):
-    """Scaled dot products of contents: the base of all scores.
+    """Scaled dot products of contents; the base class of all scores.
 
-    Others differ in what queries and keys are made from (`project`) or in how they are compared (`attend`,
-    `attend_source`). `answers` and `source_answers`: see `RowSpan`. `sides` and `spans`: where a score of a
-    user's file fits; `models/checks.py` says it of the others.
+    Subclasses change how queries and keys are projected (`project`) or compared (`attend`, `attend_source`).
+    `answers` and `source_answers`: see `RowSpan`. `sides` and `spans`: where a score of a user's file can be
+    used; `models/checks.py` lists these for the other scores.
     """
 
     answers: tuple[str, ...] = ()
@@ -78,11 +78,11 @@ class Score(nn.Module):
 
     @property
     def dropout(self) -> float:
-        """Of attention weights; 0 outside training."""
+        """Dropout of attention weights; 0 outside training."""
         return self.size.dropout if self.training else 0.0
 
     def project(self, fused: nn.Linear, x: Tensor, layout: AnyLayout, compared: int) -> Tensor:
-        """Apply a fused projection; its first `compared` outputs are queries and keys, the others values."""
+        """Apply a fused projection: the first `compared` outputs are queries and keys, the others values."""
         projected: Tensor = fused(x)
         return projected
 
@@ -96,12 +96,13 @@ class Score(nn.Module):
 
 
 class RowSpan:
-    """Whole rows, and of the decoder's own side all that stands before: the base of all spans.
+    """Attention over whole rows, in a decoder causal; the base class of all spans.
 
-    `by_sentence`: tokens must come packed in buckets of sentences. `memory_sentences`: how many sentences
-    before its own a token sees, where it does not see the whole row. `current_only`: from this layer on an
-    encoder has current tokens alone. `answers` and, in cross-attention, `source_answers` name what the layout
-    of the queries has to compute beforehand: whatever reads values of indices (`Packed.answers`).
+    `by_sentence`: tokens must be packed in buckets of sentences. `memory_sentences`: how many earlier
+    sentences a token attends to, for spans that do not cover the row. `current_only`: an encoder keeps only
+    current tokens from the first layer with this span on. `answers` and, in cross-attention, `source_answers`
+    name the properties of the queries' layout that must be computed before the forward pass because they read
+    tensor values (see `Packed.answers`).
     """
 
     by_sentence = False
@@ -111,7 +112,7 @@ class RowSpan:
     source_answers: tuple[str, ...] = ()
 
     def attend(self, attention: "SelfAttention", x: Tensor, layout: Layout) -> Tensor:
-        """Self-attention of complete rows: mixed values, packed as x is."""
+        """Return the self-attention of complete rows, packed as x."""
         score = attention.score
         q, k, v = attention.split(layout.unpack(score.project(attention.qkv, x, layout, 2 * x.size(-1))))
         return layout.pack(merge_heads(self.product(score, q, (k, v), layout.row_keys, layout)))
@@ -121,11 +122,11 @@ class RowSpan:
         return score.attend(q_BHTK, kv, keys, layout)
 
     def slots(self, step: Step) -> SlotMask:
-        """Slots that the next tokens see in the caches of their own side."""
+        """Return the cache slots that the next tokens attend to."""
         return step.row
 
     def attend_source(self, attention: "CrossAttention", x: Tensor, layout: Layout) -> Tensor:
-        """Cross-attention of complete rows: mixed values, packed as x is."""
+        """Return the cross-attention of complete rows, packed as x."""
         score = attention.score
         q = attention.split(layout.unpack(score.project(attention.query, x, layout, x.size(-1))))
         kv = layout.source.keys_values[attention.index]
@@ -138,14 +139,14 @@ class RowSpan:
         return score.attend_source(q_BHTK, kv, keys)
 
     def source(self, step: Step, index: int) -> tuple[KeysValues, Keys]:
-        """Keys and values of the source that the next tokens see, by the index of the attention."""
+        """Return the source keys and values that the next tokens attend to, by `index` of the attention."""
         return step.source.keys_values[index], step.source_keys
 
 
 class SelfAttention(nn.Module):
-    """Attention of a side to itself: over complete rows, or of the next tokens to the slots of a cache.
+    """Self-attention of complete rows, or of the next tokens to the slots of a cache.
 
-    `index` counts the attentions of a decoder that have caches.
+    `index` is the number of this attention among the decoder's attentions that have caches.
     """
 
     def __init__(self, size: AttentionSize, span: RowSpan, score: Score) -> None:
@@ -155,7 +156,7 @@ class SelfAttention(nn.Module):
         self.out = projection(size.dimension)
 
     def forward(self, x: Tensor, layout: AnyLayout) -> Tensor:
-        """Mixed values of the tokens that each sees, shaped as x."""
+        """Return the attention output, shaped as x."""
         mixed = self._step(x, layout) if isinstance(layout, Step) else self.span.attend(self, x, layout)
         out: Tensor = self.out(mixed)
         return out.view_as(x)
@@ -166,10 +167,11 @@ class SelfAttention(nn.Module):
         return q, k, v
 
     def _step(self, x_RTD: Tensor, step: Step) -> Tensor:
-        """The beams of an entry share the slots of its cache: -> [B, W * T, D]."""
+        """Attend to the cache, whose slots are shared by the beams of an entry: -> [B, W * T, D]."""
         x, score = step.side_by_side(x_RTD), self.score
         q, k, v = self.split(score.project(self.qkv, x, step, 2 * x.size(-1)))
         slots, cache = self.span.slots(step), step.state.caches[self.index]
+        # Write first: a token also attends to itself.
         cache.write(k, v, slots.start)
         kv = cache.read(slots.stop, slots.first)
         return merge_heads(self.span.product(score, q, kv, step.keys(slots), step))
@@ -178,7 +180,7 @@ class SelfAttention(nn.Module):
 class CrossAttention(nn.Module):
     """Attention of target rows to source states, whose keys and values are projected once.
 
-    `index` counts the cross-attentions of a decoder.
+    `index` is the number of this attention among the decoder's cross-attentions.
     """
 
     def __init__(self, size: AttentionSize, span: RowSpan, score: Score) -> None:
@@ -189,16 +191,17 @@ class CrossAttention(nn.Module):
         self.out = projection(size.dimension)
 
     def project(self, memory: Tensor, layout: Layout) -> KeysValues:
-        """Keys and values of source states, packed as `layout` says: two [B, H, S, K]."""
+        """Return keys and values of packed source states: two [B, H, S, K]."""
         projected = layout.unpack(self.score.project(self.key_value, memory, layout, memory.size(-1)))
         k, v = (split_heads(part, self.heads) for part in projected.chunk(2, dim=-1))
         return k, v
 
     def forward(self, x: Tensor, layout: AnyLayout) -> Tensor:
-        """Mixed values of the source tokens that each sees, shaped as x."""
+        """Return the attention output, shaped as x."""
         if isinstance(layout, Step):
-            # The beams of an entry become more queries of that entry: its keys are not copied.
+            # Treat the beams of an entry as further queries of that entry, so that its keys are not copied.
             side, score = layout.side_by_side(x), self.score
+            # Only queries are projected here; keys and values were projected once, by `project`.
             q = self.split(score.project(self.query, side, layout, x.size(-1)))
             kv, keys = self.span.source(layout, self.index)
             mixed = merge_heads(self.span.source_product(score, q, kv, keys, layout))
@@ -216,8 +219,8 @@ class FeedForward(nn.Module):
     """Two projections with an activation between them, and `dropout` after it.
 
     relu: max(0, x) (Vaswani et al. 2017, section 3.3). swish: x * sigmoid(x) (Ramachandran et al. 2017).
-    gelu: x * Phi(x), Phi the normal distribution function (Hendrycks and Gimpel 2016); gelu_sigmoid: their
-    approximation of it, x * sigmoid(1.702 x).
+    gelu: x * Phi(x), with Phi the normal distribution function; gelu_sigmoid: its approximation x *
+    sigmoid(1.702 x) (both Hendrycks and Gimpel 2016).
     """
 
     def __init__(self, dimension: int, inner: int, dropout: float, activation: Activation = "relu") -> None:
@@ -230,6 +233,7 @@ class FeedForward(nn.Module):
         """[..., D] -> [..., D]."""
         wide = self.widen(x)
         if self.activation == "relu":
+            # One kernel for both, in place: in training, this is the largest tensor of a block.
             wide = relu_dropout(wide, self.dropout, self.training)
         else:
             wide = dropout(ACTIVATIONS[self.activation](wide), self.dropout, self.training)

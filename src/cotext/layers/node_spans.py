@@ -1,6 +1,6 @@
-"""Spans of attention over the own sentence and the nodes of others (`layers/context_nodes.py`).
+"""Spans of attention over the own sentence and the nodes of other sentences (`layers/context_nodes.py`).
 
-Shapes: B rows, N real tokens of all rows, G sentences of a bucket, L tokens of its longest, M nodes beside
+Shapes: B rows, N real tokens of all rows, G sentences of a bucket, L tokens of its longest, M nodes added to
 it, D model.
 """
 
@@ -21,9 +21,10 @@ from cotext.layers.state import KeysValues
 
 
 class NodeSpan(RowSpan):
-    """The own sentence, of the source its counterpart, and the nodes of all others: complete rows only.
+    """The own sentence (in cross-attention, its source) and the nodes of all others; complete rows only.
 
-    Nodes stand beside the row once; with `dropout` of attention weights, in training, beside every sentence.
+    Nodes are keys of the whole row, once. With `dropout` of attention weights, in training, they are copied
+    to every sentence, because the weights of all keys of a query must be in one tensor.
     """
 
     by_sentence = True
@@ -33,11 +34,11 @@ class NodeSpan(RowSpan):
         self.answers, self.source_answers = (f"nodes.{where}",), (f"source_nodes.{where}",)
 
     def attend(self, attention: SelfAttention, x: Tensor, layout: Layout) -> Tensor:
-        """Self-attention of complete rows, [N, D] -> [N, D]."""
         score, heads = attention.score, attention.heads
         qkv_ND = score.project(attention.qkv, x, layout, 2 * x.size(-1))
         query_ND, *keys_values = qkv_ND.chunk(3, dim=-1)
         own = [qkv.chunk(3, dim=-1) for _, qkv in layout.sentences.split(qkv_ND)]
+        # The fast path never has all weights of a query at once, which recording and dropout need.
         if not (watched() or score.dropout):
             groups = [
                 _own_group(bucket, split_heads(query, heads), (k, v), bucket.mask, heads)
@@ -59,10 +60,10 @@ class NodeSpan(RowSpan):
         return torch.cat(mixed)
 
     def attend_source(self, attention: CrossAttention, x: Tensor, layout: Layout) -> Tensor:
-        """Cross-attention of complete rows, [N, D] -> [N, D]."""
         score, heads = attention.score, attention.heads
         source_PD = source_tokens(layout, attention.index)
         query_ND = score.project(attention.query, x, layout, x.size(-1))
+        # The fast path never has all weights of a query at once, which recording and dropout need.
         if not (watched() or score.dropout):
             groups = []
             for bucket, query in layout.sentences.split(query_ND):
@@ -84,9 +85,9 @@ class NodeSpan(RowSpan):
 
 
 class _Group:
-    """Queries [B, H, T, K] and some of the keys [B, H, S, K] that they see; `mask` as in `mix_apart`.
+    """Queries [B, H, T, K] and some of their keys [B, H, S, K]; `mask` as in `mix_apart`.
 
-    `pack` and `unpack` lead from the order of these queries, [B, T, D], to that of tokens, [n, D], and back.
+    `pack` and `unpack` convert between the order of these queries, [B, T, D], and that of tokens, [n, D].
     """
 
     def __init__(
@@ -103,13 +104,13 @@ class _Group:
         self.apart = mix_apart(*self.inputs)
 
     def packed(self) -> Mixed:
-        """The values mixed over these keys alone, by token."""
+        """Return the values mixed over only these keys, by token."""
         out, total = self.apart
         packed = self.pack(out.flatten(2))
         return packed.view(len(packed), self.heads, -1), self.pack(total)
 
     def added(self, whole: Mixed) -> Tensor:
-        """What these keys add to the values mixed over all keys, with gradients: [n, D]."""
+        """Return what these keys add to the values mixed over all keys, with gradients: [n, D]."""
         out, total = (self.unpack(x.flatten(1)) for x in whole)
         whole = out.view(*total.shape, -1), total
         mixed = with_gradients(*self.inputs, self.apart, whole)
@@ -119,7 +120,7 @@ class _Group:
 def _own_group(
     bucket: Bucket, q_GHLK: Tensor, keys_values: Sequence[Tensor], mask: Tensor | None, heads: int
 ) -> _Group:
-    """The sentences of a bucket and what lies between the nodes of their own keys, [G, L', D] each."""
+    """Return the sentences of a bucket with the tokens between their nodes as keys, [G, L', D] each."""
     k, v = (split_heads(side, heads) for side in keys_values)
     return _Group(q_GHLK, (k, v), between_nodes(k, mask), bucket.pack, bucket.unpack)
 
@@ -127,7 +128,7 @@ def _own_group(
 def _row_group(
     query_ND: Tensor, keys_values: Sequence[Tensor], nodes: Nodes, layout: Layout, heads: int
 ) -> _Group:
-    """Whole rows and all their nodes."""
+    """Return whole rows with all their nodes as keys."""
     q, k, v = (
         split_heads(x, heads)
         for x in (layout.unpack(query_ND), *(nodes.rows.fetch(side) for side in keys_values))
@@ -136,16 +137,17 @@ def _row_group(
 
 
 def _attend_joined(own: Sequence[_Group], shared: _Group) -> Tensor:
-    """Attention to keys of buckets, whose queries `own` has in turn, and to keys of rows: [N, D]."""
+    """Combine attention to keys in buckets (`own`, one group each) and to keys of rows: [N, D]."""
     parts = [group.packed() for group in own]
-    of_sentences = torch.cat([out for out, _ in parts]), torch.cat([total for _, total in parts])
-    whole = joined(of_sentences, shared.packed())
+    inside = torch.cat([out for out, _ in parts]), torch.cat([total for _, total in parts])
+    # The softmax over all keys, from the two softmaxes over own keys and nodes.
+    whole = joined(inside, shared.packed())
     if not torch.is_grad_enabled():
         return whole[0].flatten(1).to(shared.inputs[0].dtype)
     sizes = [len(out) for out, _ in parts]
     wholes = zip(*(torch.split(x, sizes) for x in whole), strict=True)
-    added = [group.added(part) for group, part in zip(own, wholes, strict=True)]
-    return torch.cat(added) + shared.added(whole)
+    outputs = [group.added(part) for group, part in zip(own, wholes, strict=True)]
+    return torch.cat(outputs) + shared.added(whole)
 
 
 def _joined_mask(own: Tensor | None, nodes: ExtraTokens, tokens: int) -> Tensor:
@@ -164,16 +166,14 @@ def _token_indices(bucket: Bucket, own: Tensor | None, nodes: ExtraTokens) -> To
 
 
 class NodeQuerySpan(RowSpan):
-    """Whole rows seen by first and last tokens, and by others their own sentence: complete rows only."""
+    """First and last tokens of sentences attend to the row, others to their sentence; complete rows only."""
 
     def attend(self, attention: SelfAttention, x: Tensor, layout: Layout) -> Tensor:
-        """Self-attention of complete rows: mixed values, packed as x is."""
         score = attention.score
         q, k, v = attention.split(layout.unpack(score.project(attention.qkv, x, layout, 2 * x.size(-1))))
         return layout.pack(merge_heads(score.attend(q, (k, v), Keys(layout.node_query_mask), layout)))
 
     def attend_source(self, attention: CrossAttention, x: Tensor, layout: Layout) -> Tensor:
-        """Cross-attention of complete rows: mixed values, packed as x is."""
         query = layout.unpack(attention.score.project(attention.query, x, layout, x.size(-1)))
         kv, keys = layout.source.keys_values[attention.index], Keys(layout.source_node_query_mask)
         return layout.pack(merge_heads(attention.score.attend_source(attention.split(query), kv, keys)))

@@ -1,15 +1,15 @@
-"""Attention to the own sentence, and to other sentences behind a gate.
+"""Gated attention to other sentences: the own sentence in one softmax, all others in a second one.
 
-A document system that starts from a sentence model keeps what that model does inside every sentence. For a
-query i of sentence s, with the same queries, keys and values in both terms:
+A document system that starts from a sentence model keeps the attention of that model inside every sentence.
+For a query i of sentence s, with the same queries, keys and values in both terms:
 
     out_i =             sum over j in s     of softmax over s      (q_i k_j / sqrt(K)) v_j
           + tanh(a_h) * sum over j not in s of softmax over others (q_i k_j / sqrt(K)) v_j
 
 There is one number a_h per head and attention. It starts at 0, so that the first output is that of the
-sentence model. In cross-attention, s is the source sentence that the query translates. Nothing tells queries
-and keys what to look for in other sentences until the gates open: they need a higher learning rate than other
-weights (`model.attention.gate_rate`).
+sentence model. In cross-attention, s is the source sentence that the query translates. Queries and keys
+cannot learn what to look for in other sentences before the gates open. Gates therefore need a higher learning
+rate than other weights (`model.attention.gate_rate`).
 
 Shapes: B rows, H heads, T queries, S keys, K per head.
 """
@@ -29,7 +29,7 @@ from cotext.layers.state import KeysValues
 
 
 class GatedOthersSpan(nn.Module, RowSpan, StartsFromOthers):
-    """The whole row: the own sentence in one softmax, other sentences in a second one behind a gate."""
+    """Attention over whole rows in two softmaxes: the own sentence, and other sentences behind a gate."""
 
     answers = ("has_several",)
     source_answers = ("source.spans",)
@@ -42,12 +42,10 @@ class GatedOthersSpan(nn.Module, RowSpan, StartsFromOthers):
 
     @property
     def open(self) -> Tensor:
-        """The factor of what comes from other sentences, between -1 and 1: [H]."""
+        """The factor of other sentences, between -1 and 1: [H]."""
         return self.gate.float().tanh()
 
     def product(self, score: Score, q_BHTK: Tensor, kv: KeysValues, keys: Keys, layout: AnyLayout) -> Tensor:
-        """One product of a self-attention: [B, H, T, K]."""
-
         def attend(keys: Keys) -> Tensor:
             return score.attend(q_BHTK, kv, keys, layout)
 
@@ -57,24 +55,17 @@ class GatedOthersSpan(nn.Module, RowSpan, StartsFromOthers):
     def source_product(
         self, score: Score, q_BHTK: Tensor, kv: KeysValues, keys: Keys, layout: AnyLayout
     ) -> Tensor:
-        """One product of a cross-attention: [B, H, T, K]."""
-
         def attend(keys: Keys) -> Tensor:
             return score.attend_source(q_BHTK, kv, keys)
 
         fast = type(score).attend_source is Score.attend_source and not score.dropout
         return self._attend(attend, fast, q_BHTK, kv, keys, layout.source_apart)
 
-    def adopted_names(self) -> Mapping[str, str]:
-        """No parameter of a plain model corresponds to the gate."""
-        return {}
-
     def neutral_start(self) -> Mapping[str, float]:
-        """The gate starts closed."""
         return {"gate": 0.0}
 
     def rates(self) -> Mapping[str, float]:
-        """A gate at zero holds back everything behind it."""
+        """The gate learns faster: while it is closed, nothing behind it has a gradient."""
         return {"gate": self.rate}
 
     def _attend(
@@ -86,7 +77,7 @@ class GatedOthersSpan(nn.Module, RowSpan, StartsFromOthers):
         keys: Keys,
         apart: Apart | None,
     ) -> Tensor:
-        """`fast`: scores depend on contents alone, so that one kernel computes both products."""
+        """`fast`: scores depend only on contents, so that one kernel can compute both products."""
         if apart is None:  # every row is one sentence
             return attend(keys)
         if fast and not watched():

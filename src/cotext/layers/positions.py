@@ -1,4 +1,4 @@
-"""Positions and segments of tokens, from their sentence indices.
+"""Positions and segments of tokens, computed from their sentence indices.
 
 Shapes: B rows, T tokens, D model. k is the sentence index of a token, t its index in the row.
 """
@@ -15,10 +15,10 @@ MAX_ROWS = 1 << 16
 
 
 def sinusoidal(positions: Tensor, dimension: int, wavelengths: Wavelengths = "half_minus_one") -> Tensor:
-    """Sinusoidal encoding of `positions` [...] -> [..., D] (Vaswani et al. 2017, section 3.5).
+    """Return the sinusoidal encoding of `positions` [...] -> [..., D] (Vaswani et al. 2017, section 3.5).
 
-    The first half holds the sines, the second half the cosines, with wavelengths from 2 pi to 10,000 * 2 pi:
-    that is the longest one (`half_minus_one`), or what would come after it (`half`).
+    The first half holds sines, the second half cosines. Wavelengths grow from 2 pi to 10,000 * 2 pi, which is
+    the longest one (`half_minus_one`) or the one that would follow it (`half`).
     """
     half = dimension // 2
     steps = half if wavelengths == "half" else max(half - 1, 1)
@@ -31,7 +31,7 @@ def sinusoidal(positions: Tensor, dimension: int, wavelengths: Wavelengths = "ha
 
 
 def ranks(sentence: Tensor) -> Tensor:
-    """Index of every token within its sentence: [B, T] sentence indices -> [B, T].
+    """Return the index of every token within its sentence: [B, T] sentence indices -> [B, T].
 
     sentence   0 0 0 1 1 2
     rank       0 1 2 0 1 0
@@ -43,10 +43,10 @@ def ranks(sentence: Tensor) -> Tensor:
 
 
 def mean_sentence_length(sentence: Tensor) -> Tensor:
-    """Mean number of tokens per sentence of each row, rounded up: [B, T] -> [B].
+    """Return the mean number of tokens per sentence of each row, rounded up: [B, T] -> [B].
 
-    The `sequence` shift of Lupo et al. 2022, section 4.6.3, as in their code (lorelupo/focused-concat,
-    eef3280, fairseq/models/concat_transformer.py): the symbols that close sentences count as tokens.
+    The `sequence` shift of Lupo et al. 2022, section 4.6.3. As in their code (lorelupo/focused-concat,
+    eef3280, fairseq/models/concat_transformer.py), symbols that close sentences count as tokens.
     """
     tokens = (sentence >= 0).sum(dim=1)
     first = sentence[:, 0]
@@ -62,11 +62,11 @@ def position_of(
     shift: Tensor | int = 0,
     from_first: bool = True,
 ) -> Tensor:
-    """Position that is encoded for token `t` of a row, token `rank` of sentence `sentence`: all [B, T].
+    """Return the position to encode for token `t` of a row, token `rank` of sentence `sentence`: all [B, T].
 
     absolute: t. reset: the rank (MCN). shifted: t + k * shift with k = 1 for the first sentence (Lupo et al.
-    2022, section 3.2), `shift` a number or one per row [B]; k = 0 for the first sentence unless `from_first`.
-    Only `reset` reads the rank.
+    2022, section 3.2), or k = 0 unless `from_first`; `shift` is a number or one per row [B]. Only `reset`
+    uses the rank.
     """
     if kind == "absolute":
         return t
@@ -78,15 +78,16 @@ def position_of(
 
 
 def moved(positions: Tensor, most: int) -> Tensor:
-    """Positions [B, T] after an offset of every row, drawn from 0 to `most` (SHAPE; Kiyono et al. 2021)."""
+    """Shift the positions [B, T] of every row by a random offset up to `most` (SHAPE; Kiyono et al. 2021)."""
     return positions + torch.randint(most + 1, (len(positions), 1), device=positions.device)
 
 
 def closed_sentence(sentence: Tensor, before: Tensor | None) -> Tensor:
-    """Sentence of decoder inputs of which a separator still belongs to the sentence that it closes: [R, T].
+    """Return the sentence of decoder inputs, where a separator belongs to the sentence that it closes: [R,
+    T].
 
-    `sentence` [R, T] is that of the label which an input predicts, `before` [R] that of the input before the
-    first, None at the start of a row:
+    `sentence` [R, T] is that of the label predicted from each input. `before` [R] is that of the previous
+    input; None at the start of a row:
 
         input              bos  a  sep  b  sep  c
         sentence            0   0   1   1   2   2
@@ -99,7 +100,7 @@ def closed_sentence(sentence: Tensor, before: Tensor | None) -> Tensor:
 
 
 class PositionTable(nn.Module):
-    """Sinusoidal encodings looked up instead of computed; grows when a longer row comes, up to MAX_ROWS.
+    """Precomputed sinusoidal encodings. The table grows for longer rows, up to MAX_ROWS.
 
     Row t encodes position `first` + t.
     """
@@ -118,10 +119,11 @@ class PositionTable(nn.Module):
         self.register_buffer("table", self._encoded(torch.arange(length), dimension), persistent=False)
 
     def forward(self, positions: Tensor, below: int | None = None) -> Tensor:
-        """[B, T] -> [B, T, D]; `below`: a number that no position reaches, if one is known."""
+        """[B, T] -> [B, T, D]; `below`: an upper bound of all positions, if known."""
         need = int(positions.max()) + 1 if below is None else below
-        if need > MAX_ROWS:  # as where a large shift is added for every sentence
+        if need > MAX_ROWS:  # for example, with a large shift per sentence
             return self._encoded(positions, self.table.size(1)).to(self.table.dtype)
+        # Grow to at least twice the size, so that this happens rarely.
         if need > self.table.size(0):
             grown = torch.arange(min(max(need, 2 * self.table.size(0)), MAX_ROWS), device=self.table.device)
             self.table = self._encoded(grown, self.table.size(1)).to(self.table.dtype)
@@ -132,7 +134,7 @@ class PositionTable(nn.Module):
 
 
 class LearnedPositions(nn.Module):
-    """Trained vectors of positions, `first` and those after it; those past the last row share it."""
+    """Learned vectors of the positions from `first` on; positions past the last row share it."""
 
     def __init__(self, rows: int, dimension: int, first: int = 0) -> None:
         super().__init__()
@@ -140,5 +142,5 @@ class LearnedPositions(nn.Module):
         self.first = first
 
     def forward(self, positions: Tensor, below: int | None = None) -> Tensor:
-        """[B, T] -> [B, T, D]; `below` as in `PositionTable`, not needed here."""
+        """[B, T] -> [B, T, D]; `below` is as in `PositionTable`, and not used."""
         return nn.functional.embedding((positions + self.first).clamp(max=len(self.weight) - 1), self.weight)

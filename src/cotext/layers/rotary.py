@@ -1,7 +1,7 @@
-"""Rotary positions (Su et al. 2021, equation 34): queries and keys rotated by their positions.
+"""Rotary positions (Su et al. 2021, equation 34): queries and keys are rotated by their positions.
 
-Each pair of numbers (x_n, x_{n + K/2}) of a head is rotated by the angle position / 10,000^(2n / K), so that
-the product of a query and a key depends on how far apart they stand, and on no position by itself.
+Each pair of numbers (x_n, x_{n + K/2}) of a head is rotated by the angle position / 10,000^(2n / K). The
+product of a query and a key then depends on their distance, but not on their absolute positions.
 
 Shapes: N tokens, D model, H heads, K per head.
 """
@@ -17,12 +17,12 @@ BASE = 10_000.0
 
 
 class RotaryScore(Score, Blended):
-    """Contents of rotated queries and keys; in self-attention only, and with an even number per head."""
+    """Contents of rotated queries and keys; self-attention only, with an even number K per head."""
 
     what = "score"
 
     def project(self, fused: nn.Linear, x: Tensor, layout: AnyLayout, compared: int) -> Tensor:
-        """Rotate queries and keys, leave values: see `Score`."""
+        """Project, then rotate queries and keys but not values: see `Score`."""
         projected = super().project(fused, x, layout, compared)
         position = layout.packed_position if self.in_force == 1 else layout.packed_position * self.in_force
         turned = rotated(projected[..., :compared], position, self.size.dimension // self.size.heads)
@@ -33,6 +33,6 @@ def rotated(x: Tensor, position: Tensor, size: int) -> Tensor:
     """Rotate heads of `size` K: [..., n * K] at positions [...]."""
     half = torch.arange(size // 2, device=x.device, dtype=torch.float32)
     angle = position[..., None].float() * BASE ** (-2 * half / size)
-    cos, sin = (of.to(x.dtype)[..., None, :] for of in (angle.cos(), angle.sin()))
+    cos, sin = (values.to(x.dtype)[..., None, :] for values in (angle.cos(), angle.sin()))
     first, second = x.view(*x.shape[:-1], -1, size).chunk(2, dim=-1)
     return torch.cat((first * cos - second * sin, first * sin + second * cos), dim=-1).flatten(-2)

@@ -1,11 +1,10 @@
-"""Spans of attention inside sentences.
+"""Spans of attention restricted to sentences.
 
-Sentences stand side by side as short rows of one product (`layers/buckets.py`), so that the cost is the sum
-of their squared lengths and there is never a mask of all tokens against all. Target sentence k sees source
-sentence k.
+Sentences are short rows of one product (`layers/buckets.py`), so that the cost is the sum of their squared
+lengths, without a mask between all tokens. Target sentence k attends to source sentence k.
 
 Shapes: G sentences of a bucket, L tokens of the longest, N real tokens of all rows, P tokens of all source
-rows, padding included, B entries, W beams, T tokens, S source tokens, D model.
+rows with padding, B entries, W beams, T tokens, S source tokens, D model.
 """
 
 from collections.abc import Callable
@@ -21,18 +20,17 @@ from cotext.layers.state import KeysValues, SlotMask
 
 
 class SentenceSpan(RowSpan):
-    """The own sentence; of the source, the sentence that is translated."""
+    """The own sentence; in cross-attention, the source sentence that is translated."""
 
     by_sentence = True
 
     def attend(self, attention: SelfAttention, x: Tensor, layout: Layout) -> Tensor:
-        """Self-attention of complete rows, [N, D] -> [N, D]."""
         score = attention.score
         projected = score.project(attention.qkv, x, layout, 2 * x.size(-1))
         mixed = []
         for bucket, qkv in layout.sentences.split(projected):
             q, k, v = attention.split(qkv)
-            # Padding stands to the right of everything that is real: causality hides it already.
+            # Padding is to the right of all real tokens, so the causal mask already hides it.
             keys = Keys(
                 None if layout.causal else bucket.mask,
                 layout.causal,
@@ -44,11 +42,9 @@ class SentenceSpan(RowSpan):
         return torch.cat(mixed)
 
     def slots(self, step: Step) -> SlotMask:
-        """Slots that the next tokens see in the caches of their own side."""
         return step.within(self.memory_sentences)
 
     def attend_source(self, attention: CrossAttention, x: Tensor, layout: Layout) -> Tensor:
-        """Cross-attention of complete rows, [N, D] -> [N, D]."""
         keys_values = source_tokens(layout, attention.index)
         query_ND, mixed = attention.score.project(attention.query, x, layout, x.size(-1)), []
         for bucket, query in layout.sentences.split(query_ND):
@@ -63,26 +59,25 @@ class SentenceSpan(RowSpan):
         return torch.cat(mixed)
 
     def source(self, step: Step, index: int) -> tuple[KeysValues, Keys]:
-        """Keys and values of the source that the next tokens see, by the index of the attention."""
-        seen, mask = step.source_range
+        here, mask = step.source_range
         k, v = step.source.keys_values[index]
-        at = torch.arange(seen.start, seen.stop, device=mask.device)[None]
-        return (k[:, :, seen], v[:, :, seen]), Keys(mask, positions=lambda: (step.aligned_position, at))
+        at = torch.arange(here.start, here.stop, device=mask.device)[None]
+        return (k[:, :, here], v[:, :, here]), Keys(mask, positions=lambda: (step.aligned_position, at))
 
 
 def source_tokens(layout: Layout, index: int) -> list[Tensor]:
-    """Keys and values of complete source rows, one row after the other: two [P, D]."""
+    """Return keys and values of complete source rows, row after row: two [P, D]."""
     return [merge_heads(side).flatten(0, 1) for side in layout.source.keys_values[index]]
 
 
 def positions_of(tokens: Callable[[], TokenIndices], layout: Layout) -> tuple[Tensor, Tensor]:
-    """Positions in their rows of the queries and keys of a bucket, whatever on padding: [G, L], [G, L']."""
+    """Return the positions in their rows of queries [G, L] and keys [G, L']; arbitrary on padding."""
     indices, position = tokens(), layout.position.flatten()
     return position[indices.query.clamp(min=0)], position[indices.key.clamp(min=0)]
 
 
 def aligned_of(tokens: Callable[[], TokenIndices], layout: Layout) -> tuple[Tensor, Tensor]:
-    """The same of queries, see `Layout.aligned_position`, and of keys in source rows."""
+    """Return the positions of source keys, and those of queries as in `Layout.aligned_position`."""
     indices = tokens()
     query = layout.aligned_position.flatten()[indices.query.clamp(min=0)]
     return query, indices.key.clamp(min=0) % layout.source.tokens

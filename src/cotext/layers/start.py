@@ -1,7 +1,7 @@
-"""Parts that change nothing yet where training starts from a model that lacks them.
+"""Parts that have no effect at first, if training starts from a model that lacks them.
 
-Where a part can be weighted, a gate of its own begins at zero (`ZeroGate`). What takes the place of something
-that the other model has, as rotary positions do, is blended in over the first updates (`Blended`).
+A part whose output can be weighted gets a gate that starts at zero (`ZeroGate`). A part that replaces
+something of the other model, such as rotary positions, is blended in during the first updates (`Blended`).
 
 Shapes: D model.
 """
@@ -13,30 +13,30 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
-LEAST = 1e-13  # of what a symbol has, before the first update: lost in rounding
+LEAST = 1e-13  # share of a new symbol before the first update; lost in rounding
 
 
 class StartsFromOthers(ABC):
-    """A module of a model that says what its parameters start from where another system lacks them."""
+    """A module that states the initial values of its parameters if training starts from another system."""
 
-    @abstractmethod
     def adopted_names(self) -> Mapping[str, str]:
-        """Own name of a parameter -> its counterpart in a plain module, both relative to this one."""
+        """Parameter name -> name of the parameter to copy from a plain module, relative to this module."""
+        return {}
 
     @abstractmethod
     def neutral_start(self) -> Mapping[str, float]:
-        """Own name of a parameter -> the constant at which the module changes next to nothing."""
+        """Parameter name -> constant with which the module has almost no effect."""
 
     def rates(self) -> Mapping[str, float]:
-        """Own name of a parameter -> its learning rate as a multiple of that of the other parameters."""
+        """Parameter name -> its learning rate, as a multiple of that of other parameters."""
         return {}
 
 
 class ZeroGate(nn.Module, StartsFromOthers):
-    """The share of a change that is made, number by number: x + a * (changed - x), a = 0 at first.
+    """Weight of a change, per dimension: x + a * (changed - x), with a = 0 at first.
 
-    The gate itself has a gradient from the first update on, and what it lets through from the second on, as
-    a has moved by then (ReZero; Bachlechner et al. 2021, with a vector in place of their number).
+    The gate has a gradient from the first update on. What it lets through has one from the second update on,
+    when a is no longer 0 (ReZero; Bachlechner et al. 2021, here with a vector instead of a number).
     """
 
     def __init__(self, dimension: int) -> None:
@@ -47,20 +47,15 @@ class ZeroGate(nn.Module, StartsFromOthers):
         """[..., D] each -> [..., D]."""
         return x + self.share.to(x.dtype) * (changed - x)
 
-    def adopted_names(self) -> Mapping[str, str]:
-        """Nothing in a plain model corresponds to it."""
-        return {}
-
     def neutral_start(self) -> Mapping[str, float]:
-        """Closed."""
         return {"share": 0.0}
 
 
 class Blended:
-    """A module that takes the place of something: in training, as far as `blended` says (0 ... 1).
+    """A module that replaces something: in training, to the extent that `blended` states (0 ... 1).
 
-    Outside training it is in force, so that scores and translations are those of the model as it will be,
-    unless `everywhere` is true. `what` names it in the configuration (`train.blend`).
+    Outside training it is fully in force, so that scores and translations are those of the final model,
+    unless `everywhere` is True. `what` is its name in the configuration (`train.blend`).
     """
 
     what = ""
@@ -75,10 +70,10 @@ class Blended:
 
 
 class NewSymbols(nn.Module, Blended):
-    """Symbols of the output layer that the other model has never seen, which start as copies of known ones.
+    """Output symbols that the other model lacks, which start as copies of known symbols.
 
-    A copy of the end symbol would take half of its probability: p(symbol) grows from nothing in proportion to
-    the share that is in force, by log(share) in its logit.
+    A copy of the end symbol would take half of its probability. Therefore p(symbol) grows from zero in
+    proportion to the share in force, by log(share) added to its logit.
     """
 
     def __init__(self, what: str, ids: range) -> None:
@@ -86,7 +81,7 @@ class NewSymbols(nn.Module, Blended):
         self.what, self.ids = what, ids
 
     def held_back(self, bias_V: Tensor | None, weight_VD: Tensor) -> Tensor | None:
-        """The bias of the output layer, lower for these symbols as long as they are not in force."""
+        """Return the output bias, lowered for these symbols until they are fully in force."""
         if self.in_force == 1:
             return bias_V
         lower = weight_VD.new_zeros(weight_VD.size(0))

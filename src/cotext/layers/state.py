@@ -1,21 +1,22 @@
-"""State of a decoder: the encoded source and, while searching, its own past in caches.
+"""State of a decoder: the encoded source and, in search, key-value caches of the tokens decoded so far.
 
-The beams of an entry share one pool of slots for their keys and values. A token is written once and never
-moves when hypotheses change places: each beam remembers which slots hold its own past, and re-ordering
-re-orders only that memory. Slots that no beam sees any more are freed from time to time.
+The beams of an entry share one pool of cache slots. A token is written once and never copied when hypotheses
+are re-ordered. Each beam has a mask of the slots that belong to its past, and re-ordering changes only this
+mask. Slots that no beam needs any more are freed from time to time.
 
-    slot       0  1  2  3  4  5  6        two beams after `bos` and three steps; at the second step
-    beam 0     x  x     x     x           both continued what beam 0 had decoded (slot 1), so that
-    beam 1     x  x        x     x        nobody sees slot 2 any more
+    slot       0  1  2  3  4  5  6        two beams after `bos` and three steps; at the second step, both
+    beam 0     x  x     x     x           continued beam 0 (slot 1), so that no beam needs slot 2
+    beam 1     x  x        x     x
 
 Shapes: B entries (sentences or documents being decoded), W beams, R rows (R = B * W), T tokens, M slots of a
 cache, S source tokens, H heads, K per head.
 """
 
+from abc import ABC, abstractmethod
 from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -31,17 +32,17 @@ KeysValues = tuple[Tensor, Tensor]  # two [B, H, S, K]
 
 @dataclass(frozen=True, slots=True)
 class SlotMask:
-    """Slots that the queries of one call attend to: the same for all layers of one span."""
+    """Cache slots that the queries of one call attend to; the same in all layers of one span."""
 
     mask: Tensor | None  # broadcasts to [B, H, W * T, slots]
     causal: bool = False
-    start: int = 0  # where new keys and values are written
+    start: int = 0  # slot at which new keys and values are written
     stop: int = 0  # end of the slots that are attended to
-    first: int = 0  # and their beginning
+    first: int = 0  # begin of these slots
 
 
 class KeyValueCache:
-    """Self-attention keys and values of the tokens so far, for one layer: pre-allocated [B, H, M, K]."""
+    """Self-attention keys and values of one layer, pre-allocated: [B, H, M, K]."""
 
     def __init__(self, entries: int, slots: int, like: Tensor) -> None:
         _, heads, _, size = like.shape
@@ -54,32 +55,32 @@ class KeyValueCache:
         return self.keys.size(0)
 
     def write(self, keys: Tensor, values: Tensor, start: int) -> None:
-        """Put [B, H, W * T, K] into slots start .. start + W * T."""
+        """Write [B, H, W * T, K] to the slots start .. start + W * T."""
         self.keys[:, :, start : start + keys.size(2)] = keys
         self.values[:, :, start : start + keys.size(2)] = values
 
     def read(self, stop: int, first: int = 0) -> KeysValues:
-        """Keys and values of the slots first .. stop: two [B, H, stop - first, K]."""
+        """Return keys and values of the slots first .. stop: two [B, H, stop - first, K]."""
         return self.keys[:, :, first:stop], self.values[:, :, first:stop]
 
     def move(self, origin: Tensor, start: int) -> None:
-        """Fill the slots from `start` on with the contents of slots `origin` [B, n] of the same entry."""
+        """Fill the slots from `start` on with the contents of the slots `origin` [B, n] of the same entry."""
         index = origin[:, None, :, None].expand(-1, self.keys.size(1), -1, self.keys.size(3))
         self.write(self.keys.gather(2, index), self.values.gather(2, index), start)
 
     def grown(self, slots: int, used: int) -> "KeyValueCache":
-        """A copy of `slots` slots, of which `used` are taken."""
+        """Return a copy with `slots` slots and the contents of the first `used`."""
         grown = KeyValueCache(self.entries, slots, self.keys)
         grown.write(*self.read(used), 0)
         return grown
 
     def select(self, entries: Tensor, used: int) -> None:
-        """Keep the given entries."""
         self.keys, self.values = _keep(self.keys, entries, used), _keep(self.values, entries, used)
 
 
 def _keep(x: Tensor, entries: Tensor, used: int) -> Tensor:
-    """Keep entries of [B, H, M, K] with `used` slots: in place, copying only those that stand elsewhere."""
+    """Keep entries of [B, H, M, K] with `used` slots: in place, copying only those that move."""
+    # Most entries stay in place when others finish.
     moved = (entries != torch.arange(entries.numel(), device=entries.device)).nonzero().flatten()
     if moved.numel() > 0:
         x[moved, :, :used] = x[entries[moved], :, :used]
@@ -89,7 +90,7 @@ def _keep(x: Tensor, entries: Tensor, used: int) -> Tensor:
 class SourceSide:
     """The encoded source, as cross-attention reads it.
 
-    `keys_values` has an entry per cross-attention, by its `index`. `sentence` [B, S] is -1 on padding.
+    `keys_values` has one pair per cross-attention, by its `index`. `sentence` [B, S] is -1 on padding.
     """
 
     def __init__(self, keys_values: list[KeysValues], sentence: Tensor) -> None:
@@ -98,7 +99,6 @@ class SourceSide:
         self.mask = visible(sentence)  # [B, 1, 1, S]
 
     def filled(self, keys_values: list[KeysValues]) -> "SourceSide":
-        """A copy with keys and values."""
         filled = copy(self)
         filled.keys_values = keys_values
         return filled
@@ -115,22 +115,22 @@ class SourceSide:
 
     @cached_property
     def spans(self) -> Tensor:
-        """Beginning and end of every sentence: [B, sentences, 2], see `sentence_spans`."""
+        """Begin and end of every sentence, [B, sentences, 2]: see `sentence_spans`."""
         return sentence_spans(self.sentence)
 
     def span_of(self, sentence: Tensor) -> tuple[Tensor, Tensor]:
-        """Beginning and end of the sentences with the given indices, [B, T] each.
+        """Return begin and end of the sentences with the given indices, [B, T] each.
 
-        An index past the source's last sentence stands for that one.
+        A larger index than that of the last sentence stands for the last sentence.
         """
         k = sentence.clamp(0, self.spans.size(1) - 1)
         start, stop = self.spans.take_along_dim(k[:, :, None], dim=1).unbind(dim=2)
         return start, stop
 
     def within(self, sentence: Tensor) -> tuple[slice, Tensor]:
-        """Tokens of the sentences that are being translated, and who sees which of them.
+        """Return the range of source tokens that covers the given sentences, and the mask of each query.
 
-        [B, T] sentence indices -> a range of source tokens, mask [B, 1, T, tokens].
+        [B, T] sentence indices -> a range of source tokens, and a mask [B, 1, T, tokens].
         """
         start, stop = self.span_of(sentence)
         first, end = int(start.min()), int(stop.max())
@@ -138,11 +138,11 @@ class SourceSide:
         return slice(first, end), ((at >= start[:, :, None]) & (at < stop[:, :, None]))[:, None]
 
     def open(self) -> None:
-        """Prepare for search: a copy of its own, as contiguous heads are read faster and entries move."""
+        """Prepare for search: copy keys and values, as contiguous heads are read faster and entries move."""
         self.keys_values = [(k.detach().contiguous(), v.detach().contiguous()) for k, v in self.keys_values]
 
     def select(self, entries: Tensor) -> None:
-        """Keep the given entries [B'], and no more tokens than the longest of them has."""
+        """Keep the given entries [B'], truncated to the longest of them."""
         spans = self.spans.index_select(0, entries) if "spans" in self.__dict__ else None
         self.sentence = self.sentence.index_select(0, entries)
         longest = self.tokens
@@ -158,44 +158,54 @@ class SourceSide:
             self.__dict__["spans"] = spans
 
 
-class StatePart(Protocol):
-    """State of a part of a model beside the keys and values of its attention.
+class TargetContext(ABC):
+    """What a decoder attends to in other rows, in addition to the keys and values of its attention.
 
-    `extra_slots`: how many tokens it puts in front of every row.
+    `extra_slots`: the number of tokens that it adds before every row.
     """
 
-    extra_slots: int
+    extra_slots: int = 0
 
-    def open(self, state: "DecoderState") -> None:
-        """Make room for decoding; `state.caches` takes caches of the part's own."""
+    def open(self, state: "DecoderState") -> None:  # noqa: B027
+        """Prepare for decoding; it may append its own caches to `state.caches`."""
 
-    def finish(self, entries: Tensor, tokens: Tensor, sentence: Tensor) -> None:
-        """Take note of the hypotheses of entries that have ended: see `State.finish`."""
+    def finish(self, entries: Tensor, tokens: Tensor, sentence: Tensor) -> None:  # noqa: B027
+        """Receive finished hypotheses: see `DecoderState.finish`."""
 
+    @abstractmethod
     def select(self, entries: Tensor) -> None:
         """Keep the given entries [B']."""
 
-    def select_rows(self, rows: Tensor) -> None:
-        """Row i continues what row rows[i] was."""
+    def select_rows(self, rows: Tensor) -> None:  # noqa: B027
+        """Row i continues the hypothesis of the former row rows[i]."""
+
+    def extend(self, sentence: Tensor, state: "DecoderState") -> Tensor:
+        """Return sentence indices of decoder inputs, with extra tokens in front: [R, T] -> [R, T']."""
+        return sentence
+
+    @abstractmethod
+    def mix(self, x_RTD: Tensor, sentence: Tensor, state: "DecoderState") -> Tensor:
+        """Add what embedded decoder inputs [R, T, D] attend to in other rows: -> [R, T', D]."""
 
 
 @dataclass(slots=True)
 class DecoderState:
-    """The encoded source; after `open`, the caches and the position of each row.
+    """The encoded source and, after `open`, the caches and the position of each row.
 
-    `attentions`: how many self-attentions have a cache. `sees` stays None while every row sees all slots: one
-    beam, nothing padded. `sentence` and `rank` describe the last token of each row, so that positions go on
-    where they stopped; `slot_sentence` and `slot_position` the tokens in the slots in use. `kept` holds what
-    layers compute once for all steps, by the name that they choose.
+    Search widens, re-orders and selects it, and never reads its content. `attentions`: the number of
+    self-attentions with a cache. `sees`: the slots of each beam's past; None as long as every row uses all
+    slots (one beam, no padding). `sentence` and `rank` describe the last token of each row, from which
+    positions continue; `slot_sentence` and `slot_position` describe the tokens in the slots. `kept`: tensors
+    that layers compute once for all steps, under names of their own.
     """
 
     source: SourceSide
     attentions: int
-    rows: Any = None  # `Source`, as its model read it
+    rows: Any = None  # the `Source` that the model encoded
     layouts: Any = None  # `Layouts` of complete rows
-    parts: list[StatePart] = field(default_factory=list)
-    shift: Tensor | None = None  # [R], where positions shift by a length of the row's own
-    last: Tensor | None = None  # [R], the last current sentence, where segments count back from it
+    context: TargetContext | None = None  # if rows attend to each other
+    shift: Tensor | None = None  # [R], if the shift of positions differs between rows
+    last: Tensor | None = None  # [R], the last current sentence, if segments count back from it
     caches: list[KeyValueCache] = field(default_factory=list)
     beam: int = 1  # W
     capacity: int = 0  # M
@@ -204,7 +214,7 @@ class DecoderState:
     sees: Tensor | None = None  # [B, W, M]
     slot_sentence: Tensor | None = None  # [B, M]
     slot_position: Tensor | None = None  # [B, M]
-    near: int = 0  # no slot before this one belongs to the last sentence of any row, or to its memory
+    near: int = 0  # no slot before this one is in the last sentence of any row, or in its memory
     length: Tensor | None = None  # [R]
     sentence: Tensor | None = None  # [R]
     rank: Tensor | None = None  # [R]
@@ -216,31 +226,32 @@ class DecoderState:
         return self.source.entries
 
     def open(self, slots: int) -> None:
-        """Allocate caches for `slots` tokens a row, padding included, one row per entry."""
+        """Allocate caches for `slots` tokens per row, padding included, with one row per entry."""
         self.source.open()
         like = self.source.keys_values[0][0]
-        slots += sum(part.extra_slots for part in self.parts)
+        slots += 0 if self.context is None else self.context.extra_slots
         self.capacity = slots
         self.caches = [KeyValueCache(like.size(0), slots, like) for _ in range(self.attentions)]
         self.slot_sentence = torch.full((like.size(0), slots), -1, device=like.device)
         self.slot_position = torch.zeros_like(self.slot_sentence)
-        for part in self.parts:
-            part.open(self)
+        if self.context is not None:
+            self.context.open(self)
 
     def positions(self, sentence: Tensor) -> tuple[Tensor, Tensor]:
-        """Positions of the given tokens in their rows and in their sentences: [R, T] each."""
+        """Return the positions of the given tokens in their rows and in their sentences: [R, T] each."""
         if self.length is None or self.sentence is None or self.rank is None:
             t = torch.arange(sentence.size(1), device=sentence.device)
             return t.expand_as(sentence), ranks(sentence)
         first, after = self.length[:, None], (sentence == self.sentence[:, None]) * (self.rank + 1)[:, None]
-        if sentence.size(1) == 1:  # in every step of search but the first
+        if sentence.size(1) == 1:  # every step of search except the first
             return first, after
         return first + torch.arange(sentence.size(1), device=sentence.device), ranks(sentence) + after
 
     def slot_mask(self, tokens: int, device: torch.device) -> SlotMask:
-        """Slots that the next `tokens` decoder inputs may attend to."""
+        """Return the slots that the next `tokens` decoder inputs may attend to."""
         stop = self.used + self.beam * tokens
         if self.sees is not None:
+            # A beam attends to its own past and to its own block of the new tokens.
             new = torch.eye(self.beam, dtype=torch.bool, device=device)
             past = self.sees[:, :, : self.used]
             if tokens > 1:
@@ -249,26 +260,27 @@ class DecoderState:
             mask = torch.cat((past, new.expand(past.size(0), -1, -1)), dim=2)
             return SlotMask(mask=mask[:, None], causal=False, start=self.used, stop=stop)
         if self.used == 0:
-            # Padding stands to the right of everything that is real, so that causality already hides it.
+            # Padding is to the right of all real tokens, so the causal mask already hides it.
             return SlotMask(mask=None, causal=tokens > 1, stop=stop)
         own_past = None if tokens == 1 else causal(tokens, stop, device)
         return SlotMask(mask=own_past, causal=False, start=self.used, stop=stop)
 
     def sentences_of_slots(self, sentence: Tensor) -> Tensor:
-        """Sentence indices in all slots, those of the next inputs [R, T] last: [B, slots]."""
+        """Return sentence indices of all slots, those of the next inputs [R, T] last: [B, slots]."""
         assert self.slot_sentence is not None
-        own = sentence.reshape(self.entries, -1)
-        return torch.cat((self.slot_sentence[:, : self.used], own), dim=1)
+        new = sentence.reshape(self.entries, -1)
+        return torch.cat((self.slot_sentence[:, : self.used], new), dim=1)
 
     def within_sentence(self, sentence: Tensor, row: SlotMask, memory_sentences: int = 0) -> SlotMask:
-        """Slots of `row` that belong to the own sentence of the next decoder inputs: [R, T] indices.
+        """Return the slots of `row` in the sentences [R, T] of the next inputs and in their memories.
 
-        Or to one of the `memory_sentences` before it. Sentence indices never fall within a row, so that
-        earlier sentences need not be looked at again.
+        A memory is the `memory_sentences` sentences before. Sentence indices never decrease within a row, so
+        that slots before `near` need not be compared again.
         """
         assert self.slot_sentence is not None
         own = sentence.reshape(self.slot_sentence.size(0), -1)
         keys = torch.cat((self.slot_sentence[:, self.near : self.used], own), dim=1)
+        # The query and key belong to the same sentence.
         mask = (own[:, :, None] == keys[:, None])[:, None]
         if memory_sentences:
             earliest = (own - memory_sentences).clamp(min=0)[:, :, None]
@@ -277,12 +289,13 @@ class DecoderState:
             mask &= row.mask[..., self.near :]
         elif row.causal:
             mask &= causal(mask.size(2), mask.size(3), mask.device)
+        # No query needs the slots before the first visible one: they are never compared again.
         first = int(mask.flatten(0, 2).any(dim=0).nonzero()[0])
         self.near += first
         return SlotMask(mask=mask[..., first:], start=row.start, stop=row.stop, first=self.near)
 
     def step(self, sentence: Tensor, rank: Tensor) -> None:
-        """Note the tokens just decoded: [R, T] each. Padding (sentence -1), if any, must be on the right."""
+        """Record the tokens just decoded, [R, T] each. Padding (sentence -1) must be on the right."""
         assert self.slot_sentence is not None
         assert self.slot_position is not None
         rows, tokens = sentence.shape
@@ -290,7 +303,7 @@ class DecoderState:
         past = torch.zeros_like(sentence[:, 0]) if self.length is None else self.length
         self.slot_sentence[:, new] = sentence.view(entries, -1)
         if tokens == 1:
-            # One real token a row, in every step of search but the first.
+            # One real token per row: every step of search except the first.
             self.slot_position[:, new] = past.view(entries, -1)
             if self.sees is not None:
                 self.sees[:, :, new] = torch.eye(self.beam, dtype=torch.bool, device=sentence.device)
@@ -301,6 +314,7 @@ class DecoderState:
         self.slot_position[:, new] = t.view(entries, -1)
         real = sentence >= 0
         last = real.sum(dim=1, keepdim=True) - 1
+        # From the first padding on, a mask is needed: padding has slots, which must stay invisible.
         if self.sees is None and not bool(real.all()):
             self.sees = real.new_zeros(entries, 1, self.capacity)
             self.sees[:, :, : self.used] = True
@@ -312,12 +326,13 @@ class DecoderState:
         self.used = new.stop
 
     def widen(self, beam: int) -> None:
-        """Repeat every row `beam` times; the source side and all past tokens are shared."""
+        """Repeat every row `beam` times; the source and all past tokens are shared."""
         if beam == 1:
             return
         entries = self.entries
         self.beam, self.capacity = beam, self.used + (self.capacity - self.used) * beam
         self.collect_at = self.used + STEPS_BETWEEN_COLLECTIONS * beam
+        # A step now needs one slot per beam; the slots in use stay shared.
         self.caches = [narrow.grown(self.capacity, self.used) for narrow in self.caches]
         device = self.source.sentence.device
         sees = torch.zeros(entries, beam, self.capacity, dtype=torch.bool, device=device)
@@ -330,44 +345,51 @@ class DecoderState:
         self._select_rows(torch.arange(entries, device=device).repeat_interleave(beam))
 
     def reorder(self, origin: Tensor) -> None:
-        """Row i continues what row origin[i] of the same entry was: [R]. No keys and values are copied."""
+        """Row i continues row origin[i] of the same entry: [R]. No keys or values are copied."""
         if self.sees is None or self.beam == 1:
             return
         within = (origin % self.beam).view(-1, self.beam, 1)
         past = self.sees[:, :, : self.used]
+        # Beams exchange their masks, not their keys and values.
         past.copy_(past.take_along_dim(within, dim=1))
         self._select_rows(origin)
         if self.used >= self.collect_at:
             self._collect(past)
 
     def _collect(self, past: Tensor) -> None:
-        """Free the slots that no beam of an entry sees: what stands behind them moves up. [B, W, used]."""
+        """Free the slots that no beam of an entry uses; later slots move up. `past` [B, W, used]."""
         self.collect_at = self.used + STEPS_BETWEEN_COLLECTIONS * self.beam
         seen = past.any(dim=1)
         unseen = (~seen).any(dim=0).nonzero()
         if unseen.numel() == 0:
             return
-        # Beams agree on most of their past, so that all but the most recent slots stay as they are.
+        # Beams share most of their past, so that only the most recent slots move.
         first = int(unseen[0])
         self.near = min(self.near, first)
+        # Entries keep different numbers of slots; the entry with the most decides for all.
         count = int(seen[:, first:].sum(dim=1).max())
+        # A stable sort moves the slots in use to the front, in their order.
         origin = (~seen[:, first:]).byte().argsort(dim=1, stable=True)[:, :count] + first
         for cache in self.caches:
             cache.move(origin, first)
         self.used = first + count
         self.collect_at = self.used + STEPS_BETWEEN_COLLECTIONS * self.beam
-        for of_slots in (self.slot_sentence, self.slot_position):
-            assert of_slots is not None
-            of_slots[:, first : self.used] = of_slots.gather(1, origin)
+        for values in (self.slot_sentence, self.slot_position):
+            assert values is not None
+            values[:, first : self.used] = values.gather(1, origin)
         past[:, :, first : self.used] = past.take_along_dim(origin[:, None], dim=2)
 
     def finish(self, entries: Tensor, tokens: Tensor, sentence: Tensor) -> None:
-        """Hand the hypotheses of entries that have ended to the parts that other rows read them through."""
-        for part in self.parts:
-            part.finish(entries, tokens, sentence)
+        """Pass hypotheses of finished entries to other rows that attend to them, before `select` drops them.
+
+        `entries` [E] are indices among the entries still in the state. `tokens` and `sentence` [E, T] are the
+        decoder inputs of their best hypotheses, from the first on, -1 on padding.
+        """
+        if self.context is not None:
+            self.context.finish(entries, tokens, sentence)
 
     def select(self, entries: Tensor, beam: int) -> None:
-        """Keep the given entries [B'] with all `beam` rows of each; the others have finished."""
+        """Keep the given entries [B'] with all `beam` rows of each; the other entries are finished."""
         for cache in self.caches:
             cache.select(entries, self.used)
         for name in ("sees", "slot_sentence", "slot_position"):
@@ -376,13 +398,13 @@ class DecoderState:
                 setattr(self, name, value.index_select(0, entries))
         self._select_rows((entries[:, None] * beam + torch.arange(beam, device=entries.device)).flatten())
         self.source.select(entries)
-        for part in self.parts:
-            part.select(entries)
+        if self.context is not None:
+            self.context.select(entries)
 
     def _select_rows(self, rows: Tensor) -> None:
         for name in ("shift", "last", "length", "sentence", "rank"):
             value = getattr(self, name)
             if value is not None:
                 setattr(self, name, value.index_select(0, rows))
-        for part in self.parts:
-            part.select_rows(rows)
+        if self.context is not None:
+            self.context.select_rows(rows)

@@ -1,14 +1,14 @@
-"""Attention of a sentence to itself and to a memory of those before it, with relative positions.
+"""Attention to the own sentence and a memory of earlier sentences, with relative positions.
 
-Transformer-XL (Dai et al. 2019, section 3) with sentences as its segments (Zheng et al. 2020, section 4.2):
-in every layer, sentence k also reads what the same layer read for sentences k - m ... k - 1, and sends no
-gradients back there. With teacher forcing those states come out of the same pass over all sentences, so that
-nothing has to wait: the keys and values of a sentence are fetched by those that remember it.
+This is Transformer-XL (Dai et al. 2019, section 3) with sentences as segments (Zheng et al. 2020, section
+4.2). In every layer, sentence k also attends to the inputs of that layer for sentences k - m ... k - 1,
+without gradients. With teacher forcing, one pass over all sentences computes these inputs, so that no
+sentence waits for another: each fetches the keys and values of its memory.
 
     score of query i and key j     ((q_i + u) . k_j + (q_i + w) . r[i - j]) / sqrt(K)
 
-where r[d] is the sinusoid of distance d, projected by a matrix of the layer's own; u and w are the layer's
-own, too. Distances count across sentences, as if the memory and the sentence were one text.
+r[d] is the sinusoid of distance d, projected by a matrix of the layer; u and w are also parameters of the
+layer. Distances count across sentences, as if memory and sentence were one text.
 
 Shapes: G sentences of a bucket, L tokens of its longest, N real tokens of all rows, B entries, W beams, R
 rows, T tokens, H heads, K per head, n distances, D model.
@@ -35,9 +35,10 @@ from cotext.layers.state import KeysValues
 
 
 class _SharedProjection(Function):
-    """The product of a weight and states that are detached, which sends gradients back to the states again.
+    """A projection of detached states, with gradients to the states added.
 
-    So one product serves both those who may change the states and those who may not.
+    The keys and values of a memory send no gradients to the states; those of the own sentence do. Both use
+    the same product.
     """
 
     @staticmethod
@@ -54,10 +55,10 @@ class _SharedProjection(Function):
 
 
 class TransformerXLScore(Score, StartsFromOthers):
-    """Contents and distances, each with a bias of its own; only with `MemorySpan`.
+    """Contents and distances, each with its own bias; only with `MemorySpan`.
 
-    Where training starts from a sentence model, what the memory changes passes a gate that begins at zero:
-    out = own + a * (seen - own), of attention to the own sentence and of attention to the memory, too.
+    If training starts from a sentence model, the effect of the memory passes a gate that starts at zero: out
+    = own + a * (seen - own). `own` is attention to only the sentence, `seen` also to the memory.
     """
 
     def __init__(self, size: AttentionSize) -> None:
@@ -66,19 +67,15 @@ class TransformerXLScore(Score, StartsFromOthers):
         self.content_bias = nn.Parameter(torch.zeros(size.dimension))
         self.distance_bias = nn.Parameter(torch.zeros(size.dimension))
         self.start = ZeroGate(size.dimension) if size.neutral_start else None
-        # Distances begin with 0 and have sinusoids, whatever stands for positions.
+        # Always sinusoids from 0, whatever the position encoding of the model.
         self.table = PositionTable(size.dimension)
 
-    def adopted_names(self) -> Mapping[str, str]:
-        """Nothing in a plain model corresponds to what it adds."""
-        return {}
-
     def neutral_start(self) -> Mapping[str, float]:
-        """Distances that count for nothing yet, where they are to change nothing at first."""
+        """Distances have no effect at first, if required."""
         return {"distance.weight": 0.0} if self.size.neutral_start else {}
 
     def distances(self, count: int, like: Tensor) -> Tensor:
-        """The distances 0 ... count, projected: [count, D]."""
+        """Return the projected encodings of the distances 0 ... count - 1: [count, D]."""
         encoded = self.table(torch.arange(count, device=like.device), count).to(like.dtype)
         projected: Tensor = self.distance(encoded)
         return projected
@@ -86,7 +83,7 @@ class TransformerXLScore(Score, StartsFromOthers):
     def attend_memory(
         self, q_GLD: Tensor, k: Tensor, v: Tensor, r_nD: Tensor, memory: BucketMemory
     ) -> Tensor:
-        """Sentences of a bucket, beside their memory: [G, L, D]."""
+        """Attend from the sentences of a bucket to themselves and their memory: [G, L, D]."""
         biases, heads = torch.stack((self.content_bias, self.distance_bias)), self.size.heads
         r = r_nD.index_select(0, memory.distance)
         if watched():
@@ -97,7 +94,7 @@ class TransformerXLScore(Score, StartsFromOthers):
         seen = attend_from_memory(q_GLD, k, v, biases, r, memory.mask, heads, self.dropout)
         if self.start is None or memory.memory is None:
             return seen
-        own = memory.memory.tokens  # where they begin
+        own = memory.memory.tokens  # keys of the own sentence follow those of the memory
         alone = attend_from_memory(
             q_GLD, k[:, own:], v[:, own:], biases, r[own:], memory.mask[..., own:], heads, self.dropout
         )
@@ -105,17 +102,18 @@ class TransformerXLScore(Score, StartsFromOthers):
         return mixed
 
     def attend(self, q_BHTK: Tensor, kv: KeysValues, keys: Keys, layout: AnyLayout) -> Tensor:
-        """The next tokens and the slots of a cache: [B, H, T, K]."""
+        """Attend from the next tokens to the slots of a cache: [B, H, T, K]."""
         assert isinstance(layout, Step)
         assert keys.mask is not None
-        # Slots that nobody sees may be any number of positions ahead or behind.
+        # Distances of masked slots may be negative or large: set them to 0, so that the table stays small.
         distance = torch.where(keys.mask[:, 0], -keys.distance(), 0)
         r_nD = self._kept(int(distance.max()) + 1, layout, q_BHTK)
-        # With mixed precision, projections come in less of it than parameters have.
+        # Under autocast, projected queries have a lower precision than the parameters.
         content, by_distance = (
             q_BHTK + split_heads(bias.to(q_BHTK.dtype)[None, None], self.size.heads)
             for bias in (self.content_bias, self.distance_bias)
         )
+        # Products with every distance, then looked up for each key.
         products = torch.einsum("bhtk,nhk->bhtn", by_distance, r_nD.view(r_nD.size(0), self.size.heads, -1))
         bias = products.gather(3, distance[:, None].expand(-1, self.size.heads, -1, -1))
         bias = bias * content.size(-1) ** -0.5
@@ -128,20 +126,20 @@ class TransformerXLScore(Score, StartsFromOthers):
         return split_heads(self.start(merge_heads(alone), merge_heads(seen)), self.size.heads)
 
     def _own_sentence(self, slots: int, step: Step) -> Tensor:
-        """Which of the last slots are of the sentence of each query: [B, 1, W * T, slots]."""
-        of_slots = step.state.sentences_of_slots(step.sentence)[:, None, -slots:]
-        return (step.sentence.reshape(len(of_slots), -1)[:, :, None] == of_slots)[:, None]
+        """True where one of the last slots is in the sentence of the query: [B, 1, W * T, slots]."""
+        sentences = step.state.sentences_of_slots(step.sentence)[:, None, -slots:]
+        return (step.packed_sentence[:, :, None] == sentences)[:, None]
 
     def _kept(self, longest: int, step: Step, like: Tensor) -> Tensor:
-        """Projected distances, which all rows and steps share."""
+        """Return projected distances, which all rows and steps share."""
         name, kept = f"distances of {id(self)}", step.state.kept
         if name not in kept or len(kept[name]) < longest:
-            kept[name] = self.distances(2 * longest, like)
+            kept[name] = self.distances(2 * longest, like)  # doubled, so that few steps have to project again
         return kept[name]
 
 
 class MemorySpan(SentenceSpan):
-    """The own sentence and `sentences` before it, whose states send no gradients back."""
+    """The own sentence and the `sentences` before it, which get no gradients."""
 
     answers = ("memory",)
 
@@ -149,7 +147,6 @@ class MemorySpan(SentenceSpan):
         self.memory_sentences = sentences
 
     def attend(self, attention: SelfAttention, x: Tensor, layout: Layout) -> Tensor:
-        """Self-attention of complete rows, [N, D] -> [N, D]."""
         score, past, dimension = attention.score, layout.memory, x.size(-1)
         assert isinstance(score, TransformerXLScore)
         if past.empty or not torch.is_grad_enabled():
@@ -161,7 +158,7 @@ class MemorySpan(SentenceSpan):
         detached = detached[:, dimension:]
         r_nD = score.distances(past.distances, x)
         mixed = []
-        parts = torch.split(own, [each.bucket.tokens for each in past.buckets])
+        parts = torch.split(own, [memory.bucket.tokens for memory in past.buckets])
         for memory, part in zip(past.buckets, parts, strict=True):
             q = memory.bucket.unpack(part[:, :dimension])
             k, v = memory.fetch(part[:, dimension:], detached).chunk(2, dim=-1)

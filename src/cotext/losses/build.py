@@ -1,4 +1,4 @@
-"""The losses by name, from the section `loss` of a configuration."""
+"""Losses by name, from the section `loss` of a configuration."""
 
 from typing import Any, Protocol
 
@@ -9,23 +9,23 @@ from cotext.losses.glancing import Glancing
 
 
 class Loss(Protocol):
-    """(model, batch, share of the training done) -> sum, count, named parts.
+    """A training loss: (model, batch, share of the training done) -> sum, count, named parts.
 
-    The model is of the kind that the loss is for; which go together is checked when a model is built.
+    Whether a model and a loss go together is checked when the model is built.
     """
 
     def laid_out(self, model: Any, batch: Batch, training: bool) -> Batch:
-        """A batch with its layouts, and with all else that the loss needs of its indices.
+        """Return the batch with its layouts and everything else that the loss computes from its indices.
 
-        They are made on the device of the batch, and `Batch.to` moves them with it.
+        All tensors are made on the device of the batch, and `Batch.to` moves them with it.
         """
 
     def __call__(self, model: Any, batch: Batch, done: float = 0.0) -> LossParts:
-        """Loss of a batch, summed; the trainer divides by the count over all batches and processes."""
+        """Return the summed loss of a batch; the trainer divides it by the total count."""
 
 
 def build_loss(config: LossConfig) -> Loss:
-    """The loss of a configuration."""
+    """Return the loss that a configuration names."""
     if config.name == "glancing":
         return Glancing(config.glancing, config.label_smoothing)
     return CrossEntropy(config.label_smoothing, config.context_discount)

@@ -1,6 +1,11 @@
 """Label-smoothed cross-entropy with context discounting, in chunks that never hold all logits.
 
-Shapes: B rows, T labels, N labels in all, D model, V vocabulary.
+Logits in half precision are normalised, and their gradients summed, in single precision. Float16 has no
+numbers below 6e-8, where most probabilities are, nor above 65,504. Therefore probabilities are multiplied by
+a large factor, and what they are multiplied with is divided by one, before either is rounded. The loss scale
+does this for all other gradients, but it is not known yet when these gradients are computed.
+
+Shapes: B sequences, T labels, N labels in all or in a chunk, D model, V vocabulary.
 """
 
 from collections.abc import Mapping
@@ -17,63 +22,58 @@ from cotext.layers.kernels.packing import take_rows
 from cotext.layers.kernels.precision import precise_dtype
 from cotext.models.interface import TranslationModel
 
-# --- Probabilities of the output layer in place of its logits, and the products of its gradients.
-#
-# Logits of half precision are normalised, and their gradients summed, in single precision. Float16 has no
-# numbers below 6e-8, as most probabilities are, nor above 65,504: there probabilities are raised, and what
-# they are multiplied with is lowered, before either is rounded. The scale of the loss does so for all other
-# gradients, and is not known yet where these are made.
-#
-# Shapes: N labels of a chunk, D model, V vocabulary.
-
-
-BLOCK_NUMBERS = 2**19  # that are normalised at once on a CPU, so that they stay in its cache
-SYMBOLS = 2**12
+BLOCK_NUMBERS = 2**19  # logits normalised at once on a CPU, so that they stay in its cache
+SYMBOLS = 2**12  # rows of the weight gradient that are updated at once on a CPU
 RAISED = 2.0**10  # factor of probabilities in float16
-LARGEST = 2.0**15  # that a sum of products may become in float16
+LARGEST = 2.0**15  # largest sum of products in float16
 
 
 class OutputProducts:
-    """For chunks of logits that are no larger than the first."""
+    """Probabilities of the output layer, computed in place of its logits, and the products of its gradients.
+
+    The chunks of logits must not be larger than the first one, `logits_NV`.
+    """
 
     def __init__(self, logits_NV: Tensor) -> None:
         self.precise = precise_dtype(logits_NV)
         self.raised = RAISED if logits_NV.dtype == torch.float16 else 1.0
         count, symbols = logits_NV.shape
-        # Of the matrix whose gradient is added at once: what is added up stays in the cache, too.
+        # The rows of the weight gradient that are summed at once stay in the cache, too.
         self.symbols = SYMBOLS if logits_NV.device.type == "cpu" else symbols
         self.rows = max(1, BLOCK_NUMBERS // symbols) if logits_NV.device.type == "cpu" else max(1, count)
-        # Kept for all chunks: fresh memory of this size costs as much as several passes over it.
+        # Reused for all chunks: allocating memory of this size costs as much as several passes over it.
         self._block = logits_NV.new_empty(min(self.rows, count), symbols, dtype=self.precise)
 
     def normalise(self, logits_NV: Tensor, label_N: Tensor | None = None, less: float = 0.0) -> Tensor:
-        """Log-sums of the exponentials of logits, [N], which become raised probabilities.
+        """Turn logits into raised probabilities in place, and return the log-sum-exp of each row: [N].
 
-        Those of labels are less by `less`, which is subtracted before anything is rounded.
+        `less` is subtracted from the probability of each label before rounding.
         """
         first_N = logits_NV[:, 0].to(self.precise)
         log_sums_N = torch.empty_like(first_N)
         for start in range(0, len(logits_NV), self.rows):
-            here = slice(start, start + self.rows)
-            logits = logits_NV[here]
+            rows = slice(start, start + self.rows)
+            logits = logits_NV[rows]
             p = self._block[: len(logits)].copy_(logits)
             torch.log_softmax(p, dim=1, out=p)
-            log_sums_N[here] = first_N[here] - p[:, 0]
+            # A log-probability is a logit minus the log-sum, so that one column gives the log-sum.
+            log_sums_N[rows] = first_N[rows] - p[:, 0]
             p.exp_()
             if label_N is not None:
-                p.scatter_add_(1, label_N[here, None], p.new_full((), -less).expand(len(p), 1))
+                p.scatter_add_(1, label_N[rows, None], p.new_full((), -less).expand(len(p), 1))
             logits.copy_(p if self.raised == 1 else p.mul_(self.raised))
         return log_sums_N
 
     def of_hidden(self, raised_NV: Tensor, matrix_VD: Tensor) -> Tensor:
-        """Probabilities times a matrix, with nothing raised any more: [N, D]."""
+        """Return the probabilities, no longer raised, times a matrix: [N, D]."""
         return (raised_NV @ matrix_VD).to(self.precise).div_(self.raised)
 
     def add_of_weight(self, total_VD: Tensor, raised_NV: Tensor, other_ND: Tensor) -> None:
-        """Add the transposed probabilities times what each label is multiplied with."""
+        """Add the transposed probabilities times a factor for each label, `other_ND`, to `total_VD`."""
         if raised_NV.dtype == self.precise:
             total_VD.addmm_(raised_NV.T, other_ND)
         elif raised_NV.dtype == torch.float16:
+            # Scaled so that the sums of products fit into float16; undone in single precision.
             bound = other_ND.abs().max().clamp(min=torch.finfo(self.precise).tiny) * len(other_ND)
             lowered = other_ND * (LARGEST / self.raised / bound)
             product = (raised_NV.T @ lowered.to(raised_NV.dtype)).to(self.precise)
@@ -81,15 +81,15 @@ class OutputProducts:
         else:
             other_ND = other_ND.to(raised_NV.dtype)
             for start in range(0, len(total_VD), self.symbols):
-                here = slice(start, start + self.symbols)
-                total_VD[here] += raised_NV[:, here].T @ other_ND
+                rows = slice(start, start + self.symbols)
+                total_VD[rows] += raised_NV[:, rows].T @ other_ND
 
 
 @dataclass(frozen=True, slots=True)
 class LossParts:
     """A summed loss, the number of labels it is summed over, and named sums to report.
 
-    Each entry of `parts` is a pair of a sum and the count it is to be divided by.
+    Each entry of `parts` is a pair: a sum, and the count to divide it by.
     """
 
     loss: Tensor
@@ -98,11 +98,11 @@ class LossParts:
 
 
 class _OutputLoss(Function):
-    """Output layer and smoothed cross-entropy in one; the gradient is made in the forward pass.
+    """Output layer and smoothed cross-entropy in one; the gradient is computed in the forward pass.
 
-    For every chunk of labels the logits exist once and become their own gradient in place, so that the
-    peak is one chunk x V instead of three times N x V. It is kept in single precision until the scale of the
-    loss is known.
+    The logits of each chunk of labels exist once and become their own gradient in place. The peak memory is
+    therefore chunk x V instead of three times N x V. Gradients stay in single precision until the scale of
+    the loss is known.
     """
 
     @staticmethod
@@ -116,7 +116,7 @@ class _OutputLoss(Function):
         smoothing: float,
         chunk: int,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the discounted loss, summed, and for every label its nll and its smoothed loss [N]."""
+        """Return the discounted loss, summed, and for each label its nll and its smoothed loss: [N]."""
         wants = any(ctx.needs_input_grad[:3])
         precise = precise_dtype(hidden_ND)
         grad_hidden = torch.empty_like(hidden_ND, dtype=precise) if wants else None
@@ -129,18 +129,22 @@ class _OutputLoss(Function):
         mean_D = weight_VD.mean(dim=0, dtype=precise)
         count = label_N.numel()
         nll, uniform = (torch.empty(count, device=hidden_ND.device, dtype=precise) for _ in range(2))
-        # One buffer for all chunks: fresh memory of this size costs as much as several passes over it.
+        # Reused for all chunks, see `OutputProducts`.
         buffer = hidden_ND.new_empty(min(chunk, count), weight_VD.size(0))
         products = OutputProducts(buffer)
         for start in range(0, count, chunk):
             rows = slice(start, start + chunk)
             hidden, label, discount = hidden_ND[rows], label_N[rows], discount_N[rows, None]
             logits = buffer[: len(label)]
-            _multiply(hidden, matrix_VD, bias, logits)
+            if bias is None:
+                torch.mm(hidden, matrix_VD.T, out=logits)
+            else:
+                torch.addmm(bias, hidden, matrix_VD.T, out=logits)
+            # Read before `normalise` overwrites the logits.
             label_logit = logits.gather(1, label[:, None])[:, 0].to(precise)
             hidden = hidden.to(precise)
-            # What is the same for all V is left out here: to the hidden state it adds one vector, the mean
-            # row, and to every row of the weight the same vector; the discount scales rows of either side.
+            # The part of the gradient that is the same for all V, -smoothing / V, is added separately: it is
+            # a multiple of the mean row for the hidden state, and one vector for all rows of the weight.
             log_sum = products.normalise(logits, label, 1 - smoothing)
             nll[rows], uniform[rows] = log_sum - label_logit, log_sum - hidden @ mean_D
             if grad_hidden is None or grad_weight is None:
@@ -171,12 +175,10 @@ class _OutputLoss(Function):
         return hidden, weight, bias, None, None, None, None
 
 
-def _multiply(hidden_ND: Tensor, matrix_VD: Tensor, bias_V: Tensor | None, out: Tensor) -> None:
-    """Logits into `out`."""
-    if bias_V is None:
-        torch.mm(hidden_ND, matrix_VD.T, out=out)
-    else:
-        torch.addmm(bias_V, hidden_ND, matrix_VD.T, out=out)
+def in_autocast_dtype(hidden_ND: Tensor) -> Tensor:
+    """Convert hidden states to the precision of autocast, where it is enabled."""
+    kind = hidden_ND.device.type
+    return hidden_ND.to(torch.get_autocast_dtype(kind)) if torch.is_autocast_enabled(kind) else hidden_ND
 
 
 def output_loss(
@@ -188,18 +190,16 @@ def output_loss(
     chunk: int = 1024,
     bias_V: Tensor | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Loss summed over labels weighted by `discount_N`, and two losses of each label without weight.
+    """Return the loss summed over labels weighted by `discount_N`, and two unweighted losses of each label.
 
     With smoothing s a label y costs (1 - s) * -log p(y) + s * mean over V of -log p (Szegedy et al. 2016).
 
     Returns:
         the loss, differentiable; the negative log-likelihood of each label [N]; its smoothed loss [N].
     """
-    kind = hidden_ND.device.type
-    if torch.is_autocast_enabled(kind):
-        hidden_ND = hidden_ND.to(torch.get_autocast_dtype(kind))
+    hidden_ND = in_autocast_dtype(hidden_ND)
     # The function chooses the precision of each of its products itself.
-    with torch.autocast(kind, enabled=False):
+    with torch.autocast(hidden_ND.device.type, enabled=False):
         outcome: tuple[Tensor, Tensor, Tensor] = _OutputLoss.apply(  # type: ignore[no-untyped-call]
             hidden_ND, weight_VD, bias_V, label_N, discount_N, smoothing, chunk
         )
@@ -209,8 +209,9 @@ def output_loss(
 class CrossEntropy:
     """loss = context_discount * (context labels) + (current labels), Lupo et al. 2022, equation 2.
 
-    The separator that closes a context sentence is a context label. The count is the number of labels,
-    discounts not counted, so that a discount of 1 is exactly the plain loss; the paper leaves this open.
+    The separator that closes a context sentence is a context label. The count is the number of all labels,
+    without discount, so that a discount of 1 gives exactly the plain loss. The paper does not specify the
+    count.
     """
 
     def __init__(self, label_smoothing: float, context_discount: float) -> None:
@@ -220,14 +221,14 @@ class CrossEntropy:
     def laid_out(self, model: TranslationModel, batch: Batch, training: bool) -> Batch:
         """See `Loss`."""
         layouts = model.layouts(batch.source, batch.input_sentence, training)
-        found = replace(batch, source=replace(batch.source, layouts=layouts))
-        found.labels = Labels.of(found)
-        return found
+        batch = replace(batch, source=replace(batch.source, layouts=layouts))
+        batch.labels = Labels.of(batch)
+        return batch
 
     def __call__(self, model: TranslationModel, batch: Batch, done: float = 0.0) -> LossParts:
-        """Parts: `nll_current` and `nll_context`, without smoothing or discount.
+        """Return the loss with the parts `nll_current` and `nll_context`, without smoothing or discount.
 
-        And `undiscounted`: the smoothed loss of all labels, without discount.
+        A third part, `undiscounted`, is the smoothed loss of all labels without discount.
         """
         state = model.encode(batch.source)
         hidden_BTD = model.decode(batch.target_input, batch.input_sentence, state)

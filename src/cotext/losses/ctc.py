@@ -1,19 +1,19 @@
 """Connectionist temporal classification of many short texts at once, without all logits (Graves et al. 2006).
 
-A unit is what one CTC is over: a sentence (sentence-aligned CTC: Yu et al. 2024, equations 7 to 11) or a row.
-A path gives every position of a unit a token or blank; without repeats and then blanks it is the target.
-Fixing the first and the last position of every sentence of a document to the brackets of that sentence makes
-the CTC of the document the sum of those of its sentences.
+A unit is the text of one CTC loss: a sentence (sentence-aligned CTC: Yu et al. 2024, equations 7 to 11) or a
+sequence. A path assigns a token or blank to every position of a unit. Without repetitions and then without
+blanks, the path is the target. If the first and last position of every sentence of a document are fixed to
+the brackets of that sentence, the CTC loss of the document is the sum of those of its sentences.
 
     positions   B  B  -  y  y  E        forced: the first is B and the last is E, with probability 1
     target      B        y     E        which costs nothing there
 
-A lattice needs no more than the probabilities of the labels of its own unit. They are gathered, equal tokens
-sharing a class, and only normalised over the vocabulary.
+A lattice needs only the probabilities of the labels of its own unit. These are gathered into classes, one for
+each different token; only the normalisation runs over the vocabulary.
 
-Shapes: N positions of all units, one unit after the other; M of them whose token is to be predicted; G
-units, K that fit; T most positions of a unit, L most labels, S = 2L + 1 states, C most classes; D model,
-V vocabulary.
+Shapes: N positions of all units, one unit after the other; M of them whose token is predicted; G units, K
+with a path; T most positions of a unit, L most labels, S = 2L + 1 states, C most classes; D model, V
+vocabulary.
 """
 
 from collections.abc import Callable, Iterator
@@ -29,36 +29,36 @@ from torch.nn.functional import linear
 
 from cotext.layers.buckets import sentence_spans
 from cotext.layers.kernels.precision import precise_dtype
-from cotext.losses.cross_entropy import OutputProducts
+from cotext.losses.cross_entropy import OutputProducts, in_autocast_dtype
 from cotext.models.interface import PathKind
 
 Logits = Callable[[Tensor], Tensor]  # hidden states [N, D] -> logits [N, V]
-GROUP_CELLS = 2**24  # numbers in the padded tensors of the units that are taken together
+GROUP_CELLS = 2**24  # elements of the padded tensors of a group
 
 
 @dataclass(frozen=True, slots=True)
 class Units:
-    """The span of frames of each unit, and its target.
+    """The span of positions of each unit, and its target.
 
-    Forced, the first and the last position of every unit are its first and last label with probability 1.
+    Forced: the first and last position of every unit are its first and last label, with probability 1.
     """
 
     start: Tensor  # [G], the first position of a unit
     length: Tensor  # [G], its positions
-    target: Tensor  # [G, L], padded with anything
+    target: Tensor  # [G, L]; the padding is arbitrary
     target_length: Tensor  # [G]
     forced: bool
 
     @property
     def is_label(self) -> Tensor:
-        """The mask of targets, False on padding: [G, L]."""
+        """Return the mask of targets, False on padding: [G, L]."""
         return torch.arange(self.target.size(1), device=self.target.device) < self.target_length[:, None]
 
 
 def fits(units: Units, blank: int) -> Tensor:
-    """Whether a path exists: two equal labels in a row need a blank between them. [G].
+    """Return whether a path exists: two equal labels in a row need a blank between them. [G].
 
-    No path says a blank, and forced, a unit has at least one label.
+    Targets that contain a blank have no path. Forced units need at least one label.
     """
     is_label = units.is_label
     repeats = ((units.target[:, 1:] == units.target[:, :-1]) & is_label[:, 1:]).sum(dim=1)
@@ -68,23 +68,23 @@ def fits(units: Units, blank: int) -> Tensor:
 
 @dataclass(frozen=True, slots=True)
 class Lattices:
-    """The units that fit and have positions, their labels as classes of their own.
+    """The units that have a path and positions, with their labels as classes of their own.
 
-    Class 0 is blank. All of it follows from lengths and targets, and none from what a model predicts.
+    Class 0 is blank. Lattices depend on lengths and targets only, not on the predictions of a model.
     """
 
-    unit: Tensor  # [K], which of the G
-    token: Tensor  # [K, C], what a class stands for
-    position: Tensor  # [M], which of the N
-    of_position: Tensor  # [M], which of the K
+    unit: Tensor  # [K], indices among the G
+    token: Tensor  # [K, C], the token of each class
+    position: Tensor  # [M], indices among the N
+    of_position: Tensor  # [M], the lattice of each position
     groups: "tuple[Group, ...]"
 
     @classmethod
     def of(cls, units: Units, blank: int, dimension: int) -> "Lattices":
-        """The lattices of those units that fit, in groups for states of `dimension` numbers."""
+        """Build the lattices of the units with a path, in groups for hidden states of size `dimension`."""
         unit = (fits(units, blank) & (units.length > 0)).nonzero().flatten()
         length, device, start = units.length[unit], unit.device, units.start[unit]
-        # The blank in front, and all padding with it, becomes class 0, since no token is below it.
+        # An additional blank and all padding are sorted first, so that they become class 0.
         key = units.target[unit].masked_fill(~units.is_label[unit], -1)
         ordered, order = torch.cat([key.new_full((len(unit), 1), -1), key], dim=1).sort(dim=1)
         rank = torch.zeros_like(ordered)
@@ -93,103 +93,99 @@ class Lattices:
         most = int(rank.max()) + 1 if len(unit) else 1
         token = rank.new_full((len(unit), most), blank)
         token.scatter_(1, rank, ordered.masked_fill(ordered < 0, blank))
+        # Forced positions, at both ends of a unit, are not predicted.
         margin = int(units.forced)
         inner = (length - 2 * margin).clamp(min=0)
         inner_start = inner.cumsum(dim=0) - inner
         of_position = torch.arange(len(unit), device=device).repeat_interleave(inner)
         first = start + margin - inner_start
         position = first[of_position] + torch.arange(len(of_position), device=device)
-        together = _Together(
-            length, label, units.target_length[unit], token, rank[:, -1] + 1, margin, inner_start, start
-        )
-        return cls(unit, token, position, of_position, tuple(together.groups(dimension)))
+        classes = rank[:, -1] + 1
+        fitting = Units(start, length, label, units.target_length[unit], units.forced)
+        groups = [
+            _group(which, fitting, token[which, : int(classes[which].max())], inner_start)
+            for which in _similar(length, classes, dimension)
+        ]
+        return cls(unit, token, position, of_position, tuple(groups))
 
 
-@dataclass(frozen=True, slots=True)
-class _Together:
-    """All lattices, before they are divided into groups."""
+def _similar(length: Tensor, classes: Tensor, dimension: int) -> Iterator[Tensor]:
+    """Divide lattices into groups of similar length, which are padded to the longest; yield their indices."""
+    order = length.argsort(descending=True, stable=True)
+    lengths, widths = length[order].tolist(), classes[order].tolist()
+    begin, widest = 0, 0
+    for end in range(len(lengths)):
+        widest = max(widest, widths[end])
+        longest = lengths[begin]
+        # Elements after padding: the lattices, the hidden states and the weights of the classes.
+        cells = (end + 1 - begin) * (longest * widest + (longest + widest) * dimension)
+        if end > begin and cells > GROUP_CELLS:
+            yield order[begin:end]
+            begin, widest = end, widths[end]
+    if lengths:
+        yield order[begin:]
 
-    length: Tensor  # [K]
-    label: Tensor  # [K, L], classes
-    label_length: Tensor  # [K]
-    token: Tensor  # [K, C]
-    classes: Tensor  # [K], how many there are
-    margin: int  # how many positions at either end are not to be predicted
-    inner_start: Tensor  # [K], the first of the M
-    start: Tensor  # [K], the first of the N
 
-    def groups(self, dimension: int) -> Iterator["Group"]:
-        """The lattices in groups of similar length, which are padded to the longest."""
-        order = self.length.argsort(descending=True, stable=True)
-        length, classes = self.length[order].tolist(), self.classes[order].tolist()
-        begin, widest = 0, 0
-        for end in range(len(length)):
-            widest = max(widest, classes[end])
-            longest = length[begin]
-            cells = (end + 1 - begin) * (longest * widest + (longest + widest) * dimension)
-            if end > begin and cells > GROUP_CELLS:
-                yield self._group(order[begin:end])
-                begin, widest = end, classes[end]
-        if length:
-            yield self._group(order[begin:])
+def _group(which: Tensor, fitting: Units, token: Tensor, inner_start: Tensor) -> "Group":
+    """Build a group from the units that have a path, whose targets are classes.
 
-    def _group(self, which: Tensor) -> "Group":
-        length, label_length = self.length[which], self.label_length[which]
-        lengths, label_lengths = (tuple(of.tolist()) for of in (length, label_length))
-        time = torch.arange(max(lengths), device=which.device)
-        real = time < length[:, None]
-        inside = (time >= self.margin) & (time < length[:, None] - self.margin)
-        real_at, inside_at = (mask.flatten().nonzero()[:, 0] for mask in (real, inside))
-        row = self.inner_start[which, None] - self.margin + time
-        frame = self.start[which, None] + time
-        label = self.label[which, : max(1, *label_lengths, 0)]
-        token = self.token[which, : int(self.classes[which].max())]
-        return Group(
-            which,
-            length,
-            label,
-            label_length,
-            token,
-            inside,
-            inside_at,
-            row.flatten()[inside_at],
-            real_at,
-            frame.flatten()[real_at],
-            self.margin > 0,
-            (lengths, label_lengths),
-        )
+    `inner_start` [K]: the index of the first position of each unit among the M.
+    """
+    margin = int(fitting.forced)
+    length, label_length = fitting.length[which], fitting.target_length[which]
+    lengths, label_lengths = (tuple(counts.tolist()) for counts in (length, label_length))
+    time = torch.arange(max(lengths), device=which.device)
+    inside = (time >= margin) & (time < length[:, None] - margin)
+    real_at, inside_at = (mask.flatten().nonzero()[:, 0] for mask in (time < length[:, None], inside))
+    # Wrong at forced positions, which have no predicted row; `inside_at` skips them.
+    row = inner_start[which, None] - margin + time
+    frame = fitting.start[which, None] + time
+    return Group(
+        which,
+        length,
+        fitting.target[which, : max(1, *label_lengths, 0)],
+        label_length,
+        token,
+        inside,
+        inside_at,
+        row.flatten()[inside_at],
+        real_at,
+        frame.flatten()[real_at],
+        fitting.forced,
+        (lengths, label_lengths),
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Lattices side by side; here K counts those of the group, Q and P their positions.
+    """Lattices that are computed together; here K counts the lattices of the group, Q and P their positions.
 
-    `sizes`: the lengths of units and of their labels, as the CPU knows them.
+    `sizes`: the lengths of units and of their labels, as numbers on the CPU.
     """
 
-    which: Tensor  # [K], of all that fit
+    which: Tensor  # [K], indices among all units with a path
     length: Tensor  # [K]
     label: Tensor  # [K, L]
     label_length: Tensor  # [K]
     token: Tensor  # [K, C]
-    inside: Tensor  # [K, T], positions that are to be predicted
-    inside_at: Tensor  # the same as indices of K * T
-    row: Tensor  # [Q], which of the M these are
-    real_at: Tensor  # all positions, as indices of K * T
-    frame: Tensor  # [P], which of the N these are
+    inside: Tensor  # [K, T], positions that are predicted
+    inside_at: Tensor  # [Q], the same as indices of K * T
+    row: Tensor  # [Q], their indices among the M
+    real_at: Tensor  # [P], all positions, as indices of K * T
+    frame: Tensor  # [P], their indices among the N
     forced: bool
     sizes: tuple[tuple[int, ...], tuple[int, ...]]
 
     def spread(self, packed_MX: Tensor, dtype: torch.dtype) -> Tensor:
-        """The rows of these lattices side by side, 0 elsewhere: [K, T, X]."""
+        """Return the rows of these lattices in padded form, 0 elsewhere: [K, T, X]."""
         spread_AX = packed_MX.new_zeros(self.inside.numel(), packed_MX.size(1), dtype=dtype)
         spread_AX.index_copy_(0, self.inside_at, packed_MX.index_select(0, self.row).to(dtype))
         return spread_AX.view(*self.inside.shape, -1)
 
     def scores(self, predicted_KTC: Tensor) -> Tensor:
-        """Log-probabilities, or logits, of the classes, with those of forced positions: [K, T, C].
+        """Return log-probabilities, or logits, of the classes, with those of forced positions: [K, T, C].
 
-        In double precision: of a sum of 10,000 in single, a posterior would keep three digits.
+        In double precision: with a sum of 10,000 in single precision, a posterior would keep three digits.
         """
         scores_KTC = predicted_KTC.double().masked_fill_(~self.inside[:, :, None], -torch.inf)
         if self.forced:
@@ -199,33 +195,26 @@ class Group:
         return scores_KTC
 
     def nll_and_posterior(self, log_p_MC: Tensor, wants_posterior: bool) -> tuple[Tensor, Tensor | None]:
-        """Negative log-likelihoods [K] and, given the target, the probability of each class [K, T, C]."""
+        """Return negative log-likelihoods [K] and, given the target, class probabilities [K, T, C]."""
         log_p_KTC = self.scores(self.spread(log_p_MC[:, : self.token.size(1)], torch.float64))
+        # Only the gradient of the lattice is needed; it stops at the log-probabilities.
         with torch.enable_grad():
             log_p_TKC = log_p_KTC.transpose(0, 1).requires_grad_(wants_posterior)
-            nll = torch.ctc_loss(log_p_TKC, self.label, *self.sizes, reduction=0)  # of each
+            nll = torch.ctc_loss(log_p_TKC, self.label, *self.sizes, reduction=0)  # one for each lattice
             if not wants_posterior:
                 return nll, None
-            # What torch calls the gradient is p - posterior, as if it went through a log-softmax.
+            # The gradient in torch is p - posterior, as if it went through a log-softmax.
             (grad_TKC,) = torch.autograd.grad(nll.sum(), log_p_TKC)
         posterior_KTC = log_p_KTC.detach().exp_() - grad_TKC.transpose(0, 1)
-        # Where forced, the gradient isn't a number.
+        # At forced positions the gradient is NaN.
         return nll.detach(), posterior_KTC.masked_fill_(~self.inside[:, :, None], 0)
 
 
-@dataclass(frozen=True, slots=True)
-class _Outcome:
-    """Loss and gradients of the units that fit."""
-
-    nll: Tensor  # [K]
-    grad_hidden: Tensor | None  # [M, D]
-    grad_weight: Tensor | None  # [V, D]
-
-
 def class_log_probabilities(hidden_MD: Tensor, logits: Logits, lattices: Lattices, chunk: int) -> Tensor:
-    """Log-probabilities of the classes, [M, C], without gradients."""
+    """Return log-probabilities of the classes, [M, C], without gradients."""
     precise = precise_dtype(hidden_MD)
     log_p_MC = hidden_MD.new_empty(len(hidden_MD), lattices.token.size(1), dtype=precise)
+    # In chunks, so that the logits of all positions never exist at once.
     for start in range(0, len(hidden_MD), chunk):
         rows = slice(start, start + chunk)
         logits_NV = logits(hidden_MD[rows])
@@ -237,12 +226,10 @@ def class_log_probabilities(hidden_MD: Tensor, logits: Logits, lattices: Lattice
 def _output_layer(
     hidden_MD: Tensor, matrix_VD: Tensor, lattices: Lattices, scale_M: Tensor, chunk: int
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Log-probabilities of the classes [M, C], and what the normalisation adds to either gradient.
+    """Return log-probabilities of the classes [M, C], and the share of the normalisation in both gradients.
 
-    `scale_M` is that of the gradients of each position.
-
-    The logits of a chunk exist once and become probabilities in place: neither gradient of the log-sum-exp
-    needs to know of the lattice.
+    `scale_M` scales the gradients of each position. The logits of a chunk exist once and become probabilities
+    in place: the gradients of the log-sum-exp do not depend on the lattice.
     """
     precise = precise_dtype(hidden_MD)
     count = hidden_MD.size(0)
@@ -256,6 +243,7 @@ def _output_layer(
         hidden, scale = hidden_MD[rows], scale_M[rows, None]
         logits = buffer[: len(hidden)]
         torch.mm(hidden, matrix_VD.T, out=logits)
+        # Read before `normalise` overwrites the logits.
         log_p = logits.gather(1, lattices.token[lattices.of_position[rows]]).to(precise)
         log_p_MC[rows] = log_p - products.normalise(logits)[:, None]
         grad_hidden[rows] = products.of_hidden(logits, matrix_VD) * scale
@@ -265,8 +253,8 @@ def _output_layer(
 
 def _loss(
     hidden_ND: Tensor, weight_VD: Tensor, lattices: Lattices, scale_K: Tensor | None, chunk: int
-) -> _Outcome:
-    """The losses and, where a scale of each is given, the gradients of their scaled sum."""
+) -> tuple[Tensor, Tensor | None, Tensor | None]:
+    """Return the losses [K] and, given scales, the gradients of their scaled sum, [M, D] and [V, D]."""
     hidden_MD, matrix_VD = hidden_ND[lattices.position], weight_VD.to(hidden_ND.dtype)
     precise = precise_dtype(hidden_ND)
     scale_M = None if scale_K is None else scale_K.to(precise)[lattices.of_position]
@@ -281,55 +269,58 @@ def _loss(
         nll_K[group.which] = nll.to(precise)
         if posterior_KTC is None or scale_K is None or grad_hidden is None or grad_weight is None:
             continue
+        # The gradient of a logit is its probability, added by `_output_layer`, minus its posterior.
         posterior_KTC = posterior_KTC.to(precise) * scale_K.to(precise)[group.which, None, None]
         hidden_KTD = group.spread(hidden_MD, precise)
         of_hidden_KTD = posterior_KTC @ matrix_VD[group.token].to(precise)
         grad_hidden[group.row] -= of_hidden_KTD.flatten(0, 1).index_select(0, group.inside_at)
         of_weight_KCD = posterior_KTC.mT @ hidden_KTD
         grad_weight.index_add_(0, group.token.flatten(), of_weight_KCD.flatten(0, 1), alpha=-1)
-    return _Outcome(nll_K, grad_hidden, grad_weight)
+    return nll_K, grad_hidden, grad_weight
 
 
 class _CTC(Function):
-    """Output layer and CTC in one; the gradient of the plain sum is made in the forward pass."""
+    """Output layer and CTC in one; the gradient of the plain sum is computed in the forward pass."""
 
     @staticmethod
     def forward(
         ctx: Any, hidden_ND: Tensor, weight_VD: Tensor, lattices: Lattices, units: int, chunk: int
     ) -> Tensor:
-        """Returns the negative log-likelihood of every unit: [G]."""
+        """Return the negative log-likelihood of every unit: [G]."""
         precise = precise_dtype(hidden_ND)
+        # Computed for a scale of 1; `backward` multiplies it by the gradient of the sum.
         ones = hidden_ND.new_ones(len(lattices.unit), dtype=precise)
         wants = any(ctx.needs_input_grad[:2])
-        outcome = _loss(hidden_ND, weight_VD, lattices, ones if wants else None, chunk)
+        nll_K, *grads = _loss(hidden_ND, weight_VD, lattices, ones if wants else None, chunk)
         ctx.lattices, ctx.chunk = lattices, chunk
-        ctx.save_for_backward(hidden_ND, weight_VD, outcome.grad_hidden, outcome.grad_weight)
+        ctx.save_for_backward(hidden_ND, weight_VD, *grads)
         nll_G = hidden_ND.new_zeros(units, dtype=precise)
-        nll_G[lattices.unit] = outcome.nll
+        nll_G[lattices.unit] = nll_K
         return nll_G
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         hidden_ND, weight_VD, grad_hidden, grad_weight = ctx.saved_tensors
-        if set(grads[0].stride()) == {0}:  # that of a sum: one number for all units
+        if set(grads[0].stride()) == {0}:  # the gradient of a sum: one number for all units
             scale = grads[0][0] if len(grads[0]) else grads[0].sum()
             grad_hidden, grad_weight = grad_hidden * scale, grad_weight * scale
         else:
-            # The weight's gradient has lost sight of the units by now.
+            # The gradient of the weight is summed over units already, so it is computed again.
             scale_K = grads[0][ctx.lattices.unit]
-            outcome = _loss(hidden_ND, weight_VD, ctx.lattices, scale_K, ctx.chunk)
-            grad_hidden, grad_weight = outcome.grad_hidden, outcome.grad_weight
+            _, grad_hidden, grad_weight = _loss(hidden_ND, weight_VD, ctx.lattices, scale_K, ctx.chunk)
+            assert grad_hidden is not None
+            assert grad_weight is not None
         of_hidden_ND = torch.zeros_like(hidden_ND)
         of_hidden_ND[ctx.lattices.position] = grad_hidden.to(hidden_ND.dtype)
         return of_hidden_ND, grad_weight.to(weight_VD.dtype), None, None, None
 
 
 def ctc_nll(hidden_ND: Tensor, weight_VD: Tensor, units: Units, blank: int, chunk: int = 512) -> Tensor:
-    """Negative log-likelihood of every unit's target, 0 where it does not fit: [G].
+    """Return the negative log-likelihood of every unit's target, 0 where it has no path: [G].
 
-    Half-precision logits are normalised, and their gradients summed, in single precision; see
-    `output_products`. A gradient that isn't that of their sum costs the output layer once more.
+    The precision is that of `OutputProducts`. A gradient other than that of the plain sum costs the output
+    layer a second time.
     """
     lattices = Lattices.of(units, blank, hidden_ND.size(1))
     return lattices_nll(hidden_ND, weight_VD, lattices, len(units.length), chunk)
@@ -338,12 +329,10 @@ def ctc_nll(hidden_ND: Tensor, weight_VD: Tensor, units: Units, blank: int, chun
 def lattices_nll(
     hidden_ND: Tensor, weight_VD: Tensor, lattices: Lattices, units: int, chunk: int = 512
 ) -> Tensor:
-    """The same with lattices made before, of so many units."""
-    kind = hidden_ND.device.type
-    if torch.is_autocast_enabled(kind):
-        hidden_ND = hidden_ND.to(torch.get_autocast_dtype(kind))
+    """Compute `ctc_nll` with given lattices; `units` is the number of units."""
+    hidden_ND = in_autocast_dtype(hidden_ND)
     # The function chooses the precision of each of its products itself.
-    with torch.autocast(kind, enabled=False):
+    with torch.autocast(hidden_ND.device.type, enabled=False):
         nll_G: Tensor = _CTC.apply(  # type: ignore[no-untyped-call]
             hidden_ND, weight_VD, lattices, units, chunk
         )
@@ -351,7 +340,7 @@ def lattices_nll(
 
 
 def ctc_scores(hidden_ND: Tensor, logits: Logits, units: Units, blank: int, chunk: int = 512) -> Tensor:
-    """As `ctc_nll`, without gradients, and with whatever computes logits."""
+    """Compute `ctc_nll` without gradients, with any function that computes logits."""
     lattices = Lattices.of(units, blank, hidden_ND.size(1))
     log_p_MC = class_log_probabilities(hidden_ND[lattices.position], logits, lattices, chunk)
     nll_G = log_p_MC.new_zeros(len(units.length))
@@ -361,18 +350,13 @@ def ctc_scores(hidden_ND: Tensor, logits: Logits, units: Units, blank: int, chun
     return nll_G
 
 
-# --- CTC targets: which frames of a non-autoregressive decoder are aligned with which target tokens.
-#
-# Shapes: B rows, T frames, Y target tokens of a row, N frames of all rows without padding, one row after the
-# other, G units.
-
-
 def units(path: PathKind, frames_of: Tensor, tokens: Tensor, sentence: Tensor) -> Units:
-    """CTC units: every sentence, those of a row in order, or every row; targets as of `bracketed_targets`.
+    """Return the CTC units: every sentence in order, or every sequence; targets as of `bracketed_targets`.
 
-    `frames_of` [B, T]: the sentence of each frame, -1 on padding.
+    `frames_of` [B, T]: the sentence of each position, -1 on padding.
     """
     aligned = path == "sentences"
+    # Without alignment, all positions of a sequence belong to one sentence, 0.
     texts = (frames_of, sentence) if aligned else (frames_of.clamp(max=0), sentence.clamp(max=0))
     frames, target = map(sentence_spans, texts)
     last_B1 = texts[1].max(dim=1, keepdim=True).values
@@ -387,23 +371,15 @@ def units(path: PathKind, frames_of: Tensor, tokens: Tensor, sentence: Tensor) -
     return Units(start, stop - start, labels, end - first, forced=aligned)
 
 
-# --- The most probable path of a text under CTC, by Viterbi's algorithm.
-#
-# Shapes as in `ctc.py`: N positions of all units, M of them to be predicted; K units that fit; T most
-# positions of a unit, S states, C most classes; D model, V vocabulary.
-
-
 def best_alignment(hidden_ND: Tensor, weight_VD: Tensor, lattices: Lattices) -> Tensor:
-    """The token, blank included, that the most probable path has at every position: [N].
+    """Return the token, possibly blank, of the most probable path at every position: [N].
 
-    It is -1 at all positions of a unit that does not fit, and of none. No normalisation is needed, hence
-    nothing but the logits of the unit's own labels.
+    -1 at all positions of a unit without a path. No normalisation is needed, so only the logits of the unit's
+    own labels are computed.
     """
     aligned_N = lattices.position.new_full((hidden_ND.size(0),), -1)
-    kind = hidden_ND.device.type
-    if torch.is_autocast_enabled(kind):
-        hidden_ND = hidden_ND.to(torch.get_autocast_dtype(kind))
-    with torch.no_grad(), torch.autocast(kind, enabled=False):
+    hidden_ND = in_autocast_dtype(hidden_ND)
+    with torch.no_grad(), torch.autocast(hidden_ND.device.type, enabled=False):
         hidden_MD, matrix_VD = hidden_ND[lattices.position], weight_VD.to(hidden_ND.dtype)
         for group in lattices.groups:
             logits_KTC = group.spread(hidden_MD, hidden_MD.dtype) @ matrix_VD[group.token].mT
@@ -413,10 +389,10 @@ def best_alignment(hidden_ND: Tensor, weight_VD: Tensor, lattices: Lattices) -> 
 
 
 def _best_path(group: Group, scores_KTC: Tensor) -> Tensor:
-    """The class at every position of the best path, by Viterbi's algorithm: [K, T].
+    """Return the class at every position of the best path, by Viterbi's algorithm: [K, T].
 
-    States are blank, first label, blank, second label ... blank. A step stays, goes on by one, or by two to a
-    label that differs from the one before it. Behind the end of a unit it stays.
+    States are blank, first label, blank, second label ... blank. A step stays, advances by one state, or by
+    two to a label that differs from the previous one. Behind the end of a unit it stays.
     """
     lattices, positions, _ = scores_KTC.shape
     state_KS = group.label.new_zeros(lattices, 2 * group.label.size(1) + 1)
@@ -425,6 +401,7 @@ def _best_path(group: Group, scores_KTC: Tensor) -> Tensor:
     leaps[:, 3::2] = state_KS[:, 3::2] != state_KS[:, 1:-2:2]
     best_KS = scores_KTC.new_full(state_KS.shape, -torch.inf)
     best_KS[:, :2] = scores_KTC[:, 0].gather(1, state_KS[:, :2])
+    # The step into each state (0, 1 or 2), to trace the best path back.
     came_TKS = torch.zeros(positions, *state_KS.shape, dtype=torch.uint8, device=state_KS.device)
     for t in range(1, positions):
         from_3KS = best_KS.new_full((3, *best_KS.shape), -torch.inf)
@@ -436,6 +413,7 @@ def _best_path(group: Group, scores_KTC: Tensor) -> Tensor:
         came_TKS[t] = came.masked_fill_(~goes_on, 0)
         reached_KS = reached_KS + scores_KTC[:, t].gather(1, state_KS)
         best_KS = torch.where(goes_on, reached_KS, best_KS)
+    # A path ends in the blank after the last label, or in the last label.
     last = 2 * group.label_length[:, None]
     ends = torch.cat([last, (last - 1).clamp(min=0)], dim=1)
     state = ends.gather(1, best_KS.gather(1, ends).argmax(dim=1, keepdim=True))
@@ -446,24 +424,19 @@ def _best_path(group: Group, scores_KTC: Tensor) -> Tensor:
     return state_KS.gather(1, path_KT)
 
 
-# --- Probabilities of the beginnings of texts under CTC, and with them of tokens given those before them.
-#
-# A path says a text; that the text begins with y1 ... yi is the sum over all positions at which yi is said
-# for the first time, behind y1 ... yi-1 and whatever follows (Graves 2012, *Supervised Sequence Labelling*,
-# section 7.5). The probability of token i given those before it is the ratio of two beginnings, that of the
-# end the ratio of the text to its last beginning: the chain rule of the text's own likelihood, summed over
-# all paths, though nothing is predicted from left to right.
-#
-# Shapes: G units, K that fit, T most positions, L most labels, S = L + 1 blanks around them, C
-# classes; N, M, D, V as in `ctc.py`.
+# Prefix probabilities (Graves 2012, *Supervised Sequence Labelling*, section 7.5). The probability that the
+# text begins with y1 ... yi is the sum, over all positions, of the probability of the paths that emit yi for
+# the first time at that position, after y1 ... yi-1. The probability of token i given those before it is the
+# ratio of two prefix probabilities. For the end of the text it is the ratio of the full text to its last
+# prefix. This is the chain rule, although nothing is predicted from left to right. S = L + 1 blanks here.
 
 
 @dataclass(frozen=True, slots=True)
 class Beginnings:
-    """Log-probabilities, -inf where a unit does not fit.
+    """Log-probabilities of prefixes, -inf where a unit has no path.
 
-    `begins` [G, L]: that the text of a unit begins with its labels up to this one; `whole` [G]: that it
-    is the target and nothing more.
+    `begins` [G, L]: the text of a unit begins with its labels up to this one. `whole` [G]: the text is
+    exactly the target.
     """
 
     begins: Tensor
@@ -472,7 +445,7 @@ class Beginnings:
 
 @torch.no_grad()
 def beginnings(hidden_ND: Tensor, logits: Logits, units: Units, blank: int, chunk: int = 512) -> Beginnings:
-    """The beginnings of every unit's target, in double precision."""
+    """Return the prefix probabilities of every unit's target, in double precision."""
     begins_GL = hidden_ND.new_full(units.target.shape, -torch.inf, dtype=torch.float64)
     whole_G = begins_GL.new_full(units.target.shape[:1], -torch.inf)
     lattices = Lattices.of(units, blank, hidden_ND.size(1))
@@ -487,13 +460,14 @@ def beginnings(hidden_ND: Tensor, logits: Logits, units: Units, blank: int, chun
 
 
 def _forward(group: Group, log_p_KTC: Tensor) -> tuple[Tensor, Tensor]:
-    """Forward probabilities of the states blank, first label, blank ...; [K, L] and [K]."""
+    """Run the forward algorithm over the states blank, first label, blank ...; return [K, L] and [K]."""
     lattices, positions, _ = log_p_KTC.shape
     labels = group.label.size(1)
     nothing_K1 = log_p_KTC.new_full((lattices, 1), -torch.inf)
+    # Between equal labels a blank is required: the path cannot come directly from the previous label.
     differs = group.label.new_ones(group.label.shape, dtype=torch.bool)
     differs[:, 1:] = group.label[:, 1:] != group.label[:, :-1]
-    # What is there before the first position: the blank in front of all labels.
+    # Before the first position, the path is in the blank in front of all labels.
     blank_KS = torch.cat([torch.zeros_like(nothing_K1), nothing_K1.expand(-1, labels)], dim=1)
     label_KL = nothing_K1.expand(-1, labels)
     begins_KL = label_KL

@@ -1,17 +1,17 @@
 """Glancing training of non-autoregressive models (Qian et al. 2021; Yu et al. 2024, section 3).
 
-A first decoding pass, without gradients, gives a hypothesis. It is compared, frame by frame, with the most
-probable path to the target; at random, some tokens of that path are revealed at the decoder's input, the more
-of them the more frames were wrong, and the loss is that of a second pass:
+A first decoding pass, without gradients, gives a hypothesis, which is compared frame by frame with the most
+probable path to the target. Some tokens of that path, chosen at random, are revealed at the decoder's input.
+The more frames were wrong, the more tokens are revealed. The loss is that of a second pass:
 
-    revealed frames of a row = ratio * frames in which hypothesis and path differ
-    loss                     = -log P(target), over all paths                with paths
-                               mean cross-entropy of frames not revealed     without: a frame for every token
+    revealed frames of a sequence = ratio * frames in which hypothesis and path differ
+    loss                          = -log P(target), over all paths              with paths
+                                    mean cross-entropy of frames not revealed   without: one frame per token
 
-The ratio falls linearly over the training. Nothing is revealed in validation.
+The ratio decreases linearly during training. Nothing is revealed in validation.
 
-Shapes: B rows, T frames, N frames of all rows without padding, one row after the other, G units, D model,
-V vocabulary.
+Shapes: B sequences, T frames, N frames of all sequences without padding, one sequence after the other, G
+units, D model, V vocabulary.
 """
 
 from dataclasses import dataclass, replace
@@ -33,13 +33,14 @@ CHUNK = 1024
 
 @dataclass(frozen=True, slots=True)
 class Paths:
-    """The lattices of a batch, the first and last frames of its units, and how many there are.
+    """The lattices of a batch, the first and last frames of its units, and the number of units.
 
-    `forced`: these frames are given. `without` counts units without a path, `count` the labels of the others.
+    `forced`: the tokens of these frames are given. `without`: number of units without a path. `count`: labels
+    of the other units.
     """
 
     lattices: Lattices
-    edges: Tensor  # [2G], of the N
+    edges: Tensor  # [2G], indices among the N
     forced: bool
     units: int
     without: Tensor
@@ -48,23 +49,23 @@ class Paths:
 
 @dataclass(frozen=True, slots=True)
 class Targets:
-    """What the indices of a batch say of its frames and targets; `paths`: None where a frame is a token."""
+    """Frames and targets of a batch, computed from its indices; `paths` is None if every frame is a token."""
 
-    token: Tensor  # of the targets, brackets included, one row after the other
-    lengths: Tensor  # [B], of the targets
-    labels: Tensor  # [B], those that other systems have
+    token: Tensor  # tokens of the targets, brackets included, one sequence after the other
+    lengths: Tensor  # [B], lengths of the targets
+    labels: Tensor  # [B], number of labels as other systems count them
     frames_of: Tensor  # [B, T], the sentence of each frame, -1 on padding
     frames: Packing
     paths: Paths | None
 
 
 class Glancing:
-    """The glancing loss; `ratios` are at the start and at the end of training.
+    """The glancing loss; `ratios` are the ratios at the start and at the end of training.
 
-    `label_smoothing` is for models without paths. With paths, the count is that of the target's labels
-    without `bos`, so that figures compare with those of other systems; sentences (rows, where they have one
-    path) whose target does not fit into their frames are left out. Without, it is that of the frames not
-    revealed, brackets included: the loss is their mean, as in the paper's code.
+    With paths, the count is the number of target labels without `bos`, so that the loss can be compared with
+    that of other systems. Sentences (or sequences with a single path) whose target does not fit into their
+    frames do not count. Without paths, the count is the number of frames not revealed, brackets included: the
+    loss is their mean, as in the paper's code. `label_smoothing` is for models without paths.
     """
 
     def __init__(self, ratios: tuple[float, float], label_smoothing: float) -> None:
@@ -74,11 +75,12 @@ class Glancing:
     def laid_out(self, model: NonAutoregressiveModel, batch: Batch, training: bool) -> Batch:
         """See `Loss`."""
         tokens, sentence = bracketed_targets(batch)
-        lengths_B, labels_B = ((of >= 0).sum(dim=1) for of in (sentence, batch.label_sentence))
+        lengths_B = (sentence >= 0).sum(dim=1)
+        labels_B = (batch.label_sentence >= 0).sum(dim=1)
         rows = model.layouts(batch.source, lengths_B if model.path == "length" else None)
         assert rows.target is not None
         frames_of, written = rows.target.sentence, Packing(sentence >= 0).index_N
-        paths, frames = None, Packing(frames_of >= 0)
+        paths = None
         if model.path != "length":
             batch_units = units(model.path, frames_of, tokens, sentence)
             labels_G = batch_units.target_length - 1 if batch_units.forced else labels_B
@@ -91,14 +93,14 @@ class Glancing:
                 (~fit_G).sum().float(),
                 (labels_G * fit_G).sum().clamp(min=1),
             )
-        target_tokens = tokens.flatten()[written]
-        targets = Targets(target_tokens, lengths_B, labels_B, frames_of, frames, paths)
+        token_N = tokens.flatten()[written]
+        targets = Targets(token_N, lengths_B, labels_B, frames_of, Packing(frames_of >= 0), paths)
         return replace(batch, source=replace(batch.source, layouts=rows), targets=targets)
 
     def __call__(self, model: NonAutoregressiveModel, batch: Batch, done: float = 0.0) -> LossParts:
-        """Parts: `nll_current`; with paths, the share of units without one; in training, the share revealed.
+        """Return the loss with the part `nll_current`, and with paths the share of units without one.
 
-        And in training, those of the model's auxiliary loss.
+        In training, further parts are the share of frames revealed and those of the model's auxiliary loss.
         """
         start, end = self.ratios
         ratio = start + (end - start) * min(done, 1.0)
@@ -118,61 +120,44 @@ class Glancing:
                     targets.token if paths is None else best_alignment(first_ND, weight_VD, paths.lattices)
                 )
                 wrong_N = _best_symbols(first_ND, weight_VD) != best_N
-                if paths is not None and paths.forced:  # brackets are given
+                if paths is not None and paths.forced:  # brackets are given, and never wrong
                     wrong_N[paths.edges] = False
+                # -1 on padding and in units without a path: their frames are never revealed.
                 best = real.long().sub(1).masked_scatter(real, best_N)
                 eligible = best >= 0
-                shown = glanced((best >= 0).masked_scatter(real, wrong_N) & eligible, eligible, ratio)
-                revealed = best.masked_fill(~shown, -1)
-            parts["revealed"] = shown.sum().float(), real.sum()
+                # Any frame of a path may be revealed, not only wrong ones.
+                reveal = glanced((best >= 0).masked_scatter(real, wrong_N) & eligible, eligible, ratio)
+                revealed = best.masked_fill(~reveal, -1)
+            parts["revealed"] = reveal.sum().float(), real.sum()
             auxiliary = model.auxiliary_loss(draft, best, ratio)
         hidden_ND = frames.pack(model.decode(draft, revealed))
         if paths is None:
             open_BT = real if revealed is None else real & (revealed < 0)
             open_N = open_BT.flatten()[frames.index_N]
-            loss = self._by_frame(model, hidden_ND, targets, open_N, parts)
+            loss, nll_N, _ = output_loss(
+                hidden_ND,
+                model.output_weight,
+                targets.token,
+                open_N.to(hidden_ND.dtype),
+                self.label_smoothing,
+            )
+            parts["nll_current"] = (nll_N * open_N).sum(), open_N.sum().clamp(min=1)
             counted_B = open_BT.sum(dim=1)
             count = counted_B.sum().clamp(min=1)
         else:
-            loss, count = _by_path(model, hidden_ND, paths, parts)
+            # In validation no gradient is needed, so none is computed for the weight.
+            weight_VD = model.output_weight if hidden_ND.requires_grad else model.output_weight.detach()
+            nll_G = lattices_nll(hidden_ND, weight_VD, paths.lattices, paths.units)
+            loss, count = nll_G.sum(), paths.count
+            parts["nll_current"] = nll_G.detach().sum(), count
+            parts["without_path"] = paths.without, torch.full((), paths.units, device=loss.device)
             counted_B = targets.labels
         if auxiliary is not None:
             loss = loss + (auxiliary.loss * counted_B).sum()
             parts |= auxiliary.parts
         return LossParts(loss=loss, count=count, parts=parts)
 
-    def _by_frame(
-        self,
-        model: NonAutoregressiveModel,
-        hidden_ND: Tensor,
-        targets: Targets,
-        open_N: Tensor,
-        parts: dict[str, tuple[Tensor, Tensor]],
-    ) -> Tensor:
-        """Cross-entropy of the frames that were not revealed, summed."""
-        factor_N = open_N.to(hidden_ND.dtype)
-        loss, nll_N, _ = output_loss(
-            hidden_ND, model.output_weight, targets.token, factor_N, self.label_smoothing
-        )
-        parts["nll_current"] = (nll_N * open_N).sum(), open_N.sum().clamp(min=1)
-        return loss
-
-
-def _by_path(
-    model: NonAutoregressiveModel,
-    hidden_ND: Tensor,
-    paths: Paths,
-    parts: dict[str, tuple[Tensor, Tensor]],
-) -> tuple[Tensor, Tensor]:
-    """The likelihood of the units that fit, and the count of their labels."""
-    weight_VD = model.output_weight if hidden_ND.requires_grad else model.output_weight.detach()
-    nll_G = lattices_nll(hidden_ND, weight_VD, paths.lattices, paths.units)
-    loss = nll_G.sum()
-    parts["nll_current"] = nll_G.detach().sum(), paths.count
-    parts["without_path"] = paths.without, torch.full((), paths.units, device=loss.device)
-    return loss, paths.count
-
 
 def _best_symbols(hidden_ND: Tensor, weight_VD: Tensor) -> Tensor:
-    """The most probable symbol of every frame: [N]."""
+    """Return the most probable symbol of every frame: [N]."""
     return torch.cat([linear(part, weight_VD).argmax(dim=1) for part in torch.split(hidden_ND, CHUNK)])

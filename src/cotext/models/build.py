@@ -1,6 +1,6 @@
-"""From the section `model` to modules: the one place that knows every part by name, and what goes together.
+"""Build models from the section `model`: the only file that knows every part by name.
 
-A published system is a recipe that fills slots; a new part is a line in one of the tables below.
+A published system is a recipe that sets slots; a new part is a line in one of the tables below.
 """
 
 from collections.abc import Callable, Iterator
@@ -17,13 +17,7 @@ from cotext.layers.alibi import AlibiScore
 from cotext.layers.blocks import DecoderBlock, EncoderBlock, Size, Stack, Stacks
 from cotext.layers.embedding import EmbeddingKind, InputKind, SentenceEmbedding
 from cotext.layers.initialisation import initialise
-from cotext.layers.multi_head import (
-    AttentionSize,
-    CrossAttention,
-    RowSpan,
-    Score,
-    SelfAttention,
-)
+from cotext.layers.multi_head import AttentionSize, CrossAttention, RowSpan, Score, SelfAttention
 from cotext.layers.node_spans import NodeQuerySpan, NodeSpan
 from cotext.layers.others import GatedOthersSpan
 from cotext.layers.rotary import RotaryScore
@@ -39,7 +33,7 @@ from cotext.models.flat_transformer import CurrentSpan
 from cotext.models.g_transformer import GatedAttention
 from cotext.models.interface import DocumentLayer, Model
 from cotext.models.mbe import BatchMean
-from cotext.models.nat import CodeSettings, LatentCodes, NonAutoregressiveTransformer, Prediction
+from cotext.models.nat import LatentCodes, NonAutoregressiveTransformer
 from cotext.models.p_transformer import PositionScore, relative_table
 from cotext.models.parts import document_layer, document_settings, own_score
 from cotext.models.transformer import Parts, Transformer
@@ -65,7 +59,7 @@ SCORES: dict[str, Callable[[AttentionSize], Score]] = {
     "rotary": RotaryScore,
     "alibi": AlibiScore,
 }
-# What self-attention tells positions by that cross-attention has another counterpart of.
+# Scores of self-attention whose positions have another form, or none, in cross-attention.
 CROSS_SCORES = {"positions": "absolute", "relative": "content", "rotary": "content"}
 BATCH_CONTEXTS: dict[str, Callable[[Size, BatchSides, ModelConfig], BatchContext]] = {
     "flat": lambda size, sides, config: FlatBatch(
@@ -77,14 +71,14 @@ BATCH_CONTEXTS: dict[str, Callable[[Size, BatchSides, ModelConfig], BatchContext
 
 
 def build_model(config: Config, vocabulary: int, source_vocabulary: int | None = None) -> Model:
-    """The model of a configuration, with fresh weights from torch's global generator.
+    """Build the model of a configuration, with random weights from torch's global generator.
 
     `vocabulary` counts the subwords and the special symbols of every recipe (`Tokenizer.vocabulary_size`);
-    those of this recipe's separators come on top. `source_vocabulary` counts those of the source, where it
-    has pieces of its own; not given: the same.
+    the symbols of this recipe's separators are added. `source_vocabulary`: that of the source, if it has its
+    own subwords; None: the same.
 
     Raises:
-        CotextError: settings that do not go together.
+        CotextError: settings that cannot be combined.
     """
     check(config)
     model = config.model
@@ -112,21 +106,17 @@ def build_model(config: Config, vocabulary: int, source_vocabulary: int | None =
     build = _autoregressive if model.writes == "left_to_right" else _non_autoregressive
     built = build(model, embedding)
     initialise(built, model.initialisation)
-    built.new_symbols.extend(_new_symbols(config, vocabulary))
+    blend = config.train.blend or ()
+    if "separators" in blend:
+        separator = range(vocabulary - 1, vocabulary)  # the last of the special symbols
+        built.new_symbols.append(NewSymbols("separators", separator))
+    if "symbols" in blend:
+        built.new_symbols.append(NewSymbols("symbols", range(vocabulary, symbols)))
     return built
 
 
-def _new_symbols(config: Config, vocabulary: int) -> Iterator[NewSymbols]:
-    """The symbols that come into force by and by."""
-    blend = config.train.blend or ()
-    if "separators" in blend:
-        yield NewSymbols("separators", range(vocabulary - 1, vocabulary))  # the last of the special symbols
-    if "symbols" in blend:
-        yield NewSymbols("symbols", range(vocabulary, vocabulary + further_symbols(config.view)))
-
-
 def _source_symbols(config: Config, vocabulary: int, source_vocabulary: int | None) -> int | None:
-    """Rows of an embedding that the source has for itself; None: it has none."""
+    """Return the size of a separate source embedding, or None."""
     further = further_symbols(config.view)
     if source_vocabulary in (None, vocabulary):
         return vocabulary + further if config.model.separate_embeddings else None
@@ -166,12 +156,10 @@ def _non_autoregressive(model: ModelConfig, embedding: SentenceEmbedding) -> Non
     latent = None
     stacks = _stacks(model, size)
     if nat.latent:
-        settings = CodeSettings(nat.codes, nat.code_mixing, nat.code_weight)
-        latent = LatentCodes(size.dimension, settings, _decoder(model, size), size.norm())
-    # Brackets append no symbols, so that those of every tokenizer are the last; padding is the first of them.
+        latent = LatentCodes(size.dimension, nat, _decoder(model, size), size.norm())
+    # Brackets add no symbols, so that those of the tokenizer are last; the first, padding, is the blank.
     blank = embedding.weight.size(0) - SPECIAL_SYMBOLS
-    prediction = Prediction(blank, nat.path, nat.soft_copy, nat.length_offsets)
-    return NonAutoregressiveTransformer(embedding, stacks, prediction, latent, _relative(model, size))
+    return NonAutoregressiveTransformer(embedding, stacks, nat, blank, latent, _relative(model, size))
 
 
 def _document_layer(model: ModelConfig, size: Size) -> DocumentLayer | None:
@@ -202,7 +190,7 @@ def _size(model: ModelConfig) -> Size:
 
 
 def _relative(model: ModelConfig, size: Size) -> nn.Parameter | None:
-    """The table of relative positions, which all self-attentions share."""
+    """Return the table of relative positions, which all self-attentions share."""
     scores = {model.stack("encoder").score, model.stack("decoder").score}
     if scores.isdisjoint({"relative", "positions"}):
         return None
@@ -211,40 +199,42 @@ def _relative(model: ModelConfig, size: Size) -> nn.Parameter | None:
 
 def _stacks(model: ModelConfig, size: Size) -> Stacks:
     encoder = Stack(
-        EncoderBlock(size, _self_attention(model, "encoder", size, i)) for i in range(size.encoder_layers)
+        EncoderBlock(size, _attention(SelfAttention, model, "encoder", size, i))
+        for i in range(size.encoder_layers)
     )
     return Stacks(encoder, _decoder(model, size), size.norm(), size.norm())
 
 
 def _decoder(model: ModelConfig, size: Size) -> Stack[DecoderBlock]:
     return Stack(
-        DecoderBlock(size, _self_attention(model, "decoder", size, i), _cross_attention(model, size, i))
+        DecoderBlock(
+            size,
+            _attention(SelfAttention, model, "decoder", size, i),
+            _attention(CrossAttention, model, "cross", size, i),
+        )
         for i in range(size.decoder_layers)
     )
 
 
 def _spans(model: ModelConfig, side: StackName, size: Size, layer: int) -> Iterator[RowSpan]:
-    """The spans of a layer; a second one stands behind a gate itself and needs none for other sentences."""
+    """Yield the spans of a layer. A second span is behind a gate, and needs none for other sentences."""
     config = model.stack(side)
     for span in model.layer_spans(side, layer):
         yield SPANS[span](config, size.attention)
+        # Only the first span of a layer may have a gate for other sentences.
         config = config.model_copy(update={"others": "joint"})
 
 
-def _self_attention(model: ModelConfig, side: StackName, size: Size, layer: int) -> nn.Module:
-    config = model.stack(side)
-    local, *wide = (
-        SelfAttention(size.attention, span, _score(config.score, size))
-        for span in _spans(model, side, size, layer)
-    )
-    return GatedAttention(size.dimension, local, wide[0], size.neutral_start) if wide else local
-
-
-def _cross_attention(model: ModelConfig, size: Size, layer: int) -> CrossAttention | GatedAttention:
-    config = model.stack("cross")
-    score = CROSS_SCORES.get(config.score, config.score)
-    local, *wide = (
-        CrossAttention(size.attention, span, _score(score, size))
-        for span in _spans(model, "cross", size, layer)
-    )
+def _attention(
+    kind: type[SelfAttention] | type[CrossAttention],
+    model: ModelConfig,
+    side: StackName,
+    size: Size,
+    layer: int,
+) -> nn.Module:
+    """Return an attention, or two behind a gate if the layer has two spans."""
+    name = model.stack(side).score
+    score = CROSS_SCORES.get(name, name) if side == "cross" else name
+    spans = _spans(model, side, size, layer)
+    local, *wide = (kind(size.attention, span, _score(score, size)) for span in spans)
     return GatedAttention(size.dimension, local, wide[0], size.neutral_start) if wide else local

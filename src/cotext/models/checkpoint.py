@@ -1,7 +1,7 @@
-"""Models on disk and the folders they lie in: safetensors and YAML, never pickle, never half-written.
+"""Models on disk: safetensors and YAML, never pickle, never half-written.
 
-`run_folder` has what lies in a run folder. Every model file carries its whole configuration and a checksum,
-so that a file alone says what it is, and whether it is whole. The same training writes the same bytes.
+`run_folder` describes run folders. Every model file contains its configuration and a checksum, so that it can
+be identified and verified by itself. The same training writes the same bytes.
 """
 
 import json
@@ -25,13 +25,7 @@ from cotext.data.tokenizer import Tokenizer, load_tokenizer
 from cotext.layers.kernels.int8 import dequantised
 from cotext.models.build import build_model
 from cotext.models.describe import describe_model
-from cotext.models.interface import (
-    Engine,
-    Model,
-    NonAutoregressiveModel,
-    TranslationModel,
-    with_states,
-)
+from cotext.models.interface import Engine, Model, NonAutoregressiveModel, TranslationModel, with_states
 from cotext.models.parameters import count_parameters, parameters_at_most
 from cotext.models.run_folder import (
     FORMAT,
@@ -51,15 +45,15 @@ from cotext.runtime.locks import writing
 from cotext.runtime.version import __version__
 
 BYTES_PER_NUMBER = 4
-MOST_TIMES = 16  # a file's size, that its model may take in memory before it is known to fit
-MISFITS = 5  # tensors that do not fit, named in a message
+MOST_TIMES = 16  # most memory / file size, before a model is known to fit its configuration
+MISFITS = 5  # wrong tensors that a message names
 CHECKSUM = "cotext.crc32"
 
 
 def save_model(
     path: Path, weights: dict[str, Tensor], config: Config, fingerprint: str, updates: list[int]
 ) -> None:
-    """Write weights with their configuration, tokenizer fingerprint and the update(s) they come from."""
+    """Write weights with their configuration, tokenizer fingerprint and the update(s) that they are from."""
     metadata = {
         "cotext.format": FORMAT,
         "cotext.version": __version__,
@@ -72,14 +66,14 @@ def save_model(
     with replacing(path, SafetensorError) as temporary:
         save_file({name: tensor.contiguous() for name, tensor in weights.items()}, temporary, metadata)
         _sort_metadata(temporary)
-        # save_file lets nobody else read; a run is for whoever may read its folder.
+        # save_file makes the file private; a run is readable for whoever may read its folder.
         temporary.chmod(path.parent.stat().st_mode & 0o666)
 
 
 def _sort_metadata(path: Path) -> None:
-    """Put what a model file says of itself into one order, so that equal models are equal files.
+    """Sort the metadata of a model file, so that equal models are equal files.
 
-    The library writes it in an order drawn anew for each file. The length of the header stays as it is.
+    The library writes it in random order. The length of the header does not change.
     """
     with path.open("r+b") as file:
         length = int.from_bytes(file.read(8), "little")
@@ -90,11 +84,7 @@ def _sort_metadata(path: Path) -> None:
 
 
 def load_weights(path: Path) -> dict[str, Tensor]:
-    """Read all tensors of a model file.
-
-    Raises:
-        CotextError: as `read_metadata`, or other content than was written.
-    """
+    """Read all tensors of a model file; raise CotextError if it is damaged, or as `read_metadata`."""
     metadata = read_metadata(path)
     weights = read_tensors(path)
     if CHECKSUM in metadata and metadata[CHECKSUM] != model_checksum(weights, metadata):
@@ -106,26 +96,23 @@ def load_weights(path: Path) -> dict[str, Tensor]:
 
 
 def _without_int8(weights: Mapping[str, Tensor], path: Path) -> dict[str, Tensor]:
-    """Weights with matrices in int8 as the float32 numbers that they stand for.
-
-    Raises:
-        CotextError: one has not a scale for every row.
-    """
-    found = {name: weight for name, weight in weights.items() if not name.endswith(INT8_SCALE)}
-    for name, weight in found.items():
+    """Return weights with int8 matrices as float32; raise CotextError without a scale per row."""
+    result = {name: weight for name, weight in weights.items() if not name.endswith(INT8_SCALE)}
+    for name, weight in result.items():
         if weight.dtype == torch.int8:
             scale = weights.get(f"{name}{INT8_SCALE}")
             if scale is None or weight.dim() != 2 or scale.shape != weight.shape[:1]:
                 raise CotextError(f"{path}: damaged: {shown(name)} is int8 and has not a scale for every row")
-            found[name] = dequantised(weight, scale)
-    return found
+            result[name] = dequantised(weight, scale)
+    return result
 
 
 def model_checksum(weights: Mapping[str, Tensor], metadata: Mapping[str, str]) -> str:
-    """CRC-32 over all that a model file says of itself, but for this, and over its weights."""
-    said = sorted((key, value) for key, value in metadata.items() if key != CHECKSUM)
+    """Return the CRC-32 of the metadata of a model file, without the checksum, and of its weights."""
+    entries = sorted((key, value) for key, value in metadata.items() if key != CHECKSUM)
     shapes = [(name, str(weights[name].dtype), list(weights[name].shape)) for name in sorted(weights)]
-    crc = zlib.crc32(json.dumps([said, shapes]).encode())
+    # Metadata and shapes first: a damaged header is noticed, too.
+    crc = zlib.crc32(json.dumps([entries, shapes]).encode())
     for name in sorted(weights):
         flat = weights[name].detach().cpu().contiguous().reshape(-1)
         crc = zlib.crc32(flat.view(torch.uint8).numpy().data, crc)
@@ -133,11 +120,7 @@ def model_checksum(weights: Mapping[str, Tensor], metadata: Mapping[str, str]) -
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
-    """Read a safetensors file.
-
-    Raises:
-        CotextError: missing, damaged or truncated.
-    """
+    """Read a safetensors file; raise CotextError if it is missing, damaged or truncated."""
     try:
         if path.exists() and not path.is_file():
             raise CotextError(f"{path}: cannot be read: no regular file")
@@ -148,7 +131,7 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
 
 @dataclass(frozen=True, slots=True)
 class LoadedModel:
-    """A model ready to translate, in an engine or not, with what made it."""
+    """A model ready to translate, possibly an engine, with its configuration and tokenizer."""
 
     model: Model | Engine
     config: Config
@@ -157,72 +140,62 @@ class LoadedModel:
 
     @property
     def languages(self) -> Languages:
-        """What it translates from and into; unknown where its data did not tell."""
+        """Source and target language; unknown if those of the training data were."""
         return Languages.parse(self.config.languages)
 
     @property
     def signature(self) -> str:
-        """Names the weights in reports: system, and the updates they were taken from."""
+        """The name of the weights in reports: the system, and the updates of the weights."""
         engine = f"|{self.engine}" if self.engine else ""
         precision = f"|precision:{self.precision}" if self.precision != "float32" else ""
         return model_signature(self.config, self.updates) + engine + precision
 
     @property
     def precision(self) -> Precision:
-        """Of its large matrices; float32 of an engine, whose name says what it computes in."""
+        """The precision of large matrices; float32 for an engine, whose name contains its own."""
         return "float32" if isinstance(self.model, Engine) else self.model.precision
 
     @property
     def engine(self) -> str:
-        """The engine that runs it, with version and quantization; empty where it runs here."""
+        """The engine with version and quantization; empty for a model of torch."""
         return self.model.name if isinstance(self.model, Engine) else ""
 
     @property
     def parameters(self) -> int:
-        """The size of the model."""
         return self.model.parameters if isinstance(self.model, Engine) else count_parameters(self.model)
 
     @property
     def writes_left_to_right(self) -> bool:
-        """Whether the model is autoregressive."""
         return not isinstance(self.model, NonAutoregressiveModel)
 
-    def with_states(self, asked: str) -> Model:
-        """The model where `asked` needs to look into it.
+    def with_states(self, purpose: str) -> Model:
+        """Return the model for `purpose`, which reads states; raise CotextError for an engine."""
+        return with_states(self.model, purpose)
 
-        Raises:
-            CotextError: it is an engine, which shows no states.
-        """
-        return with_states(self.model, asked)
-
-    def left_to_right(self, asked: str) -> TranslationModel:
-        """The model where `asked` needs one that writes from left to right.
-
-        Raises:
-            CotextError: this one is non-autoregressive, or an engine.
-        """
-        model = with_states(self.model, asked)
+    def left_to_right(self, purpose: str) -> TranslationModel:
+        """Return the model for `purpose`, which needs an autoregressive one; else raise CotextError."""
+        model = with_states(self.model, purpose)
         if isinstance(model, NonAutoregressiveModel):
             raise CotextError(
-                f"{asked} reads the model while it writes from left to right, and "
+                f"{purpose} reads the model while it writes from left to right, and "
                 f"{describe_model(self.config.model)} is non-autoregressive; give a run of another system"
             )
         return model
 
 
 def load_run(run: Path, update: int | None = None) -> LoadedModel:
-    """Load the model of a run folder, or that of one of its checkpoints.
+    """Load the model of a run folder, or of one of its checkpoints.
 
     Raises:
-        CotextError: no run there, a damaged or foreign file, weights that do not fit their configuration.
+        CotextError: no such run, a damaged file, weights that do not match their configuration.
     """
     path = model_file(run, update)
-    weights = load_weights(path)  # first: what a damaged file says of itself is not to be believed
+    weights = load_weights(path)  # first, because the metadata of a damaged file may be wrong
     described = describe_file(path)
     tokenizer = load_tokenizer(run / "tokenizer")
     if tokenizer.fingerprint != described.fingerprint:
         raise CotextError(f"{path}: was trained with another tokenizer than the one in {run / 'tokenizer'}")
-    # Building takes memory by the configuration, which may ask for any.
+    # Untrusted configurations may have any size: compare it with the file before memory is allocated.
     sizes = tokenizer.vocabulary_size, tokenizer.source_vocabulary_size
     most = BYTES_PER_NUMBER * parameters_at_most(described.config, max(sizes))
     if most > MOST_TIMES * path.stat().st_size:
@@ -233,7 +206,7 @@ def load_run(run: Path, update: int | None = None) -> LoadedModel:
 
 
 def fill(model: nn.Module, weights: dict[str, Tensor], path: Path) -> None:
-    """Copy weights into a model; names and shapes must agree."""
+    """Copy weights into a model; names and shapes must match."""
     own = model.state_dict()
     _require_fit(_shapes(own), _shapes(weights), path)
     with torch.no_grad():
@@ -246,41 +219,29 @@ def _shapes(tensors: Mapping[str, Tensor]) -> dict[str, list[int]]:
 
 
 def _require_shapes(path: Path, config: Config, vocabulary: int, source_vocabulary: int) -> None:
-    """Compare a model file with its configuration without taking memory for either; this takes seconds.
-
-    Raises:
-        CotextError: its tensors are not those of the configured model.
-    """
+    """Compare a model file with its configuration, without allocating either; takes seconds."""
     with torch.device("meta"):
-        asked = _shapes(build_model(config, vocabulary, source_vocabulary).state_dict())
-    _require_fit(asked, read_shapes(path), path)
+        expected = _shapes(build_model(config, vocabulary, source_vocabulary).state_dict())
+    _require_fit(expected, read_shapes(path), path)
 
 
-def _require_fit(asked: Mapping[str, list[int]], there: Mapping[str, list[int]], path: Path) -> None:
-    """Compare names and shapes of tensors.
-
-    Raises:
-        CotextError: they differ.
-    """
-    problems = [f"{shown(name)} is not asked for" for name in there if name not in asked]
-    problems += [f"{name} is missing" for name in asked if name not in there]
+def _require_fit(expected: Mapping[str, list[int]], shapes: Mapping[str, list[int]], path: Path) -> None:
+    """Raise CotextError if names or shapes of tensors differ."""
+    problems = [f"{shown(name)} is not asked for" for name in shapes if name not in expected]
+    problems += [f"{name} is missing" for name in expected if name not in shapes]
     problems += [
-        f"{name} is {there[name]}, {shape} is asked for"
-        for name, shape in asked.items()
-        if there.get(name, shape) != shape
+        f"{name} is {shapes[name]}, {shape} is asked for"
+        for name, shape in expected.items()
+        if shapes.get(name, shape) != shape
     ]
     if problems:
         more = f" and {len(problems) - MISFITS:,} more" if len(problems) > MISFITS else ""
-        told = "; ".join(problems[:MISFITS])
-        raise CotextError(f"{path}: its weights do not fit its configuration: {told}{more}")
+        listed = "; ".join(problems[:MISFITS])
+        raise CotextError(f"{path}: its weights do not fit its configuration: {listed}{more}")
 
 
 def average(paths: Sequence[Path]) -> dict[str, Tensor]:
-    """Mean of the weights of several model files, added up in float64.
-
-    Raises:
-        CotextError: as `load_weights`, or files of different models.
-    """
+    """Average the weights of several model files, in float64; raise CotextError for different models."""
     total: dict[str, Tensor] = {}
     for path in paths:
         weights = load_weights(path)
@@ -292,11 +253,7 @@ def average(paths: Sequence[Path]) -> dict[str, Tensor]:
 
 
 def average_run(run: Path, out: Path, updates: Sequence[int]) -> None:
-    """Make a run folder with the mean of some checkpoints of a run.
-
-    Raises:
-        CotextError: no such checkpoint, or `out` exists and is not empty.
-    """
+    """Make a run folder with the average of some checkpoints; raise CotextError if one is missing."""
     chosen = [model_file(run, update) for update in updates]
     if len(set(chosen)) < len(chosen):
         raise CotextError("the same checkpoint is named twice; name each once")
@@ -311,9 +268,9 @@ def average_run(run: Path, out: Path, updates: Sequence[int]) -> None:
 
 
 def averaged(candidates: Sequence[int], best: int, config: TrainConfig) -> list[int]:
-    """The updates that the final model is the mean of, ascending: `average` of them.
+    """Return the updates to average for the final model, ascending: `average` of them.
 
-    Those closest to the best one, itself included (of two as close, the earlier), or simply the last.
+    The closest to the best update, itself included (of two equally close, the earlier), or simply the last.
     """
     if config.average_by == "last":
         return list(candidates[-config.average :])
@@ -321,23 +278,23 @@ def averaged(candidates: Sequence[int], best: int, config: TrainConfig) -> list[
 
 
 def worth_keeping(candidates: Sequence[int], best: int, config: TrainConfig) -> set[int]:
-    """The updates that the final model may be made of yet, and the `keep` last.
+    """Return the updates that may still be averaged for the final model, and the `keep` last.
 
-    As many of the last as averaging takes: whichever of them turns out the best, those before it are there.
+    Among the last, as many as averaging takes: whichever becomes the best, those before it still exist.
     """
     recent = candidates[-max(config.keep, config.average) :]
     return {best, *averaged(candidates, best, config), *recent}
 
 
 def put_in_place(temporary: Path, final: Path) -> None:
-    """Give a complete folder its name; at no moment does that name stand for half a folder."""
+    """Rename a complete folder; its final name never refers to an incomplete folder."""
     if final.exists():
         discard(final)
     os.replace(temporary, final)
 
 
 def discard(folder: Path) -> None:
-    """Delete a checkpoint, hiding it first: a deletion cut short leaves nothing that looks whole."""
+    """Hide, then delete a checkpoint: an interrupted deletion leaves nothing that looks complete."""
     hidden = folder.with_name(f".{folder.name}.old")
     shutil.rmtree(hidden, ignore_errors=True)
     os.replace(folder, hidden)
@@ -357,6 +314,6 @@ def prune(run: Path, keep_models: set[int], keep_states: set[int]) -> None:
 
 
 def sweep(run: Path) -> None:
-    """Delete what a process that was killed while writing has left behind under temporary names."""
+    """Delete temporary files of a process that was killed while writing."""
     for path in (run / "checkpoints").glob(".*"):
         shutil.rmtree(path, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""Settings that go together: others, without a kernel or a meaning, are refused before work begins."""
+"""Checks of combinations of settings: those without a kernel or a meaning are rejected before work begins."""
 
 from typing import Literal
 
@@ -14,7 +14,7 @@ SIDES: tuple[Side, ...] = ("encoder", "decoder", "cross")
 
 NODES = ("content", "absolute", "rotary")
 SELF = ("content", "absolute", "relative", "positions", "rotary", "alibi")
-# span -> scores that it has a kernel with, by kind of attention
+# By kind of attention: span -> scores with which there is a kernel.
 KERNELS: dict[Side, dict[str, tuple[str, ...]]] = {
     "encoder": {
         "row": (*SELF, "segment_distance"),
@@ -30,7 +30,7 @@ KERNELS: dict[Side, dict[str, tuple[str, ...]]] = {
         "nodes": NODES,
         "node_queries": NODES,
     },
-    # In cross-attention `positions` are absolute ones, and `relative` and `rotary` positions have no meaning.
+    # In cross-attention, `positions` are absolute, and `relative` and `rotary` positions have no effect.
     "cross": {
         "row": SELF,
         "sentence": SELF,
@@ -39,22 +39,18 @@ KERNELS: dict[Side, dict[str, tuple[str, ...]]] = {
         "node_queries": NODES,
     },
 }
-# Spans that see later sentences of a target: only where all of it is predicted at once.
+# Spans that attend to later target sentences: only for non-autoregressive models.
 TWO_SIDED = ("nodes", "node_queries")
 
 
 def check(config: Config) -> None:
-    """Refuse a configuration that cannot be built, trained or searched.
-
-    Raises:
-        CotextError: what does not go together, and what to choose instead.
-    """
+    """Raise CotextError for a configuration that cannot be built, trained or searched, with a remedy."""
     model = config.model
     if model.dimension % model.heads:
         raise CotextError(
             f"model.dimension = {model.dimension} is not divisible by model.heads = {model.heads}"
         )
-    # What search would refuse too, but only at the first validation.
+    # Search would reject this too, but only at the first validation.
     check_align(config.decode.align, config.view.bracketed)
     _check_training(config)
     _check_attention(model)
@@ -72,10 +68,10 @@ def check(config: Config) -> None:
 
 
 def _check_training(config: Config) -> None:
-    """Refuse orders and contexts of training that its view cannot have.
+    """Reject orders and contexts of training that are impossible for its view.
 
-    Which models they go with is free: whether other rows are seen, and whether those are of the same
-    document, is what the paper's table 5 varies (Wu et al. 2023).
+    They can be combined with any model: table 5 of the paper (Wu et al. 2023) varies whether rows attend to
+    each other, and whether these are of the same document.
     """
     view, train = config.view, config.train
     if train.order == "documents" and view.mixed_with:
@@ -87,7 +83,7 @@ def _check_training(config: Config) -> None:
         raise CotextError(
             "train.best_by = undiscounted: loss.name = glancing has no discount; choose objective"
         )
-    # Elsewhere context would be what the row translates too, or nothing.
+    # In other views, the context is translated itself, or there is none.
     if train.context == "foreign" and (view.kind != "window" or view.mixed_with):
         raise CotextError(
             "train.context = foreign replaces the sentences around the current one: it takes view.kind = "
@@ -118,7 +114,7 @@ def _check_attention(model: ModelConfig) -> None:
 
 
 def keeps_current(model: ModelConfig) -> bool:
-    """Whether the states of context sentences are gone when the decoder reads the source."""
+    """Whether the states of context sentences are dropped before the decoder attends to the source."""
     return "current" in model.stack("encoder").spans | model.stack("cross").spans
 
 
@@ -144,9 +140,9 @@ def _check_kernel(model: ModelConfig, side: Side, key: str, span: str, score: st
 
 
 def _key(model: ModelConfig, side: Side, key: str) -> str:
-    own = {"encoder": model.encoder, "decoder": model.decoder, "cross": model.cross}[side]
-    said = key.partition(".")[0] in own.model_dump(exclude_none=True)
-    return f"model.{side}.{key}" if said else f"model.attention.{key}"
+    overrides = {"encoder": model.encoder, "decoder": model.decoder, "cross": model.cross}[side]
+    is_set = key.partition(".")[0] in overrides.model_dump(exclude_none=True)
+    return f"model.{side}.{key}" if is_set else f"model.attention.{key}"
 
 
 def _check_positions(model: ModelConfig) -> None:
@@ -164,20 +160,20 @@ def _check_positions(model: ModelConfig) -> None:
 
 
 def _check_segments(config: Config) -> None:
-    """Refuse segments that count from the current sentence in rows that have several, or some after it."""
+    """Reject segments that count from the current sentence if rows have several or later sentences."""
     if config.model.segments_from == "first":
         return
     for cut in (config.view, *config.view.mixed_with):
         if cut.kind == "document" or cut.after:
-            found = f"view.after = {cut.after}" if cut.after else f"view.kind = {cut.kind}"
+            key = f"view.after = {cut.after}" if cut.after else f"view.kind = {cut.kind}"
             raise CotextError(
-                f"model.segments_from = current: {found} has rows in which the last sentence is not the only "
+                f"model.segments_from = current: {key} has rows in which the last sentence is not the only "
                 "current one; choose view.kind = window without view.after, or model.segments_from = first"
             )
 
 
 def _check_offset(config: Config) -> None:
-    """Refuse to move positions where none, or not all of them, stand at the input and can be moved."""
+    """Reject an offset of positions if there are none at the input, or others that cannot be moved."""
     model, offset = config.model, config.train.position_offset
     if not offset:
         return
@@ -249,7 +245,7 @@ def _check_parts(model: ModelConfig) -> None:
 
 
 def _check_non_autoregressive(config: Config) -> None:
-    """Refuse views, and paths, that leave open which sentence a position belongs to."""
+    """Reject views and paths in which the sentence of a position is undefined."""
     view, model = config.view, config.model
     if view.separators != "bracket":
         raise CotextError(

@@ -1,6 +1,6 @@
-"""What recipes and configurations are, in words.
+"""Descriptions of recipes and configurations in words.
 
-Read without torch, so that a list of all recipes is there at once.
+Read without torch, so that the list of all recipes appears at once.
 """
 
 import json
@@ -13,11 +13,11 @@ from typing import Any
 
 from cotext.config.decoding import DecodeConfig
 from cotext.config.model import ModelConfig
-from cotext.config.recipe import Config, load_config, recipe_names
+from cotext.config.recipe import Config, leaves, load_config, recipe_names
 from cotext.config.training import LossConfig
 from cotext.config.view import CutConfig
 
-# Keys of the section `model` that say what it is, not how large.
+# Keys of the section `model` that define the architecture, not its size.
 SLOTS = (
     "attention",
     "encoder",
@@ -30,8 +30,8 @@ SLOTS = (
     "document",
     "nat",
 )
-WIDTH = 100  # columns of a screen
-PARAMETERS = "parameters.json"  # beside the recipes, made by `make docs`: to count takes a model
+WIDTH = 100  # columns of a terminal
+PARAMETERS = "parameters.json"  # made by `make docs`, as counting needs the models
 
 PAPERS = {
     "casa": "Yu et al. 2024, Context-Aware Non-Autoregressive Document-Level Translation with "
@@ -71,17 +71,17 @@ class Entry:
 
     @property
     def paper(self) -> str:
-        """The folder that it lies in, which stands for a paper."""
+        """Its folder, which stands for a paper."""
         return self.recipe.partition("/")[0]
 
     @property
     def title(self) -> str:
-        """Of its paper; the name of the folder, where nothing is told of it."""
+        """The title of its paper; without one, the name of the folder."""
         return PAPERS.get(self.paper, self.paper)
 
 
 def entries() -> Iterator[Entry]:
-    """Every shipped recipe, by name."""
+    """Yield every shipped recipe, by name."""
     text = (resources.files("cotext.config") / "recipes" / PARAMETERS).read_text(encoding="utf-8")
     counts: dict[str, int] = json.loads(text)
     for name in recipe_names():
@@ -89,19 +89,19 @@ def entries() -> Iterator[Entry]:
 
 
 def entry(name: str, config: Config, parameters: int) -> Entry:
-    """A configuration in words."""
+    """Describe a configuration."""
     view, model, decode = config.view, config.model, config.decode
-    standing = f"{model.positions} {model.shift}" if model.positions == "shifted" else model.positions
+    positions = f"{model.positions} {model.shift}" if model.positions == "shifted" else model.positions
     segments = "" if model.segments == "none" else f", {model.segments} segments"
     if model.segments_from == "current":
         segments += " from current"
-    seen = [describe_cut(cut, view.max_sentences) for cut in (view, *view.mixed_with)]
+    views = [describe_cut(cut, view.max_sentences) for cut in (view, *view.mixed_with)]
     if config.train.order == "documents":
-        seen.append("in order")
+        views.append("in order")
     return Entry(
         name,
-        ", ".join(seen if len(seen) < 4 else [seen[0], seen[1], "...", seen[-1]]),
-        f"{describe_model(model).replace(',', ', ')} ({standing}{segments})",
+        ", ".join(views if len(views) < 4 else [views[0], views[1], "...", views[-1]]),
+        f"{describe_model(model).replace(',', ', ')} ({positions}{segments})",
         describe_loss(config.loss),
         f"beam {decode.beam} lp {describe_length_penalty(decode)} {describe_output(config)}".rstrip(),
         parameters,
@@ -110,15 +110,15 @@ def entry(name: str, config: Config, parameters: int) -> Entry:
 
 
 def render() -> str:
-    """All recipes by paper: the full name of each and its parameters, and below what it is made of."""
+    """Return all recipes by paper: full name and number of parameters, and below its settings."""
     lines: list[str] = []
-    for title, recipes in groupby(entries(), key=lambda each: each.title):
+    for title, recipes in groupby(entries(), key=lambda recipe: recipe.title):
         lines += ["", *wrap(title, WIDTH)]
-        for each in recipes:
-            parameters = f"{each.parameters / 1e6:.1f} M"
-            name = f"{each.recipe} (needs --init)" if each.needs_init else each.recipe
+        for recipe in recipes:
+            parameters = f"{recipe.parameters / 1e6:.1f} M"
+            name = f"{recipe.recipe} (needs --init)" if recipe.needs_init else recipe.recipe
             lines.append(f"  {name:<{WIDTH - 12}}{parameters:>10}")
-            about = "; ".join((each.view, each.model, each.loss, each.decoding))
+            about = "; ".join((recipe.view, recipe.model, recipe.loss, recipe.decoding))
             indent = " " * 6
             lines += wrap(about, WIDTH, initial_indent=indent, subsequent_indent=indent)
     heading = (
@@ -129,60 +129,49 @@ def render() -> str:
 
 
 def describe_model(config: ModelConfig) -> str:
-    """The skeleton of a model, and what fills its slots where that is not the default."""
-    skeleton = "transformer" if config.writes == "left_to_right" else "nat"
+    """Return the base model, and the slots with other than default values."""
+    base = "transformer" if config.writes == "left_to_right" else "nat"
     filled = ",".join(f"{key}={value}" for key, value in slots_of(config).items())
-    return f"{skeleton}({filled})" if filled else skeleton
+    return f"{base}({filled})" if filled else base
 
 
 def slots_of(config: ModelConfig) -> dict[str, Any]:
-    """Dotted keys of the slots that are filled otherwise than by default, and their values."""
-    given, default = config.model_dump(), ModelConfig().model_dump()
-    return {
-        key: value
-        for slot in SLOTS
-        for key, value in _leaves(slot, given[slot])
-        if dict(_leaves(slot, default[slot])).get(key) != value
-    }
-
-
-def _leaves(key: str, value: Any) -> Iterator[tuple[str, Any]]:
-    if isinstance(value, dict):
-        for name, inner in value.items():
-            yield from _leaves(f"{key}.{name}", inner)
-    else:
-        yield key, value
+    """Return the slots with other than default values, by dotted key."""
+    slots = leaves(config.model_dump(include=set(SLOTS)))
+    defaults = dict(leaves(ModelConfig().model_dump(include=set(SLOTS))))
+    changed = {key: value for key, value in slots if defaults.get(key) != value}
+    return {key: changed[key] for slot in SLOTS for key in changed if key.partition(".")[0] == slot}
 
 
 def describe_loss(config: LossConfig) -> str:
-    """The name of a loss with the number that matters most to it."""
+    """Return the name of a loss with its most important number."""
     if config.name == "glancing":
         return "{} {:g} to {:g}".format(config.name, *config.glancing)
     return f"{config.name} CD {config.context_discount:g}"
 
 
 def describe_cut(cut: CutConfig, max_sentences: int) -> str:
-    """What an instance sees, in a word: `sentence`, `window-3+1+0`, `document`, `document-20s/4` ...
+    """Return the windows of a view in short: `sentence`, `window-3+1+0`, `document`, `document-20s/4` ...
 
-    `max_sentences` is that of the view, 20 in the last of these.
+    `max_sentences` is that of the view; 20 in the last example.
     """
     if cut.kind == "sentence":
         return cut.kind
     if cut.kind == "window":
         target = "" if cut.target_before is None else f"to{cut.target_before + 1}"
         return f"window-{cut.before}+1+{cut.after}{target}"
-    pieces = f"{cut.kind}-{max_sentences}s" if max_sentences else cut.kind
-    return pieces if cut.parts == 1 else f"{pieces}/{cut.parts}"
+    name = f"{cut.kind}-{max_sentences}s" if max_sentences else cut.kind
+    return name if cut.parts == 1 else f"{name}/{cut.parts}"
 
 
 def describe_length_penalty(decode: DecodeConfig) -> str:
-    """The exponent of the length penalty, behind its form where that is not `power`: `0.6`, `gnmt-0.6`."""
+    """Return the exponent of the length penalty, after its form if that is not `power`: `gnmt-0.6`."""
     form = "" if decode.length_penalty_form == "power" else f"{decode.length_penalty_form}-"
     return f"{form}{decode.length_penalty:g}"
 
 
 def describe_output(config: Config) -> str:
-    """How sentences that are written together, or in the context of earlier ones, are kept apart."""
+    """Return how sentences are separated that are written together or in context."""
     view, decode = config.view, config.decode
     if view.kind == "window" and view.target_before != 0:
         return decode.target_context

@@ -1,16 +1,16 @@
-"""Flat-batch attention (DocFlat; Wu et al. 2023): rows of a document that see each other's current sentences.
+"""Flat-batch attention (DocFlat; Wu et al. 2023) between the current sentences of the rows of a document.
 
-A row is a sentence in its local context; the batch holds the rows of a document side by side. Before the
-first block, the embeddings of all current sentences attend to each other as one sequence, and a gate lets
-through what is of use. Context sentences pass as they are:
+A row is a sentence in its local context; a batch contains the rows of a document. Before the first block, the
+embeddings of all current sentences attend to each other as one sequence, and a gate weights the result.
+Context sentences do not change:
 
     source -> embedding -> flat-batch attention, gate -> encoder blocks ---> keys and values
     target -> embedding -> flat-batch attention, gate -> decoder blocks <--'     (causal on the target)
 
-On the target a token sees its own row up to itself, and rows whose current sentences end where its own begin.
-Rows of different documents do not meet; in the paper they do (`cross_document`, in training: a document alone
-decides its translation). Extra rows are seen without being answered for: at the level of embeddings nothing
-of them is needed but their tokens.
+On the target, a token attends to its own row up to itself, and to rows whose current sentences end where its
+own begin. Rows of different documents do not attend to each other. With `cross_document` they do during
+training, as in the paper, but never in translation. Extra rows are attended to but not decoded; this layer
+needs only their token embeddings.
 
 Shapes: B entries, R rows, S source tokens, T target tokens, P tokens in front of a cache, M tokens of extra
 rows, D model.
@@ -34,15 +34,15 @@ from cotext.layers.flat_batch import (
 from cotext.layers.layouts import ContextLayout
 from cotext.layers.masks import causal, is_current
 from cotext.layers.multi_head import AttentionSize
-from cotext.layers.state import DecoderState
-from cotext.models.batch_context import BatchContext, BatchSides, Embedder, TargetContext
+from cotext.layers.state import DecoderState, TargetContext
+from cotext.models.batch_context import BatchContext, BatchSides, Embedder
 
 
 class FlatBatch(BatchContext):
     """Flat-batch attention on either side.
 
-    `gate`: a share passes (C in the paper), all or nothing from `threshold` on (D), or everything is added
-    (I).
+    `gate`: "continuous" (C in the paper), "discrete" (D; 0 or 1, from `threshold` on) or "identity" (I; no
+    gate).
     """
 
     def __init__(
@@ -57,14 +57,12 @@ class FlatBatch(BatchContext):
         self.target_context = context() if sides.target else None
 
     def source_layout(self, source: Source, training: bool) -> ContextLayout:
-        """See `BatchContext`; current tokens of the source beside its extra rows."""
         if self.source_context is None:
             return ContextLayout(source.sentence)
         extra = None if source.extra_rows is None else source.extra_rows.source.sentence
         return self._layout(source, source.sentence, extra, training, causal=False)
 
     def target_layout(self, source: Source, sentence: Tensor, training: bool) -> ContextLayout:
-        """See `BatchContext`; the same of the target."""
         if self.target_context is None:
             return ContextLayout(sentence)
         extra = None if source.extra_rows is None else source.extra_rows.input_sentence
@@ -78,11 +76,10 @@ class FlatBatch(BatchContext):
             other = source.extra_rows.source
             row_M = is_current(extra, other.current).nonzero()[:, 0]
             beside = self.order_of(other, training).take(row_M) if len(row_M) else None
-        found = FlatLayout(is_current(sentence, source.current), rows, causal, beside)
-        return ContextLayout(sentence, found)
+        layout = FlatLayout(is_current(sentence, source.current), rows, causal, beside)
+        return ContextLayout(sentence, layout)
 
     def read(self, source: Source, embed: Embedder, found: FlatLayout) -> Tensor:
-        """See `BatchContext`."""
         x_BSD, extra = embed.source(source), None
         if self.source_context is None:
             return x_BSD
@@ -94,7 +91,6 @@ class FlatBatch(BatchContext):
         return mixed
 
     def target(self, source: Source, embed: Embedder, found: FlatLayout) -> "FlatTarget | None":
-        """See `BatchContext`."""
         context = self.target_context
         return None if context is None else FlatTarget(self, context, source, embed)
 
@@ -102,9 +98,9 @@ class FlatBatch(BatchContext):
 class FlatTarget(TargetContext):
     """Flat-batch attention of a decoder.
 
-    `extra` are the current target tokens of rows that are seen and complete: extra rows, then rows that
-    have ended. Where no two entries meet, they stand in front of the cache (`lead`: which of them are seen),
-    and nothing else is to be done; where some do, `active` says who sees what of whom.
+    `extra`: current target tokens of complete rows to attend to: extra rows, then finished rows. If every
+    entry is alone in its group, they are placed before its cache; `lead` is the mask of these tokens. If
+    groups have several entries, `active` holds the attention masks between them.
     """
 
     def __init__(self, parent: FlatBatch, context: FlatContext, source: Source, embed: Embedder) -> None:
@@ -123,13 +119,13 @@ class FlatTarget(TargetContext):
         self.active: ActiveGroups | None = None
 
     def open(self, state: DecoderState) -> None:
-        """See `StatePart`."""
         entries = len(self.rows.group)
+        # Entries of one group must attend to each other while they are decoded.
         self.meets = len(torch.unique(self.rows.group)) < entries
         like = state.caches[0].keys
         keys = values = like.new_empty(entries, like.size(1), 0, like.size(3))
         if not self.meets:
-            # Entry i is all there is of its group.
+            # Entry i is the only one of its group.
             entry_M, token_M = self.rows.follows(self.extra.order).nonzero(as_tuple=True)
             if len(token_M):
                 laid = Sequences(entry_M, self.extra.order.begin[token_M], entries)
@@ -142,7 +138,7 @@ class FlatTarget(TargetContext):
         state.caches.append(PrefixedCache(keys.to(like.dtype), values.to(like.dtype), state.capacity))
 
     def finish(self, entries: Tensor, tokens: Tensor, sentence: Tensor) -> None:
-        """Keep what ended rows have decoded, for those that go on: decoder inputs [E, T], -1 on padding."""
+        """Keep what finished rows have decoded, for other rows: decoder inputs [E, T], -1 on padding."""
         if self.meets:
             x_ETD = self.embed.target(tokens, sentence, self.source.select(entries))
             chosen = is_current(sentence, self.current[entries])
@@ -151,7 +147,6 @@ class FlatTarget(TargetContext):
             self.extra = ExtraKeys(hidden, self.extra.order.join(ended.order))
 
     def select(self, entries: Tensor) -> None:
-        """Keep the given entries [B']."""
         self.source = self.source.select(entries)
         self.rows = self.rows.take(entries)
         self.current = self.current.index_select(0, entries)
@@ -167,7 +162,7 @@ class FlatTarget(TargetContext):
         return mixed
 
     def _step(self, x_RTD: Tensor, sentence: Tensor, state: DecoderState) -> Tensor:
-        """The next tokens of rows that are being decoded: [R, T, D] -> [R, T, D]."""
+        """Attend from the next tokens of rows that are being decoded: [R, T, D] -> [R, T, D]."""
         attention = self.context.attention
         entries, tokens = len(self.current), sentence.size(1)
         h = x_RTD.reshape(entries, -1, x_RTD.size(-1))
@@ -187,9 +182,9 @@ class FlatTarget(TargetContext):
         return torch.where(current[:, :, None], self.context.combine(h, seen), h).view_as(x_RTD)
 
     def _groups(self) -> ActiveGroups:
-        """Who meets whom, made once for as long as no row ends."""
+        """Return the masks between entries, which stay the same until a row is finished."""
         if self.active is None:
-            # What ended in documents that are done is nobody's concern.
+            # Drop the tokens of documents that are finished completely.
             needed = torch.isin(self.extra.order.group, self.rows.group).nonzero().flatten()
             self.extra = ExtraKeys(self.extra.hidden[needed], self.extra.order.take(needed))
             ended = self.context.attention.keys_values(self.extra.hidden)
@@ -197,7 +192,7 @@ class FlatTarget(TargetContext):
         return self.active
 
     def _own(self, sentence: Tensor, state: DecoderState) -> Tensor:
-        """Current tokens of its own past that each decoder input sees: [R, T] -> [B, 1, W * T, slots]."""
+        """Return the current tokens of its past that an input attends to: [R, T] -> [B, 1, W * T, slots]."""
         tokens = sentence.size(1)
         slots = state.slot_mask(tokens, sentence.device)
         mask = is_current(state.sentences_of_slots(sentence), self.current)[:, None, None]
@@ -209,5 +204,5 @@ class FlatTarget(TargetContext):
 
 
 def _extra_keys(x_RTD: Tensor, chosen: Tensor, order: RowOrder) -> ExtraKeys:
-    """The chosen tokens [R, T] of complete rows, and the order of each."""
+    """Return the chosen tokens [R, T] of complete rows, and the order of each."""
     return ExtraKeys(x_RTD[chosen], order.take(chosen.nonzero()[:, 0]))

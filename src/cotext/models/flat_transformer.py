@@ -1,13 +1,13 @@
 """Top layers of the current sentence (Flat-Transformer; Ma et al. 2020).
 
-A source row is the context and the current sentence one after the other, told apart by a segment embedding.
-The lower encoder blocks attend over the whole row; the top blocks, and the decoder, have the states of the
-current sentence alone, which by then carry what they took from the context:
+A source row is the context followed by the current sentence, distinguished by segment embeddings. Lower
+encoder blocks attend over the whole row. Top blocks and the decoder get only the states of the current
+sentence, which by then contain information from the context:
 
-    context current -> embedding -> lower blocks -> the current sentence's states -> top blocks -> decoder
+    context current -> embedding -> lower blocks -> states of the current sentence -> top blocks -> decoder
 
-Where several sentences of a row are current they all go on. The segment is a matter of context or current,
-not of which sentence it is; positions are those of the row.
+If several sentences of a row are current, all of them are kept. The segment only distinguishes context from
+current sentences; positions are those of the row.
 
 Shapes: B rows, S source tokens, D model.
 """
@@ -16,6 +16,6 @@ from cotext.layers.multi_head import RowSpan
 
 
 class CurrentSpan(RowSpan):
-    """Current sentences alone, from the first layer with this span on; in an encoder only."""
+    """Only current sentences, from the first layer with this span on; only in an encoder."""
 
     current_only = True

@@ -1,15 +1,15 @@
-"""Hierarchical attention (HAN; Miculicich et al. 2018) over the sentences before, on either side.
+"""Hierarchical attention (HAN; Miculicich et al. 2018) to earlier sentences, on either side.
 
-On top of a stack, every token first asks each of the sentences before its own by itself, then chooses among
-their answers, and a gate mixes the choice into its state h (section 2.2):
+On top of a stack, every token first attends to each of the earlier sentences separately, then to the results.
+A gate mixes the outcome into its state h (section 2.2):
 
     q_w = f_w(h)      s_j = MultiHead(q_w, states of sentence j)        words of each, equations 1 and 2
     q_s = f_s(h)      d = FFN(MultiHead(q_s, s_1 ... s_m))           sentences, equations 3 and 4
     g = sigmoid(W [h; d] + b)         h' = g * h + (1 - g) * d          equations 5 and 6
 
-each result before the gate normalised by a layer norm. On the encoder the states are those of source
-sentences, on the decoder those from which words of target sentences are predicted: of sentences before, all
-of them are there. A token of a row's first sentence keeps its state.
+Each result before the gate passes a layer norm. In the encoder, the states are those of source sentences. In
+the decoder, they are those that predict the words of target sentences; earlier sentences are complete. Tokens
+of the first sentence of a row keep their states.
 
 Shapes: B entries, W beams, R rows, T tokens (while decoding, those of all beams of an entry), S keys, m
 sentences, H heads, K per head, D model.
@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from cotext.layers.blocks import Size
-from cotext.layers.gate import joint
+from cotext.layers.int8_linear import joint
 from cotext.layers.kernels.dropout import Dropout
 from cotext.layers.kernels.sdpa import attend
 from cotext.layers.layout import AnyLayout, Step
@@ -30,11 +30,11 @@ from cotext.layers.start import StartsFromOthers, ZeroGate
 from cotext.layers.state import KeysValues
 from cotext.models.interface import DocumentLayer, DocumentSettings, Reach
 
-GATE_START = 4.0  # sigmoid(4) = 0.982 of the state, where training starts from a model without the layer
+GATE_START = 4.0  # sigmoid(4) = 0.982 of the state, if training starts from a model without the layer
 
 
 class _Product(nn.Module):
-    """Projections of one multi-head attention."""
+    """The projections of one multi-head attention."""
 
     def __init__(self, size: Size) -> None:
         super().__init__()
@@ -60,7 +60,7 @@ class _Product(nn.Module):
 
 
 class HierarchicalAttention(DocumentLayer, StartsFromOthers):
-    """Attention to the words of each of the sentences before, then to these sentences."""
+    """Attention to the words of each earlier sentence, then to these sentences."""
 
     caches = 1
     on_target = True
@@ -79,42 +79,48 @@ class HierarchicalAttention(DocumentLayer, StartsFromOthers):
 
     @classmethod
     def reach(cls, settings: DocumentSettings, row: Reach) -> Reach:
-        """So many sentences before."""
         return Reach(settings.sentences)
 
     def forward(self, x: Tensor, layout: AnyLayout) -> Tensor:
-        """States shaped as x."""
         if not isinstance(layout, Step):
             h = layout.unpack(x)
             mixed = self._mixed(h, self.words.keys_values(h), layout.sentence, layout.sentence, None)
             return layout.pack(mixed)
         h, state, slots = layout.side_by_side(x), layout.state, layout.row
-        sentence, of_slots = layout.sentence.reshape(len(h), -1), state.sentences_of_slots(layout.sentence)
+        sentence, slot_sentence = (
+            layout.sentence.reshape(len(h), -1),
+            state.sentences_of_slots(layout.sentence),
+        )
         cache = state.caches[self.index]
         cache.write(*self.words.keys_values(h), slots.start)
-        return self._mixed(h, cache.read(slots.stop), sentence, of_slots, slots.mask).view_as(x)
+        return self._mixed(h, cache.read(slots.stop), sentence, slot_sentence, slots.mask).view_as(x)
 
     def _mixed(
-        self, h_BTD: Tensor, kv: KeysValues, sentence: Tensor, of_keys: Tensor, seen: Tensor | None
+        self, h_BTD: Tensor, kv: KeysValues, sentence: Tensor, key_sentence: Tensor, visible: Tensor | None
     ) -> Tensor:
-        """States [B, T, D] with what they take from the sentences before.
+        """Return states [B, T, D] with what they take from earlier sentences.
 
-        `sentence` [B, T] and `of_keys` [B, S] are sentence indices, -1 on padding; `seen` broadcasts to
-        [B, 1, T, S].
+        `sentence` [B, T] and `key_sentence` [B, S] are sentence indices, -1 on padding; `visible` broadcasts
+        to [B, 1, T, S].
         """
         query, dropout = self.words.queries(h_BTD), self.attention_dropout if self.training else 0.0
-        found, answers = [], []
+        exists, results = [], []
         for distance in range(1, self.sentences + 1):
-            mask = ((sentence[:, :, None] - distance == of_keys[:, None]) & (of_keys >= 0)[:, None])[:, None]
-            mask = mask if seen is None else mask & seen
-            there = mask.any(dim=3)  # [B, 1, T]
-            # A query without such a sentence sees anything, or its weights would not be numbers.
-            mixed = attend(query * there[..., None], *kv, mask | ~there[..., None], False, dropout)
-            found.append(there[:, 0])
-            answers.append(self.words.result(mixed))
-        exists_BTm = torch.stack(found, dim=2)
+            mask = (
+                (sentence[:, :, None] - distance == key_sentence[:, None]) & (key_sentence >= 0)[:, None]
+            )[:, None]
+            mask = mask if visible is None else mask & visible
+            has_sentence = mask.any(dim=3)  # [B, 1, T]
+            # A query without such a sentence attends to all keys: a softmax over no keys would be NaN.
+            mixed = attend(
+                query * has_sentence[..., None], *kv, mask | ~has_sentence[..., None], False, dropout
+            )
+            exists.append(has_sentence[:, 0])
+            results.append(self.words.result(mixed))
+        exists_BTm = torch.stack(exists, dim=2)
+        # Without any earlier sentence, a state does not change.
         any_BT1 = exists_BTm.any(dim=2, keepdim=True)
-        d = self.feed_forward(self._chosen(h_BTD, torch.stack(answers, dim=2), exists_BTm | ~any_BT1))
+        d = self.feed_forward(self._chosen(h_BTD, torch.stack(results, dim=2), exists_BTm | ~any_BT1))
         d = self.norm(self.dropout(d))
         gate = joint(self.gate, h_BTD, d).sigmoid().to(h_BTD.dtype)
         mixed = torch.lerp(d.to(h_BTD.dtype), h_BTD, gate)
@@ -122,19 +128,15 @@ class HierarchicalAttention(DocumentLayer, StartsFromOthers):
             mixed = self.start(h_BTD, mixed)
         return torch.where(any_BT1, mixed, h_BTD)
 
-    def _chosen(self, h_BTD: Tensor, answers_BTmD: Tensor, exists_BTm: Tensor) -> Tensor:
-        """Attention of every token to the answers of its sentences: [B, T, D]."""
-        rows = answers_BTmD.flatten(0, 1)
+    def _chosen(self, h_BTD: Tensor, results_BTmD: Tensor, exists_BTm: Tensor) -> Tensor:
+        """Attend from every token to the results of its earlier sentences: [B, T, D]."""
+        rows = results_BTmD.flatten(0, 1)
         query = self.of_sentences.queries(h_BTD.flatten(0, 1)[:, None])
         k, v = self.of_sentences.keys_values(rows)
         scores = (query @ k.transpose(-2, -1)) * query.size(-1) ** -0.5
         weights = scores.masked_fill(~exists_BTm.flatten(0, 1)[:, None, None], -torch.inf).softmax(dim=-1)
         return self.of_sentences.result(weights @ v).view_as(h_BTD)
 
-    def adopted_names(self) -> Mapping[str, str]:
-        """Nothing in a plain model corresponds to it."""
-        return {}
-
     def neutral_start(self) -> Mapping[str, float]:
-        """The gate starts almost closed to other sentences; behind a second, closed gate it is half open."""
+        """The gate starts almost closed; behind a second, closed gate, half open."""
         return {"gate.weight": 0.0, "gate.bias": GATE_START if self.start is None else 0.0}

@@ -1,14 +1,14 @@
-"""The contract that search, losses and translation are typed on, and the parts that models are made of.
+"""The interfaces between models, search, losses and translation, and the base classes of parts.
 
-Shapes: B entries, R rows (R = B * beam while searching), T target tokens, of a draft its positions, S source
-tokens, D model, V vocabulary.
+Shapes: B entries, R rows (R = B * beam in search), T target tokens (of a draft, positions), S source tokens,
+D model, V vocabulary.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
-from typing import Any, ClassVar, Final, Literal, Protocol
+from typing import Any, ClassVar, Final, Literal
 
 from torch import Tensor, nn
 
@@ -23,43 +23,14 @@ from cotext.layers.start import Blended, NewSymbols, StartsFromOthers
 from cotext.runtime.errors import CotextError
 
 
-class State(Protocol):
-    """The encoded source and, once opened, the past of the decoder.
-
-    Search widens, re-orders and thins it out without looking inside.
-    """
-
-    def open(self, slots: int) -> None:
-        """Make room for `slots` tokens a row, padding included.
-
-        From now on `decode` continues where it stopped.
-        """
-
-    def widen(self, beam: int) -> None:
-        """Repeat every row `beam` times."""
-
-    def reorder(self, origin: Tensor) -> None:
-        """Row i continues what row origin[i] of the same entry was: [R]."""
-
-    def finish(self, entries: Tensor, tokens: Tensor, sentence: Tensor) -> None:
-        """Take note of finished hypotheses, before `select` drops entries that have ended.
-
-        `entries` [E] are indices among those still in the state; `tokens` and `sentence` [E, T] the decoder
-        inputs of their best hypotheses from the first on, -1 on padding.
-        """
-
-    def select(self, entries: Tensor, beam: int) -> None:
-        """Keep the given entries [B'] with all `beam` rows of each."""
-
-
 class System(nn.Module, ABC):
     """A model that is trained, saved and loaded.
 
-    `sees_other_rows`: whether a row's result depends on other rows of its document, which then must be given
-    together and in order, in one batch or as extra rows. `spares_parameters`: whether there are batches, or
-    configurations, that leave some parameters unused. `output_bias` [V]: of the output layer, None: zeros;
-    `new_symbols` are those of it that come into force by and by. `int8_output`: the output layer in int8.
-    `recomputes`: whether blocks keep their inputs alone for the backward pass.
+    `sees_other_rows`: whether a row's result depends on other rows of its document. These must then be given
+    together and in order, in one batch or as extra rows. `spares_parameters`: whether some batches or
+    configurations leave parameters unused. `output_bias` [V]: bias of the output layer; None: zeros.
+    `new_symbols`: output symbols that are blended in. `int8_output`: the output layer in int8. `recomputes`:
+    whether blocks keep only their inputs for the backward pass.
     """
 
     sees_other_rows: bool = False
@@ -80,7 +51,7 @@ class System(nn.Module, ABC):
 
     @property
     def loss_bias(self) -> Tensor | None:
-        """`output_bias` in the loss, where symbols that are new are held back at first."""
+        """`output_bias` in the loss, in which new symbols are held back at first."""
         bias = self.output_bias
         for symbols in self.new_symbols:
             assert isinstance(symbols, NewSymbols)
@@ -88,50 +59,53 @@ class System(nn.Module, ABC):
         return bias
 
     def adopted_names(self) -> Mapping[str, str]:
-        """Parameters that start as copies where training starts from another system: own name -> name there.
+        """Parameter name -> name of the parameter to copy if training starts from another system.
 
-        Where the other system has a parameter of the own name, that is taken instead.
+        If the other system has a parameter with the same name, that is copied instead.
         """
         return {
-            f"{name}.{own}": f"{name}.{other}" if name else other
-            for name, module in self.named_modules()
-            if isinstance(module, StartsFromOthers)
+            prefix + own: prefix + other
+            for prefix, module in self._starting_modules()
             for own, other in module.adopted_names().items()
         }
 
     def neutral_start(self) -> Mapping[str, float]:
-        """Parameters that start as a constant where training starts from another system that lacks them.
+        """Parameter name -> initial value if training starts from a system that lacks the parameter.
 
-        At these values the part that they belong to changes next to nothing yet: name -> value.
+        With these values, the part of the parameter has almost no effect.
         """
         return {
-            f"{name}.{own}": value
-            for name, module in self.named_modules()
-            if isinstance(module, StartsFromOthers)
+            prefix + own: value
+            for prefix, module in self._starting_modules()
             for own, value in module.neutral_start().items()
         }
 
+    def rates(self) -> Mapping[str, float]:
+        """Parameter name -> its learning rate, as a multiple of that of other parameters."""
+        return {
+            prefix + own: rate
+            for prefix, module in self._starting_modules()
+            for own, rate in module.rates().items()
+        }
+
+    def _starting_modules(self) -> Iterator[tuple[str, StartsFromOthers]]:
+        """Yield the modules with their own initial values, and the prefix of their parameter names."""
+        for name, module in self.named_modules():
+            if isinstance(module, StartsFromOthers):
+                yield f"{name}." if name else "", module
+
     def open_gates(self) -> dict[str, Tensor]:
-        """How far the gates to other sentences are open, from -1 to 1: name of an attention -> [H]."""
+        """Return the factors of gates to other sentences, from -1 to 1: name of an attention -> [H]."""
         return {
             name.removesuffix(".span"): module.open
             for name, module in self.named_modules()
             if isinstance(module, GatedOthersSpan)
         }
 
-    def rates(self) -> Mapping[str, float]:
-        """Learning rates of parameters, as multiples of that of the others: name -> factor."""
-        return {
-            f"{name}.{own}": rate
-            for name, module in self.named_modules()
-            if isinstance(module, StartsFromOthers)
-            for own, rate in module.rates().items()
-        }
-
     def blend(self, share: float, what: Collection[str], everywhere: bool = False) -> None:
-        """Have some of what is blended in (`Blended.what`) in force to this share (0 ... 1) in training.
+        """Set the share (0 ... 1) to which parts named in `what` (`Blended.what`) are in force in training.
 
-        `everywhere`: outside training, too, until the next call.
+        `everywhere`: also outside training, until the next call.
         """
         for module in self.modules():
             if isinstance(module, Blended) and module.what in what:
@@ -139,26 +113,26 @@ class System(nn.Module, ABC):
 
 
 class TranslationModel(System):
-    """A system that translates from left to right.
+    """An autoregressive system.
 
-    `decode` is one code for training and for search: on a state that was never opened it computes all T
-    positions of complete rows; on an open one, the T tokens that follow those decoded before. Padding
-    (sentence -1) stands on the right, and only in the first call after `open` or in the last.
+    `decode` is the same code in training and in search. On a state that was never opened, it computes all T
+    positions of complete rows. On an open state, it computes the T tokens after those decoded before. Padding
+    (sentence -1) is on the right, and only in the first call after `open` or in the last.
     """
 
     @abstractmethod
     def layouts(
         self, source: Source, input_sentence: Tensor | None = None, training: bool = False
     ) -> Layouts:
-        """Lay out rows before a forward pass; `input_sentence` [B, T]: of complete target rows, if known.
+        """Make the layouts of rows for a forward pass; `input_sentence` [B, T]: of target rows, if known.
 
-        `training`: as in `nn.Module`, whose mode may be another while a batch is laid out ahead of its time.
-        `encode` and `decode` begin with the layouts of their batch (`Source.layouts`), or with this.
+        `training`: as in `nn.Module`, whose mode may differ while a batch is prepared in advance. `encode`
+        and `decode` use the layouts of their batch (`Source.layouts`), or call this method.
         """
 
     @abstractmethod
     def encode(self, source: Source) -> Any:
-        """Read the source; returns the system's own kind of `State`."""
+        """Encode the source; return the state of the decoder, as search uses it: see `DecoderState`."""
 
     @abstractmethod
     def decode(self, tokens: Tensor, sentence: Tensor, state: Any) -> Tensor:
@@ -167,21 +141,21 @@ class TranslationModel(System):
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """Sentences before and after one that it depends on, `inf` where nothing but the document ends it."""
+    """Numbers of sentences before and after one that it depends on; `inf`: up to the ends of the document."""
 
     before: float = 0
     after: float = 0
 
     def __add__(self, other: "Reach") -> "Reach":
-        """What is seen through what is seen."""
+        """The range of two steps, one after the other."""
         return Reach(self.before + other.before, self.after + other.after)
 
     def __or__(self, other: "Reach") -> "Reach":
-        """What is seen in one way or in the other."""
+        """The range that at least one of two allows."""
         return Reach(max(self.before, other.before), max(self.after, other.after))
 
     def __and__(self, other: "Reach") -> "Reach":
-        """What is seen where both allow it."""
+        """The range that both allow."""
         return Reach(min(self.before, other.before), min(self.after, other.after))
 
 
@@ -192,7 +166,7 @@ ALL: Final = Reach(inf, inf)
 
 @dataclass(frozen=True, slots=True)
 class DocumentSettings:
-    """Settings of document layers: see `DocumentConfig`, whose keys these are."""
+    """Settings of document layers: see `DocumentConfig`."""
 
     sentences: int = 3
     relative: bool = True
@@ -201,11 +175,11 @@ class DocumentSettings:
 
 
 class DocumentLayer(nn.Module, ABC):
-    """A layer on top of a stack, in which sentences see other sentences of their row.
+    """A layer on top of a stack, in which sentences attend to other sentences of their row.
 
-    `by_sentence` and `answers`: see `Packed`. `caches`: how many caches it has in a decoder, whose first one
-    is `index`. `on_target`: whether a decoder can have it, too, and it has a kernel for its steps.
-    `settings`: keys of the section `model.document` that it takes.
+    `by_sentence` and `answers`: see `Packed`. `caches`: its number of caches in a decoder, the first of which
+    is `index`. `on_target`: whether it can be used in a decoder, with a kernel for decoding steps.
+    `settings`: the keys of the section `model.document` that it uses.
     """
 
     by_sentence: bool = False
@@ -221,35 +195,34 @@ class DocumentLayer(nn.Module, ABC):
     @classmethod
     @abstractmethod
     def reach(cls, settings: DocumentSettings, row: Reach) -> Reach:
-        """The sentences of its row that a sentence sees through it.
+        """Return the sentences of its row that a sentence attends to through it.
 
-        `row`: what attention over whole rows sees (`model.source_sentences`).
+        `row`: the range of attention over whole rows (`model.source_sentences`).
         """
 
     @abstractmethod
     def forward(self, x: Tensor, layout: AnyLayout) -> Tensor:
-        """States as they come, [N, D], [B, T, D] or while decoding [R, T, D]."""
+        """Return states shaped as x: [N, D], [B, T, D] or, while decoding, [R, T, D]."""
 
 
 @dataclass(slots=True)
 class Draft:
-    """Rows about to be decoded without autoregression: their positions, and the model's reading of the
-    source.
+    """Rows before non-autoregressive decoding: their positions, and the encoded source.
 
-    Every position belongs to a sentence. With paths (`NonAutoregressiveModel.path`) there are more positions
-    than tokens, and a position may stay blank; else there is a position for every token.
+    Every position belongs to a sentence. With CTC paths (`NonAutoregressiveModel.path`), there are more
+    positions than tokens, and positions may be blank. Else there is one position per token.
     """
 
     sentence: Tensor  # [B, T], -1 on padding
-    copied: Tensor  # [B, T, D], decoder inputs where nothing is revealed
-    memory: Any  # the model's own: what its cross-attention reads
+    copied: Tensor  # [B, T, D], decoder inputs of positions without a revealed token
+    memory: Any  # data of the model for its cross-attention
 
 
 @dataclass(frozen=True, slots=True)
 class AuxiliaryLoss:
-    """Loss of what a non-autoregressive model predicts beside tokens, of every row, per label: [B].
+    """The loss of predictions other than tokens, per row and label: [B].
 
-    `parts` are figures to report, as those of `LossParts`.
+    `parts` are values to report, as in `LossParts`.
     """
 
     loss: Tensor
@@ -260,12 +233,12 @@ PathKind = Literal["sentences", "row", "length"]
 
 
 class NonAutoregressiveModel(System):
-    """A system that predicts all tokens of a row at once, none of them in sight of the others.
+    """A system that predicts all tokens of a row at once, independently of each other.
 
-    A row holds `bos y1 eos bos y2 eos ...`, brackets included. `path` says how its tokens are aligned with
-    positions: `sentences`, a path for every sentence, which begins with `bos` and ends with `eos`; `row`, one
-    path for all; `length`, one position per token, as many as the model predicts. `blank` is the symbol of a
-    path that stands for no token.
+    A row is `bos y1 eos bos y2 eos ...`, brackets included. `path` defines how tokens are aligned with
+    positions: `sentences`, one CTC path per sentence, from `bos` to `eos`; `row`, one path for all; `length`,
+    one position per token, whose number the model predicts. `blank` is the symbol of a path that stands for
+    no token.
     """
 
     path: PathKind
@@ -273,28 +246,28 @@ class NonAutoregressiveModel(System):
 
     @abstractmethod
     def layouts(self, source: Source, lengths: Tensor | None = None) -> Layouts:
-        """Lay out rows before a forward pass; positions are known if lengths are, or need not be.
+        """Make the layouts of rows for a forward pass; positions need known lengths if the path is `length`.
 
-        `encode` begins with the layouts of its batch (`Source.layouts`), or with this.
+        `encode` uses the layouts of its batch (`Source.layouts`), or calls this method.
         """
 
     @abstractmethod
     def encode(self, source: Source, lengths: Tensor | None = None) -> Draft:
-        """Read the source; `lengths` [B]: of the rows, where the path is `length` and they are known."""
+        """Encode the source; `lengths` [B]: of the rows, if the path is `length` and they are known."""
 
     @abstractmethod
     def decode(self, draft: Draft, revealed: Tensor | None = None) -> Tensor:
-        """Hidden states of all positions, [B, T, D]; `revealed` [B, T] holds tokens shown, -1 elsewhere."""
+        """Return hidden states of all positions, [B, T, D]; `revealed` [B, T]: tokens, -1 elsewhere."""
 
     @abstractmethod
     def length_nll(self, draft: Draft) -> Tensor:
-        """Where the path is `length`: -log P of the lengths that the rows of a draft have, [B]."""
+        """If the path is `length`: return -log P of the lengths of the rows of a draft, [B]."""
 
     def auxiliary_loss(self, draft: Draft, tokens: Tensor, ratio: float) -> AuxiliaryLoss | None:
-        """Loss of predicted lengths or codes in training, or None: nothing else is predicted.
+        """Return the loss of predicted lengths or codes in training; None if there are none.
 
-        `tokens` [B, T] are those of the best path, -1 where there is none; `ratio` is that of glancing. A
-        following `decode` may be given some of what was to be predicted.
+        `tokens` [B, T] are those of the best path, -1 if there is none; `ratio` is that of glancing. A later
+        `decode` may use some of the correct values.
         """
         return None
 
@@ -304,9 +277,9 @@ Model = TranslationModel | NonAutoregressiveModel
 
 @dataclass(frozen=True, slots=True)
 class EngineHypothesis:
-    """Tokens that an engine wrote after a prefix, without the symbol that ends them.
+    """Tokens that an engine wrote after a prefix, without the end symbol.
 
-    `log_probability` is that of these tokens and, where the hypothesis has `ended`, of the end.
+    `log_probability` is that of the tokens and, if the hypothesis has `ended`, of the end.
     """
 
     tokens: tuple[int, ...]
@@ -315,11 +288,11 @@ class EngineHypothesis:
 
 
 class Engine(ABC):
-    """A plain autoregressive Transformer that another program runs: it shows none of its states.
+    """A plain autoregressive Transformer in another program, whose states are hidden.
 
-    Rows are token ids with all their symbols; the decoder begins with `bos`, which prefixes and labels leave
-    out. `positions`: the longest row that it can read or write. `name` says in signatures which engine it is,
-    `parameters` counts those of the model.
+    Rows are token ids with all their symbols; prefixes and labels do not contain the `bos` of the decoder.
+    `positions`: the longest row that it can read or write. `name`: its name in signatures. `parameters`: the
+    number of parameters of the model.
     """
 
     sees_other_rows = False
@@ -336,22 +309,18 @@ class Engine(ABC):
         beam: int,
         length_penalty: float,
     ) -> list[list[EngineHypothesis]]:
-        """The hypotheses of every row, at most `beam`; log-probabilities hold if nothing is suppressed."""
+        """Return at most `beam` hypotheses per row; log-probabilities are valid if nothing is suppressed."""
 
     @abstractmethod
     def score(self, sources: Sequence[Sequence[int]], labels: Sequence[Sequence[int]]) -> list[list[float]]:
-        """Log-probabilities of the labels of every row and of the `eos` after them."""
+        """Return log-probabilities of the labels of every row and of the `eos` after them."""
 
 
-def with_states(model: Model | Engine, asked: str) -> Model:
-    """A model where `asked` needs to look into it.
-
-    Raises:
-        CotextError: it is an engine, which shows no states.
-    """
+def with_states(model: Model | Engine, purpose: str) -> Model:
+    """Return a model for `purpose`, which reads its states; raise CotextError for an engine."""
     if isinstance(model, Engine):
         raise CotextError(
-            f"{asked} reads states of the model, which an engine does not show; give the run that it was "
+            f"{purpose} reads states of the model, which an engine does not show; give the run that it was "
             "exported from"
         )
     return model
@@ -359,9 +328,9 @@ def with_states(model: Model | Engine, asked: str) -> Model:
 
 @dataclass(frozen=True, slots=True)
 class EngineRules:
-    """What a search in an engine may write: tokens up to `end`, none of `never`.
+    """What an engine may write in a search: tokens up to `end`, none of `never`.
 
-    `most` and `least` count tokens, those of the prefix included and the end not.
+    `most` and `least` count tokens, including those of the prefix but not the end.
     """
 
     end: int

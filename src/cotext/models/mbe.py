@@ -1,13 +1,13 @@
 """Mini-batch embedding (MBE; Morishita et al. 2021, as Wu et al. 2023 compare with it).
 
-The mean of the embeddings of all source tokens of the batch stands before every row, on the source and on the
-target side, as one more token of its first sentence:
+The mean of the embeddings of all source tokens of the batch is placed before every source and target row, as
+another token of its first sentence:
 
     mean a b c eos -> encoder -> keys and values        mean bos x y -> decoder
 
-Words alone are averaged, without positions. The rows of a document have a mean of their own, extra rows
-included; in the paper all rows share one (`cross_document`, in training: a document alone decides its
-translation).
+Only word embeddings are averaged, without positions. Each document has its own mean over its rows, extra rows
+included. In the paper, all rows share one mean; `cross_document` does this in training, but never in
+translation, where a document must not depend on others.
 
 Shapes: B entries, R rows, S source tokens, T target tokens, D model.
 """
@@ -20,45 +20,42 @@ from torch import Tensor
 from cotext.data.batch import Source
 from cotext.layers.layouts import ContextLayout
 from cotext.layers.start import Blended
-from cotext.layers.state import DecoderState
-from cotext.models.batch_context import BatchContext, Embedder, TargetContext
+from cotext.layers.state import DecoderState, TargetContext
+from cotext.models.batch_context import BatchContext, Embedder
 
 
 @dataclass(frozen=True, slots=True)
 class Groups:
-    """Which rows share a mean: a group of each row, extra rows behind, [B + C], out of so many."""
+    """The group of each row, followed by those of extra rows, [B + C]; `count` groups have a mean each."""
 
     group: Tensor
     count: int
 
 
 class BatchMean(BatchContext, Blended):
-    """The mean in front of source rows, of target rows, or of both.
+    """The mean before source rows, target rows, or both.
 
-    While it is blended in, that share of the batches has it, on both sides: it moves the positions of all.
+    While it is blended in, a random share of batches has it, on both sides, because it shifts all positions.
     """
 
     what = "mean"
 
     def left_out(self) -> bool:
-        """See `BatchContext`."""
         return self.in_force < 1 and float(torch.rand(())) >= self.in_force
 
     def source_layout(self, source: Source, training: bool) -> ContextLayout:
-        """See `BatchContext`."""
         sides = [source] if source.extra_rows is None else [source, source.extra_rows.source]
         document = torch.cat([side.document for side in sides])
         crosses = self.sides.cross_document and training
+        # One group for all documents if they share a mean.
         distinct, group = torch.unique(document * (not crosses), return_inverse=True)
         sentence = _begun(source.sentence) if self.sides.source else source.sentence
         return ContextLayout(sentence, Groups(group, len(distinct)))
 
     def target_layout(self, source: Source, sentence: Tensor, training: bool) -> ContextLayout:
-        """See `BatchContext`."""
         return ContextLayout(_begun(sentence) if self.sides.target else sentence)
 
     def read(self, source: Source, embed: Embedder, found: Groups) -> Tensor:
-        """See `BatchContext`."""
         x_BSD = embed.source(source, behind=int(self.sides.source))
         if not self.sides.source:
             return x_BSD
@@ -66,11 +63,10 @@ class BatchMean(BatchContext, Blended):
         return torch.cat((first[:, None], x_BSD), dim=1)
 
     def target(self, source: Source, embed: Embedder, found: Groups) -> "MeanTarget | None":
-        """See `BatchContext`."""
         return MeanTarget(self._mean(source, embed, found), embed) if self.sides.target else None
 
     def _mean(self, source: Source, embed: Embedder, groups: Groups) -> Tensor:
-        """Of the words of all rows that belong together, for every row that is answered for: [B, D]."""
+        """Return the mean over the words of all rows of a group, for every row of the batch: [B, D]."""
         sides = [source] if source.extra_rows is None else [source, source.extra_rows.source]
         sums, counts = zip(*(_sum(side, embed) for side in sides), strict=True)
         sum_D, count = torch.cat(sums), torch.cat(counts)
@@ -80,7 +76,7 @@ class BatchMean(BatchContext, Blended):
 
 
 class MeanTarget(TargetContext):
-    """The mean as first decoder input of every row: [B, D]."""
+    """The mean as the first decoder input of every row: [B, D]."""
 
     extra_slots = 1
 
@@ -88,17 +84,15 @@ class MeanTarget(TargetContext):
         self.mean, self.embed = mean_BD, embed
 
     def select(self, entries: Tensor) -> None:
-        """Keep the given entries [B']."""
         self.mean = self.mean.index_select(0, entries)
 
     def extend(self, sentence: Tensor, state: DecoderState) -> Tensor:
-        """One more token in the first sentence of rows that begin: [R, T] -> [R, 1 + T]."""
+        """Add a token to the first sentence of rows that begin: [R, T] -> [R, 1 + T]."""
         if state.length is not None:
             return sentence
         return _begun(sentence) if state.caches else state.layouts.target_context.sentence
 
     def mix(self, x_RTD: Tensor, sentence: Tensor, state: DecoderState) -> Tensor:
-        """[R, T, D] -> [R, 1 + T, D] of rows that begin."""
         if state.length is not None:
             return x_RTD
         first = self.embed.first(self.mean.repeat_interleave(state.beam, dim=0), "target")
@@ -106,12 +100,12 @@ class MeanTarget(TargetContext):
 
 
 def _sum(source: Source, embed: Embedder) -> tuple[Tensor, Tensor]:
-    """Of the words of each row, and how many they are: [R, D], [R, 1]."""
+    """Return the sum of the word embeddings of each row, and their number: [R, D], [R, 1]."""
     real_RS = (source.sentence >= 0).to(embed.weight.dtype)
     words_RSD = embed.bare(source)
     return (words_RSD * real_RS[:, :, None]).sum(dim=1), real_RS.sum(dim=1, keepdim=True)
 
 
 def _begun(sentence: Tensor) -> Tensor:
-    """Rows with one more token in their first sentence: [R, T] sentence indices -> [R, 1 + T]."""
+    """Add a token to the first sentence of rows: [R, T] sentence indices -> [R, 1 + T]."""
     return torch.cat((sentence[:, :1], sentence), dim=1)

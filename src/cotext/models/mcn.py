@@ -1,14 +1,14 @@
 """Global context over local states (MCN; Zheng et al. 2020), for documents of any number of sentences.
 
-The encoder reads every sentence by itself. On top of its layers, an additional one sees the whole row, with
-vectors for how many sentences apart two tokens are; a gate mixes the two:
+The encoder reads every sentence separately. An additional layer on top covers the whole row, with vectors for
+the distance of two tokens in sentences. A gate mixes local and global states:
 
     hL = local layers of the sentence               hG = a layer over the row, of hL
     g = sigmoid(W [hL; hG] + b)                     h = LayerNorm((1 - g) * hL + g * hG)
 
-A sentence that has no other to see keeps h = hL, also beside rows of many sentences: one model for sentences
-and documents. The decoder translates sentence after sentence, and target sentence k sees source sentence k.
-It has relative positions alone and remembers sentences before (`layers/transformer_xl.py`).
+A row of a single sentence keeps h = hL, also in a batch with longer rows: one model for sentences and
+documents. The decoder translates sentence by sentence; target sentence k attends to source sentence k. It has
+only relative positions, and a memory of earlier sentences (`layers/transformer_xl.py`).
 
 Shapes: N real tokens of all rows, D model.
 """
@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from cotext.layers.blocks import EncoderBlock, Size
-from cotext.layers.gate import joint
+from cotext.layers.int8_linear import joint
 from cotext.layers.kernels.dropout import Dropout
 from cotext.layers.layout import AnyLayout, Layout
 from cotext.layers.multi_head import RowSpan, Score, SelfAttention
@@ -27,12 +27,12 @@ from cotext.models.interface import DocumentLayer, DocumentSettings, Reach
 
 
 class SegmentGate(DocumentLayer):
-    """The encoder's top layer: states of the row, mixed into states of the sentence.
+    """The top layer of the encoder, which mixes states of the row into states of the sentence.
 
-    `relative`: attention that knows how many sentences apart two tokens are. Without `gate` the two are added
-    before the layer norm. Without `feed_forward` the layer is its attention
-    alone, hG = MultiHead(SegmentAttention(hL)) as printed in section 4.1; with it, it has the parameters that
-    table 1 counts. Where training starts from a sentence model, h passes a gate that begins at zero.
+    `relative`: attention depends on the distance in sentences. Without `gate`, the two states are added
+    before the layer norm. Without `feed_forward`, the layer is only its attention, hG =
+    MultiHead(SegmentAttention(hL)), as printed in section 4.1; with it, it has the number of parameters in
+    table 1. If training starts from a sentence model, h passes a gate that starts at zero.
     """
 
     by_sentence = True
@@ -51,16 +51,15 @@ class SegmentGate(DocumentLayer):
 
     @classmethod
     def reach(cls, settings: DocumentSettings, row: Reach) -> Reach:
-        """All that attention over rows sees."""
         return row
 
     def forward(self, x: Tensor, layout: AnyLayout) -> Tensor:
-        """Let the rows of several sentences see themselves; the others stay as they are: [N, D] -> [N, D]."""
+        """Apply attention to rows of several sentences; others do not change: [N, D] -> [N, D]."""
         assert isinstance(layout, Layout)
-        found = None if layout.shared.source_sentences == 0 else layout.several
-        if found is None:
+        several = None if layout.shared.source_sentences == 0 else layout.several
+        if several is None:
             return x
-        which_M, rows = found
+        which_M, rows = several
         if which_M is None:
             return self._fused(x, layout)
         return x.index_copy(0, which_M, self._fused(x.index_select(0, which_M), rows.bound(layout.shared)))
@@ -69,7 +68,7 @@ class SegmentGate(DocumentLayer):
         wide_ND = self.layer(local_ND, layout)
         if isinstance(self.layer, SelfAttention):
             wide_ND = self.dropout(wide_ND)
-        # With mixed precision, products come in less of it than the stream.
+        # Under autocast, the output has a lower precision than the input.
         wide_ND = wide_ND.to(local_ND.dtype)
         if self.gate is None:
             fused = local_ND + wide_ND

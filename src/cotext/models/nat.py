@@ -1,32 +1,32 @@
-"""Non-autoregressive Transformer: the skeleton of systems that predict all tokens of a row at once.
+"""Non-autoregressive Transformer: the base model of systems that predict all tokens of a row at once.
 
     source -> embedding -> encoder blocks ------> keys and values
                     states -> soft copy -> decoder blocks <-' -> hidden -> embedding.weight -> logits of
                     positions
 
-With paths (CTC), a row has twice as many positions as source tokens, and a path through them, blanks and
-repetitions removed, is the translation (Libovický and Helcl 2018): one path for every sentence, which its
-sentence alone fills (Yu et al. 2024), or one for the row. Without (GLAT, Qian et al. 2021), a row has as many
-positions as the model predicts from the mean of the encoder's states: how many more or fewer than source
-tokens. CASA's attention is a matter of the stacks' slots: inside sentences, and in the top layers with the
-nodes of other sentences (`layers/node_spans.py`).
+With CTC paths, a row has twice as many positions as source tokens. A path through them, with blanks and
+repetitions removed, is the translation (Libovický and Helcl 2018). There is one path per sentence, at the
+positions of that sentence (Yu et al. 2024), or one per row. Without paths (GLAT, Qian et al. 2021), the model
+predicts the number of positions: the difference from the number of source tokens, from the mean of the
+encoder's states. CASA's attention is set by the slots of the stacks: inside sentences and, in the top layers,
+also to the nodes of other sentences (`layers/node_spans.py`).
 
-Latent codes (`layers/codebook.py`; Bao et al. 2022): a second decoder first predicts at every position the
-code of the token that will stand there, in one step too, and the decoder reads states into which a gate has
-mixed these codes. In training it reads right ones at positions drawn anew, half as many as were predicted
-wrong, and at the others what it would have read without codes (`--vq-mix-diff` in the authors' scripts).
+Latent codes (`layers/codebook.py`; Bao et al. 2022): a second decoder first predicts, at every position, the
+code of the token there, also in one step. A gate mixes these codes into the decoder's input. In training, the
+decoder gets correct codes at random positions, half as many as were predicted wrong. At the others, it gets
+the input that it would have without codes (`--vq-mix-diff` in the authors' scripts).
 
 Shapes: B rows, S source tokens, T positions, N real positions of all rows, D model, V vocabulary, K codes.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
+from cotext.config.model import NatConfig
 from cotext.data.batch import Source
 from cotext.layers.blocks import DecoderBlock, Stack, Stacks, cross_attentions, number_attentions, through
 from cotext.layers.codebook import Codebook, CodeGate, frequencies, perplexity
@@ -35,37 +35,18 @@ from cotext.layers.layout import Layout, Shared
 from cotext.layers.layouts import Layouts
 from cotext.layers.soft_copy import glanced, soft_copy, stretched
 from cotext.layers.state import SourceSide
-from cotext.models.interface import AuxiliaryLoss, Draft, NonAutoregressiveModel, PathKind
+from cotext.models.interface import AuxiliaryLoss, Draft, NonAutoregressiveModel
 
 POSITIONS_PER_TOKEN = 2
 LENGTH_WEIGHT = 0.1  # of the loss of a predicted length
-CODES_READ = 0.5  # in training, of as many positions as were predicted wrong: `--vq-schedule-ratio`
-
-
-@dataclass(frozen=True, slots=True)
-class CodeSettings:
-    """Of latent codes: see `NatConfig`, whose keys these are."""
-
-    codes: int = 64
-    code_mixing: Literal["drawn", "all"] = "drawn"
-    code_weight: float = 0.5
-
-
-@dataclass(frozen=True, slots=True)
-class Prediction:
-    """How rows are predicted: see `NatConfig`, whose keys these are; `blank`: the symbol of no token."""
-
-    blank: int
-    path: PathKind = "sentences"
-    soft_copy: Literal["sentences", "row"] = "sentences"
-    length_offsets: int = 128
+CODES_READ = 0.5  # correct codes in training / positions predicted wrong: `--vq-schedule-ratio`
 
 
 class LatentCodes(nn.Module):
-    """A codebook, a decoder that predicts codes, and the gate that mixes them in."""
+    """A codebook, a decoder that predicts codes, and the gate that mixes codes in."""
 
     def __init__(
-        self, dimension: int, settings: CodeSettings, predictor: Stack[DecoderBlock], norm: nn.Module
+        self, dimension: int, settings: NatConfig, predictor: Stack[DecoderBlock], norm: nn.Module
     ) -> None:
         super().__init__()
         self.settings = settings
@@ -76,63 +57,65 @@ class LatentCodes(nn.Module):
 
 @dataclass(slots=True)
 class Memory:
-    """The encoded source, as the positions of a draft see it."""
+    """The encoded source, as the positions of a draft attend to it."""
 
     layout: Layout
     length_logits: Tensor | None  # [B, 2 * length_offsets + 1]
-    vectors: Tensor | None = None  # [K, D], of codes, as they are before this batch moves them
-    codes: Tensor | None = None  # [B, T], which of them the decoder reads, -1: its own input
+    vectors: Tensor | None = None  # [K, D], of codes, before the update by this batch
+    codes: Tensor | None = None  # [B, T], codes that the decoder gets, -1: its own input
 
 
 class NonAutoregressiveTransformer(NonAutoregressiveModel):
-    """Encoder and non-autoregressive decoder over one shared embedding."""
+    """Encoder and non-autoregressive decoder with one shared embedding.
+
+    `blank`: the symbol of no token, on a CTC path.
+    """
 
     def __init__(
         self,
         embedding: SentenceEmbedding,
         stacks: Stacks,
-        prediction: Prediction,
+        settings: NatConfig,
+        blank: int,
         latent: LatentCodes | None = None,
         relative: nn.Parameter | None = None,
     ) -> None:
         super().__init__()
         self.embedding = embedding
-        self.blank, self.path, self.prediction = prediction.blank, prediction.path, prediction
+        self.blank, self.path, self.settings = blank, settings.path, settings
         self.encoder, self.decoder = stacks.encoder, stacks.decoder
         self.encoder_norm, self.decoder_norm = stacks.encoder_norm, stacks.decoder_norm
         self._source_packed, self._target_packed = stacks.source_packed(), stacks.target_packed()
         self.relative = relative
         self.latent = latent
-        # The decoder, and that which predicts codes, both read the source.
+        # Both the decoder and the predictor of codes attend to the source.
         decoders = nn.ModuleList([self.decoder, *([] if latent is None else [latent.code_predictor])])
+        # Cross-attentions of both decoders share one list of keys and values.
         number_attentions(decoders)
         self._crosses = cross_attentions(decoders)
-        offsets = 2 * prediction.length_offsets + 1
+        offsets = 2 * settings.length_offsets + 1
         self.length = nn.Linear(embedding.weight.size(1), offsets) if self.path == "length" else None
 
     @property
     def output_weight(self) -> Tensor:
-        """The output layer, shared with the embedding: [V, D]."""
         return self.embedding.weight
 
     def _shared(self, side: Side) -> Shared:
         return Shared(self.embedding.encoding(side), self.relative)
 
     def layouts(self, source: Source, lengths: Tensor | None = None) -> Layouts:
-        """See `NonAutoregressiveModel`."""
         layout, side = Layout(source.sentence, self._source_packed), SourceSide([], source.sentence)
         if self.length is None:
             lengths = POSITIONS_PER_TOKEN * (source.sentence >= 0).sum(dim=1)
         target = None if lengths is None else self._positions(stretched(source.sentence, lengths), side)
-        texts = side.spans.size(1) if self.prediction.soft_copy == "sentences" else 1
+        texts = side.spans.size(1) if self.settings.soft_copy == "sentences" else 1
         return Layouts(layout, side, target, texts=texts)
 
     def _positions(self, positions: Tensor, side: SourceSide) -> Layout:
-        """The layout of positions with these sentences: [B, T]."""
+        """Return the layout of positions with these sentences: [B, T]."""
         return Layout(positions, self._target_packed, source=side)
 
     def encode(self, source: Source, lengths: Tensor | None = None) -> Draft:
-        """Read the source and lay out the positions; see `NonAutoregressiveModel`."""
         sentence = source.sentence
         layouts = source.layouts or self.layouts(source, lengths)
         layout = layouts.source.bound(self._shared("source"))
@@ -154,13 +137,13 @@ class NonAutoregressiveTransformer(NonAutoregressiveModel):
             tokens = (sentence >= 0).sum(dim=1)
             logits = self.length(x_BSD.sum(dim=1) / tokens[:, None])
             if target is None:
-                # A sentence has its brackets and a word.
+                # At least the two brackets of each sentence and a word.
                 shortest = 3 * (sentence.max(dim=1).values + 1)
-                lengths = (tokens + logits.argmax(dim=1) - self.prediction.length_offsets).maximum(shortest)
+                lengths = (tokens + logits.argmax(dim=1) - self.settings.length_offsets).maximum(shortest)
                 target = self._positions(stretched(sentence, lengths), layouts.side)
         assert target is not None
         positions, texts = target.sentence, (sentence, target.sentence)
-        if self.prediction.soft_copy == "row":
+        if self.settings.soft_copy == "row":
             texts = sentence.clamp(max=0), positions.clamp(max=0)
         side = layouts.side.filled([attention.project(x, layout) for attention in self._crosses])
         memory = Memory(
@@ -171,24 +154,24 @@ class NonAutoregressiveTransformer(NonAutoregressiveModel):
         return Draft(positions, soft_copy(x_BSD, *texts, layouts.texts), memory)
 
     def decode(self, draft: Draft, revealed: Tensor | None = None) -> Tensor:
-        """Hidden states of all positions, [B, T, D]; see `NonAutoregressiveModel`."""
+        # Revealed tokens replace the copied source states.
         x_BTD = draft.copied
         if revealed is not None:
-            known = (revealed >= 0)[:, :, None]
+            is_known = (revealed >= 0)[:, :, None]
             shown = self.embedding.bare(revealed.clamp(min=0), "target")
-            x_BTD = torch.where(known, shown.to(x_BTD.dtype), x_BTD)
+            x_BTD = torch.where(is_known, shown.to(x_BTD.dtype), x_BTD)
         memory: Memory = draft.memory
         if self.latent is not None:
             assert memory.vectors is not None
             if memory.codes is None:
                 memory.codes = self._code_logits(self.latent, draft, draft.copied).argmax(dim=2)
-            known = (memory.codes >= 0)[:, :, None]
+            is_known = (memory.codes >= 0)[:, :, None]
             vectors = memory.vectors[memory.codes.clamp(min=0)].to(x_BTD.dtype)
-            x_BTD = self.latent.gate(x_BTD, torch.where(known, vectors, draft.copied))
+            x_BTD = self.latent.gate(x_BTD, torch.where(is_known, vectors, draft.copied))
         return self._through(self.decoder, self.decoder_norm, draft, x_BTD)
 
     def _through(self, blocks: Stack[DecoderBlock], norm: nn.Module, draft: Draft, x_BTD: Tensor) -> Tensor:
-        """Inputs of positions through decoder blocks: [B, T, D] -> [B, T, D]."""
+        """Pass inputs of positions through decoder blocks: [B, T, D] -> [B, T, D]."""
         layout, sentence = draft.memory.layout, draft.sentence
         x = layout.pack(
             self.embedding.placed(
@@ -201,7 +184,7 @@ class NonAutoregressiveTransformer(NonAutoregressiveModel):
         return unpacked
 
     def auxiliary_loss(self, draft: Draft, tokens: Tensor, ratio: float) -> AuxiliaryLoss | None:
-        """See `NonAutoregressiveModel`; here, the lengths of the rows, and codes."""
+        """See `NonAutoregressiveModel`: the loss of lengths of rows, and of codes."""
         losses: list[Tensor] = []
         parts: Mapping[str, tuple[Tensor, Tensor]] = {}
         if self.path == "length":
@@ -213,15 +196,16 @@ class NonAutoregressiveTransformer(NonAutoregressiveModel):
         return AuxiliaryLoss(torch.stack(losses).sum(dim=0), parts) if losses else None
 
     def _code_loss(self, latent: LatentCodes, draft: Draft, tokens: Tensor, ratio: float) -> AuxiliaryLoss:
-        """The loss of the codes of tokens, the mean of each row; the decoder reads right ones then.
+        """Return the mean loss of codes in each row; sets the codes that the decoder gets.
 
-        Glanced at as tokens are: of the codes, as many are revealed as were wrong before, times `ratio`.
-        Which ones the decoder reads is drawn apart from that.
+        Codes are glanced at as tokens are: as many are revealed as were wrong before, times `ratio`. The
+        codes that the decoder gets are drawn independently.
         """
         memory: Memory = draft.memory
         before = memory.codes
         assert before is not None
         eligible = tokens >= 0
+        # The embeddings are targets here: codes must not change them.
         words_BTD = self.embedding.bare(tokens.clamp(min=0), "target").detach()
         right = latent.codebook.nearest(words_BTD)
         wrong = (before != right) & eligible
@@ -244,14 +228,15 @@ class NonAutoregressiveTransformer(NonAutoregressiveModel):
         return AuxiliaryLoss(latent.settings.code_weight * mean_B, parts)
 
     def _code_logits(self, latent: LatentCodes, draft: Draft, x_BTD: Tensor) -> Tensor:
-        """Logits of codes at every position: [B, T, K]."""
+        """Return the logits of codes at every position: [B, T, K]."""
         return latent.codebook.logits(self._through(latent.code_predictor, latent.norm, draft, x_BTD))
 
     def length_nll(self, draft: Draft) -> Tensor:
-        """-log P of the lengths of the rows: [B]."""
         memory: Memory = draft.memory
         assert memory.length_logits is not None
-        length, source = ((of >= 0).sum(dim=1) for of in (draft.sentence, memory.layout.source.sentence))
-        most = self.prediction.length_offsets
+        length, source = (
+            (sentence >= 0).sum(dim=1) for sentence in (draft.sentence, memory.layout.source.sentence)
+        )
+        most = self.settings.length_offsets
         offset = (length - source).clamp(min=-most, max=most) + most
         return cross_entropy(memory.length_logits.float(), offset, reduction="none")

@@ -1,4 +1,4 @@
-"""How many numbers a model has, counted and bounded."""
+"""Numbers of parameters: counts and upper bounds."""
 
 import torch
 from torch import nn
@@ -10,25 +10,23 @@ from cotext.models.build import build_model
 
 
 def count_parameters(model: nn.Module) -> int:
-    """Number of trained numbers; those of matrices in int8 are no parameters any more."""
-    in_int8 = (
+    """Return the number of parameters, including those of matrices in int8."""
+    int8_sizes = (
         layer.in_features * layer.out_features
         for name, layer in model.named_modules()
-        if isinstance(layer, Int8Linear) and name != "int8_output"  # which the embedding has, too
+        if isinstance(layer, Int8Linear) and name != "int8_output"  # counted with the embedding
     )
-    return sum(p.numel() for p in model.parameters()) + sum(in_int8)
+    return sum(p.numel() for p in model.parameters()) + sum(int8_sizes)
 
 
 def parameters_at_most(config: Config, vocabulary: int) -> int:
-    """An upper bound of the numbers in a model of any system, by its sizes alone; few models reach a fourth.
+    """Return an upper bound of the parameters of any system, from its sizes; most have less than a quarter.
 
-    Small sizes count a little more than they are: for biases, norms and vectors of positions.
+    Some sizes are counted slightly too large, to include biases, norms and vectors of positions.
     """
     model, view = config.model, config.view
     width, inner = model.dimension + 8, model.feed_forward + 8
-    blocks = (
-        model.encoder_layers + 2 * model.decoder_layers + 1
-    )  # of a latent system too, whose decoders are two
+    blocks = model.encoder_layers + 2 * model.decoder_layers + 1  # a latent system has two decoders
     rows = vocabulary + further_symbols(view)
     if model.separate_embeddings:
         rows *= 2
@@ -45,12 +43,9 @@ def parameters_at_most(config: Config, vocabulary: int) -> int:
 
 
 def parameters_asked(config: Config, vocabulary: int, source_vocabulary: int | None = None) -> int:
-    """Number of trained numbers of the model of a configuration, counted without taking memory for them.
+    """Return the number of parameters of the model of a configuration, without allocating them.
 
-    Takes seconds, while a part of torch is imported that nothing else needs.
-
-    Raises:
-        CotextError: as `build_model`.
+    Takes seconds for an import of torch that nothing else needs. Raises CotextError as `build_model`.
     """
     with torch.device("meta"):
         return count_parameters(build_model(config, vocabulary, source_vocabulary))

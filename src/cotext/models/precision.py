@@ -1,12 +1,13 @@
-"""Models whose large matrices are converted once, before they translate or score: int8, bfloat16, float16.
+"""Models with large matrices converted once, for translating or scoring: int8, bfloat16, float16.
 
-In bfloat16 and float16, linear layers multiply so (`layers/half_linear.py`). Attention, norms, embeddings and
-the output layer, hence log-probabilities and the order of hypotheses, stay in float32.
+In bfloat16 and float16, only the products of linear layers are in half precision (`layers/half_linear.py`).
+Attention, norms, embeddings and the output layer stay in float32, hence also log-probabilities and the order
+of hypotheses.
 
-In int8, linear layers and the output layer multiply so (`layers/int8_linear.py`). Tables of embeddings are
-looked up as float32, of numbers that int8 has: the output layer is such a table, too, and a model that is
-written in int8 (`int8_weights`) then computes what the same model computes that was quantised when it was
-opened.
+In int8, linear layers and the output layer are in int8 (`layers/int8_linear.py`). Embedding tables are looked
+up as float32, with numbers that int8 can represent exactly, because the output layer is such a table. A model
+that is saved in int8 (`int8_weights`) therefore gives the same results as one that is quantised when it is
+loaded.
 """
 
 import copy
@@ -30,29 +31,33 @@ from cotext.runtime.errors import CotextError
 
 TABLES = ("embedding.weight", "embedding.source_weight")
 OUTPUT = "embedding.weight"
-LEAST = 2**17  # numbers of a matrix: of smaller ones, quantising states takes longer than it saves
+LEAST = 2**17  # smallest matrix to convert: for smaller ones, quantising states takes longer than it saves
 
 Half = Literal["bfloat16", "float16"]
 TYPES: dict[Half, torch.dtype] = {"bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
 def halved(model: Model, precision: Half, least: int) -> Model:
-    """A copy of a model that translates and scores in half precision; what stays as it is, both share.
+    """Return a copy of a model in half precision; unchanged tensors are shared.
 
-    `least`: numbers of the smallest matrix that is converted.
+    `least`: size of the smallest matrix to convert.
     """
-    shared = {id(tensor): tensor for tensor in (*model.parameters(), *model.buffers())}
-    made = copy.deepcopy(model, shared)
+    converted = _sharing_copy(model)
     for path, layer in model.named_modules():
         if type(layer) is nn.Linear and layer.weight.numel() >= least:
             parent, _, name = path.rpartition(".")
-            setattr(made.get_submodule(parent), name, HalfLinear(layer, TYPES[precision]))
-    made.precision = precision
-    return made.eval()
+            setattr(converted.get_submodule(parent), name, HalfLinear(layer, TYPES[precision]))
+    converted.precision = precision
+    return converted.eval()
+
+
+def _sharing_copy(model: Model) -> Model:
+    """Return a copy of a model with the same tensors."""
+    return copy.deepcopy(model, {id(tensor): tensor for tensor in (*model.parameters(), *model.buffers())})
 
 
 def output_logits(model: Model, hidden_ND: Tensor) -> Tensor:
-    """Logits of all symbols, without gradients in int8: [N, D] -> [N, V]."""
+    """Return the logits of all symbols, in int8 without gradients: [N, D] -> [N, V]."""
     if model.int8_output is None:
         return linear(hidden_ND, model.output_weight, model.output_bias)
     logits_NV: Tensor = model.int8_output(hidden_ND)
@@ -60,7 +65,7 @@ def output_logits(model: Model, hidden_ND: Tensor) -> Tensor:
 
 
 def output_of(model: Model, symbols_U: Tensor) -> Callable[[Tensor], Tensor]:
-    """The output layer of some symbols alone, without gradients: [N, D] -> [N, U]."""
+    """Return the output layer of only some symbols, without gradients: [N, D] -> [N, U]."""
     if model.int8_output is not None:
         return model.int8_output.of(symbols_U)
     bias_U = None if model.output_bias is None else model.output_bias.detach()[symbols_U]
@@ -68,11 +73,11 @@ def output_of(model: Model, symbols_U: Tensor) -> Callable[[Tensor], Tensor]:
 
 
 def in_precision(loaded: LoadedModel, precision: Precision, device: torch.device) -> LoadedModel:
-    """A loaded model as `decode.precision` asks for it.
+    """Convert a loaded model to `decode.precision`.
 
     Raises:
-        CotextError: int8 on another device than a CPU, float16 on one, or either of an engine; another than
-            that which it was opened in, but for float32.
+        CotextError: int8 on another device than a CPU, float16 on a CPU, either for an engine, or a model
+            that was loaded in another precision than float32.
     """
     if precision == loaded.precision:
         return loaded
@@ -83,7 +88,7 @@ def in_precision(loaded: LoadedModel, precision: Precision, device: torch.device
         )
     if loaded.precision != "float32":
         raise CotextError(
-            f"decode.precision = {precision}: this run was opened in {loaded.precision}; open it anew in "
+            f"decode.precision = {precision}: this run was loaded in {loaded.precision}; load it again in "
             f"{precision}"
         )
     if precision == "float16" and device.type == "cpu":
@@ -102,36 +107,37 @@ def in_precision(loaded: LoadedModel, precision: Precision, device: torch.device
 
 
 def quantised(model: Model, least: int) -> Model:
-    """A copy of a model that translates and scores in int8; what stays as it is, both share.
+    """Return a copy of a model in int8; unchanged tensors are shared.
 
-    `least`: numbers of the smallest matrix that is.
+    `least`: size of the smallest matrix to convert.
     """
-    shared = {id(tensor): tensor for tensor in (*model.parameters(), *model.buffers())}
-    made = copy.deepcopy(model, shared)
+    converted = _sharing_copy(model)
     for name in large_matrices(model, least):
         path, _, own = name.rpartition(".")
         weight, scale = quantised_weight(model.get_parameter(name).detach())
         layer = model.get_submodule(path)
         if isinstance(layer, nn.Linear):
             parent, _, attribute = path.rpartition(".")
-            setattr(made.get_submodule(parent), attribute, Int8Linear(weight, scale, layer.bias))
+            setattr(converted.get_submodule(parent), attribute, Int8Linear(weight, scale, layer.bias))
             continue
-        setattr(made.get_submodule(path), own, nn.Parameter(dequantised(weight, scale), requires_grad=False))
+        setattr(
+            converted.get_submodule(path), own, nn.Parameter(dequantised(weight, scale), requires_grad=False)
+        )
         if name == OUTPUT:
-            made.int8_output = Int8Linear(weight, scale, model.output_bias)
-    made.precision = "int8"
-    return made.eval()
+            converted.int8_output = Int8Linear(weight, scale, model.output_bias)
+    converted.precision = "int8"
+    return converted.eval()
 
 
 def large_matrices(model: Model, least: int) -> list[str]:
-    """Names of the matrices that are in int8: weights of linear layers, and tables of embeddings."""
+    """Return the names of matrices to convert to int8: weights of linear layers, and embedding tables."""
     linear = [f"{path}.weight" for path, layer in model.named_modules() if type(layer) is nn.Linear]
-    there = [name for name in (*linear, *TABLES) if name in model.state_dict()]
-    return [name for name in there if model.get_parameter(name).numel() >= least]
+    names = [name for name in (*linear, *TABLES) if name in model.state_dict()]
+    return [name for name in names if model.get_parameter(name).numel() >= least]
 
 
 def int8_weights(model: Model) -> dict[str, Tensor]:
-    """The weights of a model for its file, large matrices as whole numbers and scales of their rows."""
+    """Return the weights for a model file, large matrices as integers with the scales of their rows."""
     weights = dict(model.state_dict())
     for name in large_matrices(model, LEAST):
         weights[name], weights[f"{name}{INT8_SCALE}"] = quantised_weight(weights[name])

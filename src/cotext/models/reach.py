@@ -1,9 +1,9 @@
-"""How far a system sees: the sentences on which what it writes for a sentence can depend, by its slots.
+"""Context range (receptive field): the sentences on which the translation of a sentence can depend.
 
-Layers add up: a decoder of L layers with a memory of m sentences knows its own translation L m sentences
-back, and source sentences (L - 1) m back, because its first layer reads the source after it has read the
-memory. It is what the model computes with, not what it makes use of; lengths of other sentences, which
-positions tell, are left out.
+Layers add up. A decoder of L layers with a memory of m sentences depends on its own translation L m sentences
+back. It depends on source sentences (L - 1) m back, because its first layer reads the source after the
+memory. The range is what the computation can reach, not what a model makes use of. Lengths of other
+sentences, which positions reveal, are not counted.
 """
 
 from cotext.config.model import ModelConfig, StackName
@@ -13,45 +13,46 @@ from cotext.models.parts import document_layer, document_settings
 
 
 def source_reach(config: Config) -> Reach:
-    """The source sentences that the translation of a sentence depends on."""
+    """Return the source sentences that the translation of a sentence depends on."""
     model = config.model
     layers = range(model.decoder_layers)
     on_top = _document_layer(model) if model.document.target else OWN
     written = ALL if model.writes == "non_autoregressive" else _target_row(config)
-    found = OWN
+    reach = OWN
     for layer in layers:
+        # Layers above widen the range in the target, on which this cross-attention depends.
         above = sum((_layer(config, "decoder", later) for later in layers[layer + 1 :]), on_top)
-        found |= _layer(config, "cross", layer) + (above & written)
+        reach |= _layer(config, "cross", layer) + (above & written)
     for layer in range(model.encoder_layers):
-        found += _layer(config, "encoder", layer)
+        reach += _layer(config, "encoder", layer)
     if model.document.source:
-        found += _document_layer(model)
-    return (found & _source_row(config)) | (
+        reach += _document_layer(model)
+    return (reach & _source_row(config)) | (
         ALL if model.batch_context != "none" and model.batch.source else OWN
     )
 
 
 def target_reach(config: Config) -> Reach:
-    """The target sentences that its probability depends on.
+    """Return the target sentences that the probability of a sentence depends on.
 
-    Where all tokens are predicted at once these are none if every sentence has a path of its own, and all if
-    one path is that of the row.
+    If all tokens are predicted at once, these are none with one path per sentence, and all with one path per
+    row.
     """
     model = config.model
     if model.writes == "non_autoregressive":
         return OWN if model.nat.path == "sentences" else _target_row(config) | _source_row(config)
-    found = _document_layer(model) if model.document.target else OWN
+    reach = _document_layer(model) if model.document.target else OWN
     for layer in range(model.decoder_layers):
-        found += _layer(config, "decoder", layer)
+        reach += _layer(config, "decoder", layer)
     others = model.batch_context not in ("none", "mean") and model.batch.target
-    return (found & _target_row(config)) | (BEFORE if others else OWN)
+    return (reach & _target_row(config)) | (BEFORE if others else OWN)
 
 
 def _layer(config: Config, stack: StackName, layer: int) -> Reach:
-    found = OWN
+    reach = OWN
     for span in config.model.layer_spans(stack, layer):
-        found |= _span(config, stack, span)
-    return found
+        reach |= _span(config, stack, span)
+    return reach
 
 
 def _span(config: Config, stack: StackName, span: str) -> Reach:
@@ -68,19 +69,19 @@ def _span(config: Config, stack: StackName, span: str) -> Reach:
 
 
 def _limited(model: ModelConfig) -> Reach:
-    """Attention over whole source rows."""
+    """Return the range of attention over whole source rows."""
     return ALL if model.source_sentences is None else Reach(model.source_sentences, model.source_sentences)
 
 
 def _document_layer(model: ModelConfig) -> Reach:
-    """What a sentence sees of its row through the layer on top of a stack."""
+    """Return the range of the layer on top of a stack."""
     if model.document_layer == "none":
         return OWN
     return document_layer(model.document_layer).reach(document_settings(model), _limited(model))
 
 
 def _source_row(config: Config) -> Reach:
-    """What stands in a row beside the sentence that is translated."""
+    """Return the range of a source row around the sentence that is translated."""
     view = config.view
     if view.kind == "window":
         return Reach(view.before, view.after)

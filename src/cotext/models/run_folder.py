@@ -1,20 +1,20 @@
-"""What lies in a run folder, and what a model file says of itself; read without torch.
+"""Run folders: their files, and the metadata of model files; read without torch.
 
 A run folder:
 
     config.yaml            the resolved configuration
     code/                  files with parts of its model, if the user wrote some
-    tokenizer/             a copy: a run needs nothing but itself
-    model.safetensors      what `translate` uses: the best so far, at the end the average
+    tokenizer/             a copy, so that a run needs no other files
+    model.safetensors      used by `translate`: the best model so far, at the end the average
     metrics.jsonl          one line per report and validation
-    data.json              which data it was trained on
-    init.json              what it started from, if from another run
-    checkpoints/00001000/  model, and what it takes to train on from it (see `training_state`)
-    import.json            where its weights come from, if they were imported
-    shortlist.safetensors  which target tokens go with which source token, for `decode.shortlist`, if made
-    seeds.json             the seeds that it was trained with, if as one of several
+    data.json              the data of its training
+    init.json              the run that it started from, if any
+    checkpoints/00001000/  a model, and what is needed to resume training (see `training_state`)
+    import.json            the origin of its weights, if they were imported
+    shortlist.safetensors  target tokens for each source token, for `decode.shortlist`, if made
+    seeds.json             the seeds of its training, if it is one of several
 
-Runs of several seeds lie in one folder, and nothing else of theirs does:
+A folder of several seeds contains only their runs:
 
     seed-1/                a run folder
     seed-2/                another
@@ -41,18 +41,14 @@ from cotext.runtime.version import __version__
 SEEDS = "seeds.json"
 CHECKPOINTS = "checkpoints"
 IMPORT = "import.json"
-ENGINE = "cotext.json"  # in the folder of an engine: see `engine_folder`
-INT8_SCALE = ".int8_scale"  # of a matrix in int8, after its name: the scales of its rows
-_MOST_NAMED = 5  # runs of a folder of several seeds, in a message
-FORMAT = "1"  # raised whenever older model files can no longer be read
+ENGINE = "cotext.json"  # in an engine folder: see `engine_folder`
+INT8_SCALE = ".int8_scale"  # suffix of the name of a matrix in int8, for the scales of its rows
+_MOST_NAMED = 5  # runs of several seeds in a message
+FORMAT = "1"  # increased whenever older model files can no longer be read
 
 
 def model_file(run: Path, update: int | None = None) -> Path:
-    """Where the model of a run lies, or that of one of its checkpoints.
-
-    Raises:
-        CotextError: no such folder or checkpoint.
-    """
+    """Return the model file of a run or of a checkpoint; raise CotextError if there is none."""
     if not run.is_dir():
         raise CotextError(f"{run}: no such run folder; give one that `cotext train` or `import` has made")
     require_one_run(run)
@@ -63,17 +59,13 @@ def model_file(run: Path, update: int | None = None) -> Path:
     if update is None:
         return run / "model.safetensors"
     if update not in (saved := checkpoints(run)):
-        there = ", ".join(map(str, saved)) or "none"
-        raise CotextError(f"{run}: no checkpoint of update {update}; there are: {there}")
+        available = ", ".join(map(str, saved)) or "none"
+        raise CotextError(f"{run}: no checkpoint of update {update}; there are: {available}")
     return checkpoint_folder(run, update) / "model.safetensors"
 
 
 def write_config(folder: Path, config: Config) -> None:
-    """Write `config.yaml` and the files of own parts that the model needs.
-
-    Raises:
-        CotextError: two different files have one name.
-    """
+    """Write `config.yaml` and the user's files that the model needs; raise CotextError for equal names."""
     files: dict[str, str] = {}
     for part in own_parts(config.model.model_dump()):
         name, digest = part["name"], part["digest"]
@@ -88,11 +80,7 @@ def write_config(folder: Path, config: Config) -> None:
 
 
 def read_code(config: Config, run: Path) -> None:
-    """Read the files of own parts that lie in a run folder.
-
-    Raises:
-        CotextError: one was changed. Where one is missing, building the model says so.
-    """
+    """Read the user's files in a run folder; raise CotextError for changed ones."""
     for part in own_parts(config.model.model_dump()):
         path = run / own_code.FOLDER / part["name"]
         if part["digest"] not in own_code.known() and path.is_file():
@@ -100,12 +88,12 @@ def read_code(config: Config, run: Path) -> None:
 
 
 def is_engine(folder: Path) -> bool:
-    """Whether a folder is one of an engine, damaged ones included."""
+    """Whether a folder is an engine, intact or damaged."""
     return (folder / ENGINE).is_file()
 
 
 def require_one_run(folder: Path) -> None:
-    """Raise CotextError where a folder holds runs of several seeds, and is no run itself."""
+    """Raise CotextError if a folder contains runs of several seeds and is not a run itself."""
     if seeds := seeds_in(folder):
         runs = [str(seed_folder(folder, seed)) for seed in seeds[:_MOST_NAMED]]
         more = ", ..." if len(seeds) > _MOST_NAMED else ""
@@ -116,12 +104,12 @@ def require_one_run(folder: Path) -> None:
 
 
 def checkpoint_folder(run: Path, update: int) -> Path:
-    """Where the checkpoint of an update lies."""
+    """Return the folder of the checkpoint of an update."""
     return run / CHECKPOINTS / f"{update:08d}"
 
 
 def checkpoints(run: Path) -> list[int]:
-    """Updates of the complete checkpoints of a run, ascending."""
+    """Return the updates of the complete checkpoints of a run, ascending."""
     folder = run / CHECKPOINTS
     if not folder.is_dir():
         return []
@@ -129,12 +117,12 @@ def checkpoints(run: Path) -> list[int]:
 
 
 def seed_folder(folder: Path, seed: int) -> Path:
-    """Where the run of a seed lies in a folder of several."""
+    """Return the run of a seed in a folder of several."""
     return folder / f"seed-{seed}"
 
 
 def seeds_in(folder: Path) -> list[int]:
-    """The seeds whose runs lie in a folder, ascending; none where it is a run itself, or absent."""
+    """Return the seeds whose runs are in a folder, ascending; none if it is a run itself, or missing."""
     if not folder.is_dir() or any((folder / name).exists() for name in ("config.yaml", "model.safetensors")):
         return []
     names = (re.fullmatch("seed-(0|[1-9][0-9]{0,18})", path.name) for path in folder.iterdir())
@@ -142,21 +130,26 @@ def seeds_in(folder: Path) -> list[int]:
 
 
 def listed_seeds(seeds: Sequence[int]) -> str:
-    """Seeds as they are given to `--seeds`."""
+    """Format seeds as for `--seeds`."""
     return ",".join(map(str, seeds))
 
 
 def noted_seeds(run: Path) -> list[int]:
-    """The seeds among which a run was trained, by its `seeds.json`; none where that is missing or damaged."""
+    """Return all seeds of the training of a run, from `seeds.json`; none if it is missing or damaged."""
+    seeds = _noted(run / SEEDS).get("seeds")
+    return seeds if isinstance(seeds, list) and all(type(seed) is int for seed in seeds) else []
+
+
+def _noted(path: Path) -> dict[str, Any]:
+    """Read a sealed JSON object; empty if the file is missing or damaged."""
     try:
-        noted = unsealed(read_text(run / SEEDS)).get("seeds")
+        return unsealed(read_text(path))
     except (CotextError, ValueError):
-        return []
-    return noted if isinstance(noted, list) and all(type(seed) is int for seed in noted) else []
+        return {}
 
 
 def read_metadata(path: Path) -> dict[str, str]:
-    """What a model file says of itself.
+    """Read the metadata of a model file.
 
     Raises:
         CotextError: missing, truncated, not written by Cotext, or written in another format.
@@ -183,26 +176,20 @@ def read_metadata(path: Path) -> dict[str, str]:
 
 
 def noted_data(run: Path) -> dict[str, Any]:
-    """What `data.json` of a run says of its data; nothing where it is missing or damaged."""
-    try:
-        noted = unsealed(read_text(run / "data.json"))
-    except (CotextError, ValueError):
-        return {}
-    whole = isinstance(noted.get("folder"), str) and isinstance(noted.get("checksums"), dict)
-    return noted if whole else {}
+    """Return the content of `data.json` of a run; empty if it is missing or damaged."""
+    noted = _noted(run / "data.json")
+    is_valid = isinstance(noted.get("folder"), str) and isinstance(noted.get("checksums"), dict)
+    return noted if is_valid else {}
 
 
 def noted_import(run: Path) -> dict[str, Any]:
-    """What `import.json` of a run says of its origin; nothing where it is missing or damaged."""
-    try:
-        return unsealed(read_text(run / IMPORT))
-    except (CotextError, ValueError):
-        return {}
+    """Return the content of `import.json` of a run; empty if it is missing or damaged."""
+    return _noted(run / IMPORT)
 
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """What a model file says of the model: its configuration, its tokenizer, the updates it comes from."""
+    """The metadata of a model file: configuration, tokenizer, and the updates of its weights."""
 
     config: Config
     fingerprint: str
@@ -210,22 +197,17 @@ class Description:
 
     @property
     def signature(self) -> str:
-        """As `model_signature`."""
         return model_signature(self.config, self.updates)
 
 
 def model_signature(config: Config, updates: Sequence[int]) -> str:
-    """Names the weights in reports: system, and the updates they were taken from."""
-    made_of = "+".join(map(str, updates))
-    return f"model:{describe_model(config.model)}|updates:{made_of}|version:cotext-{__version__}"
+    """Return the name of weights in reports: the system, and the updates of the weights."""
+    joined_updates = "+".join(map(str, updates))
+    return f"model:{describe_model(config.model)}|updates:{joined_updates}|version:cotext-{__version__}"
 
 
 def describe_file(path: Path) -> Description:
-    """Read what a model file says of the model.
-
-    Raises:
-        CotextError: as `read_metadata`, or unknown or impossible settings.
-    """
+    """Read the description in a model file; raise CotextError as `read_metadata`, or for its settings."""
     metadata = read_metadata(path)
     try:
         content = parse_yaml(metadata["cotext.config"], "its configuration")
@@ -244,7 +226,7 @@ def describe_file(path: Path) -> Description:
 
 
 def read_shapes(path: Path) -> dict[str, list[int]]:
-    """The shapes of the tensors of a model file that `read_metadata` has read, by name."""
+    """Return the shapes of the tensors of a model file that `read_metadata` accepts, by name."""
     with safe_open(path, framework="numpy") as file:
         return {
             name: list(file.get_slice(name).get_shape())
@@ -254,11 +236,7 @@ def read_shapes(path: Path) -> dict[str, list[int]]:
 
 
 def is_int8(path: Path) -> bool:
-    """Whether a model file is one in int8, to translate and to score; False where there is no such file.
-
-    Raises:
-        CotextError: as `read_metadata`.
-    """
+    """Whether a model file is in int8; False if there is none. Raise CotextError as `read_metadata`."""
     if not path.exists():
         return False
     read_metadata(path)

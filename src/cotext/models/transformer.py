@@ -1,13 +1,12 @@
-"""Transformer (Vaswani et al. 2017) with slots: the skeleton of all systems that translate from left to
-right.
+"""Transformer (Vaswani et al. 2017) with slots: the base model of all autoregressive systems.
 
     source -> embedding -> batch context -> encoder blocks -> document layer ----> keys and values
     target -> embedding -> batch context -> decoder blocks <-----------------------'
                                             -> document layer -> hidden -> embedding.weight -> logits
 
-Without parts in its slots, on rows of one sentence, it is the sentence model; with windows of sentences, the
-concatenation model of Lupo et al. 2022, whose segment-shifted positions and segment embeddings are settings
-of its embedding. `models/build.py` fills the slots.
+Without parts in its slots, and with one sentence per row, it is the sentence model. With windows of
+sentences, it is the concatenation model of Lupo et al. 2022, whose segment-shifted positions and segment
+embeddings are settings of its embedding. `models/build.py` fills the slots.
 
 Shapes: B entries, R rows, S source tokens, T target tokens, D model, V vocabulary.
 """
@@ -25,20 +24,20 @@ from cotext.layers.layout import Layout, Shared, Step
 from cotext.layers.layouts import Layouts
 from cotext.layers.masks import is_current
 from cotext.layers.positions import mean_sentence_length, ranks
-from cotext.layers.state import DecoderState, SourceSide, StatePart
-from cotext.models.batch_context import BatchContext, TargetContext
+from cotext.layers.state import DecoderState, SourceSide
+from cotext.models.batch_context import BatchContext
 from cotext.models.interface import DocumentLayer, TranslationModel
 
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What stands in the slots of a model beside its stacks; None: nothing.
+    """The parts in the slots of a model, in addition to its stacks; None: empty.
 
-    `relative` [2 * span + 1, K]: a table of relative positions that all self-attentions share. `shift` is the
-    segment shift: a number of positions, or `sequence` for the mean sentence length of the row's *source*
-    window, on both sides: while decoding, the target's own mean is not known yet. `source_sentences`: how
-    many source sentences away attention over whole source rows sees; None: all. `output_bias` [V]: a bias of
-    the output layer.
+    `relative` [2 * span + 1, K]: a table of relative positions that all self-attentions share. `shift`: the
+    segment shift, as a number of positions, or `sequence` for the mean sentence length of the *source* row,
+    on both sides; while decoding, the mean of the target is not known yet. `source_sentences`: how many
+    sentences away attention over whole source rows reaches; None: no limit. `output_bias` [V]: a bias of the
+    output layer.
     """
 
     batch_context: BatchContext | None = None
@@ -51,7 +50,7 @@ class Parts:
 
 
 class Transformer(TranslationModel):
-    """Encoder and decoder over one shared embedding."""
+    """Encoder and decoder with one shared embedding."""
 
     def __init__(self, embedding: SentenceEmbedding, stacks: Stacks, parts: Parts) -> None:
         super().__init__()
@@ -65,7 +64,7 @@ class Transformer(TranslationModel):
         self.relative = parts.relative
         self.shift, self.source_sentences = parts.shift, parts.source_sentences
         self.sees_other_rows = parts.batch_context is not None
-        # Of a document layer, where every row is one sentence.
+        # A document layer is not used in batches in which every row is one sentence.
         self.spares_parameters = parts.source_document is not None or parts.target_document is not None
         self.output_bias = parts.output_bias
         self._caches = number_attentions(stacks.decoder)
@@ -76,7 +75,6 @@ class Transformer(TranslationModel):
 
     @property
     def output_weight(self) -> Tensor:
-        """The output layer, shared with the embedding: [V, D]."""
         return self.embedding.weight
 
     def _shared(self, side: Side) -> Shared:
@@ -88,7 +86,6 @@ class Transformer(TranslationModel):
     def layouts(
         self, source: Source, input_sentence: Tensor | None = None, training: bool = False
     ) -> Layouts:
-        """See `TranslationModel`."""
         layouts = self._source_layouts(source, training)
         if input_sentence is None:
             return layouts
@@ -108,6 +105,7 @@ class Transformer(TranslationModel):
         self, layouts: Layouts, source: Source, input_sentence: Tensor, training: bool
     ) -> Layouts:
         """Add the target rows [B, T] to the layouts of their source."""
+        # A batch context may add a token before each row, which the layout must contain.
         context, sentence = None, input_sentence
         if self.batch_context is not None and layouts.context is not None:
             context = self.batch_context.target_layout(source, input_sentence, training)
@@ -121,27 +119,27 @@ class Transformer(TranslationModel):
         )
 
     def _most_shift(self, source: Source, sentence: Tensor) -> int:
-        """By how many positions segments shift the last sentence of any row of a side: [B, T]."""
+        """Return the largest shift of positions by segments, at the last sentence of a row: [B, T]."""
         if self.shift == 0:
             return 0
-        of_rows = mean_sentence_length(source.sentence) if self.shift == "sequence" else self.shift
-        return int((of_rows * (1 + sentence.amax(dim=1))).max())
+        shift = mean_sentence_length(source.sentence) if self.shift == "sequence" else self.shift
+        return int((shift * (1 + sentence.amax(dim=1))).max())
 
     def encode(self, source: Source) -> DecoderState:
-        """Read the source and project it for the cross-attention of every decoder block."""
+        """Encode the source and project it for the cross-attention of every decoder block."""
         layouts = source.layouts or self.layouts(source, training=self.training)
         if self.batch_context is not None and self.batch_context.left_out():
             layouts = self._source_layouts(source, self.training, left_out=True)
-        embed, parts = self._embedder(layouts), list[StatePart]()
+        embed, context = self._embedder(layouts), None
         layout = layouts.source.bound(self._shared("source"))
         if self.batch_context is None or layouts.context is None:
             x = embed.source(source)
         else:
             x = self.batch_context.read(source, embed, layouts.context.found)
             context = self.batch_context.target(source, embed, layouts.context.found)
-            parts = [] if context is None else [context]
         x = layout.pack(x)
         for block in self.encoder:
+            # From here on, context has done its work: its tokens leave the encoder.
             if block.current_only:
                 x, layout = layout.of_current(x)
             x = through(block, x, layout, self.recomputes)
@@ -154,18 +152,18 @@ class Transformer(TranslationModel):
             attentions=self._caches,
             rows=source,
             layouts=layouts,
-            parts=parts,
+            context=context,
             shift=embed.shift_of(source),
             last=embed.last_of(source),
         )
 
     def decode(self, tokens: Tensor, sentence: Tensor, state: DecoderState) -> Tensor:
-        """Decoder inputs and their sentences [R, T] -> hidden states [R, T, D]; see `TranslationModel`."""
-        context = _target_context(state)
+        context = state.context
+        # Layouts for training are made in advance; scoring makes them here.
         if not state.caches and state.layouts.input_sentence is not sentence:
             state.layouts = self._with_target(state.layouts, state.rows, sentence, self.training)
         layouts: Layouts = state.layouts
-        if context is not None:
+        if context is not None:  # it may add tokens before the row
             sentence = context.extend(sentence, state)
         position, rank = state.positions(sentence)
         x_RTD = self._embedder(layouts).next(tokens, sentence, position, rank, state)
@@ -185,7 +183,7 @@ class Transformer(TranslationModel):
         return layout.unpack(x)[:, -tokens.size(1) :]
 
     def _step(self, x: Tensor, step: Step) -> Tensor:
-        """The next tokens [R, T, D] after those in the caches."""
+        """Apply the decoder to the next tokens [R, T, D], after those in the caches."""
         for block in self.decoder:
             x = block(x, step)
         x = self.decoder_norm(x)
@@ -195,37 +193,30 @@ class Transformer(TranslationModel):
         return x
 
 
-def _target_context(state: DecoderState) -> TargetContext | None:
-    return next((part for part in state.parts if isinstance(part, TargetContext)), None)
-
-
 @dataclass(frozen=True, slots=True)
 class RowEmbedder:
-    """Embeddings with positions and segments: `Embedder`, and those of the next decoder inputs."""
+    """Embeddings with positions and segments: an `Embedder`, and embeddings of the next decoder inputs."""
 
     embedding: SentenceEmbedding
     shift: int | Literal["sequence"]
-    most_shift: int  # above all shifts of tokens of complete rows
+    most_shift: int  # upper bound of the shifts in complete rows
 
     @property
     def weight(self) -> Tensor:
-        """Vectors of all target tokens: [V, D]."""
         return self.embedding.weight
 
     def bare(self, source: Source) -> Tensor:
-        """Vectors of source tokens alone, [B, S] -> [B, S, D]."""
         return self.embedding.bare(source.tokens, "source")
 
     def shift_of(self, source: Source) -> Tensor | None:
-        """Segment shift of every row, where it is the row's own: [B]."""
+        """Return the segment shift of every row, if it differs between rows: [B]."""
         return mean_sentence_length(source.sentence) if self.shift == "sequence" else None
 
     def last_of(self, source: Source) -> Tensor | None:
-        """Last current sentence of every row, where segments count back from it: [B]."""
+        """Return the last current sentence of every row, if segments count back from it: [B]."""
         return source.current[:, 1] - 1 if self.embedding.from_current else None
 
     def source(self, source: Source, behind: int = 0) -> Tensor:
-        """Source rows, [B, S] -> [B, S, D]; `behind` so many tokens of their first sentence."""
         sentence, rank = source.sentence, None
         segment = self.embedding.segments("source", sentence, self.last_of(source))
         if self.embedding.source.segments == "current":
@@ -244,26 +235,24 @@ class RowEmbedder:
         )
 
     def target(self, tokens: Tensor, sentence: Tensor, source: Source) -> Tensor:
-        """Complete decoder inputs of the rows of a source, [B, T] -> [B, T, D]."""
         position = torch.arange(sentence.size(1), device=sentence.device).expand_as(sentence)
-        told = self.embedding.input_sentence(sentence, None)
+        closed = self.embedding.input_sentence(sentence, None)
         rank = ranks(sentence) if self.embedding.reads_ranks("target") else None
-        segment = self._segment(told, self.last_of(source), position == 0)
-        return self._target(tokens, told, position, rank, self.shift_of(source), segment, sentence.size(1))
+        segment = self._segment(closed, self.last_of(source), position == 0)
+        return self._target(tokens, closed, position, rank, self.shift_of(source), segment, sentence.size(1))
 
     def next(
         self, tokens: Tensor, sentence: Tensor, position: Tensor, rank: Tensor, state: DecoderState
     ) -> Tensor:
-        """The next decoder inputs, the last [R, T] of the tokens that the others [R, T'] describe."""
+        """Embed the next decoder inputs [R, T]; the others, [R, T'], also describe extra tokens in front."""
         extra = sentence.size(1) - tokens.size(1)
-        told = self.embedding.input_sentence(sentence, state.sentence)
+        closed = self.embedding.input_sentence(sentence, state.sentence)
         complete = None if state.caches else sentence.size(1)
-        told, position, rank = (each[:, extra:] for each in (told, position, rank))
-        segment = self._segment(told, state.last, position == extra)  # a row opens behind what is extra
-        return self._target(tokens, told, position, rank, state.shift, segment, complete)
+        closed, position, rank = (values[:, extra:] for values in (closed, position, rank))
+        segment = self._segment(closed, state.last, position == extra)  # the first input after extra tokens
+        return self._target(tokens, closed, position, rank, state.shift, segment, complete)
 
     def first(self, x_RD: Tensor, side: Side) -> Tensor:
-        """Vectors that stand in front of their rows: [R, D] -> [R, D]."""
         if self.embedding.source.positions != "none":
             x_RD = x_RD + self.embedding.encoding(side)(x_RD.new_zeros(len(x_RD), dtype=torch.long), 1)
         return self.embedding.finished(x_RD, side)
@@ -278,7 +267,7 @@ class RowEmbedder:
         segment: Tensor | None,
         complete: int | None,
     ) -> Tensor:
-        """`complete`: how many tokens the rows have, where they are complete."""
+        """`complete`: the number of tokens of the rows, if they are complete."""
         x = self.embedding.bare(tokens, "target")
         below = None if complete is None else complete + self.most_shift
         return self.embedding.placed(
@@ -286,13 +275,13 @@ class RowEmbedder:
         )
 
     def _segment(self, sentence: Tensor, last: Tensor | None, opens: Tensor) -> Tensor | None:
-        """Segments of decoder inputs where they are not the sentence; `opens`: the first input of a row."""
+        """Return segments of decoder inputs if they are not sentences; `opens`: the first input of a row."""
         if self.embedding.target.segments == "current":
             return torch.full_like(sentence, CURRENT)
         segment = self.embedding.segments("target", sentence, last)
         if segment is None or self.embedding.bracketed:
             return segment
-        return segment.masked_fill(opens, 0)  # it closed the current sentence of the row before
+        return segment.masked_fill(opens, 0)  # it closed the current sentence of the previous row
 
     def _shift(self, per_row: Tensor | None) -> Tensor | int:
         if per_row is not None:

@@ -1,11 +1,12 @@
-"""Settings that change nothing, because what they are for is not chosen.
+"""Settings that have no effect, because the part that they belong to is not chosen.
 
-Whoever writes one means something by it, and the run would look as if that held: in its configuration, in its
-signature, beside its scores. One that a recipe has for a part that was left out on purpose is nobody's
-mistake. What a kind of view does not take is refused where views are built.
+A user who sets one expects an effect, and the configuration and the signature of the run would suggest that
+there was one. Settings that a recipe contains for a part that was removed on purpose are accepted. Settings
+of views are checked where views are built.
 """
 
 from collections.abc import Callable, Iterable, Iterator
+from operator import attrgetter
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -17,50 +18,59 @@ from cotext.runtime.reading import parse_yaml, read_text
 
 
 class Use(NamedTuple):
-    """What settings are for, and whether that is chosen."""
+    """The part that settings belong to, and whether it is chosen."""
 
-    keys: tuple[str, ...]  # with a dot at its end, all of a section
+    keys: tuple[str, ...]  # a key that ends with a dot: all of a section
     purpose: str
     chosen: Callable[[Config], bool]
 
     def covers(self, key: str) -> bool:
-        """Whether a setting is one of these."""
-        return any(key.startswith(each) if each.endswith(".") else key == each for each in self.keys)
+        """Whether a setting belongs to the part."""
+        return any(
+            key.startswith(own_key) if own_key.endswith(".") else key == own_key for own_key in self.keys
+        )
 
 
 def refuse_unused(config: Config, recipe: str, overrides: Iterable[str]) -> None:
-    """Refuse settings of view, model and loss that have no effect beside the others.
+    """Reject settings of view, model and loss that have no effect with the others.
 
     Args:
-        config: what came of recipe and overrides.
-        recipe: a shipped one, of which nothing is refused, or a file, of which only what it writes itself is.
-        overrides: as `key.path=value`.
+        config: The result of recipe and overrides.
+        recipe: A shipped recipe, which is accepted, or a file, whose own settings are checked.
+        overrides: As `key.path=value`.
 
     Raises:
-        CotextError: each of them, with what it is for.
+        CotextError: each such setting, with the part that it belongs to.
     """
     written = {override.partition("=")[0] for override in overrides}
     if is_file(recipe):
         written.update(key for key, _ in leaves(parse_yaml(read_text(Path(recipe)), recipe) or {}))
-    found, uses = [], (*USES, *_of_document_layers(config))
+    problems, uses = [], (*USES, *_of_document_layers(config))
     for key, _, value in differences(Config(), config):
-        if not any(key == each or key.startswith(f"{each}.") for each in written):
+        if not any(key == own or key.startswith(f"{own}.") for own in written):
             continue
         unmet = next((use for use in uses if use.covers(key) and not use.chosen(config)), None)
         if unmet is not None:
-            found.append(f"{key} = {shown(value)} changes nothing: it is for {unmet.purpose}; leave it out")
-    if found:
-        raise CotextError("\n".join(found))
+            problems.append(
+                f"{key} = {shown(value)} changes nothing: it is for {unmet.purpose}; leave it out"
+            )
+    if problems:
+        raise CotextError("\n".join(problems))
 
 
 def _of_document_layers(config: Config) -> Iterator[Use]:
-    """Settings that another layer takes, and the chosen one does not."""
+    """Yield the settings that belong to other document layers than the chosen one."""
     chosen = config.model.document_layer
     taken = () if chosen == "none" else document_layer(chosen).settings
     for name in DOCUMENT_LAYERS:
         for key in document_layer(name).settings:
             if key not in taken:
                 yield Use((f"model.document.{key}",), f"model.document_layer = {name}", lambda c: False)
+
+
+def _with_value(setting: str, key: str, value: str) -> Use:
+    """Return the use of a setting (or section) that has an effect only if another key has a value."""
+    return Use((setting,), f"{key} = {value}", lambda config: attrgetter(key)(config) == value)
 
 
 def _has_target_context(config: Config) -> bool:
@@ -81,50 +91,36 @@ def _counts_segments(config: Config) -> bool:
 
 USES: Final = (
     Use(("view.open_source",), "view.separators = bracket or numbered", lambda c: c.view.bracketed),
-    Use(("view.indexed_separators",), "view.separators = indexed", lambda c: c.view.separators == "indexed"),
-    Use(("view.numbers",), "view.separators = numbered", lambda c: c.view.separators == "numbered"),
+    _with_value("view.indexed_separators", "view.separators", "indexed"),
+    _with_value("view.numbers", "view.separators", "numbered"),
     Use(
         ("model.attention.top.",),
         "top layers (model.attention.top.layers above 0)",
         lambda c: c.model.attention.top.layers > 0,
     ),
-    Use(
-        ("model.attention.gate_rate",),
-        "model.attention.others = gated",
-        lambda c: c.model.attention.others == "gated",
-    ),
+    _with_value("model.attention.gate_rate", "model.attention.others", "gated"),
     Use(("model.batch.",), "model.batch_context other than none", lambda c: c.model.batch_context != "none"),
-    Use(("model.batch.gate",), "model.batch_context = flat", lambda c: c.model.batch_context == "flat"),
-    Use(
-        ("model.batch.threshold",), "model.batch.gate = discrete", lambda c: c.model.batch.gate == "discrete"
-    ),
+    _with_value("model.batch.gate", "model.batch_context", "flat"),
+    _with_value("model.batch.threshold", "model.batch.gate", "discrete"),
     Use(
         ("model.document.",),
         "model.document_layer other than none",
         lambda c: c.model.document_layer != "none",
     ),
-    Use(
-        ("model.nat.",),
-        "model.writes = non_autoregressive",
-        lambda c: c.model.writes == "non_autoregressive",
-    ),
+    _with_value("model.nat.", "model.writes", "non_autoregressive"),
     Use(
         ("model.nat.codes", "model.nat.code_mixing", "model.nat.code_weight"),
         "model.nat.latent = true",
         lambda c: c.model.nat.latent,
     ),
-    Use(("model.nat.length_offsets",), "model.nat.path = length", lambda c: c.model.nat.path == "length"),
-    Use(
-        ("model.learned_positions",),
-        "model.position_encoding = learned",
-        lambda c: c.model.position_encoding == "learned",
-    ),
+    _with_value("model.nat.length_offsets", "model.nat.path", "length"),
+    _with_value("model.learned_positions", "model.position_encoding", "learned"),
     Use(
         ("model.relative_span",),
         "model.attention.score = relative or positions",
         lambda c: bool({c.model.stack(s).score for s in ("encoder", "decoder")} & {"relative", "positions"}),
     ),
-    Use(("model.shift",), "model.positions = shifted", lambda c: c.model.positions == "shifted"),
+    _with_value("model.shift", "model.positions", "shifted"),
     Use(("model.from_first",), "shifted positions or sinusoidal segments", _has_sentence_offsets),
     Use(("model.segments_from",), "learned or sinusoidal segments", _counts_segments),
     Use(
@@ -132,5 +128,5 @@ USES: Final = (
         "windows with target sentences before the current one",
         _has_target_context,
     ),
-    Use(("loss.glancing",), "loss.name = glancing", lambda c: c.loss.name == "glancing"),
+    _with_value("loss.glancing", "loss.name", "glancing"),
 )

@@ -1,4 +1,4 @@
-"""Devices and threads to compute on."""
+"""Choice of the device and the number of threads."""
 
 import os
 from typing import Final
@@ -9,19 +9,19 @@ from cotext.runtime.errors import CotextError, shown
 from cotext.runtime.workers import usable_cores
 
 KERNELS: Final = "ONEDNN_PRIMITIVE_CACHE_CAPACITY"
-KEPT_KERNELS: Final = 64  # more than a layer's pass there and back takes, of source and target
+KEPT_KERNELS: Final = 64  # more than the forward and backward pass of an encoder and a decoder layer needs
 
 
 def choose_device(name: str | None) -> torch.device:
-    """The named device, or the GPU where there is one.
+    """Return the named device; without a name, the GPU if there is one, else the CPU.
 
     Raises:
-        CotextError: no such device, or none that computes.
+        CotextError: no such device, or it cannot be used.
     """
     if name is None:
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
-        # Read back, which a device that holds no numbers (meta) refuses.
+        # Reading values fails on a device without data (meta).
         torch.zeros(1, device=name).tolist()
         return torch.device(name)
     except (RuntimeError, AssertionError, ImportError) as error:
@@ -32,10 +32,10 @@ def choose_device(name: str | None) -> torch.device:
 
 
 def choose_threads(dimension: int, requested: int) -> int:
-    """Threads for this process: more than one only pays where the matrix products are large enough.
+    """Return the number of threads for this process, at most the number of its cores.
 
-    Never more than this process has cores: a model may come from a machine that has more of them. Where none
-    are `requested`, OMP_NUM_THREADS is the most, as of processes that share a machine.
+    If `requested` is 0: one thread for a model `dimension` below 256, because small matrix products are
+    slower with several; otherwise all cores, at most OMP_NUM_THREADS.
     """
     cores = usable_cores()
     if requested:
@@ -46,25 +46,25 @@ def choose_threads(dimension: int, requested: int) -> int:
 
 
 def keep_few_kernels() -> None:
-    """Have oneDNN, which multiplies bfloat16 on a CPU, keep few kernels; a user's own number stays.
+    """Limit the kernel cache of oneDNN, which computes bfloat16 products on a CPU; a user's value is kept.
 
-    It makes one for every shape, and by itself keeps 1,024: as shapes of batches hardly ever come again,
-    memory that is never used grows with every update. Only before its first product in this process.
+    oneDNN compiles a kernel for every shape and caches 1,024 of them by default. Batches rarely have the same
+    shape twice, so the cache would grow with every update. Has no effect after the first product.
     """
     os.environ.setdefault(KERNELS, str(KEPT_KERNELS))
 
 
 def multiplies_bfloat16() -> bool:
-    """Whether this CPU has instructions for products in bfloat16 (AMX, AVX512-BF16, or those of ARM)."""
+    """Whether this CPU has instructions for products in bfloat16 (AMX, AVX512-BF16 or ARM)."""
     try:
         features = torch.cpu.get_capabilities()
-    except AttributeError:  # not in this torch
+    except AttributeError:  # older versions of torch
         return True
     return any(features.get(name, False) for name in ("amx_bf16", "avx512_bf16", "bf16", "sve_bf16"))
 
 
 def slow_precision(key: str, device: torch.device) -> str:
-    """What to tell of bfloat16, asked for by a key of the configuration; empty where it is fast."""
+    """Return a warning that bfloat16, requested by the setting `key`, is slow here; empty if it is not."""
     if device.type != "cpu" or multiplies_bfloat16():
         return ""
     return f"{key}: this CPU has no instructions for bfloat16, which is slower on it than float32"

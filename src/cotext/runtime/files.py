@@ -1,4 +1,4 @@
-"""Files and folders that appear under their names when they are whole, and the processes that write them."""
+"""Atomic writing of files and folders, and cleaning up after killed processes."""
 
 import hashlib
 import os
@@ -18,7 +18,7 @@ from cotext.runtime.errors import CotextError
 
 
 def is_first_process() -> bool:
-    """Whether this process is alone, or the first of those that a launcher such as torchrun has started."""
+    """Whether this is the only process, or the first of those started by a launcher such as torchrun."""
     return int(os.environ.get("RANK", "0")) == 0
 
 
@@ -27,10 +27,10 @@ ON_WINDOWS: Final = os.name == "nt"
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """A process, told apart from all others of its machine, earlier and later ones with its number included.
+    """A process, identified even if its process id is reused.
 
-    `machine` names the running kernel and its process numbers, those of a container being its own. `start` is
-    in clock ticks since the kernel started, 0 where the system does not tell.
+    `machine` identifies the running kernel and its process-id namespace, which a container may have for
+    itself. `start` is in clock ticks since the kernel started, 0 if unknown.
     """
 
     host: str
@@ -40,20 +40,20 @@ class Process:
 
     @classmethod
     def current(cls) -> Self:
-        """This process."""
+        """Return this process."""
         _, start = _status(os.getpid()) or ("", 0)
         return cls(socket.gethostname(), _machine(), os.getpid(), start)
 
     def runs(self) -> bool | None:
-        """Whether it still runs; None: unknown, as on another machine, and everywhere on Windows."""
+        """Return whether the process still runs, or None if unknown: on another machine, and on Windows."""
         # On Windows, signal 0 is Ctrl-C.
         if self.machine != _machine() or ON_WINDOWS:
             return None
-        if self.pid <= 0:  # which stands for several processes
+        if self.pid <= 0:  # a group of processes, not a process
             return False
         try:
             os.kill(self.pid, 0)
-        except PermissionError:  # somebody else's process
+        except PermissionError:  # it exists, and belongs to another user
             pass
         except (OSError, OverflowError):
             return False
@@ -61,7 +61,7 @@ class Process:
         if status is None:
             return True
         state, start = status
-        # Killed, and its parent has not asked how it ended: it will not write any more.
+        # A zombie (killed, not yet reaped by its parent) does not write any more.
         return state not in "ZX" and start == self.start
 
 
@@ -75,17 +75,17 @@ def _machine() -> str:
 
 
 def _status(pid: int) -> tuple[str, int] | None:
-    """State and start of a process; None where the system does not tell (proc(5), /proc/pid/stat)."""
+    """Return state and start time of a process, or None if unknown (proc(5), /proc/pid/stat)."""
     try:
         content = Path(f"/proc/{pid}/stat").read_bytes()
-        # The second field, the name of the program, may hold anything, and ends with the last bracket.
+        # The second field, the program name in brackets, may itself contain brackets and spaces.
         fields = content.rpartition(b")")[2].split()
         return fields[0].decode("ascii"), int(fields[19])
     except (OSError, IndexError, ValueError):
         return None
 
 
-# Nobody writes so long on what another machine left under a temporary name.
+# A temporary file of another machine that is older than this is considered abandoned.
 ABANDONED_SECONDS: Final = 7 * 24 * 3600.0
 
 
@@ -95,13 +95,13 @@ def replacing(
     refusals: type[Exception] = OSError,
     put: Callable[[Path, Path], object] | None = None,
 ) -> Iterator[Path]:
-    """Yield a temporary name beside `path`; what the block writes there then replaces `path`.
+    """Yield a temporary name next to `path`. The file or folder written there then replaces `path`.
 
-    A file or a folder, a folder only where there is none or an empty one. If the block fails, nothing is left
-    of it, and `path` is as it was. `put` takes the temporary name and `path`; default: `os.replace`.
+    A folder can only replace an empty folder or nothing. If the block fails, the temporary file is deleted
+    and `path` is unchanged. `put` takes the temporary name and `path`; default: `os.replace`.
 
     Raises:
-        CotextError: storage refuses, or what is to be written; a library may say so by one of `refusals`.
+        CotextError: the block raised OSError, or one of `refusals`, the write errors of a library.
     """
     sweep(path)
     temporary = temporary_name(path)
@@ -119,23 +119,24 @@ def replacing(
 
 
 def temporary_name(path: Path) -> Path:
-    """A new hidden name beside `path` for what is going to replace it; it tells which process it is of."""
-    own = Process.current()
-    return path.with_name(f".{path.name}.{own.machine}-{own.pid}-{own.start}-{secrets.token_hex(2)}.partial")
+    """Return a new hidden name next to `path`, which contains the process id."""
+    process = Process.current()
+    identity = f"{process.machine}-{process.pid}-{process.start}-{secrets.token_hex(2)}"
+    return path.with_name(f".{path.name}.{identity}.partial")
 
 
 def leftovers(path: Path) -> list[Path]:
-    """Temporary files of `path` left by processes that have ended."""
+    """Return the temporary files of `path` that ended processes have left behind."""
     process = r"([0-9a-f]{12})-([0-9]+)-([0-9]+)-[0-9a-f]{4}"
     pattern = re.compile(rf"\.{re.escape(path.name)}\.{process}\.partial")
-    found: list[Path] = []
+    abandoned: list[Path] = []
     with suppress(OSError):
         for other in path.parent.iterdir():
             if match := pattern.fullmatch(other.name):
                 runs = Process("", match[1], int(match[2]), int(match[3])).runs()
                 if runs is False or (runs is None and _abandoned(other)):
-                    found.append(other)
-    return sorted(found)
+                    abandoned.append(other)
+    return sorted(abandoned)
 
 
 def _abandoned(path: Path) -> bool:
@@ -146,13 +147,13 @@ def _abandoned(path: Path) -> bool:
 
 
 def sweep(path: Path) -> None:
-    """Delete the `leftovers` of a file or folder; what still runs keeps its own."""
-    for left in leftovers(path):
-        remove(left)
+    """Delete the `leftovers` of a file or folder."""
+    for leftover in leftovers(path):
+        remove(leftover)
 
 
 def remove(path: Path) -> None:
-    """Delete a file, a link or a folder, if it is there and storage lets us."""
+    """Delete a file, a link or a folder. Errors are ignored, also if it does not exist."""
     with suppress(OSError):
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path, ignore_errors=True)
@@ -161,7 +162,7 @@ def remove(path: Path) -> None:
 
 
 def discard(folder: Path) -> None:
-    """Delete a folder under another name: cut short, it leaves nothing that looks whole."""
+    """Rename a folder to a hidden name, then delete it, so that an interruption leaves no partial folder."""
     with suppress(OSError):
         hidden = temporary_name(folder)
         os.replace(folder, hidden)
@@ -169,19 +170,19 @@ def discard(folder: Path) -> None:
 
 
 def require_new(out: Path) -> None:
-    """Raise CotextError where a folder that is to be made exists and is not empty."""
+    """Raise CotextError if the output folder already exists and is not empty."""
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise CotextError(f"{out}: exists; choose another --out")
 
 
 def standard_folder(variable: str, usual: str) -> Path:
-    """The folder `cotext` in a base directory of the XDG specification: of the variable, else ~/`usual`."""
+    """Return the folder `cotext` in an XDG base directory: that of the variable, else ~/`usual`."""
     named = os.environ.get(variable, "")
-    # By the specification, what is not absolute is ignored.
+    # The specification tells programs to ignore relative paths.
     return (Path(named) if named.startswith("/") else Path.home() / usual) / "cotext"
 
 
 def checksum(path: Path) -> str:
-    """SHA-256 of the content of a file, in hexadecimal."""
+    """Return the SHA-256 of a file, in hexadecimal."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

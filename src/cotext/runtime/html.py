@@ -1,7 +1,6 @@
-"""The style sheet and the parts of HTML pages; a page needs no other file.
+"""Style sheet and building blocks of HTML pages without other files, scripts or network access.
 
-No scripts and no network; light and dark follow the reader's system; tables are tables, plots have
-descriptions, and nothing is told by colour alone.
+The light or dark scheme follows the system. Plots have descriptions, and nothing is shown only by colour.
 """
 
 from collections.abc import Iterable, Sequence
@@ -68,7 +67,7 @@ table.map td { min-width: 2.2rem; border: 1px solid var(--paper); }
   table { font-size: .92rem; }
   dl, article dl { grid-template-columns: 1fr; } dd { margin-bottom: .3rem; }
 }
-/* As wide as the window if need be; what is wider is scrolled, with a shadow where there is more. */
+/* As wide as the window if necessary; wider tables scroll, with a shadow at the hidden side. */
 @media screen {
   .wide { width: max-content; min-width: 100%; max-width: calc(100vw - 2rem); margin-left: 50%;
     translate: -50%; overflow-x: auto; background:
@@ -84,7 +83,7 @@ table.map td { min-width: 2.2rem; border: 1px solid var(--paper); }
 
 
 def whole_page(title: str, body: Iterable[str]) -> str:
-    """A page of parts, one after the other."""
+    """Return a page with the given parts."""
     parts = "\n".join(body)
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
@@ -95,25 +94,25 @@ def whole_page(title: str, body: Iterable[str]) -> str:
 
 
 def facts(pairs: Iterable[tuple[str, str]]) -> str:
-    """Names and what they stand for; the latter is HTML."""
+    """Return a definition list; names are plain text, contents HTML."""
     items = "".join(f"<dt>{escape(name)}</dt><dd>{content}</dd>" for name, content in pairs)
     return f'<dl class="facts">{items}</dl>'
 
 
 def folded(summary: str, content: str) -> str:
-    """Plain text that is shown on request."""
+    """Return a collapsed block of plain text."""
     return f"<details><summary>{escape(summary)}</summary><pre>{escape(content)}</pre></details>"
 
 
 def breakable(title: str) -> str:
-    """A title that may be broken at its plus signs, for narrow columns."""
+    """Escape a title and allow line breaks after its plus signs, for narrow columns."""
     return escape(title).replace("+", "+<wbr>")
 
 
 def table(
     caption: str, header: Sequence[str], rows: Iterable[Sequence[str]], *, left: int = 1, heads: int = 1
 ) -> str:
-    """A table of HTML cells; the first `heads` of a row are its head, the first `left` stand flush left."""
+    """Return a table of HTML cells. The first `heads` columns are headers, the first `left` left-aligned."""
     titles = "".join(
         f'<th scope="col"{_class(column, left)}>{title}</th>' if title else "<td></td>"
         for column, title in enumerate(header)

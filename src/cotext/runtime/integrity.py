@@ -1,4 +1,4 @@
-"""Checksums of JSON lines and digests of files, by which damage is noticed."""
+"""Detection of damage: checksums of JSON lines, and digests of files."""
 
 import json
 import os
@@ -15,21 +15,21 @@ from cotext.runtime.files import checksum, replacing
 from cotext.runtime.locks import writing
 from cotext.runtime.reading import read_bytes
 
-MAX_LISTED: Final = 10_000  # names in a folder that somebody else may have filled
+MAX_LISTED: Final = 10_000  # names that are read from a folder, which may hold any number
 MAX_SHOWN: Final = 5
-MAX_SEALED_BYTES: Final = 1 << 32  # of a file of sealed lines
+MAX_SEALED_BYTES: Final = 1 << 32  # largest file of sealed lines
 
 _SEAL = re.compile(r',\s*"crc32": "([0-9a-f]{8})"\s*\}\s*\Z')
 
 
 def sealed(content: Mapping[str, Any]) -> str:
-    """A line of JSON, without a line feed, whose last entry is the CRC-32 of what stands before it."""
+    """Return a line of JSON, without line feed, whose last entry is the CRC-32 of the text before it."""
     beginning = json.dumps(content)[:-1]
     return f'{beginning}, "crc32": "{crc32(beginning)}"}}'
 
 
 def unsealed(line: str) -> dict[str, Any]:
-    """Undo `sealed`; raises ValueError where the line is damaged, cut off, or without a checksum."""
+    """Undo `sealed`; raises ValueError if the line is damaged, cut off, or has no checksum."""
     seal = _SEAL.search(line)
     if seal is None or crc32(line[: seal.start()]) != seal[1]:
         raise ValueError("damaged or cut off")
@@ -42,10 +42,10 @@ def unsealed(line: str) -> dict[str, Any]:
 
 
 def sealed_lines(path: Path, max_bytes: int = MAX_SEALED_BYTES) -> list[str]:
-    """The lines of a file to which sealed lines are appended, and what follows the last of them.
+    """Return the lines of a file of sealed lines, and last the text after the last line feed.
 
-    That is nothing, unless writing a line was cut short; an absent file is as an empty one. Bytes that are no
-    UTF-8 damage their line.
+    The last text is empty, unless writing was interrupted. A missing file counts as empty. Invalid UTF-8 is
+    replaced, so that its line fails the check.
 
     Raises:
         CotextError: as `read_bytes`.
@@ -56,21 +56,17 @@ def sealed_lines(path: Path, max_bytes: int = MAX_SEALED_BYTES) -> list[str]:
 
 
 def crc32(text: str) -> str:
-    """CRC-32 of a text, in hexadecimal."""
+    """Return the CRC-32 of a text, in hexadecimal."""
     return f"{zlib.crc32(text.encode('utf-8', 'surrogatepass')):08x}"
 
 
 def digests(folder: Path, paths: Iterable[Path]) -> dict[str, str]:
-    """SHA-256 of files below a folder, by their names there, in order of these."""
+    """Return the SHA-256 of files by their paths relative to a folder, sorted."""
     return {path.relative_to(folder).as_posix(): checksum(path) for path in sorted(paths)}
 
 
 def is_occupied(out: Path) -> bool:
-    """Whether there is something in a folder that is to be made.
-
-    Raises:
-        CotextError: it is a file.
-    """
+    """Return whether the output folder exists and is not empty; raises CotextError if it is a file."""
     if out.exists() and not out.is_dir():
         raise CotextError(f"{out}: exists; choose another --out")
     return out.is_dir() and any(out.iterdir())
@@ -78,11 +74,10 @@ def is_occupied(out: Path) -> bool:
 
 @contextmanager
 def new_or_same(out: Path, refusals: type[Exception] = OSError) -> Iterator[Path]:
-    """Yield a temporary name of the folder `out`, which it replaces, or with which it is compared.
+    """Yield a temporary folder that becomes `out`. If `out` is not empty, only compare the two.
 
     Raises:
-        CotextError: as `is_occupied` and `replacing`; another process is writing it; there is something else
-            in it.
+        CotextError: as `is_occupied` and `replacing`; another process is writing it; `out` has other content.
     """
     put = _require_same if is_occupied(out) else None
     with writing(out), replacing(out.resolve(), refusals, put) as temporary:
@@ -90,35 +85,35 @@ def new_or_same(out: Path, refusals: type[Exception] = OSError) -> Iterator[Path
 
 
 def _require_same(made: Path, there: Path) -> None:
-    """Raise CotextError where a folder does not hold the same files as one that has been made again."""
-    wanted = digests(made, filter(Path.is_file, made.rglob("*")))
-    found = []
-    for name, digest in wanted.items():
+    """Raise CotextError if an existing folder does not hold the same files as the new one."""
+    new = digests(made, filter(Path.is_file, made.rglob("*")))
+    problems = []
+    for name, digest in new.items():
         if not (there / name).is_file():
-            found.append(f"{name} is missing")
+            problems.append(f"{name} is missing")
         elif checksum(there / name) != digest:
-            found.append(f"{name} differs")
+            problems.append(f"{name} differs")
     files = (path for path in islice(there.rglob("*"), MAX_LISTED) if path.is_file())
     names = sorted(path.relative_to(there).as_posix() for path in files)
-    found += [f"{name} is not of it" for name in names if name not in wanted]
-    if found:
-        more = f", and {len(found) - MAX_SHOWN:,} more" if len(found) > MAX_SHOWN else ""
-        raise CotextError(f"{there}: exists; choose another --out: {', '.join(found[:MAX_SHOWN])}{more}")
+    problems += [f"{name} does not belong to it" for name in names if name not in new]
+    if problems:
+        more = f", and {len(problems) - MAX_SHOWN:,} more" if len(problems) > MAX_SHOWN else ""
+        raise CotextError(f"{there}: exists; choose another --out: {', '.join(problems[:MAX_SHOWN])}{more}")
 
 
 def require_whole(folder: Path, expected: Mapping[str, str], remedy: str) -> None:
     """Check files below a folder against their digests.
 
     Raises:
-        CotextError: a file is missing, cannot be read, or holds something else; `remedy` says what to do.
+        CotextError: a file is missing, cannot be read, or differs; `remedy` states what to do.
     """
     for name, digest in expected.items():
         path = folder / name
         try:
             if not path.is_file():
                 raise CotextError(f"{path}: is missing; {remedy}")
-            found = checksum(path)
+            actual = checksum(path)
         except OSError as error:
             raise CotextError(f"{path}: cannot be read: {error.strerror or error}") from None
-        if found != digest:
-            raise CotextError(f"{path}: damaged, or of another origin than the files beside it; {remedy}")
+        if actual != digest:
+            raise CotextError(f"{path}: damaged, or does not belong to the other files; {remedy}")

@@ -1,12 +1,13 @@
-"""Locks: one process at a time writes a run or an output, also where several machines share a disk.
+"""Locks: only one process at a time writes a run or an output, even if several machines share a disk.
 
-A lock is a file that says which process holds it, and that the holder touches every SIGN_SECONDS. Whoever
-finds one asks whether its holder still runs. On the same machine that is certain, and the lock of a dead
-process is taken over at once. A process on another machine is taken for dead when its last sign of life is
-LAPSE_SECONDS old. Locks of the file system itself are not relied on: network disks may lack them.
+A lock is a file that names the process that holds it. The holder updates its modification time every
+SIGN_SECONDS. A process that finds a lock checks whether the holder still runs. On the same machine this check
+is certain, and the lock of a dead process is taken over at once. A process on another machine is considered
+dead if the lock was not touched for LAPSE_SECONDS. File-system locks alone are not enough: network disks may
+lack them.
 
-A holder on another machine may have been held up, and not be dead. Hence `Lock.require`, to be called before
-what must not be done by two: it refuses once another process has taken the lock over.
+A holder on another machine may be suspended rather than dead. Therefore `Lock.require` is called before every
+step that two processes must not both do. It raises an error if another process has taken the lock over.
 """
 
 import json
@@ -30,16 +31,16 @@ try:
 except ImportError:  # Windows
     fcntl = None
 
-NAME: Final = ".lock"  # in a folder that is worked in
+NAME: Final = ".lock"  # the lock file in a locked folder
 SIGN_SECONDS: Final = 15.0
 LAPSE_SECONDS: Final = 120.0
-WRITING_SECONDS: Final = 1.0  # between making a lock file and writing into it, more than generously
+WRITING_SECONDS: Final = 1.0  # upper bound of the time between creating a lock file and writing into it
 ATTEMPTS: Final = 20
 MAX_BYTES: Final = 4096
 
 
 class Lock:
-    """A lock to `acquire` and to `release`; `what` is the name of the locked thing in messages."""
+    """A lock to `acquire` and to `release`; `what` names the locked file or folder in messages."""
 
     def __init__(self, path: Path, what: str) -> None:
         self.path = path
@@ -50,10 +51,10 @@ class Lock:
         self._signs = threading.Thread(target=self._show_signs, daemon=True)
 
     def acquire(self) -> None:
-        """Take the lock, also from a dead holder.
+        """Take the lock; that of a dead holder is taken over.
 
         Raises:
-            CotextError: another process holds it, something else is in its place, or storage refuses.
+            CotextError: another process holds it, the file is not a lock, or storage error.
         """
         try:
             for _ in range(ATTEMPTS):
@@ -68,7 +69,7 @@ class Lock:
         raise CotextError(f"{self.what}: one process after the other is at work on it; try again")
 
     def require(self) -> None:
-        """Raise CotextError where the lock has been taken over by another process."""
+        """Raise CotextError if another process has taken the lock over."""
         if _read(self.path)[1] != self._token:
             raise CotextError(
                 f"{self.what}: another process has taken over, as this one gave no sign of life for "
@@ -76,7 +77,7 @@ class Lock:
             )
 
     def release(self) -> None:
-        """Give the lock back; does nothing where it is another's by now."""
+        """Delete the lock file, unless another process has taken the lock over."""
         if self._file is None:
             return
         self._released.set()
@@ -87,7 +88,7 @@ class Lock:
                 self.path.unlink()
 
     def _make(self) -> bool:
-        """Make the lock file; False where there is one."""
+        """Create the lock file; return False if it exists."""
         record = json.dumps({**asdict(Process.current()), "token": self._token})
         try:
             file = self.path.open("x", encoding="utf-8")
@@ -98,7 +99,7 @@ class Lock:
             file.flush()
         except OSError:
             self.path.unlink()
-            with suppress(OSError):  # refused once more
+            with suppress(OSError):  # closing flushes again, and may fail again
                 file.close()
             raise
         self._file = file
@@ -107,7 +108,7 @@ class Lock:
     def _show_signs(self) -> None:
         assert self._file is not None
         while not self._released.wait(SIGN_SECONDS):
-            # By its number, not its name, which may stand for another's lock by now; on Windows it cannot.
+            # By file descriptor: the name may belong to the lock of another process by now. Windows needs it.
             with suppress(OSError):
                 os.utime(self._file.fileno() if os.utime in os.supports_fd else self.path)
 
@@ -125,36 +126,35 @@ def holding(path: Path, what: str) -> Iterator[Lock]:
 
 @contextmanager
 def writing(*outputs: Path) -> Iterator[Lock]:
-    """Hold outputs against other processes, and clear away what killed ones have left of them.
+    """Lock output files or folders, and delete temporary files that killed processes have left.
 
-    The lock stands beside an output, which is a file, or a folder that appears when it is whole. Yields the
-    lock of the first.
+    The lock file is next to the output. Yields the lock of the first output.
 
     Raises:
-        CotextError: another process is writing one of them, or storage refuses.
+        CotextError: another process is writing one of them, or storage error.
     """
     with ExitStack() as stack:
         locks: list[Lock] = []
         for out in outputs:
-            locks.append(stack.enter_context(holding(beside(out), str(out))))
+            locks.append(stack.enter_context(holding(lock_path(out), str(out))))
             sweep(Path(os.path.realpath(out)))
         yield locks[0]
 
 
-def beside(out: Path) -> Path:
-    """The lock of an output; of what a link leads to, if it is one."""
+def lock_path(out: Path) -> Path:
+    """Return the lock file of an output; symbolic links are resolved first."""
     final = Path(os.path.realpath(out))
     return final.with_name(f".{final.name}.lock")
 
 
 @contextmanager
 def working_in(folder: Path) -> Iterator[Lock]:
-    """Hold a folder, which is made if absent, against other processes that would work in it too.
+    """Create a folder if necessary, and lock it.
 
-    What is refused before anything is written leaves no folder behind.
+    If the block raises CotextError before it has written anything, the empty folder is deleted.
 
     Raises:
-        CotextError: another process is at work in it, or storage refuses.
+        CotextError: another process works in it, or storage error.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -165,13 +165,13 @@ def working_in(folder: Path) -> Iterator[Lock]:
         with holding(folder / NAME, str(folder)) as lock:
             yield lock
     except CotextError:
-        with suppress(OSError):  # not empty: it holds earlier work, or somebody else's files
+        with suppress(OSError):  # not empty: it holds earlier work or other files
             folder.rmdir()
         raise
 
 
 def require_free(path: Path, what: str) -> None:
-    """Raise CotextError where a living process holds the lock in a file."""
+    """Raise CotextError if a running process holds the lock; delete the lock of a dead one."""
     _clear_away(path, what)
 
 
@@ -179,14 +179,14 @@ def _clear_away(path: Path, what: str) -> None:
     """Delete the lock file of a dead holder.
 
     Raises:
-        CotextError: the holder is alive or may be, or the file is no lock.
-        OSError: storage refuses.
+        CotextError: the holder is alive or may be, or the file is not a lock.
+        OSError: storage error.
     """
     if not path.is_file() and os.path.lexists(path):
         raise _in_the_way(path)
     with suppress(FileNotFoundError), path.open("rb") as file:
-        # Of several that find a holder dead, one at a time: or the second would delete the lock of the first.
-        # Where the system or the file system has no locks, `require` is what is left.
+        # Several processes may find the same dead holder. One at a time deletes its lock, or the second would
+        # delete the new lock of the first. On file systems without locks, only `require` prevents this.
         with suppress(OSError):
             if fcntl is not None:
                 fcntl.flock(file, fcntl.LOCK_EX)
@@ -204,7 +204,7 @@ def _require_dead(path: Path, what: str) -> None:
         time.sleep(0.02)
         holder, token = _read(path)
     if holder is None:
-        return  # killed before it could say who it was
+        return  # killed before it wrote its identity
     runs = holder.runs()
     if runs:
         raise CotextError(
@@ -221,10 +221,10 @@ def _require_dead(path: Path, what: str) -> None:
 
 
 def _read(path: Path) -> tuple[Process | None, str]:
-    """Who holds a lock, and its token; None and nothing where the file does not say so, or is no more.
+    """Return the holder of a lock and its token, or (None, "") if the file is empty or was deleted.
 
     Raises:
-        CotextError: it holds something else.
+        CotextError: the file is not a lock.
     """
     try:
         with path.open("rb") as file:
@@ -242,11 +242,11 @@ def _read(path: Path) -> tuple[Process | None, str]:
 
 
 def _in_the_way(path: Path) -> CotextError:
-    return CotextError(f"{path}: is in the way, and no lock of Cotext; move it away")
+    return CotextError(f"{path}: exists, and is not a lock of Cotext; move it away")
 
 
 def _silent_seconds(path: Path) -> float:
-    """How long ago the holder of a lock gave its last sign of life, by the clock that dates files there."""
+    """Return the seconds since the holder touched the lock, by the clock of the file system."""
     with tempfile.TemporaryFile(dir=path.parent) as file:
         now = os.fstat(file.fileno()).st_mtime
     return now - path.stat().st_mtime

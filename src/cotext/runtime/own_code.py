@@ -1,11 +1,10 @@
-"""Python files of users with parts of a model: kept with a run, and run once they are trusted.
+"""Python files of users that define parts of a model. They are stored with the run.
 
-A file is trusted by its SHA-256, in `cotext/trusted-code` of the user's configuration folder. A run that
-comes from elsewhere can bring code; it is not run before the user agrees (`--trust-code`).
+Code is executed only if the SHA-256 of its file is listed in `cotext/trusted-code` in the configuration
+folder of the user. Code of a downloaded run is not executed before the user agrees (`--trust-code`).
 """
 
 import hashlib
-import os
 import sys
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
@@ -15,29 +14,29 @@ from types import ModuleType
 from typing import Final
 
 from cotext.runtime.errors import CotextError
-from cotext.runtime.files import replacing
+from cotext.runtime.files import replacing, standard_folder
 from cotext.runtime.reading import read_text
 
-FOLDER: Final = "code"  # of a run, with the files that its model needs
+FOLDER: Final = "code"  # in a run folder: the files that the model needs
 TRUSTED: Final = "trusted-code"
 MAX_BYTES: Final = 1 << 20
-_codes: dict[str, "Code"] = {}  # by the beginning of their checksums, which configurations name
+_codes: dict[str, "Code"] = {}  # by the first 16 digits of the checksum, as in configurations
 _allowed = False
 
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """A Python file as it was read."""
+    """The content of a Python file."""
 
     path: Path
     text: str
 
     @classmethod
     def read(cls, path: Path, digest: str | None = None) -> "Code":
-        """Read a file, which `module` can run from now on.
+        """Read a file and register it for `module`.
 
         Raises:
-            CotextError: it cannot be read, or does not begin with this SHA-256.
+            CotextError: it cannot be read, or its SHA-256 does not begin with `digest`.
         """
         code = cls(path, read_text(path, max_bytes=MAX_BYTES))
         if digest is not None and not code.digest.startswith(digest):
@@ -49,13 +48,13 @@ class Code:
 
     @property
     def digest(self) -> str:
-        """SHA-256 of the text, in hexadecimal digits."""
+        """SHA-256 of the text, in hexadecimal."""
         return hashlib.sha256(self.text.encode()).hexdigest()
 
 
 @contextmanager
 def trusting(all_code: bool) -> Iterator[None]:
-    """Trust all code that is met meanwhile, if asked to; what is run is remembered for later."""
+    """Within the block, trust all code if `all_code`; executed files are added to the trusted ones."""
     global _allowed
     before, _allowed = _allowed, _allowed or all_code
     try:
@@ -65,16 +64,12 @@ def trusting(all_code: bool) -> Iterator[None]:
 
 
 def known() -> Collection[str]:
-    """The beginnings of the checksums of files that were read."""
+    """Return the beginnings of the checksums of all registered files."""
     return _codes.keys()
 
 
 def code_of(digest: str, name: str) -> Code:
-    """A file that was read, by the beginning of its SHA-256.
-
-    Raises:
-        CotextError: none was read.
-    """
+    """Return a registered file by the beginning of its SHA-256; raises CotextError if there is none."""
     if digest not in _codes:
         raise CotextError(
             f"{FOLDER}/{name}: is missing in the run folder, or was changed; its model needs it"
@@ -83,10 +78,10 @@ def code_of(digest: str, name: str) -> Code:
 
 
 def module(digest: str, name: str) -> ModuleType:
-    """Run a file that was read, once in a process.
+    """Import a registered file; in one process, it is executed once.
 
     Raises:
-        CotextError: it was not read, is not trusted, or fails.
+        CotextError: it is not registered, is not trusted, or raises an error.
     """
     full_name = f"cotext_own_code_{digest}"
     if full_name in sys.modules:
@@ -111,8 +106,7 @@ def module(digest: str, name: str) -> ModuleType:
 
 
 def _list() -> Path:
-    folder = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
-    return Path(folder) / "cotext" / TRUSTED
+    return standard_folder("XDG_CONFIG_HOME", ".config") / TRUSTED
 
 
 def _trusted() -> set[str]:
@@ -122,7 +116,7 @@ def _trusted() -> set[str]:
 
 
 def _remember(code: Code) -> None:
-    """Note that a file is trusted; where that cannot be written, it holds for this process alone."""
+    """Add a file to the list of trusted ones; ignored if the list cannot be written."""
     if code.digest in _trusted():
         return
     path = _list()

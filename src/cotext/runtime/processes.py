@@ -1,18 +1,16 @@
-"""Child processes side by side: as many as there are cores, in order, each followed while it runs.
+"""Parallel child processes with dependencies and progress display.
 
-A job is skipped if what it makes is there already, so whoever repeats a list of jobs repeats only what is
-missing. When one fails, or when we are interrupted, the others are asked to stop: training saves itself then.
+A job is skipped if its result exists, so repeating a list of jobs does only the missing ones. If a job fails
+or this process is interrupted, the others are asked to stop; training then saves a checkpoint.
 """
 
 import os
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-
-from rich.progress import Progress
 
 from cotext.runtime.errors import CotextError
 from cotext.runtime.progress import Meter, console, display, is_live
@@ -27,8 +25,8 @@ TAIL_LINES = 15
 class Job:
     """One child process.
 
-    `finished` says whether its result is there; it is asked before the start and after the end. `progress`
-    tells how many of `total` are done, and a few words to show beside it.
+    `finished` returns whether the result exists; it is called before the start and after the end. `progress`
+    returns how many of `total` steps are done, and a short note to display.
     """
 
     name: str
@@ -37,7 +35,7 @@ class Job:
     finished: Callable[[], bool]
     total: int
     progress: Callable[[], tuple[int, str]]
-    after: tuple[str, ...] = ()  # names of jobs that must be finished before
+    after: tuple[str, ...] = ()  # names of jobs that must finish first
 
 
 @dataclass(slots=True)
@@ -48,15 +46,16 @@ class _Child:
 
 
 def run_jobs(jobs: Sequence[Job], at_once: int) -> None:
-    """Run all jobs, the first ones first, at most `at_once` at the same time.
+    """Run all jobs in order, at most `at_once` at the same time.
 
     Raises:
-        CotextError: a job failed, or ended without its result; the message ends with what it wrote last.
+        CotextError: a job failed, or ended without its result; the message includes the end of its log.
     """
     waiting = list(jobs)
     finished: set[str] = set()
     running: list[_Child] = []
-    with _display() as live, termination_interrupts():
+    on_terminal = is_live()
+    with display(console) if on_terminal else nullcontext() as live, termination_interrupts():
         meters = {job.name: Meter(job.name, job.total, live) for job in jobs} if live else {}
         try:
             while waiting or running:
@@ -90,7 +89,7 @@ def _startable(waiting: Sequence[Job], finished: set[str]) -> list[Job]:
 
 
 def _start(job: Job) -> subprocess.Popen[bytes]:
-    # The models are so small that a second thread would only get in the way of the child beside it.
+    # The models are small: a second thread would only slow down the other children.
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     try:
         job.log.parent.mkdir(parents=True, exist_ok=True)
@@ -109,7 +108,7 @@ def _start(job: Job) -> subprocess.Popen[bytes]:
 def _follow(child: _Child) -> None:
     done, note = child.job.progress()
     if (done, note) != (0, ""):
-        # The end is announced when the child has ended: a line for it now would come twice.
+        # The last step is reported when the child has ended, so that its line is not printed twice.
         child.meter.advance_to(min(done, child.job.total - 1), note)
 
 
@@ -126,7 +125,7 @@ def _require_success(child: _Child) -> None:
 
 
 def _stop(processes: Sequence[subprocess.Popen[bytes]]) -> None:
-    """Ask to stop, wait, and end what has not stopped by then."""
+    """Terminate processes, wait, and kill those that have not stopped."""
     if processes:
         console.print("stopping; training saves itself, and the same command resumes from there")
     for process in processes:
@@ -138,13 +137,3 @@ def _stop(processes: Sequence[subprocess.Popen[bytes]]) -> None:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
-
-
-@contextmanager
-def _display() -> Iterator[Progress | None]:
-    """All jobs in one live display on a terminal; lines elsewhere."""
-    if not is_live():
-        yield None
-        return
-    with display(console) as live:
-        yield live

@@ -1,7 +1,7 @@
-"""Progress display: a live line on a terminal, now and then a line elsewhere.
+"""Progress display: a live line on a terminal, otherwise a line from time to time.
 
-The live line has a clock, which goes on by itself, and a mark that turns whenever the work tells something,
-if only that it goes on: so a person sees a process that hangs by its mark, which stands still.
+The live line has a running clock, and a spinner that turns only when the work reports something. So a spinner
+that stands still shows that the process hangs.
 """
 
 import sys
@@ -21,7 +21,7 @@ from cotext.runtime.errors import visible
 
 
 class _Notes(Console):
-    """Standard error; with `timed`, each note begins with the time of day."""
+    """Standard error; if `timed`, each note begins with the time of day."""
 
     timed = False
 
@@ -31,10 +31,10 @@ class _Notes(Console):
         super().print(*objects, **options)
 
 
-# Standard output is for results, which may be piped; progress goes beside it.
-# No markup: a name such as runs/[a] is shown as it is.
+# Progress goes to standard error, because results on standard output may be piped.
+# Without markup, a name such as runs/[a] is printed unchanged.
 console = _Notes(stderr=True, highlight=False, markup=False, emoji=False)
-# Logs are kept, and read afterwards: a line every two seconds would be 1,800 of an hour.
+# Log files are read later: a line every two seconds would be 1,800 lines per hour.
 SECONDS_BETWEEN_LINES = 20.0
 MARKS = "|/-\\"
 NARROW = 60  # columns of a terminal without room for a bar
@@ -42,7 +42,7 @@ NARROW = 60  # columns of a terminal without room for a bar
 
 @contextmanager
 def reporting(quiet: bool, timed: bool) -> Iterator[None]:
-    """In the block, `console` prints nothing if `quiet`; if `timed`, also times, and the duration last."""
+    """If `quiet`, `console` prints nothing; if `timed`, times of day and at the end the duration."""
     before, began = (console.quiet, console.timed), time.monotonic()
     console.quiet, console.timed = quiet, timed
     try:
@@ -54,18 +54,18 @@ def reporting(quiet: bool, timed: bool) -> Iterator[None]:
 
 
 def is_live() -> bool:
-    """Whether progress is one moving line: on a terminal that can move its cursor."""
+    """Return whether standard error is a terminal that can move its cursor, for live progress."""
     # A process without a terminal may have no standard error at all.
     return sys.stderr is not None and sys.stderr.isatty() and not console.is_dumb_terminal
 
 
 def say(line: str) -> None:
-    """Print a line beside results and progress, in printable characters."""
+    """Print a line to standard error; unprintable characters are escaped."""
     console.print(visible(line), soft_wrap=True)
 
 
 class Meter:
-    """Counts up to a total and shows how far it is, with figures beside it and the time that is left."""
+    """Progress of one task: shows the count, a note, and the remaining time."""
 
     def __init__(self, what: str, total: int, live: Progress | None, shown: bool = True) -> None:
         self.what = what
@@ -73,32 +73,32 @@ class Meter:
         self.done = 0
         self.live = live
         self.task = live.add_task(what, total=total, note="", mark=" ") if live else None
-        self.told = 0
+        self.updates = 0
         self.shown = shown
-        self.ended = False  # whether the line of the end has been shown
+        self.ended = False  # whether the final line has been printed
         self.last_line = time.monotonic()
-        # The first figure may be what an interrupted job had done: it says nothing about speed.
+        # The first count may come from an interrupted job, and does not tell the speed.
         self.first: tuple[float, int] | None = None
         self.stage_began: tuple[str, float, int] | None = None
 
     def restart(self, total: int) -> None:
-        """Set the total once it is known."""
+        """Set the total when it becomes known."""
         self.total, self.ended = total, False
         if self.live and self.task is not None:
             self.live.update(self.task, total=total)
 
     def start(self, done: int) -> None:
-        """Note that work begins now, where `done` were done before."""
+        """Start the clock; `done` steps were done before."""
         self.done, self.first = done, (time.monotonic(), done)
         if self.live and self.task is not None:
             self.live.reset(self.task, total=self.total, completed=done)
 
     def advance(self, count: int, note: str = "") -> None:
-        """Note that `count` more are done."""
+        """Report `count` more steps."""
         self.advance_to(self.done + count, note)
 
     def advance_to(self, done: int, note: str = "") -> None:
-        """Note that `done` are done in all."""
+        """Report that `done` steps are done in total."""
         now = time.monotonic()
         if self.first is None:
             self.start(done)
@@ -111,7 +111,7 @@ class Meter:
         self._show(now, _joined(note, left), first or at_end, at_end and ended)
 
     def next_task(self, what: str, done: int, total: int) -> None:
-        """Note that so many are done of a task that follows the one before."""
+        """Report progress of a task; a new name or total starts the next task."""
         if (what, total) != (self.what, self.total):
             self.what, self.total, self.first, self.ended = what, total, None, False
             if self.live and self.task is not None:
@@ -119,7 +119,7 @@ class Meter:
         self.advance_to(done)
 
     def stage(self, what: str, done: int, total: int) -> None:
-        """Note how far something is that goes on between two steps."""
+        """Report progress of an operation between two steps, such as validation."""
         now = time.monotonic()
         if self.stage_began is None or self.stage_began[0] != what or done < self.stage_began[2]:
             self.stage_began = what, now, done
@@ -128,10 +128,10 @@ class Meter:
         self._show(now, _joined(f"{what} {done:,}/{total:,}", left), False)
 
     def _show(self, now: float, note: str, whatever_the_time: bool, repeated: bool = False) -> None:
-        """A live line, or elsewhere a line of its own if the last one is old enough, and not `repeated`."""
+        """Update the live line. Without a terminal, print a line, unless one was printed recently."""
         if self.live and self.task is not None:
-            self.told += 1
-            mark = MARKS[self.told % len(MARKS)] if self.done < self.total else " "
+            self.updates += 1
+            mark = MARKS[self.updates % len(MARKS)] if self.done < self.total else " "
             self.live.update(self.task, completed=self.done, note=note, mark=mark)
         elif (
             self.shown
@@ -143,14 +143,14 @@ class Meter:
             console.print(_joined(f"{self.what} {self.done}/{self.total}", note), soft_wrap=True)
 
     def _since_then(self, now: float) -> str:
-        """As in "for 0:20", where nothing has been done yet: else line after line would say the same."""
+        """Return "for 0:20" if no step is done yet, so that successive lines differ."""
         if self.first is None or self.first[1] < self.done or self.done >= self.total:
             return ""
         return f"for {_clock(now - self.first[0])}"
 
 
 def time_left(seconds: float, done: int, remaining: int) -> str:
-    """As in "4:05 left", where `done` took so many seconds; empty where nobody can say."""
+    """Return "4:05 left", given the seconds that `done` steps took; empty if unknown."""
     return f"{_clock(seconds * remaining / done)} left" if done > 0 and remaining > 0 else ""
 
 
@@ -160,7 +160,7 @@ def _joined(*parts: str) -> str:
 
 @contextmanager
 def meter(what: str, total: int, shown: bool = True) -> Iterator[Meter]:
-    """Show progress of one task; not `shown` where another process shows it."""
+    """Show progress of one task; `shown` is False in a process that prints nothing."""
     if not shown or not is_live():
         yield Meter(what, total, None, shown)
         return
@@ -169,7 +169,7 @@ def meter(what: str, total: int, shown: bool = True) -> Iterator[Meter]:
 
 
 def display(terminal: Console) -> Progress:
-    """The live lines of meters on a terminal: where it is narrow, texts are cut and the bar is left out."""
+    """Return the live display of meters; on a narrow terminal, texts are cut and the bar is omitted."""
     description = Column(no_wrap=True, max_width=terminal.width // 3)
     columns = (
         TextColumn("{task.description}", markup=False, table_column=description),
@@ -179,12 +179,12 @@ def display(terminal: Console) -> Progress:
         _ElapsedColumn(),
         TextColumn("{task.fields[note]}", markup=False, table_column=Column(ratio=1, no_wrap=True)),
     )
-    # Time is looked up when it is asked for, as meters do.
+    # `time.monotonic` is looked up at each call, as in `Meter`, so that tests can replace it.
     return Progress(*columns, console=terminal, get_time=lambda: time.monotonic(), expand=True)
 
 
 class _ElapsedColumn(ProgressColumn):
-    """How long a task has been under way, written as what is left of it."""
+    """Elapsed time of a task, in the format of the remaining time."""
 
     def render(self, task: Task) -> Text:
         return Text(_clock(task.elapsed or 0.0))
@@ -192,7 +192,7 @@ class _ElapsedColumn(ProgressColumn):
 
 @contextmanager
 def stages() -> Iterator[Callable[[str, int], None]]:
-    """Show what is being done and how many documents are done, where nobody knows how many there are."""
+    """Show the current stage and the number of documents done, if the total is unknown."""
     if is_live():
         with console.status("starting") as status:
             yield lambda stage, documents: status.update(escape(_counted(stage, documents)))

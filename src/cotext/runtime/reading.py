@@ -1,8 +1,8 @@
-"""Files and texts that anybody may have made, read within limits: descriptions, configurations, JSON.
+"""Reading of untrusted files within limits: descriptions, configurations, JSON and YAML.
 
-A folder from elsewhere is not trusted: what stands under a name may be no file or endless, a text may stand
-for far more than it holds, and a number may be longer than any that is needed. Corpora, which are read as
-streams, have limits of their own: see `cotext.data.formats.streams`.
+In a downloaded folder, a name may belong to a device or an endless file. A text may expand to far more than
+its size, and a number may have any length. Corpora are read as streams and have separate limits: see
+`cotext.data.formats.streams`.
 """
 
 import json
@@ -18,21 +18,21 @@ import yaml
 
 from cotext.runtime.errors import CotextError, shown
 
-MAX_DESCRIPTION_BYTES: Final = 1 << 20  # of a file that says something of what lies beside it
-MAX_YAML_CHARACTERS: Final = 1 << 16  # of a configuration, twenty times the longest there is
+MAX_DESCRIPTION_BYTES: Final = 1 << 20  # of a file that describes others, such as a report
+MAX_YAML_CHARACTERS: Final = 1 << 16  # of a configuration; twenty times the longest shipped one
 MAX_YAML_DEPTH: Final = 20
 MAX_YAML_NUMBER: Final = 40  # characters
-MAX_JSON_WHOLE: Final = 2**63  # what 64 bits hold
-PART: Final = 1 << 18  # characters, of which a substitution takes some 20 ms at most
+MAX_JSON_WHOLE: Final = 2**63  # integers of 64 bits
+PART: Final = 1 << 18  # characters; a substitution in so many takes 20 ms at most
 
 _ESCAPED_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 _SURROGATE = re.compile("[\ud800-\udfff]")
-# Dates would become objects that no setting takes; << and = would join mappings that stand elsewhere.
+# Dates would become objects that no setting accepts; << and = would merge other mappings.
 _UNRESOLVED = {f"tag:yaml.org,2002:{name}" for name in ("timestamp", "merge", "value")}
 
 
 def read_bytes(path: Path, max_bytes: int = MAX_DESCRIPTION_BYTES) -> bytes:
-    """The content of a regular file.
+    """Return the content of a regular file.
 
     Raises:
         CotextError: missing, a folder, a pipe or a device, not readable, or longer than `max_bytes`.
@@ -53,11 +53,7 @@ def read_bytes(path: Path, max_bytes: int = MAX_DESCRIPTION_BYTES) -> bytes:
 
 
 def read_text(path: Path, max_bytes: int = MAX_DESCRIPTION_BYTES) -> str:
-    """The content of a regular file that is a text in UTF-8.
-
-    Raises:
-        CotextError: not UTF-8; else as `read_bytes`.
-    """
+    """Return the text of a file; raises CotextError as `read_bytes`, and if it is not UTF-8."""
     try:
         return read_bytes(path, max_bytes).decode()
     except UnicodeDecodeError:
@@ -65,10 +61,10 @@ def read_text(path: Path, max_bytes: int = MAX_DESCRIPTION_BYTES) -> str:
 
 
 def read_json(path: Path, max_bytes: int = MAX_DESCRIPTION_BYTES) -> dict[str, Any]:
-    """The JSON object that a regular file holds.
+    """Return the JSON object in a regular file.
 
     Raises:
-        CotextError: no object; else as `read_text` and `parse_json`.
+        CotextError: not an object; otherwise as `read_text` and `parse_json`.
     """
     content = parse_json(read_text(path, max_bytes), str(path))
     if not isinstance(content, dict):
@@ -77,13 +73,13 @@ def read_json(path: Path, max_bytes: int = MAX_DESCRIPTION_BYTES) -> dict[str, A
 
 
 def parse_json(text: str, where: str, numbers: bool = True, unique: bool = False) -> Any:
-    """The value of a JSON text; `where` names it in messages. Without `numbers`, all of them are read as 0.
+    """Parse a JSON text; `where` names it in messages. Without `numbers`, every number is read as 0.
 
-    `unique`: a key that an object has twice, of which readers take one or the other, is refused.
+    `unique`: reject duplicate keys, which JSON parsers treat differently.
 
     Raises:
         CotextError: not JSON or cut off, nested too deep, a number that is not finite or does not fit into 64
-            bits, half a character (a lone surrogate).
+            bits, a lone surrogate.
     """
     try:
         value = (_JSON_UNIQUE if unique else _JSON if numbers else _JSON_WITHOUT_NUMBERS).decode(text)
@@ -94,14 +90,14 @@ def parse_json(text: str, where: str, numbers: bool = True, unique: bool = False
         raise CotextError(f"{where}: not valid JSON: nested too deep") from None
     except ValueError as error:
         raise CotextError(f"{where}: not valid JSON: {error}") from None
-    # Only an escape can bring one in; most texts have none, and are not looked through.
+    # Only an escape can produce a surrogate, so that most texts need no search.
     if _ESCAPED_SURROGATE.search(text) and _holds_surrogate(value):
         raise CotextError(f"{where}: holds half a character (a lone surrogate); correct its \\u escapes")
     return value
 
 
 def _whole(digits: str) -> int:
-    # Compared by length first: Python itself refuses to read thousands of digits.
+    # The length is compared first, because Python does not convert thousands of digits.
     if len(digits) > len(str(MAX_JSON_WHOLE)) + 1 or not -MAX_JSON_WHOLE <= int(digits) < MAX_JSON_WHOLE:
         raise ValueError(f"the number {shown(digits)} does not fit into 64 bits")
     return int(digits)
@@ -118,12 +114,12 @@ def _nothing(number: str) -> int:
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    mapping: dict[str, Any] = {}
     for key, value in pairs:
-        if key in found:
+        if key in mapping:
             raise ValueError(f"the key {shown(key)} comes twice")
-        found[key] = value
-    return found
+        mapping[key] = value
+    return mapping
 
 
 _JSON = json.JSONDecoder(parse_int=_whole, parse_float=_finite, parse_constant=_finite)
@@ -134,10 +130,10 @@ _JSON_WITHOUT_NUMBERS = json.JSONDecoder(parse_int=_nothing, parse_float=_nothin
 
 
 def substituted(pattern: re.Pattern[str], replacement: str, text: str) -> str:
-    """`pattern.sub(replacement, text)` in parts: a single call would keep all other threads waiting.
+    """Return `pattern.sub(replacement, text)`, computed in parts, because one call would block all threads.
 
-    For patterns of one character, or of a run of characters of one kind: a part ends behind a run, or where
-    there was none for long.
+    Only for patterns that match one character or a run of characters of one kind. A part ends after a run, or
+    at the maximum length if there is no run.
     """
     parts, start = [], 0
     while start < len(text):
@@ -151,27 +147,27 @@ def substituted(pattern: re.Pattern[str], replacement: str, text: str) -> str:
 
 
 def _holds_surrogate(value: object) -> bool:
-    waiting = [value]
-    while waiting:
-        found = waiting.pop()
-        if isinstance(found, str):
-            if _SURROGATE.search(found):
+    stack = [value]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, str):
+            if _SURROGATE.search(node):
                 return True
-        elif isinstance(found, dict):
-            waiting.extend((*found, *found.values()))
-        elif isinstance(found, list):
-            waiting.extend(found)
+        elif isinstance(node, dict):
+            stack.extend((*node, *node.values()))
+        elif isinstance(node, list):
+            stack.extend(node)
     return False
 
 
 def parse_yaml(text: str, where: str) -> Any:
-    """The value of a YAML text of mappings, lists, texts, numbers, true, false and null.
+    """Parse a YAML text of mappings, lists, texts, numbers, true, false and null.
 
-    A date is a text. `where` names the text in messages.
+    Dates are read as text. `where` names the text in messages.
 
     Raises:
-        CotextError: not YAML; an anchor, an alias or a tag; a key that comes twice; more characters, deeper
-            nesting or longer numbers than a configuration has; half a character, or NUL.
+        CotextError: not YAML; an anchor, an alias or a tag; a duplicate key; too many characters, too deep
+            nesting or too long numbers; a lone surrogate, or NUL.
     """
     if len(text) > MAX_YAML_CHARACTERS:
         raise CotextError(f"{where} is not valid YAML: more than {MAX_YAML_CHARACTERS:,} characters")
@@ -187,7 +183,7 @@ def parse_yaml(text: str, where: str) -> Any:
 
 @lru_cache(maxsize=64)
 def _value_of_yaml(text: str) -> Any:
-    """A run's files all hold its configuration, and recipes extend the same ones: a text is read once."""
+    """Parse a YAML text; cached, because all files of a run contain the same configuration."""
     loader = _Loader(text)
     try:
         return loader.get_single_data()
@@ -202,7 +198,7 @@ _RESOLVERS = {
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML in which a text is as large as it looks."""
+    """A YAML loader without anchors, tags and other constructs that expand a text."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
@@ -246,10 +242,10 @@ class _Loader(yaml.SafeLoader):
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
         try:
             return super().construct_object(node, deep)
-        except ValueError as error:  # 0x_ looks like a number
+        except ValueError as error:  # such as 0x_, which is resolved as a number
             raise _refusal(str(error), node) from None
 
 
 def _refusal(problem: str, node: Any) -> yaml.YAMLError:
-    """An error at an event or a node."""
+    """Return an error with the position of an event or a node."""
     return yaml.MarkedYAMLError(problem=problem, problem_mark=node.start_mark)

@@ -1,7 +1,7 @@
-"""Requests: the arguments of a command, of its Python function and of its jobs, declared and checked once.
+"""Requests: the arguments of a command and of its Python function, declared and checked in one class.
 
-A request is a frozen dataclass whose fields are made by `option`. The command line makes its options from
-these fields, and Python builds the same object, so that both have the same defaults and the same rules.
+A request is a frozen dataclass whose fields are declared by `option`. The command line derives its options
+from these fields, and Python code creates the same object. So both have the same defaults and checks.
 """
 
 import inspect
@@ -15,7 +15,7 @@ from cotext.runtime.errors import CotextError, shown
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """A field of a request as an option of the command line; see `option`."""
+    """The command-line option of a field; see `option`."""
 
     help: str
     name: str
@@ -37,11 +37,11 @@ def option(
     needs: str | Sequence[str] = (),
     is_run: bool = False,
 ) -> Any:
-    """A field of a request; without a default, it has to be given.
+    """Declare a field of a request; without a default, it is required.
 
-    `name`: that of the option, if it is not that of the field. `argument`: given by position on the command
-    line. `least`: smallest value. `needs`: options of which one must be set before this one may be, either by
-    name or with a value, as in "level=document". `is_run`: the command line takes names of models for it.
+    `name`: name of the option, if it differs from the field. `argument`: positional on the command line.
+    `least`: smallest value. `needs`: this option requires one of these options, given by name or with a
+    value, as in "level=document". `is_run`: the command line also accepts the name of a model.
     """
     needed = (needs,) if isinstance(needs, str) else tuple(needs)
     about = {"option": Option(help, name, argument, least, needed, is_run)}
@@ -52,33 +52,33 @@ def option(
 
 @dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(option,))
 class Request:
-    """Base of requests: every subclass is a frozen dataclass with keyword arguments alone.
+    """Base of requests. Every subclass becomes a frozen dataclass with keyword-only arguments.
 
-    Paths may be given as text, and a single value where several are taken. Error messages name a field as the
+    Paths may be given as text, and a single value instead of a sequence. Error messages name a field as the
     command line does: `--comet-context` is the field `comet_context`.
     """
 
     def __init_subclass__(cls) -> None:
-        # What is generated for each class takes half of its time; there are forty.
+        # Generating the other methods would double the import time of the forty requests.
         dataclass(frozen=True, kw_only=True, eq=False, repr=False, match_args=False)(cls)
 
     def __post_init__(self) -> None:
-        """Convert values and check them one by one, then together.
+        """Convert and check each value, then call `check`.
 
         Raises:
-            CotextError: a value that is not among the choices, or too small, or needs another option.
+            CotextError: a value is not among the choices, is too small, or needs another option.
         """
         declarations = options_of(type(self))
         for name, declared in declarations.items():
             flag = option_name(name, declared)
             value = _converted(getattr(self, name), declared.type, flag)
             object.__setattr__(self, name, value)
-            if declared.least is not None and any(each < declared.least for each in _all(value)):
+            if declared.least is not None and any(number < declared.least for number in _all(value)):
                 raise CotextError(f"{flag} {shown(value)}: give at least {declared.least:g}")
         for name, declared in declarations.items():
             if declared.needs and self.is_given(name) and not any(map(self._has, declared.needs)):
                 needed = " or ".join(
-                    f"--{each.replace('_', '-').replace('=', ' ')}" for each in declared.needs
+                    f"--{need.replace('_', '-').replace('=', ' ')}" for need in declared.needs
                 )
                 raise CotextError(f"{option_name(name, declared)} needs {needed}")
         self.check()
@@ -94,7 +94,7 @@ class Request:
     __hash__ = None  # type: ignore[assignment]
 
     def check(self) -> None:
-        """Check values against each other; raises CotextError."""
+        """Check values against each other; overridden by subclasses, which raise CotextError."""
 
     def is_given(self, name: str) -> bool:
         """Whether a field differs from its default."""
@@ -110,26 +110,26 @@ class Request:
 
 
 def options_of(request: type[Request]) -> Mapping[str, Option]:
-    """The options by field, with their types, in the order of the command line.
+    """Return the options by field, with their types, in the order of the command line.
 
     Required fields come first, then those of the class itself, then those of its bases.
     """
     hints = get_type_hints(request)
-    declared = {each.name: each for each in fields(cast(Any, request)) if "option" in each.metadata}
-    own = [name for kind in request.__mro__ for name in inspect.get_annotations(kind)]
-    names = [name for name in dict.fromkeys(own) if name in declared]
+    declared = {f.name: f for f in fields(cast(Any, request)) if "option" in f.metadata}
+    annotated = [name for kind in request.__mro__ for name in inspect.get_annotations(kind)]
+    names = [name for name in dict.fromkeys(annotated) if name in declared]
     names.sort(key=lambda name: declared[name].default is not MISSING)
     return {name: replace(declared[name].metadata["option"], type=hints[name]) for name in names}
 
 
 def option_name(name: str, declared: Option) -> str:
-    """The name of a field on the command line."""
+    """Return the name of a field on the command line."""
     return name.upper() if declared.argument else f"--{declared.name or name}".replace("_", "-")
 
 
 def without_none(hint: Any) -> Any:
-    """The type of a value that is given: `X` of `X | None`."""
-    kinds = [each for each in get_args(hint) if each is not type(None)]
+    """Return `X` for the type `X | None`."""
+    kinds = [part for part in get_args(hint) if part is not type(None)]
     return kinds[0] if type(None) in get_args(hint) else hint
 
 
@@ -143,7 +143,7 @@ def _converted(value: Any, hint: Any, flag: str) -> Any:
     kind = without_none(hint)
     if get_origin(kind) is Sequence:
         several = (value,) if isinstance(value, str | Path) else value
-        return tuple(_converted(each, get_args(kind)[0], flag) for each in several)
+        return tuple(_converted(item, get_args(kind)[0], flag) for item in several)
     if get_origin(kind) is Literal and value not in get_args(kind):
         raise CotextError(f"{flag} {shown(value)}: choose one of {', '.join(get_args(kind))}")
     return Path(value) if kind is Path else value

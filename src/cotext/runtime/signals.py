@@ -1,4 +1,4 @@
-"""Stopping on request: training is asked by a first signal, a second insists; other work is interrupted."""
+"""Signal handling: a first signal asks training to stop, a second one interrupts it."""
 
 import signal
 from collections.abc import Iterator
@@ -6,11 +6,11 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any, Final
 
-INTERRUPTED: Final = 130  # what shells say of a command that Ctrl-C ended; of one that was asked to end, too
+INTERRUPTED: Final = 130  # exit code of a command that Ctrl-C or SIGTERM has ended, as in shells
 
 
 class StopRequest:
-    """Whether somebody has asked this process to stop."""
+    """A flag: whether this process was asked to stop."""
 
     def __init__(self) -> None:
         self.requested = False
@@ -18,9 +18,9 @@ class StopRequest:
 
 @contextmanager
 def stop_on_signals() -> Iterator[StopRequest]:
-    """While inside, SIGINT and SIGTERM ask to stop; sent again, they end the process as they always would.
+    """Within the block, set the flag on SIGINT and SIGTERM; a second signal has its usual effect.
 
-    The handler does nothing but note the request: it may run in the middle of a write to the terminal.
+    The handler only sets the flag, because it may run in the middle of a write to the terminal.
     """
     request = StopRequest()
     before: dict[int, Any] = {}
@@ -32,7 +32,7 @@ def stop_on_signals() -> Iterator[StopRequest]:
     try:
         for one in (signal.SIGINT, signal.SIGTERM):
             before[one] = signal.signal(one, note)
-    except ValueError:  # not in the main thread: whoever runs us there handles signals
+    except ValueError:  # not in the main thread: the caller handles signals
         pass
     try:
         yield request
@@ -43,9 +43,9 @@ def stop_on_signals() -> Iterator[StopRequest]:
 
 @contextmanager
 def termination_interrupts() -> Iterator[None]:
-    """While inside, SIGTERM interrupts as Ctrl-C does: files are closed, locks released, children stopped.
+    """Within the block, raise KeyboardInterrupt on SIGTERM, so that files and locks are released.
 
-    A second signal ends the process at once, also while files are closed.
+    A second signal, also a second Ctrl-C, ends the process at once.
     """
     before: dict[int, Any] = {}
 
@@ -56,9 +56,9 @@ def termination_interrupts() -> Iterator[None]:
 
     try:
         for one in (signal.SIGINT, signal.SIGTERM):
-            if signal.getsignal(one) != signal.SIG_IGN:  # as of a command in the background
+            if signal.getsignal(one) != signal.SIG_IGN:  # ignored in a background job
                 before[one] = signal.signal(one, interrupt)
-    except ValueError:  # not in the main thread: whoever runs us there handles signals
+    except ValueError:  # not in the main thread: the caller handles signals
         pass
     try:
         yield

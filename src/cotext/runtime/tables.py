@@ -1,15 +1,15 @@
-"""Figures as plain text."""
+"""Formatting of numbers, lists and tables as plain text."""
 
 from collections.abc import Sequence
 
 
 def render_p(p: float) -> str:
-    """A p-value as people read it."""
+    """Format a p-value with four decimals."""
     return f"{p:.4f}" if p >= 0.0001 else "<0.0001"
 
 
 def listed(parts: Sequence[str]) -> str:
-    """As in "a, b and c"; with semicolons where a part has a comma."""
+    """Join parts as in "a, b and c"; with semicolons if a part contains a comma."""
     joint = "; " if any("," in part for part in parts) else ", "
     if len(parts) < 2:
         return "".join(parts)
@@ -17,7 +17,7 @@ def listed(parts: Sequence[str]) -> str:
 
 
 def render_rows(rows: Sequence[Sequence[str]], left: int) -> str:
-    """Lay rows out in columns, the first `left` of them flush left."""
+    """Align rows in columns: the first `left` columns to the left, the others to the right."""
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     return "\n".join(
         "  ".join(
@@ -29,7 +29,7 @@ def render_rows(rows: Sequence[Sequence[str]], left: int) -> str:
 
 
 def in_bytes(count: int) -> str:
-    """A number of bytes as people read it: 4.5 MB."""
+    """Format a number of bytes as in "4.5 MB"."""
     number, units = float(count), ["bytes", "kB", "MB", "GB", "TB"]
     while number >= 1000 and len(units) > 1:
         number, units = number / 1000, units[1:]

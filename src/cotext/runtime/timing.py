@@ -1,7 +1,7 @@
-"""Timing of several ways to do the same: in turn, told as medians and ratios of a round.
+"""Timing of alternatives, run in turn: medians of their times, and ratios within each round.
 
-On a machine that others use too, neighbours in one round meet the same noise: ratios are taken there, and
-tables show their median with the smallest and the largest.
+On a shared machine, alternatives of the same round see similar noise. So ratios are computed per round, and
+tables show the median ratio with the smallest and the largest.
 """
 
 import statistics
@@ -10,18 +10,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 Clock = Callable[[], float]
-Way = Callable[[], float | None]  # does the work; gives how many things it did, where their number matters
+Way = Callable[[], float | None]  # does the work; returns the number of items to divide the time by, or None
 CLOCKS: dict[str, Clock] = {"cpu": time.process_time, "wall": time.perf_counter}
 
 
 def spread(values: Sequence[float], form: str = "{:.2f}") -> str:
-    """Median, smallest and largest."""
+    """Format the median, the smallest and the largest of some values."""
     return f"{form.format(statistics.median(values))} ({form.format(min(values))}-{form.format(max(values))})"
 
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """Seconds by way, a number a round: for the whole of the work, or for each thing done."""
+    """Seconds of each alternative, one number per round: for all work, or per item."""
 
     seconds: Mapping[str, Sequence[float]]
 
@@ -29,27 +29,27 @@ class Times:
         return self.seconds[name]
 
     def median(self, name: str) -> float:
-        """Seconds of a way."""
+        """Return the median seconds of an alternative."""
         return statistics.median(self.seconds[name])
 
     def took(self, name: str, form: str = "{:.2f}") -> str:
-        """Seconds of a way, as a cell."""
+        """Format the seconds of an alternative."""
         return spread(self.seconds[name], form)
 
     def rate(self, name: str, form: str = "{:.2f}", things: float = 1.0) -> str:
-        """Things done a second, as a cell."""
+        """Format the number of items per second."""
         return spread([things / seconds for seconds in self.seconds[name]], form)
 
     def ratios(self, name: str, to: str) -> list[float]:
-        """Time of a way over that of another, round by round."""
+        """Return the time of an alternative divided by that of another, for each round."""
         return [a / b for a, b in zip(self.seconds[name], self.seconds[to], strict=True)]
 
     def ratio(self, name: str, to: str, form: str = "{:.2f}") -> str:
-        """The same as a cell: above 1, the way is slower."""
+        """Format `ratios`; above 1, `name` is slower than `to`."""
         return spread(self.ratios(name, to), form)
 
     def speed_rows(self, form: str, things: float = 1.0) -> list[tuple[str, str, str]]:
-        """What is done a second, and that against the first way: above 1, the way is faster."""
+        """Return rows of name, items per second, and speed relative to the first alternative."""
         first = next(iter(self.seconds))
         return [(n, self.rate(n, form, things), spread(self.ratios(first, n))) for n in self.seconds]
 
@@ -60,9 +60,9 @@ def in_turn(
     clock: Clock = time.process_time,
     warm_up: int = 1,
 ) -> Times:
-    """Time all ways one after the other, again and again; a function gives those of a round by its number.
+    """Time all alternatives one after the other, in several rounds.
 
-    Rounds of the warm-up, numbered first, do not count.
+    `ways` may be a function of the number of the round. The first `warm_up` rounds are not counted.
     """
     seconds: dict[str, list[float]] = {}
     for number in range(warm_up + rounds):

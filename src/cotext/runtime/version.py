@@ -1,3 +1,3 @@
-"""The version of Cotext, which every number carries."""
+"""The version of Cotext, which is part of every signature."""
 
 __version__ = "0.1.0"

@@ -1,8 +1,7 @@
-"""A stream of items worked on in processes side by side; results come in order, whatever their number.
+"""Parallel processing of a stream of items by worker processes; results are in the order of the items.
 
-A process begins with an interpreter of its own, so that threads of this one do no harm; whoever calls from a
-script has to have the usual `if __name__ == "__main__"`. Workers leave interruptions to this process, and end
-when it does, however it ends.
+Workers are spawned, not forked, because this process may have threads. A script that calls this needs the
+usual `if __name__ == "__main__"`. Workers ignore Ctrl-C. They exit when this process ends or is killed.
 """
 
 import multiprocessing
@@ -18,11 +17,9 @@ from typing import Any, Final, TypeVar
 
 from cotext.runtime.errors import CotextError
 
-# --- Processor cores, of which a batch system may have given this process fewer than there are.
-
 
 def usable_cores() -> int:
-    """How many cores this process may use."""
+    """Return the number of cores that this process may use; a batch system may assign fewer than exist."""
     if hasattr(os, "sched_getaffinity"):  # not on macOS and Windows
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
@@ -31,27 +28,27 @@ def usable_cores() -> int:
 T = TypeVar("T")
 R = TypeVar("R")
 
-AHEAD: Final = 3  # items for each worker that are under way: bounds memory
-_work: list[Callable[[Any], Any]] = []  # that of a worker process, which has one
+AHEAD: Final = 3  # submitted items per worker; bounds memory
+_work: list[Callable[[Any], Any]] = []  # in a worker process: its function
 
 
 def in_order(
     make: Callable[[], Callable[[T], R]], items: Iterable[T], workers: int, alone: int
 ) -> Iterator[R]:
-    """What the work makes of each item, in order of the items.
+    """Yield the result of each item, in order.
 
-    `make` makes the work, once in every process; both and the items must be able to travel to another.
-    The first `alone` items are worked on here, and processes started only if there are more.
+    `make` is called once per process and returns the function to apply. `make`, items and results must be
+    picklable. The first `alone` items are processed here; workers are started only if there are more.
 
     Raises:
-        CotextError: a worker was killed. What the work raises is raised here.
+        CotextError: a worker was killed. Exceptions of the function are re-raised.
     """
     work, rest = make(), iter(items)
     if workers < 2:
         yield from map(work, rest)
         return
     yield from map(work, islice(rest, alone))
-    for item in rest:  # so there are more
+    for item in rest:  # workers are needed
         yield from _side_by_side(make, chain([item], rest), workers)
 
 

@@ -1,6 +1,6 @@
-"""XML read within limits, without entities, document type or network, and written as it was spelled.
+"""Parsing of XML within limits, without entities or network access, and writing in the original spelling.
 
-The tree is of lxml, which is imported when a file is read.
+Trees are those of lxml, which is imported when the first file is read.
 """
 
 import codecs
@@ -16,21 +16,17 @@ from cotext.runtime.reading import substituted
 if TYPE_CHECKING:
     from lxml import etree
 
-# Characters that XML cannot hold, whatever their spelling.
+# Characters that XML cannot contain, not even as references.
 _UNTAKEN: Final = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 MAX_BYTES: Final = 256 << 20
-MAX_MARKS: Final = 8_000_000  # "<": what memory the tree takes hangs on them
+MAX_MARKS: Final = 8_000_000  # number of "<", which determines the memory of the tree
 MAX_PROLOGUE_BYTES: Final = 1 << 20  # before the root
 
 
 @cache
 def lxml_etree() -> Any:
-    """The module `lxml.etree`.
-
-    Raises:
-        CotextError: it is not installed.
-    """
+    """Import and return `lxml.etree`; raises CotextError if it is not installed."""
     try:
         return import_module("lxml.etree")
     except ImportError:
@@ -40,28 +36,28 @@ def lxml_etree() -> Any:
 
 
 def taken(text: str) -> str:
-    """The text without control characters and half characters, which XML cannot hold."""
+    """Remove control characters and lone surrogates, which XML cannot contain."""
     return substituted(_UNTAKEN, "", text)
 
 
 def local_name(node: "etree._Element") -> str:
-    """The name of an element without its namespace; empty for comments and instructions."""
+    """Return the name of an element without its namespace; empty for comments and processing instructions."""
     return node.tag.rpartition("}")[2] if isinstance(node.tag, str) else ""
 
 
 def namespace_of(node: "etree._Element") -> str:
-    """What precedes the local name of an element: its namespace in braces, empty where it has none."""
+    """Return the namespace of an element in braces; empty if it has none."""
     return str(node.tag)[: len(str(node.tag)) - len(local_name(node))]
 
 
 def parse(content: bytes, where: str) -> "etree._ElementTree[etree._Element]":
-    """The tree of an XML document; `where` names it in messages.
+    """Parse an XML document; `where` names it in messages.
 
-    Comments, processing instructions and white space are nodes as they stand. A document type is kept, never
-    read: entities that it declares are refused, and nothing beyond the content is opened.
+    Comments, processing instructions and white space are kept. A document type is kept but not processed:
+    entity declarations are rejected, and no other file is opened.
 
     Raises:
-        CotextError: not well-formed, declares entities, or beyond a limit (bytes, marks, 256 levels).
+        CotextError: not well-formed, declares entities, or exceeds a limit (bytes, elements, 256 levels).
     """
     library = lxml_etree()
     if len(content) > MAX_BYTES or content.count(b"<") > MAX_MARKS:
@@ -87,10 +83,10 @@ def parse(content: bytes, where: str) -> "etree._ElementTree[etree._Element]":
 
 
 def serialised(tree: "etree._ElementTree[etree._Element]", like: bytes) -> bytes:
-    """The bytes of a changed tree, spelled as the document `like` from which it was read.
+    """Serialise a changed tree in the style of the document `like` from which it was parsed.
 
-    What precedes the root is that of `like`, byte for byte; encoding, ends of lines and white space at the
-    end are its own too. Characters that its encoding lacks are written as references.
+    Everything before the root is copied from `like`, byte for byte. Encoding, line ends and white space at
+    the end are those of `like`. Characters that its encoding lacks become references.
     """
     to_text = lxml_etree().tostring
     start = _root_start(like, "XML")
@@ -99,7 +95,7 @@ def serialised(tree: "etree._ElementTree[etree._Element]", like: bytes) -> bytes
     root = tree.getroot()
     parts = [root, *root.itersiblings()]
     text = "\n".join(to_text(part, encoding="unicode", with_tail=False) for part in parts)
-    # A carriage return of the text itself is written as a reference, so every line feed is an end of line.
+    # lxml writes a carriage return in the text as a reference, so every line feed is a line end.
     if "\r\n" in original and original.count("\n") == original.count("\r\n"):
         text = text.replace("\n", "\r\n")
     tail = original[len(original.rstrip()) :]
@@ -123,10 +119,10 @@ class _RootReachedError(Exception):
 
 
 def _root_start(content: bytes, where: str) -> int:
-    """The offset of the first element, in bytes.
+    """Return the offset of the root element, in bytes.
 
     Raises:
-        CotextError: no element follows, or entities are declared, which nothing has expanded yet.
+        CotextError: no element, or entity declarations, which are rejected before anything expands them.
     """
 
     def refuse(*_: object) -> None:

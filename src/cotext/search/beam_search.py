@@ -1,9 +1,9 @@
-"""Beam search and greedy search of autoregressive models, under the rules of `cotext.search.constraints`.
+"""Beam search and greedy search of autoregressive models, with the rules of `cotext.search.constraints`.
 
-Search knows `encode` and `decode` of a model and its state, which it does not look into.
+Search calls `encode` and `decode` of a model; it never reads the model's state.
 
-Shapes: B entries (one per request that is not finished), W beam, R rows (R = B * W), C candidates of a step,
-U columns of the output layer, D model, M most new tokens.
+Shapes: B entries (one per unfinished request), W beam, R rows (R = B * W), C candidates of a step, U columns
+of the output layer, D model, M most new tokens.
 """
 
 import math
@@ -35,54 +35,56 @@ from cotext.search.output_layer import OutputLayer
 from cotext.search.sentence_recovery import begun_input
 from cotext.search.steps import Steps
 
-# --- The length penalty: how hypotheses of different lengths are compared.
+# --- The length penalty, which makes hypotheses of different lengths comparable.
 
 
 def length_divisor(length: int, exponent: float, form: LengthPenaltyForm) -> float:
     """Return the number by which the log-probability of a hypothesis of `length` tokens is divided.
 
-    `power` is `length ** exponent`, as in fairseq, Marian, CTranslate2 and transformers. `gnmt` is
-    `((5 + length) / 6) ** exponent` (Wu et al. 2016, equation 14), as in Vaswani et al. 2017 and in
+    `power` is `length ** exponent`, as in fairseq, Marian, CTranslate2 and transformers. `gnmt` is `((5 +
+    length) / 6) ** exponent` (Wu et al. 2016, equation 14), as in Vaswani et al. 2017 and in
     src/decoding/beam_search.py of Blickwinkel1107/making-the-most-of-context-nmt (82f684f).
 
-    With an exponent of 0 or more, both grow with the length, which the pruning of beam search relies on.
+    With an exponent of at least 0, both grow with the length; beam search relies on this to prune.
     """
     base = length if form == "power" else (5 + length) / 6
     divisor: float = base**exponent
     return divisor
 
 
-# --- The best columns of the output layer for every row of a search: `max` and `topk`, faster on a CPU.
+# --- The best columns of the output layer for every row: `max` and `topk`, but faster on a CPU.
 #
 # Shapes: R rows, U columns, N blocks of them, S columns of a block, C blocks of the best.
 
 
-BLOCK_TOKENS = 64  # in which columns are searched for the best
-FEW_VALUES = 2**16  # of which the largest is found as fast without blocks
+BLOCK_TOKENS = 64  # columns of a block
+FEW_VALUES = 2**16  # below this number of values, blocks are not faster
 
 
 def best_column(values_RU: Tensor) -> tuple[Tensor, Tensor]:
-    """The largest value of every row, the first of equal ones, and its column: [R, 1] each.
+    """Return the largest value of every row, the first of equal values, and its column: [R, 1] each.
 
-    As `max`, which keeps track of a column for every value that it reads; here only for the maxima of blocks
-    and the values of one block.
+    `max` tracks a column for every value that it reads. Here, this happens only for the maxima of blocks and
+    for the values of one block.
     """
     size = BLOCK_TOKENS
     blocks = values_RU.size(1) // size
     if values_RU.device.type != "cpu" or values_RU.numel() < FEW_VALUES or blocks == 0:
         return values_RU.max(dim=1, keepdim=True)
     blocks_RNS = values_RU[:, : blocks * size].view(-1, blocks, size)
+    # The largest value is in the block with the largest maximum, or in the incomplete last block.
     block = blocks_RNS.amax(dim=2).argmax(dim=1, keepdim=True)
     in_best = blocks_RNS.gather(1, block[:, :, None].expand(-1, -1, size)).flatten(1)
-    found, at = torch.cat([in_best, values_RU[:, blocks * size :]], dim=1).max(dim=1, keepdim=True)
-    return found, at + size * torch.where(at < size, block, blocks - 1)
+    best, at = torch.cat([in_best, values_RU[:, blocks * size :]], dim=1).max(dim=1, keepdim=True)
+    return best, at + size * torch.where(at < size, block, blocks - 1)
 
 
 def best_columns(values_RU: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """The largest values of every row, in descending order, and their columns: [R, count] each.
+    """Return the largest values of every row, in descending order, and their columns: [R, count] each.
 
-    As `topk`, which is among the slowest steps of a beam on a CPU: the largest values lie in the blocks of
-    the largest maxima, so that most blocks are read once. Which of equal values comes first may differ.
+    `topk` is among the slowest steps of a beam on a CPU. The largest values are in the blocks with the
+    largest maxima, so that most blocks are read only once. Equal values may be in another order than in
+    `topk`.
     """
     size = BLOCK_TOKENS
     blocks = values_RU.size(1) // size
@@ -91,10 +93,10 @@ def best_columns(values_RU: Tensor, count: int) -> tuple[Tensor, Tensor]:
     blocks_RNS = values_RU[:, : blocks * size].view(-1, blocks, size)
     best_RC = blocks_RNS.amax(dim=2).topk(count, dim=1, sorted=False).indices
     in_best = blocks_RNS.gather(1, best_RC[:, :, None].expand(-1, -1, size)).flatten(1)
-    behind = values_RU[:, blocks * size :]
-    found, at = torch.cat([in_best, behind], dim=1).topk(count, dim=1)
+    rest = values_RU[:, blocks * size :]
+    best, at = torch.cat([in_best, rest], dim=1).topk(count, dim=1)
     block = best_RC.gather(1, (at // size).clamp(max=count - 1))
-    return found, torch.where(at < count * size, block * size + at % size, at - count * size + blocks * size)
+    return best, torch.where(at < count * size, block * size + at % size, at - count * size + blocks * size)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,12 +106,14 @@ class SearchOptions:
     The score of a hypothesis is its log-probability / `divisor(length)`, where length counts the new tokens
     including `eos`. A beam of 1 is greedy search.
 
-    `align`: `constrained` gives exactly the sentences requested. In `free` search any separator may follow at
-    any time, and so may `eos`.
+    `align`: `constrained` returns exactly the requested sentences. In `free` search, any separator or `eos`
+    may follow at any time.
 
-    `nbest` above 1: the best so many hypotheses of a request for one sentence, the best one as without it.
+    `nbest` above 1: also return lists of this length, for requests of one sentence. The best hypothesis does
+    not change.
 
-    `scored`: whether hypotheses have log-probabilities, without which a beam of 1 finds the same tokens.
+    `scored`: whether hypotheses have log-probabilities; without them, a beam of 1 finds the same tokens,
+    faster.
     """
 
     beam: int = 4
@@ -120,10 +124,6 @@ class SearchOptions:
     length_penalty_form: LengthPenaltyForm = "power"
 
     def __post_init__(self) -> None:
-        if self.beam < 1:
-            raise CotextError(f"beam is {self.beam}; it must be at least 1")
-        if not self.length_penalty >= 0:
-            raise CotextError(f"length_penalty is {self.length_penalty}; it must be 0 or more")
         if self.nbest > self.beam:
             kind = "greedy search knows one hypothesis" if self.beam == 1 else "no more are side by side"
             raise CotextError(
@@ -137,7 +137,6 @@ class SearchOptions:
             )
 
     def divisor(self, length: int) -> float:
-        """Return the length penalty of a hypothesis."""
         return length_divisor(length, self.length_penalty, self.length_penalty_form)
 
 
@@ -145,12 +144,12 @@ class SearchOptions:
 class Hypothesis:
     """The best hypothesis for a request.
 
-    `tokens` are the new labels including separators, without the final `eos`; `token_log_probabilities` are
-    the model's own, of these tokens and that `eos`, and `log_probability` is their sum; NaN where the search
-    was not `scored`. An engine may know the sum alone, which then stands at the `eos`. `truncated` are the
-    positions of closing symbols, the final `eos` included, that were forced at a length limit. `others` has
-    the further hypotheses of every sentence requested, best first, where such are asked for and known: of
-    several sentences to be written one after the other, none are.
+    `tokens` are the new labels including separators, without the final `eos`. `token_log_probabilities` are
+    those of these tokens and that `eos`; `log_probability` is their sum; NaN if the search was not `scored`.
+    If an engine returns only the sum, it is at the `eos`. `truncated` are the positions of closing symbols,
+    the final `eos` included, that were forced at a length limit. `others` has the alternatives of every
+    requested sentence, best first, if requested and known; they are not known for several sentences of one
+    request.
     """
 
     tokens: list[int]
@@ -161,18 +160,18 @@ class Hypothesis:
     others: tuple[tuple[Alternative, ...], ...] = ()
 
     def unscored(self) -> "Hypothesis":
-        """The same without its numbers, which are sums of logits."""
+        """Return a copy without its numbers, which are sums of logits."""
         without = [math.nan] * len(self.token_log_probabilities)
         return replace(self, token_log_probabilities=without, log_probability=math.nan, score=math.nan)
 
 
 @dataclass(slots=True)
 class _Frontier:
-    """The hypotheses in the beam and, for every entry, the best one that has ended."""
+    """The hypotheses in the beam and, for every entry, the best finished hypothesis."""
 
-    entry: Tensor  # [B], which request
+    entry: Tensor  # [B], index of the request
     progress: SentenceProgress
-    largest_divisor: Tensor  # [B], that of the score of a hypothesis as long as the limits allow
+    largest_divisor: Tensor  # [B], of a hypothesis that is as long as the limits allow
     tokens: Tensor  # [B, W, M]
     token_log_probability: Tensor  # [B, W, M]
     log_probability: Tensor  # [B, W]; -inf: no hypothesis
@@ -183,13 +182,9 @@ class _Frontier:
     best_score: Tensor  # [B]
 
     def select(self, entries: Tensor) -> "_Frontier":
-        """Keep the given entries, in the given order."""
-        values: list[Any] = [getattr(self, f.name) for f in fields(self)]
-        kept: list[Any] = [
-            v.select(entries) if isinstance(v, SentenceProgress) else v.index_select(0, entries)
-            for v in values
-        ]
-        return _Frontier(*kept)
+        values = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "progress"}
+        selected: dict[str, Any] = {name: value.index_select(0, entries) for name, value in values.items()}
+        return _Frontier(progress=self.progress.select(entries), **selected)
 
 
 def search(
@@ -199,11 +194,9 @@ def search(
     symbols: SearchSymbols,
     options: SearchOptions,
 ) -> list[Hypothesis]:
-    """Return the best hypothesis found for every row of the source; the model must be in eval mode.
+    """Return the best hypothesis for every row of the source; the model must be in eval mode.
 
-    An entry is finished as soon as no hypothesis in its beam can beat its best ended one, however long it
-    became. With lexical constraints, the beam is as wide as these need (`lexical_search.search_width`).
-    Raises CotextError when a request cannot be met, or the model's output is not a number.
+    An entry ends when nothing can beat its best hypothesis. Raises CotextError for NaN or bad requests.
     """
     if not requests or len(requests) != len(source.tokens):
         raise CotextError(f"{len(requests)} requests for {len(source.tokens)} source rows; give one per row")
@@ -211,11 +204,11 @@ def search(
     if (lexical := LexicalBeam.of(requests, symbols, options.beam)) is not None:
         options = replace(options, beam=lexical.width, scored=True)
     with torch.inference_mode():
-        found, steps = dict[int, Hypothesis](), Steps()
+        results, steps = dict[int, Hypothesis](), Steps()
         state = model.encode(source)
-        steps.tell(found)  # the longest pass of the batch is over
+        steps.tell(results)  # encoding takes longest: report it as a step
         most_tokens = max(sum(r.max_tokens) for r in requests)
-        # `bos`, languages and prefixes, padded to equal length, and the new tokens but the last, never read.
+        # Slots for languages, prefixes and new tokens; `bos` takes that of the last, which is never read.
         longest = max(len(r.prefix) for r in requests) + len(symbols.special.target_prefix)
         state.open(longest + most_tokens)
         output = OutputLayer(model, [r.writable for r in requests], symbols.closing)
@@ -225,25 +218,27 @@ def search(
         hidden_RD = hidden_RD.repeat_interleave(options.beam, dim=0)
         frontier = _start(requests, symbols, options, hidden_RD)
         nbest = None if lexical is not None else _nbest_beam(model, requests, options, frontier)
-        # Beyond this many tokens, a hypothesis somewhere may stand at a limit; before, no need to ask.
+        # Before this many tokens, no hypothesis can be at a length limit.
         first_limit = int(frontier.progress.limits.min()) - 2
         for written in range(most_tokens):
             next_RU = output.log_probabilities(hidden_RD) if options.scored else output.logits(hidden_RD)
             rules.forbid(next_RU, frontier.progress, written, written >= first_limit)
-            beams = frontier, next_RU, written, rules, options, output, lexical, nbest
-            origin, tokens_R1, goes_on = _advance(*beams)
+            origin, tokens_R1, goes_on = _advance(
+                frontier, next_RU, written, rules, options, output, lexical, nbest
+            )
             if origin is not None:
                 state.reorder(origin)
             if some_ended := not bool(goes_on.all()):
-                _collect(frontier, ~goes_on, requests, rules, found, nbest, options.scored)
-            steps.tell(found)
+                _collect(frontier, ~goes_on, requests, rules, results, nbest, options.scored)
+            steps.tell(results)
             if some_ended:
                 if not bool(goes_on.any()):
                     break
+                # Later rows of a document may attend to what this row wrote.
                 if model.sees_other_rows:
                     ended = (~goes_on).nonzero().flatten()
-                    results = [(requests[i], found[i].tokens) for i in frontier.entry[ended].tolist()]
-                    state.finish(ended, *_decoder_inputs(results, rules, ended.device))
+                    finished = [(requests[i], results[i].tokens) for i in frontier.entry[ended].tolist()]
+                    state.finish(ended, *_decoder_inputs(finished, rules, ended.device))
                 entries = _closing_ranks(goes_on)
                 frontier = frontier.select(entries)
                 lexical, nbest = lexical and lexical.select(entries), nbest and nbest.select(entries)
@@ -251,7 +246,7 @@ def search(
                 state.select(entries, options.beam)
                 tokens_R1 = tokens_R1.view(-1, options.beam)[entries].view(-1, 1)
             hidden_RD = model.decode(tokens_R1, frontier.progress.sentence.view(-1, 1), state)[:, 0]
-    return [found[i] for i in range(len(requests))]
+    return [results[i] for i in range(len(requests))]
 
 
 def _read_prefixes(
@@ -261,7 +256,7 @@ def _read_prefixes(
     rules: Rules,
     device: torch.device,
 ) -> Tensor:
-    """Decode `bos` and the prefixes of all rows in one call: the hidden states that follow, [B, D]."""
+    """Decode `bos` and the prefixes of all rows in one call; return the hidden states after them, [B, D]."""
     tokens, sentence = _decoder_inputs([(request, ()) for request in requests], rules, device)
     hidden_BTD = model.decode(tokens, sentence, state)
     last = (sentence >= 0).sum(dim=1).to(hidden_BTD.device) - 1
@@ -271,7 +266,7 @@ def _read_prefixes(
 def _decoder_inputs(
     rows: Sequence[tuple[SearchRequest, Sequence[int]]], rules: Rules, device: torch.device
 ) -> tuple[Tensor, Tensor]:
-    """Decoder inputs of requests and of new labels after their prefixes, and the sentence of each.
+    """Return decoder inputs of prefixes followed by new labels, and the sentence of each input.
 
     Two [len(rows), longest], with sentence -1 on padding.
     """
@@ -288,13 +283,14 @@ def _decoder_inputs(
 def _start(
     requests: Sequence[SearchRequest], symbols: SearchSymbols, options: SearchOptions, like: Tensor
 ) -> _Frontier:
-    """The first frontier: one empty hypothesis per entry, the others of its beam impossible."""
+    """Return the first frontier: one empty hypothesis per entry; the others of its beam are impossible."""
     entries, beam, device = len(requests), options.beam, like.device
     dtype = precise_dtype(like)
     most_tokens = [sum(request.max_tokens) for request in requests]
     largest_divisors = [options.divisor(length) for length in most_tokens]
     tokens = torch.zeros(entries, beam, max(most_tokens), dtype=torch.long, device=device)
     log_probability = torch.full((entries, beam), -torch.inf, dtype=dtype, device=device)
+    # Identical beams would stay identical: only the first one starts.
     log_probability[:, 0] = 0
     return _Frontier(
         entry=torch.arange(entries, device=device),
@@ -317,12 +313,14 @@ def _nbest_beam(
     options: SearchOptions,
     frontier: _Frontier,
 ) -> NBestBeam | None:
-    """The rest of the beams, where lists are wanted: of requests for one sentence."""
-    wanted = [options.nbest if request.sentences == 1 else 0 for request in requests]
-    if options.nbest == 1 or not any(wanted):
+    """Return the n-best beam if lists are requested, for requests of one sentence; else None."""
+    list_sizes = [options.nbest if request.sentences == 1 else 0 for request in requests]
+    if options.nbest == 1 or not any(list_sizes):
         return None
-    # What other rows see of a beam must not change with the list.
-    return NBestBeam(wanted, options.divisor, frontier.log_probability, has_reserve=not model.sees_other_rows)
+    # Other rows attend to the first beam: its history must not depend on whether there is a list.
+    return NBestBeam(
+        list_sizes, options.divisor, frontier.log_probability, has_reserve=not model.sees_other_rows
+    )
 
 
 def _advance(
@@ -337,41 +335,40 @@ def _advance(
 ) -> tuple[Tensor | None, Tensor, Tensor]:
     """Extend every hypothesis by one token, in place.
 
-    Returns for every row the row that it continues [R], or None where that is the row itself, the next
-    decoder inputs [R, 1], and which entries go on [B].
+    Returns the row that each row continues [R] (None: itself), the next decoder inputs [R, 1], and which
+    entries continue [B].
     """
     entries, beam = frontier.log_probability.shape
-    # Each hypothesis ends in one way at most, so that of 2 * beam candidates beam go on. With a beam of 1
-    # the first to end is the answer.
-    each = min(2 * beam, next_RU.size(1)) if beam > 1 else 1
-    own, column = best_columns(next_RU, each) if each > 1 else best_column(next_RU)
+    # At most one candidate of each hypothesis ends it, so that `beam` of 2 * beam candidates continue. With a
+    # beam of 1, the first hypothesis that ends is the result.
+    per_row = min(2 * beam, next_RU.size(1)) if beam > 1 else 1
+    own, column = best_columns(next_RU, per_row) if per_row > 1 else best_column(next_RU)
     token = output.tokens(column)
     reserve = None if nbest is None else nbest.candidates(own, token)
     candidate, origin = own + frontier.log_probability.view(-1, 1), torch.zeros_like(token)
     if beam > 1:
-        candidate, at = candidate.view(entries, -1).topk(min(2 * beam, beam * each), dim=1)
-        origin, token, own = at // each, _picked(token, at), _picked(own, at)
+        candidate, at = candidate.view(entries, -1).topk(min(2 * beam, beam * per_row), dim=1)
+        origin, token, own = at // per_row, _picked(token, at), _picked(own, at)
     if lexical is not None:
-        every = candidate, origin, token, own
-        lexical.choose(
-            output.over_vocabulary(next_RU), frontier.log_probability, frontier.progress, written, every
-        )
+        found = candidate, origin, token, own
+        next_RV = output.over_vocabulary(next_RU)
+        lexical.choose(next_RV, frontier.log_probability, frontier.progress, written, found)
     ends = rules.ends(frontier.progress, origin, token)
-    found = Candidates(candidate, origin, token, own)
-    going = found if beam == 1 else found.first(beam)
-    if bool(ends.any()):  # in most steps, none does
-        _end(frontier, found.where(ends), written, options)
-        going = found.where(~ends)
+    candidates = Candidates(candidate, origin, token, own)
+    going = candidates if beam == 1 else candidates.first(beam)
+    if bool(ends.any()):  # not in most steps
+        _end(frontier, candidates.where(ends), written, options)
+        going = candidates.where(~ends)
         going = going if beam == 1 else going.chosen(ends.byte().argsort(dim=1, stable=True)[:, :beam])
-    # Log-probabilities only fall and lengths only grow up to the limit: nothing below this can still win.
+    # Log-probabilities only fall, and no length exceeds the limit: hypotheses below this cannot win any more.
     goes_on = going.total / frontier.largest_divisor[:, None] > frontier.best_score[:, None]
     frontier.log_probability = going.total.masked_fill(~goes_on, -torch.inf)
     if nbest is not None:
-        nbest.note(frontier.entry, found.where(ends), frontier.tokens, written)
+        nbest.note(frontier.entry, candidates.where(ends), frontier.tokens, written)
     if nbest is not None and reserve is not None:
-        also = rules.ends(frontier.progress, reserve.origin, reserve.token)
-        nbest.note(frontier.entry, reserve.where(also), frontier.tokens, written)
-        others = found.where(~ends), reserve.where(~also)
+        reserve_ends = rules.ends(frontier.progress, reserve.origin, reserve.token)
+        nbest.note(frontier.entry, reserve.where(reserve_ends), frontier.tokens, written)
+        others = candidates.where(~ends), reserve.where(~reserve_ends)
         going, goes_on = nbest.fill(frontier.entry, going, goes_on, others, frontier.largest_divisor)
     if beam > 1:
         frontier.progress.reorder(going.origin)
@@ -383,28 +380,29 @@ def _advance(
     following = rules.follow(frontier.progress, going.token, written)
     if beam == 1:
         return None, following, goes_on.any(dim=1)
+    # Row indices over the batch, as the state re-orders rows.
     row = going.origin + beam * torch.arange(entries, device=origin.device)[:, None]
     return row.flatten(), following, goes_on.any(dim=1)
 
 
 def _picked(x: Tensor, at: Tensor) -> Tensor:
-    """The candidates `at` [B, C] of those of all beams of an entry [R, C']."""
+    """Return the candidates `at` [B, C] from those of all beams of an entry [R, C']."""
     return x.view(at.size(0), -1).gather(1, at)
 
 
 def _end(frontier: _Frontier, ended: Candidates, written: int, options: SearchOptions) -> None:
-    """Keep the best of the hypotheses that end now, [B, C], where it beats what the entry had."""
+    """Keep the best hypothesis that ends now, [B, C], if it beats the best one of its entry so far."""
     log_probability, which = ended.total.max(dim=1)
     score = log_probability / options.divisor(written + 1)
     better = score > frontier.best_score
     row = ended.origin.gather(1, which[:, None])[:, :, None]
 
-    def kept(before: Tensor, history: Tensor) -> Tensor:
+    def best(before: Tensor, history: Tensor) -> Tensor:
         return torch.where(better[:, None], history.take_along_dim(row, dim=1)[:, 0], before)
 
-    frontier.best_tokens = kept(frontier.best_tokens, frontier.tokens)
+    frontier.best_tokens = best(frontier.best_tokens, frontier.tokens)
     histories = frontier.best_token_log_probability, frontier.token_log_probability
-    frontier.best_token_log_probability = kept(*histories)
+    frontier.best_token_log_probability = best(*histories)
     last = ended.own.gather(1, which[:, None])[:, 0]
     at_end = frontier.best_token_log_probability[:, written]
     frontier.best_token_log_probability[:, written] = torch.where(better, last, at_end)
@@ -414,10 +412,10 @@ def _end(frontier: _Frontier, ended: Candidates, written: int, options: SearchOp
 
 
 def _closing_ranks(stays: Tensor) -> Tensor:
-    """Order the entries that stay so that few of them move: the last ones fill the gaps. [B] -> [B']."""
-    kept = int(stays.sum())
-    order = torch.arange(kept, device=stays.device)
-    order[~stays[:kept]] = stays[kept:].nonzero().flatten() + kept
+    """Return the order of the entries that stay; the last ones fill gaps, so that few move: [B] -> [B']."""
+    count = int(stays.sum())
+    order = torch.arange(count, device=stays.device)
+    order[~stays[:count]] = stays[count:].nonzero().flatten() + count
     return order
 
 
@@ -426,11 +424,11 @@ def _collect(
     done: Tensor,
     requests: Sequence[SearchRequest],
     rules: Rules,
-    found: dict[int, Hypothesis],
+    results: dict[int, Hypothesis],
     nbest: NBestBeam | None,
     scored: bool,
 ) -> None:
-    """Take the results of the entries that are done, [B], out of the frontier."""
+    """Store the results of finished entries, [B]."""
     for i in done.nonzero().flatten().tolist():
         entry, length = int(frontier.entry[i]), int(frontier.best_length[i])
         if length == 0:
@@ -447,4 +445,4 @@ def _collect(
             truncated=truncated(tokens, requests[entry], rules.special, rules.free),
             others=() if nbest is None else nbest.others(entry, tokens),
         )
-        found[entry] = hypothesis if scored else hypothesis.unscored()
+        results[entry] = hypothesis if scored else hypothesis.unscored()

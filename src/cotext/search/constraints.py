@@ -1,15 +1,15 @@
-"""Constraints of search: what is requested for a row, and which token may follow which.
+"""Constraints of search: the sentences requested for a row, and the tokens that may follow.
 
     plain     y1 sep y2 sep y3 eos            indexed   y1 sep1 y2 sep2 y3 eos
-    bracket   y1 eos y2 eos y3 eos, where the input after each `eos` but the last is `bos`
-    numbered  as with brackets, but for the number of the sentence in place of `bos`
+    bracket   y1 eos y2 eos y3 eos, where the input after each `eos` except the last is `bos`
+    numbered  as bracket, with the number of the sentence instead of `bos`
 
-Constrained search gives exactly the sentences requested, none of them empty, each closed by the separator of
-its sentence index and within its own length limit; a sentence at its limit is truncated. Free search leaves
-all of that to the model.
+Constrained search returns exactly the requested sentences. None is empty, each is closed by the separator of
+its sentence index and within its own length limit; at the limit, a sentence is truncated. In free search, the
+model decides all of this.
 
-Shapes: B entries, W beam, R rows (R = B * W), C candidates of a step, N most sentences requested,
-S separators, V vocabulary.
+Shapes: B entries, W beam, R rows (R = B * W), C candidates of a step, N most sentences requested, S
+separators, V vocabulary.
 """
 
 from collections.abc import Callable, Sequence
@@ -31,10 +31,10 @@ Align = Literal["constrained", "free"]
 
 @dataclass(frozen=True, slots=True)
 class SearchSymbols:
-    """The token ids that constraints are made of.
+    """The token ids that constraints use.
 
-    `blank` decode to an empty string; no output holds those of `unused`: special symbols of other recipes,
-    and symbols of languages.
+    `blank` ids decode to an empty string. `unused` ids, such as special symbols of other recipes and language
+    symbols, are never written.
     """
 
     special: SpecialSymbols
@@ -44,22 +44,20 @@ class SearchSymbols:
 
     @property
     def closing(self) -> tuple[int, ...]:
-        """The symbols that close a sentence."""
         return (*self.special.separators, self.special.eos)
 
 
 @dataclass(frozen=True, slots=True)
 class SearchRequest:
-    """The sentences to be searched for one row of the source, and the labels before them.
+    """The sentences to search for one row of the source, and the labels before them.
 
-    `prefix` holds target labels already decided, for instance `y1 sep y2 sep`; `first_sentence` is the
-    sentence index of the first of them (see `cotext.data.batch`), and `sentence_offset` the index in its
-    document of the row's sentence 0, which numbered sentences show. `max_tokens` has an entry for every
-    sentence to be searched: the limit of its new tokens, the closing symbol included. A sentence that the
-    prefix has begun counts as the first. In free search only the sum counts. `automata`: the lexical
-    constraints of these sentences; empty: none of them has any. `goes_on`: the row has sentences after
-    these, so that the last is closed by its separator; not in free search. `shortlist`: the tokens that these
-    sentences may hold beside those of their constraints, ascending; None: any.
+    `prefix`: target labels that are given, for instance `y1 sep y2 sep`. `first_sentence`: the sentence index
+    of the first of them (see `cotext.data.batch`). `sentence_offset`: the index in the document of sentence 0
+    of the row, for numbered sentences. `max_tokens`: for every sentence to search, the limit of its new
+    tokens, the closing symbol included; free search uses only the sum. A sentence that the prefix has begun
+    is the first. `automata`: the lexical constraints of these sentences; empty: none. `goes_on`: the row has
+    further sentences, so that the last one is closed by its separator; not in free search. `shortlist`: the
+    tokens that may be written in addition to those of constraints, ascending; None: any.
     """
 
     prefix: Sequence[int]
@@ -72,23 +70,24 @@ class SearchRequest:
 
     @property
     def writable(self) -> Tensor | None:
-        """The shortlist with the tokens of lexical constraints."""
+        """The shortlist, extended by the tokens of lexical constraints."""
         if self.shortlist is None or not any(self.automata):
             return self.shortlist
-        phrases = {token for each in self.automata if each is not None for token in each.vocabulary}
+        phrases = {
+            token for automaton in self.automata if automaton is not None for token in automaton.vocabulary
+        }
         return torch.tensor(sorted(phrases.union(self.shortlist.tolist())))
 
     @property
     def sentences(self) -> int:
-        """The number of sentences to be searched."""
         return len(self.max_tokens)
 
     def closed_before(self, symbols: SearchSymbols) -> int:
-        """The number of sentences that the prefix closes."""
+        """Return the number of sentences that the prefix closes."""
         return sum(map(self.prefix.count, symbols.special.separators))
 
     def has_begun(self, symbols: SearchSymbols) -> bool:
-        """Whether the prefix holds a token of the first sentence to be searched, other than blank ones."""
+        """Whether the prefix contains a visible token of the first sentence to search."""
         for token in reversed(self.prefix):
             if token in symbols.special.separators:
                 return False
@@ -98,11 +97,7 @@ class SearchRequest:
 
 
 def check_requests(requests: Sequence[SearchRequest], symbols: SearchSymbols, align: Align) -> None:
-    """Refuse requests that no output can meet.
-
-    Raises:
-        CotextError: no sentence, or a limit too low for one.
-    """
+    """Raise CotextError for a request without sentences, or with a limit that is too low for one."""
     check_align(align, symbols.special.bracket)
     for i, request in enumerate(requests):
         if request.sentences < 1:
@@ -118,20 +113,20 @@ def check_requests(requests: Sequence[SearchRequest], symbols: SearchSymbols, al
 
 @dataclass(slots=True)
 class SentenceProgress:
-    """The sentence that every hypothesis is in, and what is left of its limits.
+    """The sentence that each hypothesis is in, and the limits that remain.
 
-    In free search no sentence must come before the last, none needs a content token, and the one limit is
-    that of the whole.
+    In free search, the first sentence counts as the last, no content token is needed, and one limit holds for
+    the whole output.
     """
 
-    first: Tensor  # [B], sentence index of the next decoder input when nothing was written yet
+    first: Tensor  # [B], sentence index of the first new decoder input
     sentence_offset: Tensor  # [B], index in the document of sentence 0
-    last: Tensor  # [B], how many sentences are closed before the last one
-    goes_on: Tensor  # [B], whether that one is closed by its separator
+    last: Tensor  # [B], number of sentences before the last one
+    goes_on: Tensor  # [B], whether the last one is closed by its separator
     limits: Tensor  # [B, N]
     closed: Tensor  # [B, W], sentences closed so far
-    stop: Tensor  # [B, W], how many tokens there may be when the sentence being written is closed
-    has_content_token: Tensor  # [B, W], True once the sentence being written may be closed
+    stop: Tensor  # [B, W], most tokens written when the current sentence is closed
+    has_content_token: Tensor  # [B, W], True once the current sentence may be closed
 
     @classmethod
     def start(
@@ -142,7 +137,6 @@ class SentenceProgress:
         beam: int,
         device: torch.device,
     ) -> "SentenceProgress":
-        """The state before the first token."""
         free = align == "free"
         limits = [(sum(r.max_tokens),) if free else r.max_tokens for r in requests]
         most = max(map(len, limits))
@@ -168,35 +162,34 @@ class SentenceProgress:
         return self.first[:, None] + self.closed
 
     def select(self, entries: Tensor) -> "SentenceProgress":
-        """Keep the given entries, in the given order."""
         return SentenceProgress(*(getattr(self, f.name).index_select(0, entries) for f in fields(self)))
 
     def reorder(self, origin: Tensor) -> None:
-        """Beam w continues what beam origin[:, w] was: [B, W]."""
+        """Beam w continues the former beam origin[:, w]: [B, W]."""
         for name in ("closed", "stop", "has_content_token"):
             setattr(self, name, getattr(self, name).gather(1, origin))
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """The constraints as index tensors: which token may follow, and what it does to the progress.
+    """The constraints as index tensors: which tokens may follow, and how they change the progress.
 
-    What is forbidden is given by its columns in the output layer.
+    Forbidden tokens are given as columns of the output layer.
     """
 
     special: SpecialSymbols
     free: bool
-    never: Tensor  # columns that no output holds, and those that close a sentence: allowed one by one
+    never: Tensor  # columns that are never written, and those of closing symbols, which are allowed singly
     blank: Tensor  # columns
     separators: Tensor  # [S], columns that close sentence 0, 1 ...
     end: int  # column of `eos`
     separates: Tensor  # [V], True for these
-    openings: Tensor  # what opens sentence 0, 1 ... of a document, where sentences are bracketed
-    words: Tensor  # [V], True for ids after which a sentence may be closed
+    openings: Tensor  # symbols that open sentence 0, 1 ... of a document, with brackets
+    words: Tensor  # [V], True for content tokens, after which a sentence may be closed
 
     @classmethod
     def of(cls, symbols: SearchSymbols, align: Align, output: OutputLayer, device: torch.device) -> "Rules":
-        """The rules for what an output layer may write."""
+        """Return the rules for an output layer."""
         if output.is_whole:
             return _rules_of_whole(symbols, align, output.vocabulary, device)
         return cls._with_columns(symbols, align, output.vocabulary, output.columns, device)
@@ -213,6 +206,7 @@ class Rules:
         special, free = symbols.special, align == "free"
         closing = () if free else symbols.closing
         unwritten = (special.pad, special.bos, symbols.unk, *special.numbers, *symbols.unused)
+        # Closing symbols are forbidden in general and allowed one at a time: see `forbid`.
         never = torch.tensor([*unwritten, *closing], device=device)
         blank = torch.tensor(symbols.blank, dtype=torch.long, device=device)
         separators = torch.tensor(special.separators, device=device)
@@ -224,40 +218,43 @@ class Rules:
             words[blank] = False
         openings = torch.tensor(special.numbers or (special.bos,), device=device)
         end = int(columns(torch.tensor([special.eos], device=device)))
-        found = columns(never), columns(blank), columns(separators), end
-        return cls(special, free, *found, separates, openings, words)
+        column_fields = columns(never), columns(blank), columns(separators), end
+        return cls(special, free, *column_fields, separates, openings, words)
 
     def forbid(self, next_RU: Tensor, progress: SentenceProgress, written: int, near_a_limit: bool) -> None:
         """Set the log-probabilities of tokens that may not follow to -inf, in place.
 
-        `near_a_limit`: whether some hypothesis may be at a limit.
+        `near_a_limit`: whether some hypothesis may be at a length limit.
         """
         has_content_token = progress.has_content_token.flatten()
         index = progress.sentence.clamp(max=self.separators.numel() - 1)
         more = (progress.closed < progress.last[:, None]) | progress.goes_on[:, None]
+        # Only the closing symbol of the current sentence is allowed, and only after a content token. Save its
+        # value, forbid all closing symbols, then restore it.
         closer = torch.where(more, self.separators[index], self.end).view(-1, 1)
         closing = next_RU.gather(1, closer).masked_fill(~has_content_token[:, None], -torch.inf)
         next_RU.index_fill_(1, self.never, -torch.inf)
         if near_a_limit:
-            # A sentence needs its closing symbol and, where it has none yet, a content token.
+            # A sentence still needs its closing symbol and, if it has none, a content token.
             at_limit = progress.stop.flatten() - written <= 2 - has_content_token.long()
             if bool(at_limit.any()):
-                # With a content token it is truncated now; without, it gets one.
+                # With a content token, only closing remains; without one, only a content token.
                 next_RU.masked_fill_((at_limit & has_content_token)[:, None], -torch.inf)
                 next_RU[:, self.blank] = next_RU[:, self.blank].masked_fill(at_limit[:, None], -torch.inf)
         next_RU.scatter_(1, closer, closing)
 
     def ends(self, progress: SentenceProgress, origin: Tensor, token: Tensor) -> Tensor:
-        """A mask of tokens that end their hypothesis `origin` of an entry: [B, C] each."""
+        """True for tokens that end their hypothesis `origin` of an entry: [B, C] each."""
+        # A separator ends a hypothesis only if the row continues after the request.
         closes = (token == self.special.eos) | (self.separates[token] & progress.goes_on[:, None])
         return closes & (progress.closed.gather(1, origin) >= progress.last[:, None])
 
     def follow(self, progress: SentenceProgress, token: Tensor, written: int) -> Tensor:
-        """Update the progress by the tokens just chosen, [B, W]; returns them as decoder inputs, [R, 1]."""
+        """Update the progress with the chosen tokens, [B, W]; return them as decoder inputs, [R, 1]."""
         separates = self.separates[token]
         progress.closed = progress.closed + separates.long()
         if not self.free:
-            # Beams of probability 0 may hold any tokens.
+            # Beams of probability 0 may contain any tokens: keep their counters valid.
             progress.closed = torch.minimum(progress.closed, progress.last[:, None])
             stop = progress.limits.gather(1, progress.closed) + written + 1
             progress.stop = torch.where(separates, stop, progress.stop)
@@ -269,20 +266,20 @@ class Rules:
         return following.reshape(-1, 1)
 
     def opening(self, index: Tensor) -> Tensor:
-        """The symbols that open bracketed sentences, by their index in the document."""
+        """Return the symbols that open bracketed sentences, by sentence index in the document."""
         return self.openings[index.clamp(max=self.openings.numel() - 1)]
 
 
 @lru_cache(maxsize=8)
 def _rules_of_whole(symbols: SearchSymbols, align: Align, vocabulary: int, device: torch.device) -> Rules:
-    """The rules where every token is a column, which are the same for all windows of all documents."""
+    """Return the rules over the full vocabulary, which are the same for all windows of all documents."""
     return Rules._with_columns(symbols, align, vocabulary, lambda tokens: tokens, device)
 
 
 def truncated(
     tokens: Sequence[int], request: SearchRequest, special: SpecialSymbols, free: bool
 ) -> tuple[int, ...]:
-    """Positions of closing symbols, the final `eos` included, that stand at a length limit."""
+    """Return the positions of closing symbols, the final `eos` included, that are at a length limit."""
     if free:
         return (len(tokens),) if len(tokens) + 1 == sum(request.max_tokens) else ()
     closing = set(special.separators)

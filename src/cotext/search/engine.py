@@ -1,11 +1,12 @@
-"""CTranslate2 as an engine: systems that `cotext export --to ctranslate2` has written.
+"""Search and scoring with CTranslate2 engines, which `cotext export --to ctranslate2` writes.
 
-The package is optional; what runs is compiled, on a CPU or a GPU, in the precision that was exported.
+CTranslate2 is an optional package: compiled code for CPU or GPU, in the precision of the export.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Final
 
@@ -28,11 +29,7 @@ MODEL: Final = "model.bin"  # the engine's file with the weights
 
 
 def load_engine(folder: Path, device: torch.device, threads: int | None = None) -> LoadedModel:
-    """Load the system of an engine folder; `threads` not given: as its configuration says.
-
-    Raises:
-        CotextError: a damaged or foreign folder, CTranslate2 is not installed or does not take it.
-    """
+    """Load an engine folder, on `threads` (None: as configured); raise CotextError if that fails."""
     described = read_engine(folder)
     tokenizer = load_tokenizer(folder / "tokenizer")
     if tokenizer.fingerprint != described.fingerprint:
@@ -48,8 +45,8 @@ def load_engine(folder: Path, device: torch.device, threads: int | None = None) 
 class CTranslate2Engine(Engine):
     """A plain Transformer in CTranslate2, whose tokens are named by their ids.
 
-    `translator` is the engine's own object. `patience`: a beam search ends with so many times `beam`
-    finished hypotheses; ours goes on while another can be better.
+    `translator` is the object of CTranslate2. `patience`: a beam search ends with `patience * beam` finished
+    hypotheses; Cotext's own search continues as long as another can be better.
     """
 
     patience = 1.0
@@ -86,7 +83,6 @@ class CTranslate2Engine(Engine):
         beam: int,
         length_penalty: float,
     ) -> list[list[EngineHypothesis]]:
-        """See `Engine.search`."""
         end = str(rules.end)
         results = self.translator.translate_batch(
             self._named(sources),
@@ -103,17 +99,18 @@ class CTranslate2Engine(Engine):
             return_end_token=True,
             return_scores=True,
         )
-        found = []
+        all_hypotheses = []
         for result, prefix in zip(results, prefixes, strict=True):
             hypotheses = []
             for tokens, score in zip(result.hypotheses, result.scores, strict=True):
                 divisor = length_divisor(len(tokens), length_penalty, "power")  # CTranslate2's own form
-                hypotheses.append(_hypothesis(tokens[len(prefix) :], end, score * divisor))
-            found.append(hypotheses)
-        return found
+                ended = tokens[-1:] == [end]
+                new = tuple(map(int, tokens[len(prefix) : len(tokens) - ended]))
+                hypotheses.append(EngineHypothesis(new, score * divisor, ended))
+            all_hypotheses.append(hypotheses)
+        return all_hypotheses
 
     def score(self, sources: Sequence[Sequence[int]], labels: Sequence[Sequence[int]]) -> list[list[float]]:
-        """See `Engine.score`."""
         named = self._named(sources), self._named(labels)
         results = self.translator.score_batch(*named, max_input_length=0)
         return [list(result.log_probs) for result in results]
@@ -123,31 +120,25 @@ class CTranslate2Engine(Engine):
 
 
 class _Names(dict[int, str]):
-    """The names of tokens, each made once: rows repeat most of them, and of what was written before all."""
+    """Names of tokens, each created once: most tokens repeat, and every call repeats the prefixes."""
 
     def __missing__(self, token: int) -> str:
         return self.setdefault(token, str(token))
 
 
-def _hypothesis(tokens: Sequence[str], end: str, log_probability: float) -> EngineHypothesis:
-    ended = bool(tokens) and tokens[-1] == end
-    written = tokens[:-1] if ended else tokens
-    return EngineHypothesis(tuple(map(int, written)), log_probability, ended)
-
-
-# --- Search and scoring in engines: what `beam_search` and `likelihood` do for models of ours.
+# --- Search and scoring with engines, as `beam_search` and `likelihood` do with models.
 #
-# An engine knows no sentences; it writes tokens up to a symbol that ends them. Hence, to get exactly the
-# sentences requested:
+# An engine writes tokens up to an end symbol, and has no notion of sentences. To get exactly the requested
+# sentences, a row is searched in up to two ways:
 #
-#     free      all sentences of a row at once, nothing forbidden; kept where the hypothesis has them
-#     forced    the rows that have not: sentence by sentence, each up to its separator, the last up to `eos`,
-#               with what was written before as the prefix; where a sentence comes out empty, too long, or
-#               with a symbol that no output holds, it is searched once more with these forbidden
+#     free      All sentences at once, without constraints. Kept if the hypothesis has the right sentences.
+#     forced    Else sentence by sentence, each up to its separator, the last up to `eos`, with the sentences
+#               before as the prefix. A sentence that is empty, too long, or contains a symbol that must not
+#               be written, is searched again with the symbols forbidden.
 #
-# A row of one sentence, as windows with a forced prefix are, is searched once if all is well. What an engine
-# tells of a search holds for the model only where nothing was forbidden, and divides by the length of the
-# prefix too; so hypotheses are ranked by their log-probabilities, and what is reported is that, or is scored.
+# A row of one sentence, such as a window with a forced prefix, normally takes one search. The scores of an
+# engine are those of the model only if nothing was forbidden, and they divide by a length that includes the
+# prefix. Hypotheses are therefore ranked by log-probability. This is also reported, or computed separately.
 
 
 def search_engine(
@@ -157,10 +148,10 @@ def search_engine(
     symbols: SearchSymbols,
     options: SearchOptions,
 ) -> list[Hypothesis]:
-    """Return the best hypothesis found for every row of the source: as `beam_search.search`.
+    """Return the best hypothesis for every row of the source, as `beam_search.search`.
 
     Raises:
-        CotextError: as there, or a row with more tokens than the engine has positions.
+        CotextError: as there, or a row has more tokens than the engine has positions.
     """
     check_requests(requests, symbols, options.align)
     sources = _rows(source.tokens, source.sentence)
@@ -182,24 +173,24 @@ def search_engine(
 
 
 def engine_label_nll(model: Engine, batch: Batch) -> Tensor:
-    """Negative log-likelihoods of the labels of current sentences: as `likelihood.label_nll`."""
+    """Return negative log-likelihoods of the labels of current sentences, as `likelihood.label_nll`."""
     sources = _rows(batch.source.tokens, batch.source.sentence)
-    # What follows `bos` are the labels but the last, behind the symbols of a language.
+    # After `bos`: language symbols, then all labels except the last.
     inputs = _rows(batch.target_input, batch.input_sentence)
     _require_room(model, [*sources, *inputs])
     nll = torch.zeros(batch.target_label.shape)
-    for row, found in zip(nll, model.score(sources, [row[1:] for row in inputs]), strict=True):
-        row[: len(found)] = -torch.tensor(found)
+    for row, log_probabilities in zip(nll, model.score(sources, [row[1:] for row in inputs]), strict=True):
+        row[: len(log_probabilities)] = -torch.tensor(log_probabilities)
     return nll[batch.is_current.cpu()]
 
 
 def engine_nll(model: Engine, batch: Batch) -> Tensor:
-    """Negative log-likelihoods of the current sentences of all rows, one after the other, in float64."""
+    """Return negative log-likelihoods of the current sentences, row after row, in float64."""
     return sentence_sums(batch, engine_label_nll(model, batch))
 
 
 def _rows(tokens: Tensor, sentence: Tensor) -> list[list[int]]:
-    """The tokens of rows without their padding."""
+    """Return the tokens of rows without their padding."""
     lengths = (sentence >= 0).sum(dim=1).tolist()
     return [row[:length] for row, length in zip(tokens.tolist(), lengths, strict=True)]
 
@@ -214,7 +205,7 @@ def _require_room(model: Engine, rows: Sequence[Sequence[int]]) -> None:
 
 
 def _within(model: Engine, request: SearchRequest, special: SpecialSymbols, free: bool) -> SearchRequest:
-    """A request whose limits the engine has positions for."""
+    """Return the request with limits for which the engine has positions."""
     room = model.positions - 1 - len(special.target_prefix) - len(request.prefix)
     if sum(request.max_tokens) <= room:
         return request
@@ -230,9 +221,9 @@ def _within(model: Engine, request: SearchRequest, special: SpecialSymbols, free
 
 @dataclass(slots=True)
 class _Row:
-    """A row and what is written of it: labels after the prefix, the final `eos` not included.
+    """A row and the labels written so far after its prefix, without the final `eos`.
 
-    `language` are symbols that stand before all labels; `closed` counts its sentences that are finished.
+    `language`: symbols before all labels. `closed`: the number of finished sentences.
     """
 
     source: list[int]
@@ -246,23 +237,27 @@ class _Row:
 
     @property
     def prefix(self) -> list[int]:
-        """Decoder inputs so far, but `bos`."""
+        """Decoder inputs so far, without `bos`."""
         return [*self.language, *self.request.prefix, *self.tokens]
 
     @property
     def limit(self) -> int:
-        """Of the next sentence: its tokens and the symbol that closes it."""
+        """Most tokens of the next sentence, its closing symbol included."""
         return self.request.max_tokens[self.closed]
 
+    @property
+    def total_limit(self) -> int:
+        """Most tokens of all sentences."""
+        return sum(self.request.max_tokens)
+
     def end(self, tokens: Sequence[int], log_probability: float | None) -> None:
-        """Take the last tokens; the log-probability of all that was written, where it is known."""
+        """Add the last tokens, and the log-probability of all labels, if it is known."""
         self.tokens += tokens
         self.done = True
         if log_probability is not None:
             self.log_probabilities = [*([0.0] * len(self.tokens)), log_probability]
 
     def hypothesis(self, special: SpecialSymbols, options: SearchOptions) -> Hypothesis:
-        """What search returns."""
         assert self.log_probabilities is not None
         total = sum(self.log_probabilities)
         return Hypothesis(
@@ -288,64 +283,65 @@ class _EngineSearch:
         self._symbols = unwritten | self._closing
 
     def whole(self, rows: Sequence[_Row]) -> None:
-        """Search whole rows, and finish those whose best hypotheses have the sentences requested."""
-        for row, hypotheses in self._searched(rows, self.symbols.special.eos, _whole):
+        """Search complete rows; finish those with a hypothesis that has exactly the requested sentences."""
+        for row, hypotheses in self._searched(rows, self.symbols.special.eos, _total_limit):
             if best := next((h for h in hypotheses if self._fits(row, h)), None):
                 row.end(best.tokens, None)
 
     def free(self, rows: Sequence[_Row]) -> None:
-        """Search whole rows, and finish them with whatever is written."""
+        """Search complete rows and finish them with any output."""
         eos, never = self.symbols.special.eos, tuple(sorted(self._never))
         long: list[_Row] = []
-        for row, hypotheses in self._searched(rows, eos, _whole, never):
-            if len(hypotheses[0].tokens) < _whole(row):
+        for row, hypotheses in self._searched(rows, eos, _total_limit, never):
+            if len(hypotheses[0].tokens) < row.total_limit:
                 row.end(hypotheses[0].tokens, None)
             else:
                 long.append(row)
-        for group in _grouped(long, lambda row: (len(row.prefix), _whole(row))):
-            for row, hypotheses in self._searched(group, eos, _whole, never):
+        # A search ends at the longest limit of its rows: repeat those beyond their own limit in equal groups.
+        for group in _grouped(long, lambda row: (len(row.prefix), row.total_limit)):
+            for row, hypotheses in self._searched(group, eos, _total_limit, never):
                 row.end(hypotheses[0].tokens, None)
 
     def next_sentences(self, rows: Sequence[_Row]) -> None:
         """Write one more sentence of every row."""
         for group in _grouped(rows, self._end):
             end = self._end(group[0])
-            refused: list[_Row] = []
-            for row, hypotheses in self._searched(group, end, _next):
+            rejected: list[_Row] = []
+            for row, hypotheses in self._searched(group, end, _limit):
                 best = hypotheses[0]
-                if row.limit == 1:  # the prefix has all of the sentence
+                if row.limit == 1:  # the prefix contains the sentence
                     self._close(row, end, (), None)
                 elif not self._can_be(row, row.closed, best.tokens[: row.limit - 1]):
-                    refused.append(row)
+                    rejected.append(row)
                 elif all(h.ended and len(h.tokens) < row.limit for h in hypotheses):
                     self._list(row, ((h.tokens, h.log_probability) for h in hypotheses[1:]))
                     self._close(row, end, best.tokens, best.log_probability)
                 elif self.options.beam == 1:
                     self._close(row, end, best.tokens[: row.limit - 1], None)
-                else:  # up to its own limit, not that of a longer row beside it, the search ends otherwise
-                    refused.append(row)
-            self._force(refused, end)
+                else:  # beyond its own limit: with that limit, the search would end differently
+                    rejected.append(row)
+            self._force(rejected, end)
 
     def score(self, rows: Sequence[_Row]) -> None:
-        """Fill in the log-probabilities of rows that are finished."""
+        """Compute the log-probabilities of finished rows."""
         if rows:
-            labels = [[*row.prefix, *self._closer(row)] for row in rows]
+            ends = [self._end(row, row.request.sentences - 1) for row in rows]
+            labels = [[*row.prefix, *self._closer(end)] for row, end in zip(rows, ends, strict=True)]
             scores = self.model.score([row.source for row in rows], labels)
-            for row, found in zip(rows, scores, strict=True):
+            for row, log_probabilities in zip(rows, scores, strict=True):
                 start = len(row.language) + len(row.request.prefix)
-                row.log_probabilities = found[start : start + len(row.tokens) + 1]
+                row.log_probabilities = log_probabilities[start : start + len(row.tokens) + 1]
 
-    def _closer(self, row: _Row) -> list[int]:
-        """What closes the last sentence of a row, unless `eos` does."""
-        end = self._end(row, row.request.sentences - 1)
+    def _closer(self, end: int) -> list[int]:
+        """Return a closing symbol as labels for scoring, which adds `eos` itself."""
         return [] if end == self.symbols.special.eos else [end]
 
-    def _list(self, row: _Row, found: Iterable[tuple[tuple[int, ...], float]]) -> None:
-        """Note further hypotheses of a row for one sentence, best first, with their log-probabilities."""
+    def _list(self, row: _Row, alternatives: Iterable[tuple[tuple[int, ...], float]]) -> None:
+        """Record alternatives of a row for one sentence, best first, with their log-probabilities."""
         divisor = self.options.divisor
         row.others = [
             Alternative(tokens, log_probability, log_probability / divisor(len(tokens) + 1))
-            for tokens, log_probability in found
+            for tokens, log_probability in alternatives
             if self._can_be(row, row.closed, tokens)
         ]
 
@@ -357,32 +353,35 @@ class _EngineSearch:
         never: tuple[int, ...] = (),
         least: int = 0,
     ) -> Iterator[tuple[_Row, list[EngineHypothesis]]]:
-        """Rows with their hypotheses, best first: by log-probability over length, as in `SearchOptions`.
+        """Yield rows with their hypotheses, best first by the score of `SearchOptions`.
 
-        `limit` counts tokens that are still to come, `end` included: the longest of the rows holds for all.
+        `limit` returns the most tokens still to come, the end symbol included; the largest of the rows is
+        used.
         """
         if not rows:
             return
         prefixes = [row.prefix for row in rows]
+        # The limit of an engine includes the prefix.
         most = max(len(row.prefix) + limit(row) for row in rows) - 1
         beam, penalty, divisor = self.options.beam, self.options.length_penalty, self.options.divisor
         rules = EngineRules(end, most, least, never)
-        found = self.model.search([row.source for row in rows], prefixes, rules, beam, penalty)
-        for row, hypotheses in zip(rows, found, strict=True):
+        results = self.model.search([row.source for row in rows], prefixes, rules, beam, penalty)
+        for row, hypotheses in zip(rows, results, strict=True):
             yield row, sorted(hypotheses, key=lambda h: -h.log_probability / divisor(len(h.tokens) + 1))
 
     def _force(self, rows: Sequence[_Row], end: int) -> None:
-        """Write a sentence of every row, with all that it must not hold forbidden."""
+        """Write a sentence of every row with all forbidden symbols suppressed."""
         never = self._never | (self._closing - {end})
+        # First with blank tokens, which visible ones may need; then without them.
         for forbidden in (never, never | self._blank):
-            found: list[tuple[_Row, list[tuple[int, ...]]]] = []
+            candidates_by_row: list[tuple[_Row, list[tuple[int, ...]]]] = []
             for group in _grouped(rows, lambda row: (len(row.prefix), row.limit, self._least(row))):
                 least = self._least(group[0])
-                for row, hypotheses in self._searched(group, end, _next, tuple(sorted(forbidden)), least):
+                for row, hypotheses in self._searched(group, end, _limit, tuple(sorted(forbidden)), least):
                     possible = [h.tokens for h in hypotheses if self._can_be(row, row.closed, h.tokens)]
-                    found.append((row, possible))
-            rows = [row for row, candidates in found if not candidates]
-            for row, tokens in self._best(found, end):
+                    candidates_by_row.append((row, possible))
+            rows = [row for row, candidates in candidates_by_row if not candidates]
+            for row, tokens in self._best(candidates_by_row, end):
                 self._close(row, end, tokens, None)
         if rows:
             raise CotextError(
@@ -391,28 +390,27 @@ class _EngineSearch:
             )
 
     def _best(
-        self, found: Sequence[tuple[_Row, list[tuple[int, ...]]]], end: int
+        self, candidates_by_row: Sequence[tuple[_Row, list[tuple[int, ...]]]], end: int
     ) -> list[tuple[_Row, tuple[int, ...]]]:
-        """Of the candidates of every row that has any, the best as a sentence that is closed by `end`."""
-        pairs = [(row, tokens) for row, candidates in found for tokens in candidates]
-        closer = [] if end == self.symbols.special.eos else [end]
-        labels = [[*row.prefix, *tokens, *closer] for row, tokens in pairs]
+        """Return the best candidate of every row that has any, as a sentence closed by `end`."""
+        pairs = [(row, tokens) for row, candidates in candidates_by_row for tokens in candidates]
+        labels = [[*row.prefix, *tokens, *self._closer(end)] for row, tokens in pairs]
         scores = self.model.score([row.source for row, _ in pairs], labels) if pairs else []
         ranked: dict[int, tuple[_Row, list[Alternative]]] = {}
         for (row, tokens), log_probabilities in zip(pairs, scores, strict=True):
             length, start = len(tokens) + 1, len(row.prefix)
             total = sum(log_probabilities[start : start + length])
-            each = Alternative(tokens, total, total / self.options.divisor(length))
-            ranked.setdefault(id(row), (row, []))[1].append(each)
+            alternative = Alternative(tokens, total, total / self.options.divisor(length))
+            ranked.setdefault(id(row), (row, []))[1].append(alternative)
         best = []
-        for row, each_of_row in ranked.values():
-            first, *others = sorted(each_of_row, key=lambda each: -each.score)
+        for row, alternatives in ranked.values():
+            first, *others = sorted(alternatives, key=lambda alternative: -alternative.score)
             row.others = others
             best.append((row, first.tokens))
         return best
 
     def _end(self, row: _Row, k: int | None = None) -> int:
-        """What closes sentence `k` of those requested, or the next one."""
+        """Return the symbol that closes requested sentence `k`, or the next sentence."""
         request, special = row.request, self.symbols.special
         k = row.closed if k is None else k
         if k + 1 == request.sentences and not request.goes_on:
@@ -420,29 +418,29 @@ class _EngineSearch:
         return special.separator(request.first_sentence + request.closed_before(self.symbols) + k)
 
     def _begun(self, row: _Row, k: int) -> bool:
-        """Whether the prefix of the request holds a word of sentence `k`."""
+        """Whether the prefix of the request contains a visible token of sentence `k`."""
         return k == 0 and row.request.has_begun(self.symbols)
 
     def _least(self, row: _Row) -> int:
-        """Tokens of a row at the end of its next sentence at least: without a word yet, there is one more."""
+        """Return the fewest tokens of a row at the end of its next sentence, which needs a visible token."""
         return len(row.prefix) + (not self._begun(row, row.closed))
 
     def _close(self, row: _Row, end: int, tokens: Sequence[int], log_probability: float | None) -> None:
         if row.closed + 1 == row.request.sentences:
-            # Of several sentences, those before this one are not counted in.
+            # The log-probability is that of this sentence; of several sentences, the row is scored later.
             row.end(tokens, log_probability if row.closed == 0 else None)
         else:
             row.tokens += [*tokens, end]
             row.closed += 1
 
     def _can_be(self, row: _Row, k: int, tokens: Sequence[int]) -> bool:
-        """Whether tokens can be sentence `k`: with a word, within the limit, no symbol among them."""
+        """Whether tokens can be sentence `k`: a visible token, within the limit, no special symbol."""
         if len(tokens) >= row.request.max_tokens[k] or not self._symbols.isdisjoint(tokens):
             return False
         return not self._blank.issuperset(tokens) or self._begun(row, k)
 
     def _fits(self, row: _Row, hypothesis: EngineHypothesis) -> bool:
-        """Whether a hypothesis has exactly the sentences requested, each as it must be."""
+        """Whether a hypothesis has exactly the requested sentences, each of them valid."""
         rest, last = list(hypothesis.tokens), row.request.sentences - 1
         for k in range(last):
             end = self._end(row, k)
@@ -452,14 +450,7 @@ class _EngineSearch:
         return hypothesis.ended and self._can_be(row, last, rest)
 
 
-def _whole(row: _Row) -> int:
-    """How long all sentences of a row may be."""
-    return sum(row.request.max_tokens)
-
-
-def _next(row: _Row) -> int:
-    """How long the next sentence of a row may be."""
-    return row.limit
+_limit, _total_limit = attrgetter("limit"), attrgetter("total_limit")
 
 
 def _grouped(rows: Iterable[_Row], key: Callable[[_Row], Hashable]) -> list[list[_Row]]:

@@ -1,7 +1,6 @@
-"""Lexical constraints of sentences, as text: what a translation must hold, must not hold, and copies.
+"""Lexical constraints of sentences, as text: what a translation must contain, avoid, or copy.
 
-They are made by whoever knows the source (`cotext.translation.terms.terms`), and kept in search
-(`cotext.search.lexical`).
+`cotext.translation.terms.terms` makes them from glossaries; `cotext.search.lexical` enforces them in search.
 """
 
 from dataclasses import dataclass, field
@@ -10,14 +9,14 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True)
 class SentenceConstraints:
-    """What the translation of one sentence must hold; empty: anything.
+    """What the translation of one sentence must contain; empty: no constraints.
 
-    `required`: for each occurrence of a term in the source, the alternatives of which one must appear; a term
-    that occurs twice stands here twice. `forbidden` phrases do not appear, unless within a required one.
-    `copied` texts appear exactly as often as they stand here, and nothing but they do so. `places`: for each
-    of `required`, then of `copied`, the span of characters in the source that it renders; empty: not known.
+    `required`: for each occurrence of a term in the source, alternatives of which one must appear; a term
+    that occurs twice is listed twice. `forbidden` phrases must not appear, except within a required one.
+    `copied` texts must appear exactly as often as they are listed. `places`: for each entry of `required`,
+    then of `copied`, the span of characters in the source that it renders; empty: unknown.
 
-    Phrases are exact strings and, but for those copied, whole words.
+    Phrases are exact strings and, except for copied ones, whole words.
     """
 
     required: tuple[tuple[str, ...], ...] = ()
@@ -33,5 +32,4 @@ class Guide(Protocol):
     """The constraints of all sentences of documents that are translated together."""
 
     def constraints(self, document: int, sentence: int) -> SentenceConstraints:
-        """The constraints of a sentence, both indices from 0 in the order of the input."""
-        ...
+        """Return the constraints of a sentence, both indices from 0 in input order."""

@@ -1,16 +1,16 @@
 """Lexical constraints of a sentence as an automaton over its tokens.
 
-What was written is compared as text, character by character (`spelling.py`), so that a phrase counts in
-whatever subwords it was written. Occurrences are whole words; where they overlap, the leftmost counts, and of
-those that begin together the longest, as in a lexer: "New York" within the term "New York Times" is not one.
+The text written so far is compared character by character (`spelling.py`), so that a phrase counts in any
+segmentation into subwords. Occurrences are whole words. If they overlap, the leftmost counts, and the longest
+of those that begin together, as in a lexer: "New York" within the term "New York Times" does not count.
 
-    text       the new New York T|imes          tail: "New York T", may still become a phrase
-    counts     per unit, how often it occurred: a required group of alternatives, or a copied text
+    text       the new New York T|imes          tail: "New York T", which may become a phrase
+    counts     occurrences per unit: a group of alternatives, or a copied text
 
-A token is refused that completes a forbidden phrase, or most of its last word, which would stay as a stump,
-or a copied text once more than asked, unless a longer phrase that is still unmet begins so; and a copied text
-that is complete is not begun again. The next tokens of unmet phrases are offered to search
-(`lexical_search.py`), which refuses tokens that leave them no room.
+A token is rejected if it completes a forbidden phrase, or most of its last word (which would remain as a
+stump). It is also rejected if it completes a copied text more often than required. An exception is a longer
+unmet phrase that begins in the same way. A copied text that is complete is not begun again. Tokens of unmet
+phrases are offered to search (`lexical_search.py`), which rejects tokens that leave no room for them.
 """
 
 from collections import Counter
@@ -19,20 +19,18 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from cotext.data.words import is_boundary, is_letter
-from cotext.search.guide import Guide, SentenceConstraints
+from cotext.search.guide import SentenceConstraints
 from cotext.search.spelling import Spelling
 
-__all__ = ["Guide", "SentenceAutomaton", "SentenceConstraints", "Written"]
-
-# After these a phrase may begin without a space.
+# After these characters, a phrase may begin without a space.
 _OPENING: Final = "([{<\"'„“‚‘«‹¿¡/=-–—"
 
 
 class Written(NamedTuple):
-    """What was written of a sentence, as far as its constraints are concerned.
+    """The state of a sentence with respect to its constraints.
 
-    `counts` of the units; `tail` may become a phrase, `before` is the character before it, and `joined` says
-    that the next token is joined to the last.
+    `counts`: occurrences of the units. `tail`: text that may become a phrase. `before`: the character before
+    it. `joined`: the next token continues the last word.
     """
 
     counts: tuple[int, ...]
@@ -43,7 +41,7 @@ class Written(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Unit:
-    """A text to be copied `need` times, or alternatives of which so many, or more, are required."""
+    """A text to copy exactly `need` times, or alternatives that must occur at least `need` times in total."""
 
     phrases: tuple[str, ...]
     need: int
@@ -52,10 +50,10 @@ class _Unit:
 
 
 class SentenceAutomaton:
-    """The constraints of one sentence for the tokens of a spelling.
+    """The constraints of one sentence, over the tokens of a spelling.
 
-    Phrases that the tokenizer cannot write are left out; a requirement without any other is not kept, and
-    stands in `unwritable`.
+    Phrases that the tokenizer cannot write are dropped; requirements without any other phrase are listed in
+    `unwritable`.
     """
 
     def __init__(self, constraints: SentenceConstraints, spelling: Spelling) -> None:
@@ -63,14 +61,22 @@ class SentenceAutomaton:
         self._spelling = spelling
         self._paths: dict[str, list[int]] = {}
         self.unwritable: list[tuple[str, ...]] = []
-        self._units = self._made(constraints)
+        units = []
+        for text, need in Counter(constraints.copied).items():
+            units += self._unit((text,), need, exact=True)
+        for phrases, need in Counter(constraints.required).items():
+            units += self._unit(phrases, need, exact=False)
+        # An occurrence counts for the unit with the fewest alternatives.
+        self._units = sorted(units, key=lambda unit: len(unit.phrases))
         self._units_of: dict[str, list[int]] = {}
         for i, unit in enumerate(self._units):
             for phrase in unit.phrases:
                 self._units_of.setdefault(phrase, []).append(i)
+        # A phrase that is required elsewhere in the sentence cannot be forbidden.
         forbidden = filter(None, map(self._spelled, constraints.forbidden))
         self._forbidden = set(forbidden) - self._units_of.keys()
         self._phrases = sorted({*self._units_of, *self._forbidden}, key=len, reverse=True)
+        # All prefixes of phrases, to decide whether a tail may still become one.
         self._beginnings = {phrase[:n] for phrase in self._phrases for n in range(1, len(phrase) + 1)}
         self._rests = {phrase: self._cut(phrase) for phrase in self._units_of}
         self._steps: dict[tuple[Written, int], Written | None] = {}
@@ -80,15 +86,6 @@ class SentenceAutomaton:
         self.tokens = sum(unit.need * unit.tokens for unit in self._units)
         self.size = sum(unit.need for unit in self._units)
 
-    def _made(self, constraints: SentenceConstraints) -> list[_Unit]:
-        units = []
-        for text, need in Counter(constraints.copied).items():
-            units += self._unit((text,), need, exact=True)
-        for phrases, need in Counter(constraints.required).items():
-            units += self._unit(phrases, need, exact=False)
-        # An occurrence counts for the unit that has the fewest other ways.
-        return sorted(units, key=lambda unit: len(unit.phrases))
-
     def _unit(self, phrases: tuple[str, ...], need: int, exact: bool) -> list[_Unit]:
         spelled = tuple(dict.fromkeys(filter(None, map(self._spelled, phrases))))
         if not spelled:
@@ -97,7 +94,7 @@ class SentenceAutomaton:
         return [_Unit(spelled, need, exact, min(len(self._paths[phrase]) for phrase in spelled))]
 
     def _spelled(self, phrase: str) -> str:
-        """A phrase as its tokens spell it; empty: the tokenizer cannot write it."""
+        """Return a phrase as its tokens spell it; empty if the tokenizer cannot write it."""
         tokens = self._spelling.encoded(phrase)
         if tokens is None:
             return ""
@@ -106,77 +103,77 @@ class SentenceAutomaton:
         return spelled
 
     def _cut(self, phrase: str) -> dict[int, Sequence[int]]:
-        """Per place within a phrase where one of its tokens ends: the tokens after it."""
+        """Return the remaining tokens for each place in a phrase at which a token ends."""
         path = self._paths[phrase]
         places = (len(self._spelling.text(path[:i]).lstrip()) for i in range(1, len(path)))
-        # At 0 where the first token is the space alone.
+        # Place 0: the first token is only the space.
         return {place: path[i:] for i, place in enumerate(places, start=1)}
 
     @property
     def vocabulary(self) -> set[int]:
-        """The tokens of all phrases, behind a space and where they begin within a word."""
+        """The tokens of all phrases, both after a space and within a word."""
         within = (self._spelling.encoded_within(phrase, "(") or () for phrase in self._units_of)
         return {token for path in (*self._paths.values(), *within) for token in path}
 
     @property
     def room(self) -> int:
-        """The tokens that constraints may add to a sentence."""
+        """The number of tokens that constraints may add to a sentence."""
         return sum(u.need * max(len(self._paths[p]) for p in u.phrases) for u in self._units) + 2
 
     def step(self, written: Written, token: int) -> Written | None:
-        """What was written, with one token more; None: refused."""
+        """Return the state after one more token; None: the token is rejected."""
         key = written, token
         if key not in self._steps:
             self._steps[key] = self._step(written, token)
         return self._steps[key]
 
     def may_close(self, written: Written) -> bool:
-        """Whether the sentence may be closed now."""
         return self._standing(written)[0] == self.size and self._resolved(written, ended=True) is not None
 
     def bank(self, written: Written) -> int:
-        """Twice the number of requirements met, and one more in the midst of a further phrase."""
+        """Return twice the number of requirements met, plus one inside a further phrase."""
         met, begun, *_ = self._standing(written)
         return 2 * met + begun
 
     def is_begun(self, written: Written) -> bool:
-        """Whether a phrase that is still unmet has been begun."""
+        """Whether an unmet phrase has been begun."""
         return self._standing(written)[1]
 
     def need(self, written: Written) -> int:
-        """The fewest tokens with which the rest of the requirements can be met."""
+        """Return the fewest tokens that meet the remaining requirements."""
         return self._standing(written)[2]
 
     def tokens_missing(self, written: Written) -> int:
-        """As `need`, if the phrase that is begun were abandoned."""
+        """As `need`, if the phrase that has been begun were abandoned."""
         return self._standing(written)[3]
 
     def offers(self, written: Written) -> tuple[int, ...]:
-        """The tokens that begin or continue a phrase that is still unmet."""
-        found = self._offers.get(written)
-        if found is None:
-            found = self._offers[written] = tuple(dict.fromkeys(self._offered(written)))
-        return found
+        """Return the tokens that begin or continue an unmet phrase."""
+        offers = self._offers.get(written)
+        if offers is None:
+            offers = self._offers[written] = tuple(dict.fromkeys(self._offered(written)))
+        return offers
 
     def _step(self, written: Written, token: int) -> Written | None:
         added, joins = self._spelling.of(token)
         if written.joined:
             added = added.removeprefix(" ")
-        found: Written | None = written
+        state: Written | None = written
         for character in added:
-            assert found is not None
-            if character == " " and (found.tail or found.before)[-1:] == " ":
+            assert state is not None
+            if character == " " and (state.tail or state.before)[-1:] == " ":
                 continue
-            found = self._resolved(found._replace(tail=found.tail + character))
-            if found is None:
+            state = self._resolved(state._replace(tail=state.tail + character))
+            if state is None:
                 return None
-        assert found is not None
-        return None if self._is_blocked(found) else found._replace(joined=joins)
+        assert state is not None
+        return None if self._is_blocked(state) else state._replace(joined=joins)
 
     def _resolved(self, written: Written, ended: bool = False) -> Written | None:
-        """Count the phrases of the tail that nothing can change any more; None: one of them is refused."""
+        """Count the phrases in the tail that cannot change any more; None: one of them is rejected."""
         counts, before, tail, joined = written
         while tail:
+            # The tail may still become a phrase, or a longer one: wait for the next character.
             if not ended and tail in self._beginnings and is_boundary(before, tail[0]):
                 break
             phrase = self._leading(before, tail, ended)
@@ -190,18 +187,18 @@ class SentenceAutomaton:
         return Written(counts, before, tail, joined)
 
     def _leading(self, before: str, tail: str, ended: bool) -> str:
-        """The longest phrase that the tail begins with, as whole words."""
+        """Return the longest phrase at the begin of the tail, as whole words."""
         for phrase in self._phrases:
             if not tail.startswith(phrase) or not is_boundary(before, phrase[0]):
                 continue
             after = tail[len(phrase) : len(phrase) + 1]
-            # What follows a conversion such as %d is often a unit.
+            # A conversion such as %d may be followed by letters, often a unit.
             if (after or ended) and (phrase[0] == "%" or is_boundary(phrase[-1], after)):
                 return phrase
         return ""
 
     def _counted(self, counts: tuple[int, ...], phrase: str) -> tuple[int, ...] | None:
-        """The counts with one occurrence more; None: it must not occur."""
+        """Return the counts after one more occurrence; None: it must not occur."""
         units = self._units_of.get(phrase, [])
         for i in units:
             if counts[i] < self._units[i].need:
@@ -209,12 +206,12 @@ class SentenceAutomaton:
         return None if all(self._units[i].exact for i in units) else counts
 
     def _unmet(self, counts: tuple[int, ...]) -> list[tuple[_Unit, int]]:
-        """Units, with how many occurrences of each are missing."""
+        """Return the units with missing occurrences, and the number of these."""
         pairs = zip(self._units, counts, strict=True)
         return [(unit, unit.need - count) for unit, count in pairs if count < unit.need]
 
     def _is_blocked(self, written: Written) -> bool:
-        """Whether the tail is, or repeats the beginning of, what must not be written."""
+        """Whether the tail is, or begins to repeat, a text that must not be written."""
         counts, before, tail, _ = written
         if not tail or not is_boundary(before, tail[0]):
             return False
@@ -226,6 +223,7 @@ class SentenceAutomaton:
             return False
         if any(_is_most_of(tail, phrase) for phrase in self._forbidden):
             return True
+        # A copied text that is complete must not begin again, if its begin cannot be another word.
         distinct = not all(map(is_letter, tail)) and (len(tail) > 1 or tail in "{<")
         return any(
             tail == phrase or (distinct and phrase.startswith(tail))
@@ -235,11 +233,11 @@ class SentenceAutomaton:
         )
 
     def _standing(self, written: Written) -> tuple[int, bool, int, int]:
-        """How many requirements are met, whether a further phrase is begun, `need` and `tokens_missing`."""
-        found = self._standings.get(written)
-        if found is None:
-            found = self._standings[written] = self._found_standing(written)
-        return found
+        """Return requirements met, whether a further phrase is begun, `need` and `tokens_missing`."""
+        standing = self._standings.get(written)
+        if standing is None:
+            standing = self._standings[written] = self._found_standing(written)
+        return standing
 
     def _found_standing(self, written: Written) -> tuple[int, bool, int, int]:
         unmet = self._unmet(self._ended(written))
@@ -248,18 +246,19 @@ class SentenceAutomaton:
         saved = []
         for unit, phrase in self._begun(written):
             rest = self._rest(phrase, len(written.tail))
+            # A phrase that is begun needs fewer tokens than a new one.
             saved.append(unit.tokens - len(rest) if rest else 0)
-        # A word that goes on has to end before another phrase begins.
+        # An unfinished word must end before another phrase begins.
         least = min([need + written.joined, *(need - tokens for tokens in saved)])
         return self.size - missing, bool(saved), least, need
 
     def _ended(self, written: Written) -> tuple[int, ...]:
-        """The counts if the sentence ended here."""
+        """Return the counts if the sentence ended here."""
         ended = self._resolved(written, ended=True)
         return written.counts if ended is None else ended.counts
 
     def _begun(self, written: Written) -> list[tuple[_Unit, str]]:
-        """The unmet phrases that the tail, or a space that is a token of its own, is the beginning of."""
+        """Return the unmet phrases that begin with the tail, or with a space that is a separate token."""
         tail, before = written.tail, written.before
         if (tail and not is_boundary(before, tail[0])) or (not tail and before != " "):
             return []
@@ -272,17 +271,17 @@ class SentenceAutomaton:
 
     def _offered(self, written: Written) -> list[int]:
         place = len(written.tail)
-        found: list[int] = []
+        tokens: list[int] = []
         for _, phrase in self._begun(written):
-            found += self._rest(phrase, place)[:1]
+            tokens += self._rest(phrase, place)[:1]
         last = written.tail[-1:] or written.before
         for unit, _ in self._unmet(self._ended(written)):
             for phrase in unit.phrases:
-                found += self._openings(phrase, last, written.joined)
-        return found
+                tokens += self._openings(phrase, last, written.joined)
+        return tokens
 
     def _openings(self, phrase: str, last: str, joined: bool) -> Sequence[int]:
-        """The tokens with which a phrase may begin after the character `last`."""
+        """Return the tokens with which a phrase may begin after the character `last`."""
         if joined and not is_boundary(last, phrase[0]):
             return []
         spaced = self._paths[phrase]
@@ -295,7 +294,7 @@ class SentenceAutomaton:
         return within if unspaced and not is_letter(phrase[0]) and within else [*spaced[:1], *within]
 
     def _rest(self, phrase: str, place: int) -> Sequence[int]:
-        """The tokens that complete a phrase of which so many characters are written; empty: not known."""
+        """Return the tokens that complete a phrase after `place` characters; empty: unknown."""
         rests = self._rests[phrase]
         if place not in rests:
             rest, spelling = phrase[place:], self._spelling
@@ -306,7 +305,7 @@ class SentenceAutomaton:
 
 
 def _is_most_of(tail: str, phrase: str) -> bool:
-    """Whether a text is a phrase up to its end, or to most of its last word: two thirds and three letters."""
+    """Whether a text is a complete phrase, or covers most of its last word: 2/3 and at least 3 letters."""
     if not phrase.startswith(tail):
         return False
     last = len(phrase) - phrase.rfind(" ") - 1

@@ -1,20 +1,20 @@
-"""Beam search of rows whose sentences have lexical constraints.
+"""Beam search of rows with lexical constraints.
 
-After Post and Vilar (2018, "Fast lexically constrained decoding with dynamic beam allocation"): beside the
-most probable tokens of a hypothesis stand those that begin or continue a phrase that is still unmet, and the
-places in the beam are shared out among banks of hypotheses that have met equally much, so that those which
-have written a phrase do not compete with those which have not. What differs:
+After Post and Vilar (2018, "Fast lexically constrained decoding with dynamic beam allocation"). The
+candidates of a hypothesis are its most probable tokens, and the tokens that begin or continue an unmet
+phrase. The beam is divided among banks of hypotheses that have met the same number of constraints. Hypotheses
+with a phrase therefore do not compete with those without. Differences:
 
-    banks    by phrases, with one for hypotheses in the midst of a phrase, not by tokens: a URL of twenty
-             tokens would take twenty banks
-    midst    such hypotheses compare as if the model had agreed to the tokens after the first of their
-             phrase, which every translation has to write somewhere: it is the place that is chosen
-    width    the beam is as wide as its banks need, where the options' own is narrower
-    end      a sentence cannot be closed before its requirements are met; near its length limit, only
-             tokens follow that leave room for them
+    banks    Banks count phrases, with one for hypotheses inside a phrase. By tokens, a URL of twenty tokens
+             would take twenty banks.
+    inside   Hypotheses inside a phrase are compared as if the model had predicted the tokens after the first.
+             Every translation must contain these tokens; only their place is chosen.
+    width    The beam is widened to the number of banks.
+    end      A sentence cannot be closed before its requirements are met. Near its length limit, only tokens
+             that leave enough room are allowed.
 
-Where nothing may follow (a forbidden phrase that a required one makes), the constraints of that sentence are
-given up; what a translation holds is checked on its text afterwards (`cotext.translation.terms.terms`).
+If nothing may follow (a required phrase contains a forbidden one), the constraints of the sentence are
+dropped. Translations are checked afterwards (`cotext.translation.terms.terms`).
 
 Shapes: B entries, W beam, R rows (R = B * W), C candidates of a step (C = 2 * W), V vocabulary.
 """
@@ -30,12 +30,11 @@ from cotext.search.lexical import SentenceAutomaton, Written
 
 MIN_WIDTH: Final = 4
 MAX_WIDTH: Final = 16
-# Beyond twice the beam, the tokens looked at of each hypothesis: some may be refused.
-_MORE: Final = 16
+_MORE: Final = 16  # tokens of each hypothesis beyond twice the beam, as some may be rejected
 
 
 def search_width(beam: int, automata: Sequence[SentenceAutomaton | None]) -> int:
-    """The beam in which a row is searched: a place for each bank, by fours, so that rows share batches."""
+    """Return the beam for a row: one place per bank, in steps of four, so that rows can share batches."""
     most = max((automaton.size for automaton in automata if automaton is not None), default=None)
     if most is None:
         return beam
@@ -44,11 +43,11 @@ def search_width(beam: int, automata: Sequence[SentenceAutomaton | None]) -> int
 
 
 class _Path(NamedTuple):
-    """What is known of a hypothesis: sentences closed, and what was written of its sentence.
+    """The state of a hypothesis: closed sentences, and the text of the current one.
 
-    `written` None: the sentence has no constraints, or they were given up. `spared`: log-probability that the
-    phrase in the midst of which it is has cost beyond the model's own choices; `of_sentence`, `of_row`: that
-    of all phrases so far.
+    `written` None: the sentence has no constraints, or they were dropped. `spared`: log-probability by which
+    the tokens of the current phrase fell short of the model's best tokens. `of_sentence`, `of_row`: its sum
+    over all phrases of the sentence or row.
     """
 
     closed: int
@@ -68,7 +67,7 @@ class _Candidate(NamedTuple):
 
 
 class LexicalBeam:
-    """The hypotheses of entries with constraints, beside those of the frontier of search."""
+    """The hypotheses of entries with constraints, parallel to the frontier of beam search."""
 
     def __init__(self, requests: Sequence[SearchRequest], symbols: SearchSymbols, beam: int) -> None:
         self.width = max(search_width(beam, request.automata) for request in requests)
@@ -78,12 +77,12 @@ class LexicalBeam:
 
     @classmethod
     def of(cls, requests: Sequence[SearchRequest], symbols: SearchSymbols, beam: int) -> "LexicalBeam | None":
-        """Those of a search; None where no request has constraints."""
+        """Return the lexical beam of a search; None if no request has constraints."""
         constrained = any(any(request.automata) for request in requests)
         return cls(requests, symbols, beam) if constrained else None
 
     def _started(self, request: SearchRequest, symbols: SearchSymbols) -> list[_Path]:
-        """The hypotheses of an entry before its first step: one; none where it has no constraints."""
+        """Return the hypothesis of an entry before its first step; none if it has no constraints."""
         if not any(request.automata):
             return []
         automaton = request.automata[0]
@@ -91,16 +90,16 @@ class LexicalBeam:
         begun: list[int] = []
         for token in request.prefix:
             begun = [] if token in symbols.special.separators else [*begun, token]
+        # The prefix may have begun the sentence: replay its tokens.
         for token in begun:
             if automaton is not None and written is not None:
                 written = automaton.step(written, token)
         return [_Path(0, written)]
 
     def select(self, entries: Tensor) -> "LexicalBeam":
-        """Keep the given entries, in the given order."""
-        kept = entries.tolist()
-        self._automata = [self._automata[i] for i in kept]
-        self._paths = [self._paths[i] for i in kept]
+        indices = entries.tolist()
+        self._automata = [self._automata[i] for i in indices]
+        self._paths = [self._paths[i] for i in indices]
         return self
 
     def choose(
@@ -113,8 +112,8 @@ class LexicalBeam:
     ) -> None:
         """Choose the candidates of entries with constraints, in place.
 
-        `found`: log-probability, origin, token and own log-probability of the candidates, [B, C] each; those
-        chosen stand in this order: that end, that go on, and impossible ones.
+        `found`: log-probability, origin, token and the token's log-probability of the candidates, [B, C]
+        each. Chosen candidates come in this order: ending, continuing, impossible.
         """
         entries = [i for i, paths in enumerate(self._paths) if paths]
         if not entries:
@@ -122,7 +121,7 @@ class LexicalBeam:
         at = torch.tensor(entries, device=next_RV.device)
         rows_EWV = next_RV.view(*log_probability.shape, -1)[at]
         totals = log_probability[at].tolist()
-        left = (progress.stop[at] - written).tolist()
+        tokens_left = (progress.stop[at] - written).tolist()
         best = rows_EWV.topk(min(2 * self.width + _MORE, next_RV.size(1)), dim=2)
         values, tokens = best.values.tolist(), best.indices.tolist()
         offers = self._offers(entries, rows_EWV)
@@ -131,7 +130,7 @@ class LexicalBeam:
                 _Row(
                     w,
                     totals[e][w],
-                    left[e][w],
+                    tokens_left[e][w],
                     list(zip(values[e][w], tokens[e][w], strict=True)),
                     offers[e][w],
                 )
@@ -140,12 +139,13 @@ class LexicalBeam:
             ]
             chosen = self._candidates(entry, rows)
             if not chosen:
+                # Nothing may follow: drop the constraints, so that the search can continue.
                 self._paths[entry] = [path._replace(written=None) for path in self._paths[entry]]
                 chosen = self._candidates(entry, rows)
             self._take(entry, chosen, found)
 
     def _offers(self, entries: Sequence[int], rows_EWV: Tensor) -> list[list[list[tuple[float, int]]]]:
-        """The tokens that begin or continue a phrase, of every hypothesis, with their log-probabilities."""
+        """Return the tokens that begin or continue a phrase, of every hypothesis, with log-probabilities."""
         where: list[tuple[int, int, int]] = []
         for e, entry in enumerate(entries):
             for w, path in enumerate(self._paths[entry]):
@@ -164,12 +164,17 @@ class LexicalBeam:
         return automata[path.closed] if path.closed < len(automata) else None
 
     def _candidates(self, entry: int, rows: Sequence["_Row"]) -> list[_Candidate]:
-        """All continuations of the hypotheses of an entry that may follow, each once."""
-        found: list[_Candidate] = []
+        """Return all allowed continuations of the hypotheses of an entry, each once."""
+        candidates: list[_Candidate] = []
         for row in rows:
             path = self._paths[entry][row.number]
             automaton = self._automaton(entry, path) if path.written is not None else None
-            likely = row.likely if automaton is None else self._with_room(automaton, path, row)
+            likely = row.likely
+            if automaton is not None and path.written is not None:
+                # Near the limit, only tokens of phrases have room.
+                missing = automaton.tokens_missing(path.written)
+                has_room = not missing or path.written.joined or row.left > missing + 1
+                likely = row.likely if has_room else ()
             seen: set[int] = set()
             for own, token in (*row.offers, *likely):
                 if len(seen) >= 2 * self.width + len(row.offers):
@@ -180,17 +185,8 @@ class LexicalBeam:
                 if followed is not None:
                     seen.add(token)
                     ends = token in self._closing and path.closed + 1 == len(self._automata[entry])
-                    found.append(_Candidate(row.total + own, row.number, token, own, followed, ends))
-        return found
-
-    def _with_room(
-        self, automaton: SentenceAutomaton, path: _Path, row: "_Row"
-    ) -> Sequence[tuple[float, int]]:
-        """The likely tokens; none where nothing but a phrase has room."""
-        assert path.written is not None
-        missing = automaton.tokens_missing(path.written)
-        room = not missing or path.written.joined or row.left > missing + 1
-        return row.likely if room else ()
+                    candidates.append(_Candidate(row.total + own, row.number, token, own, followed, ends))
+        return candidates
 
     def _followed(
         self,
@@ -201,7 +197,7 @@ class LexicalBeam:
         own: float,
         token: int,
     ) -> _Path | None:
-        """The hypothesis with one token more; None: refused."""
+        """Return the hypothesis after one more token; None: the token is rejected."""
         if token in self._closing:
             if automaton is not None and path.written is not None and not automaton.may_close(path.written):
                 return None
@@ -213,19 +209,20 @@ class LexicalBeam:
         written = automaton.step(path.written, token)
         if written is None or automaton.need(written) + 1 > row.left - 1:
             return None
+        # Inside a phrase, give back what the token costs compared with the best one: see the module.
         before, tail = path.written.tail, written.tail
-        goes_on = 0 < len(before) < len(tail) and tail.startswith(before)
-        goes_on = goes_on and automaton.is_begun(written) and automaton.is_begun(path.written)
-        more = row.likely[0][0] - own if goes_on else 0.0
+        inside = 0 < len(before) < len(tail) and tail.startswith(before)
+        inside = inside and automaton.is_begun(written) and automaton.is_begun(path.written)
+        more = row.likely[0][0] - own if inside else 0.0
         return path._replace(
             written=written,
-            spared=path.spared + more if goes_on else 0.0,
+            spared=path.spared + more if inside else 0.0,
             of_sentence=path.of_sentence + more,
             of_row=path.of_row + more,
         )
 
     def _take(self, entry: int, candidates: Sequence[_Candidate], found: Sequence[Tensor]) -> None:
-        """Write those chosen of the candidates of an entry, and keep their hypotheses."""
+        """Write the chosen candidates of an entry into `found`, and keep their hypotheses."""
         ended = sorted((c for c in candidates if c.ends), key=lambda c: -c.total)[: self.width]
         going = self._shared_out(entry, [c for c in candidates if not c.ends])
         self._paths[entry] = [c.path for c in going] or [_Path(0, None)]
@@ -243,13 +240,15 @@ class LexicalBeam:
         found[3][entry, :n] = torch.tensor([c.own for c in chosen], device=device, dtype=dtype)
 
     def _shared_out(self, entry: int, candidates: Sequence[_Candidate]) -> list[_Candidate]:
-        """Those that go on, in the midst of the sentence in which the best of them is.
+        """Return the candidates that continue, divided among the banks of the sentence of the best candidate.
 
-        Those ahead of it compete with those that are done with it, whatever they have met of the next one:
-        else each would keep a place, however early it has closed a sentence.
+        Candidates that are ahead of this sentence compete with those that have met all of it, whatever they
+        have met of the next sentence. Otherwise each would keep a place, however early it has closed a
+        sentence.
         """
         if not candidates:
             return []
+        # The best candidate decides which sentence the banks are for.
         leading = max(candidates, key=lambda c: c.total + c.path.of_row).path.closed
         automaton = self._automata[entry][leading]
         size = 0 if automaton is None else automaton.size
@@ -265,7 +264,7 @@ class LexicalBeam:
             banks.setdefault(bank, []).append((rank, candidate))
         behind = banks.pop(-1, [])
         chosen = _shared_out(banks, self.width)
-        behind.sort(key=lambda each: -each[0])
+        behind.sort(key=lambda ranked: -ranked[0])
         chosen += [candidate for _, candidate in behind[: self.width - len(chosen)]]
         return sorted(chosen, key=lambda c: -c.total)
 
@@ -277,7 +276,7 @@ class LexicalBeam:
 
 
 class _Row(NamedTuple):
-    """A hypothesis at a step: how many tokens are left to its sentence, and candidates for the next."""
+    """A hypothesis at a step: the tokens left for its sentence, and candidates for the next token."""
 
     number: int
     total: float
@@ -287,12 +286,12 @@ class _Row(NamedTuple):
 
 
 def _shared_out(banks: dict[int, list[tuple[float, _Candidate]]], width: int) -> list[_Candidate]:
-    """So many ranked candidates, as many of every bank as far as it has them, the fuller banks first.
+    """Choose `width` ranked candidates, the same number from every bank if it has them, fullest banks first.
 
-    Of more banks than places, the fullest and the emptiest in turn.
+    If there are more banks than places, the fullest and the emptiest take turns.
     """
     for bank in banks.values():
-        bank.sort(key=lambda each: -each[0])
+        bank.sort(key=lambda ranked: -ranked[0])
     full = sorted(banks, reverse=True)
     order = [full[i // 2] if i % 2 == 0 else full[-1 - i // 2] for i in range(len(full))]
     chosen: list[_Candidate] = []

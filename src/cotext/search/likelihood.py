@@ -1,7 +1,7 @@
-"""Likelihoods of the current sentences of a batch, for both kinds of models.
+"""Likelihoods of the current sentences of a batch, for autoregressive and non-autoregressive models.
 
-Shapes: B rows, T tokens (frames of a non-autoregressive decoder), N labels or frames without padding, one row
-after the other, D model, V vocabulary.
+Shapes: B rows, T tokens (frames of a non-autoregressive decoder), N labels or frames without padding, row
+after row, D model, V vocabulary.
 """
 
 import math
@@ -20,14 +20,15 @@ from cotext.losses.ctc import beginnings, ctc_scores, fits, units
 from cotext.models.interface import Model, NonAutoregressiveModel, TranslationModel
 from cotext.models.precision import output_logits
 
-CHUNK = 512  # labels whose logits are there at a time
+CHUNK = 512  # labels whose logits are in memory at a time
 
 
 @dataclass(frozen=True, slots=True)
 class ForcedPass:
-    """A batch whose source is read: the sentence of every token or position of the decoder, and its pass.
+    """A batch whose source is encoded, and its decoder pass.
 
-    `sentence` [B, T], -1 on padding; `decode` gives hidden states [B, T, D].
+    `sentence` [B, T] is that of every token or position, -1 on padding; `decode` returns hidden states [B, T,
+    D].
     """
 
     sentence: Tensor
@@ -42,7 +43,7 @@ def autoregressive_pass(model: TranslationModel, batch: Batch) -> ForcedPass:
 
 
 def parallel_pass(model: NonAutoregressiveModel, batch: Batch) -> ForcedPass:
-    """All positions at once, which are told no more of the target than its length, where one has to be."""
+    """All positions in parallel; of the target, only its length is given, for models that predict lengths."""
     known = None
     if model.path == "length":
         known = (bracketed_targets(batch)[1] >= 0).sum(dim=1)
@@ -51,7 +52,7 @@ def parallel_pass(model: NonAutoregressiveModel, batch: Batch) -> ForcedPass:
 
 
 def sentence_of_label(batch: Batch) -> Tensor:
-    """The sentence of every current label, counted through the current sentences of all rows: [N]."""
+    """Return the sentence of every current label, counted over the current sentences of all rows: [N]."""
     counts = batch.source.current[:, 1] - batch.source.current[:, 0]
     first = counts.cumsum(dim=0) - counts
     current = batch.is_current
@@ -60,41 +61,42 @@ def sentence_of_label(batch: Batch) -> Tensor:
 
 
 def negative_log_likelihood(model: Model, hidden_ND: Tensor, label_N: Tensor) -> Tensor:
-    """Negative log-likelihoods of labels, given their hidden states: [N]."""
+    """Return negative log-likelihoods of labels, given their hidden states: [N]."""
     if model.int8_output is not None:
         parts = zip(torch.split(hidden_ND, CHUNK), torch.split(label_N, CHUNK), strict=True)
-        found = [cross_entropy(output_logits(model, h), label, reduction="none") for h, label in parts]
-        return torch.cat(found) if found else hidden_ND.new_empty(0)
+        nll = [cross_entropy(output_logits(model, h), label, reduction="none") for h, label in parts]
+        return torch.cat(nll) if nll else hidden_ND.new_empty(0)
+    # The loss kernel computes logits in chunks, so that they are never all in memory.
     ones = torch.ones_like(label_N).to(hidden_ND.dtype)
     _, nll_N, _ = output_loss(hidden_ND, model.output_weight, label_N, ones, 0.0, bias_V=model.output_bias)
     return nll_N
 
 
 def label_nll(model: TranslationModel, batch: Batch) -> Tensor:
-    """Negative log-likelihoods of the labels of current sentences, one row after the other: [N]."""
+    """Return negative log-likelihoods of the labels of current sentences, row after row: [N]."""
     hidden_BTD = model.decode(batch.target_input, batch.input_sentence, model.encode(batch.source))
     label_N = batch.target_label[batch.is_current]
     return negative_log_likelihood(model, hidden_BTD[batch.is_current], label_N)
 
 
 def autoregressive_nll(model: TranslationModel, batch: Batch) -> Tensor:
-    """Negative log-likelihoods of the current sentences of all rows, one after the other, in float64."""
+    """Return negative log-likelihoods of the current sentences, row after row, in float64."""
     return sentence_sums(batch, label_nll(model, batch))
 
 
 def sentence_sums(batch: Batch, nll_N: Tensor) -> Tensor:
-    """Values of the current labels added up by sentence, in float64."""
+    """Sum the values of current labels by sentence, in float64."""
     counts = batch.source.current[:, 1] - batch.source.current[:, 0]
     nll = torch.zeros(int(counts.sum()), dtype=torch.float64, device=batch.source.tokens.device)
     return nll.index_add_(0, sentence_of_label(batch), nll_N.double())
 
 
 def non_autoregressive_nll(model: NonAutoregressiveModel, batch: Batch) -> Tensor:
-    """Negative log-likelihoods of the sentences of all rows, which are current, one after the other.
+    """Return negative log-likelihoods of the sentences of all rows, which are current, row after row.
 
-    With a path for every sentence, those of its text over all paths, infinite where it does not fit. Where
-    only the row has a likelihood, each of its sentences has an equal share of it: two versions of a row
-    then compare as wholes, whichever sentences are looked at.
+    With one CTC path per sentence, the sum over all alignments of its text; infinite if the text does not
+    fit. If only the row has a likelihood, each of its sentences gets an equal share. Versions of a row then
+    compare as a whole, whichever sentences are selected.
     """
     tokens, sentence = bracketed_targets(batch)
     known = (sentence >= 0).sum(dim=1) if model.path == "length" else None
@@ -116,19 +118,19 @@ def non_autoregressive_nll(model: NonAutoregressiveModel, batch: Batch) -> Tenso
 
 
 def path_token_nll(model: NonAutoregressiveModel, batch: Batch) -> Tensor:
-    """Negative log-likelihoods of labels given those before them in their sentence, over all paths: [N].
+    """Return negative log-likelihoods of labels given those before them in their sentence: [N].
 
-    Of a model with a path for every sentence. They sum to the sentence's own likelihood; infinite where its
-    text does not fit. In the order of `label_nll`.
+    Only for models with one CTC path per sentence. The sum over a sentence is its likelihood over all
+    alignments; infinite if the text does not fit. In the order of `label_nll`.
     """
     tokens, sentence = bracketed_targets(batch)
     draft = model.encode(batch.source)
     hidden_ND = model.decode(draft)[draft.sentence >= 0]
-    asked = units(model.path, draft.sentence, tokens, sentence)
-    found = beginnings(hidden_ND, partial(output_logits, model), asked, model.blank)
-    place = torch.arange(asked.target.size(1), device=tokens.device)
-    end = place == asked.target_length[:, None] - 1
-    log_p = torch.where(end, found.whole[:, None], found.begins)
-    nll = (log_p[:, :-1] - log_p[:, 1:]).masked_fill(~fits(asked, model.blank)[:, None], math.inf)
-    # The first label is the bracket that opens a sentence: nobody predicts it.
-    return nll[asked.is_label[:, 1:]]
+    batch_units = units(model.path, draft.sentence, tokens, sentence)
+    prefixes = beginnings(hidden_ND, partial(output_logits, model), batch_units, model.blank)
+    place = torch.arange(batch_units.target.size(1), device=tokens.device)
+    end = place == batch_units.target_length[:, None] - 1
+    log_p = torch.where(end, prefixes.whole[:, None], prefixes.begins)
+    nll = (log_p[:, :-1] - log_p[:, 1:]).masked_fill(~fits(batch_units, model.blank)[:, None], math.inf)
+    # The first label, the bracket that opens a sentence, is not predicted.
+    return nll[batch_units.is_label[:, 1:]]

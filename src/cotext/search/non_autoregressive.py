@@ -1,13 +1,13 @@
 """Search with non-autoregressive models: the most probable symbol of every frame, collapsed to tokens.
 
-    path     - a a - b - b b      blank is -: repeats are one token, blanks are none      a b b
+    path     - a a - b - b b      blank is -: repeats become one token, blanks are removed      a b b
 
-With a path for every sentence, exactly the sentences requested come out by construction. With one path for a
-row, or none, they are recovered from its `eos` symbols (`sentence_recovery.py`). A sentence without a content
-token gets the one that lowers its probability least: none is empty, as in constrained search.
+With one CTC path per sentence, the output has exactly the requested sentences by construction. With one path
+per row, or none, sentences are recovered from the `eos` symbols (`sentence_recovery.py`). A sentence without
+a content token gets the token that lowers its probability least, so that no sentence is empty, as in
+constrained search.
 
-Shapes: B rows, T frames, N frames of all rows without padding, one row after the other, D model,
-V vocabulary.
+Shapes: B rows, T frames, N frames of all rows without padding, row after row, D model, V vocabulary.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -27,13 +27,13 @@ from cotext.search.output_layer import OutputLayer
 from cotext.search.sentence_recovery import recover
 from cotext.search.steps import Steps
 
-CHUNK = 128  # frames whose logits are made at once: so few stay in the cache of a CPU
-PASS_TOKENS = 1024  # source tokens of rows that a CPU reads at once: more of them take no less time each
+CHUNK = 128  # frames whose logits are computed at once, so that they stay in the cache of a CPU
+PASS_TOKENS = 1024  # source tokens per pass on a CPU; larger passes are not faster per token
 
 
 @dataclass(frozen=True, slots=True)
 class _Text:
-    """The tokens of a sentence, with the log-probability of each; `rest` is that of the closing symbol.
+    """The tokens of a sentence with their log-probabilities; `rest` is that of the closing symbol.
 
     The log-probability of a token includes the blanks before it and its repeats.
     """
@@ -43,14 +43,14 @@ class _Text:
     rest: float
 
     def within(self, most_tokens: int) -> "_Text":
-        """The text truncated to so many tokens; the probability of the others goes to the closing symbol."""
+        """Truncate to this many tokens; the closing symbol gets the log-probability of the others."""
         rest = self.rest + sum(self.log_p[most_tokens:])
         return _Text(self.tokens[:most_tokens], self.log_p[:most_tokens], rest)
 
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """The frames of a row with the best symbol of each."""
+    """The frames of a row and the best symbol of each."""
 
     output: OutputLayer
     hidden: Tensor  # [T, D]
@@ -59,7 +59,7 @@ class _Row:
     log_p: list[float]
 
     def frames(self, k: int) -> list[int]:
-        """The frames of sentence k; all where it has none."""
+        """Return the frames of sentence k, or all frames if it has none."""
         return self.sentences.get(k) or list(range(len(self.hidden)))
 
 
@@ -70,10 +70,10 @@ def search_frames(
     symbols: SearchSymbols,
     options: SearchOptions,
 ) -> list[Hypothesis]:
-    """The hypothesis for every row of the source; the model must be in eval mode.
+    """Return the hypothesis for every row of the source; the model must be in eval mode.
 
     Raises:
-        CotextError: a beam, a request that cannot be met, output that is not a number.
+        CotextError: a beam, a request that cannot be met, model output that is NaN.
     """
     check_requests(requests, symbols, options.align)
     if options.beam > 1:
@@ -83,15 +83,15 @@ def search_frames(
         )
     with torch.inference_mode():
         frames, steps = _FrameSearch(model, symbols, options), Steps()
-        found: list[Hypothesis] = []
+        hypotheses: list[Hypothesis] = []
         for row, request in zip(frames.rows(source, requests), requests, strict=True):
-            found.append(frames.hypothesis(row, request))
-            steps.tell(range(len(found)))
-        return found
+            hypotheses.append(frames.hypothesis(row, request))
+            steps.tell(range(len(hypotheses)))
+        return hypotheses
 
 
 class _FrameSearch:
-    """A search in frames, with the symbols that no frame, or no sentence by itself, may hold."""
+    """A search over frames, with the symbols that no frame, or no sentence by itself, may contain."""
 
     def __init__(self, model: NonAutoregressiveModel, symbols: SearchSymbols, options: SearchOptions) -> None:
         special = symbols.special
@@ -104,22 +104,26 @@ class _FrameSearch:
         self.without_content = {*self.never, *self.non_content, special.eos, *symbols.blank}
 
     def rows(self, source: Source, requests: Sequence[SearchRequest]) -> Iterator[_Row]:
-        """Decode, and take one row after the other."""
+        """Decode in passes of limited size and yield row after row."""
         rows, tokens = source.tokens.shape
+        # On a CPU, small passes fit into the cache; on a GPU, one pass is fastest.
         at_once = rows if source.tokens.device.type != "cpu" else max(1, PASS_TOKENS // tokens)
         for chosen in torch.split(torch.arange(rows, device=source.tokens.device), at_once):
-            part = source if len(chosen) == rows else source.select(chosen)
-            yield from self._pass(part, [requests[i] for i in chosen.tolist()])
+            some = source if len(chosen) == rows else source.select(chosen)
+            yield from self._pass(some, [requests[i] for i in chosen.tolist()])
 
     def _pass(self, source: Source, requests: Sequence[SearchRequest]) -> Iterator[_Row]:
         draft = self.model.encode(source)
         real = draft.sentence >= 0
         hidden_ND = self.model.decode(draft)[real]
         sizes = real.sum(dim=1).tolist()
-        outputs = self._outputs(requests)
-        of_rows = torch.split(hidden_ND, sizes), torch.split(draft.sentence[real], sizes)
-        paths = self._paths(outputs, *of_rows)
-        for output, hidden_TD, sentence_T, path in zip(outputs, *of_rows, paths, strict=True):
+        outputs = [OutputLayer(self.model, [], ())] * len(requests)
+        if requests[0].shortlist is not None:  # then every row has its own
+            always = {*self.symbols.closing, *self.non_content, *self.symbols.blank}
+            outputs = [OutputLayer(self.model, [request.shortlist], always) for request in requests]
+        by_row = torch.split(hidden_ND, sizes), torch.split(draft.sentence[real], sizes)
+        paths = self._paths(outputs, *by_row)
+        for output, hidden_TD, sentence_T, path in zip(outputs, *by_row, paths, strict=True):
             frames: dict[int, list[int]] = {}
             for i, k in enumerate(sentence_T.tolist()):
                 frames.setdefault(k, []).append(i)
@@ -128,21 +132,22 @@ class _FrameSearch:
     def _paths(
         self, outputs: Sequence[OutputLayer], hidden: Sequence[Tensor], sentences: Sequence[Tensor]
     ) -> Iterator[tuple[list[int], list[float]]]:
-        """The most probable path of every row, of its states [T, D] and their sentences [T].
+        """Yield the most probable path of every row, from its states [T, D] and their sentences [T].
 
-        Gives symbols and log-probabilities, or logits where the search is not scored. Rows that share an
-        output layer and follow each other are computed together.
+        A path is a list of symbols and one of log-probabilities, or of logits if the search is not scored.
+        Consecutive rows with the same output layer are computed together.
         """
         scored = self.options.scored
-        found = [
+        results = [
             self._best(output, torch.cat([hidden_TD for _, hidden_TD in rows]), self.never, scored)
             for output, rows in groupby(zip(outputs, hidden, strict=True), key=itemgetter(0))
         ]
         sizes = [len(hidden_TD) for hidden_TD in hidden]
-        log_p, symbol = (torch.split(torch.cat(each), sizes) for each in zip(*found, strict=True))
+        log_p, symbol = (torch.split(torch.cat(parts), sizes) for parts in zip(*results, strict=True))
         for best_T, log_p_T, sentence_T in zip(symbol, log_p, sentences, strict=True):
             if self.model.path == "sentences":
                 first, last = _begins(sentence_T), _begins(sentence_T.flip(0)).flip(0)
+                # Brackets are known: the first and last frames of a sentence are not searched.
                 for ends, fixed in ((first, self.symbols.special.bos), (last, self.symbols.special.eos)):
                     best_T[ends], log_p_T[ends] = fixed, 0.0
             if not bool(log_p_T.isfinite().all()):
@@ -151,15 +156,8 @@ class _FrameSearch:
                 )
             yield best_T.tolist(), log_p_T.tolist()
 
-    def _outputs(self, requests: Sequence[SearchRequest]) -> list[OutputLayer]:
-        """The output layer of every row: one for all, or with shortlists that of the row alone."""
-        if requests[0].shortlist is None:
-            return [OutputLayer(self.model, [], ())] * len(requests)
-        always = {*self.symbols.closing, *self.non_content, *self.symbols.blank}
-        return [OutputLayer(self.model, [request.shortlist], always) for request in requests]
-
     def hypothesis(self, row: _Row, request: SearchRequest) -> Hypothesis:
-        """The hypothesis of a row, a text for every sentence requested."""
+        """Return the hypothesis of a row, with a text for every requested sentence."""
         special = self.symbols.special
         texts = self._texts(row, request)
         tokens: list[int] = []
@@ -174,26 +172,26 @@ class _FrameSearch:
             if len(own.tokens) + 1 == limit:
                 truncated.append(len(tokens))
             tokens.append(special.separator(k))
-        tokens.pop()  # the last `eos` is understood
+        tokens.pop()  # hypotheses do not contain the last `eos`
         total = sum(log_p)
         score = total / self.options.divisor(len(tokens) + 1)
         hypothesis = Hypothesis(tokens, log_p, total, score, tuple(truncated))
         return hypothesis if self.options.scored else hypothesis.unscored()
 
     def _texts(self, row: _Row, request: SearchRequest) -> list[_Text]:
-        """The text that was found for every sentence."""
+        """Return the text of every requested sentence."""
         if self.model.path != "sentences":
             return self._recovered(row, request.sentences)
         non_content = {*self.non_content, self.symbols.special.eos}
-        found = []
+        texts = []
         for k in range(request.sentences):
             here = row.frames(k)
             path = [row.symbol[i] for i in here], [row.log_p[i] for i in here]
-            found.append(collapse(*path, non_content))
-        return found
+            texts.append(collapse(*path, non_content))
+        return texts
 
     def _recovered(self, row: _Row, count: int) -> list[_Text]:
-        """The sentences of a row in which the model has set their ends."""
+        """Return the sentences of a row in which the model has written their ends."""
         special = self.symbols.special
         whole = collapse(row.symbol, row.log_p, self.non_content, repeats=self.model.path == "row")
         labels, log_p = list(whole.tokens), list(whole.log_p)
@@ -214,15 +212,16 @@ class _FrameSearch:
         return [_Text(t.tokens, t.log_p, rest) for t, rest in zip(texts, rests, strict=True)]
 
     def _content_token(self, row: _Row, k: int) -> _Text:
-        """The content token that lowers the probability of sentence k least, as its only one.
+        """Return the content token that lowers the probability of sentence k least, as its only token.
 
-        The other frames of the path stay as they were.
+        The other frames of the path do not change.
         """
         here = row.frames(k)
         if self.model.path == "sentences":
             here = here[1:-1]
         before, _ = self._best(row.output, row.hidden[here], self.never)
         log_p, word = self._best(row.output, row.hidden[here], self.without_content)
+        # The frame at which a content token costs least compared with the best symbol.
         at = int((log_p - before).argmax())
         if not bool(log_p[at].isfinite()):
             raise CotextError("the vocabulary holds no token but blanks; there is nothing to write")
@@ -232,26 +231,26 @@ class _FrameSearch:
     def _best(
         self, output: OutputLayer, hidden_ND: Tensor, forbidden: Collection[int], scored: bool = True
     ) -> tuple[Tensor, Tensor]:
-        """The most probable symbol of every frame that is not forbidden: log-probability and symbol, [N].
+        """Return log-probability and symbol of the best allowed symbol of every frame, [N] each.
 
-        Of a search that is not `scored`, logits in the place of log-probabilities.
+        If not `scored`, logits instead of log-probabilities.
         """
-        parts = torch.split(hidden_ND, CHUNK)
-        found = [best_column(self._log_p(output, part, forbidden, scored)) for part in parts]
-        log_p, column = (torch.cat(of_parts).squeeze(1) for of_parts in zip(*found, strict=True))
+        chunks = torch.split(hidden_ND, CHUNK)
+        results = [best_column(self._log_p(output, chunk, forbidden, scored)) for chunk in chunks]
+        log_p, column = (torch.cat(result).squeeze(1) for result in zip(*results, strict=True))
         return log_p, output.tokens(column)
 
     def _log_p(
         self, output: OutputLayer, hidden_ND: Tensor, forbidden: Collection[int], scored: bool = True
     ) -> Tensor:
-        """Log-probabilities of the columns of an output layer, [N, U]; of the forbidden symbols -inf."""
+        """Return log-probabilities of the columns of an output layer, [N, U]; -inf for forbidden symbols."""
         log_p = output.log_probabilities(hidden_ND) if scored else output.logits(hidden_ND)
         columns = output.columns(torch.tensor(sorted(forbidden), device=log_p.device))
         return log_p.index_fill_(1, columns, -torch.inf)
 
 
 def _begins(sentence_T: Tensor) -> Tensor:
-    """A mask of the first frame of every sentence of a row, [T]."""
+    """True for the first frame of every sentence of a row, [T]."""
     begins = torch.ones_like(sentence_T, dtype=torch.bool)
     begins[1:] = sentence_T[1:] != sentence_T[:-1]
     return begins
@@ -260,18 +259,18 @@ def _begins(sentence_T: Tensor) -> Tensor:
 def collapse(
     path: Sequence[int], log_p: Sequence[float], non_content: Collection[int], repeats: bool = True
 ) -> _Text:
-    """The tokens of a path: `repeats` of a symbol are one, and `non_content` ones are none."""
+    """Collapse a path to tokens: `repeats` of a symbol are one token, `non_content` symbols are removed."""
     tokens: list[int] = []
-    found: list[float] = []
+    log_p_of_tokens: list[float] = []
     pending, before = 0.0, None
     for symbol, probability in zip(path, log_p, strict=True):
         if symbol in non_content:
             pending += probability
         elif repeats and symbol == before:
-            found[-1] += probability
+            log_p_of_tokens[-1] += probability
         else:
             tokens.append(symbol)
-            found.append(pending + probability)
+            log_p_of_tokens.append(pending + probability)
             pending = 0.0
         before = symbol
-    return _Text(tokens, found, pending)
+    return _Text(tokens, log_p_of_tokens, pending)

@@ -1,8 +1,8 @@
-"""The output layer in search: of the whole vocabulary, or of the tokens on the shortlists of its rows.
+"""Output layer in search, over the full vocabulary or over the shortlists of its rows.
 
-The rows of a batch share the columns of all their shortlists, so that one product serves them all; what is
-not on a row's own list has no probability there. The translation of a document thus depends on its own lists
-alone, whatever else is in the batch. Log-probabilities are among the tokens of the list.
+The rows of a batch share the columns of all their shortlists, so that one product computes them. A token that
+is not in a row's own list gets probability 0 there. The translation of a document therefore depends only on
+its own lists, whatever the batch contains. Log-probabilities are normalised over the tokens of the list.
 
 Shapes: B entries, W beam, R rows (R = B * W), N states, D model, V vocabulary, U columns: V, or the tokens of
 all lists.
@@ -22,8 +22,8 @@ from cotext.models.precision import output_logits, output_of
 class OutputLayer:
     """The output layer of a model for the rows of a search.
 
-    `shortlists`: the tokens that each entry may hold, ascending; None for all of them: any token. `always`
-    are on every list.
+    `shortlists`: the allowed tokens of each entry, ascending; None for all entries: any token. `always`:
+    tokens in every list.
     """
 
     def __init__(
@@ -49,6 +49,7 @@ class OutputLayer:
         inside[:, always] = True
         for row, tokens in zip(inside, shortlists, strict=True):
             row[tokens] = True
+        # The columns are the union of all lists; each row masks those that are not in its own.
         tokens = inside.any(dim=0).nonzero().flatten()
         outside = ~inside[:, tokens]
         column = torch.full((self.vocabulary,), -1)
@@ -59,40 +60,38 @@ class OutputLayer:
 
     @property
     def is_whole(self) -> bool:
-        """Whether every token has a column: that of its id."""
+        """Whether every token has a column, with the number of its id."""
         return self._tokens is None
 
     def columns(self, tokens: Tensor) -> Tensor:
-        """The columns of tokens, of those that have one."""
+        """Return the columns of tokens, without those that have none."""
         if self._column is None:
             return tokens
-        found = self._column[tokens]
-        return found[found >= 0]
+        columns = self._column[tokens]
+        return columns[columns >= 0]
 
     def tokens(self, columns: Tensor) -> Tensor:
-        """The tokens of columns."""
         return columns if self._tokens is None else self._tokens[columns]
 
     def over_vocabulary(self, values_NU: Tensor) -> Tensor:
-        """Log-probabilities of all tokens, those without a column impossible: [N, U] -> [N, V]."""
+        """Return log-probabilities over the vocabulary, -inf without a column: [N, U] -> [N, V]."""
         if self._tokens is None:
             return values_NU
         whole = values_NU.new_full((len(values_NU), self.vocabulary), -torch.inf)
         return whole.index_copy_(1, self._tokens, values_NU)
 
     def select(self, entries: Tensor) -> None:
-        """Keep the given entries [B']."""
         if self._outside is not None:
             self._outside = self._outside.index_select(0, entries)
 
     def log_probabilities(self, hidden_ND: Tensor) -> Tensor:
-        """Those of the next token, [N, U]: N rows of all entries, beams side by side, or states of one."""
+        """Return log-probabilities of the next token, [N, U]. Beams of an entry are consecutive rows."""
         logits_NU = self.logits(hidden_ND)
-        # In place: memory of that size is new to the process, page by page, every time.
+        # In place: new memory of this size would be mapped page by page in every step.
         return torch.log_softmax(logits_NU, dim=1, out=logits_NU)
 
     def logits(self, hidden_ND: Tensor) -> Tensor:
-        """As `log_probabilities`, but for a constant of every row: the best column is the same."""
+        """Return log-probabilities up to a constant per row, which does not change the best column."""
         logits_NU = self._product(hidden_ND)
         if self._outside is not None:
             beams_BWU = logits_NU.view(len(self._outside), -1, logits_NU.size(1))
@@ -103,8 +102,8 @@ class OutputLayer:
         model, device = self._model, hidden_ND.device.type
         if model.int8_output is not None or device != "cpu" or not 4 <= hidden_ND.size(0) < 16:
             return output_logits(model, hidden_ND)
-        # For so few rows the whole matrix would be re-packed in memory before it is multiplied; in parts that
-        # stay in the cache (half a megabyte) the product is 1.2 to 2.4 times as fast.
+        # For so few rows, torch re-packs the full matrix in memory. In parts that fit into the cache (half a
+        # megabyte), the product is 1.2 to 2.4 times as fast.
         part_size = max(1, 2**17 // hidden_ND.size(1))
         parts = [linear(hidden_ND, part) for part in torch.split(model.output_weight, part_size)]
         logits_NV = torch.cat(parts, dim=1)

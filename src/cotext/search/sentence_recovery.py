@@ -1,17 +1,17 @@
-"""Recovery of sentences from labels: the only place where separators say which sentence a label belongs to.
+"""Recovery of sentences from labels, by the separators that the model wrote in free search.
 
-In free search the model itself has set the separators. A piece is what stands up to a closing symbol; n
-sentences were requested. Every label counts to one sentence, and the log-probabilities of the sentences add
-up to the whole.
+No other code uses separators to find sentences. A chunk is the text up to a closing symbol; n sentences were
+requested. Every label is assigned to one sentence, so that the log-probabilities of the sentences add up to
+that of the row.
 
-    plain     a sep b sep c eos     Piece i is sentence i. What is missing is missing at the end; surplus
-                                    pieces belong to the last sentence.
-    from end  a sep b sep c eos     The same from the other end, where only the last sentence is kept.
-    indexed   a sep1 b sep3 c eos   A separator names the sentence that it closes, wherever and however often
-                                    it comes: a is sentence 1 and b is 3, 2 is missing. `eos` names none: c is
-                                    the one after the last named; from end, the last.
+    plain     a sep b sep c eos     Chunk i is sentence i. Missing chunks are those of the last sentences;
+                                    surplus chunks belong to the last sentence.
+    from end  a sep b sep c eos     Counted from the end, if only the last sentence is used.
+    indexed   a sep1 b sep3 c eos   A separator has the index of the sentence that it closes, in any order: a
+                                    is sentence 1, b is 3, 2 is missing. `eos` has no index: c is the sentence
+                                    after the last index or, from the end, the last sentence.
 
-With brackets, and wherever search was constrained, the pieces are the sentences.
+With brackets, and in constrained search, the chunks are the sentences.
 """
 
 from collections.abc import Sequence
@@ -26,9 +26,9 @@ from cotext.data.collate import Ids, headed
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """The sentence that each label belongs to, counted from the first requested.
+    """The sentence of each label, counted from the first requested.
 
-    `exact`: as many pieces came as were requested, in order. One of them may still hold no text.
+    `exact`: the chunks are exactly the requested sentences, in order. A chunk may still have no text.
     """
 
     sentence: tuple[int, ...]
@@ -40,22 +40,23 @@ def recover(
 ) -> Recovered:
     """Recover `count` sentences from labels that end with `eos`; `first`: sentence index of the first.
 
-    A separator right before the final `eos` closes the last sentence twice, if there are enough without it.
+    If there are more chunks than sentences, a separator directly before the final `eos` is ignored.
     """
     closing = {*symbols.separators, symbols.eos}
     stops = [i + 1 for i, label in enumerate(labels) if label in closing]
     closers = [labels[stop - 1] for stop in stops]
+    # The model closed the last sentence twice, with a separator and with `eos`.
     if len(stops) > count and stops[-1] - stops[-2] == 1:
         del stops[-2]
         del closers[-1]
     named: list[int] = []
-    for piece, closer in enumerate(closers):
+    for chunk, closer in enumerate(closers):
         following = named[-1] + 1 if named else 0
         if len(symbols.separators) == 1:
-            named.append(piece + count - len(stops) if from_end else piece)
+            named.append(chunk + count - len(stops) if from_end else chunk)
         elif closer not in symbols.separators:
             named.append(count - 1 if from_end else following)
-        elif closer == symbols.separators[-1]:  # that of every later sentence too
+        elif closer == symbols.separators[-1]:  # shared by all later sentences
             named.append(max(following, len(symbols.separators) - 1 - first))
         else:
             named.append(symbols.separators.index(closer) - first)
@@ -70,12 +71,12 @@ def recover(
 def begun_input(
     labels: Sequence[int], symbols: SpecialSymbols, first: int, first_sentence: int
 ) -> tuple[Ids, Ids]:
-    """Decoder input of labels that search has written so far, and the sentence of each, `bos` included: [T].
+    """Return decoder inputs for the labels written so far, and their sentences, `bos` included: [T] each.
 
     `first` is the sentence index of the first label in its row, `first_sentence` that of the row in its
-    document. Symbols of a language follow `bos`.
+    document. Language symbols follow `bos`.
     """
-    # In Python: rows of a window are short, and array operations on a few numbers cost more than they do.
+    # Python lists, as rows of windows are short: array operations would take longer.
     opens = [False, *(label in symbols.separators for label in labels)]
     sentence = [first + k for k in accumulate(opens)]
     tokens = [symbols.bos, *labels]

@@ -1,13 +1,13 @@
-"""Spelling of tokens: what each token adds to the text before it, found by decoding it beside others.
+"""Spelling of tokens: the text that each token adds, found by decoding it next to other tokens.
 
-    piece        spelled     joins the next
+    subword      spelled     joins the next
     ▁table       " table"    no
     s            "s"         no
-    ▁            " "         no              shows nothing, but begins a word
-    <0xC3>       private     no              shows nothing by itself
-    tab@@        " tab"      yes             of tokenizers that mark where a word goes on
+    ▁            " "         no              invisible, but begins a word
+    <0xC3>       private     no              invisible by itself
+    tab@@        " tab"      yes             with tokenizers that mark words that continue
 
-The spellings of a sentence's tokens, one after the other, are its text, in whatever subwords it was written.
+The concatenated spellings of the tokens of a sentence are its text, for any segmentation into subwords.
 """
 
 from collections.abc import Sequence
@@ -15,12 +15,12 @@ from typing import Final
 
 from cotext.data.tokenizer import Tokenizer
 
-# A character for each token that shows nothing by itself, so that sequences of them can be compared.
+# First of the private characters that stand for tokens without visible text, so that they can be compared.
 _PRIVATE: Final = 0xF0000
 
 
 class Spelling:
-    """The spellings of the target tokens of a tokenizer, each found when it is first asked for."""
+    """The spellings of the target tokens of a tokenizer, each computed on first use."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self.tokenizer = tokenizer
@@ -29,7 +29,7 @@ class Spelling:
         self._word_text = tokenizer.decode([self._word])
 
     def _anchors(self) -> tuple[int, int | None]:
-        """A token that is a whole word, and one that goes on with the word before it, where there is one."""
+        """Return a token that is a whole word, and one that continues the word before it, if there is one."""
         tokenizer, word, ending = self.tokenizer, None, None
         for token in range(tokenizer.pieces):
             text = tokenizer.decode([token])
@@ -47,21 +47,23 @@ class Spelling:
         return word, ending
 
     def of(self, token: int) -> tuple[str, bool]:
-        """What a token adds to a text, with a space where it begins a word; whether the next is joined."""
-        found = self._found.get(token)
-        if found is None:
-            found = self._found[token] = self._spell(token)
-        return found
+        """Return the text that a token adds (with a space before a word), and whether the next is joined."""
+        spelled = self._found.get(token)
+        if spelled is None:
+            spelled = self._found[token] = self._spell(token)
+        return spelled
 
     def _spell(self, token: int) -> tuple[str, bool]:
         decode, word = self.tokenizer.decode, self._word_text
         alone = decode([token]) if token < self.tokenizer.pieces else ""
         if not alone:
+            # An invisible token begins a word if the continuation after it becomes one.
             begins = [] if self._ending is None else [self._word, token, self._ending]
             if begins and decode(begins) == f"{word} {decode(begins[2:])}":
                 return " ", False
             blank = token >= self.tokenizer.pieces or token in self.tokenizer.blank()
             return "" if blank else chr(_PRIVATE + token), False
+        # A word after the token without a space: the token joins it, unless words never have spaces.
         joins = decode([token, self._word]) == alone + word and decode([self._word] * 2) != 2 * word
         behind = decode([self._word, token])
         if behind.startswith(word):
@@ -70,7 +72,7 @@ class Spelling:
         return f" {alone}", joins
 
     def text(self, tokens: Sequence[int]) -> str:
-        """The text of tokens, as their spellings are put together."""
+        """Concatenate the spellings of tokens."""
         written, joined = "", False
         for token in tokens:
             added, joins = self.of(token)
@@ -79,14 +81,15 @@ class Spelling:
         return written
 
     def encoded(self, phrase: str) -> list[int] | None:
-        """The tokens of a phrase that begins a word; None: it cannot be written."""
+        """Return the tokens of a phrase that begins a word, or None if the tokenizer cannot write it."""
         tokenizer = self.tokenizer
         tokens = tokenizer.encode(phrase, side="target")
         never = {tokenizer.unk, *tokenizer.unwritten}
         return None if not tokens or never & set(tokens) else tokens
 
     def encoded_within(self, text: str, before: str) -> list[int] | None:
-        """The tokens of text that goes on without a space after `before`; None: no way was found."""
+        """Return the tokens of a text that follows `before` without a space; None if none are found."""
+        # Encode with something in front and cut it off, if the segmentation allows this.
         for opening in dict.fromkeys((before, "(", "-", "a", "1")):
             tokens = self.encoded(opening + text)
             for cut in range(1, len(tokens or ())):

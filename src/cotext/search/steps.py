@@ -1,4 +1,4 @@
-"""Steps of a search, told to whoever waits for a batch to end: a batch of long rows takes many of them."""
+"""Progress of searches: a listener is called after every step, as batches of long rows take many steps."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -11,7 +11,7 @@ _listener: ContextVar[Listener | None] = ContextVar("steps", default=None)
 
 @contextmanager
 def listening(listener: Listener) -> Iterator[None]:
-    """Tell the steps of searches in this context to `listener`: the requests that ended with each, if any."""
+    """Call `listener` after every search step in this context, with the requests that ended with it."""
     token = _listener.set(listener)
     try:
         yield
@@ -23,11 +23,11 @@ class Steps:
     """The steps of one search."""
 
     def __init__(self) -> None:
-        self._listener, self._told = _listener.get(), 0
+        self._listener, self._reported = _listener.get(), 0
 
     def tell(self, ended: Iterable[int]) -> None:
-        """One is done; `ended` are the requests that have ended so far, in that order."""
+        """Report a step; `ended` are all requests that have ended so far, in the order of their ends."""
         if self._listener is not None:
-            fresh = list(islice(ended, self._told, None))
-            self._told += len(fresh)
-            self._listener(fresh)
+            new = list(islice(ended, self._reported, None))
+            self._reported += len(new)
+            self._listener(new)

@@ -1,6 +1,6 @@
-"""Serving: one process that translates for many clients, in the dialects that other programs speak.
+"""A translation server for many clients, with the APIs of DeepL, LibreTranslate and OPUS-CAT.
 
-`cotext serve RUN...` runs it; `cotext.serving.app(...)` is the same as an ASGI application, to be mounted.
+`cotext serve RUN...` starts it; `cotext.serving.app(...)` returns it as an ASGI application.
 """
 
 from importlib import import_module
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
 __all__ = ["app", "require_packages"]
 
-# What a server stands on, beside what Cotext needs anyway.
+# Packages that only the server needs.
 PACKAGES: Final = ("starlette", "uvicorn", "python_multipart", "prometheus_client", "py3langid")
 
 
 def require_packages() -> None:
-    """Raise CotextError where a package is missing that a server needs."""
+    """Raise CotextError if a package for the server is missing."""
     for package in PACKAGES:
         try:
             import_module(package)
@@ -30,7 +30,7 @@ def require_packages() -> None:
 
 
 def __getattr__(name: str) -> Any:
-    """`app` on first use: what it stands on comes with `cotext[serve]`."""
+    """Import `app` on first use, because its packages are optional."""
     if name == "app":
         require_packages()
         from cotext.serving.application import app

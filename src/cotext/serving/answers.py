@@ -1,8 +1,8 @@
-"""Requests that are worked at, and answers kept for a while: equal ones of a client are computed once.
+"""Deduplication of requests and cache of responses: equal requests of a client are computed once.
 
-Clients ask again: the official one of DeepL gives up after ten seconds and repeats its request, up to five
-times. So work goes on for a moment after the last who waits is gone, behind that of others; whoever comes
-with the same request joins it, and hears what it has missed. What is complete is kept for some minutes.
+Clients repeat requests: the official DeepL client does so after ten seconds, up to five times. So a request
+without a waiting client continues for a moment, with low priority. A client that sends the same request joins
+it, and receives the events that it has missed. Complete responses are cached for some minutes.
 """
 
 import asyncio
@@ -26,10 +26,10 @@ RETRY_SECONDS: Final = 2.0
 
 @dataclass(frozen=True, slots=True)
 class TextAnswer:
-    """Their translation: as many documents of as many blocks, and the sentences beside their translations.
+    """The translated documents of a request, and the sentences with their translations.
 
-    `alternatives`: the documents again, with the second best translation of every sentence, the third, ...
-    `bytes`: about what it takes to keep it: its characters, and what stands around them.
+    `alternatives`: the documents with the second best translation of every sentence, the third best, and so
+    on. `bytes`: approximate size in memory.
     """
 
     documents: list[list[Block]]
@@ -38,7 +38,7 @@ class TextAnswer:
     bytes: int = field(init=False)
 
     def __post_init__(self) -> None:
-        """Count the bytes: in the thread that made the answer, as there may be many blocks."""
+        """Count the bytes, here in the thread that computed the answer, because this takes time."""
         versions = (self.documents, *self.alternatives)
         blocks = [block for documents in versions for document in documents for block in document]
         characters = sum(len(block.text) for block in blocks)
@@ -48,9 +48,9 @@ class TextAnswer:
 
 @dataclass(frozen=True, slots=True)
 class SourceSentence:
-    """A sentence of a request, before it is translated; all count from 0, `number` within the document.
+    """A source sentence of a request; numbers count from 0, `number` within the document.
 
-    `before`: what stands between it and the one before it in its block.
+    `before`: text between the sentence and the previous one of its block.
     """
 
     document: int
@@ -62,190 +62,180 @@ class SourceSentence:
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """What a client hears while it waits, in the loop of the server: all sentences, then each when done."""
+    """Callbacks of a waiting client, called in the server's loop: all sources, then each translation."""
 
     on_start: Callable[[list[SourceSentence]], None] = lambda sentences: None
     on_sentence: Callable[[int, int, str], None] = lambda document, number, target: None
 
 
 @dataclass(slots=True, eq=False)
-class _Ear:
-    """A listener, and how much it has heard."""
+class _Subscriber:
+    """A listener, and the number of sentences that it has received; -1: not the start."""
 
     listener: Listener
-    heard: int = -1  # sentences; -1: not the start
+    received: int = -1
 
 
 @dataclass(slots=True)
-class _Heard:
-    """What was heard of a request so far, in threads, and is told, in the loop."""
+class _Progress:
+    """The events of a request so far."""
 
     sources: list[SourceSentence] | None = None
     sentences: list[tuple[int, int, str]] = field(default_factory=list)
 
-    def tell(self, ear: _Ear) -> None:
-        """Tell a listener what it has not heard, in the loop."""
+    def send(self, subscriber: _Subscriber) -> None:
+        """Send new events to a subscriber; called in the loop."""
         if self.sources is None:
             return
-        if ear.heard < 0:
-            ear.heard = 0
-            ear.listener.on_start(self.sources)
-        while ear.heard < len(self.sentences):
-            ear.heard += 1
-            ear.listener.on_sentence(*self.sentences[ear.heard - 1])
+        if subscriber.received < 0:
+            subscriber.received = 0
+            subscriber.listener.on_start(self.sources)
+        while subscriber.received < len(self.sentences):
+            subscriber.received += 1
+            subscriber.listener.on_sentence(*self.sentences[subscriber.received - 1])
 
 
 @dataclass(slots=True, eq=False)
-class Asked:
-    """A request that is worked at."""
+class PendingRequest:
+    """A request that is being computed."""
 
     work: Work
     loop: asyncio.AbstractEventLoop
     task: "asyncio.Task[TextAnswer] | None" = None
     waiting: int = 0
-    heard: _Heard = field(default_factory=_Heard)
-    ears: list[_Ear] = field(default_factory=list)
+    progress: _Progress = field(default_factory=_Progress)
+    subscribers: list[_Subscriber] = field(default_factory=list)
 
     def start(self, sources: list[SourceSentence]) -> None:
-        """Note all sentences; from any thread."""
-        self.heard.sources = sources
-        self._call()
+        """Publish all source sentences; may be called from any thread."""
+        self.progress.sources = sources
+        self._publish()
 
-    def hear(self, document: int, number: int, target: str) -> None:
-        """Note a sentence that is finished; from any thread."""
-        self.heard.sentences.append((document, number, target))
-        self._call()
+    def on_sentence(self, document: int, number: int, target: str) -> None:
+        """Publish a translated sentence; may be called from any thread."""
+        self.progress.sentences.append((document, number, target))
+        self._publish()
 
-    def _call(self) -> None:
-        for ear in list(self.ears):
-            self.loop.call_soon_threadsafe(self.heard.tell, ear)
+    def stop_unless_waiting(self) -> None:
+        """Cancel the work if no client waits for it."""
+        if not self.waiting:
+            self.work.cancel()
+
+    def _publish(self) -> None:
+        for subscriber in list(self.subscribers):
+            self.loop.call_soon_threadsafe(self.progress.send, subscriber)
+
+
+Compute = Callable[[PendingRequest], Coroutine[Any, Any, TextAnswer]]
 
 
 @dataclass(frozen=True, slots=True)
-class _Kept:
-    """A complete answer, without the request and its work, which hold more than the answer itself."""
+class _Cached:
+    """A complete answer; without the request and its work, which are larger than the answer."""
 
     client: str
     since: float
     bytes: int
-    heard: _Heard
+    progress: _Progress
     answer: TextAnswer
 
 
-class Answers:
-    """The requests of all clients that are worked at, at most so many, and the answers kept."""
+class RequestCache:
+    """Pending requests of all clients, up to limits, and cached answers."""
 
     def __init__(self, most: int, most_of_client: int) -> None:
         self._most, self._most_of_client = most, most_of_client
-        self._asked: dict[str, Asked] = {}
-        self._kept: OrderedDict[str, _Kept] = OrderedDict()
+        self._pending: dict[str, PendingRequest] = {}
+        self._cached: OrderedDict[str, _Cached] = OrderedDict()
         self._bytes: Counter[str] = Counter()  # of clients
 
     @property
-    def asked(self) -> Sequence[Asked]:
-        """The requests that are worked at."""
-        return list(self._asked.values())
+    def pending(self) -> Sequence[PendingRequest]:
+        """The requests that are being computed."""
+        return list(self._pending.values())
 
-    async def answer(
-        self,
-        key: str,
-        client: str,
-        compute: Callable[[Asked], Coroutine[Any, Any, TextAnswer]],
-        listener: Listener | None,
-    ) -> TextAnswer:
-        """The answer to a request, computed unless one of the same key is, or was.
+    async def answer(self, key: str, client: str, compute: Compute, listener: Listener | None) -> TextAnswer:
+        """Return the answer to a request, computed only if no equal one is pending or cached.
 
         Raises:
-            RequestError: 429, 503: too much is worked at.
+            RequestError: 429, 503: too many requests are pending.
         """
-        ear = _Ear(listener or Listener())
-        self._forget()
-        if (kept := self._kept.get(key)) is not None:
-            kept.heard.tell(ear)
-            return kept.answer
-        asked = self._known(key)
-        if asked is None:
-            self._require_place(client)
-            asked = self._begun(key, client, compute)
-        assert asked.task is not None
-        asked.waiting += 1
-        asked.work.background = False
+        subscriber = _Subscriber(listener or Listener())
+        self._drop_old()
+        if (cached := self._cached.get(key)) is not None:
+            cached.progress.send(subscriber)
+            return cached.answer
+        pending = self._pending.get(key)
+        # A request of another loop, or a cancelled one, cannot be joined.
+        if pending is None or pending.work.cancelled or pending.loop is not asyncio.get_running_loop():
+            self._require_slot(client)
+            pending = self._begin(key, client, compute)
+        assert pending.task is not None
+        pending.waiting += 1
+        pending.work.background = False
         if listener is not None:
-            asked.ears.append(ear)
+            pending.subscribers.append(subscriber)
         try:
-            asked.heard.tell(ear)
-            answer = await asyncio.shield(asked.task)  # others may wait for it, too
-            asked.heard.tell(ear)
+            pending.progress.send(subscriber)
+            answer = await asyncio.shield(pending.task)  # other clients may wait for it, too
+            pending.progress.send(subscriber)
             return answer
         finally:
-            asked.waiting -= 1
+            pending.waiting -= 1
             if listener is not None:
-                asked.ears.remove(ear)
-            if not asked.waiting and not asked.task.done():
-                asked.work.background = True
-                asked.loop.call_later(LINGER_SECONDS, _stop_unless_waited_for, asked)
+                pending.subscribers.remove(subscriber)
+            if not pending.waiting and not pending.task.done():
+                pending.work.background = True
+                pending.loop.call_later(LINGER_SECONDS, pending.stop_unless_waiting)
 
-    def _known(self, key: str) -> Asked | None:
-        asked = self._asked.get(key)
-        # Of another loop, or no more to be had, it is of no use to this one.
-        alive = asked is not None and not asked.work.cancelled and asked.loop is asyncio.get_running_loop()
-        return asked if alive else None
-
-    def _require_place(self, client: str) -> None:
-        """Refuse one more request than the limits have room for; what nobody waits for makes room first."""
-        every = [asked for asked in self._asked.values() if not asked.work.cancelled]
-        own = [asked for asked in every if asked.work.client == client]
-        for some, most in ((every, self._most), (own, self._most_of_client)):
-            if len(some) < most:
+    def _require_slot(self, client: str) -> None:
+        """At a limit, cancel a request without a waiting client; raise RequestError if there is none."""
+        every = [request for request in self._pending.values() if not request.work.cancelled]
+        of_client = [request for request in every if request.work.client == client]
+        for requests, most in ((every, self._most), (of_client, self._most_of_client)):
+            if len(requests) < most:
                 continue
-            if left := [asked for asked in some if not asked.waiting]:
-                min(left, key=lambda asked: asked.work.client != client).work.cancel()
-            elif some is every:
+            if abandoned := [request for request in requests if not request.waiting]:
+                min(abandoned, key=lambda request: request.work.client != client).work.cancel()
+            elif requests is every:
                 raise RequestError(503, "the server is full; try again later", RETRY_SECONDS)
             else:
-                told = f"more than {most} requests at once; wait for answers before asking more"
-                raise RequestError(429, told, RETRY_SECONDS)
+                message = f"more than {most} requests at once; wait for answers before asking more"
+                raise RequestError(429, message, RETRY_SECONDS)
 
-    def _begun(
-        self, key: str, client: str, compute: Callable[[Asked], Coroutine[Any, Any, TextAnswer]]
-    ) -> Asked:
-        asked = Asked(Work(client), asyncio.get_running_loop())
-        asked.work.on_sentence = asked.hear
-        asked.task = asyncio.create_task(compute(asked))
-        self._asked[key] = asked
+    def _begin(self, key: str, client: str, compute: Compute) -> PendingRequest:
+        pending = PendingRequest(Work(client), asyncio.get_running_loop())
+        pending.work.on_sentence = pending.on_sentence
+        pending.task = asyncio.create_task(compute(pending))
+        self._pending[key] = pending
 
-        def over(task: "asyncio.Task[TextAnswer]") -> None:
-            if self._asked.get(key) is asked:
-                del self._asked[key]
+        def finished(task: "asyncio.Task[TextAnswer]") -> None:
+            if self._pending.get(key) is pending:
+                del self._pending[key]
             if not task.cancelled() and task.exception() is None:
-                self._keep(key, client, asked.heard, task.result())
+                self._cache(key, client, pending.progress, task.result())
 
-        asked.task.add_done_callback(over)
-        return asked
+        pending.task.add_done_callback(finished)
+        return pending
 
-    def _keep(self, key: str, client: str, heard: _Heard, answer: TextAnswer) -> None:
-        size = answer.bytes + sum(4 * len(text) + 500 for _, _, text in heard.sentences)
-        if size <= KEPT_BYTES_OF_CLIENT and key not in self._kept:
+    def _cache(self, key: str, client: str, progress: _Progress, answer: TextAnswer) -> None:
+        size = answer.bytes + sum(4 * len(text) + 500 for _, _, text in progress.sentences)
+        if size <= KEPT_BYTES_OF_CLIENT and key not in self._cached:
             self._bytes[client] += size
-            self._kept[key] = _Kept(client, time.monotonic(), size, heard, answer)
-            self._forget()
+            self._cached[key] = _Cached(client, time.monotonic(), size, progress, answer)
+            self._drop_old()
 
-    def _forget(self) -> None:
-        """Let go of answers that are old, or too many: of the client that has the most, the oldest."""
+    def _drop_old(self) -> None:
+        """Drop answers that are too old; above the limit of bytes, the oldest of the largest client."""
         now = time.monotonic()
-        while self._kept:
-            key, left = next(iter(self._kept.items()))
-            if now - left.since < KEPT_SECONDS:
+        while self._cached:
+            key, dropped = next(iter(self._cached.items()))
+            if now - dropped.since < KEPT_SECONDS:
                 [(client, most)] = self._bytes.most_common(1)
                 if most <= KEPT_BYTES_OF_CLIENT and self._bytes.total() <= KEPT_BYTES:
                     return
-                key, left = next((k, kept) for k, kept in self._kept.items() if kept.client == client)
-            del self._kept[key]
-            self._bytes[left.client] -= left.bytes
-            if not self._bytes[left.client]:
-                del self._bytes[left.client]
-
-
-def _stop_unless_waited_for(asked: Asked) -> None:
-    if not asked.waiting:
-        asked.work.cancel()
+                key, dropped = next((k, old) for k, old in self._cached.items() if old.client == client)
+            del self._cached[key]
+            self._bytes[dropped.client] -= dropped.bytes
+            if not self._bytes[dropped.client]:
+                del self._bytes[dropped.client]

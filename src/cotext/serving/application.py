@@ -1,4 +1,4 @@
-"""The ASGI application: the dialects as routes of one service."""
+"""The ASGI application: the routes of all APIs (dialects), with one service."""
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -20,7 +20,7 @@ from cotext.serving.service import Service
 from cotext.serving.settings import ServerSettings
 from cotext.serving.systems import open_systems
 
-# Modules with `routes()` and `refusal(error)`: a dialect each.
+# One module per dialect, with `routes()`, and `refusal(error)` if errors have a special form.
 DIALECTS: Final[tuple[str, ...]] = (
     "metrics",
     "own_api",
@@ -36,21 +36,16 @@ REASONS: Final = {404: "there is nothing at this address", 405: "this address do
 def app(
     runs: Sequence[str | Path], settings: ServerSettings | None = None, device: str | None = None
 ) -> Starlette:
-    """The server of these runs as an ASGI application, to be served by itself or mounted under a prefix.
+    """Return a server for these runs as an ASGI application, which may be mounted under a prefix.
 
     Raises:
-        CotextError: a run that cannot be opened, or settings that do not go together.
+        CotextError: a run cannot be loaded, or settings contradict each other.
     """
-    chosen = settings or ServerSettings()
-    return application(Service(open_systems(runs, device), chosen))
+    return application(Service(open_systems(runs, device), settings or ServerSettings()))
 
 
 def application(service: Service) -> Starlette:
-    """The ASGI application of a service.
-
-    Raises:
-        CotextError: a file of keys that cannot be read.
-    """
+    """Return the ASGI application of a service; raise CotextError if the file of keys cannot be read."""
     settings, dialects = service.settings, Dialects(DIALECTS)
     admission, metrics = Admission(settings), Metrics(service)
     gate = Middleware(Gate, service=service, dialects=dialects, admission=admission, metrics=metrics)
@@ -60,13 +55,13 @@ def application(service: Service) -> Starlette:
         exception_handlers={HTTPException: _as_refusal},
         lifespan=_lifespan,
     )
-    made.router.redirect_slashes = False  # to an address made from what the client says of the host
+    made.router.redirect_slashes = False  # redirects would use the Host header of the client
     made.state.service, made.state.admission, made.state.metrics = service, admission, metrics
     return made
 
 
 def _cross_origin(settings: ServerSettings) -> list[Middleware]:
-    """Answers that browsers give to pages of the origins named, and to no other."""
+    """Let browsers give responses to pages of the configured origins."""
     if not settings.origins:
         return []
     return [

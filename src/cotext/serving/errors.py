@@ -1,4 +1,4 @@
-"""What a client is told when a request cannot be answered; every dialect writes it in its own form."""
+"""Errors of requests; each dialect writes them in its own form."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -12,14 +12,14 @@ from starlette.routing import BaseRoute, Match, Route
 from starlette.types import Scope
 
 STOPPED_SECONDS: Final = 10.0
-# Two parts at least: "and/or" and "/v2" are no paths of this machine.
+# At least two parts: "and/or" and "/v2" are not paths of this machine.
 _ABSOLUTE_PATH: Final = re.compile(r"(?<![\w/:<.])/(?:[^\s/:'\"(),;<>]+/)+([^\s/:'\"(),;<>]*)")
 
 
 class RequestError(Exception):
-    """A request that is refused: an HTTP status, and what is wrong and what to do, for the client's eyes.
+    """An error response: an HTTP status, and a message for the client.
 
-    The message never has a path of this machine, nor text of another client. `retry_after`: seconds.
+    The message never contains a path of this machine or text of another client. `retry_after`: seconds.
     """
 
     def __init__(self, status: int, message: str, retry_after: float | None = None) -> None:
@@ -28,14 +28,14 @@ class RequestError(Exception):
 
 
 def stopping() -> RequestError:
-    """What is told of work that ends, or is not begun, because the server stops."""
+    """Return the error for work that is cancelled or not started because the server stops."""
     return RequestError(503, "the server stops; try again later", STOPPED_SECONDS)
 
 
 def without_paths(message: str, names: Mapping[Path, str]) -> str:
-    """A message for a client: of paths of this machine, only the last part is left.
+    """Return a message with paths of this machine reduced to their last part.
 
-    `names`: what known ones are called, which are found with spaces in their names, and relative ones.
+    `names`: replacements of known paths, which may contain spaces or be relative.
     """
     forms = {form: name for path, name in names.items() for form in (str(path), str(path.absolute()))}
     for form in sorted(forms, key=len, reverse=True):
@@ -44,13 +44,13 @@ def without_paths(message: str, names: Mapping[Path, str]) -> str:
     return _ABSOLUTE_PATH.sub(lambda match: match[1] or "...", message)
 
 
-# --- The dialects of a server: modules with `routes()` and `refusal(error)`, and which of them is asked.
+# --- The dialects of a server: modules with `routes()`, and `refusal(error)` if errors have a special form.
 
 NO_ROUTE: Final = "none"
 
 
 class Dialects:
-    """The routes of all dialects, and whose a request is; one that none of them knows, by how it begins."""
+    """Routes of all dialects; finds the dialect of a request, for unknown routes by the first part."""
 
     def __init__(self, names: Sequence[str]) -> None:
         self._routes: list[tuple[ModuleType, BaseRoute]] = []
@@ -68,21 +68,21 @@ class Dialects:
         return [route for _, route in self._routes]
 
     def of(self, scope: Scope) -> tuple[str, ModuleType | None]:
-        """The route of a request as a template, and its dialect."""
-        for wanted in (Match.FULL, Match.PARTIAL):
+        """Return the route of a request as a template, and its dialect."""
+        for match in (Match.FULL, Match.PARTIAL):
             for module, route in self._routes:
-                if route.matches(scope)[0] == wanted:
+                if route.matches(scope)[0] == match:
                     return route.path if isinstance(route, Route) else NO_ROUTE, module
         path = scope["path"].removeprefix(scope.get("root_path", ""))
         return NO_ROUTE, self._by_first_part.get(_first_part(path))
 
 
 def _first_part(path: str) -> str:
-    """The first part of a path; behind the name of a session, if it is in one."""
+    """Return the first part of a path, after a session prefix."""
     parts = path.split("/")[1:]
     return "".join(parts[2:3] if parts[:1] == ["session"] else parts[:1])
 
 
 def plain_refusal(error: RequestError) -> Response:
-    """An error in the form of Cotext's own API: of routes that have none of their own."""
+    """Return an error in the form of Cotext's own API."""
     return JSONResponse({"message": error.message}, error.status)

@@ -1,4 +1,4 @@
-"""Server-sent events: what happens while a client waits, as `text/event-stream`."""
+"""Server-sent events (`text/event-stream`)."""
 
 import asyncio
 import json
@@ -18,13 +18,13 @@ KEEP_ALIVE_SECONDS: Final = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """An event of a kind, with content for JSON."""
+    """An event: its kind, and content for JSON."""
 
     kind: str
     content: Any
 
     def encoded(self) -> bytes:
-        """As it is sent. JSON in ASCII has no line break, so that any text fits in one `data` line."""
+        """Return the bytes of the event. JSON in ASCII has no line break, so one `data` line is enough."""
         return f"event: {self.kind}\ndata: {json.dumps(self.content)}\n\n".encode()
 
 
@@ -32,24 +32,24 @@ Events = AsyncGenerator[Event, None]
 
 
 class EventStream(StreamingResponse):
-    """Events as they come; when the client hangs up, or takes no more, their generator is closed.
+    """Response that sends events; if the client disconnects, the generator is closed.
 
-    `first`: the event that the generator gave before, so that its check of the request is over. The next one
-    is asked for once the one before it is sent. Where none comes for `keep_alive` seconds, a comment keeps
-    the connection open. An exception of the generator is sent as the event `error`.
+    `first`: an event that was taken from the generator before, to check the request. An event is requested
+    when the previous one is sent. After `keep_alive` seconds without an event, a comment keeps the connection
+    open. An exception of the generator is sent as the event `error`.
     """
 
     def __init__(
         self, events: Events, first: Event | None = None, keep_alive: float = KEEP_ALIVE_SECONDS
     ) -> None:
-        # Proxies that gather a whole answer (nginx, for one) leave this one alone.
+        # Tells proxies such as nginx not to buffer the response.
         headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
         super().__init__((), headers=headers, media_type="text/event-stream")
         self._events, self._first, self._keep_alive = events, first, keep_alive
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send until the events end, or the client is gone."""
-        gone = asyncio.ensure_future(_gone(receive))
+        """Send events until they end or the client disconnects."""
+        gone = asyncio.ensure_future(disconnected(receive))
         sending = asyncio.ensure_future(self._send(scope, send))
         try:
             await asyncio.wait({gone, sending}, return_when=asyncio.FIRST_COMPLETED)
@@ -74,7 +74,7 @@ class EventStream(StreamingResponse):
         await write(b"", more=False)
 
     async def _next(self, scope: Scope, write: Callable[[bytes], Awaitable[None]]) -> Event | None:
-        """The next event, None after the last; while it does not come, the connection is kept."""
+        """Return the next event, None after the last; send comments meanwhile."""
         awaited = asyncio.ensure_future(anext(self._events, None))
         try:
             while not (await asyncio.wait({awaited}, timeout=self._keep_alive))[0]:
@@ -86,7 +86,7 @@ class EventStream(StreamingResponse):
             return Event("error", {"message": "the server is being stopped; try again soon"})
         except Exception as error:
             if not awaited.done():
-                raise  # of the connection
+                raise  # an error of the connection
             record = record_of(scope)
             log_error(record, error)
             return Event("error", {"message": f"a fault of this server, which is in its log as {record.id}"})
@@ -95,6 +95,7 @@ class EventStream(StreamingResponse):
             await asyncio.gather(awaited, return_exceptions=True)
 
 
-async def _gone(receive: Receive) -> None:
+async def disconnected(receive: Receive) -> None:
+    """Wait until the client disconnects."""
     while (await receive())["type"] != "http.disconnect":
         pass

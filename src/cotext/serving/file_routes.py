@@ -1,4 +1,4 @@
-"""`/api/files` of the own API: files are sent, translated as jobs, and fetched."""
+"""`/api/files` of the own API: files are uploaded, translated as jobs, and downloaded."""
 
 import json
 import os
@@ -16,19 +16,17 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 
-from cotext.serving.errors import RequestError, plain_refusal
+from cotext.serving.errors import RequestError
 from cotext.serving.jobs import JobOptions, Jobs
 from cotext.serving.jobs.folder import RETRY_SECONDS
 from cotext.serving.jobs.names import attachment
 from cotext.serving.record import Client
 from cotext.serving.requests import asking, service_of
 
-# --- Files that arrive in forms (multipart/form-data, RFC 7578), written to the disk of the jobs as they
-# come.
+# --- Uploads as multipart/form-data (RFC 7578), written to the disk of the jobs while they arrive.
 #
-# Starlette's own reader of forms takes files of any size, and as many as a thousand of them, into the
-# machine's folder for temporary files, before a handler sees any. Here the limits hold while a file
-# arrives.
+# Starlette's form parser writes up to a thousand files of any size to the temporary folder before a handler
+# is called. This one checks the limits while a file arrives.
 
 FILE_FIELD: Final = "file"
 MAX_PARTS: Final = 64
@@ -37,34 +35,32 @@ WRITTEN_BYTES: Final = 256 * 1024  # at a time
 
 @dataclass(slots=True)
 class Upload:
-    """A file that has arrived: its path until it is submitted, the client's name for it, other fields."""
+    """An uploaded file: its path until it is submitted, the client's name for it, other fields."""
 
     path: Path
     file_name: str = ""
     fields: dict[str, list[str]] = field(default_factory=dict)
 
     def value(self, name: str, default: str = "") -> str:
-        """The last value of a field."""
+        """Return the last value of a field."""
         return self.fields.get(name, [default])[-1]
 
 
 @asynccontextmanager
 async def received_file(
-    request: Request,
-    jobs: Jobs,
-    max_file_bytes: int,
-    max_field_bytes: int,
-    owner: Callable[[Upload, int], Client | None],
+    request: Request, owner: Callable[[Upload, int], Client | None]
 ) -> AsyncIterator[Upload]:
-    """The form of a request, with the file in its field `file`; deleted afterwards unless it is submitted.
+    """Receive a form with a file in the field `file`; the file is deleted afterwards unless submitted.
 
-    `owner` is called before the file and while it arrives, with the fields so far and the bytes of the file.
-    It returns whose space the bytes take, None before that is known, and may refuse the file.
+    `owner` is called before and while the file arrives, with the fields so far and the number of bytes. It
+    returns the client that the bytes count for, or None if unknown, and may raise RequestError.
 
     Raises:
-        RequestError: 400, no such form, no file in it, several, or cut short; 413, a file or its fields are
-            over the limit; 429 and 503, there is no space.
+        RequestError: 400, the form is invalid or incomplete, or does not have exactly one file; 413, the file
+            or its fields are too large; 429 and 503, there is no space.
     """
+    jobs, settings = service_of(request).jobs, service_of(request).settings
+    max_file_bytes, max_field_bytes = settings.max_file_bytes, settings.max_text_bytes
     boundary = _boundary(request)
     declared = request.headers.get("content-length", "")
     announced = int(declared) if declared.isascii() and declared.isdigit() and len(declared) < 20 else 0
@@ -101,9 +97,7 @@ async def _read(
     except ClientDisconnect:
         raise RequestError(499, "the client is gone") from None
     except OSError:
-        raise RequestError(
-            503, "the server has no room for this file; try again later", RETRY_SECONDS
-        ) from None
+        raise RequestError(503, "the server has no room for this file; try later", RETRY_SECONDS) from None
 
 
 def _boundary(request: Request) -> bytes:
@@ -118,7 +112,7 @@ def _too_long(most: int) -> RequestError:
 
 
 class _Form:
-    """The parts of a form as they come: content of the file waits to be written, fields are kept."""
+    """The parts of a form while they arrive: file content waits to be written, fields are kept."""
 
     def __init__(self, upload: Upload, boundary: bytes, max_file_bytes: int, max_field_bytes: int) -> None:
         self.upload, self._most, self._most_of_fields = upload, max_file_bytes, max_field_bytes
@@ -144,28 +138,22 @@ class _Form:
         )
 
     def write(self, chunk: bytes) -> None:
-        """Take a piece of the body.
-
-        Raises:
-            RequestError: 413, the limit is passed.
-            FormParserError: no form.
-        """
         self._parser.write(chunk)
 
     def taken(self) -> bytes:
-        """The content of the file that waits, and waits no more."""
+        """Return the waiting content of the file, and clear it."""
         content = bytes(self.waiting)
         self.waiting.clear()
         return content
 
     def finish(self) -> None:
-        """Raise ValueError where the form has no end."""
+        """Raise ValueError if the form has no end."""
         self._parser.finalize()
         if not self._ended:
             raise ValueError
 
     def received(self) -> Upload:
-        """The file, which has arrived whole."""
+        """Return the complete file."""
         if not self._files:
             raise RequestError(400, "the form has no file in its field `file`")
         return self.upload
@@ -218,19 +206,18 @@ class _Form:
 
 
 def _text(content: bytes | bytearray) -> str:
-    """UTF-8, as RFC 7578 (5.1.2) has it; what is none is read as Latin-1, as old browsers write names."""
+    """Decode UTF-8 (RFC 7578, 5.1.2), or else Latin-1, which old browsers use."""
     try:
         return content.decode()
     except UnicodeDecodeError:
         return content.decode("latin-1")
 
 
-refusal = plain_refusal
 PIECE_BYTES: Final = 256 * 1024
 
 
 def routes() -> list[BaseRoute]:
-    """The routes of files."""
+    """Return the routes of files."""
     return [
         Route("/api/files", send, methods=["POST"]),
         Route("/api/files", all_of, methods=["GET"]),
@@ -241,12 +228,9 @@ def routes() -> list[BaseRoute]:
 
 
 async def send(request: Request) -> Response:
-    """Take a file."""
+    """Receive a file."""
     client, service = asking(request), service_of(request)
-    settings = service.settings
-    async with received_file(
-        request, service.jobs, settings.max_file_bytes, settings.max_text_bytes, lambda upload, size: client
-    ) as upload:
+    async with received_file(request, lambda upload, size: client) as upload:
         name = upload.value("system")
         system = service.systems.named(name) if name else service.systems.translating(None, None)[0]
         options = JobOptions(_glossary(upload.value("glossary")), fast=upload.value("fast") == "true")
@@ -256,36 +240,36 @@ async def send(request: Request) -> Response:
 
 
 async def all_of(request: Request) -> Response:
-    """The files of a client, the newest first."""
+    """Return the status of all files of a client, the newest first."""
     client = asking(request)
-    found = service_of(request).jobs.of_client(client)
-    return JSONResponse({"files": [asdict(status) for status in found]})
+    statuses = service_of(request).jobs.of_client(client)
+    return JSONResponse({"files": [asdict(status) for status in statuses]})
 
 
 async def one(request: Request) -> Response:
-    """How far a file is."""
+    """Return the status of a file."""
     client = asking(request)
     return JSONResponse(asdict(service_of(request).jobs.status(request.path_params["id"], client)))
 
 
 async def forget(request: Request) -> Response:
-    """Cancel the translation of a file, and forget it."""
+    """Cancel the translation of a file, and delete it."""
     client = asking(request)
     service_of(request).jobs.delete(request.path_params["id"], client)
     return Response(status_code=204)
 
 
 async def result(request: Request) -> Response:
-    """The translated file, to be saved and not to be shown."""
+    """Return the translated file, as a download."""
     client = asking(request)
     return file_answer(*service_of(request).jobs.result(request.path_params["id"], client))
 
 
 def file_answer(path: Path, name: str, on_end: Callable[[], None] = lambda: None) -> Response:
-    """A file under a name, to be saved; `on_end` is called before its last piece is sent.
+    """Return a file as a download; `on_end` is called before its last piece is sent.
 
     Raises:
-        RequestError: 404, it has been deleted meanwhile.
+        RequestError: 404, the file has been deleted.
     """
     try:
         file = path.open("rb")
@@ -309,11 +293,7 @@ def _pieces(file: BinaryIO, on_end: Callable[[], None]) -> Iterator[bytes]:
 
 
 def _glossary(text: str) -> tuple[tuple[str, str], ...]:
-    """Terms and their translations, of JSON: a list of pairs.
-
-    Raises:
-        RequestError: 400, something else.
-    """
+    """Read a glossary from a JSON list of pairs; raise RequestError 400 if it is invalid."""
     if not text.strip():
         return ()
     try:

@@ -1,8 +1,8 @@
-"""Texts of a request as blocks, and their translations with everything else where it was.
+"""Texts of a request as blocks, with or without tags.
 
-Plain text is a block a line; text with tags is read as pages are (`files.markup`). Without outline detection,
-XML is divided by the tags named alone. With it, elements are paragraphs, and those around them their
-sections, unless they stand beside text: what stands there, and what is in it, belongs to a sentence.
+In plain text, each line is a block. Text with tags is read like pages (`files.markup`). XML is divided at the
+given tags. With outline detection, it is also divided at other elements, unless they are next to text or
+inside such an element: these are part of a sentence.
 """
 
 import re
@@ -24,7 +24,7 @@ _PROLOGUE: Final = re.compile(r"\s*<[?!]")
 
 @dataclass(frozen=True, slots=True)
 class TagHandling:
-    """What tags mean: `kind` is "xml" or "html", names are in small letters; `strict`: no malformed XML."""
+    """Options for tags; `kind`: "xml" or "html"; names in lower case; `strict`: reject malformed XML."""
 
     kind: str
     strict: bool = False
@@ -35,12 +35,12 @@ class TagHandling:
 
     @property
     def version(self) -> str:
-        """Its name in answers."""
+        """The name of the version in responses."""
         return "v2" if self.strict else "v1"
 
 
 class PlainText:
-    """Text without tags; if its lines end sentences, a block each, called by its number without a `place`."""
+    """Text without tags; one block, or if lines end sentences, one block per line."""
 
     def __init__(self, text: str, split: SplitSentences, place: str) -> None:
         self._parts = _LINE_ENDS.split(text) if split == "1" else [text]
@@ -50,13 +50,13 @@ class PlainText:
         ]
 
     def written(self, blocks: Sequence[Block]) -> str:
-        """The text with other lines."""
+        """Return the text with its blocks replaced."""
         ends = [*self._parts[1::2], ""]
         return "".join(block.text + end for block, end in zip(blocks, ends, strict=True))
 
 
 class TaggedText:
-    """Text with tags, XML or HTML, whole or a part of it."""
+    """A document or fragment of XML or HTML."""
 
     def __init__(self, text: str, split: SplitSentences, tags: TagHandling, place: str) -> None:
         if tags.kind == "xml" and tags.strict:
@@ -65,7 +65,7 @@ class TaggedText:
         self.blocks = [replace(block, place=place, split=split != "0") for block in self._markup.blocks]
 
     def written(self, blocks: Sequence[Block]) -> str:
-        """The text with other sentences between its tags."""
+        """Return the text with its blocks replaced."""
         return self._markup.written(blocks)
 
 
@@ -73,10 +73,10 @@ Fragment = PlainText | TaggedText
 
 
 def fragment(text: str, split: SplitSentences, tags: TagHandling | None, place: str) -> Fragment:
-    """A text of a request; `place` names it in messages.
+    """Read a text of a request; `place` names it in messages.
 
     Raises:
-        RequestError: 400, XML that is malformed, where tags are handled strictly.
+        RequestError: 400, malformed XML with strict tag handling.
     """
     return PlainText(text, split, place) if tags is None else TaggedText(text, split, tags, place)
 
@@ -102,40 +102,40 @@ def _rules(text: str, split: SplitSentences, tags: TagHandling) -> ElementRules:
 @dataclass(slots=True)
 class _Element:
     name: str
-    around: int  # the number of the element that it is in
-    has_text: bool = False  # of its own
+    around: int  # number of the parent
+    has_text: bool = False  # directly inside
 
 
 def _outline(text: str) -> frozenset[str]:
-    """The names of elements that never stand beside text, nor within one that does."""
-    found = [_Element("", 0)]
+    """Return the names of elements that are never next to text, nor inside an element that is."""
+    elements = [_Element("", 0)]
     inside, names = [0], Counter[str]()
     for token in tokens(text, xml=True, html=False):
         name = token.name.lower()
         if token.kind in ("start", "empty"):
-            found.append(_Element(name, inside[-1]))
+            elements.append(_Element(name, inside[-1]))
             if token.kind == "start":
-                inside.append(len(found) - 1)
+                inside.append(len(elements) - 1)
                 names[name] += 1
         elif token.kind == "end" and names[name]:
-            while (closed := found[inside.pop()].name) != name:
+            while (closed := elements[inside.pop()].name) != name:
                 names[closed] -= 1
             names[name] -= 1
         elif token.kind == "text" and not text[token.start : token.stop].isspace():
-            found[inside[-1]].has_text = True
-    beside = [False] * len(found)
-    for number, element in enumerate(found[1:], 1):
-        beside[number] = beside[element.around] or found[element.around].has_text
-    inline = {element.name for element, is_beside in zip(found, beside, strict=True) if is_beside}
-    return frozenset(element.name for element in found[1:]) - inline
+            elements[inside[-1]].has_text = True
+    beside = [False] * len(elements)
+    for number, element in enumerate(elements[1:], 1):
+        beside[number] = beside[element.around] or elements[element.around].has_text
+    inline = {element.name for element, is_beside in zip(elements, beside, strict=True) if is_beside}
+    return frozenset(element.name for element in elements[1:]) - inline
 
 
 def _check(text: str, place: str) -> None:
-    """Raise RequestError where XML is malformed; it may be a part of a document, with several elements."""
+    """Raise RequestError for malformed XML; a fragment may have several elements."""
     try:
         read_markup(text if _PROLOGUE.match(text) else f"<t>{text}</t>", place)
     except CotextError as error:
-        reason = str(error).rpartition(": ")[2]  # without the place, which counts what is around it here
+        reason = str(error).rpartition(": ")[2]  # without the line number, which is not that of the text
         raise RequestError(
             400, f"tag_handling: {place}: {reason}; mend it, or leave out tag_handling_version=v2"
         ) from None

@@ -1,9 +1,8 @@
-"""What every request passes before and after its handler: checks, times, errors, headers, and its record."""
+"""Middleware for all requests: checks, time limits, errors, headers and logging."""
 
 import asyncio
 import ipaddress
-from collections.abc import MutableMapping
-from typing import Any, Final
+from typing import Final
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -14,15 +13,15 @@ from cotext.runtime.errors import CotextError
 from cotext.serving.errors import Dialects, RequestError, plain_refusal, without_paths
 from cotext.serving.keys import Admission
 from cotext.serving.metrics import Metrics
-from cotext.serving.record import RequestRecord, begin, log_error, log_request
+from cotext.serving.record import MONITORING_ROUTES, RequestRecord, begin, log_error, log_request
 from cotext.serving.service import Service
 from cotext.serving.sessions import IN_SESSION
 from cotext.serving.settings import ServerSettings
 from cotext.serving.sharing import CancelledError
 
 METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH"})
-CLIENT_GONE: Final = 499  # nobody reads it; it stands in logs
-SLOWEST_BYTES: Final = 512 * 1024  # of a body, within `ServerSettings.body_seconds`
+CLIENT_GONE: Final = 499  # only for logs
+SLOWEST_BYTES: Final = 512 * 1024  # of a body per `ServerSettings.body_seconds`
 STOP_RETRY_SECONDS: Final = 10
 SECURITY: Final = {
     "x-content-type-options": "nosniff",
@@ -32,19 +31,17 @@ SECURITY: Final = {
     "content-security-policy": "default-src 'none'; frame-ancestors 'none'",
     "cache-control": "no-store",
 }
-# The routes that take a file, of all dialects: a form for another one is no longer than other bodies.
+# Routes that receive a file, and so have a larger limit of bytes.
 FILE_ROUTES: Final = frozenset({"/api/files", "/v2/document", "/translate_file"})
-# Answered while the server stops.
-ALWAYS: Final = frozenset({"/health", "/ready", "/metrics"})
 
 
 class Gate:
-    """Middleware around the routes: nothing goes on to a handler that the server's rules refuse.
+    """Middleware that rejects requests before they reach a handler.
 
-    Without keys, a server is for programs of its own machine. A page in the browser there is one of them: it
-    can send requests to the loopback, and by a name of its own that leads to 127.0.0.1 (DNS rebinding) read
-    the answers. So the Host has to be a name of the loopback, and a request that a browser marks as that of
-    another page (Origin, Sec-Fetch-Site) is refused, whatever its method and content type.
+    Without keys, only programs of this machine may use the server. But pages in a browser on this machine can
+    send requests to it, and read responses if their domain resolves to 127.0.0.1 (DNS rebinding). So the Host
+    header must be a loopback name, and requests that the browser marks as cross-origin (Origin,
+    Sec-Fetch-Site) are rejected.
     """
 
     def __init__(
@@ -54,7 +51,7 @@ class Gate:
         self._dialects, self._admission, self._metrics = dialects, admission, metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request."""
+        """Process a request."""
         if scope["type"] == "websocket":
             await send({"type": "websocket.close", "code": 1008})
             return
@@ -101,10 +98,10 @@ class Gate:
             log_error(record, error)
             refused = RequestError(500, f"a fault of this server, which is in its log as {record.id}")
         if sender.started:
-            # An answer that has begun cannot be taken back: cut off, the client sees that it is not whole.
+            # A response that has begun is cut off, so that the client notices that it is incomplete.
             record.status = refused.status
             return
-        refusal = record.dialect.refusal if record.dialect is not None else plain_refusal
+        refusal = getattr(record.dialect, "refusal", plain_refusal)
         response = refusal(refused)
         if refused.retry_after is not None:
             response.headers["retry-after"] = str(max(1, round(refused.retry_after)))
@@ -114,21 +111,17 @@ class Gate:
             return
 
     def _check(self, scope: Scope, record: RequestRecord) -> None:
-        if self._admission.stopping and record.route not in ALWAYS:
+        if self._admission.stopping and record.route not in MONITORING_ROUTES:
             raise RequestError(503, "the server is being stopped; try again soon", STOP_RETRY_SECONDS)
         if self._admission.key_required:
             return
         headers = Headers(scope=scope)
         here = (scope.get("server") or ("", None))[0]
         if _is_address(here) and not is_loopback(here):
-            raise RequestError(
-                403, "this server has no keys, and answers on its own machine alone; start it with --keys"
-            )
+            raise RequestError(403, "a server without keys answers only on its own machine; use --keys")
         host = headers.get("host", "")
         if not (is_loopback(name := _host_name(host)) or name == here):
-            raise RequestError(
-                403, "this server has no keys, and answers to localhost alone; give it that name, or keys"
-            )
+            raise RequestError(403, "a server without keys answers only to localhost; use that name, or keys")
         self._check_browser(Request(scope), headers, host)
 
     def _check_browser(self, request: Request, headers: Headers, host: str) -> None:
@@ -136,9 +129,7 @@ class Gate:
         if origin in self._settings.origins:
             return
         if origin is not None and origin.partition("://")[2].lower() != host.lower():
-            raise RequestError(
-                403, "pages of other origins may not ask this server; name theirs with --cors to let them"
-            )
+            raise RequestError(403, "pages of other origins may not call this server, except with --cors")
         site = headers.get("sec-fetch-site", "none")
         visit = request.method == "GET" and headers.get("sec-fetch-mode") == "navigate"
         path = request.scope["path"].removeprefix(request.scope.get("root_path", ""))
@@ -147,7 +138,7 @@ class Gate:
 
 
 def _host_name(host: str) -> str:
-    """The name in a Host header, without its port and the brackets of an IPv6 address."""
+    """Return the name in a Host header, without port and IPv6 brackets."""
     try:
         return urlsplit(f"//{host}").hostname or ""
     except ValueError:
@@ -163,7 +154,7 @@ def _is_address(name: str) -> bool:
 
 
 def is_loopback(name: str) -> bool:
-    """Whether a name or address is that of this machine for itself alone."""
+    """Whether a name or address is a loopback address."""
     if name.lower() == "localhost":
         return True
     if not _is_address(name):
@@ -174,11 +165,11 @@ def is_loopback(name: str) -> bool:
 
 
 class _TooSlowError(Exception):
-    """A client that takes nothing of its answer."""
+    """The client does not read its response."""
 
 
 class _Sender:
-    """`send` with a limit on how long a client may take, and with the headers that every answer has."""
+    """`send` with a time limit, and with the headers of all responses."""
 
     def __init__(self, send: Send, record: RequestRecord, seconds: float) -> None:
         self._send, self._record, self._seconds = send, record, seconds
@@ -188,7 +179,10 @@ class _Sender:
         if message["type"] == "http.response.start":
             self.started = True
             self._record.status = message["status"]
-            _add_headers(message, self._record)
+            headers = MutableHeaders(raw=message.setdefault("headers", []))
+            headers["x-request-id"] = self._record.id
+            for name, value in SECURITY.items():
+                headers.setdefault(name, value)
         try:
             async with asyncio.timeout(self._seconds):
                 await self._send(message)
@@ -196,25 +190,18 @@ class _Sender:
             raise _TooSlowError from None
 
 
-def _add_headers(message: MutableMapping[str, Any], record: RequestRecord) -> None:
-    headers = MutableHeaders(raw=message.setdefault("headers", []))
-    headers["x-request-id"] = record.id
-    for name, value in SECURITY.items():
-        headers.setdefault(name, value)
-
-
 class _Reader:
-    """`receive` with limits on the length of a body and on how slowly it may come."""
+    """`receive` with limits on the length and the speed of a body."""
 
     def __init__(self, scope: Scope, receive: Receive, settings: ServerSettings, takes_file: bool) -> None:
         self._receive, self._settings = receive, settings
-        self._most = settings.max_upload_bytes if takes_file else settings.max_body_bytes
+        self._most = settings.max_body_bytes + takes_file * settings.max_file_bytes
         self._declared = Headers(scope=scope).get("content-length", "0")
         self._read, self._complete = 0, False
         self._began = asyncio.get_running_loop().time()
 
     def check_length(self) -> None:
-        """Refuse a body that says it is too long before any of it is read."""
+        """Raise RequestError if the declared length of the body is too large."""
         if self._declared.isdecimal() and int(self._declared[:20]) > self._most:
             raise self._too_long()
 
@@ -235,7 +222,4 @@ class _Reader:
         return message
 
     def _too_long(self) -> RequestError:
-        return RequestError(
-            413,
-            f"the body is longer than {self._most:,} bytes; send less at a time, or a file",
-        )
+        return RequestError(413, f"the body is longer than {self._most:,} bytes; send less, or a file")

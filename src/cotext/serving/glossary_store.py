@@ -1,10 +1,10 @@
-"""Glossaries of clients, kept on disk: each a name, a language pair, and terms with their translations."""
+"""Glossaries of clients, stored on disk: a name, a language pair, and terms with translations."""
 
 import json
 import secrets
 import threading
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,14 +24,14 @@ MAX_NAME: Final = 1024
 MAX_TERM: Final = 1024
 MAX_ENTRIES: Final = 100_000  # of a glossary
 MAX_GLOSSARIES: Final = 1000  # of a client
-MAX_BYTES: Final = 512 << 20  # of all glossaries together; of a client an eighth
+MAX_BYTES: Final = 512 << 20  # of all glossaries together; a client may have an eighth
 
 Entries = Sequence[tuple[str, str]]  # source terms and their translations
 
 
 @dataclass(frozen=True, slots=True)
 class StoredGlossary:
-    """A glossary of a client without its entries, which are counted; `created`: when, in UTC, by ISO 8601."""
+    """A glossary without its entries; `entries`: their number; `created`: UTC, ISO 8601."""
 
     id: str
     client: str
@@ -43,7 +43,7 @@ class StoredGlossary:
 
     @property
     def languages(self) -> Languages:
-        """Its language pair."""
+        """The language pair."""
         return Languages(self.source, self.target)
 
 
@@ -51,26 +51,26 @@ _KNOWN: Final = TypeAdapter(StoredGlossary)
 
 
 class GlossaryStore:
-    """The glossaries of a server; clients are told apart by name, and see none but their own.
+    """The glossaries of a server; a client can access only its own.
 
-    Each is a file: what is known of it in the first line, as JSON, then a line for each entry, with a tab
-    between the terms. Every method raises RequestError 404 where a client has no such glossary, 400 for
-    entries, names or languages that cannot be taken, and 503 where storage refuses.
+    A glossary is a file: a `StoredGlossary` as JSON in the first line, then one entry per line, separated by
+    a tab. Methods raise RequestError: 404 for unknown glossaries, 400 for invalid entries, names or
+    languages, and 503 if writing fails.
 
     Raises:
-        CotextError: a glossary on the disk is damaged.
+        CotextError: a file is damaged.
     """
 
     def __init__(self, state: Path) -> None:
         self._folder = state / "glossaries"
         self._lock = threading.Lock()
-        self._known: dict[str, tuple[StoredGlossary, int]] = {}  # with their bytes
-        found = [(_first_line(path), path.stat().st_size) for path in self._folder.glob("*.tsv")]
-        for glossary, size in sorted(found, key=lambda each: each[0].created):
+        self._known: dict[str, tuple[StoredGlossary, int]] = {}  # with sizes in bytes
+        stored = [(_first_line(path), path.stat().st_size) for path in self._folder.glob("*.tsv")]
+        for glossary, size in sorted(stored, key=lambda entry: entry[0].created):
             self._known[glossary.id] = glossary, size
 
     def create(self, client: str, name: str, languages: Languages, entries: Entries) -> StoredGlossary:
-        """A new glossary.
+        """Store a new glossary.
 
         Raises:
             RequestError: 456, the client has MAX_GLOSSARIES, or its share of MAX_BYTES; 503, all clients
@@ -96,21 +96,21 @@ class GlossaryStore:
         return made
 
     def all_of(self, client: str) -> list[StoredGlossary]:
-        """All glossaries of a client, in the order in which they were made."""
+        """Return all glossaries of a client, in the order of creation."""
         return [glossary for glossary, _ in list(self._known.values()) if glossary.client == client]
 
     def get(self, client: str, identity: str) -> StoredGlossary:
-        """One of them."""
-        found = self._known.get(identity)
-        if found is None or found[0].client != client:
+        """Return a glossary."""
+        glossary, _ = self._known.get(identity, (None, 0))
+        if glossary is None or glossary.client != client:
             raise RequestError(404, "there is no such glossary")
-        return found[0]
+        return glossary
 
     def entries(self, client: str, identity: str) -> list[tuple[str, str]]:
-        """The entries of one, by source term."""
+        """Return the entries of a glossary, sorted by source term."""
         try:
             lines = self._path(self.get(client, identity)).read_text(encoding="utf-8").split("\n")[1:-1]
-        except OSError:  # deleted meanwhile
+        except OSError:  # deleted by another request
             raise RequestError(404, "there is no such glossary") from None
         return [(source, target) for source, _, target in (line.partition("\t") for line in lines)]
 
@@ -127,28 +127,28 @@ class GlossaryStore:
         return self._folder / f"{glossary.id}.tsv"
 
     def _require_space(self, client: str, more: int) -> None:
-        """Refuse a glossary of so many bytes if it is too much."""
-        own = [size for glossary, size in self._known.values() if glossary.client == client]
+        """Raise RequestError if there is no space for a glossary of `more` bytes."""
+        sizes = [size for glossary, size in self._known.values() if glossary.client == client]
         share = MAX_BYTES // SHARES
-        if len(own) >= MAX_GLOSSARIES:
-            raise RequestError(456, f"you have {len(own):,} glossaries, the most there may be; delete some")
-        if sum(own) + more > share:
+        if len(sizes) >= MAX_GLOSSARIES:
+            raise RequestError(456, f"you have {len(sizes):,} glossaries, the most there may be; delete some")
+        if sum(sizes) + more > share:
             raise RequestError(456, f"your glossaries have {share:,} bytes at most together; delete some")
         if sum(size for _, size in self._known.values()) + more > MAX_BYTES:
             raise RequestError(503, "the server has no room for more glossaries")
 
 
 def _first_line(path: Path) -> StoredGlossary:
-    """What is known of a glossary on the disk."""
+    """Read a glossary on disk, without its entries."""
     try:
         with path.open(encoding="utf-8") as file:
             return _KNOWN.validate_json(file.readline())
     except (OSError, ValueError):
-        raise CotextError(f"{path}: no glossary, or damaged; delete it, or give another --state") from None
+        raise CotextError(f"{path}: not a glossary, or damaged; delete it, or give another --state") from None
 
 
 def entries_together(glossaries: Iterable[Entries]) -> Entries:
-    """Several glossaries as one; of a term in more than one of them, the first says the translation."""
+    """Merge glossaries; if several contain a term, the first takes precedence."""
     together: dict[str, str] = {}
     for entries in glossaries:
         together = dict(entries) | together
@@ -156,10 +156,10 @@ def entries_together(glossaries: Iterable[Entries]) -> Entries:
 
 
 def wishes_of(entries: Entries) -> Wishes:
-    """What is asked of a translation by such entries; nothing by none. Several of one term are alternatives.
+    """Return constraints with these entries; several entries of one term are alternatives.
 
     Raises:
-        CotextError: an empty term, or an empty translation.
+        CotextError: a term or a translation is empty.
     """
     terms: dict[str, list[str]] = {}
     for source, target in entries:
@@ -168,7 +168,7 @@ def wishes_of(entries: Entries) -> Wishes:
 
 
 def _checked(languages: Languages, entries: Entries) -> Entries:
-    """The entries without outer white space, all of which can be terms of these languages."""
+    """Return the entries without outer white space; raise RequestError if a glossary cannot have them."""
     if languages.source == languages.target or not {languages.source, languages.target} <= CODES:
         raise RequestError(400, "a glossary needs two languages by their codes, as in en and de")
     if not 0 < len(entries) <= MAX_ENTRIES:
@@ -177,15 +177,12 @@ def _checked(languages: Languages, entries: Entries) -> Entries:
 
 
 def distinct(entries: Entries) -> Entries:
-    """The entries without outer white space.
+    """Return the entries without outer white space.
 
     Raises:
-        RequestError: 400, one that is no term, or a second one of a source term.
+        RequestError: 400, an entry is not a valid term, or a source term occurs twice.
     """
-    return tuple(_distinct(entries))
-
-
-def _distinct(entries: Entries) -> Iterator[tuple[str, str]]:
+    stripped: list[tuple[str, str]] = []
     numbers: dict[str, int] = {}
     for number, (source, target) in enumerate(entries, 1):
         source, target = source.strip(), target.strip()
@@ -193,7 +190,7 @@ def _distinct(entries: Entries) -> Iterator[tuple[str, str]]:
             if not term or len(term) > MAX_TERM or not _is_printable(term):
                 raise RequestError(
                     400,
-                    f"glossary entry {number}: {shown(term)} is no term; give a text in one line, of"
+                    f"glossary entry {number}: {shown(term)} is not a term; give a text in one line, of"
                     f" {MAX_TERM:,} characters at most",
                 )
         if source in numbers:
@@ -202,11 +199,12 @@ def _distinct(entries: Entries) -> Iterator[tuple[str, str]]:
                 f"glossary entry {number} has the source term of entry {numbers[source]}: {shown(source)}",
             )
         numbers[source] = number
-        yield source, target
+        stripped.append((source, target))
+    return tuple(stripped)
 
 
 def _is_printable(text: str) -> bool:
-    """Whether a text has no control characters, ends of lines or half characters."""
+    """Whether a text has no control characters, line breaks or lone surrogates."""
     return not any(
         ord(c) < 32 or 127 <= ord(c) < 160 or c in "\u2028\u2029" or "\ud800" <= c <= "\udfff" for c in text
     )

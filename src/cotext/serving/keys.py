@@ -1,8 +1,8 @@
-"""Keys of clients: made, listed and revoked by whoever runs the server, and known to it by their hashes.
+"""API keys of clients, stored as hashes, and admission of requests.
 
-A key is 256 random bits in a text. It is hashed by SHA-256, once and without salt: slow and salted hashes
-protect secrets that people choose, of which some can be guessed. Nobody guesses one of 2^256, and a slow hash
-would cost the server that time on every request, of strangers as well.
+A key is a text with 256 random bits, hashed once with SHA-256 and without salt. Slow and salted hashes
+protect passwords, which can be guessed. A random key cannot, and a slow hash would cost time on every
+request.
 """
 
 import hashlib
@@ -31,17 +31,16 @@ from cotext.serving.settings import ServerSettings
 
 PREFIX: Final = "cotext-"
 MAX_NAME: Final = 64
-LOOK_SECONDS: Final = 1.0  # after which a revoked key is one no more
+LOOK_SECONDS: Final = 1.0  # between checks of the file; revoked keys stop working after this time
 _NAME: Final = re.compile(rf"[A-Za-z0-9][A-Za-z0-9_.-]{{0,{MAX_NAME - 1}}}")
 _HASH: Final = re.compile("[0-9a-f]{64}")
 
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """What is kept of a key: whose it is, its hash, and what it allows.
+    """The entry of a key: name of the client, hash, and permissions.
 
-    `requests_per_minute`: of this client, 0 for what the server says. `metrics`: it may read the figures of
-    the whole server.
+    `requests_per_minute`: limit of this client; 0: limit of the server. `metrics`: may read server metrics.
     """
 
     name: str
@@ -52,31 +51,31 @@ class Key:
 
 
 def hashed(key: str) -> str:
-    """SHA-256 of a key, in hexadecimal."""
+    """Return the SHA-256 of a key, in hexadecimal."""
     return hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def own_name(key: str) -> str:
-    """The client with a key where none are configured: the same for the same key, without telling it."""
+    """Return the name of a client if no keys are configured: derived from its key, without revealing it."""
     return f"key-{hashed(key)[:12]}" if key else "anybody"
 
 
 def read_keys(path: Path) -> list[Key]:
-    """The keys of a file.
+    """Read a file of keys.
 
     Raises:
-        CotextError: missing, others may read or write it, or it is damaged.
+        CotextError: the file is missing or damaged, or other users may read or write it.
     """
     content = read_json(path)
     if os.name == "posix" and path.stat().st_mode & 0o077:
-        raise CotextError(f"{path}: others may read or write it; make it yours alone: chmod 600 {path}")
+        raise CotextError(f"{path}: others may read or write it; make it private: chmod 600 {path}")
     listed = content.get("keys")
     try:
         if not isinstance(listed, list):
             raise TypeError
-        return [_key(each) for each in listed]
+        return [_key(entry) for entry in listed]
     except (TypeError, KeyError):
-        raise CotextError(f"{path}: no file of keys, or damaged; `cotext serve-key add` makes one") from None
+        raise CotextError(f"{path}: not a file of keys, or damaged; make one: cotext serve-key add") from None
 
 
 def _key(content: dict[str, Any]) -> Key:
@@ -90,13 +89,10 @@ def _key(content: dict[str, Any]) -> Key:
 
 
 def add_key(path: Path, name: str, requests_per_minute: int = 0, metrics: bool = False) -> str:
-    """Make a key for a client and note its hash in a file, which is made if absent.
-
-    Returns:
-        The key, which is nowhere else.
+    """Create a key for a client, add its hash to a file, and return the key, which is not stored.
 
     Raises:
-        CotextError: a name that is taken or no name, or as `read_keys`.
+        CotextError: the name is invalid or taken, or as `read_keys`.
     """
     if not _NAME.fullmatch(name):
         raise CotextError(
@@ -117,18 +113,18 @@ def add_key(path: Path, name: str, requests_per_minute: int = 0, metrics: bool =
 
 
 def revoke_key(path: Path, name: str) -> None:
-    """Take the key of a client out of a file.
+    """Remove the key of a client from a file.
 
     Raises:
-        CotextError: it has none, or as `read_keys`.
+        CotextError: the client has no key, or as `read_keys`.
     """
     with writing(path):
         keys = read_keys(path)
-        left = [key for key in keys if key.name != name]
-        if len(left) == len(keys):
+        remaining = [key for key in keys if key.name != name]
+        if len(remaining) == len(keys):
             known = ", ".join(key.name for key in keys) or "nobody"
             raise CotextError(f"{path}: has no key of {name}; it has keys of {known}")
-        _write(path, left)
+        _write(path, remaining)
 
 
 def _write(path: Path, keys: Sequence[Key]) -> None:
@@ -140,10 +136,10 @@ def _write(path: Path, keys: Sequence[Key]) -> None:
 
 
 class KeyFile:
-    """The keys of a file as it is now: what is added or revoked holds at once, without a restart.
+    """The current keys of a file, which is read again when it changes.
 
     Raises:
-        CotextError: as `read_keys`; later, while the file cannot be read, no key is known.
+        CotextError: as `read_keys`. If later reads fail, no key is valid.
     """
 
     def __init__(self, path: Path, clock: Callable[[], float] = time.monotonic) -> None:
@@ -152,14 +148,11 @@ class KeyFile:
         self._seen, self._looked = self._version(), clock()
 
     def find(self, key: str) -> Key | None:
-        """The key that a client gives, None if it is none; how long it takes tells nothing of the keys."""
+        """Return the entry of a key, or None; the time does not depend on the keys."""
         self._look()
         given = hashed(key)
-        found = None
-        for each in self._keys:
-            if compare_digest(each.sha256, given):
-                found = each
-        return found
+        matches = [entry for entry in self._keys if compare_digest(entry.sha256, given)]
+        return matches[-1] if matches else None
 
     def _look(self) -> None:
         if self._clock() - self._looked < LOOK_SECONDS:
@@ -175,37 +168,37 @@ class KeyFile:
 
     def _version(self) -> tuple[int, int, int, int]:
         try:
-            found = self._path.stat()
+            status = self._path.stat()
         except OSError:
             return 0, 0, 0, 0
-        return found.st_mtime_ns, found.st_ino, found.st_size, found.st_mode
+        return status.st_mtime_ns, status.st_ino, status.st_size, status.st_mode
 
 
-# --- Who may ask, how often and how much at once: keys, rates and places, checked before any work.
+# --- Admission: keys, rate limits and request slots.
 
 
 class Rates:
-    """A token bucket per client: as many requests as a minute's worth at once, refilled evenly."""
+    """A token bucket per client; its size is the number of requests per minute."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._buckets: dict[str, tuple[float, float]] = {}  # tokens left, and when
 
     def seconds_to_wait(self, name: str, per_minute: int) -> float:
-        """Take one token; where there is none, nothing is taken: the time until there is one."""
+        """Take a token and return 0, or return the seconds until there is one."""
         now = self._clock()
-        left, then = self._buckets.get(name, (float(per_minute), now))
-        left = min(float(per_minute), left + (now - then) * per_minute / 60)
-        missing = max(0.0, 1.0 - left)
-        self._buckets[name] = (left if missing else left - 1.0, now)
+        tokens, then = self._buckets.get(name, (float(per_minute), now))
+        tokens = min(float(per_minute), tokens + (now - then) * per_minute / 60)
+        missing = max(0.0, 1.0 - tokens)
+        self._buckets[name] = (tokens if missing else tokens - 1.0, now)
         return missing * 60 / per_minute
 
 
 class Admission:
-    """Which client a request is of, and whether it may be answered now.
+    """Identifies the clients of requests, and applies limits.
 
-    Without keys, whoever reaches the server may ask, and has what was stored under the same key: a key is a
-    name then and no secret. All of them share one rate.
+    Without configured keys, any key is accepted and serves only as a name for stored data. Then all clients
+    share one rate limit.
     """
 
     def __init__(self, settings: ServerSettings, clock: Callable[[], float] = time.monotonic) -> None:
@@ -222,19 +215,19 @@ class Admission:
 
     @property
     def in_flight(self) -> int:
-        """Requests of clients that are being answered."""
+        """The number of requests in progress."""
         return self._places.total()
 
     @property
     def full(self) -> bool:
-        """Whether the next request would be refused."""
+        """Whether the next request would be rejected."""
         return self.in_flight >= self._settings.max_waiting
 
     def admit(self, record: RequestRecord, key: str | None) -> Client:
-        """The client with a key; its place is given back when the request is over.
+        """Return the client of a key, and reserve a request slot until the request ends.
 
         Raises:
-            RequestError: 403, a key is needed, or this is none; 429, too many; 503, full.
+            RequestError: 403, the key is missing or unknown; 429, too many requests; 503, the server is full.
         """
         name, per_minute = self._identified(key)
         if record.client:
@@ -259,11 +252,11 @@ class Admission:
         return Client(name)
 
     def may_see_metrics(self, key: str | None) -> bool:
-        """Whether a key is for figures of the whole server; without keys, everybody's is."""
+        """Whether a key allows reading server metrics; always true without configured keys."""
         if self._keys is None:
             return True
-        found = self._keys.find(key or "")
-        return found is not None and found.metrics
+        entry = self._keys.find(key or "")
+        return entry is not None and entry.metrics
 
     def _identified(self, key: str | None) -> tuple[str, int]:
         per_minute = self._settings.requests_per_minute
@@ -271,10 +264,10 @@ class Admission:
             return own_name(key or ""), per_minute
         if not key:
             raise RequestError(403, "a key is needed: ask whoever runs this server for one")
-        found = self._keys.find(key)
-        if found is None:
+        entry = self._keys.find(key)
+        if entry is None:
             raise RequestError(403, "this key is not known here")
-        return found.name, found.requests_per_minute or per_minute
+        return entry.name, entry.requests_per_minute or per_minute
 
     def _leave(self, name: str) -> None:
         self._places[name] -= 1

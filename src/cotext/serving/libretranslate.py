@@ -1,8 +1,8 @@
-"""LibreTranslate's interface: texts, files, languages and their detection.
+"""The LibreTranslate API: texts, files, languages and language detection.
 
-Beyond it, `{"cotext": {...}}` of a JSON body may have `document` (true: the texts of a list are one
-document), `system` (the name of the one that translates) and, of sessions, `session`, `segment` and
-`confirmed`; forms and addresses have the same fields by themselves.
+An extension is the field `{"cotext": {...}}` of a JSON body with `document` (true: the texts of a list are
+one document), `system` (name of the system) and, for sessions, `session`, `segment` and `confirmed`. In forms
+and addresses, these are separate fields.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from cotext.data.languages import name_of
-from cotext.files.table import file_formats
+from cotext.files.table import file_suffixes
 from cotext.serving.errors import RequestError
 from cotext.serving.file_routes import Upload, file_answer, received_file
 from cotext.serving.fragments import TagHandling
@@ -28,30 +28,24 @@ from cotext.serving.sessions import also_in_sessions
 from cotext.serving.systems import System
 from cotext.serving.translation import Detected, TranslationRequest, code_of, detect, extension_of, translated
 
-# --- LibreTranslate's files: sent, and fetched from the address that is answered.
+# --- Files: uploaded, and downloaded from the address in the response.
 #
-# The answer waits until the file is translated, since programs fetch it at once. What takes longer than a
-# request may is answered before: the address is 404 until the file is there, and tells how far it is.
+# Programs download the file at once, so the response waits for the translation, but not longer than the
+# request timeout allows. After that, the address returns 404 with the progress until the file is ready.
 
-LOOK_SECONDS: Final = 0.2  # between looks at a file
-WAITING_SHARE: Final = 0.8  # of the time that a request may take
-BEFORE_KEY_BYTES: Final = 1 << 20  # of a file that are read before a key is shown
+LOOK_SECONDS: Final = 0.2  # between checks of a file
+WAITING_SHARE: Final = 0.8  # of the request timeout
+BEFORE_KEY_BYTES: Final = 1 << 20  # most bytes of a file before its key
 ID_CHARACTERS: Final = 32
 
 
-def supported_suffixes() -> list[str]:
-    """The endings of the files that are translated."""
-    return sorted({suffix for format in file_formats().values() for suffix in format.suffixes})
-
-
 async def translate_file(request: Request) -> Response:
-    """Take a file, and answer where its translation is.
+    """Receive a file, and return the address of its translation.
 
-    The key may stand in the form behind the file, as pages in a browser put it: then the file is read for a
-    while before anybody knows whose it is.
+    In forms of browsers, the key may be after the file. Then a part of the file is read before the client is
+    known.
     """
     service = service_of(request)
-    settings = service.settings
     admission: Admission = request.app.state.admission
     shown = bearer_key(request) or request.query_params.get("api_key")
 
@@ -61,9 +55,7 @@ async def translate_file(request: Request) -> Response:
             return client_of(request, key or None)
         return None if admission.key_required else Client(own_name(key))
 
-    async with received_file(
-        request, service.jobs, settings.max_file_bytes, settings.max_text_bytes, owner
-    ) as upload:
+    async with received_file(request, owner) as upload:
         client = client_of(request, shown or upload.value("api_key") or None)
         system = _system(service, Fields.of_form(upload.fields))
         submit = partial(service.jobs.submit, client, system, upload.path, upload.file_name, JobOptions())
@@ -80,17 +72,17 @@ async def translate_file(request: Request) -> Response:
     return JSONResponse({"translatedFileUrl": address})
 
 
-def _system(service: Service, wanted: Fields) -> System:
-    """The system that a form asks for; of several source languages, one has to be named."""
-    systems = _systems(service, wanted.needed("source"), wanted.needed("target"))
-    known = {each.languages.source for each in systems}
+def _system(service: Service, fields: Fields) -> System:
+    """Return the system for a form; the source language must be given if there are several."""
+    systems = _systems(service, fields.needed("source"), fields.needed("target"))
+    known = {system.languages.source for system in systems}
     if len(known) > 1:
         raise RequestError(400, f"name the source language of a file: one of {', '.join(sorted(known))}")
     return systems[0]
 
 
 async def _waited(service: Service, client: Client, ticket: JobTicket) -> JobStatus:
-    """How far a file is when it is finished, or when waiting ends."""
+    """Wait until a file is finished or the time is over, and return its status."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + WAITING_SHARE * service.settings.request_seconds
     while not (status := service.jobs.status(ticket.id, client)).finished:
@@ -101,7 +93,7 @@ async def _waited(service: Service, client: Client, ticket: JobTicket) -> JobSta
 
 
 async def download_file(request: Request) -> Response:
-    """A translated file; whoever knows its address may fetch it, as programs send no key here."""
+    """Return a translated file; the address is the secret, because programs send no key here."""
     name: str = request.path_params["name"]
     secret = name.partition(".")[0]
     job, key, jobs = secret[:ID_CHARACTERS], secret[ID_CHARACTERS:], service_of(request).jobs
@@ -118,7 +110,7 @@ AUTO: Final = "auto"
 
 
 def routes() -> list[BaseRoute]:
-    """The routes of the dialect; `/health` is for all dialects."""
+    """Return the routes of the dialect; `/health` is common to all dialects."""
     return [
         *also_in_sessions(
             [
@@ -135,20 +127,20 @@ def routes() -> list[BaseRoute]:
 
 
 def refusal(error: RequestError) -> Response:
-    """An error as LibreTranslate writes it."""
+    """Return an error in the form of LibreTranslate."""
     return JSONResponse({"error": error.message}, error.status)
 
 
 async def translate(request: Request) -> Response:
-    """Translate a text, or a list of them; the answer has as many."""
-    wanted = await read_fields(request)
-    client, service = client_of(request, wanted.text("api_key") or None), service_of(request)
-    texts, is_list = _texts(wanted, service.settings.max_sentences)
-    kind = wanted.one_of("format", ("text", "html"), "text")
-    alternatives = _alternatives(wanted)
-    source, target = wanted.needed("source"), wanted.needed("target")
-    extension = extension_of(request, wanted, by_themselves=True)
-    asked = TranslationRequest(
+    """Translate a text or a list of texts."""
+    fields = await read_fields(request)
+    client, service = client_of(request, fields.text("api_key") or None), service_of(request)
+    texts, is_list = _texts(fields, service.settings.max_sentences)
+    kind = fields.one_of("format", ("text", "html"), "text")
+    alternatives = _alternatives(fields)
+    source, target = fields.needed("source"), fields.needed("target")
+    extension = extension_of(request, fields, by_themselves=True)
+    translation = TranslationRequest(
         texts,
         _systems(service, source, target, extension.system),
         extension.document,
@@ -158,62 +150,57 @@ async def translate(request: Request) -> Response:
         detects=source == AUTO,
         alternatives=alternatives,
     )
-    found = await translated(request, client, asked)
-    answers = [each.text for each in found]
+    results = await translated(request, client, translation)
+    answers = [result.text for result in results]
     answer: dict[str, Any] = {"translatedText": answers if is_list else answers[0]}
     if source == AUTO:
-        told = [_told(each.source) for each in found]
-        answer["detectedLanguage"] = told if is_list else told[0]
+        detected = [_described(result.source) for result in results]
+        answer["detectedLanguage"] = detected if is_list else detected[0]
     if alternatives:
-        others = [list(each.alternatives) for each in found]
+        others = [list(result.alternatives) for result in results]
         answer["alternatives"] = others if is_list else others[0]
     return JSONResponse(answer)
 
 
-def _texts(wanted: Fields, most: int) -> tuple[list[str], bool]:
-    """The texts of a request, and whether they are a list; `most`: of a list."""
-    if "q" not in wanted:
+def _texts(fields: Fields, most: int) -> tuple[list[str], bool]:
+    """Return the texts of a request (at most `most`), and whether they are a list."""
+    if "q" not in fields:
         raise RequestError(400, "Parameter 'q' not specified.")
-    texts, is_list = wanted.texts("q"), isinstance(wanted.value("q"), list)
+    texts, is_list = fields.texts("q"), isinstance(fields.value("q"), list)
     if len(texts) > most:
         raise RequestError(413, f"{most:,} texts are taken at once; send several requests")
     return texts, is_list
 
 
-def _alternatives(wanted: Fields) -> int:
-    """How many are wanted; there are fewer than the beam is wide."""
-    value = wanted.value("alternatives")
+def _alternatives(fields: Fields) -> int:
+    """Return the requested number of alternatives; there are fewer than the beam size."""
+    value = fields.value("alternatives")
     text = "0" if value is None or value == "" else str(value)
     if isinstance(value, bool | float | list | dict) or not text.isascii() or not text.isdigit():
         raise RequestError(400, "Invalid request: alternatives has to be a number from 0 on")
     return int(text[:9])
 
 
-def _told(found: Detected) -> dict[str, Any]:
-    return {"confidence": round(100 * found.confidence, 1), "language": found.language}
+def _described(detected: Detected) -> dict[str, Any]:
+    return {"confidence": round(100 * detected.confidence, 1), "language": detected.language}
 
 
 def _systems(service: Service, source: str, target: str, name: str | None = None) -> list[System]:
-    """The systems for a request, of every source language where that is to be detected."""
+    """Return the systems for a request, with all source languages if the language is detected."""
     return service.systems.translating(None if source == AUTO else code_of(source), code_of(target), name)
 
 
 async def detect_language(request: Request) -> Response:
-    """The language of a text, among those of all systems, the likeliest alone."""
-    wanted = await read_fields(request)
-    client_of(request, wanted.text("api_key") or None)
-    text = wanted.needed("q")
+    """Return the most probable language of a text among those of all systems."""
+    fields = await read_fields(request)
+    client_of(request, fields.text("api_key") or None)
+    text = fields.needed("q")
     codes = _languages(service_of(request))
-    found = await to_thread.run_sync(detect, text, list(codes))
-    return JSONResponse([_told(found)])
+    return JSONResponse([_described(await to_thread.run_sync(detect, text, list(codes)))])
 
 
 async def languages(request: Request) -> Response:
-    """The languages that something is translated from, each with those that it is translated into.
-
-    A language that is a target alone is there too, with no targets: programs that want the list of all ask
-    here.
-    """
+    """Return all languages, each with its target languages, which may be none."""
     codes = _languages(service_of(request))
     return JSONResponse(
         [{"code": code, "name": name_of(code), "targets": targets} for code, targets in codes.items()]
@@ -221,19 +208,19 @@ async def languages(request: Request) -> Response:
 
 
 def _languages(service: Service) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
+    targets_of: dict[str, list[str]] = {}
     for system in service.systems:
-        targets = found.setdefault(system.languages.source, [])
+        targets = targets_of.setdefault(system.languages.source, [])
         if system.languages.target not in targets:
             targets.append(system.languages.target)
-    for targets in list(found.values()):
+    for targets in list(targets_of.values()):
         for code in targets:
-            found.setdefault(code, [])
-    return found
+            targets_of.setdefault(code, [])
+    return targets_of
 
 
 async def frontend_settings(request: Request) -> Response:
-    """What programs ask before they show a form."""
+    """Return the settings that programs read before they show a form."""
     service = service_of(request)
     first, has_keys = next(iter(service.systems)).languages, service.settings.keys is not None
     return JSONResponse(
@@ -244,7 +231,7 @@ async def frontend_settings(request: Request) -> Response:
             "keyRequired": has_keys,
             "suggestions": False,
             "filesTranslation": True,
-            "supportedFilesFormat": supported_suffixes(),
+            "supportedFilesFormat": file_suffixes(),
             "language": {
                 "source": {"code": first.source, "name": name_of(first.source)},
                 "target": {"code": first.target, "name": name_of(first.target)},
@@ -254,5 +241,5 @@ async def frontend_settings(request: Request) -> Response:
 
 
 async def suggest(request: Request) -> Response:
-    """Suggestions of translations, which are not taken."""
+    """Reject suggestions of translations."""
     raise RequestError(403, "Suggestions are disabled on this server.")

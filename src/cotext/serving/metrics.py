@@ -1,4 +1,4 @@
-"""Figures of a server in the text format of Prometheus; no label holds anything that a client wrote."""
+"""Metrics of a server for Prometheus, and endpoints for monitoring; labels contain no text of clients."""
 
 import time
 from collections.abc import Iterator
@@ -12,17 +12,17 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from cotext.serving.errors import RequestError, plain_refusal
+from cotext.serving.errors import RequestError
 from cotext.serving.keys import Admission
 from cotext.serving.record import RequestRecord
+from cotext.serving.requests import bearer_key
 from cotext.serving.service import Service
 
-CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
 SECONDS: Final = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
 
 
 class Metrics:
-    """Counters and histograms of a server, in a registry of its own: several can be in a process."""
+    """Counters and histograms of a server, in a separate registry, so that a process may have several."""
 
     def __init__(self, service: Service) -> None:
         self._registry = registry = CollectorRegistry()
@@ -46,11 +46,11 @@ class Metrics:
         registry.register(_Work(service))
 
     def begun(self) -> None:
-        """Count a request that begins."""
+        """Count the start of a request."""
         self._in_flight.inc()
 
     def done(self, record: RequestRecord) -> None:
-        """Count a request that is over."""
+        """Count the end of a request."""
         self._in_flight.dec()
         self._requests.labels(record.method, record.route, str(record.status)).inc()
         self._seconds.labels(record.route).observe(time.monotonic() - record.started)
@@ -59,12 +59,12 @@ class Metrics:
             self._tokens.labels(record.system).inc(record.tokens)
 
     def text(self) -> bytes:
-        """All figures, as Prometheus reads them."""
+        """Return all metrics in the text format of Prometheus."""
         return generate_latest(self._registry)
 
 
 class _Work(Collector):
-    """What the service knows when it is asked."""
+    """Metrics that are read from the service on request."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
@@ -84,15 +84,12 @@ class _Work(Collector):
         yield jobs
 
 
-# --- What a machine asks that looks after a server: whether it lives, whether it is ready, and its figures.
+# --- Endpoints for monitoring: liveness, readiness and metrics.
 
 
 def routes() -> list[BaseRoute]:
-    """Health, readiness and metrics."""
+    """Return the routes for monitoring."""
     return [Route("/health", _health), Route("/ready", _ready), Route("/metrics", _metrics)]
-
-
-refusal = plain_refusal
 
 
 async def _health(request: Request) -> Response:
@@ -100,7 +97,7 @@ async def _health(request: Request) -> Response:
 
 
 async def _ready(request: Request) -> Response:
-    """503 while requests would be refused: a server that stops, or is full."""
+    """Return 503 while the server stops or is full."""
     admission: Admission = request.app.state.admission
     if admission.stopping:
         raise RequestError(503, "stopping")
@@ -110,13 +107,9 @@ async def _ready(request: Request) -> Response:
 
 
 async def _metrics(request: Request) -> Response:
-    """Figures of all clients together: with keys, for those alone that were made for it."""
+    """Return the metrics; if keys are configured, only for keys with this permission."""
     admission: Admission = request.app.state.admission
     metrics: Metrics = request.app.state.metrics
-    scheme, _, key = request.headers.get("authorization", "").partition(" ")
-    if not admission.may_see_metrics(key.strip() if scheme.lower() == "bearer" else None):
-        raise RequestError(
-            403,
-            "figures of the whole server need a key that was made for them, with --metrics",
-        )
-    return Response(metrics.text(), media_type=CONTENT_TYPE)
+    if not admission.may_see_metrics(bearer_key(request)):
+        raise RequestError(403, "metrics of the whole server need a key that was made with --metrics")
+    return Response(metrics.text(), media_type=CONTENT_TYPE_LATEST)

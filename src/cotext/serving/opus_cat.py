@@ -1,8 +1,7 @@
-"""OPUS-CAT's interface, which its plugins for OmegaT, Wordfast, memoQ and Trados ask: a segment at a time.
+"""The OPUS-CAT API for its plugins in OmegaT, Wordfast, memoQ and Trados, which send single segments.
 
-`tokenCode` is the key, `modelTag` the name of a system; empty or unknown tags leave the choice to the server,
-as plugins send tags of models that they were set up with. A translation that a plugin stores is one that the
-translator confirmed, in a session.
+`tokenCode` is the key, and `modelTag` the name of a system. With an empty or unknown tag, the server chooses,
+because plugins may send tags of other models. A stored translation is a confirmed one, in a session.
 """
 
 from collections.abc import Iterable
@@ -22,7 +21,7 @@ from cotext.serving.systems import System, Systems
 from cotext.serving.translation import TranslationRequest, code_of, translated
 
 BASE: Final = "/MTRestService"
-# How the services of .NET write texts and lists of them.
+# XML of .NET services for texts and lists of texts.
 _STRING: Final = '<string xmlns="http://schemas.microsoft.com/2003/10/Serialization/">{}</string>'
 _STRINGS: Final = (
     '<ArrayOfstring xmlns="http://schemas.microsoft.com/2003/10/Serialization/Arrays">{}</ArrayOfstring>'
@@ -30,7 +29,7 @@ _STRINGS: Final = (
 
 
 def routes() -> list[BaseRoute]:
-    """The routes of the dialect."""
+    """Return the routes of the dialect."""
     return also_in_sessions(
         [
             Route(f"{BASE}/TranslateJson", translate_json, methods=["GET"]),
@@ -43,51 +42,51 @@ def routes() -> list[BaseRoute]:
 
 
 def refusal(error: RequestError) -> Response:
-    """An error, which the plugins show by its status alone."""
+    """Return an error; the plugins show only its status."""
     return PlainTextResponse(error.message, error.status)
 
 
 async def translate_json(request: Request) -> Response:
-    """A translation as JSON."""
+    """Return a translation as JSON."""
     return JSONResponse({"translation": await _translated(request)})
 
 
 async def translate_xml(request: Request) -> Response:
-    """A translation as XML."""
+    """Return a translation as XML."""
     text = _STRING.format(escape(taken(await _translated(request))))
     return Response(text, media_type="application/xml")
 
 
 async def language_pairs(request: Request) -> Response:
-    """The language pairs, as in `en-de`."""
+    """Return the language pairs, such as `en-de`."""
     _client(request)
     return _strings(str(system.languages) for system in service_of(request).systems)
 
 
 async def model_tags(request: Request) -> Response:
-    """The names of the systems of a language pair."""
+    """Return the names of the systems for a language pair."""
     _client(request)
     systems, pair = service_of(request).systems, _pair(request)
     return _strings(s.name for s in systems if (s.languages.source, s.languages.target) == pair)
 
 
 async def store(request: Request) -> Response:
-    """A translation that was confirmed; without a session there is nothing to store it in."""
+    """Store a confirmed translation in a session; without a session, do nothing."""
     client = _client(request)
     named = {**request.query_params, "confirmed": _field(request, "target")}
     place = session_place(request, named)
     if place is not None:
-        asked = TranslationRequest([_field(request, "source")], [_system(request)], place=place)
-        await translated(request, client, asked)
+        translation = TranslationRequest([_field(request, "source")], [_system(request)], place=place)
+        await translated(request, client, translation)
     return Response(status_code=200)
 
 
 async def _translated(request: Request) -> str:
     client = _client(request)
     place = session_place(request, request.query_params)
-    asked = TranslationRequest([_field(request, "input")], [_system(request)], place=place)
-    [found] = await translated(request, client, asked)
-    return found.text
+    translation = TranslationRequest([_field(request, "input")], [_system(request)], place=place)
+    [result] = await translated(request, client, translation)
+    return result.text
 
 
 def _client(request: Request) -> Client:

@@ -1,4 +1,4 @@
-"""What is known of a request while it is answered: for its log line, its figures, and its limits."""
+"""The record of a request, for logs, metrics and limits; and the log."""
 
 import json
 import logging
@@ -23,14 +23,14 @@ SCOPE_KEY: Final = "cotext.request"
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """Who asks: nothing of one is told another. `name` may stand in logs and files; a key may not."""
+    """A client. `name` may appear in logs and files; the key must not."""
 
     name: str = "anybody"
 
 
 @dataclass(slots=True)
 class RequestRecord:
-    """A request: its route as a template, so that nothing that a client wrote is in it."""
+    """The record of a request, without text of the client: the route is a template."""
 
     method: str
     route: str
@@ -41,59 +41,59 @@ class RequestRecord:
     system: str = ""
     status: int = 0
     sentences: int = 0
-    tokens: int = 0  # of the translation
-    form: FormData | None = None  # whose files are closed when the request is over
-    leave: list[Callable[[], None]] = field(default_factory=list)  # called when the request is over
+    tokens: int = 0  # of translations
+    form: FormData | None = None  # its files are closed when the request ends
+    leave: list[Callable[[], None]] = field(default_factory=list)  # called when the request ends
 
 
 _CURRENT: ContextVar[RequestRecord | None] = ContextVar("request", default=None)
 
 
 def record_of(scope: Scope) -> RequestRecord:
-    """The record of the request with this scope."""
+    """Return the record of the request with this scope."""
     record: RequestRecord = scope[SCOPE_KEY]
     return record
 
 
 def begin(scope: Scope, record: RequestRecord) -> None:
-    """Note the record of a request, for the task that answers it."""
+    """Set the record of a request for the current task."""
     scope[SCOPE_KEY] = record
     _CURRENT.set(record)
 
 
 def note_system(name: str) -> None:
-    """Note the system that is asked, in the record of the request that this task or thread answers."""
+    """Set the system in the record of the current request."""
     record = _CURRENT.get()
     if record is not None:
         record.system = name
 
 
 def note_translated(translations: Iterable[Translation]) -> None:
-    """Add what was translated to the record of the request that this task or thread answers, if it does."""
+    """Add translations to the record of the current request."""
     record = _CURRENT.get()
     if record is not None:
-        for each in translations:
-            record.sentences += len(each.document.sentences)
-            record.tokens += sum(each.tokens)
+        for translation in translations:
+            record.sentences += len(translation.document.sentences)
+            record.tokens += sum(translation.tokens)
 
 
-# --- What a server writes about its work: lines of JSON, without anything that a client wrote.
+# --- The log: lines of JSON, without text of clients.
 
 LOGGER: Final = "cotext.serving"
 MAX_FRAMES: Final = 12
-# Asked every few seconds by whoever watches a server.
-QUIET_ROUTES: Final = frozenset({"/health", "/ready", "/metrics"})
+# Called every few seconds, so only errors are logged; they also work while the server stops.
+MONITORING_ROUTES: Final = frozenset({"/health", "/ready", "/metrics"})
 _log = logging.getLogger(LOGGER)
 
 
 def log(event: str, level: int = logging.INFO, **content: Any) -> None:
-    """Write a line about an event; `content` holds nothing that a client wrote."""
+    """Log an event; `content` must not contain text of clients."""
     _log.log(level, event, extra={"content": content})
 
 
 def log_request(record: RequestRecord) -> None:
-    """Write a line about a request that is over."""
-    if record.route in QUIET_ROUTES and record.status < 400:
+    """Log the end of a request."""
+    if record.route in MONITORING_ROUTES and record.status < 400:
         return
     log(
         "request",
@@ -110,31 +110,29 @@ def log_request(record: RequestRecord) -> None:
 
 
 def log_error(record: RequestRecord, error: BaseException) -> None:
-    """Write a line about a fault of ours: its kind and where it happened; its message may quote a client."""
+    """Log an internal error, without its message, which may quote a client."""
     log("error", logging.ERROR, request=record.id, route=record.route, **kind_and_place(error))
 
 
 def kind_and_place(error: BaseException) -> dict[str, Any]:
-    """The kind of an exception, and the last lines of code that it came through."""
+    """Return the type of an exception and the last frames of its traceback."""
     frames = traceback.extract_tb(error.__traceback__)[-MAX_FRAMES:]
-    return {
-        "error": type(error).__name__,
-        "at": [f"{frame.filename}:{frame.lineno} {frame.name}" for frame in frames],
-    }
+    return {"error": type(error).__name__, "at": [f"{f.filename}:{f.lineno} {f.name}" for f in frames]}
 
 
 class JsonLines(logging.Formatter):
-    """A line of JSON for each record; of exceptions, the kind and place alone.
+    """Formats log records as lines of JSON, without messages of exceptions and libraries.
 
-    What libraries say may quote a client: that they said something is told, and not what.
+    These may quote a client.
     """
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line."""
+        """Return the line."""
+        is_own = record.name == LOGGER or record.name.startswith(f"{LOGGER}.")
         content: dict[str, Any] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
-            "event": record.getMessage().strip() if _is_ours(record.name) else "message",
+            "event": record.getMessage().strip() if is_own else "message",
             "logger": record.name,
         }
         content |= record.__dict__.get("content", {})
@@ -144,14 +142,10 @@ class JsonLines(logging.Formatter):
 
 
 def log_to_standard_error() -> None:
-    """Send what this process has to say to standard error, a line of JSON each."""
+    """Send all logs of this process to standard error, as lines of JSON."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines())
     logging.captureWarnings(True)
     logging.getLogger().handlers = [handler]
     for name, level in ((None, logging.WARNING), (LOGGER, logging.INFO)):
         logging.getLogger(name).setLevel(level)
-
-
-def _is_ours(name: str) -> bool:
-    return name == LOGGER or name.startswith(f"{LOGGER}.")

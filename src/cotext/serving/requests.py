@@ -1,4 +1,4 @@
-"""What the dialects read of a request in the same way: fields as JSON or as a form, and who asks."""
+"""Reading of requests, common to all dialects: fields as JSON or form, and the client."""
 
 import asyncio
 import re
@@ -13,6 +13,7 @@ from starlette.requests import Request
 from cotext.runtime.errors import CotextError, shown
 from cotext.runtime.reading import parse_json
 from cotext.serving.errors import RequestError
+from cotext.serving.event_stream import disconnected
 from cotext.serving.keys import Admission
 from cotext.serving.record import record_of
 from cotext.serving.service import Client, Service
@@ -22,42 +23,38 @@ T = TypeVar("T")
 
 MAX_JSON_DEPTH: Final = 16
 MAX_FILES: Final = 4
-IN_LOOP_BYTES: Final = 16 * 1024  # of a body that is parsed in the event loop; others would hold it up
+IN_LOOP_BYTES: Final = 16 * 1024  # larger bodies are parsed in a thread, not in the event loop
 _HALF_CHARACTER: Final = re.compile("[\ud800-\udfff]")
 _UTF8: Final = ("utf-8", "utf8", "us-ascii")
 FORMS: Final = ("application/x-www-form-urlencoded", "multipart/form-data")
 
 
 def service_of(request: Request) -> Service:
-    """The service of the application that was asked."""
+    """Return the service of the application."""
     service: Service = request.app.state.service
     return service
 
 
 def client_of(request: Request, key: str | None) -> Client:
-    """Who asks with a key, wherever the dialect has it; one place among the requests is taken until it ends.
-
-    Raises:
-        RequestError: 403, a key is needed, or this is none; 429 and 503, too many requests.
-    """
+    """Authenticate the client by its key, and reserve a request slot, as `Admission.admit`."""
     admission: Admission = request.app.state.admission
     return admission.admit(record_of(request.scope), key)
 
 
 def bearer_key(request: Request) -> str | None:
-    """The key of `Authorization: Bearer KEY` (RFC 6750, 2.1), if there is one."""
+    """Return the key of `Authorization: Bearer KEY` (RFC 6750, 2.1), or None."""
     kind, _, key = request.headers.get("authorization", "").partition(" ")
     return key.strip() if kind.lower() == "bearer" else None
 
 
 async def fields(request: Request) -> dict[str, Any]:
-    """The fields of a request, of a JSON object or of a form; of a form, every field has a list of values.
+    """Return the fields of a JSON object or a form; in a form, every field has a list of values.
 
-    What a multipart form holds that is not UTF-8 is read as Latin-1. Files in it are closed when the request
-    is over.
+    Fields of a multipart form that are not UTF-8 are read as Latin-1. Its files are closed when the request
+    ends.
 
     Raises:
-        RequestError: 400, neither, or damaged; 413, too long or too many; 415, another kind of body.
+        RequestError: 400, the body is invalid; 413, it is too large; 415, its type is not supported.
     """
     kind, options = _content_type(request)
     if kind == "multipart/form-data":
@@ -70,9 +67,9 @@ async def fields(request: Request) -> dict[str, Any]:
 
 
 class Fields:
-    """The fields of a request; one that a form or an address has several times is a list, as in JSON.
+    """The fields of a request; a repeated field of a form or address is a list.
 
-    Every method raises RequestError 400 where a field is not of the type that it is asked for.
+    Methods raise RequestError 400 if a field has another type.
     """
 
     def __init__(self, found: Mapping[str, Any]) -> None:
@@ -80,82 +77,82 @@ class Fields:
 
     @classmethod
     def of_form(cls, lists: Mapping[str, list[Any]]) -> "Fields":
-        """The fields of a form, which has a list of values for each name."""
+        """Return the fields of a form, which has a list of values for each name."""
         return cls({name: values[0] if len(values) == 1 else values for name, values in lists.items()})
 
     def with_others(self, found: Mapping[str, Any]) -> "Fields":
-        """These fields and others, which come before them."""
+        """Return these fields and others, which take precedence."""
         return Fields({**self._found, **found})
 
     def __contains__(self, name: str) -> bool:
         return name in self._found
 
     def value(self, name: str) -> Any:
-        """A field as it came; None where it is not there."""
+        """Return a field, or None."""
         return self._found.get(name)
 
     def text(self, name: str, default: str = "") -> str:
-        """A field that is a text."""
-        found = default if (value := self.value(name)) is None else value
-        if not isinstance(found, str):
+        """Return a text field."""
+        text = default if (value := self.value(name)) is None else value
+        if not isinstance(text, str):
             raise RequestError(400, f"Parameter '{name}' has to be a text")
-        return found
+        return text
 
     def needed(self, name: str) -> str:
-        """A field that is a text, without which there is no answer."""
-        found = self.text(name)
-        if not found.strip():
+        """Return a required text field."""
+        text = self.text(name)
+        if not text.strip():
             raise RequestError(400, f"Parameter '{name}' not specified.")
-        return found
+        return text
 
     def several(self, name: str) -> list[Any]:
-        """A field that is a list; anything else is a list of it alone."""
-        found = self._found.get(name, [])
-        return found if isinstance(found, list) else [found]
+        """Return a list field; any other value is a list with one element."""
+        value = self._found.get(name, [])
+        return value if isinstance(value, list) else [value]
 
     def texts(self, name: str) -> list[str]:
-        """A field that is a list of texts; a text alone is one of one."""
-        found = self.several(name)
-        if not all(isinstance(each, str) for each in found):
+        """Return a list of texts; a single text is a list with one element."""
+        texts = self.several(name)
+        if not all(isinstance(text, str) for text in texts):
             raise RequestError(400, f"Parameter '{name}' has to be a list of texts")
-        return found
+        return texts
 
     def names(self, name: str) -> list[str]:
-        """A list of names, which a form has with commas between them."""
-        return [part.strip() for each in self.texts(name) for part in each.split(",") if part.strip()]
+        """Return a list of names, which may be separated by commas."""
+        return [part.strip() for text in self.texts(name) for part in text.split(",") if part.strip()]
 
     def flag(self, name: str, default: bool = False) -> bool:
-        """A field that is true or false; 1 or 0 in a form."""
-        found = self.value(name)
-        if found is None:
+        """Return a boolean field; in a form, 1 or 0."""
+        value = self.value(name)
+        if value is None:
             return default
-        if found in (True, False):
-            return bool(found)
-        if isinstance(found, str) and found.lower() in ("0", "1", "false", "true"):
-            return found.lower() in ("1", "true")
+        if value in (True, False):
+            return bool(value)
+        if isinstance(value, str) and value.lower() in ("0", "1", "false", "true"):
+            return value.lower() in ("1", "true")
         raise RequestError(400, f"Parameter '{name}' has to be true or false")
 
     def one_of(self, name: str, allowed: Collection[str], default: str = "") -> str:
-        """A field that has one of some values, in capitals or not."""
-        found = self.text(name, default).lower()
-        if found not in allowed and found != default:
+        """Return a field with one of several values, in lower case."""
+        value = self.text(name, default).lower()
+        if value not in allowed and value != default:
             raise RequestError(
-                400, f"Value for '{name}' not supported: {shown(found)}; choose {', '.join(allowed)}"
+                400, f"Value for '{name}' not supported: {shown(value)}; choose {', '.join(allowed)}"
             )
-        return found
+        return value
 
 
 async def read_fields(request: Request) -> Fields:
-    """The fields of a body, JSON or a form, and those of the address that the body has not; as `fields`."""
-    found = await fields(request)
+    """Return the fields of the body and, for missing ones, of the address; raise as `fields`."""
+    in_body = await fields(request)
     address = {name: request.query_params.getlist(name) for name in request.query_params}
     if _content_type(request)[0] in FORMS:
-        return Fields.of_form(address | found)
-    return Fields.of_form(address).with_others(found)
+        return Fields.of_form(address | in_body)
+    return Fields.of_form(address).with_others(in_body)
 
 
 def _parsed(content: bytes, kind: str, options: dict[str, str], max_fields: int) -> dict[str, Any]:
-    """The fields of a body that is not a multipart form; raises RequestError as `fields`."""
+    """Parse a body that is not a multipart form; raise RequestError as `fields`."""
     if not content.strip():
         return {}
     if options.get("charset", "utf-8").lower() not in _UTF8:
@@ -183,14 +180,14 @@ def _json(text: str) -> dict[str, Any]:
     except CotextError as error:
         raise RequestError(400, str(error)) from None
     if not isinstance(content, dict):
-        raise RequestError(400, "the body is no JSON object")
+        raise RequestError(400, "the body is not a JSON object")
     level: list[Any] = [content]
     for _ in range(MAX_JSON_DEPTH):
         level = [
             inner
-            for each in level
-            if isinstance(each, dict | list)
-            for inner in (each.values() if isinstance(each, dict) else each)
+            for value in level
+            if isinstance(value, dict | list)
+            for inner in (value.values() if isinstance(value, dict) else value)
         ]
     if level:
         raise RequestError(400, f"the body is nested deeper than {MAX_JSON_DEPTH} levels")
@@ -204,10 +201,10 @@ def _form(text: str, max_fields: int) -> dict[str, Any]:
         raise RequestError(400, "the form is not UTF-8") from None
     except ValueError:
         raise RequestError(413, f"more than {max_fields:,} fields in a form") from None
-    found: dict[str, Any] = {}
+    lists: dict[str, Any] = {}
     for name, value in pairs:
-        found.setdefault(name, []).append(value)
-    return found
+        lists.setdefault(name, []).append(value)
+    return lists
 
 
 async def _parts(request: Request) -> dict[str, Any]:
@@ -221,20 +218,16 @@ async def _parts(request: Request) -> dict[str, Any]:
     except (UnicodeError, ValueError):
         raise RequestError(400, "the form is damaged") from None
     record_of(request.scope).form = form
-    found = {name: form.getlist(name) for name in form}
-    for name, values in found.items():
+    lists = {name: form.getlist(name) for name in form}
+    for name, values in lists.items():
         for text in (name, *(value for value in values if isinstance(value, str))):
             if "\0" in name or _HALF_CHARACTER.search(text):
-                raise RequestError(400, "the form holds half characters")
-    return found
+                raise RequestError(400, "the form contains unpaired surrogates, or NUL in field names")
+    return lists
 
 
 def check_size(settings: ServerSettings, texts: Iterable[str]) -> None:
-    """Refuse more text than a request may have.
-
-    Raises:
-        RequestError: 413, there is more.
-    """
+    """Raise RequestError 413 if texts are larger than the limit of a request."""
     size = sum(len(text.encode()) for text in texts)
     if size > settings.max_text_bytes:
         most = f"{settings.max_text_bytes:,} at most"
@@ -242,15 +235,14 @@ def check_size(settings: ServerSettings, texts: Iterable[str]) -> None:
 
 
 async def unless_gone(request: Request, answer: Coroutine[Any, Any, T]) -> T:
-    """The answer, whose work stops when the client hangs up."""
+    """Return the answer; cancel its work if the client disconnects."""
     task = asyncio.ensure_future(answer)
 
-    async def gone() -> None:
-        while (await request.receive())["type"] != "http.disconnect":
-            pass
+    async def cancel() -> None:
+        await disconnected(request.receive)
         task.cancel()
 
-    watcher = asyncio.ensure_future(gone())
+    watcher = asyncio.ensure_future(cancel())
     try:
         return await task
     except asyncio.CancelledError:
@@ -259,11 +251,11 @@ async def unless_gone(request: Request, answer: Coroutine[Any, Any, T]) -> T:
         watcher.cancel()
 
 
-# --- What the routes of the own API read of a request: its body, and who asks.
+# --- Requests of the own API.
 
 
 class Body(BaseModel):
-    """A request: these fields and no others."""
+    """Base class of request bodies; other fields are an error."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -272,20 +264,12 @@ B = TypeVar("B", bound=Body)
 
 
 def asking(request: Request) -> Client:
-    """Who asks, by `Authorization: Bearer KEY`.
-
-    Raises:
-        RequestError: 403, a key is needed, or this is none.
-    """
+    """Authenticate the client by `Authorization: Bearer KEY`, as `client_of`."""
     return client_of(request, bearer_key(request))
 
 
 async def body_of(request: Request, kind: type[B]) -> B:
-    """The fields of a request.
-
-    Raises:
-        RequestError: 400, they are not such, with the first that is wrong.
-    """
+    """Validate the body of a request; raise RequestError 400 with the first invalid field."""
     try:
         return kind.model_validate(await fields(request))
     except ValidationError as error:

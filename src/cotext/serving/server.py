@@ -1,4 +1,4 @@
-"""The process that listens: where, for whom, and how it stops."""
+"""The server process: socket, time limits of connections, and graceful stop."""
 
 import asyncio
 import gc
@@ -21,38 +21,37 @@ from cotext.serving.keys import Admission
 from cotext.serving.service import Service
 
 HEAD_SECONDS: Final = 20.0  # for the request line and headers
-REST_SECONDS: Final = 5.0  # for what is left of a body once its response is sent
-TAKE_SECONDS: Final = 60.0  # for a client to take what is left of a response
-MAX_HEAD_BYTES: Final = 64 * 1024  # with texts in the address, as some dialects have them
-MAX_CONNECTIONS: Final = 512  # open at once; what waits for an answer is limited otherwise
-# A thread runs this long while others wait for the interpreter. The event loop waits for it several times in
-# a request, each time behind the threads of files, texts and models: with 5 ms and six of them, 0.03 s.
+REST_SECONDS: Final = 5.0  # for the rest of a body after its response is sent
+TAKE_SECONDS: Final = 60.0  # for a client to read the rest of a response
+MAX_HEAD_BYTES: Final = 64 * 1024  # some dialects have texts in the address
+MAX_CONNECTIONS: Final = 512  # open at once; requests have a separate limit
+# Switch interval of threads. The event loop waits for the interpreter several times in a request, each time
+# behind other threads: with 5 ms and six threads, 0.03 s.
 SWITCH_SECONDS: Final = 0.0005
-# A full collection of garbage stops all threads, 0.3 s while a file of 8 MB is read; it waits until none is.
-COLLECTIONS: Final = (700, 10, 10_000)  # 70 million objects before there is one nevertheless
+# A full garbage collection stops all threads (0.3 s while a file of 8 MB is read), so it runs when idle.
+COLLECTIONS: Final = (700, 10, 10_000)  # otherwise only after 70 million objects
 COLLECT_TICKS: Final = 100
-LAST_SECONDS: Final = 5  # for answers that are left when the time to stop is over
+LAST_SECONDS: Final = 5  # for remaining responses after `stop_seconds`
 
 
 def listening_socket(host: str, port: int, keys: bool) -> socket.socket:
-    """A socket bound to an address; clients are let in once the server runs.
-
-    `keys`: whether clients need one.
+    """Return a socket bound to an address; `keys`: whether clients need a key.
 
     Raises:
-        CotextError: no such address, taken, not allowed, or reachable from other machines without keys.
+        CotextError: the address is unknown, in use, not allowed, or reachable from other machines without
+        keys.
     """
     where = f"--host {host} --port {port}"
     if not 0 <= port < 65536:
         raise CotextError(f"--port {port}: give a number up to 65535; 0 is any port that is free")
     try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except (OSError, UnicodeError):
         raise CotextError(
-            f"--host {host}: no address of this machine; 127.0.0.1 is this machine alone, 0.0.0.0 all its "
+            f"--host {host}: not an address of this machine; 127.0.0.1 is only this machine, 0.0.0.0 all its "
             "networks"
         ) from None
-    family, kind, protocol, _, address = found[0]
+    family, kind, protocol, _, address = addresses[0]
     if not keys and not is_loopback(str(address[0])):
         raise CotextError(
             f"--host {host}: other machines reach this address, and there are no keys; make one for each "
@@ -72,7 +71,7 @@ def listening_socket(host: str, port: int, keys: bool) -> socket.socket:
 
 
 def address_of(listening: socket.socket) -> str:
-    """The address of a socket as in a browser."""
+    """Return the address of a socket as a URL."""
     host, port = listening.getsockname()[:2]
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
@@ -83,14 +82,13 @@ def serve_until_stopped(
     on_start: Callable[[], None] = lambda: None,
     on_stop: Callable[[], None] = lambda: None,
 ) -> None:
-    """Answer requests until a signal asks to stop.
+    """Answer requests until SIGINT or SIGTERM.
 
-    `on_start` is called once there can be requests, `on_stop` once no more are taken.
-
-    SIGINT or SIGTERM: no new requests (503), those in flight are finished within
-    `ServerSettings.stop_seconds`, jobs stay for the next start. The second ends the process at once.
+    After the signal, new requests get 503, those in progress have `ServerSettings.stop_seconds` to finish,
+    and jobs stay for the next start. A second signal ends the process at once. `on_start` is called when the
+    server accepts requests, `on_stop` when it does not any more.
     """
-    # What is loaded stays as long as the server: to look at all of it now and then would hold up requests.
+    # Loaded objects stay as long as the server, so garbage collections skip them.
     gc.collect()
     gc.freeze()
     gc.set_threshold(*COLLECTIONS)
@@ -110,7 +108,7 @@ def serve_until_stopped(
 
 
 class StoppingServer(uvicorn.Server):
-    """A server that goes on listening while requests in flight are finished, and refuses others meanwhile."""
+    """A server that finishes requests in progress before it stops, and rejects new ones meanwhile."""
 
     def __init__(
         self,
@@ -130,23 +128,23 @@ class StoppingServer(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """While inside, signals ask to stop."""
+        """Context in which signals request a stop."""
         with stop_on_signals() as self._stop:
             yield
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Begin to listen."""
+        """Start to listen."""
         await super().startup(sockets)
         self._on_start()
 
     async def on_tick(self, counter: int) -> bool:
-        """Ten times a second: whether it is time to stop."""
+        """Return whether to stop; called ten times a second."""
         now = asyncio.get_running_loop().time()
         if self._stop.requested and not self._admission.stopping:
             self._admission.stopping = True
             self._deadline = now + self._seconds
-            for each in (signal.SIGINT, signal.SIGTERM):
-                signal.signal(each, signal.SIG_DFL)
+            for number in (signal.SIGINT, signal.SIGTERM):
+                signal.signal(number, signal.SIG_DFL)
             self._on_stop()
         if self._admission.stopping and (not self._admission.in_flight or now > self._deadline):
             self.should_exit = True
@@ -155,16 +153,15 @@ class StoppingServer(uvicorn.Server):
         return await super().on_tick(counter)
 
     def _is_idle(self) -> bool:
-        """Whether neither texts nor files are translated."""
+        """Whether no texts or files are being translated."""
         return not self._admission.in_flight and not self._service.jobs.counts()["translating"]
 
 
 class TimedProtocol(H11Protocol):
-    """HTTP/1.1 with limits on how long a connection may wait for a client.
+    """HTTP/1.1 with time limits for clients.
 
-    A request has to begin, and its headers to be there, in HEAD_SECONDS. The rest of a body whose response is
-    sent has REST_SECONDS, however often a byte of it comes. What waits to be taken of a response has
-    TAKE_SECONDS.
+    Headers must arrive in HEAD_SECONDS. The rest of a body after its response must arrive in REST_SECONDS in
+    total. The client must read a buffered response in TAKE_SECONDS.
     """
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
@@ -174,7 +171,7 @@ class TimedProtocol(H11Protocol):
         self._stuck: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: Any) -> None:
-        """Begin to wait, unless there are too many that do."""
+        """Start the timer, or abort if there are too many connections."""
         super().connection_made(transport)
         if len(self.connections) > MAX_CONNECTIONS:
             transport.abort()
@@ -182,36 +179,36 @@ class TimedProtocol(H11Protocol):
             self._wait(HEAD_SECONDS)
 
     def data_received(self, data: bytes) -> None:
-        """Go on waiting until what is waited for is there."""
+        """Restart the timer if the state has changed."""
         super().data_received(data)
         if (seconds := self._seconds()) != self._allowed:
             self._wait(seconds)
 
     def on_response_complete(self) -> None:
-        """Wait for the rest of the request, or for the next one."""
+        """Start the timer for the rest of the request, or for the next one."""
         super().on_response_complete()
         self._wait(self._seconds())
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Nothing to wait for."""
+        """Stop all timers."""
         self._wait(None)
         if self._stuck is not None:
             self._stuck.cancel()
         super().connection_lost(exc)
 
     def pause_writing(self) -> None:
-        """Begin to wait for a client that takes nothing: closed alone, the connection would wait for ever."""
+        """Start a timer for a client that does not read; a mere close would wait forever."""
         super().pause_writing()
         self._stuck = self.loop.call_later(TAKE_SECONDS, self.transport.abort)
 
     def resume_writing(self) -> None:
-        """Wait no more."""
+        """Stop this timer."""
         super().resume_writing()
         if self._stuck is not None:
             self._stuck.cancel()
 
     def _seconds(self) -> float | None:
-        """How long what is waited for may take; None: nothing is waited for."""
+        """Return the time limit of the current state, or None."""
         if self.transport.is_closing():
             return TAKE_SECONDS
         if self.conn.their_state is h11.IDLE:

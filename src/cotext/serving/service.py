@@ -1,4 +1,4 @@
-"""What every dialect asks: texts to be translated, for a client, by a system."""
+"""The translation service that all dialects use."""
 
 import asyncio
 import hashlib
@@ -15,7 +15,7 @@ from cotext.data.splitting import Splitting
 from cotext.files.blocks import Block, Contents
 from cotext.files.translate_blocks import BlockDocuments
 from cotext.runtime.errors import CotextError, is_out_of_memory
-from cotext.serving.answers import Answers, Asked, Listener, SourceSentence, TextAnswer
+from cotext.serving.answers import Listener, PendingRequest, RequestCache, SourceSentence, TextAnswer
 from cotext.serving.errors import RequestError, stopping, without_paths
 from cotext.serving.glossary_store import GlossaryStore
 from cotext.serving.jobs import Jobs
@@ -37,13 +37,12 @@ _NUMBERS = count()
 
 @dataclass(frozen=True, slots=True)
 class TextRequest:
-    """Documents to be translated, each as one, as blocks in reading order.
+    """Documents to translate, as blocks in reading order.
 
-    Blocks without `translate` are context; those without `split` are a sentence each. `given`: translations
-    of sentences that are not searched, and are context of those after them, by document and sentence as they
-    are counted once blocks are split. `fast`: greedy search instead of the run's. `alternatives`: as many
-    further translations as the run's beam has, none with terms or copied text. `log`: windows that were
-    found before, and where others are noted; a request with one is computed by itself.
+    `given`: fixed translations, by document and sentence (after splitting), which are context of later
+    sentences. `fast`: greedy search. `alternatives`: also return other translations of the beam, unless there
+    are terms or copied texts. `log`: windows that were found before, and a log for new ones; such requests
+    are not cached.
     """
 
     system: System
@@ -57,7 +56,7 @@ class TextRequest:
 
 
 class Service:
-    """Translation for clients: systems that share their models, limits, and what is kept on disk."""
+    """Translation for clients: systems with shared models, limits, and data on disk."""
 
     def __init__(self, systems: Systems, settings: ServerSettings) -> None:
         self.systems, self.settings = systems, settings
@@ -65,26 +64,19 @@ class Service:
         self.glossaries = GlossaryStore(settings.state)
         self._shared = {system.name: SharedSystem(system, settings.batch_tokens) for system in systems}
         self.jobs = Jobs(systems, self._shared, settings)
-        self._answers = Answers(settings.max_waiting, settings.max_waiting_of_client)
-        # Each request waits in a thread, and so may what other handlers do.
+        self._requests = RequestCache(settings.max_waiting, settings.max_waiting_of_client)
+        # Each request waits in a thread; other handlers use threads, too.
         self._threads = ThreadPoolExecutor(2 * settings.max_waiting, thread_name_prefix="request")
         self.is_stopping = False
 
     async def start(self) -> None:
-        """Begin what goes on without requests; called once the server's loop runs, before any request.
-
-        Raises:
-            CotextError: as `Jobs.start`.
-        """
+        """Start the jobs, before the first request; raise CotextError as `Jobs.start`."""
         await asyncio.to_thread(self.jobs.start)
 
     async def stop(self) -> None:
-        """End it: what is on disk goes on when the server is started again.
-
-        Requests get as long as `stop_seconds`; the rest is cancelled.
-        """
+        """Stop; requests have `stop_seconds` to finish, and jobs are resumed at the next start."""
         self.is_stopping = True
-        if tasks := [asked.task for asked in self._answers.asked if asked.task is not None]:
+        if tasks := [request.task for request in self._requests.pending if request.task is not None]:
             await asyncio.wait(tasks, timeout=self.settings.stop_seconds)
         await asyncio.to_thread(self.jobs.close)
         for shared in self._shared.values():
@@ -93,39 +85,42 @@ class Service:
 
     @property
     def folder_names(self) -> dict[Path, str]:
-        """Folders of this machine that no client hears of, and the part of each that is told instead."""
+        """Folders of this machine, and the names that replace them in messages for clients."""
         folders = [*(system.opened.folder for system in self.systems), self.settings.state]
         return {folder: folder.absolute().name for folder in folders}
 
     @property
     def waiting(self) -> int:
-        """Requests whose texts are being translated, or wait for it."""
-        return len(self._answers.asked)
+        """The number of text requests in progress."""
+        return len(self._requests.pending)
 
     def shared(self, system: System) -> SharedSystem:
-        """The model of a system, to be worked with in a thread."""
+        """Return the shared model of a system, for use in threads."""
         return self._shared[system.name]
 
     async def translate(
         self, request: TextRequest, client: Client, listener: Listener | None = None
     ) -> TextAnswer:
-        """Translate; equal requests of a client are computed once, while they wait and for a while after.
+        """Translate; equal requests of a client are computed once, and answers are cached for a while.
 
-        A task that is cancelled, as that of a client that is gone, stops the work a few seconds later, unless
-        somebody else waits for it. Nothing of the answer may be changed: others get the same.
+        If the task is cancelled, because the client disconnects, the work stops a few seconds later unless
+        other clients wait for it. The answer is shared and must not be modified.
 
         Raises:
-            RequestError: what the client has to put right (400), or too much of it (413, 429, 503).
+            RequestError: 400, the request is invalid; 413, 429, 503, it exceeds a limit.
         """
         if self.is_stopping:
             raise stopping()
         note_system(request.system.name)
-        # In a thread, as a text may have a hundred thousand blocks.
+        # In a thread, because a text may have a hundred thousand blocks.
         key = await asyncio.get_running_loop().run_in_executor(self._threads, _key, request, client)
-        compute = partial(self._compute, request)
+
+        async def compute(pending: PendingRequest) -> TextAnswer:
+            return await self.in_thread(partial(self._translate, request, pending), pending.work)
+
         try:
             async with asyncio.timeout(self.settings.request_seconds):
-                return await self._answers.answer(key, client.name, compute, listener)
+                return await self._requests.answer(key, client.name, compute, listener)
         except TimeoutError:
             raise RequestError(
                 503,
@@ -134,10 +129,10 @@ class Service:
             ) from None
 
     async def in_thread(self, call: Callable[[], T], work: Work) -> T:
-        """Run what takes long in a thread; cancelled, `work` stops, and nobody waits for the thread.
+        """Run a call in a thread; if the task is cancelled, cancel `work` without waiting for the thread.
 
         Raises:
-            RequestError: what the call raised that a client can put right, or is to know of.
+            RequestError: for errors of the call that concern the client.
         """
         loop = asyncio.get_running_loop()
         try:
@@ -154,11 +149,8 @@ class Service:
                 raise
             raise RequestError(413, "a sentence takes more memory than there is; send shorter ones") from None
 
-    async def _compute(self, request: TextRequest, asked: Asked) -> TextAnswer:
-        return await self.in_thread(partial(self._translate, request, asked), asked.work)
-
-    def _translate(self, request: TextRequest, asked: Asked) -> TextAnswer:
-        work, shared = asked.work, self.shared(request.system)
+    def _translate(self, request: TextRequest, pending: PendingRequest) -> TextAnswer:
+        work, shared = pending.work, self.shared(request.system)
         opened = shared.opened_for(work, request.fast)
         splitter = request.splitting.splitter(opened.languages.source) if request.splitting else None
         contents = Contents([list(blocks) for blocks in request.documents])
@@ -166,26 +158,26 @@ class Service:
         texts = BlockDocuments(opened, contents, splitter, request.wishes, alone, request.given)
         self.check_sentences(sum(len(document.sentences) for document in texts.documents))
         texts.check()
-        asked.start([SourceSentence(*each) for each in texts.sentences])
+        pending.start([SourceSentence(*sentence) for sentence in texts.sentences])
 
         def on_sentence(index: int, sentence: int, target: str) -> None:
-            own = taken.get(index, {}).get(sentence)
-            text = texts.written(index, sentence, target) if own is None else own
-            asked.hear(texts.numbers[index], sentence, text)
+            fixed = taken.get(index, {}).get(sentence)
+            text = texts.written(index, sentence, target) if fixed is None else fixed
+            pending.on_sentence(texts.numbers[index], sentence, text)
 
-        everything = range(len(texts.documents))
-        guide, taken = texts.guide(everything), texts.taken(everything)
+        indices = range(len(texts.documents))
+        guide, taken = texts.guide(indices), texts.taken(indices)
         work.on_sentence = on_sentence
         lists = request.alternatives and guide is None
         translator = shared.opened_for(work, request.fast, lists).translator
-        found = dict(translator.translate(texts.documents, guide=guide, taken=taken, log=request.log))
-        note_translated(found.values())
-        pairs = (replace(pair, document=texts.numbers[pair.document]) for pair in texts.paired(found))
-        others = [texts.blocks(each) for each in alternatives(found)]
-        return TextAnswer(texts.blocks(found), list(pairs), others)
+        translations = dict(translator.translate(texts.documents, guide=guide, taken=taken, log=request.log))
+        note_translated(translations.values())
+        pairs = (replace(pair, document=texts.numbers[pair.document]) for pair in texts.paired(translations))
+        others = [texts.blocks(version) for version in alternatives(translations)]
+        return TextAnswer(texts.blocks(translations), list(pairs), others)
 
     def check_sentences(self, sentences: int) -> None:
-        """Refuse a request of more sentences than are taken at once, with RequestError 413."""
+        """Raise RequestError 413 if a request has too many sentences."""
         if sentences > self.settings.max_sentences:
             raise RequestError(
                 413,
@@ -195,9 +187,9 @@ class Service:
 
 
 def _key(request: TextRequest, client: Client) -> str:
-    """What tells requests apart whose answers may differ, or are not for the same eyes."""
-    by_itself = None if request.log is None else next(_NUMBERS)
-    given = sorted((document, sorted(own.items())) for document, own in request.given.items())
+    """Return a key that is equal only for equal requests of one client; unique for requests with a log."""
+    unique = None if request.log is None else next(_NUMBERS)
+    given = sorted((document, sorted(fixed.items())) for document, fixed in request.given.items())
     parts = (
         client.name,
         request.system.name,
@@ -207,6 +199,6 @@ def _key(request: TextRequest, client: Client) -> str:
         request.fast,
         request.alternatives,
         request.splitting,
-        by_itself,
+        unique,
     )
     return hashlib.sha256(repr(parts).encode("utf-8", "surrogatepass")).hexdigest()

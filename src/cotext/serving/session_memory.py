@@ -1,4 +1,4 @@
-"""The memory of sessions: segments of documents in their order, with their translations, within limits."""
+"""Memory of sessions: the segments of documents in order, with their translations, up to limits."""
 
 import asyncio
 import time
@@ -11,16 +11,16 @@ from typing import Final
 from cotext.files.blocks import Block
 from cotext.translation.document_state import SentenceHypothesis
 
-KEPT_SEGMENTS: Final = 200  # of a session: those farthest from the one added last are forgotten
+KEPT_SEGMENTS: Final = 200  # of a session; those farthest from the last added one are dropped
 KEPT_CHARACTERS: Final = 64 * 1024
 KEPT_SECONDS: Final = 3600.0  # after the last request
-SESSIONS: Final = 512  # in all: of the client with the most, the one that rested longest is forgotten
-SESSIONS_OF_CLIENT: Final = 32  # the one that rested longest is forgotten
+SESSIONS: Final = 512  # of all clients; the least recently used one of the largest client is dropped
+SESSIONS_OF_CLIENT: Final = 32  # the least recently used one is dropped
 
 
 @dataclass(frozen=True, slots=True)
 class Spoken:
-    """A sentence of a segment, as search wrote it or as it was `confirmed`; `exact`: with its subwords."""
+    """A translated or `confirmed` sentence of a segment; `exact`: its subwords are known."""
 
     block: int
     hypothesis: SentenceHypothesis
@@ -30,7 +30,7 @@ class Spoken:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What stands before a segment: sentences of blocks, and their translations."""
+    """The context before a segment: blocks, and the translations of their sentences."""
 
     blocks: tuple[Block, ...] = ()
     sentences: tuple[Spoken, ...] = ()
@@ -38,7 +38,7 @@ class Context:
 
 @dataclass(slots=True)
 class Segment:
-    """A segment: the blocks that were asked for, and its sentences; `after`: what it was translated with."""
+    """A segment: its blocks and sentences; `after`: context and options of its translation."""
 
     blocks: tuple[Block, ...]
     number: int | None
@@ -49,14 +49,14 @@ class Segment:
 
     @property
     def characters(self) -> int:
-        """How much of it is kept."""
-        translations = sum(len(each.hypothesis.text) for each in self.as_context.sentences)
+        """The size of the segment."""
+        translations = sum(len(sentence.hypothesis.text) for sentence in self.as_context.sentences)
         return sum(len(block.text) for block in self.blocks) + translations
 
 
 @dataclass(slots=True)
 class SessionMemory:
-    """The segments of a session in their order; `last` is the index of the one that was added last."""
+    """The segments of a session in order; `last`: index of the last added one."""
 
     segments: list[Segment] = field(default_factory=list)
     last: int = -1
@@ -64,7 +64,7 @@ class SessionMemory:
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def find(self, blocks: tuple[Block, ...], number: int | None) -> tuple[int, Segment | None]:
-        """Where a segment stands, and what is kept of it there."""
+        """Return the index of a segment, and the stored segment there or None."""
         if number is None:
             same = [i for i, segment in enumerate(self.segments) if segment.blocks == blocks]
             return (same[-1], self.segments[same[-1]]) if same else (self.last + 1, None)
@@ -76,23 +76,23 @@ class SessionMemory:
         return len(self.segments), None
 
     def before(self, at: int, sentences: int) -> Context:
-        """The segments before one that have this many sentences, whole, as its context."""
+        """Return the segments before an index that have at least this many sentences, as context."""
         blocks: list[Block] = []
-        found: list[Spoken] = []
+        kept: list[Spoken] = []
         for segment in reversed(self.segments[:at]):
-            if len(found) >= sentences:
+            if len(kept) >= sentences:
                 break
             context = segment.as_context
-            found = [
+            kept = [
                 *context.sentences,
-                *(replace(each, block=each.block + len(context.blocks)) for each in found),
+                *(replace(spoken, block=spoken.block + len(context.blocks)) for spoken in kept),
             ]
             blocks[:0] = context.blocks
-        return Context(tuple(blocks), tuple(found))
+        return Context(tuple(blocks), tuple(kept))
 
     @asynccontextmanager
     async def unless_refused(self) -> AsyncIterator[None]:
-        """What is kept meanwhile is forgotten where an exception ends it."""
+        """Context that restores the segments after an exception."""
         segments, last = list(self.segments), self.last
         try:
             yield
@@ -101,11 +101,11 @@ class SessionMemory:
             raise
 
     def keep(self, at: int, segment: Segment, replaced: bool) -> None:
-        """Put a segment in its place, and forget what is too much."""
+        """Store a segment at an index, and drop others above the limits."""
         self.segments[at : at + replaced] = [segment]
         if not replaced:
             self.last = at
-        characters = sum(each.characters for each in self.segments)
+        characters = sum(kept.characters for kept in self.segments)
         while len(self.segments) > 1 and (len(self.segments) > KEPT_SEGMENTS or characters > KEPT_CHARACTERS):
             farthest = 0 if 2 * self.last >= len(self.segments) - 1 else len(self.segments) - 1
             characters -= self.segments.pop(farthest).characters
@@ -113,25 +113,25 @@ class SessionMemory:
 
 
 class Sessions:
-    """The sessions of all clients, in the memory of the server."""
+    """The sessions of all clients, in memory."""
 
     def __init__(self) -> None:
         self._memories: OrderedDict[tuple[str, str, str], SessionMemory] = OrderedDict()
 
     def of(self, client: str, name: str, system: str) -> SessionMemory:
-        """The memory of a session, new if there is none."""
+        """Return the memory of a session, or create it."""
         now = time.monotonic()
-        for key in [k for k, each in self._memories.items() if now - each.used > KEPT_SECONDS]:
+        for key in [k for k, session in self._memories.items() if now - session.used > KEPT_SECONDS]:
             del self._memories[key]
         key = (client, name, system)
         memory = self._memories.setdefault(key, SessionMemory())
         memory.used = now
         self._memories.move_to_end(key)
-        own = [k for k in self._memories if k[0] == client]
-        if len(own) > SESSIONS_OF_CLIENT:
-            del self._memories[own[0]]
+        of_client = [k for k in self._memories if k[0] == client]
+        if len(of_client) > SESSIONS_OF_CLIENT:
+            del self._memories[of_client[0]]
         if len(self._memories) > SESSIONS:
-            # Of the client with the most: nobody loses a session to a client that has more of them.
+            # Drop a session of the client with the most, so that no client loses one to a larger client.
             [(most, _)] = Counter(k[0] for k in self._memories if k != key).most_common(1)
             del self._memories[next(k for k in self._memories if k[0] == most and k != key)]
         return memory

@@ -1,22 +1,20 @@
-"""Sessions: a client sends a document segment after segment, and each is translated in what came before.
+"""Sessions: a client sends a document segment by segment, and preceding segments are context.
 
-A session has a name and belongs to a client and a system. It keeps the segments of a document in an order,
-with the translation of each: that of the system, with the very subwords of its search, or one that a person
-confirmed. What is kept before a segment is its context, on both sides.
+A session has a name, a client and a system. It stores the segments in order, each with its translation: that
+of the system, with its subwords, or a confirmed one. Preceding segments are context on both sides.
 
-    Where a segment stands   By its number, if the client gives one; so a text may come twice. Without
-                             numbers, a text that is kept is the same segment, whenever it is asked for
-                             again, and a new one stands behind the segment that was new before it.
-    Asked again              The same answer, without search, as long as what stands before has not changed;
-                             else it is translated anew. What stands behind it stays as it is.
-    Another text             Under a number that is kept, it replaces the segment and its translation.
-    Confirmed                A translation that is sent along is the segment's from then on, is answered, and
-                             is the context of what follows; until another is sent.
-    Refused, or given up     Nothing is kept of a request that was not answered.
+    Order             By segment number, if given; then equal texts may be different segments. Without
+    numbers,
+                      an equal text is the same segment, and a new one follows the last new one.
+    Repeated request  The same answer, without search, unless the preceding segments have changed. Following
+                      segments are not changed.
+    Other text        With the number of a stored segment, it replaces the segment.
+    Confirmed         A translation in the request becomes that of the segment. It is returned, and is context
+                      of following segments.
+    Failed request    Nothing is stored.
 
-Requests of one session are answered one after the other, in the order in which they come. Systems that
-translate a sentence in a window over those before it (with the sentences of a document searched one by one)
-translate a document segment by segment as they do the whole of it at once.
+Requests of one session are processed in order. Systems that translate each sentence in a window over
+preceding ones give the same translation segment by segment as for the whole document.
 """
 
 import asyncio
@@ -39,15 +37,15 @@ from cotext.serving.systems import System
 from cotext.translation.document_state import FoundWindow, SentenceHypothesis
 
 IN_SESSION: Final = "/session/{session}"
-CONTEXT_SENTENCES: Final = 16  # that systems read which have no window of their own
+CONTEXT_SENTENCES: Final = 16  # for systems without a window
 LAST_SEGMENT: Final = 10**9
 
 
 @dataclass(frozen=True, slots=True)
 class SessionPlace:
-    """Where in a session the documents of a request stand, a segment each.
+    """The position of the documents of a request in a session; each document is a segment.
 
-    `number`: of the first of them, the others follow it. `confirmed`: their translations, where known.
+    `number`: of the first; the others follow it. `confirmed`: confirmed translations, or None.
     """
 
     name: str
@@ -56,32 +54,32 @@ class SessionPlace:
 
 
 class _Replay:
-    """The windows of a document that were found before, and those that are found now."""
+    """A log with the windows of a document that were found before; collects new ones."""
 
     def __init__(self, sentences: Sequence[Spoken]) -> None:
-        self._found = [FoundWindow(i, (each.hypothesis,), True) for i, each in enumerate(sentences)]
+        self._found = [FoundWindow(i, (spoken.hypothesis,), True) for i, spoken in enumerate(sentences)]
         self.noted: dict[int, FoundWindow] = {}
 
     def found(self, document: int) -> Sequence[FoundWindow]:
-        """Those found before."""
+        """Return the windows found before."""
         return self._found
 
     def note(self, document: int, window: FoundWindow) -> None:
-        """One that is found now."""
+        """Collect a new window."""
         self.noted[window.number] = window
 
 
 async def translate(
     service: Service, request: TextRequest, client: Client, place: SessionPlace | None
 ) -> TextAnswer:
-    """Translate the documents of a request, in a session if there is one: a segment each, one after another.
+    """Translate the documents of a request; in a session, one after the other as segments.
 
-    Their own blocks that are context are read behind what the session has. What a request gives of its
-    sentences (`given`) is for requests without a session.
+    Context blocks of a document follow the context of the session. `given` is only for requests without a
+    session.
 
     Raises:
-        RequestError: as `Service.translate`; 400, more translations confirmed than there are texts; 413, more
-            texts than a session keeps.
+        RequestError: as `Service.translate`; 400, more confirmed translations than texts; 413, too many texts
+            for a session.
     """
     if place is None:
         return await service.translate(request, client)
@@ -117,16 +115,16 @@ async def _one_by_one(
 
 
 class _InSession:
-    """A segment, asked for in a session."""
+    """The translation of one segment in a session."""
 
     def __init__(self, service: Service, request: TextRequest, client: Client, memory: SessionMemory) -> None:
         self._service, self._request, self._client, self._memory = service, request, client, memory
         [blocks] = request.documents
-        # Where it stands in this request is no part of what is kept.
+        # The place in this request is not stored.
         self._blocks = tuple(replace(block, place="") for block in blocks)
 
     async def answer(self, number: int | None, confirmed: str | None) -> TextAnswer:
-        """Its translation, which the session keeps."""
+        """Return the translation, and store it in the session."""
         memory = self._memory
         at, segment = memory.find(self._blocks, number)
         same = segment is not None and segment.blocks == self._blocks
@@ -146,7 +144,7 @@ class _InSession:
             own = tuple(i for i, block in enumerate(self._blocks) if block.translate)
             as_context = Context(
                 tuple(replace(self._blocks[i], translate=False) for i in own),
-                tuple(replace(each, block=own.index(each.block)) for each in sentences if each.block in own),
+                tuple(replace(s, block=own.index(s.block)) for s in sentences if s.block in own),
             )
             kept = Segment(self._blocks, number, as_context, sentences, after)
             memory.keep(at, kept, replaced=segment is not None)
@@ -155,28 +153,28 @@ class _InSession:
     async def _translated(
         self, context: Context, known: tuple[Spoken, ...]
     ) -> tuple[TextAnswer, tuple[Spoken, ...]]:
-        """The translation of the segment in a context, and its sentences; `known`: found before."""
+        """Translate the segment in a context; also return its sentences. `known`: those found before."""
         before = (*context.sentences, *known)
         system = self._request.system
-        exact = _searches_each_alone(system) and all(each.exact for each in before)
-        [own] = self._request.documents
+        exact = _searches_each_alone(system) and all(spoken.exact for spoken in before)
+        [blocks] = self._request.documents
         log = _Replay(before if exact else ())
-        # A first pass is the context in place of what is found, and not of what is given.
+        # A first pass replaces found translations as context, but not given ones.
         over_first_pass = system.opened.first_pass is not None
         given = {
-            i: each.hypothesis.text
-            for i, each in enumerate(before)
-            if not exact or (each.confirmed and over_first_pass)
+            i: spoken.hypothesis.text
+            for i, spoken in enumerate(before)
+            if not exact or (spoken.confirmed and over_first_pass)
         }
-        asked = replace(self._request, documents=((*context.blocks, *own),), given={0: given}, log=log)
-        answer = await self._service.translate(asked, self._client)
+        request = replace(self._request, documents=((*context.blocks, *blocks),), given={0: given}, log=log)
+        answer = await self._service.translate(request, self._client)
         first, size = len(context.blocks), len(context.sentences)
         pairs = [
             replace(pair, block=pair.block - first, number=pair.number - size)
             for pair in answer.pairs
             if pair.block >= first
         ]
-        # Windows count the sentences that have a token.
+        # Windows count only sentences with a token.
         counted = len(log.found(0)) + len(log.noted) == len(answer.pairs)
         spoken = tuple(
             known[i]
@@ -187,15 +185,15 @@ class _InSession:
         return TextAnswer([answer.documents[0][first:]], pairs), spoken
 
     def _confirmed(self, text: str) -> Context:
-        """The segment with a confirmed translation, as context of others.
+        """Return a segment with a confirmed translation as context.
 
-        Its sentences one by one where source and translation have as many, else as one; nothing where that is
-        longer than a sentence may be.
+        If source and translation have the same number of sentences, these are paired. Otherwise the segment
+        is one sentence, or no context if it is too long.
         """
         opened, request = self._request.system.opened, self._request
         source_splitter = request.splitting.splitter(opened.languages.source) if request.splitting else None
-        own = [block for block in self._blocks if block.translate]
-        documents = BlockDocuments(opened, Contents([own]), source_splitter).documents
+        blocks_to_translate = [block for block in self._blocks if block.translate]
+        documents = BlockDocuments(opened, Contents([blocks_to_translate]), source_splitter).documents
         sources = [sentence for document in documents for sentence in document.sentences]
         targets = [text.strip()]
         if request.splitting is not None and len(sources) > 1:
@@ -220,7 +218,7 @@ def _as_if_found(system: System, block: int, text: str) -> Spoken:
 
 
 def _may_be_read(system: System, source: str, spoken: Spoken) -> bool:
-    """Whether a sentence can be translated, and its translation is no longer than such a sentence may be."""
+    """Whether a sentence can be translated, and neither side is too long."""
     translator = system.opened.translator
     try:
         translator.check([Document("", (source,))])
@@ -230,7 +228,7 @@ def _may_be_read(system: System, source: str, spoken: Spoken) -> bool:
 
 
 def _searches_each_alone(system: System) -> bool:
-    """Whether what is found for a sentence stays what it is in a document that goes on."""
+    """Whether the translation of a sentence does not depend on following sentences."""
     plan = system.opened.translator.plan
     whole = system.opened.config.view.kind == "document" and plan.searched_view is plan.view
     return plan.group_windows == 1 and not whole
@@ -244,29 +242,25 @@ def _context_sentences(system: System) -> int:
 
 
 def _written(blocks: Sequence[Block], text: str) -> list[Block]:
-    """The blocks with a confirmed translation: a line each where it has as many, else all in the first."""
-    own = [i for i, block in enumerate(blocks) if block.translate]
+    """Return the blocks with a confirmed translation: one line per block, or everything in the first."""
+    indices = [i for i, block in enumerate(blocks) if block.translate]
     lines = text.split("\n")
-    if len(lines) != len(own):
-        lines = [text] + [""] * (len(own) - 1)
-    found = list(blocks)
-    for i, line in zip(own, lines, strict=True):
-        found[i] = replace(blocks[i], pieces=(line,))
-    return found
+    if len(lines) != len(indices):
+        lines = [text] + [""] * (len(indices) - 1)
+    translated = list(blocks)
+    for i, line in zip(indices, lines, strict=True):
+        translated[i] = replace(blocks[i], pieces=(line,))
+    return translated
 
 
 def refuse_confirmed_tags(place: SessionPlace | None) -> None:
-    """Refuse a translation that is confirmed where texts have tags, of which it would have others.
-
-    Raises:
-        RequestError: 400.
-    """
+    """Raise RequestError 400 for a confirmed translation of a text with tags, which it may lack."""
     if place is not None and any(text is not None for text in place.confirmed):
         raise RequestError(400, "confirmed: is plain text; send it without the handling of tags")
 
 
 def also_in_sessions(routes: Sequence[Route]) -> list[BaseRoute]:
-    """The routes, and the same behind `/session/NAME`, for tools that can set nothing but an address."""
+    """Return the routes, and the same after `/session/NAME`, for tools that set only an address."""
     prefixed = [
         Route(IN_SESSION + route.path, route.endpoint, methods=list(route.methods or ())) for route in routes
     ]
@@ -274,13 +268,13 @@ def also_in_sessions(routes: Sequence[Route]) -> list[BaseRoute]:
 
 
 def session_place(request: Request, named: Mapping[str, object]) -> SessionPlace | None:
-    """The place in a session that a request names, None where it names no session.
+    """Return the position of a request in a session; None without a session.
 
-    By `session`, `segment` and `confirmed` of what it has for Cotext, by the headers `X-Cotext-Session` and
-    `X-Cotext-Segment`, and by its address, in this order.
+    Read from the fields `session`, `segment` and `confirmed` in `named`, from the headers `X-Cotext-Session`
+    and `X-Cotext-Segment`, and from the address, in this order.
 
     Raises:
-        RequestError: 400, what is none.
+        RequestError: 400, a value is invalid.
     """
     headers = request.headers
     name = named.get("session") or headers.get("x-cotext-session") or request.path_params.get("session")
@@ -290,13 +284,13 @@ def session_place(request: Request, named: Mapping[str, object]) -> SessionPlace
         raise RequestError(400, "session: give it a name of 1 to 200 printable characters")
     number, confirmed = named.get("segment", headers.get("x-cotext-segment")), named.get("confirmed")
     if number is not None:
-        text = str(number)
-        if isinstance(number, bool) or not text.isascii() or not text.isdigit() or len(text) > 9:
+        digits = str(number)
+        if isinstance(number, bool) or not digits.isascii() or not digits.isdigit() or len(digits) > 9:
             raise RequestError(400, f"segment: its number in the document, from 0 to {LAST_SEGMENT - 1:,}")
-        number = int(text)
+        number = int(digits)
     texts: list[str | None] = []
-    for each in confirmed if isinstance(confirmed, list) else [confirmed]:
-        if each is not None and not isinstance(each, str):
+    for text in confirmed if isinstance(confirmed, list) else [confirmed]:
+        if text is not None and not isinstance(text, str):
             raise RequestError(400, "confirmed: the translation as a text; for several texts, a list of them")
-        texts.append(each if each and each.strip() else None)  # forms send fields that are empty
+        texts.append(text if text and text.strip() else None)  # forms send empty fields
     return SessionPlace(name, number, tuple(texts))

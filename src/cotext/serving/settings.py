@@ -1,4 +1,4 @@
-"""What a server is told when it starts."""
+"""Settings of a server."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,15 +11,14 @@ from cotext.runtime.request import Request, option
 from cotext.translation.requests import Device
 
 BATCH_TOKENS: Final = 4096
-SHARES: Final = 8  # a client may take one of so many parts of the space for files
+SHARES: Final = 8  # a client may use 1/SHARES of the space for files
 
 
 class ServerSettings(Request):
-    """Limits and places of a server; sizes are bytes, times seconds.
+    """Limits and folders of a server; sizes in bytes, times in seconds.
 
-    `state`: the folder of jobs and glossaries, which a server that is started again goes on with.
-    `batch_tokens`: what the hypotheses of a batch take at most, which bounds how long a batch takes. Of files
-    (`max_jobs_bytes`), a client may take an eighth.
+    `state`: folder of jobs and glossaries, which are kept when the server stops. `batch_tokens`: limit of a
+    batch, which bounds its duration. A client may use an eighth of `max_jobs_bytes`.
     """
 
     state: Path = option(
@@ -51,18 +50,16 @@ class ServerSettings(Request):
     files_at_once: int = option("Files translated at the same time.", default=4, least=1)
     page: bool = option("Serve the page for the browser.", default=True)
     request_seconds: float = 300.0
-    body_seconds: float = 30.0  # for a body, and as much again for every half MiB of it
-    send_seconds: float = 60.0  # for a client to take a piece of an answer
-    stop_seconds: float = 30.0  # for requests in flight when the server is asked to stop
+    body_seconds: float = 30.0  # for a body, and again for every half MiB of it
+    send_seconds: float = 60.0  # for a client to read a part of a response
+    stop_seconds: float = 30.0  # for requests in progress when the server stops
 
     def check(self) -> None:
-        """Raise CotextError for limits that contradict each other, and what is no web origin."""
+        """Raise CotextError for contradictory limits and invalid web origins."""
         for origin in self.cors:
             scheme, _, rest = origin.partition("://")
             if not scheme or not rest or "/" in rest or "*" in rest:
-                raise CotextError(
-                    f"--cors {origin}: give an origin, as in https://example.org, without a path"
-                )
+                raise CotextError(f"--cors {origin}: give an origin, such as https://example.org")
         if self.max_file_bytes * SHARES > self.max_jobs_bytes:
             raise CotextError(
                 f"--max-file-bytes {self.max_file_bytes} does not go with --max-files-bytes "
@@ -77,22 +74,17 @@ class ServerSettings(Request):
 
     @property
     def max_body_bytes(self) -> int:
-        """Of a body that is no file: JSON and forms spend up to six bytes on one of text."""
+        """Limit of a body without a file: JSON and forms use up to six bytes for one of text."""
         return 6 * self.max_text_bytes + 64 * 1024
 
     @property
-    def max_upload_bytes(self) -> int:
-        """Of a body with a file."""
-        return self.max_file_bytes + self.max_body_bytes
-
-    @property
     def max_fields(self) -> int:
-        """Of a form: a text each, and what is said about them."""
+        """Limit of the fields of a form: texts, and others."""
         return self.max_sentences + 100
 
 
 class ServeRequest(ServerSettings, Device):
-    """Runs to serve, and where."""
+    """Runs to serve, and the address."""
 
     runs: Sequence[str] = option(
         "Run or engine folders, or names of models, as FOLDER or NAME=FOLDER. The first of each language "
@@ -105,13 +97,13 @@ class ServeRequest(ServerSettings, Device):
     threads: int | None = option("CPU threads to use.", default=None, least=1)
 
     def folder_at(self, port: int) -> Path:
-        """The folder of state of the server that listens on a port."""
+        """Return the folder of state for a port."""
         if self.is_given("state"):
             return self.state
         return standard_folder("XDG_STATE_HOME", ".local/state") / f"serve-{port}"
 
     def pair(self) -> Languages | None:
-        """The language pair of runs that have none recorded."""
+        """Return the language pair of runs without one recorded."""
         if self.languages is None:
             return None
         source, _, target = self.languages.partition("-")

@@ -1,4 +1,4 @@
-"""The folder of a server's state: nobody else's, and on the disk whatever happens to the machine."""
+"""Private and durable files for the state of a server."""
 
 import os
 from pathlib import Path
@@ -8,11 +8,7 @@ from cotext.runtime.files import ON_WINDOWS
 
 
 def private(folder: Path) -> Path:
-    """A folder that nobody but the owner of this process can read, made if absent.
-
-    Raises:
-        CotextError: storage refuses.
-    """
+    """Create a folder that only the owner can read, if absent; raise CotextError if this fails."""
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         folder.chmod(0o700)
@@ -22,8 +18,8 @@ def private(folder: Path) -> Path:
 
 
 def to_disk(path: Path) -> None:
-    """Wait until a file or a folder is on the disk; raises OSError where storage refuses."""
-    if ON_WINDOWS:  # which takes neither folders nor files that are open for reading
+    """Sync a file or a folder to disk; raise OSError if this fails."""
+    if ON_WINDOWS:  # can sync neither folders nor files opened for reading
         return
     number = os.open(path, os.O_RDONLY)
     try:
@@ -33,11 +29,7 @@ def to_disk(path: Path) -> None:
 
 
 def write_durably(path: Path, content: bytes) -> None:
-    """Write a file, which is on the disk for certain, the old one or the new; nobody else can read it.
-
-    Raises:
-        OSError: storage refuses.
-    """
+    """Replace a private file atomically and sync it to disk; raise OSError if this fails."""
     temporary = path.with_name(f".{path.name}")
     temporary.write_bytes(content)
     temporary.chmod(0o600)

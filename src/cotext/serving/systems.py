@@ -1,4 +1,4 @@
-"""The systems of a server, and which of them answers a request."""
+"""The systems of a server, and the choice of a system for a request."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -17,7 +17,7 @@ _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
 @dataclass(frozen=True, slots=True)
 class System:
-    """A run, or an engine, under the name that clients know it by."""
+    """A run or engine, with its name for clients."""
 
     name: str
     opened: OpenedRun
@@ -29,10 +29,10 @@ class System:
 
 
 class Systems:
-    """The systems of a server, in the order given: the first of a language pair answers by default.
+    """The systems of a server, in order: the first of a language pair is the default.
 
     Raises:
-        CotextError: none, two of one name, or one whose languages are not known.
+        CotextError: there is no system, two have the same name, or the languages of one are unknown.
     """
 
     def __init__(self, systems: Sequence[System]) -> None:
@@ -41,9 +41,7 @@ class Systems:
         self._by_name: dict[str, System] = {}
         for system in systems:
             if system.name in self._by_name:
-                raise CotextError(
-                    f"two systems are called {system.name!r}; give one another name: NAME=FOLDER"
-                )
+                raise CotextError(f"two systems are called {system.name!r}; rename one: NAME=FOLDER")
             if not str(system.languages):
                 raise CotextError(
                     f"{system.opened.folder}: its languages are not known; give them with --languages, as in "
@@ -55,29 +53,23 @@ class Systems:
         return iter(self._by_name.values())
 
     def named(self, name: str) -> System:
-        """The system of a name.
-
-        Raises:
-            RequestError: 404, there is none.
-        """
+        """Return a system by name; raise RequestError 404 if it is unknown."""
         if name not in self._by_name:
             raise RequestError(404, f"unknown system; known are {', '.join(self._by_name)}")
         return self._by_name[name]
 
     def translating(self, source: str | None, target: str | None, name: str | None = None) -> list[System]:
-        """The systems of a language pair, by codes such as `en`; None: any. `name`: that one alone.
+        """Return the systems for a language pair (codes such as `en`, None: any), or only the named one.
 
         Raises:
-            RequestError: 400, none translates so; 404, there is none of the name.
+            RequestError: 400, no system translates this pair; 404, the name is unknown.
         """
         candidates = list(self) if name is None else [self.named(name)]
-        pairs = ", ".join(dict.fromkeys(str(each.languages) for each in candidates))
+        pairs = ", ".join(dict.fromkeys(str(system.languages) for system in candidates))
         for side, code in (("target", target), ("source", source)):
-            candidates = [each for each in candidates if code in (None, getattr(each.languages, side))]
+            candidates = [s for s in candidates if code in (None, getattr(s.languages, side))]
             if not candidates:
-                raise RequestError(
-                    400, f"the {side} language {shown(code)} is not supported; there are {pairs}"
-                )
+                raise RequestError(400, f"{side} language {shown(code)} is not supported; there are {pairs}")
         return candidates
 
 
@@ -87,9 +79,9 @@ def open_systems(
     threads: int | None = None,
     languages: Languages | None = None,
 ) -> Systems:
-    """Load runs, each under its name: `NAME=FOLDER`, that of a model, or the last part of its path.
+    """Load runs; names are from `NAME=FOLDER`, the name of a model, or the last part of the path.
 
-    `languages`: of runs that do not know theirs.
+    `languages`: for runs without recorded languages.
 
     Raises:
         CotextError: as `resolve_run`, `open_run` and `Systems`.
@@ -103,11 +95,11 @@ def open_systems(
 
 
 def _named(run: str | Path) -> tuple[str, Path]:
-    """The name of a run and its folder; a model that has a name keeps it."""
+    """Return the name of a run and its folder."""
     name, equals, folder = str(run).partition("=")
     if not equals or Path(run).exists():
-        own = resolve_run(run)
-        return own.resolve().name if own == Path(run) else str(run), own
+        resolved = resolve_run(run)
+        return resolved.resolve().name if resolved == Path(run) else str(run), resolved
     if not _NAME.fullmatch(name):
         raise CotextError(
             f"{run}: {shown(name)} cannot be the name of a system: up to 64 letters, digits, dots, hyphens "

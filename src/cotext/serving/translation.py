@@ -1,11 +1,9 @@
-"""The request for a translation that the dialects build, and the one function that answers it.
-
-A dialect reads its fields into a `TranslationRequest`, and writes the translations in its own form.
-"""
+"""The request for a translation that all dialects build, and the function that answers it."""
 
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Final
 
 from anyio import to_thread
@@ -22,16 +20,16 @@ from cotext.serving.sessions import SessionPlace, refuse_confirmed_tags, session
 from cotext.serving.systems import System
 from cotext.translation.wishes import Wishes
 
-# --- The language of a text, among those that the systems of a server know.
+# --- Language detection.
 
-MOST_CHARACTERS: Final = 4_096  # that are looked at
+MOST_CHARACTERS: Final = 4_096  # used for detection
 
 
 @dataclass(frozen=True, slots=True)
 class Detected:
-    """A language by its code, and how sure that is: a probability among all languages, not those asked for.
+    """A language code, and its probability among all languages.
 
-    0: nothing was measured, and the language is the first.
+    0: the language was not detected, and is the first candidate.
     """
 
     language: str
@@ -39,7 +37,7 @@ class Detected:
 
 
 def detect(text: str, candidates: Sequence[str]) -> Detected:
-    """The likeliest of some languages; the first of them for a text without letters, or of others."""
+    """Return the most probable candidate; the first one if the text has no letters or none is recognised."""
     ranked = language_identifier().rank(text[:MOST_CHARACTERS]) if any(map(str.isalpha, text)) else []
     known = [(language, float(probability)) for language, probability in ranked if language in candidates]
     return Detected(*max(known, key=lambda pair: pair[1])) if known else Detected(candidates[0], 0.0)
@@ -47,13 +45,12 @@ def detect(text: str, candidates: Sequence[str]) -> Detected:
 
 @dataclass(frozen=True, slots=True)
 class TranslationRequest:
-    """Texts to be translated, each a document of its own.
+    """Texts to translate, each a separate document.
 
-    `systems`: candidates of one target language. The language of each document is detected if they have
-    several source languages, or if `detects`. `together`: the texts are one document. `context` is read
-    before each document. `place`: in a session, where each document is a segment, and all have one language.
-    `fast`: greedy search. `alternatives`: how many further translations of each text, at most; none in a
-    session.
+    `systems`: candidates with one target language; the source language is detected if there are several, or
+    if `detects`. `together`: the texts are one document. `context`: context before each document. `place`:
+    position in a session; all texts have one language. `fast`: greedy search. `alternatives`: most other
+    translations of each text; none in a session.
     """
 
     texts: Sequence[str]
@@ -71,7 +68,7 @@ class TranslationRequest:
 
 @dataclass(frozen=True, slots=True)
 class TranslatedText:
-    """The translation of a text, other translations, and the language that the text is in."""
+    """The translation of a text, its source language, and alternatives."""
 
     text: str
     source: Detected
@@ -80,7 +77,7 @@ class TranslatedText:
 
 @dataclass(frozen=True, slots=True)
 class _Document:
-    """Texts that share their context, their language, and the system that translates them."""
+    """Texts that are one document, with its language and system."""
 
     fragments: Sequence[Fragment]
     system: System
@@ -88,16 +85,14 @@ class _Document:
 
     @property
     def blocks(self) -> tuple[Block, ...]:
-        """The blocks of all texts, in order."""
-        return tuple(block for each in self.fragments for block in each.blocks)
+        """The blocks of all texts."""
+        return tuple(block for text in self.fragments for block in text.blocks)
 
     def written(self, blocks: Sequence[Block]) -> Iterator[TranslatedText]:
-        """The texts with other blocks in the places of their own."""
-        at = 0
-        for each in self.fragments:
-            others = blocks[at : at + len(each.blocks)]
-            at += len(others)
-            yield TranslatedText(each.written(others), self.source)
+        """Yield the texts with their blocks replaced."""
+        remaining = iter(blocks)
+        for text in self.fragments:
+            yield TranslatedText(text.written(list(islice(remaining, len(text.blocks)))), self.source)
 
 
 EXTENSION: Final = ("document", "system", "session", "segment", "confirmed")
@@ -105,7 +100,7 @@ EXTENSION: Final = ("document", "system", "session", "segment", "confirmed")
 
 @dataclass(frozen=True, slots=True)
 class Extension:
-    """What is asked beyond a dialect: that the texts are one document, a system, a place in a session."""
+    """Extensions of a dialect: the texts are one document, the system, the position in a session."""
 
     document: bool = False
     system: str | None = None
@@ -113,12 +108,12 @@ class Extension:
 
 
 def extension_of(request: Request, wanted: Fields, by_themselves: bool = False) -> Extension:
-    """The field `cotext`, an object, in a form as JSON; and the session that headers and address name.
+    """Read the field `cotext` (an object, in a form as JSON), and the session from headers and address.
 
-    `by_themselves`: without that field, the same fields by themselves count.
+    `by_themselves`: without that field, read its fields from the request.
 
     Raises:
-        RequestError: 400, something else, or as `session_place`.
+        RequestError: 400, a value is invalid, or as `session_place`.
     """
     value = wanted.value("cotext")
     if value is None:
@@ -136,75 +131,71 @@ def extension_of(request: Request, wanted: Fields, by_themselves: bool = False) 
 
 
 def code_of(text: str) -> str:
-    """The code of a language as programs write it, such as `de-AT` or `DE`.
-
-    Raises:
-        RequestError: 400, it is none.
-    """
+    """Return the code of a language such as `de-AT` or `DE`; raise RequestError 400 if it is unknown."""
     try:
         return language_code(text, "language")
     except CotextError:
         raise RequestError(400, "a language is given by its code, as in en, de or zh") from None
 
 
-async def translated(request: Request, client: Client, asked: TranslationRequest) -> list[TranslatedText]:
-    """The translations of texts, in their order; the work stops when the client hangs up.
+async def translated(request: Request, client: Client, wanted: TranslationRequest) -> list[TranslatedText]:
+    """Return the translations of texts, in order; the work is cancelled if the client disconnects.
 
     Raises:
-        RequestError: 413, too much text; else as `sessions.translate`.
+        RequestError: 413, too much text; as `sessions.translate`.
     """
     service = service_of(request)
-    check_size(service.settings, (*asked.texts, asked.context))
-    if asked.tags is not None:
-        refuse_confirmed_tags(asked.place)
-    # In threads, as a text may have a hundred thousand blocks.
-    documents = await to_thread.run_sync(_documents, asked)
-    context = _context(asked.context)
+    check_size(service.settings, (*wanted.texts, wanted.context))
+    if wanted.tags is not None:
+        refuse_confirmed_tags(wanted.place)
+    # In threads, because a text may have a hundred thousand blocks.
+    documents = await to_thread.run_sync(_documents, wanted)
+    context = _context(wanted.context)
 
-    async def found() -> dict[int, list[Sequence[Block]]]:
-        """The blocks of each document, translated by its system, and translated otherwise."""
+    async def versions_of_blocks() -> dict[int, list[Sequence[Block]]]:
+        """Return the translated blocks of each document, and its alternatives."""
         blocks: dict[int, list[Sequence[Block]]] = {}
-        for name in dict.fromkeys(each.system.name for each in documents):
-            chosen = {number: each for number, each in enumerate(documents) if each.system.name == name}
-            parts = tuple((*context, *each.blocks) for each in chosen.values())
-            system, lists = service.systems.named(name), asked.alternatives > 0 and asked.place is None
-            of_system = TextRequest(system, parts, asked.wishes, fast=asked.fast, alternatives=lists)
-            answer = await translate(service, of_system, client, asked.place)
+        for name in dict.fromkeys(document.system.name for document in documents):
+            chosen = {number: d for number, d in enumerate(documents) if d.system.name == name}
+            parts = tuple((*context, *document.blocks) for document in chosen.values())
+            system, lists = service.systems.named(name), wanted.alternatives > 0 and wanted.place is None
+            of_system = TextRequest(system, parts, wanted.wishes, fast=wanted.fast, alternatives=lists)
+            answer = await translate(service, of_system, client, wanted.place)
             versions = zip(answer.documents, *answer.alternatives, strict=True)
-            for number, each in zip(chosen, versions, strict=True):
-                blocks[number] = [version[len(context) :] for version in each]
+            for number, versions_of_one in zip(chosen, versions, strict=True):
+                blocks[number] = [version[len(context) :] for version in versions_of_one]
         return blocks
 
-    blocks = await unless_gone(request, found())
+    blocks = await unless_gone(request, versions_of_blocks())
     return await to_thread.run_sync(
         lambda: [
-            _with_others(versions, asked.alternatives)
+            _with_others(versions, wanted.alternatives)
             for number, document in enumerate(documents)
-            for versions in zip(*(document.written(each) for each in blocks[number]), strict=True)
+            for versions in zip(*(document.written(version) for version in blocks[number]), strict=True)
         ]
     )
 
 
 def _with_others(versions: Sequence[TranslatedText], most: int) -> TranslatedText:
-    """The first of several versions of a text, with what differs among the others."""
-    others = dict.fromkeys(each.text for each in versions if each.text != versions[0].text)
+    """Return the first version of a text, with the other versions that differ as alternatives."""
+    others = dict.fromkeys(version.text for version in versions if version.text != versions[0].text)
     return replace(versions[0], alternatives=tuple(others)[:most])
 
 
-def _documents(asked: TranslationRequest) -> list[_Document]:
+def _documents(wanted: TranslationRequest) -> list[_Document]:
     fragments = [
-        fragment(text, asked.split, asked.tags, f"text {number}")
-        for number, text in enumerate(asked.texts, 1)
+        fragment(text, wanted.split, wanted.tags, f"text {number}")
+        for number, text in enumerate(wanted.texts, 1)
     ]
-    parts = [fragments] if asked.together else [[each] for each in fragments]
-    by_source = {each.languages.source: each for each in reversed(asked.systems)}
-    sources = list(dict.fromkeys(each.languages.source for each in asked.systems))
-    if len(sources) == 1 and not asked.detects:
+    parts = [fragments] if wanted.together else [[text] for text in fragments]
+    by_source = {system.languages.source: system for system in reversed(wanted.systems)}
+    sources = list(dict.fromkeys(system.languages.source for system in wanted.systems))
+    if len(sources) == 1 and not wanted.detects:
         languages = [Detected(sources[0], 0.0)] * len(parts)
     else:
-        read = ["\n".join(block.text for each in part for block in each.blocks) for part in parts]
-        # The documents of a session are in one language.
-        one = asked.place is not None and len(read) > 1
+        read = ["\n".join(block.text for text in part for block in text.blocks) for part in parts]
+        # All documents of a session have one language.
+        one = wanted.place is not None and len(read) > 1
         languages = [detect(text, sources) for text in (["\n".join(read)] if one else read)]
         languages = languages * len(parts) if one else languages
     return [
@@ -214,6 +205,6 @@ def _documents(asked: TranslationRequest) -> list[_Document]:
 
 
 def _context(text: str) -> tuple[Block, ...]:
-    """The blocks of what is read before each document and left out of the answer."""
+    """Return the blocks of the context before each document."""
     blocks = PlainText(text, "1", "context").blocks if text.strip() else []
     return tuple(replace(block, translate=False) for block in blocks)

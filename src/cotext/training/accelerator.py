@@ -13,41 +13,40 @@ from cotext.runtime.errors import CotextError
 def make_accelerator(
     config: TrainConfig, spares_parameters: bool = False, device: str | None = None
 ) -> Accelerator:
-    """The device and the processes to train on; see `System.spares_parameters`.
+    """Return the `Accelerator` with the device and the processes to train on.
 
-    On a GPU, products of single precision are allowed 10 bits of fraction from here on (TF32).
-
-    `device`: cpu, cuda or, for a single process, one of several, as in cuda:1; if None, what there is.
+    `spares_parameters`: see `System.spares_parameters`. `device`: cpu, cuda or, for a single process, one of
+    several GPUs, such as cuda:1; None: the GPU if there is one. On a GPU, this enables TF32.
 
     Raises:
-        CotextError: no such device, or it cannot compute in `precision`.
+        CotextError: no such device, or it does not support `precision`.
     """
-    asked = None if device is None else choose_device(device)
-    if asked is not None and asked.index is not None:
+    requested = None if device is None else choose_device(device)
+    if requested is not None and requested.index is not None:
         if int(os.environ.get("WORLD_SIZE", "1")) > 1:
             raise CotextError(
-                f"--device {device}: several processes take a device each; say {asked.type} alone, and "
-                "choose which by CUDA_VISIBLE_DEVICES"
+                f"--device {device}: several processes use one device each; write --device {requested.type}, "
+                "and select devices by CUDA_VISIBLE_DEVICES"
             )
-        torch.get_device_module(asked).set_device(asked)
-    # Buffers are tables that every process computes for itself, as long as its rows need them: they differ
-    # in size, and the processes do not make equally many forward passes in validation.
-    # Looking for unused parameters takes time, and is warned of where there are none.
+        torch.get_device_module(requested).set_device(requested)
+    # Buffers are not synchronised: they are tables whose size depends on the batches of each process, and
+    # the processes make different numbers of forward passes in validation.
+    # The search for unused parameters takes time, and DDP warns if there are none.
     wrapping = DistributedDataParallelKwargs(
         broadcast_buffers=False, find_unused_parameters=spares_parameters
     )
     try:
         mixed = "no" if config.precision == "fp32" else config.precision
-        on_cpu = asked is not None and asked.type == "cpu"
+        on_cpu = requested is not None and requested.type == "cpu"
         accelerator = Accelerator(mixed_precision=mixed, cpu=on_cpu, kwargs_handlers=[wrapping])
     except ValueError as error:
         raise CotextError(f"train.precision = {config.precision}: {error}") from None
-    if asked is not None and accelerator.device.type != asked.type:
+    if requested is not None and accelerator.device.type != requested.type:
         raise CotextError(
             f"--device {device}: training takes the {accelerator.device.type} here (ACCELERATE_USE_CPU, or "
             "another kind of device than --device asks for); leave it out"
         )
-    # Accelerate would compute in single precision without a word.
+    # Accelerate would use single precision without a warning.
     if config.precision == "fp16" and accelerator.device.type == "cpu":
         raise CotextError("train.precision = fp16 needs a GPU; on the CPU use bf16, or fp32")
     if accelerator.device.type == "cuda":

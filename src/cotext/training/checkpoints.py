@@ -1,4 +1,4 @@
-"""The checkpoints of a run while it is trained: written, pruned, averaged, resumed from."""
+"""Writing, pruning, averaging and resuming of checkpoints during training."""
 
 import shutil
 from collections.abc import Sequence
@@ -24,8 +24,8 @@ from cotext.training.sharding import divided, gathered
 class RunCheckpoints:
     """Model files and training states of one run folder.
 
-    `parameter_names` are those of the optimizer's parameters, in its order; `tokenizer` is the fingerprint
-    that model files carry; `lock`, that of the run, is the main process's.
+    `parameter_names` are those of the optimizer's parameters, in order. `tokenizer` is the fingerprint stored
+    in model files. `lock`: the lock of the run; None in other processes than the main one.
     """
 
     run: Path
@@ -38,31 +38,31 @@ class RunCheckpoints:
     lock: Lock | None
 
     def require_run(self) -> None:
-        """Stop where another process has taken the run over."""
+        """Raise CotextError if another process has taken the run over."""
         if self.lock is not None:
             self.lock.require()
 
     def candidates(self, progress: TrainingProgress) -> list[int]:
-        """The updates whose checkpoints averaging may choose from, ascending."""
+        """Return the updates whose checkpoints averaging may use, in ascending order."""
         return [update for update in checkpoints(self.run) if update in progress.validated]
 
     def save_model(self, path: Path, updates: list[int]) -> None:
-        """Write a model file, the weights being those of these updates; every process must call it."""
+        """Write a model file with the weights of these updates; every process must call this."""
         weights = gathered(self.model.state_dict(), keep=self.accelerator.is_main_process)
         if self.accelerator.is_main_process:
             ckpt.save_model(path, weights, self.config, self.tokenizer, updates)
 
     def save_final_model(self, updates: list[int]) -> None:
-        """Write `model.safetensors` of the run, which `translate` uses; every process must call it."""
+        """Write `model.safetensors` of the run, which `translate` uses; every process must call this."""
         self.save_model(self.run / "model.safetensors", updates)
 
     def save(self, progress: TrainingProgress, state: ProcessState) -> None:
-        """Write all that is needed to go on, in a folder that gets its name when complete; then prune.
+        """Write a checkpoint, renaming its folder when it is complete, and prune older ones.
 
-        Every process must call it, each with its own state.
+        Every process must call this, each with its own state.
 
         Raises:
-            CotextError: the run is another process's by now, or the checkpoint cannot be written.
+            CotextError: another process has taken the run over, or storage error.
         """
         self.require_run()
         main = self.accelerator.is_main_process
@@ -97,13 +97,13 @@ class RunCheckpoints:
     def _prune(self, progress: TrainingProgress) -> None:
         saved = checkpoints(self.run)
         models = ckpt.worth_keeping(self.candidates(progress), progress.best_update, self.config.train)
-        # Two training states: where the last checkpoint is damaged, the one before can be gone on from.
+        # Two training states are kept: if the last checkpoint is damaged, the one before it can be resumed.
         ckpt.prune(self.run, {*models, saved[-1]}, set(saved[-2:]))
 
     def resume(self) -> tuple[TrainingProgress, ProcessState] | None:
         """Restore weights, optimizer, loss scale and random state from the last checkpoint, if there is one.
 
-        `require_resumable` has seen it to be whole.
+        `require_resumable` must have checked it.
 
         Raises:
             CotextError: trained by another number of processes, or the state of another model.
@@ -115,7 +115,7 @@ class RunCheckpoints:
         progress, processes = training_state.load_progress(folder), self.accelerator.num_processes
         if progress.processes != processes:
             raise CotextError(
-                f"{folder}: trained by {progress.processes} processes; {processes} cannot go on with it"
+                f"{folder}: trained by {progress.processes} processes; {processes} cannot resume it"
             )
         self.fill([progress.update])
         if progress.update:  # before the first one, Adam has no moments
@@ -127,15 +127,13 @@ class RunCheckpoints:
         return progress, state
 
     def fill(self, updates: list[int]) -> None:
-        """Give the model the mean of the weights of some checkpoints."""
+        """Load the mean of the weights of some checkpoints into the model."""
         files = [checkpoint_folder(self.run, update) / "model.safetensors" for update in updates]
         weights = ckpt.load_weights(files[0]) if len(files) == 1 else ckpt.average(files)
-        own = self.model.state_dict()
-        given = {
-            name: divided(tensor, own[name]) if name in own else tensor for name, tensor in weights.items()
-        }
+        state = self.model.state_dict()
+        given = {name: divided(weight, state.get(name, weight)) for name, weight in weights.items()}
         ckpt.fill(self.model, given, files[0])
 
     def save_progress(self, progress: TrainingProgress) -> None:
-        """Note in the last checkpoint how far training is."""
+        """Update the progress stored in the last checkpoint."""
         training_state.save_progress(checkpoint_folder(self.run, checkpoints(self.run)[-1]), progress)

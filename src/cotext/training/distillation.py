@@ -1,13 +1,11 @@
-"""Sequence-level knowledge distillation: training data whose targets a teacher has translated.
+"""Sequence-level knowledge distillation (Kim and Rush 2016): `cotext distill`.
 
-Sequence-level knowledge distillation (Kim and Rush 2016): the student learns from the teacher's translations,
-found by beam search, instead of the references. The teacher is any run, of sentences or documents,
-with a tokenizer and a view of its own: it is given the text of a document and translates it as `cotext
-translate` does. The result is an ordinary prepared folder with the tokenizer of the corpus; development and
-test sets stay as they are.
+The student is trained on translations of a teacher, found by beam search, instead of the references. The
+teacher can be any run, for sentences or documents. It may have another tokenizer and view: it translates the
+text of the documents as `cotext translate` does. The result is a prepared folder with the tokenizer of the
+corpus. Development and test sets are copied.
 
-A job as others (`cotext.runtime.jobs.engine`): it resumes after an interruption, and can be divided into
-shards.
+This is a job (`cotext.runtime.jobs.engine`): it resumes after interruptions, and can be divided into shards.
 """
 
 import json
@@ -42,16 +40,16 @@ from cotext.training.requests import DistillRequest
 from cotext.translation.open import OpenedRun, open_run
 from cotext.translation.signature import systems_of
 
-JOB: Final = "distillation.json"  # in the folder: all that decides what it holds
+JOB: Final = "distillation.json"  # everything that determines the content of the folder
 EXAMPLES: Final = 5
 CHUNK_DOCUMENTS: Final = 256  # encoded and written at once
-# Of a prepared folder, what a distilled one takes over as it is.
+# Files of a prepared folder that are copied.
 UNCHANGED: Final = ("tokenizer/*", "contrastive/*", "dev.*", "dev.*/*", "test.*", "test.*/*")
 
 
 @dataclass(slots=True)
 class Noted:
-    """A number of documents or sentences, and the first of them as examples."""
+    """A number of documents or sentences, and the names of the first ones."""
 
     count: int = 0
     examples: list[str] = field(default_factory=list)
@@ -65,10 +63,10 @@ class Noted:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The outcome of a distillation; sentences are named document:sentence, from 1.
+    """The result of a distillation. Sentences are named document:sentence, counted from 1.
 
-    `kept`: documents with a sentence that the teacher does not take, which keep the target they had. The
-    others as in `cotext.translation.translator.Translation`.
+    `kept`: documents with a sentence that the teacher cannot translate; they keep their target. The other
+    fields are as in `cotext.translation.translator.Translation`, where `cut` is called `truncated`.
     """
 
     documents: int
@@ -80,7 +78,7 @@ class Outcome:
     missing: Noted = field(default_factory=Noted)
 
     def note(self, document_id: str, entry: Mapping[str, Any]) -> None:
-        """Count what there is to know of the result of one document, whose `sentences` may be None."""
+        """Count the result of one document, whose `sentences` are None if it was not translated."""
         if entry["sentences"] is None:
             self.kept.add(document_id)
         for noted, name in ((self.cut, "cut"), (self.long, "long"), (self.missing, "missing")):
@@ -89,9 +87,10 @@ class Outcome:
 
 
 class DistilledCorpus:
-    """The folder that is written once all documents are translated; `signature` says how they were.
+    """Writes the output folder when all documents are translated.
 
-    `job` is all that decides what it holds, `model` the model file of the teacher.
+    `job` is everything that determines its content, `model` the model file of the teacher, `signature` that
+    of its translations.
     """
 
     def __init__(
@@ -108,11 +107,7 @@ class DistilledCorpus:
     def write(
         self, results: Mapping[int, Mapping[str, Any]], on_stage: Callable[[str, int, int], None]
     ) -> Outcome:
-        """Write the distilled corpus, and give it its name; `results` are entries of its documents.
-
-        Raises:
-            CotextError: storage refuses.
-        """
+        """Write the corpus, given the results of its documents; raises CotextError for storage errors."""
         with storage(self.request.out), replacing(self.request.out.resolve()) as folder:
             folder.mkdir()
             description = json.dumps(self.job, indent=1, ensure_ascii=False)
@@ -123,13 +118,13 @@ class DistilledCorpus:
         return outcome
 
     def _copy_unchanged(self, folder: Path) -> None:
-        found = (path for pattern in UNCHANGED for path in sorted(self.data.folder.glob(pattern)))
-        paths = [path for path in found if path.is_file()]
+        matches = (path for pattern in UNCHANGED for path in sorted(self.data.folder.glob(pattern)))
+        paths = [path for path in matches if path.is_file()]
         checked_digests(self.data.folder, (str(path.relative_to(self.data.folder)) for path in paths))
         for path in paths:
             copy = folder / path.relative_to(self.data.folder)
             copy.parent.mkdir(exist_ok=True)
-            # The content alone: data that may not be written to are no reason to make such.
+            # Without file permissions, so that a read-only source does not make the copy read-only.
             shutil.copyfile(path, copy)
 
     def _write_train(
@@ -168,17 +163,17 @@ class DistilledCorpus:
         return replace(noted, documents=totals.documents, sentences=totals.sentences), collector.statistics()
 
     def _report(self, folder: Path, outcome: Outcome, train: SplitStatistics) -> dict[str, Any]:
-        """As that of `prepare`, with what the teacher did, and from what its corpus was prepared."""
+        """Return the report: as of `prepare`, with the result of distillation and parts of the old report."""
         request = self.request
         before, store = self.data.report, digest_file(self.data.train.path)
         command = {"distill": str(request.teacher), "data": str(request.data)}
-        own = {"fingerprint": self.data.tokenizer.fingerprint, "pieces": self.data.tokenizer.pieces}
+        tokenizer = {"fingerprint": self.data.tokenizer.fingerprint, "pieces": self.data.tokenizer.pieces}
         return {
             "cotext": __version__,
             "command": {**command, "set": dict(request.decode), "checkpoint": request.checkpoint},
             "inputs": {str(store): checksum(store), str(self.model): self.job["teacher"]["model"]},
             "languages": asdict(self.data.languages),
-            "tokenizer": before.get("tokenizer", own),
+            "tokenizer": before.get("tokenizer", tokenizer),
             "splits": {**before.get("splits", {}), "train": asdict(train)},
             "files": file_digests(folder),
             "notes": before.get("notes", []),
@@ -189,11 +184,7 @@ class DistilledCorpus:
 
 
 def outcome_of(folder: Path) -> Outcome:
-    """The description of a distilled folder.
-
-    Raises:
-        CotextError: it is not finished, or damaged.
-    """
+    """Read the result of a finished distillation; raises CotextError if it is unfinished or damaged."""
     report = read_report(folder)
     require_whole(folder, report.get("files", {}), "delete the folder to start anew")
     try:
@@ -203,15 +194,15 @@ def outcome_of(folder: Path) -> Outcome:
 
 
 class DistillationJob(Job[Outcome]):
-    """The translation of the documents of a prepared corpus.
+    """The translation of the documents of a prepared corpus; `run` writes the new corpus.
 
-    `run` writes the new corpus. `placed`: the teacher as it translates elsewhere, as on a cluster. `on_stage`
-    is called while the corpus is written, as `Meter.next_task`.
+    `placed` replaces the translator of the teacher, for example by one on a cluster. `on_stage` is called
+    while the corpus is written, with the arguments of `Meter.next_task`.
 
     Raises:
-        CotextError: no teacher or prepared data there, settings that are unknown or differ from those of a
-            finished folder `out`, data of other languages than the teacher's, a folder `out` that is not
-            empty or lies in the data.
+        CotextError: no such teacher or data, unknown settings, settings that differ from those of a finished
+            folder `out`, other languages than those of the teacher, a folder `out` that is not empty or lies
+            in the data.
     """
 
     command, unit = "distill", "documents"
@@ -224,7 +215,7 @@ class DistillationJob(Job[Outcome]):
     ) -> None:
         self.out, self.shard, self.resumed = request.out, shard, 0
         self.on_stage: Callable[[str, int, int], None] = lambda stage, done, total: None
-        self.finished = shard is None and (request.out / JOB).is_file()  # repeated, or killed at the very end
+        self.finished = shard is None and (request.out / JOB).is_file()  # repeated, or killed at the end
         if not self.finished:
             require_new(request.out)
         if request.out.resolve().is_relative_to(request.data.resolve()):
@@ -240,13 +231,13 @@ class DistillationJob(Job[Outcome]):
         if self.finished and (changed := differences(read_json(request.out / JOB), self.identity)):
             raise CotextError(f"{request.out}: exists; choose another --out:\n{changed}")
         self._corpus = DistilledCorpus(request, data, self.identity, opened.weights, opened.signature)
-        # Paths as they were given; another process may join, from another folder.
+        # Paths as given; the process that joins shards may run in another folder.
         paths = {"teacher": str(request.teacher), "data": str(request.data), "out": str(request.out)}
         here = {"folder": str(Path.cwd()), "model": str(opened.weights), "signature": opened.signature}
         self.facts = {**asdict(request), **paths, **here}
 
     def run(self, on_sentences: Callable[[int], None] = lambda count: None) -> Outcome:
-        """Translate what is left and write the corpus; of one that is finished, only say what it holds.
+        """Translate the remaining documents and write the corpus; if it is finished, only return its result.
 
         Raises:
             CotextError: as `cotext.runtime.jobs.engine.run`.
@@ -262,13 +253,13 @@ class DistillationJob(Job[Outcome]):
     def work(
         self, todo: Sequence[int], journal: Journal, on_size: Callable[[int], None]
     ) -> Iterator[tuple[int, dict[str, Any]]]:
-        """Translate documents, which are read as the translator takes them."""
+        """Translate documents, which are read when the translator needs them."""
         taken: list[int] = []
         refused: list[int] = []
 
         def documents() -> Iterator[Document]:
             for unit in todo:
-                text = self._data.texts(unit)  # which the teacher reads with its own tokenizer
+                text = self._data.texts(unit)  # as text, because the teacher has its own tokenizer
                 document = Document(text.id, text.source)
                 if self._takes(document):
                     taken.append(unit)
@@ -277,15 +268,15 @@ class DistillationJob(Job[Outcome]):
                     refused.append(unit)
                     on_size(len(document))
 
-        for number, found in self._translator.translate(documents(), on_size):
-            notes = {"cut": found.truncated, "long": found.long, "missing": found.missing}
-            yield taken[number], {"sentences": found.document.sentences, **notes}
+        for number, result in self._translator.translate(documents(), on_size):
+            notes = {"cut": result.truncated, "long": result.long, "missing": result.missing}
+            yield taken[number], {"sentences": result.document.sentences, **notes}
             while refused:
                 yield refused.pop(), {"sentences": None}
         yield from ((unit, {"sentences": None}) for unit in refused)
 
     def _takes(self, document: Document) -> bool:
-        """Whether the teacher takes every sentence; passes and settings were checked before."""
+        """Return whether the teacher can translate every sentence; settings were checked before."""
         try:
             self._translator.check([document])
         except CotextError:
@@ -293,7 +284,7 @@ class DistillationJob(Job[Outcome]):
         return True
 
     def check(self, unit: int, entry: Mapping[str, Any]) -> None:
-        """Check that an entry has as many sentences as its document."""
+        """Check that an entry has the number of sentences of its document."""
         sentences = entry["sentences"]
         if sentences is not None and len(sentences) != self.sizes[unit]:
             raise ValueError(unit)
@@ -305,13 +296,9 @@ class DistillationJob(Job[Outcome]):
 
 
 def join_distilled(out: Path, parts: Joined, on_stage: Callable[[str, int, int], None]) -> Outcome:
-    """Write the corpus that shards have distilled.
-
-    Raises:
-        CotextError: the data are not where they were, or have changed; storage refuses.
-    """
+    """Write the corpus from the results of shards; raises CotextError if the data were moved or changed."""
     facts, job = parts.header.facts, parts.header.identity
-    # Paths are written relative to the folder in which the shards were started.
+    # Relative paths refer to the folder in which the shards were started.
     began = Path(facts["folder"]) if Path(facts["folder"]) != Path.cwd() else Path()
     teacher, folder = began / facts["teacher"], began / facts["data"]
     request = DistillRequest(
@@ -325,10 +312,10 @@ def join_distilled(out: Path, parts: Joined, on_stage: Callable[[str, int, int],
 
 
 def _job(data: PreparedData, opened: OpenedRun) -> dict[str, Any]:
-    """Everything that decides what the distilled corpus holds."""
+    """Return everything that determines the content of the distilled corpus."""
     teacher = systems_of(opened)
     for system in (teacher, teacher.get("first_pass")):
-        if system is not None:  # the size of a batch depends on the machine that translates
+        if system is not None:  # the batch size may differ between machines
             del system["config"]["decode"]["max_tokens"]
     return {
         "cotext": __version__,

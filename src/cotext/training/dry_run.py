@@ -1,4 +1,4 @@
-"""A dry run of training: model size, first batch, memory and time of an update; nothing is written."""
+"""Dry run of training: model size, first batch, memory and time of an update. Nothing is written."""
 
 import sys
 from dataclasses import asdict, dataclass
@@ -21,20 +21,20 @@ from cotext.runtime.tables import in_bytes
 from cotext.training.setup import TrainingSetup, set_up
 from cotext.training.trainer import TrainingCallbacks
 
-UPDATES: Final = 3  # made; the first is not timed
+UPDATES: Final = 3  # the first is not timed
 BYTES_PER_PARAMETER: Final = 16  # weight, gradient and the two moments of Adam, in single precision
-PATIENCE_SECONDS: Final = 60.0  # where one update takes longer, it is the only one
-LONG_SECONDS: Final = 3 * 3600.0  # on a CPU, from which the dry run names shorter ways
+PATIENCE_SECONDS: Final = 60.0  # after an update that takes longer, no other is made
+LONG_SECONDS: Final = 3 * 3600.0  # training time on a CPU from which the dry run suggests faster settings
 SHOWN_SENTENCES: Final = 6
 SHOWN_CHARACTERS: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
 class InstanceCounts:
-    """The instances that an epoch has on average, and their mean lengths.
+    """The average number of instances in an epoch, and their mean lengths.
 
-    Tokens are those of the rows that models read and write, with the symbols that set sentences apart, as
-    limits on rows count them. Instances with a side over the limit are `too_long`, and count nowhere else.
+    Tokens include separators, as in `view.max_tokens`. Instances over this limit are counted only in
+    `too_long`.
     """
 
     instances: float
@@ -47,13 +47,13 @@ class InstanceCounts:
 def count_instances(
     store: TokenStore, mixture: Mixture, symbols: SpecialSymbols, max_row_tokens: int
 ) -> InstanceCounts:
-    """The instances of a store, pairs without a token left out, as in training."""
+    """Count the instances of a store, without empty sentence pairs, as in training."""
     instances = too_long = sentences = source_tokens = target_tokens = 0.0
     for index in range(len(store)):
         source, target = store.lengths(index)
         kept = source + target > 0
         sides = source[kept].tolist(), target[kept].tolist()
-        # Tokens of a row up to each sentence, so that a window is a difference.
+        # Cumulative tokens, so that the length of a window is a difference.
         source_ends, target_ends = (
             list(accumulate((length + extra for length in side), initial=0))
             for side, extra in zip(sides, (symbols.per_source_sentence, 1), strict=True)
@@ -77,7 +77,7 @@ def count_instances(
 
 @dataclass(frozen=True, slots=True)
 class FirstBatch:
-    """The first batch of an epoch: tokens without padding, and what its first row says."""
+    """The first batch of an epoch: tokens without padding, and the text of its first row."""
 
     rows: int
     source_tokens: int
@@ -91,10 +91,7 @@ class FirstBatch:
 
 @dataclass(frozen=True, slots=True)
 class DryRun:
-    """The figures of `train --dry-run`; memory in bytes, parameters of the model as it will be saved.
-
-    `training_instances` are those of an epoch.
-    """
+    """The result of `train --dry-run`. Memory is in bytes; `training_instances` are those of an epoch."""
 
     system: str
     device: str
@@ -117,15 +114,15 @@ class DryRun:
 
     @property
     def seconds(self) -> float:
-        """Time of all updates, without validation."""
+        """Seconds of all updates, without validation."""
         return self.updates * self.seconds_an_update
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return the content for JSON."""
         return {"format": "cotext-dry-run", "version": 1, **asdict(self), "seconds": self.seconds}
 
     def render(self) -> str:
-        """For people."""
+        """Return the report as text."""
         batch = self.first_batch
         begin, end = batch.current
         epochs = self.updates / self.updates_an_epoch
@@ -158,7 +155,7 @@ class DryRun:
         return "\n".join(lines)
 
     def _advice(self) -> list[str]:
-        """The ways to a shorter training, where it would take long on a CPU."""
+        """Return suggestions for a shorter training, if it would take long on a CPU."""
         if self.device != "cpu" or self.max_cpu_minutes or self.seconds <= LONG_SECONDS:
             return []
         lines = [
@@ -174,25 +171,25 @@ class DryRun:
 
 
 def dry_run(config: Config, data_folder: Path, run: Path, recipe: str, device: str | None) -> DryRun:
-    """Set a training up, make a few updates in memory, and tell what was found.
+    """Set up training, make a few updates in memory, and return measurements.
 
     Raises:
-        CotextError: what `cotext.training.run.train` would refuse; a run that is there already.
+        CotextError: as `cotext.training.run.train`; the folder contains a run.
     """
     if (run / "config.yaml").exists():
         raise CotextError(f"{run}: holds a run; choose another --out to see what another would be")
     setup = set_up(config, data_folder, run, recipe, device)
     nobody = TrainingCallbacks(lambda figures: None, lambda figures: None, lambda text: None)
-    bleu = (lambda model: 0.0) if config.train.validate_bleu else None  # is not asked
+    bleu = (lambda model: 0.0) if config.train.validate_bleu else None  # is never called
     trainer = setup.trainer(run, nobody, bleu)
     parameters = count_parameters(setup.model)
     torch_device = setup.accelerator.device
-    found: list[tuple[list[Batch], float]] = []
+    updates: list[tuple[list[Batch], float]] = []
     for batches, seconds in trainer.rehearse(UPDATES):
-        found.append((batches, seconds))
+        updates.append((batches, seconds))
         if seconds > PATIENCE_SECONDS:
             break
-    labels = sum(int((b.is_label & b.is_current).sum()) for batches, _ in found for b in batches)
+    labels = sum(int((b.is_label & b.is_current).sum()) for batches, _ in updates for b in batches)
     totals, development = setup.data.train.totals, setup.data.dev.totals
     resolved = setup.config
     words = entry("", resolved, parameters)
@@ -210,16 +207,16 @@ def dry_run(config: Config, data_folder: Path, run: Path, recipe: str, device: s
         development_instances=_counted(setup, setup.data.dev, Mixture(((setup.corpus.view, 1.0),))),
         updates=resolved.train.max_updates,
         batches_an_update=resolved.train.accumulate * setup.accelerator.num_processes,
-        seconds_an_update=min(seconds for _, seconds in found[1:] or found),
-        # Every sentence is the current one of a row once an epoch, and has a symbol behind it.
+        seconds_an_update=min(seconds for _, seconds in updates[1:] or updates),
+        # In an epoch every sentence is current once; a symbol follows it.
         updates_an_epoch=max(
             1e-9,
             (totals.target_tokens + totals.sentences)
-            / max(1, labels / len(found) * setup.accelerator.num_processes),
+            / max(1, labels / len(updates) * setup.accelerator.num_processes),
         ),
         model_memory=BYTES_PER_PARAMETER * parameters,
         peak_memory=_peak_memory(torch_device),
-        first_batch=_described(found[0][0][0], setup.data.tokenizer),
+        first_batch=_described(updates[0][0][0], setup.data.tokenizer),
     )
 
 
@@ -227,11 +224,11 @@ def _counted(setup: TrainingSetup, store: TokenStore, mixture: Mixture) -> Insta
     return count_instances(store, mixture, setup.corpus.symbols, setup.corpus.max_row_tokens)
 
 
-def _in_words(found: InstanceCounts, when: str = "") -> str:
-    long = f"; {found.too_long:,.0f} more are too long" if found.too_long else ""
+def _in_words(counts: InstanceCounts, when: str = "") -> str:
+    long = f"; {counts.too_long:,.0f} more are too long" if counts.too_long else ""
     return (
-        f"{found.instances:,.0f}{when}, on average {found.sentences:.1f} sentences, "
-        f"{found.source_tokens:.1f} source and {found.target_tokens:.1f} target tokens{long}"
+        f"{counts.instances:,.0f}{when}, on average {counts.sentences:.1f} sentences, "
+        f"{counts.source_tokens:.1f} source and {counts.target_tokens:.1f} target tokens{long}"
     )
 
 
@@ -255,13 +252,13 @@ def _described(batch: Batch, tokenizer: Tokenizer) -> FirstBatch:
 def _sentences(
     tokens: torch.Tensor, sentence: torch.Tensor, tokenizer: Tokenizer, side: Side
 ) -> tuple[str, ...]:
-    """The text of every sentence of a row; symbols, which follow the subwords, have none."""
+    """Return the text of every sentence of a row; special symbols decode to nothing."""
     count = int(sentence.max()) + 1
     return tuple(tokenizer.decode(tokens[sentence == index].tolist(), side) for index in range(count))
 
 
 def _peak_memory(torch_device: torch.device) -> int:
-    """Bytes that this process has held at most: of the device, or of the machine if it is the CPU."""
+    """Return the peak memory of this process in bytes, on the GPU or in the main memory."""
     if torch_device.type == "cuda":
         return int(torch.cuda.max_memory_allocated(torch_device))
     if sys.platform == "win32":

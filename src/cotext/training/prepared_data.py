@@ -1,4 +1,4 @@
-"""The prepared data of a run: opening a folder that `cotext prepare` made, and noting it in the run."""
+"""Training data of a run: opening a folder made by `cotext prepare`, and recording it in the run."""
 
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -27,7 +27,7 @@ from cotext.runtime.integrity import sealed
 
 @dataclass(frozen=True)
 class PreparedData:
-    """A folder that `cotext prepare` made, opened."""
+    """An opened folder made by `cotext prepare`."""
 
     folder: Path
     tokenizer: Tokenizer
@@ -36,18 +36,18 @@ class PreparedData:
 
     @property
     def files_read(self) -> list[str]:
-        """The names of the files that training reads; of a store in shards the manifest, which knows them."""
+        """The names of the files that training reads; for a sharded store, that of its manifest."""
         paths = digest_file(self.train.path), digest_file(self.dev.path), self.folder / "dev.jsonl"
         return [path.relative_to(self.folder).as_posix() for path in paths]
 
     @cached_property
     def report(self) -> dict[str, Any]:
-        """The content of its report; raises CotextError as `read_report`."""
+        """The content of the report; raises CotextError as `read_report`."""
         return read_report(self.folder)
 
     @property
     def languages(self) -> Languages:
-        """The language pair; unknown in data prepared without."""
+        """The language pair; empty if it was not known when the data were prepared."""
         try:
             languages = self.report["languages"]
             return Languages(str(languages["source"]), str(languages["target"]))
@@ -56,7 +56,7 @@ class PreparedData:
 
     @property
     def controlled(self) -> bool:
-        """Whether this is the controlled corpus, or was distilled from it."""
+        """Whether this is the controlled corpus, or data distilled from it."""
         report = self.report
         while isinstance(before := report.get("prepared"), dict):
             report = before
@@ -65,7 +65,7 @@ class PreparedData:
 
     @property
     def usual_source_tokens(self) -> int:
-        """The 99th percentile of source sentence lengths of the training corpus; 0 without a report."""
+        """The 99th percentile of the source sentence lengths of the training corpus; 0 without a report."""
         try:
             splits = self.report["splits"]
             return int(splits["train"]["sentence_tokens"]["source"]["percentiles"]["99"])
@@ -74,16 +74,12 @@ class PreparedData:
 
     @property
     def mean_sentence_tokens(self) -> int:
-        """Mean sentence length over both sides of the training corpus, rounded: the shift `corpus`."""
+        """Mean sentence length over both sides of the training corpus, rounded (`model.shift: corpus`)."""
         totals = self.train.totals
         return round((totals.source_tokens + totals.target_tokens) / (2 * max(totals.sentences, 1)))
 
     def shortlist(self) -> Path | None:
-        """The file of the shortlist that `prepare` made beside the corpus, if it did.
-
-        Raises:
-            CotextError: as `Shortlist.load`.
-        """
+        """Return the path of the shortlist of the data, or None; raises CotextError as `Shortlist.load`."""
         path = self.folder / SHORTLIST
         if not path.exists():
             return None
@@ -91,24 +87,20 @@ class PreparedData:
         return path
 
     def texts(self, index: int) -> ParallelDocument:
-        """A document of the training corpus, decoded."""
+        """Return a document of the training corpus as text."""
         document = self.train[index]
         source = tuple(self.tokenizer.decode(tokens.tolist(), "source") for tokens in document.source)
         target = tuple(self.tokenizer.decode(tokens.tolist(), "target") for tokens in document.target)
         return ParallelDocument(document.id, source, target)
 
     def most_sentences(self) -> int:
-        """Sentences of the longest training document, pairs without a token left out; at least 1."""
+        """Return the number of sentences of the longest training document, without empty pairs; 1 or more."""
         lengths = map(self.train.lengths, range(len(self.train)))
         return max((int(np.count_nonzero(source + target)) for source, target in lengths), default=0) or 1
 
 
 def open_data(folder: Path) -> PreparedData:
-    """Open a prepared folder.
-
-    Raises:
-        CotextError: not such a folder, or parts of it made with another tokenizer.
-    """
+    """Open a prepared folder; raises CotextError if it is not one, or has parts of different tokenizers."""
     if not store_exists(folder / TRAIN) or not (folder / REPORT).is_file():
         where = f"{folder}" if folder.is_dir() or not folder.exists() else "FOLDER"
         raise CotextError(
@@ -123,7 +115,7 @@ def open_data(folder: Path) -> PreparedData:
 
 
 def note_data(run: Path, data: PreparedData, checksums: dict[str, str]) -> None:
-    """Write into a run folder which data it is trained on: `data.json`."""
+    """Write `data.json` to a run folder, which describes the training data."""
     totals = {"train": asdict(data.train.totals), "dev": asdict(data.dev.totals)}
     content = {
         "folder": str(data.folder.resolve()),
@@ -138,7 +130,7 @@ def note_data(run: Path, data: PreparedData, checksums: dict[str, str]) -> None:
 
 
 def other_languages(run: Path, data: PreparedData) -> str:
-    """A message where a run that training starts from was told other languages; empty where it was not.
+    """Return a message if the run to start from has other language symbols; otherwise an empty string.
 
     Raises:
         CotextError: as `load_tokenizer`.
@@ -153,24 +145,21 @@ def other_languages(run: Path, data: PreparedData) -> str:
     )
 
 
-# --- The corpus of a training run: prepared data as one configuration cuts and samples it.
-
-
 @dataclass(frozen=True, slots=True)
 class Corpus:
-    """Training and development data of a run, with the views that cut them."""
+    """Training and development data of a run, with the views that split them."""
 
     train: TokenStore
     dev: TokenStore
     view: View  # of validation and translation
     mixture: Mixture  # of training
     symbols: SpecialSymbols
-    unknown: int  # what hidden words become
+    unknown: int  # id of the unknown token, which replaces words in word dropout
     max_row_tokens: int
-    checksums: dict[str, str]  # of the files that it was read from, of the tokenizer and languages
+    checksums: dict[str, str]  # of the files, the tokenizer and the chosen languages
 
     def sampler(self, train: TrainConfig, max_tokens: int, shard: int = 0, shards: int = 1) -> Sampler:
-        """The training batches of one process out of `shards`, each of at most `max_tokens`."""
+        """Return the sampler of the training batches of process `shard` out of `shards`."""
         return Sampler(
             self.train,
             self.mixture,
@@ -186,10 +175,10 @@ class Corpus:
 
 
 def corpus_of(config: Config, data: PreparedData) -> Corpus:
-    """The corpus of a configuration, from prepared data.
+    """Return the corpus of a configuration.
 
     Raises:
-        CotextError: a file is not what the report of the prepared folder says.
+        CotextError: a file differs from its digest in the report of the prepared folder.
     """
     checksums = {**checked_digests(data.folder, data.files_read), "tokenizer": data.tokenizer.fingerprint}
     if languages := chosen_languages(data.tokenizer):

@@ -1,4 +1,4 @@
-"""Requests to train, and to make training data by translation."""
+"""Requests of the commands `train` and `distill`."""
 
 import re
 from collections.abc import Sequence
@@ -39,7 +39,7 @@ class TrainRequest(Device):
     )
 
     def parsed_seeds(self) -> list[int]:
-        """The seeds of `seeds`; raises CotextError where they are none, or given twice."""
+        """Return the seeds in `seeds`; raises CotextError for other text and for duplicates."""
         if self.seeds is None:
             return []
         parts = [part.strip() for part in self.seeds.split(",")]
@@ -55,7 +55,7 @@ class TrainRequest(Device):
 
 
 class DistillRequest(Sharded, ClusterOptions):
-    """A corpus that a teacher translates; see `distillation`."""
+    """A prepared corpus to distill; see `distillation`."""
 
     teacher: Path = option("Run folder of the teacher, or name of a model.", argument=True, is_run=True)
     data: Path = option("Folder made by `prepare`.")

@@ -1,12 +1,12 @@
-"""The training state of a checkpoint: what resumption needs to be bit for bit the same training.
+"""The training state in a checkpoint, from which training resumes bit for bit.
 
-A checkpoint that training can resume from holds:
+A checkpoint that training can resume from contains:
 
-    model.safetensors      weights (see `checkpoint`)
+    model.safetensors      weights (see `models.checkpoint`)
     optimizer.safetensors  moments and step counts, named after their parameters
-    process-0.safetensors  of each process: random state, position in the data, sums since the last report
-    trainer.json           how far training is, what was best, the scale of the loss in half precision, and a
-                           digest of every other file: written last, and checked before anything is read
+    process-0.safetensors  for each process: random state, position in the data, sums since the last report
+    trainer.json           progress, best validation, loss scale (fp16), and a digest of every other file;
+                           written last, and checked before anything is read
 """
 
 from collections.abc import Mapping, Sequence
@@ -35,10 +35,10 @@ MOMENTS = frozenset({"step", "exp_avg", "exp_avg_sq"})  # of AdamW, by the names
 class TrainingProgress:
     """The progress of a training run, and its best validation.
 
-    `epoch` counts those that the processes have ended, on average. `cpu_seconds` is the processor time of all
-    of them for updates and their batches, counted where `train.max_cpu_minutes` limits it. `validated` lists
-    the updates with a validation behind them: the checkpoints that averaging may choose from, others being
-    stops on the way. `corpus` holds digests of the data, `scaler` the state of the loss scale (fp16 alone).
+    `epoch`: completed epochs, on average over the processes. `cpu_seconds`: processor time of all processes
+    for updates and their batches, if `train.max_cpu_minutes` limits it. `validated`: updates with a
+    validation, whose checkpoints averaging may use; others are written when training is stopped. `corpus`:
+    digests of the data. `scaler`: state of the loss scale (only fp16).
     """
 
     update: int = 0
@@ -64,26 +64,26 @@ class ProcessState:
 
 @dataclass(frozen=True, slots=True)
 class _Saved:
-    """The content of `trainer.json`: progress, and SHA-256 of the files beside it."""
+    """The content of `trainer.json`: progress, and the SHA-256 of the other files."""
 
     progress: TrainingProgress
     files: dict[str, str]
 
 
 def save_optimizer(path: Path, optimizer: Optimizer, names: Sequence[str], main: bool) -> None:
-    """Write the optimizer's state, `names` being those of its parameters in order.
+    """Write the state of the optimizer; `names` are those of its parameters, in order.
 
-    Every process must call it; the `main` one writes.
+    Every process must call this; only the `main` one writes.
     """
     state = optimizer.state_dict()["state"]
     tensors = {f"{names[i]}|{key}": value for i, entry in state.items() for key, value in entry.items()}
-    found = gathered(tensors, keep=main)
+    full_tensors = gathered(tensors, keep=main)
     if main:
-        save_file(found, path)
+        save_file(full_tensors, path)
 
 
 def load_optimizer(path: Path, optimizer: Optimizer, names: Sequence[str]) -> None:
-    """Undo `save_optimizer`, once everything is seen to be what belongs there.
+    """Check and load the state that `save_optimizer` wrote.
 
     Raises:
         CotextError: missing or damaged, or the state of another model.
@@ -95,10 +95,10 @@ def load_optimizer(path: Path, optimizer: Optimizer, names: Sequence[str]) -> No
         name, _, entry = key.rpartition("|")
         if name not in index or not _is_moment(entry, value, parameters[index[name]]):
             raise CotextError(f"{path}: '{key}' does not belong to this model")
-        # Cloned: what was read is a map of a file that pruning deletes.
-        own = value.clone()
+        # Cloned, because the tensors are memory maps of a file that pruning deletes.
+        copy = value.clone()
         state.setdefault(index[name], {})[entry] = (
-            own if entry == "step" else divided(own, parameters[index[name]])
+            copy if entry == "step" else divided(copy, parameters[index[name]])
         )
     for i, entries in state.items():
         if len(entries) != len(MOMENTS):
@@ -128,11 +128,7 @@ def save_process_state(folder: Path, rank: int, state: ProcessState) -> None:
 
 
 def load_process_state(folder: Path, rank: int) -> ProcessState:
-    """Restore the random state that `save_process_state` wrote; returns the rest.
-
-    Raises:
-        CotextError: missing or damaged.
-    """
+    """Restore the random state of a process and return the rest; raises CotextError for damaged files."""
     path = folder / f"process-{rank}.safetensors"
     tensors = read_tensors(path)
     sums = {n.removeprefix("sum|"): t.clone() for n, t in tensors.items() if n.startswith("sum|")}
@@ -155,38 +151,34 @@ def load_process_state(folder: Path, rank: int) -> ProcessState:
 
 
 def save_progress(folder: Path, progress: TrainingProgress) -> None:
-    """Write `trainer.json`, when all other files of a checkpoint are written."""
+    """Write `trainer.json`; all other files of the checkpoint must exist."""
     saved = _Saved(progress, digests(folder, folder.glob("*.safetensors")))
     with replacing(folder / "trainer.json") as temporary:
         temporary.write_text(f"{sealed(asdict(saved))}\n", encoding="utf-8")
 
 
 def load_progress(folder: Path) -> TrainingProgress:
-    """Read how far training was, from `trainer.json`.
-
-    Raises:
-        CotextError: missing or damaged, or that of a checkpoint of another name.
-    """
+    """Read the progress from `trainer.json`; raises CotextError if it is damaged or the folder renamed."""
     return _load(folder).progress
 
 
 def require_resumable(run: Path, corpus: Mapping[str, str]) -> None:
-    """Check the checkpoint that training is to go on from, if there is one, and that it has the same data.
+    """Check the last checkpoint, if there is one, and that it was trained on the same data.
 
     Raises:
-        CotextError: a file that is missing, damaged, or of another checkpoint; data with other digests.
+        CotextError: a file is missing, damaged, or of another checkpoint; data with other digests.
     """
-    saved = checkpoints(run)
-    if not saved:
+    updates = checkpoints(run)
+    if not updates:
         return
-    folder = checkpoint_folder(run, saved[-1])
-    found = _load(folder)
-    if changed := [name for name, digest in corpus.items() if found.progress.corpus.get(name) != digest]:
+    folder = checkpoint_folder(run, updates[-1])
+    saved = _load(folder)
+    if changed := [name for name, digest in corpus.items() if saved.progress.corpus.get(name) != digest]:
         raise CotextError(
             f"{folder}: trained on other data, with another {', '.join(changed)}; give the same data, or "
             "choose another --out"
         )
-    require_whole(folder, found.files, _remedy(folder))
+    require_whole(folder, saved.files, _remedy(folder))
 
 
 def _load(folder: Path) -> _Saved:

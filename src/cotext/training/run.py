@@ -1,7 +1,7 @@
-"""A training run on prepared data: `cotext train`.
+"""Training on prepared data: `cotext train`.
 
-The trainer knows nothing of translation: the function that scores the development set by BLEU is handed to
-it here.
+The trainer does not import translation. It receives the function that computes BLEU on the development set
+from here.
 """
 
 from collections.abc import Callable, Sequence
@@ -34,11 +34,7 @@ from cotext.training.trainer import TrainingCallbacks
 from cotext.training.warm_start import WarmStart
 from cotext.translation.translator import DocumentTranslator
 
-# --- The folder of a run: begun, or found to hold the same run.
-
-
-# Keys that may change between an interruption and its continuation: they say how long and how loudly, and
-# where a file lies that is known by its digest.
+# Keys that may change when training resumes: limits, output, and settings that do not change the result.
 MAY_CHANGE = (
     "paper",
     "languages",
@@ -57,14 +53,14 @@ MAY_CHANGE = (
 
 
 def open_run(run: Path, config: Config, tokenizer: Tokenizer) -> None:
-    """Begin a run in a folder, or check that the run in it is the same.
+    """Create a run in a folder, or check that it contains the same run.
 
     Raises:
-        CotextError: the folder holds another run, or something else, or cannot be written.
+        CotextError: the folder contains another run or other files, or storage error.
     """
     try:
         require_own(run, config)
-        # The configuration comes first: what it stands beside is a run, however early it was cut short.
+        # The configuration is written first, because its presence identifies the folder as a run.
         write_config(run, config)
         _keep_tokenizer(run, tokenizer)
     except OSError as error:
@@ -72,10 +68,10 @@ def open_run(run: Path, config: Config, tokenizer: Tokenizer) -> None:
 
 
 def require_own(run: Path, config: Config) -> None:
-    """Check that a folder that is there is empty, or holds the same run.
+    """Check that an existing folder is empty, or contains the same run.
 
     Raises:
-        CotextError: it holds another run, or something else.
+        CotextError: it contains another run or other files.
         OSError: it cannot be read.
     """
     path = run / "config.yaml"
@@ -91,14 +87,14 @@ def require_own(run: Path, config: Config) -> None:
 
 
 def note_seeds(run: Path, seeds: Sequence[int]) -> None:
-    """Write into a run folder among which seeds it is trained: `seeds.json`."""
+    """Write `seeds.json` to a run folder: the seeds of all runs that are trained together."""
     if noted_seeds(run) != list(seeds):
         with replacing(run / SEEDS) as temporary:
             temporary.write_text(f"{sealed({'seeds': list(seeds)})}\n", encoding="utf-8")
 
 
 def keep_shortlist(run: Path, given: Path) -> None:
-    """Copy the shortlist of the data into a run that has none."""
+    """Copy the shortlist of the data into a run folder without one."""
     if not (run / SHORTLIST).exists():
         with replacing(run / SHORTLIST) as temporary:
             copyfile(given, temporary)
@@ -120,8 +116,8 @@ def _require_same(before: Config, now: Config, run: Path) -> None:
     changed = [entry for entry in differences(before, now) if entry[0] not in MAY_CHANGE]
     if changed:
         lines = (
-            f"  {key}: {'nothing' if there == '' else there} there, {asked} asked for"
-            for key, there, asked in changed
+            f"  {key}: {'nothing' if there == '' else there} there, {here} asked for"
+            for key, there, here in changed
         )
         raise CotextError(
             f"{run}: holds a run with another configuration; choose another --out, or give the same settings "
@@ -140,10 +136,9 @@ def development_bleu(
     `on_stage` as in `TrainingCallbacks`.
     """
     documents = _first_sentences(data.folder / "dev.jsonl", config.train.validate_sentences)
-    # Greedy and in one pass: the figure is for comparing checkpoints of one run, many times a run.
-    alone = {"beam": 1, "nbest": 1, "schedule": "sequential", "first_pass": "", "shortlist": 0}
-    decode = config.decode.model_copy(update=alone)
-    fast = config.model_copy(update={"decode": decode})
+    # Greedy and in one pass, because BLEU only compares checkpoints of one run, and is computed often.
+    greedy = {"beam": 1, "nbest": 1, "schedule": "sequential", "first_pass": "", "shortlist": 0}
+    fast = config.model_copy(update={"decode": config.decode.model_copy(update=greedy)})
     references = [sentence for d in documents for sentence in d.target]
     total = sum(map(len, documents))
 
@@ -156,15 +151,15 @@ def development_bleu(
             on_stage("translating the development set, sentences", done, total)
 
         translator = DocumentTranslator(model, fast, data.tokenizer, device)
-        found = dict(translator.translate((Document(d.id, d.source) for d in documents), on_sentences))
-        hypotheses = [sentence for i in range(len(documents)) for sentence in found[i].document.sentences]
+        results = dict(translator.translate((Document(d.id, d.source) for d in documents), on_sentences))
+        hypotheses = [sentence for i in range(len(documents)) for sentence in results[i].document.sentences]
         return float(sacrebleu.BLEU(force=True).corpus_score(hypotheses, [references]).score)
 
     return score
 
 
 def _first_sentences(path: Path, count: int) -> list[ParallelDocument]:
-    """Read the first sentences of a corpus in their documents; the last document may be cut."""
+    """Read the first `count` sentences of a corpus in their documents; the last document may be cut."""
     documents: list[ParallelDocument] = []
     for document in read_parallel(path, None):
         kept = ParallelDocument(document.id, document.source[:count], document.target[:count])
@@ -184,14 +179,14 @@ def train(
     device: str | None = None,
     seeds: Sequence[int] = (),
 ) -> TrainingProgress:
-    """Train the configured system on a prepared folder; goes on where an earlier call was interrupted.
+    """Train the configured system on a prepared folder; resume where an earlier call was interrupted.
 
-    `recipe` is what messages call the configuration; `device` as in `make_accelerator`. `seeds`: those among
-    which the run is trained, if it is one of several.
+    `recipe` is the name of the configuration in messages; `device` is as in `make_accelerator`. `seeds`: the
+    seeds of all runs that are trained together, if it is one of several.
 
     Raises:
-        CotextError: settings that do not fit together, to the data or to this machine, before there is a run
-            folder; another run in the folder; else as `Trainer.train`.
+        CotextError: settings that contradict each other, the data or this machine (before the run folder is
+            created); another run in the folder; otherwise as `Trainer.train`.
     """
     setup = set_up(config, data_folder, run, recipe, device)
     config, data, start, accelerator = setup.config, setup.data, setup.start, setup.accelerator
@@ -205,9 +200,11 @@ def train(
         if config.train.validate_bleu:
             bleu = development_bleu(config, data, accelerator.device, callbacks.on_stage)
         trainer = setup.trainer(run, callbacks, bleu, lock)
-        # From here on the run is written to: whatever can be refused has been.
+        # All checks are done; from here on the run folder is written.
         if accelerator.is_main_process:
-            _tell_slow_precision(config, accelerator.device, callbacks)
+            is_bf16 = config.train.precision == "bf16"
+            if is_bf16 and (slow := slow_precision("train.precision = bf16", accelerator.device)):
+                callbacks.on_message(slow)
             open_run(run, config, data.tokenizer)
             if shortlist is not None:
                 keep_shortlist(run, shortlist)
@@ -217,27 +214,21 @@ def train(
             if start is not None:
                 _note_start(setup, start, run, callbacks)
         accelerator.wait_for_everyone()
-        # Dropout must differ between processes, the initial weights must not.
+        # Dropout must differ between processes; the initial weights, made before this, must not.
         torch.manual_seed(config.train.seed + 1000 * accelerator.process_index)
-        progress = trainer.train()
-        return progress
+        return trainer.train()
 
 
 def _note_start(setup: TrainingSetup, start: WarmStart, run: Path, callbacks: TrainingCallbacks) -> None:
-    """Say, and write into the run, what training starts from, and what that costs."""
+    """Report and record the run that training starts from, and the initial losses."""
     config, data = setup.config, setup.data
     callbacks.on_message(start.render())
     if message := other_languages(start.run, data):
         callbacks.on_message(message)
     measured = None
-    if not config.train.shard_model:  # of which this process has a part
+    if not config.train.shard_model:  # this process has only a part of a sharded model
         device = setup.accelerator.device
         measured = start_loss(start.run, setup.model, config, data.dev, data.tokenizer, device)
     start.write(run / "init.json", {} if measured is None else asdict(measured))
     if measured is not None:
         callbacks.on_message(measured.render())
-
-
-def _tell_slow_precision(config: Config, device: torch.device, callbacks: TrainingCallbacks) -> None:
-    if config.train.precision == "bf16" and (slow := slow_precision("train.precision = bf16", device)):
-        callbacks.on_message(slow)

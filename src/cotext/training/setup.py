@@ -1,4 +1,4 @@
-"""Everything that a training run needs, built and checked before anything is written."""
+"""Building and checking all parts of a training run before anything is written."""
 
 import os
 from collections.abc import Callable, Collection
@@ -27,11 +27,7 @@ from cotext.training.warm_start import WarmStart, read_account, start_from
 
 
 def _require_memory(config: Config, vocabulary: int, source_vocabulary: int) -> None:
-    """Refuse a model whose weights alone are more than this machine has memory for.
-
-    Raises:
-        CotextError: they are.
-    """
+    """Raise CotextError if the weights of the model exceed the memory of this machine."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     if 4 * parameters_at_most(config, max(vocabulary, source_vocabulary)) <= memory:
         return
@@ -45,25 +41,17 @@ def _require_memory(config: Config, vocabulary: int, source_vocabulary: int) -> 
 
 
 def _require_heads_of_rows(config: Config, data: PreparedData) -> None:
-    """Refuse data whose target rows begin with a symbol, for a model that reads no target.
-
-    Raises:
-        CotextError: the model is non-autoregressive, and its target language would be told by such a symbol.
-    """
+    """Raise CotextError if the decoder is told the target language by a symbol, but reads no target."""
     if config.model.writes == "non_autoregressive" and data.tokenizer.target_prefix:
         raise CotextError(
-            f"{data.folder}: its tokenizer tells the decoder the target language by a symbol that it reads, "
-            f"and {describe_model(config.model)} is non-autoregressive, and reads none; prepare the "
-            "text with a tokenizer of one language pair, or choose a system that writes from left to right"
+            f"{data.folder}: its tokenizer tells the decoder the target language by a symbol, but "
+            f"{describe_model(config.model)} is non-autoregressive and reads no target; prepare the text "
+            "with a tokenizer of one language pair, or choose an autoregressive system"
         )
 
 
 def _require_own_embeddings(config: Config, data: PreparedData) -> None:
-    """Refuse one embedding matrix for two vocabularies: a row of it would stand for two pieces.
-
-    Raises:
-        CotextError: the tokenizer has a vocabulary for either side, and the model shares embeddings.
-    """
+    """Raise CotextError if the tokenizer has separate vocabularies, but the model shares embeddings."""
     if data.tokenizer.separate_vocabularies and not config.model.separate_embeddings:
         raise CotextError(
             f"model.separate_embeddings = false: the tokenizer of {data.folder} has a vocabulary for either "
@@ -73,7 +61,7 @@ def _require_own_embeddings(config: Config, data: PreparedData) -> None:
 
 @dataclass(frozen=True, slots=True)
 class TrainingSetup:
-    """The parts of a training run, checked, with nothing written: see `set_up`."""
+    """The parts of a training run, as checked by `set_up`."""
 
     config: Config
     data: PreparedData
@@ -90,7 +78,7 @@ class TrainingSetup:
         score_development: Callable[[Model], float] | None = None,
         lock: Lock | None = None,
     ) -> Trainer:
-        """The trainer of a run; raises CotextError where nothing of the data could be trained on."""
+        """Return the trainer of a run; raises CotextError if no training data fit the settings."""
         trainer = Trainer(
             self.config,
             self.model,
@@ -108,13 +96,13 @@ class TrainingSetup:
 
 
 def set_up(config: Config, data_folder: Path, run: Path, recipe: str, device: str | None) -> TrainingSetup:
-    """Open the data, settle the configuration and build the model, as for `train`.
+    """Open the data, complete the configuration and build the model.
 
     Raises:
-        CotextError: settings that do not fit together, to the data or to this machine.
+        CotextError: settings that contradict each other, the data or this machine.
     """
     data = open_data(data_folder)
-    asked, config = config, settle(config, data, run, recipe)
+    requested, config = config, settle(config, data, run, recipe)
     _require_heads_of_rows(config, data)
     _require_own_embeddings(config, data)
     sizes = data.tokenizer.vocabulary_size, data.tokenizer.source_vocabulary_size
@@ -125,13 +113,13 @@ def set_up(config: Config, data_folder: Path, run: Path, recipe: str, device: st
     require_shardable(config.train, accelerator.num_processes)
     threads = choose_threads(config.model.dimension, config.train.threads)
     if not config.train.threads:
-        threads = max(1, threads // accelerator.num_processes)  # which share the cores
+        threads = max(1, threads // accelerator.num_processes)  # the processes share the cores
     torch.set_num_threads(threads)
     if config.train.precision == "bf16" and accelerator.device.type == "cpu":
         keep_few_kernels()
     start, new = None, list[str]()
     if config.train.init and not checkpoints(run):
-        start = start_from(Path(config.train.init), model, config, data.tokenizer, asked)
+        start = start_from(Path(config.train.init), model, config, data.tokenizer, requested)
         new = start.inheritance.new
     elif config.train.init and config.train.fresh_rate != 1:
         account = read_account(run / "init.json")

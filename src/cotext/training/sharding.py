@@ -1,11 +1,11 @@
-"""Fully sharded training (`train.shard_model`): every process holds a part of weights, gradients, moments.
+"""Fully sharded training (`train.shard_model`): each process stores a part of weights, gradients and moments.
 
-As stage 3 of Rajbhandari et al. 2020 (section 5.3), by torch's `fully_shard`: the weights of a block are put
-together on every process when the block is computed, and given up behind it; gradients are summed and divided
-up as they come. Blocks, and cross-attentions, which are asked for keys and values before their block, are
-groups of their own; embeddings and all else are one. Files hold whole tensors, as in other training.
+This is stage 3 of Rajbhandari et al. 2020 (section 5.3), by torch's `fully_shard`. The weights of a group of
+modules are gathered on every process when the group is computed, and freed afterwards. Gradients are summed
+and scattered. Each block is a group. So is each cross-attention, whose keys and values are computed before
+its block. All other modules form one group. Files contain full tensors, as in other training.
 
-What of torch divides tensors takes a second to import, which training without it need not wait for.
+`torch.distributed` is imported when it is needed, because this takes a second.
 """
 
 import warnings
@@ -22,10 +22,10 @@ from cotext.runtime.errors import CotextError
 
 
 def require_shardable(config: TrainConfig, processes: int) -> None:
-    """Refuse what fully sharded training does not do.
+    """Check that the settings are possible with fully sharded training.
 
     Raises:
-        CotextError: a single process; translation for BLEU, which one process does.
+        CotextError: a single process; translation for BLEU, which needs the full model on one process.
     """
     if not config.shard_model:
         return
@@ -42,14 +42,14 @@ def require_shardable(config: TrainConfig, processes: int) -> None:
 
 
 def shard(objective: nn.Module, device: torch.device, processes: int) -> None:
-    """Divide the parameters of a model with its loss among all processes, in place."""
+    """Shard the parameters of a model with its loss among all processes, in place."""
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard, register_fsdp_forward_method
 
     mesh = init_device_mesh(device.type, (processes,))
-    # Keys and values are views of one projection, and nobody writes into them.
+    # Keys and values are views of one projection. No code modifies them in place.
     warnings.filterwarnings("ignore", "FSDP2-wrapped module .* returned a view", UserWarning)
-    # Inner modules first: a group is what no group inside it holds.
+    # Inner modules first, because a group contains the modules that no inner group contains.
     for module in reversed(list(objective.modules())):
         if isinstance(module, EncoderBlock | DecoderBlock | CrossAttention):
             fully_shard(module, mesh=mesh)
@@ -59,27 +59,27 @@ def shard(objective: nn.Module, device: torch.device, processes: int) -> None:
 
 
 def whole(tensor: Tensor) -> Tensor:
-    """A tensor with the parts of all processes, every one of which must call this."""
-    divided_tensor: Any = tensor
-    found: Tensor = divided_tensor.full_tensor() if _is_divided(tensor) else tensor
-    return found
+    """Return the full tensor of a sharded one; every process must call this."""
+    sharded: Any = tensor
+    full: Tensor = sharded.full_tensor() if _is_divided(tensor) else tensor
+    return full
 
 
 def gathered(tensors: Mapping[str, Tensor], keep: bool) -> dict[str, Tensor]:
-    """Tensors put together, one after the other and, where they were divided, on the CPU.
+    """Return full tensors, one after the other; sharded ones are moved to the CPU.
 
-    Every process must call this; those that do not `keep` them get none.
+    Every process must call this. Without `keep`, the result is empty.
     """
-    found = {}
+    full_tensors = {}
     for name, tensor in tensors.items():
-        together = whole(tensor.detach())
+        full = whole(tensor.detach())
         if keep:
-            found[name] = together.cpu() if _is_divided(tensor) else together
-    return found
+            full_tensors[name] = full.cpu() if _is_divided(tensor) else full
+    return full_tensors
 
 
 def divided(tensor: Tensor, like: Tensor) -> Tensor:
-    """A tensor that every process has, divided as another one is."""
+    """Shard a tensor that every process has like another one."""
     if not _is_divided(like):
         return tensor
     from torch.distributed.tensor import distribute_tensor
@@ -91,4 +91,4 @@ def divided(tensor: Tensor, like: Tensor) -> Tensor:
 
 
 def _is_divided(tensor: Tensor) -> bool:
-    return hasattr(tensor, "full_tensor")  # which no tensor but one of torch's divided ones has
+    return hasattr(tensor, "full_tensor")  # only `DTensor` has this method

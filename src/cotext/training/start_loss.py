@@ -1,10 +1,11 @@
-"""Development loss of a model before its first update, and of the run whose weights it starts from.
+"""Development loss of a model before its first update, and of the run that it starts from.
 
-On single sentences the two are equal as far as what is new in the model starts at settings that change
-nothing; the loss on instances of its own view is given too.
+On single sentences, the two are equal if all new parts of the model start without effect. The loss on
+instances of the view of the model is computed, too.
 """
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -21,16 +22,16 @@ from cotext.models.checkpoint import LoadedModel, load_run
 from cotext.models.interface import Model, TranslationModel
 from cotext.training.start_settings import blended
 
-SAMPLE_SENTENCES = 400  # in whole documents, from the first on: two passes over them take seconds
+SAMPLE_SENTENCES = 400  # at the beginning of the corpus, in complete documents; takes seconds
 
 
 @dataclass(frozen=True, slots=True)
 class StartLoss:
     """Mean negative log-likelihood per current label, in nats, over the same documents.
 
-    Of the other run and of the model that starts from it on single sentences, and of the latter on the
-    instances of its own view: both as the first update finds it. `sentences_blended`: on single sentences
-    with all in force that is blended in over the first updates, where anything is (`train.blend`).
+    `sentences_there`: of the other run, on single sentences. `sentences_here`, `instances_here`: of the model
+    before its first update, on single sentences and on instances of its view. `sentences_blended`: on single
+    sentences with all blended parts in full (`train.blend`); None if there are none.
     """
 
     sentences_there: float
@@ -39,7 +40,7 @@ class StartLoss:
     sentences_blended: float | None = None
 
     def render(self) -> str:
-        """The figures for a person."""
+        """Return the losses as a line of text."""
         note = ""
         if self.sentences_blended is not None:
             note = f"; without blending, single sentences would cost {self.sentences_blended:.3f}"
@@ -52,7 +53,7 @@ class StartLoss:
 def start_loss(
     run: Path, model: Model, config: Config, dev: TokenStore, tokenizer: Tokenizer, device: torch.device
 ) -> StartLoss | None:
-    """Measure a model that has just been filled from `run`; None where either is non-autoregressive.
+    """Measure a model that was initialised from `run`; None if either is non-autoregressive.
 
     Raises:
         CotextError: the run cannot be loaded.
@@ -60,30 +61,28 @@ def start_loss(
     here, there = LoadedModel(model, config, tokenizer, []), load_run(run)
     if not (here.writes_left_to_right and there.writes_left_to_right):
         return None
-    own, trained = (each.left_to_right("the loss at the start").to(device) for each in (here, there))
+    new_model, old_model = (run.left_to_right("the loss at the start").to(device) for run in (here, there))
     documents: list[TokenDocument] = []
     count = 0
     while len(documents) < len(dev) and count < SAMPLE_SENTENCES:
         documents.append(dev[len(documents)])
         count += len(documents[-1].source)
-    here_mode, blend = own.training, config.train.blend or ()
+    here_mode, blend = new_model.training, config.train.blend or ()
 
-    def measured(each: TranslationModel, settings: Config, view: View) -> float:
-        return _mean_nll(each, settings, documents, view, tokenizer, device)
-
+    measured = partial(_mean_nll, documents=documents, tokenizer=tokenizer, device=device)
     sentences = SentenceView()
-    if "separators" in blend:  # which the other run has never seen, and does not answer for
+    if "separators" in blend:  # the other run has not been trained to predict them
         sep = there.tokenizer.sep
-        trained.new_symbols.append(NewSymbols("separators", range(sep, sep + 1)))
-        trained.blend(0.0, blend, everywhere=True)
-    sentences_there = measured(trained, there.config, sentences)
-    own.blend(blended(config.train, 0), blend, everywhere=True)
+        old_model.new_symbols.append(NewSymbols("separators", range(sep, sep + 1)))
+        old_model.blend(0.0, blend, everywhere=True)
+    sentences_there = measured(old_model, there.config, sentences)
+    new_model.blend(blended(config.train, 0), blend, everywhere=True)
     sentences_here, instances_here = (
-        measured(own, config, view) for view in (sentences, build_view(config.view))
+        measured(new_model, config, view) for view in (sentences, build_view(config.view))
     )
-    own.blend(1.0, blend)
-    sentences_blended = measured(own, config, sentences) if blend else None
-    own.train(here_mode)
+    new_model.blend(1.0, blend)
+    sentences_blended = measured(new_model, config, sentences) if blend else None
+    new_model.train(here_mode)
     return StartLoss(sentences_there, sentences_here, instances_here, sentences_blended)
 
 
@@ -91,8 +90,8 @@ def start_loss(
 def _mean_nll(
     model: TranslationModel,
     config: Config,
-    documents: list[TokenDocument],
     view: View,
+    documents: list[TokenDocument],
     tokenizer: Tokenizer,
     device: torch.device,
 ) -> float:

@@ -1,7 +1,8 @@
-"""The settings of a training that depend on the run which it starts from (`train.init`).
+"""Settings that depend on the data, or on the run from which training starts (`train.init`).
 
-An import brings its architecture, and what a recipe adds begins without effect: `model.neutral_start`. So do
-runs that started from one. Where training goes on, all is as its run folder has it.
+Training from an imported model uses its architecture, and new parts start without effect
+(`model.neutral_start`). This also holds for runs that descend from an import. When training resumes, these
+settings are read from the run folder.
 """
 
 from pathlib import Path
@@ -17,22 +18,27 @@ from cotext.runtime.errors import CotextError
 from cotext.runtime.reading import parse_yaml, read_text
 from cotext.training.prepared_data import PreparedData
 
-# Keys of `model` that come with weights: another value, and these weights are those of another function.
+# Keys of `model` that belong to the weights: with another value, the weights compute another function.
 ARCHITECTURE = (
     *("dimension", "feed_forward", "heads", "encoder_layers", "decoder_layers", "pre_norm", "activation"),
     *("position_encoding", "learned_positions", "wavelengths", "first_position"),
     *("embedding_norm", "separate_embeddings", "output_bias"),
 )
 OF_DECODER = {"decoder_layers", "output_bias"}
-# Scores that tell positions, in place of positions at the input.
+# Scores that depend on positions, so that the input needs none.
 IN_PLACE_OF_POSITIONS = ("rotary", "alibi")
+# Keys that are None until they are derived from the run to start from.
+DERIVED = (
+    *(("model", "neutral_start"), ("model", "from_first"), ("view", "open_source")),
+    *(("train", "blend"), ("train", "blend_updates")),
+)
 
 
 def settle_by_start(config: Config, run: Path) -> Config:
-    """Settle what is not given of architecture, neutral start and blending, for a run in this folder.
+    """Complete the settings of architecture, neutral start and blending, for a run in the folder `run`.
 
     Raises:
-        CotextError: the run to start from cannot be read, or nothing there could be blended.
+        CotextError: the run to start from cannot be read, or `train.blend` names parts that are not new.
     """
     if not config.train.init:
         return config
@@ -51,18 +57,11 @@ def _as_before(config: Config, before: Config) -> Config:
         config = _laid_over(config, "train", init_architecture=before.train.init_architecture)
     if config.train.init_architecture == "run":
         config = _laid_over(config, "model", **architecture(config, before))
-    if config.model.neutral_start is None:
-        config = _laid_over(config, "model", neutral_start=before.model.neutral_start)
+    for section, key in DERIVED:
+        if getattr(getattr(config, section), key) is None:
+            config = _laid_over(config, section, **{key: getattr(getattr(before, section), key)})
     if config.model.neutral_start and _gated_already(before):
         config = _with_gated_others(config)
-    if config.model.from_first is None:
-        config = _laid_over(config, "model", from_first=before.model.from_first)
-    if config.view.open_source is None:
-        config = _laid_over(config, "view", open_source=before.view.open_source)
-    if config.train.blend is None:
-        config = _laid_over(config, "train", blend=before.train.blend)
-    if config.train.blend_updates is None:
-        config = _laid_over(config, "train", blend_updates=before.train.blend_updates)
     return config
 
 
@@ -77,7 +76,7 @@ def _with_architecture(config: Config, there: Config, imported: bool) -> Config:
 
 
 def architecture(config: Config, there: Config) -> dict[str, Any]:
-    """The keys of `model` that come with the weights of another run, as far as these are taken."""
+    """Return the keys of `model` that belong to the weights taken from another run."""
     left_out = OF_DECODER if config.train.init_parts == "encoder" else set()
     return {key: getattr(there.model, key) for key in ARCHITECTURE if key not in left_out}
 
@@ -99,10 +98,10 @@ def _gated_already(config: Config) -> bool:
 
 
 def _with_gated_others(config: Config) -> Config:
-    """Settle separators, positions and attention so that every sentence of a row is what it is alone.
+    """Set separators, positions and attention so that each sentence of a sequence is encoded as if alone.
 
-    It has the begin and the end that a sentence model knows and positions that restart, and other sentences
-    come in behind gates, where an attention can see any.
+    Every sentence has the begin and end symbols that a sentence model knows, and its own positions. Attention
+    to other sentences passes gates that start closed.
     """
     model, view = config.model, config.view
     if not view.bracketed:
@@ -122,13 +121,13 @@ def _with_gated_others(config: Config) -> Config:
 
 def _with_blending(config: Config, there: Config) -> Config:
     new = replacements(there, config)
-    asked = config.train.blend
-    if foreign := [kind for kind in asked or () if kind not in new]:
+    requested = config.train.blend
+    if unchanged := [kind for kind in requested or () if kind not in new]:
         raise CotextError(
-            f"train.blend = {foreign[0]}: that is no change from {config.train.init} to this recipe; "
-            + (f"leave it out, or choose of {', '.join(new)}" if new else "leave it out")
+            f"train.blend = {unchanged[0]}: this is not new, compared with {config.train.init}; remove it"
+            + (f", or choose from {', '.join(new)}" if new else "")
         )
-    if asked is None and config.model.neutral_start and new:
+    if requested is None and config.model.neutral_start and new:
         config = _laid_over(config, "train", blend=tuple(new))
     if config.train.blend and config.train.blend_updates is None:
         config = _laid_over(config, "train", blend_updates=config.train.warmup_updates)
@@ -136,35 +135,35 @@ def _with_blending(config: Config, there: Config) -> Config:
 
 
 def replacements(there: Config, here: Config) -> list[Blended]:
-    """What a model has that cannot begin without effect, and another one has not."""
+    """Return the new parts of a model, compared with another one, that cannot start without effect."""
     known = _replacing(there)
     return [kind for kind in _replacing(here) if kind not in known]
 
 
 def _replacing(config: Config) -> list[Blended]:
-    model, found = config.model, list[Blended]()
+    model, parts = config.model, list[Blended]()
     kinds = {model.positions, model.target_positions or model.positions}
     sinusoidal = "sinusoidal" in (model.segments, model.target_segments)
     if "none" in kinds or (has_rows_of_several(config.view) and ("shifted" in kinds or sinusoidal)):
-        found.append("positions")
+        parts.append("positions")
     if any(model.stack(side).score in IN_PLACE_OF_POSITIONS for side in ("encoder", "decoder", "cross")):
-        found.append("score")
+        parts.append("score")
     if model.batch_context == "mean":
-        found.append("mean")
+        parts.append("mean")
     if has_separators(config.view):
-        found.append("separators")
+        parts.append("separators")
     if further_symbols(config.view):
-        found.append("symbols")
-    return found
+        parts.append("symbols")
+    return parts
 
 
 def blended(train: TrainConfig, done: int) -> float:
-    """The share of what is blended in that is in force after so many updates."""
+    """Return the weight of blended parts after `done` updates, from 0 to 1."""
     return min(done / train.blend_updates, 1.0) if train.blend and train.blend_updates else 1.0
 
 
 def _with_first_sentence(config: Config, there: Config) -> Config:
-    """Settle `model.from_first`: weights without shift and segments keep first sentences as they are."""
+    """Set `model.from_first`, so that first sentences stay as a run without shift and segments knows them."""
     model = config.model
     if model.from_first is None and (model.positions == "shifted" or model.segments == "sinusoidal"):
         known = (there.model.positions, there.model.segments) == (model.positions, model.segments)
@@ -178,21 +177,18 @@ def _laid_over(config: Config, section: str, **values: Any) -> Config:
 
 
 def written_config(path: Path) -> Config:
-    """The configuration in a run folder; raises CotextError as `parse_config`."""
+    """Read the configuration in a run folder; raises CotextError as `parse_config`."""
     return parse_config(parse_yaml(read_text(path), str(path)), str(path))
-
-
-# --- The settings of a run that depend on its data, or on the run that it starts from.
 
 
 REQUIRED = "required"  # `train.init` of a recipe that cannot start from fresh weights
 
 
 def resolve(config: Config, data: PreparedData) -> Config:
-    """Replace what depends on the corpus: languages, shift `corpus`, and numbers that no sentence has.
+    """Set the values that depend on the corpus: languages, `model.shift`, and `view.numbers`.
 
     Raises:
-        CotextError: the configuration tells other languages than the data.
+        CotextError: the languages of the configuration and of the data differ.
     """
     view, model = config.view, config.model
     configured = Languages.parse(config.languages)
@@ -208,7 +204,7 @@ def resolve(config: Config, data: PreparedData) -> Config:
 
 
 def settle(config: Config, data: PreparedData, run: Path, recipe: str) -> Config:
-    """Settle all that depends on the data, on the run to start from, and on what is in the run folder.
+    """Complete a configuration, given the data, the run to start from, and the run folder.
 
     Raises:
         CotextError: as `resolve`, `settle_start` and `settle_by_start`.
@@ -217,10 +213,10 @@ def settle(config: Config, data: PreparedData, run: Path, recipe: str) -> Config
 
 
 def settle_start(config: Config, run: Path, recipe: str) -> Config:
-    """Settle `train.init`: to go on with a run that is there already, it need not be given again.
+    """Complete `train.init`, which need not be given again to resume an existing run.
 
     Raises:
-        CotextError: the recipe needs a run to start from, and none is named.
+        CotextError: the recipe requires a run to start from, and none is given.
     """
     init, path = config.train.init, run / "config.yaml"
     if path.is_file():

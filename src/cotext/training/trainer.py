@@ -1,8 +1,8 @@
-"""The training loop, the same for every system: a loss summed over labels, and their count.
+"""The training loop of all systems. Losses are sums over labels, together with the number of labels.
 
-An update is `accumulate` batches on each process. Gradients of summed losses are added up over batches and
-processes and divided by the global count, so that neither the number of processes nor the split into batches
-changes what an update is.
+An update is `accumulate` batches on each process. The gradients of summed losses are added over batches and
+processes and divided by the global number of labels. So an update depends neither on the number of processes
+nor on the split into batches.
 """
 
 import itertools
@@ -50,16 +50,14 @@ from cotext.training.validation import (
     warnings_of,
 )
 
-# --- The callbacks of a training run.
-
 
 @dataclass(slots=True)
 class TrainingCallbacks:
-    """Functions that training calls, on the main process alone.
+    """Functions that training calls on the main process.
 
-    `on_update` and `on_validation` get the figures of `metrics.jsonl` as flat dictionaries, `on_message` a
-    line of text. `on_start` gets the number of updates done by earlier processes of the same run; `on_stage`
-    gets what happens between two updates, how much of it is done, and out of how much.
+    `on_update` and `on_validation` receive the metrics of `metrics.jsonl` as flat dictionaries, `on_message`
+    a line of text. `on_start` receives the number of updates that earlier processes of the run have done.
+    `on_stage` receives the name of an operation between two updates, its completed steps, and their total.
     """
 
     on_update: Callable[[dict[str, float]], None]
@@ -71,17 +69,15 @@ class TrainingCallbacks:
 
 # --- The metrics log of a run: one line of JSON for each report, and TensorBoard curves.
 #
-# `metrics.jsonl` is append-only but for one moment: on resumption, what was written after the checkpoint
-# goes. Each of its lines ends with a checksum. TensorBoard gets the same figures in `tensorboard/` and is
-# told to forget the same steps.
+# `metrics.jsonl` is append-only, except that resumption removes the lines written after the checkpoint. Each
+# line ends with a checksum. TensorBoard gets the same metrics in `tensorboard/`; the same steps are purged.
 
-
-# What differs between two runs of one seed.
+# Metrics that differ between two runs of the same seed.
 TIMING = ("time", "tokens_per_second", "waiting_share")
 
 
 class MetricsLog:
-    """The reports of a run, as lines of JSON and as curves beside them."""
+    """The reports of a run, as lines of JSON and as TensorBoard curves."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -89,11 +85,7 @@ class MetricsLog:
         self._forgotten_from: int | None = None
 
     def write(self, kind: str, figures: Mapping[str, float]) -> None:
-        """Append a line, with the time in UTC, and a point to each curve.
-
-        Raises:
-            CotextError: they can't be written.
-        """
+        """Append a line with the time (UTC) and a point per curve; raises CotextError for storage errors."""
         time = datetime.now(UTC).isoformat(timespec="seconds")
         try:
             with self.path.open("a", encoding="utf-8") as file:
@@ -109,10 +101,10 @@ class MetricsLog:
             raise CotextError(f"{self.path}: cannot be written: {error}") from None
 
     def forget_after(self, update: int) -> tuple[int, set[int]]:
-        """Drop what was reported after `update`, damaged lines, and the figures of a model made final.
+        """Remove damaged lines, lines after `update`, and the metrics of the final model.
 
-        To be called before anything is written. Returns how many lines were damaged, and the updates whose
-        validations are there; the last line, which an interruption may cut short, is not counted.
+        Must be called before `write`. Returns the number of damaged lines, and the updates with a validation.
+        The last line, which an interruption may have cut short, does not count as damaged.
 
         Raises:
             CotextError: the file cannot be read or rewritten.
@@ -126,11 +118,11 @@ class MetricsLog:
         for line in lines:
             try:
                 entry = unsealed(line)
-                stands = entry["update"] <= update and entry["kind"] != "final"
+                is_kept = entry["update"] <= update and entry["kind"] != "final"
             except (ValueError, KeyError, TypeError):
                 damaged += 1
                 continue
-            if stands:
+            if is_kept:
                 kept.append(f"{line}\n")
                 if entry["kind"] == "validation":
                     validated.add(int(entry["update"]))
@@ -139,11 +131,8 @@ class MetricsLog:
         return damaged, validated
 
 
-# --- What training minimises: a model and its loss.
-
-
 class Objective(nn.Module):
-    """Model and loss as one module, so that data-parallel wrappers see a single forward pass."""
+    """Model and loss as one module, so that data-parallel wrappers have a single forward pass."""
 
     def __init__(self, model: Model, loss: Loss) -> None:
         super().__init__()
@@ -151,21 +140,24 @@ class Objective(nn.Module):
         self.loss = loss
 
     def forward(self, batch: Batch, done: float = 0.0) -> LossParts:
-        """The summed loss of a batch, when this share of the training is done."""
+        """Return the summed loss of a batch; `done` is the completed share of training, from 0 to 1."""
         return self.loss(self.model, batch, done)
 
 
 class Adam(AdamW):
-    """Adam that leaves an update out where `found_inf` is 1, which the device looks at by itself.
+    """Adam that skips an update if `found_inf` is 1. The fused kernel checks this on the device.
 
-    A scaler of gradients sets it, too (fp16), and takes it away again.
+    With fp16, the gradient scaler also sets and deletes this attribute.
     """
 
     found_inf: Tensor | None = None
 
 
 def learning_rate(config: TrainConfig, update: int) -> float:
-    """Linear warm-up, then inverse square root (Vaswani et al. 2017, equation 3, scaled to its peak)."""
+    """Return the learning rate: linear warm-up, then inverse square root.
+
+    This is Vaswani et al. 2017, equation 3, scaled so that its peak is `config.learning_rate`.
+    """
     warmup = max(config.warmup_updates, 1)
     return config.learning_rate * min(update / warmup, math.sqrt(warmup / update))
 
@@ -173,10 +165,10 @@ def learning_rate(config: TrainConfig, update: int) -> float:
 def make_optimizer(
     model: nn.Module, config: TrainConfig, fresh: Collection[str] = ()
 ) -> tuple[Adam, list[str]]:
-    """Adam with decoupled weight decay over what is trained, and the names of its parameters in its order.
+    """Return Adam with decoupled weight decay, and the names of its parameters in order.
 
-    `fresh` names the parameters that learn at `config.fresh_rate` times the rate of the others: those that
-    have nothing to start from, where training starts from another run. Parts can have a rate of their own.
+    `fresh` names the parameters with `config.fresh_rate` times the learning rate of the others: those that
+    are new when training starts from another run. The model can set separate rates for some parameters.
     """
     named = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
     rates = model.rates() if isinstance(model, System) else {}
@@ -196,17 +188,17 @@ def make_optimizer(
 
 
 def set_rate(optimizer: Optimizer, rate: float) -> None:
-    """Give every group the rate times its factor."""
+    """Set the learning rate of every group to `rate` times its factor."""
     for group in optimizer.param_groups:
         group["lr"] = rate * group["factor"]
 
 
 class Trainer:
-    """The training of one model in one run folder; `train` goes on where an earlier process stopped.
+    """The training of one model in one run folder; `train` resumes where an earlier process stopped.
 
-    `score_development` translates the development documents with the model as it stands and returns BLEU;
-    it is called on the main process alone. `fresh` names parameters with a learning rate of their own, see
-    `make_optimizer`. `lock`, that of the run, is the main process's.
+    `score_development` translates the development documents with the current model and returns BLEU; it is
+    called only on the main process. `fresh`: see `make_optimizer`. `lock`: the lock of the run; None in other
+    processes than the main one.
     """
 
     def __init__(
@@ -234,7 +226,7 @@ class Trainer:
         if config.train.shard_model:
             shard(objective, self.accelerator.device, self.accelerator.num_processes)
         self.adam, names = make_optimizer(model, config.train, fresh)
-        # What is divided already is not to be wrapped to be the same on all processes.
+        # A sharded model must not be wrapped in DDP, which keeps the model equal on all processes.
         self.objective = self.accelerator.prepare_model(objective, evaluation_mode=config.train.shard_model)
         self.optimizer = self.accelerator.prepare(self.adam)
         self.sampler = corpus.sampler(
@@ -264,25 +256,25 @@ class Trainer:
         self.counted_until = time.process_time()
 
     def require_batches(self) -> None:
-        """Refuse settings by which nothing of the data could be trained or validated on.
+        """Check that the settings leave data for training and validation.
 
         Raises:
-            CotextError: no sentence of the training or the development corpus fits into a row.
+            CotextError: no sentence of the training or the development corpus is short enough.
         """
         self.sampler.require_instances()
         self.validator.require_batches()
 
     def rehearse(self, updates: int) -> Iterator[tuple[list[Batch], float]]:
-        """Make the first updates in memory alone: the batches of each, and its seconds."""
+        """Make the first updates without writing anything; yield the batches and the seconds of each."""
         with closing(self._updates()) as groups:
             for batches, _ in itertools.islice(groups, updates):
                 begun = time.perf_counter()
                 self._update(batches, False)
-                self.interval.read()  # is there once the device is done
+                self.interval.read()  # waits for the device
                 yield batches, time.perf_counter() - begun
 
     def train(self) -> TrainingProgress:
-        """Train until a limit of `train` is reached, until patience runs out, or until a signal asks to stop.
+        """Train until a limit of the section `train`, early stopping, or a signal.
 
         Raises:
             CotextError: no usable data, a loss that is not finite, a checkpoint that cannot be resumed or
@@ -294,19 +286,19 @@ class Trainer:
         self.progress.finished = False
         if self.accelerator.is_main_process:
             ckpt.sweep(self.run)
-            # Of a run that was killed before its first checkpoint, nothing counts.
+            # All lines of a run that was killed before its first checkpoint are removed.
             reached = self.progress.update if self.progress.validated else self.progress.update or -1
             damaged, logged = self.journal.forget_after(reached)
             if damaged:
                 self.callbacks.on_message(f"{self.journal.path}: damaged lines, left out: {damaged}")
-            # A validation is logged before its checkpoint is written.
+            # A validation is logged before its checkpoint is written, so the log must contain the last one.
             elif self.progress.validated and self.progress.validated[-1] not in logged:
                 self.callbacks.on_message(f"{self.journal.path}: missing or cut short; what it held is lost")
             if self.progress.update:
                 self.callbacks.on_message(f"going on from update {self.progress.update} of {self.run}")
             self.callbacks.on_start(self.progress.update)
         if self.config.train.init and not self.progress.validated:
-            self._validate_and_save()  # the start is a candidate for the final model
+            self._validate_and_save()  # the initial model is a candidate for the final model
         self.interval.since = time.perf_counter()
         self.counted_until = time.process_time()
         if not self._is_over():
@@ -345,8 +337,8 @@ class Trainer:
                     return
 
     def _is_over(self) -> bool:
-        patience_is_over = 0 < self.config.train.patience <= self.progress.validations_without_best
-        return self._limit_reached() or patience_is_over
+        stops_early = 0 < self.config.train.patience <= self.progress.validations_without_best
+        return self._limit_reached() or stops_early
 
     def _limit_reached(self) -> bool:
         config, progress = self.config.train, self.progress
@@ -354,7 +346,7 @@ class Trainer:
         return over or 0 < 60 * config.max_cpu_minutes <= progress.cpu_seconds
 
     def _updates(self) -> Generator[tuple[list[Batch], float]]:
-        """Groups of `accumulate` batches with the seconds spent waiting for them."""
+        """Yield groups of `accumulate` batches with the seconds spent waiting for them."""
         group: list[Batch] = []
         waiting = 0.0
         stream = read_ahead(self._laid_out_batches(), depth=8, clock=time.perf_counter)
@@ -368,14 +360,14 @@ class Trainer:
                     group, waiting = [], 0.0
 
     def _laid_out_batches(self) -> Iterator[tuple[Batch, Cursor]]:
-        """Batches with their layouts, each with the cursor of the batch after it."""
+        """Yield batches with their layouts, each with the cursor of the next batch."""
         pins = self.accelerator.device.type == "cuda"
         for batch, after in self.sampler.batches(self.cursor):
             laid_out = self.loss.laid_out(self.model, batch, training=True)
             yield pinned(laid_out) if pins else laid_out, after
 
     def _update(self, batches: list[Batch], stop_requested: bool) -> None:
-        """One optimizer step on the given batches of this process; also agrees on whether to stop."""
+        """Make one optimizer step on the batches of this process, and agree on whether to stop."""
         self.objective.train()
         update = self.progress.update + 1
         set_rate(self.optimizer, learning_rate(self.config.train, update))
@@ -391,21 +383,23 @@ class Trainer:
             self.interval.add_of_update(outcome, batch.labels.count)
         count = self.accelerator.reduce(count, "sum")
         gradients = [p.grad for p in self.objective.parameters() if p.grad is not None]
-        # Data-parallel wrappers average over processes; the sum is what is divided by the global count.
+        # DDP averages gradients over processes. Multiplying by their number gives the sum, which is then
+        # divided by the global number of labels.
         torch._foreach_mul_(gradients, self.accelerator.num_processes / count)
         limit = self.config.train.clip_norm or math.inf
         norm = whole(self.accelerator.clip_grad_norm_(self.objective.parameters(), limit))
-        guarded = self.accelerator.scaler is None  # which leaves out such an update, and lowers its scale
+        guarded = self.accelerator.scaler is None  # a gradient scaler skips such updates itself
         self.interval.add_norm(norm, update, guarded)
         if guarded:
-            # From the first update that is not finite on, none is applied. Nobody waits to hear of it.
+            # From the first update that is not finite, none is applied. The host reads this flag only with
+            # the next report, so that no update waits for the device.
             self.adam.found_inf = self.interval.stopped
         self.optimizer.step()
         self.optimizer.zero_grad()
         self._agree(update, stop_requested)
 
     def _agree(self, update: int, stop_requested: bool) -> None:
-        """Count an update, its processor time and the epochs that are over, and find out whether to stop."""
+        """Count an update, its processor time and completed epochs, over all processes; set `stopping`."""
         stops, epochs, processes = int(stop_requested), self.sampler.epochs(self.cursor), 1
         microseconds = 0
         if self.config.train.max_cpu_minutes:
@@ -413,8 +407,8 @@ class Trainer:
             microseconds = round(1e6 * (now - self.counted_until))
             self.counted_until = now
         if self.accelerator.num_processes > 1:
-            # A signal may reach the processes at different moments: one that is asked to stop stops them all.
-            # Nor do they end an epoch at the same one.
+            # A signal may reach the processes at different updates, and they end an epoch at different ones.
+            # If one process is asked to stop, all of them stop at this update.
             shared = torch.tensor([stops, epochs, microseconds], device=self.accelerator.device)
             stops, epochs, microseconds = self.accelerator.reduce(shared, "sum").tolist()
             processes = self.accelerator.num_processes
@@ -423,7 +417,7 @@ class Trainer:
         self.stopping = bool(stops)
 
     def _with_word_dropout(self, batch: Batch) -> Batch:
-        """A training batch after dropout of words, and of source words of the current sentences."""
+        """Return a training batch after word dropout and CoWord dropout."""
         config = self.config.train
         if config.coword_dropout:
             symbols, unknown = self.corpus.symbols, self.corpus.unknown
@@ -442,7 +436,7 @@ class Trainer:
             )
 
     def _require_applied(self) -> Interval:
-        """The sums since the last report; raises CotextError if an update was not finite."""
+        """Return the sums since the last report; raises CotextError if an update was not finite."""
         read = self.interval.read()
         if read.stopped_at:
             self._require_finite(math.nan, read.stopped_at)
@@ -479,7 +473,7 @@ class Trainer:
             self.callbacks.on_update(figures)
 
     def _report_left_out(self) -> None:
-        """Say how many instances lost context, or were left out, to fit into a row."""
+        """Report how many instances lost context, or were skipped, because of `view.max_tokens`."""
         shed, skipped = add_over_processes({"": (float(self.cursor.shed), float(self.cursor.skipped))})[""]
         if self.accelerator.is_main_process and shed + skipped:
             most = self.corpus.max_row_tokens
@@ -490,9 +484,9 @@ class Trainer:
             )
 
     def validate(self) -> dict[str, float]:
-        """Figures on the development set, as `Validator.figures`, and where training stands."""
-        where = {"update": float(self.progress.update), "epoch": float(self.progress.epoch)}
-        return where | self.validator.figures()
+        """Return the metrics of `Validator.figures`, with update and epoch."""
+        position = {"update": float(self.progress.update), "epoch": float(self.progress.epoch)}
+        return position | self.validator.figures()
 
     def _validate_and_save(self) -> None:
         self._require_applied()
@@ -510,13 +504,13 @@ class Trainer:
             self.checkpoints.require_run()
             self.journal.write("validation", figures)
             self.callbacks.on_validation({**figures, "best": float(improved)})
-        # Before the checkpoint: a process killed in between does both again.
+        # Before the checkpoint, so that a process killed in between repeats both.
         if improved:
             self.checkpoints.save_final_model([progress.update])
         self._save_checkpoint()
 
     def _quality(self, figures: dict[str, float]) -> float:
-        """What makes one model better than another: the higher, the better."""
+        """Return the value by which models are compared; higher is better."""
         by = self.config.train.best_by
         return figures["bleu"] if by == "bleu" else -figures[BEST_BY[by]]
 
@@ -525,10 +519,10 @@ class Trainer:
         self.checkpoints.save(self.progress, ProcessState(self.cursor, self.interval.on_cpu()))
 
     def _resume(self) -> None:
-        """Take up the last checkpoint, if there is one."""
-        if (found := self.checkpoints.resume()) is None:
+        """Restore the last checkpoint, if there is one."""
+        if (saved := self.checkpoints.resume()) is None:
             return
-        progress, state = found
+        progress, state = saved
         epochs = torch.tensor(self.sampler.epochs(state.cursor), device=self.accelerator.device)
         if int(self.accelerator.reduce(epochs, "sum")) // progress.processes != progress.epoch:
             folder = checkpoint_folder(self.run, progress.update)
@@ -539,9 +533,9 @@ class Trainer:
         self.interval.restore(state.sums)
 
     def _finish(self) -> None:
-        """Make the model of the run: the mean of some checkpoints, or the best one if that is better."""
+        """Write the final model: the mean of some checkpoints, or the best checkpoint if it is better."""
         progress, main = self.progress, self.accelerator.is_main_process
-        self.accelerator.wait_for_everyone()  # until the last checkpoint has its name
+        self.accelerator.wait_for_everyone()  # until the last checkpoint is in place
         chosen = ckpt.averaged(self.checkpoints.candidates(progress), progress.best_update, self.config.train)
         figures = self._validated(chosen)
         made_of = f"mean of the checkpoints {', '.join(map(str, chosen))}"
@@ -561,10 +555,10 @@ class Trainer:
                 )
             self.journal.write("final", figures)
             self.callbacks.on_validation({**figures, "final": 1.0})
-            # Last: a process killed before this does all of it again.
+            # Last, so that a process killed before this repeats all of it.
             self.checkpoints.save_progress(progress)
 
     def _validated(self, updates: list[int]) -> dict[str, float]:
-        """Fill the model with the mean of some checkpoints: its figures on the development set."""
+        """Load the mean of some checkpoints into the model, and validate it."""
         self.checkpoints.fill(updates)
         return self.validate()

@@ -1,4 +1,4 @@
-"""Validation: the loss on the development set, and BLEU where a function that translates it is given."""
+"""Validation: the loss on the development set, and BLEU by a function that translates it."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -22,12 +22,12 @@ from cotext.training.prepared_data import Corpus
 from cotext.training.sharding import whole
 
 Sums = dict[str, tuple[float, float]]  # name -> sum and count
-INFINITE: Final = "infinite_losses"  # batches whose figures are in no other sum
+INFINITE: Final = "infinite_losses"  # number of batches that all other sums exclude
 
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """What `IntervalSums` has come to, read from the device.
+    """The values of `IntervalSums`, read from the device.
 
     `stopped_at`: the first update that was not finite, 0 if all were.
     """
@@ -38,11 +38,11 @@ class Interval:
 
 
 class IntervalSums:
-    """Sums of this process since the last report, which was at `since`, in seconds.
+    """Sums of this process since the last report, which was at `since` (seconds).
 
-    They stay on the device, so that no update waits for it, until they are read. `labels` counts the labels
-    of the batches, also those that a loss leaves out; `stopped` (float, 0 or 1) is 1 from the first update on
-    whose gradient was not finite.
+    They stay on the device until they are read, so that no update waits for the device. `labels` counts the
+    labels of all batches, including those that a loss ignores. `stopped` (float, 0 or 1) is 1 from the first
+    update whose gradient was not finite.
     """
 
     def __init__(self, since: float, device: torch.device) -> None:
@@ -55,14 +55,14 @@ class IntervalSums:
         self.sums: dict[str, Tensor] = {}  # pairs of a sum and its count, float64 [2]
 
     def add(self, outcome: LossParts) -> None:
-        """Add the figures of one batch."""
+        """Add the losses of one batch."""
         self._add(_pairs(outcome))
 
     def add_of_update(self, outcome: LossParts, labels: int) -> None:
-        """Add the figures of one batch that is trained on, all of them finite; others are counted instead.
+        """Add the losses of one training batch if all are finite; otherwise count it as `INFINITE`.
 
-        A sum that is infinite once stays so, in this process and in all that resume from its checkpoints,
-        although the weights, by a gradient that is finite, are not harmed.
+        One infinite loss would make the sum infinite, also after resumption, although the gradient may be
+        finite and the weights undamaged.
         """
         self.labels += labels
         pairs = _pairs(outcome)
@@ -76,7 +76,7 @@ class IntervalSums:
             self.sums[name] = self.sums[name] + pair if name in self.sums else pair
 
     def add_norm(self, norm: Tensor, update: int, guarded: bool) -> None:
-        """Note the norm of the gradient of an update; `guarded`: it is to be finite."""
+        """Record the gradient norm of an update; `guarded`: training stops if it is not finite."""
         self.grad_norm = norm.detach()
         if guarded:
             first = ~norm.isfinite() & (self.stopped == 0)
@@ -84,34 +84,34 @@ class IntervalSums:
             self.stopped = torch.where(first, 1.0, self.stopped)
 
     def read(self) -> Interval:
-        """Wait for the device, and tell."""
+        """Wait for the device and return the values."""
         sums = {name: (float(pair[0]), float(pair[1])) for name, pair in self.on_cpu().items()}
         return Interval(sums, float(self.grad_norm), int(self._stopped_at))
 
     def on_cpu(self) -> dict[str, Tensor]:
-        """The sums with their counts, for `restore`."""
+        """Return the sums with their counts, for `restore`."""
         return {name: pair.cpu() for name, pair in self.sums.items()}
 
     def restore(self, sums: Mapping[str, Tensor]) -> None:
-        """Go on from these sums."""
+        """Set the sums to those of a checkpoint."""
         self.sums = {name: pair.to(self.stopped.device) for name, pair in sums.items()}
 
 
 def _pairs(outcome: LossParts) -> dict[str, Tensor]:
-    """The figures of a batch, each with its count."""
-    figures = {"loss": (outcome.loss, outcome.count), **outcome.parts}
-    return {name: torch.stack((total.detach(), count)).double() for name, (total, count) in figures.items()}
+    """Return the losses of a batch, each with its count, float64 [2]."""
+    losses = {"loss": (outcome.loss, outcome.count), **outcome.parts}
+    return {name: torch.stack((total.detach(), count)).double() for name, (total, count) in losses.items()}
 
 
 def means(sums: Sums) -> dict[str, float]:
-    """Sums divided by their counts, of what was counted at all; and the losses that are in none, if any."""
+    """Return sums divided by their counts, without those of count 0, and `INFINITE` if it is not 0."""
     infinite = sums.get(INFINITE, (0.0, 0.0))[0]
-    found = {name: total / count for name, (total, count) in sums.items() if count}
-    return {**found, INFINITE: infinite} if infinite else found
+    quotients = {name: total / count for name, (total, count) in sums.items() if count}
+    return {**quotients, INFINITE: infinite} if infinite else quotients
 
 
 def warnings_of(figures: Mapping[str, float]) -> Iterator[str]:
-    """What a person should know at once of the figures of a report."""
+    """Yield warnings about the metrics of a report."""
     if batches := figures.get(INFINITE):
         yield (
             f"up to update {figures['update']:.0f}: the loss of {batches:,.0f} batch"
@@ -121,9 +121,9 @@ def warnings_of(figures: Mapping[str, float]) -> Iterator[str]:
 
 
 def add_over_processes(sums: Sums) -> Sums:
-    """Sums and counts over all processes; every process must call it."""
+    """Return sums and counts over all processes; every process must call this."""
     total: Sums = {}
-    # Added in the order of the processes, so that all of them get the same rounding.
+    # Added in the order of the processes, so that rounding is the same on all of them.
     for part in gather_object([sums]):
         for name, (value, count) in part.items():
             before = total.get(name, (0.0, 0.0))
@@ -133,10 +133,10 @@ def add_over_processes(sums: Sums) -> Sums:
 
 @dataclass(frozen=True, slots=True)
 class Validator:
-    """The evaluation of one model on the development set, shared among the processes.
+    """The evaluation of one model on the development set, divided among the processes.
 
     `objective` maps a batch to `LossParts`. `score_development` translates the development documents with
-    the model as it stands and returns BLEU; it is called on the main process alone. `on_stage` as in
+    the current model and returns BLEU; it is called only on the main process. `on_stage` is as in
     `TrainingCallbacks`.
     """
 
@@ -150,7 +150,7 @@ class Validator:
     score_development: Callable[[Model], float] | None
 
     def batches(self) -> Iterator[Batch]:
-        """The development set in batches, in the order of its documents."""
+        """Yield the batches of the development set."""
         corpus = self.corpus
         return ordered_batches(
             corpus.dev,
@@ -158,16 +158,12 @@ class Validator:
             corpus.symbols,
             self.config.train.max_tokens,
             corpus.max_row_tokens,
-            # As in translation: the figures are those of what it will do.
+            # The same groups as in translation, so that the loss is that of the translated sequences.
             group_windows=self.config.decode.group_windows if self.model.sees_other_rows else None,
         )
 
     def require_batches(self) -> None:
-        """Refuse a view by which nothing can be validated.
-
-        Raises:
-            CotextError: no sentence of the development set fits into a row.
-        """
+        """Raise CotextError if no sentence of the development set is short enough for the view."""
         if next(self.batches(), None) is None:
             raise CotextError(
                 f"{self.corpus.dev.path}: no sentence of the development set fits into "
@@ -176,9 +172,9 @@ class Validator:
 
     @torch.no_grad()
     def figures(self) -> dict[str, float]:
-        """Return `loss` and its named parts per label, in nats, from one pass, and `bleu` if asked for.
+        """Return `loss` and its named parts per label, in nats, and `bleu` if `score_development` is given.
 
-        `gates.NAME`: how far the gates of an attention to other sentences are open, from 0 to 1.
+        `gates.NAME`: mean opening of the gates of an attention to other sentences, from 0 to 1.
         """
         self.objective.eval()
         main, process = self.accelerator.is_main_process, self.accelerator.process_index
@@ -187,21 +183,21 @@ class Validator:
         totals, done = self.corpus.dev.totals, 0
         batches = self.batches()
         while group := list(islice(batches, self.accelerator.num_processes)):
-            # Every process makes as many passes, which a divided model needs all of them for: of the last
-            # batches there may be fewer than processes.
+            # All processes make the same number of passes, because a sharded model needs all of them. In the
+            # last group there may be fewer batches than processes; the surplus passes are not counted.
             batch = group[process if process < len(group) else 0]
             laid_out = self.loss.laid_out(self.model, batch, training=False)
             outcome: LossParts = self.objective(laid_out.to(device))
             if process < len(group):
                 interval.add(outcome)
             if main:
-                done += sum(int(each.is_current.sum()) for each in group)
+                done += sum(int(b.is_current.sum()) for b in group)
                 self.on_stage("validating, tokens", done, totals.target_tokens + totals.sentences)
         figures = means(add_over_processes(interval.read().sums))
         for name, heads in self.model.open_gates().items():
             figures[f"gates.{name}"] = float(whole(heads).abs().mean())
         if self.score_development is not None:
-            with parametrize.cached():  # corrected weights are added up once, not at every step
-                own = self.score_development(self.model) if main else 0.0
-            figures["bleu"] = gather_object([own])[0]
+            with parametrize.cached():  # parametrised weights are computed once, not at every step
+                bleu = self.score_development(self.model) if main else 0.0
+            figures["bleu"] = gather_object([bleu])[0]
         return figures

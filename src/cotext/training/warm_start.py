@@ -1,18 +1,20 @@
-"""Training that starts from the weights of another run (`train.init`), and the account of what was taken.
+"""Initialisation from the weights of another run (`train.init`), and a report on their origin.
 
-A parameter is filled from the first of these that the other run has:
+A parameter is initialised from the first of these that the other run has:
 
-    taken     the parameter of its name and shape
-    adopted   the parameter that the model names for it (`System.adopted_names`), of its shape
-    partly    the parameter of its name with fewer rows: the leading ones, as of an embedding to which the
-              recipe has appended special symbols
+    taken     the parameter of the same name and shape
+    adopted   the parameter of the same shape that the model names (`System.adopted_names`)
+    partly    the parameter of the same name with fewer rows, such as an embedding to which the recipe has
+              appended special symbols; only the leading rows are taken
 
-and keeps its fresh values otherwise, or the constant at which it changes nothing yet
-(`System.neutral_start`). Without `train.init_copies` no parameter of the other run fills two. Where
-`train.init_parts` is `encoder`, the other run has nothing that is the decoder's alone. Rows of the vocabulary
-mean the same only as far as both recipes set sentences apart alike. Symbols which the other run has never
-seen start as copies of those that they resemble (`translate_symbols`): fresh rows would have to be unlearned
-as words first, since symbols that never occur have learned to be improbable.
+Otherwise it gets the constant at which it has no effect (`System.neutral_start`), or keeps its random values.
+Without `train.init_copies`, a parameter of the other run initialises only one. With `train.init_parts:
+encoder`, parameters that only the decoder has are ignored.
+
+Separators need care, because their rows in the embedding mean something else if the two recipes separate
+sentences differently. A symbol that the other run has never seen starts as a copy of a similar one
+(`translate_symbols`). Its own row would be a bad start: symbols that never occur have been trained to be
+improbable.
 """
 
 import re
@@ -34,33 +36,28 @@ from cotext.models.run_folder import describe_file, model_file
 from cotext.runtime.errors import CotextError
 from cotext.runtime.files import replacing
 from cotext.runtime.integrity import sealed, unsealed
+from cotext.runtime.jobs.engine import in_ranges
 from cotext.runtime.reading import read_text
 from cotext.training.start_settings import ARCHITECTURE, architecture, replacements
 
-# Settings of the model under which the same weights may mean something else: how tokens are compared, and
-# what is added to their embeddings.
+# Settings that change the meaning of the same weights: scores, and what is added to embeddings.
 TELLING = (
     *("score", "positions", "target_positions", "shift", "from_first", "relative_span"),
     *("segments", "target_segments", "segments_from"),
 )
-VOCABULARY = "embedding.weight"  # of every system
-OF_SYMBOLS = (VOCABULARY, "embedding.source_weight", "output_bias")  # what has a row for every symbol
-RELATIVE = "relative"  # the table of relative positions, of every system that has one
-DECODER = (
-    "decoder",
-    "target",
-    "batch_context.target",
-    "latent",
-    "length",
-)  # how the modules begin that the encoder has no part in
+VOCABULARY = "embedding.weight"  # in every system
+OF_SYMBOLS = (VOCABULARY, "embedding.source_weight", "output_bias")  # parameters with a row per symbol
+RELATIVE = "relative"  # name of the table of relative positions
+DECODER = ("decoder", "target", "batch_context.target", "latent", "length")  # prefixes of decoder modules
 
 
 @dataclass(slots=True)
 class Inheritance:
-    """The origins of a model's initial parameters: their names, and those in the other run.
+    """The origins of the initial parameters of a model, by name.
 
-    `sizes` counts the numbers in each parameter of the model; `partly` holds rows taken and rows in all.
-    `constant`: the value of fresh parameters, and of the rest of those taken in part, that have only one.
+    `sizes`: number of elements of each parameter of the model. `source`: parameters of the other run.
+    `partly`: rows taken, and all rows. `constant`: value of fresh parameters, or of the remaining rows of
+    those taken in part, if all their elements are equal.
     """
 
     sizes: dict[str, int]
@@ -80,11 +77,11 @@ class Inheritance:
 
     @property
     def new(self) -> list[str]:
-        """Names of parameters that have nothing to start from in the other run."""
+        """Parameters without a counterpart in the other run."""
         return [*self.neutral, *self.fresh]
 
     def lines(self) -> Iterator[str]:
-        """The account for a person; layers and parts that are treated alike are listed together."""
+        """Yield the lines of the report; similar layers and modules are listed together."""
         yield f"  taken by name: {self._listed(self.taken)}"
         if self.adopted:
             pairs = dict.fromkeys(without_common_ending(own, other) for own, other in self.adopted.items())
@@ -103,7 +100,7 @@ class Inheritance:
     def _fresh_lines(self) -> Iterator[str]:
         constant = [name for name in self.fresh if name in self.constant]
         at_random = [name for name in self.fresh if name not in self.constant]
-        # Biases are zero and the weights of norms one in every layer: not listed by name.
+        # Biases (zero) and weights of norms (one) are not listed by name.
         usual = {name for name in constant if name.endswith(".bias") or self.constant[name] == 1}
         yield f"  initialised at random: {self._listed(at_random, usual)}"
         if constant:
@@ -122,13 +119,13 @@ class Inheritance:
 
 @dataclass(frozen=True, slots=True)
 class WarmStart:
-    """From which run training started, and with what.
+    """The run from which training started, and what was taken from it.
 
-    `left_out` are parameters of the other run that were not asked for (`train.init_parts`). `differing` are
-    settings under which the same weights may mean something else: here and there. `symbols` tells where the
-    symbols come from that the other run has never seen, if there are any. `architecture` are settings that
-    were taken from the other run (`train.init_architecture`): here, and in the recipe. `blended` are settings
-    that come into force over the first `blend_updates` updates.
+    `left_out`: parameters of the other run that were excluded (`train.init_parts`). `differing`: settings
+    that change the meaning of the weights, with the values here and there. `symbols`: the origin of symbols
+    that the other run has never seen. `architecture`: settings taken from the other run
+    (`train.init_architecture`), with the values here and in the recipe. `blended`: parts that are blended in
+    over the first `blend_updates` updates.
     """
 
     run: Path
@@ -142,7 +139,7 @@ class WarmStart:
     blend_updates: int = 0
 
     def render(self) -> str:
-        """The account for a person."""
+        """Return the report as text."""
         updates = "+".join(map(str, self.updates))
         lines = [f"starting from {self.run} (updates {updates}):", *self.inheritance.lines()]
         if self.left_out:
@@ -157,7 +154,10 @@ class WarmStart:
             words = (f"{key} = {here}, not {asked}" for key, (here, asked) in self.architecture.items())
             lines.append(f"  architecture of that run, not of the recipe: {', '.join(words)}")
         if self.blended:
-            lines.append(f"  no neutral start: {', '.join(self.blended)}; {self._blending()}")
+            when = f"blended in over {self.blend_updates:,} updates"
+            if not self.blend_updates:
+                when = "in force at once (train.blend_updates = 0)"
+            lines.append(f"  no neutral start: {', '.join(self.blended)}; {when}")
         if self.differing:
             words = (
                 f"{key} = {here}, {there} in the other run" for key, (here, there) in self.differing.items()
@@ -165,37 +165,20 @@ class WarmStart:
             lines.append(f"  settings that differ: {', '.join(words)}")
         return "\n".join(lines)
 
-    def _blending(self) -> str:
-        if not self.blend_updates:
-            return "in force at once (train.blend_updates = 0)"
-        return f"blended in over {self.blend_updates:,} updates"
-
     def write(self, path: Path, loss: Mapping[str, float]) -> None:
-        """The account with every name and the losses at the start, as JSON.
-
-        Raises:
-            CotextError: it cannot be written.
-        """
-        found = self.inheritance
-        numbers = {
-            what: sum(found.sizes[name] for name in names)
-            for what, names in (
-                ("taken", found.taken),
-                ("adopted", found.adopted),
-                ("neutral", found.neutral),
-                ("fresh", found.fresh),
-            )
-        }
+        """Write the report with the initial losses as JSON; raises CotextError for storage errors."""
+        origin = self.inheritance
+        groups = {key: getattr(origin, key) for key in ("taken", "adopted", "neutral", "fresh")}
         content = {
             "run": str(self.run.resolve()),
             "updates": self.updates,
-            "numbers": numbers,
-            "taken": found.taken,
-            "adopted": found.adopted,
-            "partly": {name: {"rows": n, "of": of} for name, (n, of) in found.partly.items()},
-            "neutral": found.neutral,
-            "fresh": found.fresh,
-            "unused": found.unused,
+            "numbers": {key: sum(origin.sizes[name] for name in names) for key, names in groups.items()},
+            "taken": origin.taken,
+            "adopted": origin.adopted,
+            "partly": {name: {"rows": n, "of": of} for name, (n, of) in origin.partly.items()},
+            "neutral": origin.neutral,
+            "fresh": origin.fresh,
+            "unused": origin.unused,
             "left_out": self.left_out,
             "symbols": self.symbols,
             "differing": {
@@ -212,11 +195,7 @@ class WarmStart:
 
 
 def read_account(path: Path) -> dict[str, Any]:
-    """An account that `WarmStart.write` wrote.
-
-    Raises:
-        CotextError: missing or damaged.
-    """
+    """Read the report that `WarmStart.write` wrote; raises CotextError if it is missing or damaged."""
     try:
         return unsealed(read_text(path))
     except (CotextError, ValueError):
@@ -227,14 +206,14 @@ def read_account(path: Path) -> dict[str, Any]:
 
 
 def start_from(
-    run: Path, model: System, config: Config, tokenizer: Tokenizer, asked: Config | None = None
+    run: Path, model: System, config: Config, tokenizer: Tokenizer, requested: Config | None = None
 ) -> WarmStart:
-    """Fill a model with the final weights of another run, those in int8 as float32, as far as they fit.
+    """Initialise a model from the final weights of another run; int8 weights are converted to float32.
 
-    `asked` is the configuration before it was settled by that run.
+    `requested` is the configuration before `settle_by_start`.
 
     Raises:
-        CotextError: no trained run there, one of another tokenizer, no matrix that fits.
+        CotextError: not a trained run, one with another tokenizer, or no matrix fits.
     """
     path = model_file(run)
     described = describe_file(path)
@@ -261,13 +240,13 @@ def start_from(
         if key == "view.separators"
         or (key.startswith("model.") and key.rpartition(".")[2] in (*TELLING, *ARCHITECTURE))
     }
-    # Vectors of one length, and tables of more rows, are found between models of any two widths.
+    # Only matrices count: some vectors and tables fit between models of any two widths.
     matrices = {name for name, tensor in model.state_dict().items() if tensor.dim() > 1}
     if matrices.isdisjoint({*inheritance.taken, *inheritance.adopted}):
         words = "".join(f"\n  {key}: {there} there, {here} here" for key, (here, there) in differing.items())
         raise CotextError(f"{run}: none of its weights fits this model; start from another run{words}")
     keys = {f"model.{key}" for key in architecture(config, described.config)}
-    taken = differences(asked or config, config)
+    changed = differences(requested or config, config)
     return WarmStart(
         run,
         described.updates,
@@ -275,7 +254,7 @@ def start_from(
         differing,
         symbols,
         left_out,
-        {key: (str(here), str(recipe)) for key, recipe, here in taken if key in keys},
+        {key: (str(here), str(recipe)) for key, recipe, here in changed if key in keys},
         tuple(replacements(described.config, config)),
         config.train.blend_updates or 0 if config.train.blend else 0,
     )
@@ -284,15 +263,15 @@ def start_from(
 def translate_symbols(
     table: Tensor, there: ViewConfig, here: ViewConfig, tokenizer: Tokenizer
 ) -> tuple[Tensor, str]:
-    """The embeddings of one recipe with the rows of another, and an account of those that are new to them.
+    """Return an embedding with the rows that a recipe needs, and a description of the new ones.
 
-    The separator starts as the end symbol where the other run has seen none, and further indexed separators
-    as the last one that it knows, which serves all later sentences there. Numbers of sentences start as the
-    begin symbol, those beyond the other run's as its last.
+    `there` and `here` are the views of the other run and of the recipe. A separator that the other run lacks
+    is a copy of the end symbol. Further indexed separators are copies of its last one, which it uses for all
+    later sentences. Sentence numbers are copies of the begin symbol, or of its last number.
     """
     shared, wanted = tokenizer.vocabulary_size, further_symbols(here)
     known = table[shared:][:wanted] if there.separators == here.separators else table[:0]
-    # Behind the special symbols, a source with a vocabulary of its own has pieces, and no recipe symbols.
+    # In a separate source vocabulary, subwords follow the special symbols, and there are no further symbols.
     pieces = table[shared : tokenizer.source_vocabulary_size]
     table, words = torch.cat((table[:shared], pieces)), []
     if has_separators(here) and not has_separators(there):
@@ -311,71 +290,71 @@ def translate_symbols(
 
 
 def at_span(table: Tensor, span: int) -> Tensor:
-    """A table of relative positions for distances up to `span`: [2 * old + 1, K] -> [2 * span + 1, K].
+    """Resize a table of relative positions to distances up to `span`: [2 * old + 1, K] -> [2 * span + 1, K].
 
-    Further distances start as the last one that the other run knows, which served them there.
+    Larger distances are copies of the largest one, which represents them in the other run.
     """
     old = len(table) // 2
     return table[torch.arange(-span, span + 1).clamp(-old, old) + old]
 
 
 def inherit(model: System, weights: Mapping[str, Tensor], copies: bool = True) -> Inheritance:
-    """Copy into a model whatever fits of the weights of another, as the module says.
+    """Copy the weights of another model that fit, as described at the top of this module.
 
-    Without `copies`, a parameter that another one has started from already is not adopted once more.
+    Without `copies`, a weight that was used once is not adopted again.
 
     Raises:
         ValueError: the model adopts weights for a parameter that it does not have.
     """
-    own, adopted, neutral = model.state_dict(), model.adopted_names(), model.neutral_start()
-    if unknown := adopted.keys() - own.keys():
+    state, adopted, neutral = model.state_dict(), model.adopted_names(), model.neutral_start()
+    if unknown := adopted.keys() - state.keys():
         raise ValueError(
             f"{type(model).__name__} adopts weights for {', '.join(sorted(unknown))}: no such names"
         )
-    found = Inheritance({name: tensor.numel() for name, tensor in own.items()}, weights.keys())
+    origin = Inheritance({name: tensor.numel() for name, tensor in state.items()}, weights.keys())
     with torch.no_grad():
-        for name, tensor in own.items():
+        for name, tensor in state.items():
             same, other = weights.get(name), weights.get(adopted.get(name, ""))
             if same is not None and same.shape == tensor.shape:
                 tensor.copy_(same)
-                found.taken.append(name)
+                origin.taken.append(name)
             elif (
                 other is not None
                 and other.shape == tensor.shape
-                and (copies or adopted[name] not in {*found.taken, *found.adopted.values()})
+                and (copies or adopted[name] not in {*origin.taken, *origin.adopted.values()})
             ):
                 tensor.copy_(other)
-                found.adopted[name] = adopted[name]
+                origin.adopted[name] = adopted[name]
             elif same is not None and _shares_rows(same, tensor, name == VOCABULARY):
                 rows = min(len(same), len(tensor))
-                found.constant |= _constant(name, tensor[rows:])
+                origin.constant |= _constant(name, tensor[rows:])
                 tensor[:rows].copy_(same[:rows])
-                found.partly[name] = rows, len(tensor)
+                origin.partly[name] = rows, len(tensor)
             elif name in neutral:
                 tensor.fill_(neutral[name])
-                found.neutral.append(name)
+                origin.neutral.append(name)
             else:
-                found.fresh.append(name)
-                found.constant |= _constant(name, tensor)
-    return found
+                origin.fresh.append(name)
+                origin.constant |= _constant(name, tensor)
+    return origin
 
 
 def _constant(name: str, tensor: Tensor) -> dict[str, float]:
-    """The value of a parameter all of whose numbers are equal, by its name; else nothing."""
+    """Return {name: value} if all elements of a parameter have the same value; otherwise an empty dict."""
     values = tensor.flatten()
     return {name: float(values[0])} if len(values) and bool((values == values[0]).all()) else {}
 
 
 def _shares_rows(source: Tensor, target: Tensor, of_symbols: bool) -> bool:
-    """Whether the first rows of two tables stand for the same things."""
-    # A longer vector is no table with more rows: it belongs to a wider layer. So may a longer table, but not
-    # that of the vocabulary: there, the symbols of a recipe's separators follow all that recipes share.
+    """Return whether the leading rows of two tables correspond."""
+    # A longer vector belongs to a wider layer, and so may a longer table. The table of the vocabulary may
+    # also be longer because of appended separators, which follow all shared symbols.
     same_width = source.dim() == target.dim() > 1 and source.shape[1:] == target.shape[1:]
     return same_width and (of_symbols or len(source) < len(target))
 
 
 def without_common_ending(own: str, other: str) -> tuple[str, str]:
-    """The names of the modules that correspond: `a.global`, `a.local` of `a.global.w.x`, `a.local.w.x`."""
+    """Remove the common suffix of two names: `a.global.w`, `a.local.w` become `a.global`, `a.local`."""
     one, two = own.split("."), other.split(".")
     while len(one) > 1 and len(two) > 1 and one[-1] == two[-1]:
         one.pop()
@@ -384,7 +363,7 @@ def without_common_ending(own: str, other: str) -> tuple[str, str]:
 
 
 def grouped(names: Collection[str], everything: Iterable[str]) -> list[str]:
-    """Names of parameters, words by the largest modules that hold no others, numbered ones together.
+    """Shorten names of parameters to the largest modules that contain only these, and join numbered ones.
 
     `encoder.4.ffn.weight`, `encoder.4.ffn.bias`, `encoder.5.ffn...` become `encoder.4-5.ffn`.
     """
@@ -396,27 +375,16 @@ def grouped(names: Collection[str], everything: Iterable[str]) -> list[str]:
 
 
 def numbered_together(names: Iterable[str]) -> list[str]:
-    """`a.0-1.b` for `a.0.b`, `a.1.b`: names that differ in their first number alone, wherever it stands."""
+    """Join names that differ only in their first number: `a.0.b`, `a.1.b` become `a.0-1.b`."""
     numbers: dict[str, list[int]] = {}
     for name in names:
         first = re.search(r"(?<=\.)\d+(?=[. ]|$)", name)
         pattern = re.sub(rf"(?<=\.){first[0]}(?=[. ]|$)", "#", name) if first else name
         numbers.setdefault(pattern, []).extend([int(first[0])] if first else [])
-    return [pattern.replace("#", _ranges(found)) for pattern, found in numbers.items()]
+    return [pattern.replace("#", in_ranges(sorted(group))) for pattern, group in numbers.items()]
 
 
 def _prefixes(name: str) -> Iterator[str]:
-    """`a`, `a.b`, `a.b.c` of `a.b.c`."""
+    """Yield `a`, `a.b`, `a.b.c` for `a.b.c`."""
     parts = name.split(".")
     return (".".join(parts[:length]) for length in range(1, len(parts) + 1))
-
-
-def _ranges(numbers: list[int]) -> str:
-    """`0-2,5` of 0, 1, 2, 5."""
-    runs: list[list[int]] = []
-    for number in sorted(numbers):
-        if runs and number == runs[-1][-1] + 1:
-            runs[-1].append(number)
-        else:
-            runs.append([number])
-    return ",".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs)

@@ -1,14 +1,14 @@
-"""Candidate scoring: the probabilities of several translations of one source, sharing their common prefix.
+"""Candidate scoring: probabilities of several translations of one source, which share their common prefix.
 
     rows of a group   bos a b c | x d eos          one prefix: all inputs before the first that differs
                       bos a b c | y z d eos        two continuations
 
-The source is encoded and the prefix decoded once; then the state is widened as for a beam, and all
-continuations are decoded in one call. Nothing is decoded after the last sentence to be scored. Scores equal
+The source is encoded and the prefix decoded once. Then the state is widened as for a beam, and all
+continuations are decoded in one call. Nothing is decoded after the last sentence to score. The scores equal
 those of rows that are scored one by one.
 
-Shapes: B groups, W rows of a group that differ, R rows (R = B * W), P tokens of a prefix, T of a
-continuation, N labels, D model.
+Shapes: B groups, W distinct rows of a group, R rows (R = B * W), P tokens of a prefix, T of a continuation, N
+labels, D model.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -36,13 +36,13 @@ from cotext.translation.scorer import (
 )
 
 Ids = NDArray[np.int64]
-MANY_ROWS = 32  # fewer do not keep a processor busy
-MOST_PADDED = 1.25
+MANY_ROWS = 32  # smaller batches do not use a processor fully
+MOST_PADDED = 1.25  # tokens with padding / tokens without, in batches of more rows
 
 
 @dataclass(frozen=True, slots=True)
 class CandidateRows:
-    """Rows of one window of several candidates; `scored`: the sentences to be scored, by index."""
+    """Rows of one window of several candidates; `scored`: indices of the sentences to score."""
 
     instances: Sequence[Instance]
     scored: range
@@ -50,7 +50,7 @@ class CandidateRows:
 
 @dataclass(frozen=True, slots=True)
 class CandidateSet:
-    """A document, several translations of it, and the indices of the sentences that are compared."""
+    """A document, several translations of it, and the indices of the sentences to compare."""
 
     source: Sequence[str]
     candidates: Sequence[Sequence[str]]
@@ -59,7 +59,7 @@ class CandidateSet:
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    """The distinct rows of a window, as long as needed: decoder inputs and labels, the sentence of each."""
+    """The distinct rows of a window, truncated as needed: inputs and labels, with their sentences."""
 
     index: int
     first: Instance
@@ -68,22 +68,22 @@ class _Group:
     input_sentence: list[Ids]
     labels: list[Ids]
     label_sentence: list[Ids]
-    which: list[int]  # per candidate, its row
-    shared: int  # inputs at the beginning that all rows have in common
+    which: list[int]  # per candidate, the index of its row
+    shared: int  # length of the common prefix of the inputs
 
     @property
     def longest(self) -> int:
-        """Inputs of the longest continuation; 0 with one row."""
+        """Length of the longest continuation; 0 with one row."""
         return max(len(row) for row in self.inputs) - self.shared
 
 
 def score_candidates(
     scorer: DocumentScorer, candidate_sets: Sequence[CandidateSet]
 ) -> list[list[SentenceScore]]:
-    """Scores of the compared sentences of every candidate in their context, added up.
+    """Return the summed scores of the compared sentences of every candidate, in context.
 
-    The same as `DocumentScorer.score_sentences` of each candidate as a document, which is also what is
-    done where rows see each other, and by engines.
+    Equal to `DocumentScorer.score_sentences` with each candidate as a document. That method is used for
+    engines and for models whose rows attend to each other.
     """
     plan = scorer.plan
     if plan.kind.path is not None or plan.kind.forced_pass is None or plan.sees_other_rows:
@@ -92,10 +92,10 @@ def score_candidates(
             for c in candidate_sets
             for candidate in c.candidates
         ]
-        found = iter(scorer.score_sentences(documents))
-        return [list(islice(found, len(c.candidates))) for c in candidate_sets]
+        sums = iter(scorer.score_sentences(documents))
+        return [list(islice(sums, len(c.candidates))) for c in candidate_sets]
     sources = _encoded(scorer.tokenizer, "source", (c.source for c in candidate_sets))
-    targets = _encoded(scorer.tokenizer, "target", (each for c in candidate_sets for each in c.candidates))
+    targets = _encoded(scorer.tokenizer, "target", (text for c in candidate_sets for text in c.candidates))
     groups: list[CandidateRows] = []
     of: list[tuple[int, list[int], list[int]]] = []  # per group: candidate set, candidates, scored sentences
     for number, candidate_set in enumerate(candidate_sets):
@@ -117,7 +117,7 @@ def score_candidates(
 
 
 def _encoded(tokenizer: Tokenizer, side: Side, documents: Iterable[Sequence[str]]) -> dict[str, list[int]]:
-    """The tokens of the sentences of documents, each encoded once."""
+    """Return the tokens of the sentences of documents, each encoded once."""
     texts = list(dict.fromkeys(sentence for document in documents for sentence in document))
     return dict(zip(texts, tokenizer.encode_batch(texts, side), strict=True))
 
@@ -128,25 +128,26 @@ def _candidate_rows(
     sources: dict[str, list[int]],
     targets: dict[str, list[int]],
 ) -> list[tuple[list[int], CandidateRows, list[int]]]:
-    """The windows with compared sentences: their candidates, the rows of these, and which sentences count."""
+    """Return the windows with compared sentences: their candidates, rows, and which sentences count."""
     source = [sources[s] for s in candidate_set.source]
-    # By the sentences of the document, too: which are empty on both sides depends on the candidate.
+    # The key includes the non-empty sentences: which sentences are empty on both sides depends on the
+    # candidate.
     alike: dict[tuple[tuple[int, ...], Window], tuple[list[int], list[DocumentRow]]] = {}
     for number, candidate in enumerate(candidate_set.candidates):
         target = [targets[s] for s in candidate]
-        found = document_rows(scorer.plan, source, target, candidate_set.compared)
-        for [row] in found.groups:
-            members, rows = alike.setdefault((tuple(found.kept), row.instance.window), ([], []))
+        document = document_rows(scorer.plan, source, target, candidate_set.compared)
+        for [row] in document.groups:
+            members, rows = alike.setdefault((tuple(document.kept), row.instance.window), ([], []))
             members.append(number)
             rows.append(row)
-    made = []
+    windows = []
     for members, rows in alike.values():
         current = rows[0].instance.window.current
-        wanted = [i for i, j in zip(current, rows[0].sentences, strict=True) if j in candidate_set.compared]
-        scored = range(wanted[0], wanted[-1] + 1)
+        compared = [i for i, j in zip(current, rows[0].sentences, strict=True) if j in candidate_set.compared]
+        scored = range(compared[0], compared[-1] + 1)
         candidates = CandidateRows([row.instance for row in rows], scored)
-        made.append((members, candidates, [i - scored.start for i in wanted]))
-    return made
+        windows.append((members, candidates, [i - scored.start for i in compared]))
+    return windows
 
 
 def score_candidate_rows(
@@ -156,22 +157,22 @@ def score_candidate_rows(
     max_tokens: int,
     device: torch.device,
 ) -> list[list[list[SentenceScore]]]:
-    """Scores of the sentences to be scored, of every row of every group.
+    """Return the scores of the sentences to score, for every row of every group.
 
-    The model must be in eval mode, and one whose rows do not see each other.
+    The model must be in eval mode, and its rows must not attend to each other.
     """
     groups = [_group(index, group, symbols) for index, group in enumerate(windows)]
     scores: list[list[list[SentenceScore]]] = [[] for _ in windows]
     with torch.inference_mode():
         for batch in _packed(groups, symbols, max_tokens):
-            for group, found in zip(batch, _score(model, batch, symbols, device), strict=True):
-                scores[group.index] = [found[i] for i in group.which]
+            for group, row_scores in zip(batch, _score(model, batch, symbols, device), strict=True):
+                scores[group.index] = [row_scores[i] for i in group.which]
     return scores
 
 
 @dataclass(frozen=True, slots=True)
 class _Size:
-    """The size of groups of W rows: each is padded to the longest source, prefix and continuation."""
+    """The size of groups of W rows, which are padded to the longest source, prefix and continuation."""
 
     groups: int
     rows: int  # W
@@ -191,7 +192,7 @@ class _Size:
         )
 
     def fits(self, max_tokens: int) -> bool:
-        """Within the budget and, from MANY_ROWS rows on, with little padding."""
+        """Whether it is within the budget and, with more than MANY_ROWS rows, has little padding."""
         decoded = self.prefix + self.rows * self.continuation
         few = self.groups * self.rows <= MANY_ROWS or self.groups * decoded <= MOST_PADDED * self.real
         return few and self.groups * max(self.source, decoded) <= max_tokens
@@ -204,11 +205,12 @@ def _size(group: _Group, symbols: SpecialSymbols) -> _Size:
 
 
 def _packed(groups: list[_Group], symbols: SpecialSymbols, max_tokens: int) -> Iterator[list[_Group]]:
-    """Batches of groups of equally many rows.
+    """Yield batches of groups with the same number of rows.
 
-    A batch holds at most `max_tokens`, padding included, or one group; from MANY_ROWS rows on, it ends where
-    another group would make it more padding than MOST_PADDED allows.
+    A batch has at most `max_tokens` with padding, or a single group. With more than MANY_ROWS rows, padding
+    is limited by MOST_PADDED.
     """
+    # Similar groups are next to each other, so that batches have little padding.
     groups.sort(key=lambda g: (len(g.inputs), g.longest // 4, g.shared, g.first.source_tokens(symbols)))
     for _, alike in groupby(groups, key=lambda g: len(g.inputs)):
         members = list(alike)
@@ -233,6 +235,7 @@ def _group(index: int, rows: CandidateRows, symbols: SpecialSymbols) -> _Group:
             labels.append(row.labels[:needed])
             label_sentences.append(row.label_sentence[:needed])
         which.append(numbers[key])
+    # The common prefix ends at the first input that differs in token or sentence.
     shared = len(inputs[0])
     for tokens, sentence in zip(inputs[1:], input_sentences[1:], strict=True):
         shared = min(shared, len(tokens))
@@ -245,18 +248,18 @@ def _group(index: int, rows: CandidateRows, symbols: SpecialSymbols) -> _Group:
 def _score(
     model: TranslationModel, groups: Sequence[_Group], symbols: SpecialSymbols, device: torch.device
 ) -> list[list[list[SentenceScore]]]:
-    """Scores of groups of equally many rows: per group, row and sentence."""
+    """Return the scores of groups with the same number of rows, by group, row and sentence."""
     width = len(groups[0].inputs)
     hidden_MD, longest_prefix, longest = _hidden(model, groups, symbols, device)
-    # Which hidden state predicts which label, and to which sums that belongs: labels that rows have in
-    # common are looked up once.
+    # For every distinct prediction: its hidden state and its label. For every label of every row: its
+    # prediction and the sum that it belongs to. The labels of the common prefix are predicted only once.
     state: list[Ids] = []
     label: list[Ids] = []
     entry: list[Ids] = []
     slot: list[Ids] = []
     entries = slots = 0
     for b, g in enumerate(groups):
-        common = g.shared - 1 if width > 1 else g.shared  # the last state of the prefix predicts several
+        common = g.shared - 1 if width > 1 else g.shared  # the last state of the prefix has several labels
         for w in range(width):
             at = np.flatnonzero(g.label_sentence[w] >= g.scored.start)
             mine = at if w == 0 else at[at >= common]
@@ -268,6 +271,7 @@ def _score(
                 )
             )
             label.append(g.labels[w][mine])
+            # The first row predicts the common labels; the other rows refer to these predictions.
             own = np.arange(entries, entries + len(mine))
             entries += len(mine)
             if w == 0:
@@ -282,14 +286,14 @@ def _score(
     totals = torch.zeros(slots, dtype=torch.float64)
     totals.index_add_(0, slot_N, nll_N[torch.from_numpy(np.concatenate(entry))])
     counts = torch.bincount(slot_N, minlength=slots)
-    found = map(SentenceScore, (-totals).tolist(), counts.tolist())
-    return [[list(islice(found, len(g.scored))) for _ in range(width)] for g in groups]
+    scores = map(SentenceScore, (-totals).tolist(), counts.tolist())
+    return [[list(islice(scores, len(g.scored))) for _ in range(width)] for g in groups]
 
 
 def _hidden(
     model: TranslationModel, groups: Sequence[_Group], symbols: SpecialSymbols, device: torch.device
 ) -> tuple[Tensor, int, int]:
-    """Hidden states of the prefixes [B * P] and, behind them, of the continuations [R * T]; also P and T."""
+    """Return hidden states of prefixes [B * P] followed by those of continuations [R * T]; also P and T."""
     state = model.encode(source_batch([g.first for g in groups], symbols).to(device))
     longest = max(g.longest for g in groups)
     prefixes = [(g.inputs[0][: g.shared], g.input_sentence[0][: g.shared]) for g in groups]
@@ -299,11 +303,12 @@ def _hidden(
     hidden_BPD = model.decode(tokens, sentence, state)
     if not longest:
         return hidden_BPD.flatten(0, 1), tokens.size(1), 0
+    # The prefix is shared by all rows of a group, as by the beams of a search.
     state.widen(len(groups[0].inputs))
     rest = []
     for g in groups:
         for row, of in zip(g.inputs, g.input_sentence, strict=True):
-            # A row that has ended repeats its last token, which is not scored: no row may be padding alone.
+            # A row that is all prefix repeats its last token, unscored: no row may be only padding.
             start = min(g.shared, len(row) - 1)
             rest.append((row[start:], of[start:]))
     after, after_sentence = (side.to(device) for side in padded(rest, symbols.pad))

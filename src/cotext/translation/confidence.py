@@ -1,7 +1,7 @@
 """Confidence of a translated sentence: the geometric mean of the probabilities of its tokens.
 
-exp(log-probability / tokens), the symbol that closes the sentence counted: between 0 and 1, whatever the
-length. What it tells of quality is measured in `benchmarks.files.confidence`.
+exp(log-probability / tokens), closing symbol included: between 0 and 1 for any length.
+docs/results/terms.md has its correlation with quality.
 """
 
 import math
@@ -9,13 +9,13 @@ from collections.abc import Sequence
 
 from cotext.translation.translator import Translation
 
-# The share of the sentences of a file that are marked. How probable good translations are differs from run to
-# run (label smoothing, domain), so that a fixed limit would mark all of one file and none of another.
+# The share of sentences that are marked. The confidence of good translations differs between runs (label
+# smoothing, domain): a fixed limit would mark all of one file and none of another.
 LEAST_SURE = 0.1
 
 
 def confidences(translation: Translation) -> list[float | None]:
-    """The confidence of every sentence of a document; None: it has no token, or the document no scores."""
+    """Return the confidence of every sentence; None without tokens, or for a document without scores."""
     if not translation.log_probabilities:
         return [None] * len(translation.tokens)
     pairs = zip(translation.log_probabilities, translation.tokens, strict=True)
@@ -23,10 +23,11 @@ def confidences(translation: Translation) -> list[float | None]:
 
 
 def least_sure(values: Sequence[float | None]) -> list[bool]:
-    """Which sentences of a file are marked: the tenth of those that have a confidence, with the lowest.
+    """Return which sentences of a file to mark: the tenth with the lowest confidence.
 
-    Of fewer than ten, none; which of equals is marked is decided by their order.
+    None of fewer than ten; among equal values, the first.
     """
+    # Sentences without a confidence are never marked.
     ranked = sorted((value, j) for j, value in enumerate(values) if value is not None)
     low = {j for _, j in ranked[: int(len(ranked) * LEAST_SURE)]}
     return [j in low for j in range(len(values))]

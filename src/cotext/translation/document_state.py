@@ -1,7 +1,7 @@
-"""A document while it is being translated: the windows that can be searched now, and their hypotheses.
+"""A document while it is translated: the windows that can be searched now, and the hypotheses so far.
 
-A sentence without a token is no part of it: there is nothing to translate, and nothing that it could tell as
-context. Sentence indices count the sentences that are left.
+Sentences without tokens are not part of it: there is nothing to translate, and nothing that could be context.
+Sentence indices count the remaining sentences.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -25,16 +25,17 @@ Encoded = Sequence[Sequence[int]]  # the tokens of the sentences of a document
 
 @dataclass(frozen=True, slots=True)
 class CutDocument:
-    """The sentences of a document that are not empty, by index, and its windows, which count these alone."""
+    """The indices of the non-empty sentences of a document, and its windows, which count only these."""
 
     kept: list[int]
     windows: list[Window]
 
 
 def cut_document(view: View, source: Encoded, target: Encoded | None = None) -> CutDocument:
-    """Cut a document in a view; sentences without a token, on both sides, are no part of it.
+    """Cut a document into the windows of a view, without sentences that are empty on both sides.
 
-    The cut depends on the source alone, as while translating: a score is that of what search would write.
+    The cut depends only on the source, as in translation, so that scores are those of what search would
+    write.
     """
     kept = [j for j, tokens in enumerate(source) if tokens or (target is not None and target[j])]
     return CutDocument(kept, view.split([len(source[j]) for j in kept], []))
@@ -42,9 +43,9 @@ def cut_document(view: View, source: Encoded, target: Encoded | None = None) -> 
 
 @dataclass(frozen=True, slots=True)
 class SentenceHypothesis:
-    """The hypothesis for one sentence; `truncated`: `eos` or a separator was forced at its length limit.
+    """The hypothesis for one sentence; `truncated`: its end was forced at the length limit.
 
-    `text` is that of the tokens, `labels` counts them and the symbol that closes the sentence.
+    `text` is the decoded text; `labels` counts the tokens and the closing symbol.
     """
 
     tokens: tuple[int, ...]
@@ -56,7 +57,7 @@ class SentenceHypothesis:
 
 @dataclass(frozen=True, slots=True)
 class FoundWindow:
-    """The hypotheses of the sentences requested of a window; `exact`: it has these and no others."""
+    """The hypotheses of the requested sentences of a window; `exact`: it has exactly these."""
 
     number: int
     sentences: tuple[SentenceHypothesis, ...]
@@ -64,24 +65,22 @@ class FoundWindow:
 
 
 class WindowLog(Protocol):
-    """The windows of documents that were finished, for work that may be interrupted."""
+    """A record of finished windows of documents, for jobs that may be interrupted."""
 
     def found(self, document: int) -> Sequence[FoundWindow]:
-        """Those of a document that an interrupted job has finished, in that order."""
-        ...
+        """Return the windows of a document that an interrupted job has finished, in that order."""
 
     def note(self, document: int, window: FoundWindow) -> None:
-        """Keep one that is finished."""
-        ...
+        """Record a finished window."""
 
 
 @dataclass(slots=True, eq=False)
 class OpenDocument:
-    """The sentences of a document, its windows in a view, and the hypotheses so far.
+    """The sentences of a document, its windows, and the hypotheses so far.
 
-    `given` holds, per window, the target sentences that are its forced prefix: earlier hypotheses, or
-    those of `first_pass`, where there was one. A window is ready when they are there and, within every
-    `sequential_windows` windows, the one before it is finished.
+    `given`: for each window, the target sentences of its forced prefix: earlier hypotheses, or those of
+    `first_pass`. A window is ready when these exist and the window before it, within its run of
+    `sequential_windows` windows, is finished.
     """
 
     index: int
@@ -90,24 +89,21 @@ class OpenDocument:
     source: list[list[int]]
     windows: list[Window]
     given: list[range]
-    first_pass: list[SentenceHypothesis] | None = None  # a translation of the whole, per sentence
+    first_pass: list[SentenceHypothesis] | None = None  # a translation of the document, per sentence
     sequential_windows: int = 1
     ready: list[int] = field(default_factory=list)
     guide: Guide | None = None
     log: WindowLog | None = None
     on_sentence: Callable[[int, str], None] = lambda sentence, text: None  # index in the document
-    texts: dict[int, str] = field(default_factory=dict)  # per index in the document, what is finished
-    taken: dict[int, SentenceHypothesis] = field(default_factory=dict)  # translations that are given
+    texts: dict[int, str] = field(default_factory=dict)  # finished sentences, by index in the document
+    taken: dict[int, SentenceHypothesis] = field(default_factory=dict)  # given translations
     inexact: set[int] = field(default_factory=set)  # windows without exactly the sentences requested
     others: dict[int, Candidates] = field(default_factory=dict)  # further translations, with decode.nbest
-    _missing: list[int] = field(default_factory=list)  # per window, how many hypotheses it waits for
-    _waiting: dict[int, list[int]] = field(default_factory=dict)  # per sentence, the windows that wait for it
-    _found: dict[int, list[SentenceHypothesis]] = field(
-        default_factory=dict
-    )  # per window, per target sentence
-    _current: dict[int, SentenceHypothesis] = field(
-        default_factory=dict
-    )  # per sentence, from the window in which it is current
+    _missing: list[int] = field(default_factory=list)  # per window, number of awaited hypotheses
+    _waiting: dict[int, list[int]] = field(default_factory=dict)  # per sentence, windows that await it
+    # Hypotheses: per window, of its target sentences; per sentence, from the window where it is current.
+    _found: dict[int, list[SentenceHypothesis]] = field(default_factory=dict)
+    _current: dict[int, SentenceHypothesis] = field(default_factory=dict)
 
     @classmethod
     def start(
@@ -121,10 +117,10 @@ class OpenDocument:
         sequential_windows: int = 1,
         guide: Guide | None = None,
     ) -> "OpenDocument":
-        """A document before its first batch, given the tokens of its sentences.
+        """Open a document, given the tokens of its sentences.
 
-        `prefix`: translations are forced as target context, those of `first_pass`, which has the tokens of a
-        whole translation, or else those made here.
+        `prefix`: translations are forced as target context: those of `first_pass` (the tokens of a complete
+        translation), or else those found here.
         """
         cut = cut_document(view, tokens)
         source, windows = [tokens[j] for j in cut.kept], cut.windows
@@ -133,6 +129,7 @@ class OpenDocument:
         if first_pass is not None:
             opened.first_pass = [SentenceHypothesis(tuple(first_pass[j])) for j in cut.kept]
         opened.guide = guide
+        # A window waits for the hypotheses of its prefix and, in sequence, for the window before it.
         for number, sentences in enumerate(given):
             awaited = sentences if first_pass is None else ()
             for j in awaited:
@@ -144,61 +141,61 @@ class OpenDocument:
     def take(
         self, translations: Mapping[int, str], encode: Callable[[str], list[int]], forces: bool = False
     ) -> None:
-        """Give the translations of some sentences, by index in the document, before any is searched.
+        """Set the translations of some sentences, by index in the document, before any window is searched.
 
-        What search writes for one is replaced; where only such are asked for, nothing is searched. `forces`:
-        of a piece that is searched whole, those at its beginning are its forced prefix.
+        They replace what search writes for these sentences. If a window has only such sentences, it is not
+        searched. `forces`: in a chunk that is searched as a whole, given sentences at its beginning are its
+        forced prefix.
         """
         for j, index in enumerate(self.kept):
             if (text := translations.get(index)) is not None:
                 self.taken[j] = SentenceHypothesis(tuple(encode(text)), text)
                 if self.first_pass is not None:
                     self.first_pass[j] = self.taken[j]
+        # Only given sentences at the beginning can be a prefix; those further on replace what search writes.
         for number, window in enumerate(self.windows if forces else ()):
             if window.target == window.current:
                 leading = takewhile(self.taken.__contains__, window.target)
                 self.given[number] = range(window.target.start, window.target.start + sum(1 for _ in leading))
 
     def finish_taken(self) -> int:
-        """Finish the ready windows whose sentences are all given; how many are current in them."""
+        """Finish ready windows whose sentences are all given; return the number of current sentences."""
         finished = 0
         while given := [n for n in self.ready if self.taken.keys() >= set(self.requested(n))]:
             self.ready = [n for n in self.ready if n not in given]
-            for number in given:  # windows that waited for it become ready
+            for number in given:  # further windows become ready
                 self.finish(number, [self.taken[j] for j in self.requested(number)])
                 finished += len(self.windows[number].current)
         return finished
 
     @property
     def done(self) -> bool:
-        """Whether every window has been searched."""
         return len(self._found) == len(self.windows)
 
     def is_finished(self, number: int) -> bool:
-        """Whether a window has been searched."""
         return number in self._found
 
     def context(self, number: int) -> list[SentenceHypothesis]:
-        """The hypotheses that are the forced prefix of a window."""
+        """Return the hypotheses of the forced prefix of a window."""
         if self.first_pass is not None:
             return [self.first_pass[j] for j in self.given[number]]
         return [self.taken[j] if j in self.taken else self._current[j] for j in self.given[number]]
 
     def instance(self, number: int, target: bool = False) -> Instance:
-        """A window as a row of a batch; `target`: with its forced prefix and its hypothesis."""
+        """Return a window as a row of a batch; `target`: with its forced prefix and its hypothesis."""
         window = self.windows[number]
-        found = self._found[number] if target else []
+        hypotheses = self._found[number] if target else []
         source = [self.source[j] for j in window.source]
-        return Instance(self.index, window, source, [sentence.tokens for sentence in found])
+        return Instance(self.index, window, source, [sentence.tokens for sentence in hypotheses])
 
     def requested(self, number: int) -> range:
-        """The target sentences of a window that are to be searched."""
+        """Return the target sentences of a window that search must find."""
         return self.windows[number].target[len(self.given[number]) :]
 
     def keep(self, log: WindowLog) -> int:
-        """Take up the windows that a log has found, and note further ones; the number of sentences found.
+        """Reuse the finished windows of a log and record further ones; return the number of sentences reused.
 
-        A window that could not be searched next, or of other sentences, is searched again.
+        A logged window that is not ready yet, or has other sentences, is searched again.
         """
         sentences = 0
         for window in log.found(self.index):
@@ -210,9 +207,9 @@ class OpenDocument:
         return sentences
 
     def finish(self, number: int, hypothesis: Sequence[SentenceHypothesis], exact: bool = True) -> None:
-        """Note the hypothesis of a window by sentence; windows that waited for it become ready.
+        """Record the hypothesis of a window by sentence; windows that waited for it become ready.
 
-        `exact`: it has exactly the sentences requested.
+        `exact`: it has exactly the requested sentences.
         """
         window = self.windows[number]
         if self.log is not None:
@@ -220,14 +217,15 @@ class OpenDocument:
         if not exact:
             self.inexact.add(number)
         requested = zip(self.requested(number), hypothesis, strict=True)
-        found = (self.taken.get(j, sentence) for j, sentence in requested)
-        self._found[number] = [*self.context(number), *found]
+        new = (self.taken.get(j, sentence) for j, sentence in requested)
+        self._found[number] = [*self.context(number), *new]
         for j in window.current:
             self._current[j] = self._found[number][j - window.target.start]
             self.texts[self.kept[j]] = self._current[j].text
             self.on_sentence(self.kept[j], self._current[j].text)
             for later in self._waiting.get(j, ()):
                 self._one_less(later)
+        # In sequence, the next window of the group has waited for this one.
         if (number + 1) % self.sequential_windows and number + 1 < len(self.windows):
             self._one_less(number + 1)
 
@@ -237,15 +235,15 @@ class OpenDocument:
             self.ready.append(number)
 
     def sentences(self) -> list[SentenceHypothesis]:
-        """The hypotheses of the whole document, sentences without a token too."""
+        """Return the hypotheses of the document, including empty ones for sentences without tokens."""
         joined = join(self.windows, [self._found[i] for i in range(len(self.windows))])
-        whole = [SentenceHypothesis(())] * len(self.document.sentences)
+        hypotheses = [SentenceHypothesis(())] * len(self.document.sentences)
         for index, sentence in zip(self.kept, joined, strict=True):
-            whole[index] = sentence
-        return whole
+            hypotheses[index] = sentence
+        return hypotheses
 
 
-# --- The sentences of a hypothesis, as text and with the log-probability of each.
+# --- The sentences of a hypothesis, as text, with their log-probabilities.
 
 
 def found_sentences(
@@ -256,11 +254,12 @@ def found_sentences(
     count: int,
     from_end: bool = False,
 ) -> tuple[list[SentenceHypothesis], bool]:
-    """The hypothesis of each of `count` sentences, and whether it has exactly these, in order.
+    """Return the hypotheses of `count` sentences, and whether the output has exactly these, in order.
 
-    `from_end`: the last sentence alone is asked for (`sentence_recovery.py`).
+    `from_end`: only the last sentence is used (`sentence_recovery.py`).
     """
     special = symbols.special
+    # One sentence without a separator needs no recovery, which is the usual case.
     closing = {*special.separators, special.eos}
     log_probabilities = hypothesis.token_log_probabilities
     if count == 1 and closing.isdisjoint(hypothesis.tokens):
@@ -276,35 +275,35 @@ def found_sentences(
         if label not in closing:
             tokens[k].append(label)
     truncated = {recovered.sentence[i] for i in hypothesis.truncated}
-    found = [
+    sentences = [
         _sentence(tokenizer, t, p, k in truncated)
         for k, (t, p) in enumerate(zip(tokens, scores, strict=True))
     ]
-    return found, recovered.exact
+    return sentences, recovered.exact
 
 
 def _sentence(
     tokenizer: Tokenizer, tokens: Sequence[int], log_probabilities: Sequence[float], truncated: bool
 ) -> SentenceHypothesis:
-    """A sentence of its tokens, and the log-probabilities of its labels."""
+    """Return a sentence, given its tokens and the log-probabilities of its labels."""
     text = tokenizer.decode(tokens)
     return SentenceHypothesis(
         tuple(tokens), text, sum(log_probabilities, 0.0), truncated, len(log_probabilities)
     )
 
 
-# --- Groups of consecutive windows of a document, whose rows see each other in batch-level models.
+# --- Groups of consecutive windows of a document, whose rows attend to each other in batch-level models.
 #
 #     decode.group_windows = 3     window   0 1 2 | 3 4 5 | 6
 #                               group      0   |   1   | 2
 #
-# Groups never overlap, and the output of a group depends on that group alone: several of them, of one
-# document too, may share a batch. To the model every group is a document of its own, so its rows carry its
-# ordinal in place of that of the document.
+# Groups never overlap, and the output of a group depends only on that group, so that several groups can share
+# a batch. The model treats every group as a separate document: its rows have the number of the group instead
+# of that of the document.
 
 
 def group_of(number: int, windows: int, group_windows: int) -> range:
-    """The windows that a window of a document sees, itself included."""
+    """Return the group of a window, itself included."""
     first = number - number % group_windows
     return range(first, min(first + group_windows, windows))
 
@@ -312,9 +311,9 @@ def group_of(number: int, windows: int, group_windows: int) -> range:
 def source_of(
     windows: Sequence[tuple[OpenDocument, int]], group_windows: int, symbols: SpecialSymbols
 ) -> Source:
-    """The source of windows to be searched, given by number, with the others of their groups as extra rows.
+    """Return the source of windows to search, given by number, with the rest of their groups as extra rows.
 
-    Of a group, one window is searched or all are.
+    One window of a group is searched, or all.
     """
     here = set(windows)
     ordinals: dict[tuple[OpenDocument, int], int] = {}
@@ -322,6 +321,7 @@ def source_of(
     others: list[Instance] = []
     for opened, number in windows:
         group = group_of(number, len(opened.windows), group_windows)
+        # Windows of a group share a number, so that their rows attend to each other.
         ordinal = ordinals.setdefault((opened, group.start), len(ordinals))
         rows.append(replace(opened.instance(number), document=ordinal))
         for n in group:

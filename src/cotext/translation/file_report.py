@@ -1,4 +1,4 @@
-"""The report of a translated file, and the documents of a corpus, from which it is counted."""
+"""The report of a translated file, and the translated documents of a corpus, which are counted in it."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -11,10 +11,10 @@ from cotext.translation.translator import OF_SENTENCES, Translation
 
 @dataclass(slots=True)
 class FileReport:
-    """Counts of a translated file, and its sentences that a person should look at.
+    """Counts of a translated file, and its sentences that a person should check.
 
-    Those are named as `document:sentence`, and in files that are no corpus by their places. `messages` say
-    what of the file was not translated, and how it was read.
+    Sentences are named `document:sentence`, or by their place in files that are not a corpus. `messages`
+    state what was not translated and how the file was read.
     """
 
     format: str = ""
@@ -24,25 +24,25 @@ class FileReport:
     recovered_documents: int = 0
     recovered_pieces: int = 0
     pieces: int = 0
-    piece: str = "windows"  # what they are called
+    piece: str = "windows"  # their name in messages
     align: str = "constrained"
     truncated: list[str] = field(default_factory=list)  # at the length limit
     long: list[str] = field(default_factory=list)  # longer than the training data
-    shed: list[str] = field(default_factory=list)  # with less context than the view has
-    missing: list[str] = field(default_factory=list)  # without text, in free search alone
-    resegmented: list[str] = field(default_factory=list)  # in other subwords than their text
+    shed: list[str] = field(default_factory=list)  # with less context than the view allows
+    missing: list[str] = field(default_factory=list)  # without text; only in free search
+    resegmented: list[str] = field(default_factory=list)  # with subwords that differ from the tokenizer's
     signature: str = ""
     messages: list[str] = field(default_factory=list)
     is_corpus: bool = True
-    terms: TermReport | None = None  # where a glossary was given, or the like
+    terms: TermReport | None = None  # with terms or words to keep
     taken: int = 0  # sentences from a translation memory
     dropped: DroppedContent = field(default_factory=DroppedContent)
-    lists: str = ""  # file with the lists of translations, where such are made
+    lists: str = ""  # file with n-best lists, if any
     scored: bool = True  # False with decode.scores = false
 
     @property
     def places(self) -> str:
-        """What the names of its sentences are."""
+        """The kind of names that its sentences have."""
         return "document:sentence" if self.is_corpus else "at"
 
     def count(self, translation: Translation, places: Sequence[str]) -> None:
@@ -58,18 +58,17 @@ class FileReport:
 def paired_documents(
     documents: Iterable[Document], translations: Iterable[Translation], report: FileReport
 ) -> Iterator[ParallelDocument]:
-    """Source and translation, in input order; fills the report."""
+    """Yield source and translation of documents, in input order, and fill the report."""
     for document, translation in zip(documents, translations, strict=True):
         places = [f"{document.id}:{j + 1}" for j in range(len(document))]
         report.count(translation, places)
         report.sentences += len(document)
         report.scored &= bool(translation.log_probabilities)
-        # A sentence without a visible character has no translation and is copied, which fits the format. One
-        # that the model left out stays empty, so that it can be seen.
+        # A sentence without visible characters is copied. One that the model omitted stays empty.
         target = tuple(
             t if t or j in translation.missing else s
             for j, (s, t) in enumerate(zip(document.sentences, translation.document.sentences, strict=True))
         )
-        for place, own, written in zip(places, document.sentences, target, strict=True):
-            report.dropped.add(place, dropped(own, written))
+        for place, source, written in zip(places, document.sentences, target, strict=True):
+            report.dropped.add(place, dropped(source, written))
         yield ParallelDocument(document.id, document.sentences, target)

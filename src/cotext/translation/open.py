@@ -1,4 +1,4 @@
-"""Opened runs and engines: loaded once, and passed on to translation, scoring and analysis."""
+"""Opened runs and engines: loaded once, then used for translation, scoring and analysis."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,7 +23,7 @@ from cotext.translation.translator import DocumentTranslator
 
 @dataclass(frozen=True, slots=True)
 class OpenedRun:
-    """A run, or an engine, with its model on a device, its decode settings, and the run of its first pass.
+    """A run or an engine: its model on a device, its decode settings, and the run of its first pass.
 
     `weights` is the model file. `translator` translates and scores documents.
     """
@@ -36,48 +36,38 @@ class OpenedRun:
 
     @property
     def config(self) -> Config:
-        """The configuration, decode settings as they were overridden."""
+        """The configuration, with overridden decode settings."""
         return self.translator.config
 
     @property
     def languages(self) -> Languages:
-        """Source and target language; unknown where those of the training data were."""
         return self.loaded.languages
 
     @property
     def signature(self) -> str:
-        """The model and how it decodes, for reports."""
         return f"{self.loaded.signature}|{self.translator.signature}"
 
     @property
     def slow(self) -> str:
-        """What to tell where the precision of the model is slow on its device; else empty."""
-        asked = self.loaded.precision == "bfloat16"
-        return slow_precision("decode.precision = bfloat16", self.translator.device) if asked else ""
+        """A warning if the precision of the model is slow on its device; else empty."""
+        is_bfloat16 = self.loaded.precision == "bfloat16"
+        return slow_precision("decode.precision = bfloat16", self.translator.device) if is_bfloat16 else ""
 
     def with_decode(self, decode: dict[str, Any]) -> "OpenedRun":
-        """The same model with other decode settings, which override those of the run's configuration.
-
-        Raises:
-            CotextError: as `open_run`.
-        """
+        """Return the same model with other decode settings; raise CotextError as `open_run`."""
         return _opened(self.folder, self.weights, self.loaded, self.translator.device, decode)
 
     def greedy(self) -> "OpenedRun":
-        """The same models with greedy search, that of a first pass too."""
+        """Return the same models with greedy search, also in a first pass."""
         first_pass = None if self.first_pass is None else self.first_pass.greedy()
         return self._searching({"beam": 1, "nbest": 1}, first_pass)
 
     def listing(self) -> "OpenedRun":
-        """The same models, with as many of the best translations of every sentence as the beam is wide.
-
-        Raises:
-            CotextError: as `DecodingPlan.of`, for a search that has no lists.
-        """
+        """Return the same models with n-best lists as long as the beam; raise CotextError if impossible."""
         return self._searching({"nbest": self.config.decode.beam}, self.first_pass)
 
     def _searching(self, decode: dict[str, Any], first_pass: "OpenedRun | None") -> "OpenedRun":
-        """The same model with other settings of search."""
+        """Return the same model with other search settings."""
         config, own = _with_decode(self.config, decode), self.translator
         before = None if first_pass is None else first_pass.translator
         translator = DocumentTranslator(
@@ -87,7 +77,7 @@ class OpenedRun:
         return replace(self, translator=translator, first_pass=first_pass)
 
     def for_scoring(self) -> "OpenedRun":
-        """The same without a first pass, which scoring does not need."""
+        """Return the same run without its first pass, which scoring does not need."""
         settings = {**self.config.decode.model_dump(), "first_pass": ""}
         return self.with_decode(settings) if self.first_pass is not None else self
 
@@ -99,13 +89,13 @@ def open_run(
     update: int | None = None,
     threads: int | None = None,
 ) -> OpenedRun:
-    """Load a run or an engine, with that of its first pass; `decode` overrides keys of its configuration.
+    """Load a run or an engine, with the run of its first pass; `decode` overrides keys of its configuration.
 
-    `update`: of the checkpoint to load; None: the model of the run. `threads` of the CPU; None: as its
-    configuration says.
+    `update`: the checkpoint to load; None: the final model. `threads` of the CPU; None: as in the
+    configuration.
 
     Raises:
-        CotextError: no such run or device, unknown decode keys, a first pass that has one itself.
+        CotextError: no such run or device, unknown decode keys, a first pass that itself has one.
     """
     chosen = choose_device(device)
     loaded, weights = _loaded(run, chosen, update, threads)
@@ -117,7 +107,7 @@ def open_run(
 def _loaded(
     run: Path, device: torch.device, update: int | None = None, threads: int | None = None
 ) -> tuple[LoadedModel, Path]:
-    """The model of a run or of an engine, on a device, and the file with its weights."""
+    """Load the model of a run or engine to a device; also return the file with its weights."""
     if not is_engine(run):
         loaded = load_run(run, update)
         return replace(loaded, model=loaded.with_states(str(run)).to(device)), model_file(run, update)
@@ -129,7 +119,7 @@ def _loaded(
 def open_scorer(
     run: Path, device: str | None = None, decode: dict[str, Any] | None = None, update: int | None = None
 ) -> OpenedRun:
-    """Load a run to score given translations: as `open_run`, but no first pass or shortlist is needed."""
+    """Load a run to score given translations: as `open_run`, without first pass and shortlist."""
     return open_run(run, device, {**(decode or {}), "first_pass": "", "shortlist": 0}, update)
 
 
@@ -137,6 +127,7 @@ def _opened(
     folder: Path, weights: Path, loaded: LoadedModel, device: torch.device, decode: dict[str, Any]
 ) -> OpenedRun:
     config = _with_decode(loaded.config, decode)
+    # Converted once, here: the model is shared by all translators of this run.
     loaded = in_precision(loaded, config.decode.precision, device)
     named = config.decode.first_pass
     first_pass = _open_first_pass(Path(named), device) if named else None
@@ -149,24 +140,20 @@ def _opened(
 
 
 def _shortlist(run: Path, tokenizer: Tokenizer, config: Config) -> Shortlist | None:
-    """The shortlist of a run, where it is asked for.
-
-    Raises:
-        CotextError: there is none, or as `Shortlist.load`.
-    """
-    asked, path = config.decode.shortlist, run / SHORTLIST
-    if not asked or is_engine(run):
+    """Load the shortlist of a run, if required; raise CotextError if there is none or it is damaged."""
+    size, path = config.decode.shortlist, run / SHORTLIST
+    if not size or is_engine(run):
         return None
     if not path.is_file():
         raise CotextError(
-            f"decode.shortlist = {asked}: {run} has no {SHORTLIST}; make it from prepared data with `cotext "
+            f"decode.shortlist = {size}: {run} has no {SHORTLIST}; make it from prepared data with `cotext "
             f"shortlist {run} --data DATA`, or leave it out"
         )
     return Shortlist.load(path, tokenizer)
 
 
 def _open_first_pass(run: Path, device: torch.device) -> OpenedRun:
-    """Load the run that translates first, as it is configured itself."""
+    """Load the run that translates first, with its own configuration."""
     key = f"decode.first_pass = {run}"
     try:
         loaded, weights = _loaded(run, device)
@@ -178,9 +165,10 @@ def _open_first_pass(run: Path, device: torch.device) -> OpenedRun:
             "one without"
         )
     loaded = in_precision(loaded, loaded.config.decode.precision, device)
+    # Only the best translation of a first pass is used.
     loaded = replace(loaded, config=_with_decode(loaded.config, {"nbest": 1}))
     shortlist = _shortlist(run, loaded.tokenizer, loaded.config)
-    # All that its translations depend on beside its decode settings, which signatures tell, too.
+    # The name has all that its translations depend on, except decode settings, which signatures also contain.
     precision = "" if loaded.precision == "float32" else loaded.precision
     parts = (run.resolve().name, checksum(weights)[:8], precision, named(shortlist))
     name = "-".join(filter(None, parts))

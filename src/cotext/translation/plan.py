@@ -1,7 +1,7 @@
-"""Decoding plans: all that is decided before the first batch, checked once.
+"""Decoding plans: all decisions about decoding that are made and checked once, before the first batch.
 
-A plan is made from a configuration, a tokenizer and a model. It says which windows are searched and scored,
-with which symbols and functions, and which of them wait for others.
+A plan is made from a configuration, a tokenizer and a model. It defines the windows to search and score, the
+symbols and functions to use, and which windows wait for others.
 """
 
 from collections.abc import Callable, Sequence
@@ -38,13 +38,13 @@ Search = Callable[[Any, Source, Sequence[SearchRequest], SearchSymbols, SearchOp
 
 @dataclass(frozen=True, slots=True)
 class ModelKind:
-    """Search and scoring of autoregressive models, of non-autoregressive ones, or of engines.
+    """Search and scoring functions of autoregressive models, non-autoregressive models, or engines.
 
-    `sentence_nll` gives the negative log-likelihoods of the current sentences of a batch, one row after the
-    other; `token_nll` those of their labels, each given the labels before it, None where single tokens have
-    no probability. `forced_pass` reads a batch with its target; None: an engine, which shows no states.
-    `path` is that of a non-autoregressive model; None: autoregressive. `lexical`: whether search keeps
-    lexical constraints.
+    `sentence_nll` returns negative log-likelihoods of the current sentences of a batch, row after row.
+    `token_nll` returns those of their labels, each given the labels before it; None if single tokens have no
+    probability. `forced_pass` reads a batch with its target; None for engines, whose states are hidden.
+    `path`: the CTC path of a non-autoregressive model; None: autoregressive. `lexical`: whether search
+    supports lexical constraints.
     """
 
     search: Search
@@ -56,7 +56,7 @@ class ModelKind:
 
 
 def kind_of(model: Model | Engine) -> ModelKind:
-    """The kind of a model: the only place in decoding that asks."""
+    """Return the `ModelKind` of a model; no other code of this folder checks its type."""
     if isinstance(model, Engine):
         return ModelKind(search_engine, engine_nll, engine_label_nll, None, None)
     if isinstance(model, NonAutoregressiveModel):
@@ -67,15 +67,15 @@ def kind_of(model: Model | Engine) -> ModelKind:
 
 @dataclass(frozen=True, slots=True)
 class DecodingPlan:
-    """The settings, views and functions by which a system translates and scores documents.
+    """The settings, views and functions with which a system translates and scores documents.
 
-    `config` is the configuration of the run with the windows that are asked for (`decode.before`).
-    `view` cuts documents as training does, and for scoring; `searched_view` for search, which differs where
-    the sentences of a piece are searched one by one. `group_windows` consecutive windows see each other, 1
-    where rows do not. Of every `sequential_windows` consecutive ones, each waits for the one before it; 1
-    where groups are searched whole. `first_pass` is the plan of the system that translates every document
-    before, `name` what signatures call this one where it is such a system. `languages` are those chosen of a
-    tokenizer of many.
+    `config`: the configuration of the run, with the windows that `decode.before` requires. `view` cuts
+    documents as in training, also for scoring. `searched_view` cuts them for search; it differs if the
+    sentences of a chunk are searched one by one. `group_windows` consecutive windows attend to each other; 1
+    without attention between rows. `sequential_windows`: within each run of this many windows, a window is
+    searched after the one before it; 1 if whole groups are searched together. `first_pass`: the plan of the
+    system that translates documents first. `name`: the name of this plan in signatures, if it is a first
+    pass. `languages`: those chosen from a multilingual tokenizer.
     """
 
     config: Config
@@ -101,14 +101,11 @@ class DecodingPlan:
         first_pass: "DecodingPlan | None" = None,
         name: str = "unnamed",
     ) -> "DecodingPlan":
-        """The plan of a configuration.
-
-        Raises:
-            CotextError: settings that do not go together, or that the model cannot follow.
-        """
+        """Make a plan; raise CotextError for settings that cannot be combined or are not supported."""
         config = _with_context(config)
         decode, kind = config.decode, kind_of(model)
         view, symbols = build_view(config.view), special_symbols(tokenizer, config.view)
+        # Without attention between rows, every window is a group.
         group_windows = decode.group_windows if model.sees_other_rows else 1
         check_align(decode.align, symbols.bracket)
         _check_nbest(decode, kind, config)
@@ -125,7 +122,7 @@ class DecodingPlan:
                 symbols,
                 tokenizer.unk,
                 blank=tuple(tokenizer.blank()),
-                # Brackets have no separator between them.
+                # With brackets, there is no separator.
                 unused=(*((tokenizer.sep,) if symbols.bracket else ()), *tokenizer.unwritten),
             ),
             options=SearchOptions(
@@ -145,7 +142,6 @@ class DecodingPlan:
 
     @property
     def decode(self) -> DecodeConfig:
-        """The decode settings."""
         return self.config.decode
 
     @property
@@ -157,27 +153,27 @@ class DecodingPlan:
 
     @property
     def searches_groups(self) -> bool:
-        """Whether windows that see each other are searched together, in one batch."""
+        """Whether windows that attend to each other are searched together, in one batch."""
         return self.sequential_windows < self.group_windows
 
     @property
     def forces_prefix(self) -> bool:
-        """Whether the target sentences of a window before its current ones are given to search."""
+        """Whether search gets the target sentences before the current ones of a window as a prefix."""
         return self.decode.target_context == "prefix" or self.searched_view is not self.view
 
     @property
     def signature(self) -> str:
-        """The signature of decoding, for reports."""
         view, decode = self.config.view, self.decode
         languages = [f"languages:{self.languages}"] if self.languages else []
-        whole = "" if view.kind == "sentence" else f"-{view.max_tokens}"
-        parts = [*languages, f"view:{describe_cut(view, view.max_sentences)}{whole}"]
+        size = "" if view.kind == "sentence" else f"-{view.max_tokens}"
+        parts = [*languages, f"view:{describe_cut(view, view.max_sentences)}{size}"]
         if view.kind != "sentence":
             parts.append(f"separators:{view.separators}")
         parts += [f"align:{decode.align}", f"beam:{decode.beam}"]
+        # Sentence-by-sentence search has another result than search of whole documents.
         if self.searched_view is not self.view:
             parts.append(f"beam_per:{decode.beam_per}")
-        # Non-autoregressive output is neither ranked by length nor ended by the model.
+        # Without a beam, the length penalty does not change the output; the kind of path does.
         path = self.kind.path
         parts.append(f"lp:{describe_length_penalty(decode)}" if path is None else f"path:{path}")
         parts.append(f"limit:{decode.max_ratio:g}x+{decode.max_extra}")
@@ -193,15 +189,15 @@ class DecodingPlan:
         return "|".join(parts)
 
     def rank_score(self, log_probability: float, labels: int) -> float:
-        """What search ranks a sentence by; `labels` counts its tokens and the symbol that closes it."""
+        """Return the score of a sentence in search; `labels` counts its tokens and the closing symbol."""
         return log_probability / self.options.divisor(max(labels, 1))
 
     def check_passes(self) -> None:
-        """Refuse passes and schedules that do not go together; scoring needs no first pass.
+        """Reject passes and schedules that cannot be combined; scoring needs no first pass.
 
         Raises:
-            CotextError: a schedule that lacks its first pass, or a first pass that would not be used, was not
-                opened, or has one itself.
+            CotextError: a schedule without the first pass that it needs, or a first pass that would not be
+                used, was not opened, or itself has one.
         """
         decode, first = self.decode, self.first_pass
         if first is None:
@@ -230,16 +226,12 @@ class DecodingPlan:
         first.check_passes()
 
     def autoregressive(self, model: Model | Engine) -> TranslationModel:
-        """The model of this plan, whose kind has no path and shows its states."""
+        """Return `model` as an autoregressive model of torch, which it must be."""
         assert isinstance(model, TranslationModel)
         return model
 
     def require_token_probabilities(self) -> None:
-        """Refuse a system whose single tokens have no probability.
-
-        Raises:
-            CotextError: a non-autoregressive model without a path for every sentence.
-        """
+        """Raise CotextError for a system without token probabilities (one path per row, or none)."""
         if self.kind.token_nll is None:
             raise CotextError(
                 f"{describe_model(self.config.model)} has one likelihood for a whole row, and none for the "
@@ -249,17 +241,13 @@ class DecodingPlan:
 
 
 def _check_nbest(decode: DecodeConfig, kind: ModelKind, config: Config) -> None:
-    """Refuse lists of sentences where search does not look for one sentence after the other.
-
-    Raises:
-        CotextError: free search, or a non-autoregressive model.
-    """
+    """Raise CotextError for n-best lists in free search or with a non-autoregressive model."""
     if decode.nbest == 1:
         return
     if decode.align == "free":
         raise CotextError(
-            f"decode.nbest = {decode.nbest}: lists are of the sentences that are asked for one by one, and "
-            "free search asks for none; choose decode.align = constrained"
+            f"decode.nbest = {decode.nbest}: lists need constrained search, which finds the requested "
+            "sentences one by one; choose decode.align = constrained"
         )
     if kind.path is not None:
         raise CotextError(
@@ -274,7 +262,7 @@ def _require_of_engine(decode: DecodeConfig, symbols: SpecialSymbols, engine: En
             f"decode.shortlist = {decode.shortlist}: an engine writes the whole vocabulary; leave it out"
         )
     if not decode.scores:
-        raise CotextError("decode.scores = false: an engine tells scores in any case; leave it out")
+        raise CotextError("decode.scores = false: an engine always computes scores; leave it out")
     most = engine.positions - symbols.per_source_sentence
     if decode.max_source_tokens > most:
         raise CotextError(
@@ -284,11 +272,7 @@ def _require_of_engine(decode: DecodeConfig, symbols: SpecialSymbols, engine: En
 
 
 def _with_context(config: Config) -> Config:
-    """The configuration with windows of as many context sentences as `decode.before` asks for.
-
-    Raises:
-        CotextError: the system reads no windows.
-    """
+    """Return the configuration with `decode.before` context sentences; raise CotextError without windows."""
     before, view = config.decode.before, config.view
     if before is None:
         return config
@@ -300,12 +284,7 @@ def _with_context(config: Config) -> Config:
 
 
 def _searched_view(config: Config, kind: ModelKind, symbols: SpecialSymbols, view: View) -> View:
-    """The view that documents are searched in; scores do not depend on it.
-
-    Raises:
-        CotextError: sentences are to be searched one by one, but end otherwise within a row than at its end,
-            or nothing is searched.
-    """
+    """Return the view for search, on which scores do not depend; raise CotextError if impossible."""
     if config.decode.beam_per != "sentence" or config.view.kind != "document":
         return view
     if kind.path is not None:
@@ -316,7 +295,7 @@ def _searched_view(config: Config, kind: ModelKind, symbols: SpecialSymbols, vie
     if not symbols.bracket:
         raise CotextError(
             "decode.beam_per = sentence needs view.separators = bracket: with "
-            f"{config.view.separators} ones, the model ends a sentence in the midst of a document "
-            "otherwise than the last; choose decode.beam_per = document"
+            f"{config.view.separators} ones, sentences inside a document end with another "
+            "symbol than the last sentence; choose decode.beam_per = document"
         )
     return SentenceBySentence(view)

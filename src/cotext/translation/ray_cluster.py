@@ -1,8 +1,8 @@
-"""Translation on a cluster of Ray: opened runs whose documents are translated by workers of the cluster.
+"""Translation on a Ray cluster: opened runs whose documents are translated by workers of the cluster.
 
-Each worker is a process that has the run open. Ray restarts lost workers and gives their documents to them
-again. A document is never lost nor twice in the result. `pip install 'cotext[ray]'`; every machine of the
-cluster needs the same Cotext and the same run under the same path.
+Each worker is a process with its own copy of the run. Ray restarts lost workers and reassigns their
+documents. Every document appears in the result exactly once. `pip install 'cotext[ray]'`; every machine needs
+the same Cotext and the same run under the same path.
 """
 
 import hashlib
@@ -24,19 +24,18 @@ from cotext.translation.signature import systems_of
 from cotext.translation.translator import DocumentTranslator, Translation
 from cotext.translation.written_beside import require_no_lists
 
-LOCAL: Final = "ray"  # a cluster of the environment (RAY_ADDRESS), or else of this machine alone
-# At most at once. They are searched together: with few of them, batches are small.
-LOT_DOCUMENTS: Final = 128
-LOTS_PER_WORKER: Final = 4  # at least, so that all end at about the same time
+LOCAL: Final = "ray"  # the cluster of RAY_ADDRESS, or else one of only this machine
+LOT_DOCUMENTS: Final = 128  # most documents of a lot, which share batches; small lots give small batches
+LOTS_PER_WORKER: Final = 4  # at least, so that all workers finish at about the same time
 
 
 @dataclass(frozen=True, slots=True)
 class RayCluster:
-    """A cluster and what of it is used.
+    """A cluster and the resources to use.
 
-    `address`: `ray`, or as Ray writes them: `ray://HOST:10001` (a client) or `HOST:6379` (from one of its
-    machines). `workers`: how many processes translate; None: one for every `cpus` processors, or every GPU.
-    `device`: cpu or cuda; None: GPUs where the cluster has some.
+    `address`: `ray`, or an address of Ray: `ray://HOST:10001` (as a client) or `HOST:6379` (from one of its
+    machines). `workers`: number of processes that translate; None: one per `cpus` processors, or per GPU.
+    `device`: cpu or cuda; None: GPUs if the cluster has any.
     """
 
     address: str = LOCAL
@@ -58,35 +57,33 @@ class WorkerSettings:
 
 
 class DocumentWorker:
-    """A process of the cluster that translates documents.
-
-    Raises:
-        CotextError: no such run here, or one with another model, tokenizer, shortlist or first pass.
-    """
+    """A process of the cluster that translates documents with the same files as the main process."""
 
     def __init__(self, given: WorkerSettings) -> None:
         opened = open_run(given.run, given.device, dict(given.decode), given.update, given.threads)
-        if (here := files_of(opened)) != given.files:
-            other = sorted(k for k in here.keys() | given.files.keys() if here.get(k) != given.files.get(k))
+        if (checksums := files_of(opened)) != given.files:
+            different = sorted(
+                k for k in checksums.keys() | given.files.keys() if checksums.get(k) != given.files.get(k)
+            )
             raise CotextError(
-                f"{given.run}: not what it was where the work was given out: another {' and '.join(other)}; "
-                "every machine must see the same run under this name, and nobody may change it meanwhile"
+                f"{given.run}: differs from the run of the main process: another {' and '.join(different)}; "
+                "every machine needs the same run under this path, unchanged during the job"
             )
         self._translator = opened.translator
 
     def translate(self, documents: Sequence[Document]) -> list[tuple[int, Translation]]:
-        """As `DocumentTranslator.translate`."""
         return list(self._translator.translate(documents))
 
 
 def files_of(opened: OpenedRun) -> dict[str, str]:
-    """Checksums of the files with which a run and its first pass translate, by their kind.
+    """Return checksums of the files with which a run and its first pass translate, by their kind.
 
-    The folder of a first pass is left out: it may have another name elsewhere.
+    The folder of a first pass is excluded, because it may have another name elsewhere.
     """
     own = systems_of(opened)
     before = own.pop("first_pass", {})
     for system in filter(None, (own, before)):
+        # Compare all settings except the path of the first pass.
         config = system.pop("config")
         del config["decode"]["first_pass"]
         system["configuration"] = hashlib.sha256(json.dumps(config).encode()).hexdigest()
@@ -94,10 +91,10 @@ def files_of(opened: OpenedRun) -> dict[str, str]:
 
 
 def placed(opened: OpenedRun, request: ClusterOptions, decode: Mapping[str, Any]) -> OpenedRun:
-    """A run that translates on the cluster of a request, if it names one; `decode`: how it was opened.
+    """Return a run that translates on the cluster of a request, if there is one; `decode`: how it was opened.
 
     Raises:
-        CotextError: as `on_ray`; lists of translations, which no cluster writes.
+        CotextError: as `on_ray`; n-best lists, which are not available on clusters.
     """
     if request.on is None:
         return opened
@@ -109,17 +106,17 @@ def placed(opened: OpenedRun, request: ClusterOptions, decode: Mapping[str, Any]
 def on_ray(
     opened: OpenedRun, cluster: RayCluster, decode: Mapping[str, Any], update: int | None = None
 ) -> OpenedRun:
-    """The same run, whose translator has documents translated by a cluster; scoring and checks stay here.
+    """Return the same run, whose translator uses a cluster; scoring and checks stay in this process.
 
-    `decode` and `update` are those that the run was opened with. The connection stays until the process ends,
-    or `ray.shutdown()` is called.
+    `decode` and `update` are those that the run was opened with. The connection remains until the process
+    ends or `ray.shutdown()` is called.
 
     Raises:
-        CotextError: no Ray, no such cluster, or one without the workers that are asked for.
+        CotextError: Ray is not installed, no such cluster, or one without the required workers.
     """
     ray = _connected(cluster.address)
     workers, device = workers_of(cluster, ray.cluster_resources())
-    if opened.first_pass is not None:  # under the same path wherever a worker stands
+    if opened.first_pass is not None:  # under the same path on every machine
         decode = {**decode, "first_pass": str(opened.first_pass.folder.resolve())}
     given = WorkerSettings(opened.folder.resolve(), decode, device, update, cluster.cpus, files_of(opened))
     make = ray.remote(
@@ -142,7 +139,6 @@ class _OnRay(DocumentTranslator):
 
     @property
     def takes_guides(self) -> bool:
-        """Never: lexical constraints are not handed out."""
         return False
 
     def translate(
@@ -153,18 +149,18 @@ class _OnRay(DocumentTranslator):
         taken: Mapping[int, Mapping[int, str]] | None = None,
         log: WindowLog | None = None,
     ) -> Iterator[tuple[int, Translation]]:
-        """As `DocumentTranslator.translate`; the documents are read first, and `log` is not written.
+        """As `DocumentTranslator.translate`; all documents are read first, and `log` is not used.
 
         Raises:
-            CotextError: constraints or given translations; what a worker refuses; workers lost too often.
+            CotextError: constraints or given translations; an error of a worker; workers lost too often.
         """
         if guide is not None or taken:
             raise CotextError("glossaries and translation memories are not for --on; leave one of them out")
         ray, given = _ray(), list(documents)
         lots = lots_of(given, self._workers)
-        at_work: dict[Any, Any] = {}  # by what they are going to give
+        at_work: dict[Any, Any] = {}  # worker by pending result
         lot_of: dict[Any, range] = {}
-        with _told(), ExitStack() as stack:
+        with _translate_ray_errors(), ExitStack() as stack:
             idle = [self._make() for _ in lots[: self._workers]]
             for worker in idle:
                 stack.callback(ray.kill, worker)
@@ -173,7 +169,7 @@ class _OnRay(DocumentTranslator):
                     worker, lot = idle.pop(), lots.pop(0)
                     promise = worker.translate.remote(given[lot.start : lot.stop])
                     at_work[promise], lot_of[promise] = worker, lot
-                for worker in idle:  # makes room for one that is to be restarted
+                for worker in idle:  # no lots remain: free their room for workers that Ray restarts
                     ray.kill(worker)
                 [ready], _ = ray.wait([*at_work])
                 idle, lot = [at_work.pop(ready)], lot_of.pop(ready)
@@ -183,7 +179,8 @@ class _OnRay(DocumentTranslator):
 
 
 def lots_of(documents: Sequence[Document], workers: int) -> list[range]:
-    """Divide documents into ranges of consecutive ones, several for each worker."""
+    """Divide documents into ranges of consecutive documents, several per worker."""
+    # Several lots per worker balance different speeds and lengths.
     most = max(1, sum(map(len, documents)) // (workers * LOTS_PER_WORKER))  # sentences
     lots, start, held = [], 0, 0
     for end, document in enumerate(documents, 1):
@@ -194,13 +191,9 @@ def lots_of(documents: Sequence[Document], workers: int) -> list[range]:
     return lots
 
 
-def workers_of(cluster: RayCluster, there: Mapping[str, float]) -> tuple[int, str]:
-    """How many workers, and the kind of device of each; `there`: what the cluster has, as Ray names it.
-
-    Raises:
-        CotextError: it has no room for them.
-    """
-    gpus, processors = int(there.get("GPU", 0)), int(there.get("CPU", 0))
+def workers_of(cluster: RayCluster, resources: Mapping[str, float]) -> tuple[int, str]:
+    """Return the number of workers and their device; raise CotextError without room for them."""
+    gpus, processors = int(resources.get("GPU", 0)), int(resources.get("CPU", 0))
     device = cluster.device or ("cuda" if gpus else "cpu")
     room = processors // cluster.cpus if device == "cpu" else min(gpus, processors // cluster.cpus)
     workers = room if cluster.workers is None else cluster.workers
@@ -213,7 +206,7 @@ def workers_of(cluster: RayCluster, there: Mapping[str, float]) -> tuple[int, st
 
 
 def _ray() -> Any:
-    # Before it is imported: nothing is told to anybody about its use.
+    # Disable Ray's usage statistics; this must be set before the import.
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     try:
         import ray
@@ -223,7 +216,7 @@ def _ray() -> Any:
 
 
 def _connected(address: str) -> Any:
-    """Ray, connected, by whoever called us or else now."""
+    """Return Ray, connected by the caller or now."""
     ray = _ray()
     if not ray.is_initialized():
         try:
@@ -234,19 +227,21 @@ def _connected(address: str) -> Any:
 
 
 @contextmanager
-def _told() -> Iterator[None]:
-    """What a worker refused, as an error of ours."""
+def _translate_ray_errors() -> Iterator[None]:
+    """Raise errors of workers as CotextError."""
     from ray.exceptions import RayError
 
     try:
         yield
     except RayError as error:
-        said = [line for line in str(error).splitlines() if "CotextError: " in line]
-        if said:
-            raise CotextError(f"a worker of the cluster: {said[-1].partition('CotextError: ')[2]}") from None
+        messages = [line for line in str(error).splitlines() if "CotextError: " in line]
+        if messages:
+            raise CotextError(
+                f"a worker of the cluster: {messages[-1].partition('CotextError: ')[2]}"
+            ) from None
         raise CotextError(
-            f"the cluster did not finish: {_first_line(error)}; what is translated is kept, and the same "
-            "command goes on from there"
+            f"the cluster did not finish: {_first_line(error)}; finished documents are saved, and the "
+            "same command resumes from there"
         ) from None
 
 

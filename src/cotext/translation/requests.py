@@ -1,4 +1,4 @@
-"""Requests that open a run: what they have in common, and the request of `score`."""
+"""Options shared by requests that open a run, and the request of `score`."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,7 +11,7 @@ from cotext.runtime.request import Request, option
 if TYPE_CHECKING:
     from cotext.runtime.jobs.journal import Shard
 
-# Of the decoding settings, those that scoring takes.
+# Decoding settings that apply to scoring.
 SCORING: Final = (
     "max_source_tokens",
     "max_tokens",
@@ -24,7 +24,7 @@ SCORING: Final = (
 
 
 class Device(Request):
-    """The device that computes."""
+    """The device to use."""
 
     device: str | None = option("Device: cpu, cuda, cuda:1. Default: the GPU if there is one.", default=None)
 
@@ -40,7 +40,7 @@ class Decoding(Device):
     )
 
     def require_scoring(self) -> None:
-        """Raise CotextError for a setting that is for search, and not for scoring."""
+        """Raise CotextError for a setting that applies to search and not to scoring."""
         for key in self.decode:
             if key not in SCORING:
                 raise CotextError(
@@ -70,14 +70,14 @@ class Sharded(Request):
     )
 
     def part(self) -> "Shard | None":
-        """The part to do; None for the whole job. Raises CotextError for a part that cannot be."""
+        """Return the part to do; None for the whole job. Raise CotextError for an invalid part."""
         from cotext.runtime.jobs.journal import Shard
 
         return None if self.shard is None else Shard.parse(self.shard)
 
 
 class ScoreRequest(Sharded, CorpusFormat, RunOptions):
-    """A translation whose sentences are scored; see `score_file`."""
+    """A translation to score; see `score_file`."""
 
     run: Path = option("Run or engine folder, or name of a model.", argument=True, is_run=True)
     source: Path = option("Source documents.")
@@ -90,7 +90,7 @@ class ScoreRequest(Sharded, CorpusFormat, RunOptions):
     )
 
     def check(self) -> None:
-        """Raise CotextError for a setting that is for search."""
+        """Raise CotextError for a setting that applies only to search."""
         self.require_scoring()
 
 

@@ -1,4 +1,4 @@
-"""Scoring of translations of files, as a whole or in shards."""
+"""Scoring of translated files, complete or in shards."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
@@ -26,15 +26,15 @@ def score_file(
     format: str | None = None,
     columns: bool = True,
 ) -> tuple[Iterator[ScoredDocument], str]:
-    """Score a translation: the documents with the scores of their sentences, and the signature of these.
+    """Score a translation: yield documents with the scores of their sentences; also return the signature.
 
-    The text is split into subwords by the tokenizer, whatever subwords a system that wrote it chose
-    (`translate_file(scores=...)` has the scores of those). `columns`: ids must fit into a table.
+    The text is split into subwords by the tokenizer, even if the system that wrote it used other subwords
+    (for their scores, see `translate_file(scores=...)`). `columns`: document ids must fit into a table.
 
     Raises:
-        CotextError: files named for the languages of the run the wrong way round; unequal files, a sentence
-            over the limit, on either side, or an id that does not fit, before any work is done, or where a
-            pipe, which can be read only once, has come to it.
+        CotextError: files named for the languages of the run in reverse, files of unequal length, a sentence
+            over the limit on either side, an id that does not fit. Raised before any work, or, for a pipe,
+            when the document is reached.
     """
     translator = opened.translator
     check_sides(opened.languages, source, target, f"{opened.folder} translates")
@@ -46,6 +46,7 @@ def score_file(
                 require_column(document.id)
             yield document
 
+    # A pipe can be read only once: it is checked while it is scored.
     if all(path.is_file() for path in paths):
         with naming(*paths):
             translator.check_pairs(documents())
@@ -54,11 +55,7 @@ def score_file(
 
 
 class ScoreJob(Job[None]):
-    """The scoring of the documents of a shard, each as `score_file` does.
-
-    Raises:
-        CotextError: as `score_file`, or an input that is not a regular file.
-    """
+    """The scoring of the documents of a shard of regular files, as `score_file`."""
 
     command, unit = "score", "documents"
 
@@ -99,10 +96,9 @@ class ScoreJob(Job[None]):
     def work(
         self, todo: Sequence[int], journal: Journal, on_size: Callable[[int], None]
     ) -> Iterator[tuple[int, Mapping[str, Any]]]:
-        """Score one document after the other."""
-        left = set(todo)
+        remaining = set(todo)
         for unit, document in self._documents():
-            if unit in left:
+            if unit in remaining:
                 [scores] = self._translator.score([document])
                 numbers = [score.log_probability for score in scores], [score.tokens for score in scores]
                 yield unit, {"id": document.id, "log_probabilities": numbers[0], "tokens": numbers[1]}
@@ -110,9 +106,9 @@ class ScoreJob(Job[None]):
 
 
 def joined_scores(parts: Joined) -> tuple[Iterator[ScoredDocument], str]:
-    """The scores of all shards, as `score_file` gives those of one process."""
+    """Return the scores of all shards, as `score_file` returns those of one process."""
     scored = (
-        (each["id"], list(map(SentenceScore, each["log_probabilities"], each["tokens"])))
-        for each in parts.values()
+        (entry["id"], list(map(SentenceScore, entry["log_probabilities"], entry["tokens"])))
+        for entry in parts.values()
     )
     return scored, parts.header.facts["signature"]

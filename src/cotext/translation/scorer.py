@@ -1,15 +1,15 @@
-"""Scoring: the probability of given translations, sentence by sentence, in their context.
+"""Scoring: the probability of given translations, sentence by sentence, in context.
 
-The only place where a document with its translation becomes rows: it is split into windows as in training,
-sentence pairs without a token are left out, and every row has the indices of its current sentences. The score
-of a sentence is the sum of the log-probabilities of its labels, the closing symbol included.
+No other code converts documents with translations into rows. Documents are split into windows as in training,
+sentence pairs without tokens are dropped, and every row has the indices of its current sentences. The score
+of a sentence is the sum of the log-probabilities of its labels, closing symbol included.
 """
 
 import math
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import torch
 
@@ -25,16 +25,15 @@ from cotext.search.likelihood import sentence_of_label
 from cotext.translation.document_state import Encoded, cut_document, group_of
 from cotext.translation.plan import DecodingPlan, kind_of
 
-# At most, on average over a sentence: longer texts are refused before they are split into tokens, which
-# takes memory by their length.
+# Upper bound of the mean over a sentence. Longer texts are rejected before they are tokenised, which would
+# take memory in proportion to their length.
 CHARACTERS_PER_TOKEN = 100
 T = TypeVar("T")
-T_co = TypeVar("T_co", covariant=True)
 
 
 @dataclass(frozen=True, slots=True)
 class SentenceScore:
-    """Log-probability of one sentence (natural logarithm, summed over `tokens` labels, its end included)."""
+    """Log-probability of a sentence (natural logarithm), summed over `tokens` labels, end included."""
 
     log_probability: float
     tokens: int
@@ -42,7 +41,7 @@ class SentenceScore:
 
 @dataclass(frozen=True, slots=True)
 class DocumentRow:
-    """A window with its translation, and the indices in the document of its current sentences."""
+    """A window with its translation, and the document indices of its current sentences."""
 
     instance: Instance
     sentences: list[int]
@@ -50,7 +49,7 @@ class DocumentRow:
 
 @dataclass(frozen=True, slots=True)
 class DocumentRows:
-    """The rows of a document in groups that share a batch; `kept`: indices of its non-empty sentences."""
+    """The rows of a document, in groups that share a batch; `kept`: indices of non-empty sentences."""
 
     kept: list[int]
     groups: list[list[DocumentRow]]
@@ -59,14 +58,14 @@ class DocumentRows:
 def document_rows(
     plan: DecodingPlan, source: Encoded, target: Encoded, chosen: Container[int] | None = None
 ) -> DocumentRows:
-    """The rows of a document; `chosen`: only those of groups in which one of these sentences is current."""
+    """Return the rows of a document; `chosen`: only groups in which one of these sentences is current."""
     cut = cut_document(plan.view, source, target)
-    found = []
+    groups = []
     for first in range(0, len(cut.windows), plan.group_windows):
         group = [cut.windows[n] for n in group_of(first, len(cut.windows), plan.group_windows)]
         if chosen is None or any(cut.kept[j] in chosen for window in group for j in window.current):
-            found.append([_row(cut.kept, window, source, target) for window in group])
-    return DocumentRows(cut.kept, found)
+            groups.append([_row(cut.kept, window, source, target) for window in group])
+    return DocumentRows(cut.kept, groups)
 
 
 def _row(kept: Sequence[int], window: Window, source: Encoded, target: Encoded) -> DocumentRow:
@@ -82,9 +81,9 @@ def score_instances(
     device: torch.device,
     groups: Sequence[Sequence[int]] | None = None,
 ) -> list[list[SentenceScore]]:
-    """Scores of the current sentences of every instance, in the order given; the model must be in eval mode.
+    """Return the scores of the current sentences of every instance; the model must be in eval mode.
 
-    `groups`: which instances, by index, must share a batch; None: none need to.
+    `groups`: the instances, by index, that must share a batch; None: no restriction.
     """
     scores: list[list[SentenceScore]] = [[] for _ in instances]
     sentence_nll = kind_of(model).sentence_nll
@@ -92,9 +91,9 @@ def score_instances(
         for members, batch in instance_batches(instances, symbols, max_tokens, device, groups):
             nll = sentence_nll(model, batch)
             labels = torch.bincount(sentence_of_label(batch), minlength=len(nll))
-            found = map(SentenceScore, (-nll).tolist(), labels.tolist())
+            sentence_scores = map(SentenceScore, (-nll).tolist(), labels.tolist())
             for i in members:
-                scores[i] = list(islice(found, len(instances[i].window.current)))
+                scores[i] = list(islice(sentence_scores, len(instances[i].window.current)))
     return scores
 
 
@@ -106,20 +105,20 @@ def score_labels(
     device: torch.device,
     groups: Sequence[Sequence[int]] | None = None,
 ) -> list[list[tuple[float, ...]]]:
-    """As `score_instances`, but log-probabilities of all labels of a sentence, its end the last.
+    """As `score_instances`, with the log-probabilities of all labels of a sentence, its end last.
 
-    The model must have such (`ModelKind.token_nll`).
+    The model must have these (`ModelKind.token_nll`).
     """
     scores: list[list[tuple[float, ...]]] = [[] for _ in instances]
     token_nll = kind_of(model).token_nll
     assert token_nll is not None
     with torch.inference_mode():
         for members, batch in instance_batches(instances, symbols, max_tokens, device, groups):
-            found = iter((-token_nll(model, batch)).tolist())
+            log_probabilities = iter((-token_nll(model, batch)).tolist())
             for i in members:
                 window, target = instances[i].window, instances[i].target
                 lengths = [len(target[j - window.target.start]) + 1 for j in window.current]
-                scores[i] = [tuple(islice(found, length)) for length in lengths]
+                scores[i] = [tuple(islice(log_probabilities, length)) for length in lengths]
     return scores
 
 
@@ -130,9 +129,10 @@ def instance_batches(
     device: torch.device,
     groups: Sequence[Sequence[int]] | None,
 ) -> Iterator[tuple[list[int], Batch]]:
-    """Batches, each with the indices of its instances."""
+    """Yield batches, each with the indices of its instances."""
     lengths = [(i.row_tokens(symbols), i.source_tokens(symbols)) for i in instances]
     together = [[i] for i in range(len(instances))] if groups is None else [list(g) for g in groups]
+    # Rows of similar length share a batch, which limits padding.
     together.sort(key=lambda group: max(lengths[i] for i in group))
     rows = [[lengths[i][0] for i in group] for group in together]
     for packed in pack(rows, max_tokens):
@@ -141,9 +141,9 @@ def instance_batches(
 
 
 def require_finite(scores: Iterable[SentenceScore], none_possible: bool = False) -> None:
-    """Refuse scores that are not numbers, which would lose every comparison unnoticed.
+    """Raise CotextError for scores that are NaN or infinite, which would silently lose every comparison.
 
-    `none_possible`: the probability of a sentence may be 0.
+    `none_possible`: a sentence may have probability 0.
     """
     worst = -math.inf if none_possible else None
     if not all(math.isfinite(s.log_probability) or s.log_probability == worst for s in scores):
@@ -152,24 +152,15 @@ def require_finite(scores: Iterable[SentenceScore], none_possible: bool = False)
         )
 
 
-class Reading(Protocol[T_co]):
-    """What is read of the current sentences of every instance: `score_instances` or `score_labels`."""
-
-    def __call__(
-        self,
-        model: Any,
-        instances: Sequence[Instance],
-        symbols: SpecialSymbols,
-        max_tokens: int,
-        device: torch.device,
-        groups: Sequence[Sequence[int]] | None,
-    ) -> Sequence[Sequence[T_co]]:
-        """As `score_instances`: one entry for every current sentence of every instance."""
-        ...
+# A scoring function of the current sentences of instances: `score_instances`, `score_labels` or the like.
+Reading = Callable[
+    [Any, Sequence[Instance], SpecialSymbols, int, torch.device, Sequence[Sequence[int]] | None],
+    Sequence[Sequence[T]],
+]
 
 
 class DocumentScorer:
-    """A system that scores documents; `config` says how it sees them."""
+    """A system that scores documents; `config` defines their context."""
 
     def __init__(
         self,
@@ -187,7 +178,6 @@ class DocumentScorer:
 
     @property
     def signature(self) -> str:
-        """The signature of decoding, for reports."""
         return self.plan.signature
 
     def check_pairs(self, documents: Iterable[ParallelDocument]) -> None:
@@ -202,9 +192,9 @@ class DocumentScorer:
             self.encoded_target(document.id, document.target)
 
     def score(self, documents: Sequence[ParallelDocument]) -> list[list[SentenceScore]]:
-        """Scores of all sentences of all documents, each in its context.
+        """Return the scores of all sentences of all documents, each in context.
 
-        A sentence that is empty on both sides is left out, as in translation: 0, of 0 tokens.
+        A sentence that is empty on both sides scores 0, with 0 tokens.
 
         Raises:
             CotextError: as `check_pairs`.
@@ -214,11 +204,7 @@ class DocumentScorer:
     def score_sentences(
         self, documents: Sequence[tuple[ParallelDocument, Sequence[int]]]
     ) -> list[SentenceScore]:
-        """Scores of the chosen sentences of every document in their context, added up per document.
-
-        Raises:
-            CotextError: as `check_pairs`.
-        """
+        """Return the summed scores of the chosen sentences of every document, as `score`."""
         return [
             SentenceScore(sum(s.log_probability for s in members), sum(s.tokens for s in members))
             for members in self._score(documents)
@@ -227,71 +213,69 @@ class DocumentScorer:
     def score_tokens(
         self, documents: Sequence[tuple[ParallelDocument, Sequence[int]]]
     ) -> list[list[tuple[float, ...]]]:
-        """Log-probabilities of the tokens of the chosen sentences, each in its context, its end the last.
+        """Return the log-probabilities of the tokens of the chosen sentences, each in context, its end last.
 
-        None for a sentence that is empty on both sides, nor for one that has no path.
+        Empty for a sentence that is empty on both sides, or that has no valid CTC alignment.
 
         Raises:
-            CotextError: a system of which sentences alone have a probability; else as `check_pairs`.
+            CotextError: a system without token probabilities; else as `check_pairs`.
         """
         self.plan.require_token_probabilities()
-        found = self.read(documents, score_labels)
-        for of_document in found:
+        scores = self.read(documents, score_labels)
+        for document_scores in scores:
+            # A sentence that does not fit into its frames has probability 0.
             if self.plan.kind.path is not None:
-                for j in [j for j, tokens in of_document.items() if -math.inf in tokens]:
-                    del of_document[j]
-            require_finite(SentenceScore(sum(tokens), len(tokens)) for tokens in of_document.values())
-        return [[s.get(j, ()) for j in chosen] for s, (_, chosen) in zip(found, documents, strict=True)]
+                for j in [j for j, tokens in document_scores.items() if -math.inf in tokens]:
+                    del document_scores[j]
+            require_finite(SentenceScore(sum(tokens), len(tokens)) for tokens in document_scores.values())
+        return [[s.get(j, ()) for j in chosen] for s, (_, chosen) in zip(scores, documents, strict=True)]
 
     def visible_sentences(self, document: Document, own_row: bool = False) -> list[range]:
-        """For every sentence, which sentences of its document its translation may depend on, itself too.
+        """Return, for every sentence, the sentences that its translation may depend on, itself included.
 
-        Whether source or target; a sentence without a token sees itself alone. `own_row`: those of its own
-        window, not of others that it sees.
+        This holds for source and target; a sentence without tokens depends on itself. `own_row`: only the
+        sentences of its own window, not those of other rows.
         """
         cut = cut_document(self.plan.view, self.tokenizer.encode_batch(document.sentences))
-        found = [range(j, j + 1) for j in range(len(document.sentences))]
+        visible = [range(j, j + 1) for j in range(len(document.sentences))]
         for number, window in enumerate(cut.windows):
             group = group_of(number, len(cut.windows), 1 if own_row else self.plan.group_windows)
             first = min(cut.windows[n].source.start for n in group)
             last = max(cut.windows[n].source.stop for n in group) - 1
             for j in window.current:
-                found[cut.kept[j]] = range(cut.kept[first], cut.kept[last] + 1)
-        return found
+                visible[cut.kept[j]] = range(cut.kept[first], cut.kept[last] + 1)
+        return visible
 
     def _score(
         self, documents: Sequence[tuple[ParallelDocument, Sequence[int]]]
     ) -> list[list[SentenceScore]]:
-        """Scores of the chosen sentences of every document."""
-        found = self.read(documents, score_instances)
-        for of_document in found:
-            require_finite(of_document.values(), none_possible=self.plan.kind.path is not None)
+        """Return the scores of the chosen sentences of every document."""
+        scores = self.read(documents, score_instances)
+        for document_scores in scores:
+            require_finite(document_scores.values(), none_possible=self.plan.kind.path is not None)
         empty = SentenceScore(0.0, 0)
-        return [[s.get(j, empty) for j in chosen] for s, (_, chosen) in zip(found, documents, strict=True)]
+        return [[s.get(j, empty) for j in chosen] for s, (_, chosen) in zip(scores, documents, strict=True)]
 
     def read(
         self, documents: Sequence[tuple[ParallelDocument, Sequence[int]]], reading: Reading[T]
     ) -> list[dict[int, T]]:
-        """For every document, what is read of the current sentences of the rows of chosen ones, by index.
-
-        Raises:
-            CotextError: as `check_pairs`.
-        """
+        """Apply a scoring function to rows of chosen sentences; return results by document and sentence."""
         rows, groups = self.rows(documents)
         instances = [row.instance for _, row in rows]
         budget = self.config.decode.max_tokens
-        found_of_rows = reading(self.model, instances, self.plan.symbols, budget, self.device, groups)
-        found: list[dict[int, T]] = [{} for _ in documents]
-        for (index, row), members in zip(rows, found_of_rows, strict=True):
-            found[index] |= zip(row.sentences, members, strict=True)
-        return found
+        row_results = reading(self.model, instances, self.plan.symbols, budget, self.device, groups)
+        results: list[dict[int, T]] = [{} for _ in documents]
+        for (index, row), members in zip(rows, row_results, strict=True):
+            results[index] |= zip(row.sentences, members, strict=True)
+        return results
 
     def rows(
         self, documents: Sequence[tuple[ParallelDocument, Sequence[int]]]
     ) -> tuple[list[tuple[int, DocumentRow]], list[range]]:
-        """The rows that answer for the chosen sentences, with the index of their document, and their groups.
+        """Return the rows in which chosen sentences are current, with document indices, and their groups.
 
-        To the model, every group is a document of its own: those of one document do not see each other.
+        The model treats every group as a separate document: groups of one document do not attend to each
+        other.
 
         Raises:
             CotextError: as `check_pairs`.
@@ -302,6 +286,7 @@ class DocumentScorer:
             source = self.encoded(document.id, document.source)
             target = self.encoded_target(document.id, document.target)
             for group in document_rows(self.plan, source, target, frozenset(chosen)).groups:
+                # A number of its own for every group, in place of the document index.
                 ordinal = len(groups)
                 groups.append(range(len(rows), len(rows) + len(group)))
                 rows += [
@@ -310,20 +295,12 @@ class DocumentScorer:
         return rows, groups
 
     def encoded(self, document: str, sentences: Sequence[str]) -> list[list[int]]:
-        """The tokens of source sentences; `document` is the id of their document.
-
-        Raises:
-            CotextError: one is longer than `decode.max_source_tokens`.
-        """
+        """Tokenise source sentences of the document with this id; raise CotextError if one is too long."""
         most = self.config.decode.max_source_tokens
         return self._within(most, f"document {document}, sentence", sentences, "source")
 
     def encoded_target(self, document: str, sentences: Sequence[str]) -> list[list[int]]:
-        """The tokens of target sentences.
-
-        Raises:
-            CotextError: one is longer than the length limit of any output.
-        """
+        """Tokenise target sentences; raise CotextError if one exceeds the limit of any output."""
         decode = self.config.decode
         most = int(decode.max_ratio * decode.max_source_tokens) + decode.max_extra
         return self._within(most, f"document {document}, target sentence", sentences, "target")
@@ -331,6 +308,7 @@ class DocumentScorer:
     def _within(self, limit: int, which: str, sentences: Sequence[str], side: Side) -> list[list[int]]:
         most = limit * CHARACTERS_PER_TOKEN
         for number, text in enumerate(sentences, 1):
+            # Cleaning may shorten a text; it is only needed if the raw text is too long.
             if len(text) > most and len(clean(text)) > most:
                 raise self._too_long(f"{which} {number}: {len(text)} characters", limit)
         encoded = self.tokenizer.encode_batch(sentences, side)
@@ -339,8 +317,8 @@ class DocumentScorer:
                 raise self._too_long(f"{which} {number}: {len(tokens)} tokens", limit)
         return encoded
 
-    def _too_long(self, found: str, limit: int) -> CotextError:
+    def _too_long(self, problem: str, limit: int) -> CotextError:
         return CotextError(
-            f"{found}, at most {limit} tokens are taken; split it, or raise "
+            f"{problem}, at most {limit} tokens are taken; split it, or raise "
             f"decode.max_source_tokens (the model was trained on up to {self.config.view.max_tokens})"
         )

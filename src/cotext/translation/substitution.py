@@ -1,19 +1,18 @@
-"""Substitution: lexical constraints that a free translation misses, met where it renders their source.
+"""Substitution: missing terms are inserted at the place that the model's attention aligns with their source.
 
     source     The ladder was very fragile.          ladder: Treppe
     free       Die Leiter war sehr zerbrechlich.     "Leiter" is aligned with "ladder"
-    proposals  Die Treppe war sehr zerbrechlich.     in place of what is aligned
-               Die Treppe | ...                      the rest searched
-               Die | ... | ... Treppe ...            searched with the constraint, from a word before on
+    proposals  Die Treppe war sehr zerbrechlich.     replaces the aligned words
+               Die Treppe | ...                      the rest is searched
+               Die | ... | ... Treppe ...            searched with the constraint, from one word before
 
-Search with a constraint alone finds the place of a term by what its tokens cost there, and often writes the
-model's own rendering beside it. Here the alignment of the model's attention says the place. Sentences that
-keep their constraints freely are left as they are. The others are mended from left to right, one missing
-phrase after the other; of the proposals for it, the most probable is chosen, after a deduction for a
-rendering that stands beside its term and for words too many or too few. Around copied text, which a model
-may never have seen, the free translation is often broken: a search from the beginning is one more proposal.
-Where no proposal keeps the constraints, or a guide does not say what a phrase renders, the sentence is
-searched with all of them (`lexical_search.py`).
+Search with a constraint places a term where its tokens cost least, often next to the model's own rendering.
+Here, the alignment decides the place. Sentences whose free translation meets their constraints are not
+changed. The others are corrected from left to right, one missing phrase at a time. The most probable proposal
+is chosen, with penalties for a remaining rendering next to the term and for a wrong number of words. A model
+may never have seen a copied text, so that the free translation around it is often broken. For these, a search
+from the beginning is another proposal. If no proposal meets the constraints, or the place in the source is
+unknown, the sentence is searched with all constraints (`lexical_search.py`).
 """
 
 from collections import Counter
@@ -35,28 +34,27 @@ from cotext.translation.document_state import OpenDocument, SentenceHypothesis, 
 from cotext.translation.scorer import DocumentScorer, score_labels
 from cotext.translation.terms.word_alignment import SentenceAlignment, Span, proportional, renderings
 
-# Log-probability that a proposal loses for a rendering that still stands beside its term, and for every word
-# that it has more, or fewer, than the free translation with the phrase in place of the rendering, in which a
-# word several times in a row counts as one.
+# Penalties in log-probability: for a rendering that remains next to its term, and for every word more or
+# fewer than in the free translation with the phrase instead of the rendering. Repeated words count as one.
 STUTTER: Final = 8.0
 LENGTH: Final = 5.0
-# Of the alternatives of a term, at most so many are proposed.
-_MAX_PHRASES: Final = 8
-_PLACES: Final = 2
+_MAX_PHRASES: Final = 8  # alternatives of a term that are proposed
+_PLACES: Final = 2  # places that are tried for a phrase
 
 
 @dataclass(slots=True)
 class Draft:
-    """A window of a document and its free translation, whose sentences are mended from left to right.
+    """A window of a document with its free translation, whose sentences are corrected from left to right.
 
-    `at`: the sentence, of those requested, that does not keep `constraints`; -1 before the first. `own`: the
-    words in it that may render what is missed, each with its share in that; `phrases`: what is missed.
+    `at`: the requested sentence that does not meet `constraints`; -1 before the first. `own`: words in it
+    that may render the missing phrase, with their shares of the alignment. `phrases`: the alternatives of the
+    missing phrase.
     """
 
     opened: OpenDocument
     number: int
     instance: Instance
-    request: SearchRequest  # of free search
+    request: SearchRequest  # of the free translation
     found: list[SentenceHypothesis]
     at: int = -1
     constraints: SentenceConstraints = field(default_factory=SentenceConstraints)
@@ -68,16 +66,14 @@ class Draft:
 
     @property
     def sentence(self) -> int:
-        """The sentence that is mended, among those of the document that have a token."""
+        """The sentence to correct, counted over sentences of the document with tokens."""
         return self.opened.requested(self.number)[self.at]
 
     @property
     def source(self) -> str:
-        """The source of that sentence."""
         return self.opened.document.sentences[self.opened.kept[self.sentence]]
 
     def constrain(self, spelling: Spelling) -> None:
-        """Ask the guide for the constraints of the sentence."""
         opened = self.opened
         assert opened.guide is not None
         self.constraints = opened.guide.constraints(opened.index, opened.kept[self.sentence])
@@ -85,53 +81,54 @@ class Draft:
         self.proposals_left = len(self.constraints.places)
 
     def misses(self) -> bool:
-        """Whether the sentence does not keep its constraints."""
         return self.automaton is not None and not _keeps(self.automaton, self.found[self.at].tokens)
 
     def reduced(self, phrases: tuple[str, ...]) -> SentenceConstraints:
-        """The constraints without those that the sentence misses, but for one."""
-        left = Counter(each for each, _ in self.missing())
-        left[phrases] -= 1
-        kept: dict[bool, list[tuple[str, ...]]] = {False: [], True: []}
-        for is_copied, wanted in ((False, self.constraints.required), (True, self._copied)):
-            for each in wanted:
-                if left[each] > 0:
-                    left[each] -= 1
+        """Return the constraints without those that the sentence misses, except for one."""
+        missing = Counter(alternatives for alternatives, _ in self.missing())
+        missing[phrases] -= 1
+        kept: list[list[tuple[str, ...]]] = []
+        for constraints in (self.constraints.required, self._copied):
+            kept.append([])
+            for alternatives in constraints:
+                if missing[alternatives] > 0:
+                    missing[alternatives] -= 1
                 else:
-                    kept[is_copied].append(each)
+                    kept[-1].append(alternatives)
+        required, copied = kept
         return replace(
-            self.constraints, required=tuple(kept[False]), copied=tuple(t for [t] in kept[True]), places=()
+            self.constraints, required=tuple(required), copied=tuple(t for [t] in copied), places=()
         )
 
     def penalty(self, text: str) -> float:
-        """The log-probability that a text loses for what stands in it beside the missing phrase, or lacks."""
+        """Return the log-probability that a text loses for remaining renderings and for its length."""
         if not self.own:
             return 0.0
-        beside = sum(share for share, word in self.own if any(occurrences(text, [word])))
+        remaining = sum(share for share, word in self.own if any(occurrences(text, [word])))
         _, phrase = next(occurrences(text, self.phrases), (0, ""))
         free = groupby(words_of(self.found[self.at].text), key=lambda word: word.text)
-        wanted = sum(1 for _ in free) - len(words_of(self.own[0][1])) + len(words_of(phrase))
-        return STUTTER * beside + LENGTH * abs(len(words_of(text)) - wanted)
+        expected = sum(1 for _ in free) - len(words_of(self.own[0][1])) + len(words_of(phrase))
+        return STUTTER * remaining + LENGTH * abs(len(words_of(text)) - expected)
 
     @property
     def _copied(self) -> list[tuple[str, ...]]:
         return [(text,) for text in self.constraints.copied]
 
     def missing(self) -> list[tuple[tuple[str, ...], Span]]:
-        """The phrases that the sentence lacks, one of each entry, and what they render in the source."""
-        wanted = [*self.constraints.required, *self._copied]
-        text, found = self.found[self.at].text, []
-        standing = {phrases: sum(1 for _ in occurrences(text, phrases)) for phrases in set(wanted)}
-        for phrases, place in zip(wanted, self.constraints.places, strict=True):
-            standing[phrases] -= 1
-            if standing[phrases] < 0:
-                found.append((phrases, place))
-        return found
+        """Return the phrases that the sentence lacks, as alternatives, with their spans in the source."""
+        required = [*self.constraints.required, *self._copied]
+        text, missing = self.found[self.at].text, []
+        counts = {phrases: sum(1 for _ in occurrences(text, phrases)) for phrases in set(required)}
+        for phrases, span in zip(required, self.constraints.places, strict=True):
+            counts[phrases] -= 1
+            if counts[phrases] < 0:
+                missing.append((phrases, span))
+        return missing
 
 
 @dataclass(frozen=True, slots=True)
 class _Proposal:
-    """A way to translate a sentence: the tokens it begins with, and the constraints of what follows.
+    """A proposed translation of a sentence: its first tokens, and the constraints of the rest.
 
     `whole`: nothing follows.
     """
@@ -143,9 +140,9 @@ class _Proposal:
 
 
 class Substitution:
-    """The mending of the drafts of a system whose rows do not see each other.
+    """Corrects drafts of a system whose rows do not attend to each other.
 
-    `symbols` are those of search, whose blank ones include all that show nothing by themselves.
+    `symbols` are those of search; all tokens that are invisible by themselves count as blank.
     """
 
     def __init__(self, scorer: DocumentScorer, spelling: Spelling, symbols: SearchSymbols) -> None:
@@ -154,11 +151,12 @@ class Substitution:
         self._symbols = symbols
 
     def mend(self, drafts: Sequence[Draft]) -> None:
-        """Make the sentences of drafts keep their constraints, in place."""
+        """Correct the sentences of drafts that do not meet their constraints, in place."""
         active = [draft for draft in drafts if self._goes_on(draft)]
         while active:
             self._mend_further(active)
             active = [draft for draft in active if self._goes_on(draft)]
+        # Corrected sentences were found by different searches: compute their probabilities in the same way.
         changed = [draft for draft in drafts if draft.is_changed]
         rows = [_instance(draft, draft.found) for draft in changed]
         for draft, of_row in zip(changed, self._scores(rows), strict=True):
@@ -168,7 +166,7 @@ class Substitution:
             ]
 
     def _goes_on(self, draft: Draft) -> bool:
-        """Go to the next sentence that misses a constraint; whether there is one."""
+        """Move to the next sentence that misses a constraint; return whether there is one."""
         if draft.at >= 0 and draft.misses():
             return True
         while draft.at + 1 < len(draft.found):
@@ -179,57 +177,60 @@ class Substitution:
         return False
 
     def _mend_further(self, drafts: Sequence[Draft]) -> None:
-        """Meet one constraint more of the sentence that each draft is at, or all of them."""
+        """Meet one more constraint of the current sentence of each draft, or all of them."""
         proposals: list[_Proposal] = []
         for draft, alignment in zip(drafts, self._alignments(drafts), strict=True):
-            own = list(self._proposals(draft, alignment)) if draft.proposals_left else []
-            draft.proposals_left -= bool(own)
+            own_proposals = list(self._proposals(draft, alignment)) if draft.proposals_left else []
+            draft.proposals_left -= bool(own_proposals)
             assert draft.automaton is not None
-            if not own:
+            if not own_proposals:
                 draft.own = []
-                own.append(_Proposal(draft, (), draft.automaton))
-            proposals += own
-        found: dict[int, list[tuple[_Proposal, SentenceHypothesis]]] = {id(draft): [] for draft in drafts}
+                own_proposals.append(_Proposal(draft, (), draft.automaton))
+            proposals += own_proposals
+        candidates: dict[int, list[tuple[_Proposal, SentenceHypothesis]]] = {
+            id(draft): [] for draft in drafts
+        }
         for proposal, sentence in zip(proposals, self._written(proposals), strict=True):
             if proposal.automaton is proposal.draft.automaton or _keeps(proposal.automaton, sentence.tokens):
-                found[id(proposal.draft)].append((proposal, sentence))
-        self._choose(drafts, found)
+                candidates[id(proposal.draft)].append((proposal, sentence))
+        self._choose(drafts, candidates)
         self._search_rests([d for d in drafts if not d.misses() and d.at + 1 < len(d.found)])
 
     def _alignments(self, drafts: Sequence[Draft]) -> list[SentenceAlignment]:
-        """The alignments of the sentences that drafts are at, each with its translation so far."""
+        """Return the alignments of the current sentences of drafts with their translations so far."""
         scorer, tokenizer = self._scorer, self._scorer.tokenizer
         rows = [_instance(draft, draft.found, draft.sentence) for draft in drafts]
         budget = scorer.config.decode.max_tokens
         read = attention_of(Attended(), scorer.model, rows, scorer.plan.symbols, budget, scorer.device)
-        found = []
+        alignments = []
         for draft, [weights] in zip(drafts, read, strict=True):
             sentence, source = draft.found[draft.at], draft.source
             if not bool(weights.any()):
-                found.append(proportional(source, sentence.text))
+                alignments.append(proportional(source, sentence.text))
                 continue
             of_source = token_spans(tokenizer, draft.opened.source[draft.sentence], source, "source")
             of_target = token_spans(tokenizer, sentence.tokens, sentence.text, "target")
-            found.append(SentenceAlignment(tuple(of_source), tuple(of_target), weights))
-        return found
+            alignments.append(SentenceAlignment(tuple(of_source), tuple(of_target), weights))
+        return alignments
 
     def _proposals(self, draft: Draft, alignment: SentenceAlignment) -> Iterator[_Proposal]:
-        """The proposals for the first phrase that a sentence misses, by its place there."""
+        """Yield the proposals for the missing phrase that comes first in the translation."""
         text = draft.found[draft.at].text
         places = [
-            (found, phrases)
+            (spans, phrases)
             for phrases, span in draft.missing()
-            if (found := renderings(alignment, (draft.source, text), span))
+            if (spans := renderings(alignment, (draft.source, text), span))
         ]
         if not places:
             return
-        found, phrases = min(places, key=lambda each: each[0][0][1])
+        spans, phrases = min(places, key=lambda place: place[0][0][1])
         automaton = SentenceAutomaton(draft.reduced(phrases), self._spelling)
         draft.phrases = tuple(phrases)
-        draft.own = [(share, text[start:stop]) for share, (start, stop) in found]
+        draft.own = [(share, text[start:stop]) for share, (start, stop) in spans]
+        # Around a copied text, the free translation is often broken: search from the beginning, too.
         if phrases[0] in draft.constraints.copied:
             yield _Proposal(draft, (), automaton)
-        for rank, (_, span) in enumerate(found[:_PLACES]):
+        for rank, (_, span) in enumerate(spans[:_PLACES]):
             for begun, is_whole in self._begun(draft.found[draft.at], span, phrases):
                 if (is_whole or not rank) and _written(automaton, begun) is not None:
                     yield _Proposal(draft, begun, automaton, is_whole)
@@ -237,15 +238,16 @@ class Substitution:
     def _begun(
         self, sentence: SentenceHypothesis, span: Span, phrases: Sequence[str]
     ) -> Iterator[tuple[tuple[int, ...], bool]]:
-        """Sentences with a phrase in place of a span, and their beginnings; whether each is whole.
+        """Yield sentences with a phrase instead of a span, and their beginnings; whether each is complete.
 
-        Beginnings end with the phrase, or a word before it.
+        Beginnings end with the phrase, or one word before it.
         """
         text, tokens, spelling = sentence.text, sentence.tokens, self._spelling
         edges = token_spans(self._scorer.tokenizer, tokens, text, "target")
         first, last = _token_at(edges, span[0]), _token_at(edges, span[1])
         if first is None or last is None:
             return
+        # If no space precedes the span, the phrase must be tokenised as a continuation.
         joined = text[: span[0]][-1:].strip()
         for phrase in _fitting(phrases, opens=not span[0]):
             own = spelling.encoded_within(phrase, joined) if joined else spelling.encoded(phrase)
@@ -257,22 +259,22 @@ class Substitution:
                 yield tokens[:number], False
 
     def _written(self, proposals: Sequence[_Proposal]) -> list[SentenceHypothesis]:
-        """The sentences that are proposed, searched as far as they are not whole."""
-        found = {
+        """Return the proposed sentences, with incomplete ones completed by search."""
+        sentences = {
             i: SentenceHypothesis(p.begun, self._scorer.tokenizer.decode(p.begun))
             for i, p in enumerate(proposals)
             if p.whole
         }
-        searched = [i for i in range(len(proposals)) if i not in found]
+        searched = [i for i in range(len(proposals)) if i not in sentences]
         rows = [(proposals[i].draft, self._request(proposals[i])) for i in searched]
         for i, [sentence] in zip(searched, self._searched(rows), strict=True):
             tokens = (*proposals[i].begun, *sentence.tokens)
             text = self._scorer.tokenizer.decode(tokens)
-            found[i] = SentenceHypothesis(tokens, text, truncated=sentence.truncated)
-        return [found[i] for i in range(len(proposals))]
+            sentences[i] = SentenceHypothesis(tokens, text, truncated=sentence.truncated)
+        return [sentences[i] for i in range(len(proposals))]
 
     def _request(self, proposal: _Proposal) -> SearchRequest:
-        """The request for what follows the tokens of a proposal in its sentence."""
+        """Return the request for the rest of a sentence after the tokens of a proposal."""
         draft = proposal.draft
         limit = draft.request.max_tokens[draft.at] - len(proposal.begun)
         return replace(
@@ -284,7 +286,7 @@ class Substitution:
         )
 
     def _closed(self, draft: Draft, more: int = 0) -> list[int]:
-        """The labels of a window before the sentence that is mended, or so many more."""
+        """Return the labels of a window before the current sentence, or up to `more` sentences later."""
         prefix = list(draft.request.prefix)
         first = draft.request.first_sentence + draft.request.closed_before(self._symbols)
         for number, sentence in enumerate(draft.found[: draft.at + more], start=first):
@@ -292,7 +294,7 @@ class Substitution:
         return prefix
 
     def _search_rests(self, drafts: Sequence[Draft]) -> None:
-        """Translate the sentences behind one that is mended anew, as they depend on it."""
+        """Translate the sentences after a corrected one again, as they depend on it."""
         rows = []
         for draft in drafts:
             most = draft.request.max_tokens[draft.at + 1 :]
@@ -301,14 +303,15 @@ class Substitution:
             draft.found[draft.at + 1 :] = sentences
 
     def _searched(self, rows: Sequence[tuple[Draft, SearchRequest]]) -> list[list[SentenceHypothesis]]:
-        """Search requests of drafts, those that need the same width together."""
+        """Search requests of drafts; those that need the same beam share batches."""
         scorer, plan = self._scorer, self._scorer.plan
+        # The beam of a row must not depend on the rows that share its batch.
         widths = [search_width(plan.options.beam, request.automata) for _, request in rows]
         costs = [
             width * (draft.instance.source_tokens(plan.symbols) + len(r.prefix) + sum(r.max_tokens) // 2)
             for width, (draft, r) in zip(widths, rows, strict=True)
         ]
-        found: list[list[SentenceHypothesis]] = [[] for _ in rows]
+        results: list[list[SentenceHypothesis]] = [[] for _ in rows]
         for width in sorted(set(widths)):
             alike = sorted((i for i in range(len(rows)) if widths[i] == width), key=costs.__getitem__)
             for batch in pack([[costs[i]] for i in alike], scorer.config.decode.max_tokens):
@@ -319,19 +322,20 @@ class Substitution:
                     scorer.model, source.to(scorer.device), requests, self._symbols, plan.options
                 )
                 for i, request, hypothesis in zip(members, requests, hypotheses, strict=True):
-                    found[i], _ = found_sentences(
+                    results[i], _ = found_sentences(
                         hypothesis, request, self._symbols, scorer.tokenizer, request.sentences
                     )
-        return found
+        return results
 
     def _choose(
         self, drafts: Sequence[Draft], found: Mapping[int, Sequence[tuple[_Proposal, SentenceHypothesis]]]
     ) -> None:
-        """Take the best of what was found for the sentence of each draft, if anything."""
-        every = [(draft, *each) for draft in drafts for each in found[id(draft)]]
+        """Use the best candidate for the sentence of each draft, if there is one."""
+        every = [(draft, *candidate) for draft in drafts for candidate in found[id(draft)]]
         rows = [_instance(d, [*d.found[: d.at], s, *d.found[d.at + 1 :]], d.sentence) for d, _, s in every]
         best: dict[int, tuple[float, _Proposal, SentenceHypothesis]] = {}
         for (draft, proposal, sentence), [scores] in zip(every, self._scores(rows), strict=True):
+            # Probability of the sentence in the window, minus the penalties.
             score = sum(scores) - draft.penalty(sentence.text)
             if id(draft) not in best or score > best[id(draft)][0]:
                 best[id(draft)] = score, proposal, sentence
@@ -342,17 +346,17 @@ class Substitution:
             _, proposal, sentence = best[id(draft)]
             draft.found[draft.at], draft.is_changed = sentence, True
             if proposal.automaton is draft.automaton:
-                draft.automaton = None  # kept as far as search can
+                draft.automaton = None  # searched with all constraints: nothing more can be done
 
     def _scores(self, rows: Sequence[Instance]) -> list[list[tuple[float, ...]]]:
-        """The log-probabilities of the labels of current sentences of rows."""
+        """Return the log-probabilities of the labels of the current sentences of rows."""
         scorer = self._scorer
         budget = scorer.config.decode.max_tokens
         return score_labels(scorer.model, rows, scorer.plan.symbols, budget, scorer.device)
 
 
 def _instance(draft: Draft, found: Sequence[SentenceHypothesis], current: int | None = None) -> Instance:
-    """The window of a draft with its translation; `current`: the one sentence to be read, else all found."""
+    """Return the window of a draft with its translation; `current`: only this sentence is read, else all."""
     opened, requested = draft.opened, draft.opened.requested(draft.number)
     read = requested if current is None else range(current, current + 1)
     target = [sentence.tokens for sentence in (*opened.context(draft.number), *found)]
@@ -360,7 +364,7 @@ def _instance(draft: Draft, found: Sequence[SentenceHypothesis], current: int | 
 
 
 def _written(automaton: SentenceAutomaton, tokens: Sequence[int]) -> Written | None:
-    """What tokens write of a sentence; None: one of them is refused."""
+    """Return the state after tokens of a sentence; None: one of them is rejected."""
     written: Written | None = automaton.start
     for token in tokens:
         if written is None:
@@ -375,17 +379,17 @@ def _keeps(automaton: SentenceAutomaton, tokens: Sequence[int]) -> bool:
 
 
 def _token_at(edges: Sequence[Span], place: int) -> int | None:
-    """The first token from a place in the text on; None: one lies across it."""
+    """Return the first token at or after a place in the text; None: a token extends across it."""
     number = next((i for i, (start, _) in enumerate(edges) if start >= place), len(edges))
     return number if all(stop <= place for _, stop in edges[:number]) else None
 
 
 def _fitting(phrases: Sequence[str], opens: bool) -> list[str]:
-    """Of phrases that differ in their first letter alone, the one that fits the place in a sentence."""
-    found = []
+    """Of phrases that differ only in their first letter, keep the one that fits the place in the sentence."""
+    fitting = []
     for phrase in phrases:
         raised, lowered = (change(phrase[:1]) + phrase[1:] for change in (str.upper, str.lower))
         other = raised if opens else lowered
         if other == phrase or other not in phrases:
-            found.append(phrase)
-    return found[:_MAX_PHRASES]
+            fitting.append(phrase)
+    return fitting[:_MAX_PHRASES]

@@ -1,7 +1,7 @@
-"""Translation of corpus files with a run: resumable, with nothing half-written.
+"""Translation of corpus files with a run: resumable, without partial output.
 
-While a file is being translated, every finished document is appended to `<out>.partial` at once. The output
-appears under its name when it is complete; the same command continues an interrupted job.
+Every finished document is appended to `<out>.partial` at once. The output gets its name when it is complete.
+The same command continues an interrupted job.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -42,19 +42,19 @@ from cotext.translation.written_beside import (
     write_scores,
 )
 
-# The fields of a translation other than the document.
-_LISTS: Final = tuple(each.name for each in fields(Translation) if each.name != "document")
+# All fields of a translation except the document.
+_LISTS: Final = tuple(part.name for part in fields(Translation) if part.name != "document")
 
 
 class CorpusJob(Job[FileReport]):
-    """A corpus file that is going to be translated into the same format, checked.
+    """The translation of a corpus file into the same format, after all checks.
 
-    The file is read twice, for its checksum and for its documents, which stay in memory. `by_window`: the
-    journal has the windows of documents, too, for files that may be one long document. `shard`: only its
-    documents are read and translated. `sentences` and `characters` count what is translated.
+    The file is read twice: for its checksum, and for its documents, which stay in memory. `by_window`: the
+    journal also contains windows, for files that may be one long document. `shard`: only its documents are
+    read and translated. `sentences` and `characters` count what is translated.
 
     Raises:
-        CotextError: as `translate_file`; all that can be known beforehand.
+        CotextError: as `translate_file`, as far as known in advance.
     """
 
     command, unit = "translate", "documents"
@@ -84,23 +84,24 @@ class CorpusJob(Job[FileReport]):
         self._translator, self._scores = opened.translator, scores
         self._translator.plan.check_passes()
         if scores is not None and not self._translator.plan.options.scored:
-            raise CotextError(f"{scores}: decode.scores = false leaves scores out; leave out one of the two")
+            raise CotextError(f"{scores}: decode.scores = false computes no scores; remove one of the two")
         self._format = format or detect_format(source)
         find_format(self._format).require_written()
         checksums = checksums_of([source], self._format)
         if warning := name_warning(source, opened.languages.source, f"{opened.folder} translates"):
             on_message(warning)
+        # All checks come before the work: a job may run for hours.
         _require_room_for_missing(source, self._format, self._translator)
         splitter = splitting.splitter(opened.languages.source) if splitting else None
         length, tokenizer = trained_length(opened.folder), self._translator.tokenizer
         self._prose = Prose(length, tokenizer, splitter, opened.languages)
         self._documents: dict[int, Document] = {}
-        self._first_prose = ""  # where the first line is located that looks like several sentences
+        self._first_prose = ""  # place of the first line with several sentences
         with naming(source):
             self.sentences = self._translator.check(self._read())
         if shard is None:
             self.sizes = list(map(len, self._documents.values()))
-        self.characters = sum(len(s) for each in self._documents.values() for s in each.sentences)
+        self.characters = sum(len(s) for document in self._documents.values() for s in document.sentences)
         if message := self._prose.message(source, self._first_prose):
             on_message(message)
         if opened.config.decode.nbest > 1:
@@ -136,13 +137,12 @@ class CorpusJob(Job[FileReport]):
             yield split
 
     def size(self, unit: int) -> int:
-        """The number of sentences into which a document is split."""
+        """Return the number of sentences of a document after splitting."""
         return len(self._prose.split(self._documents[unit]))
 
     def work(
         self, todo: Sequence[int], journal: Journal, on_size: Callable[[int], None]
     ) -> Iterator[tuple[int, dict[str, Any]]]:
-        """Translate documents."""
         split = [self._prose.split(self._documents[unit]) for unit in todo]
         guide = self._wishes.guide(self._translator, [document.sentences for document in split])
         log = NotedWindows(journal, todo) if self._by_window else None
@@ -151,20 +151,18 @@ class CorpusJob(Job[FileReport]):
             yield unit, entry_of(self._prose.join(self._documents[unit], translation))
 
     def check(self, unit: int, entry: Mapping[str, Any]) -> None:
-        """Check that an entry is a translation of its document."""
         require_translation(self._documents[unit], entry)
 
     def write(self, results: Results) -> FileReport:
-        """Write the translation, its scores and its lists."""
         return _write_corpus(self.out, self._documents.values, self.facts, results)
 
 
 def join_translations(out: Path, parts: Joined, overwrite: bool = False) -> FileReport:
-    """Write the translation of a corpus in shards, as one process does.
+    """Write the translation of a corpus from its shards, as one process does.
 
     Raises:
-        CotextError: the source is not where it was, or has changed; scores or lists exist, without
-            `overwrite`; storage error.
+        CotextError: the source was moved or has changed; scores or lists exist, without `overwrite`; a write
+            fails.
     """
     facts = parts.header.facts
     if facts["scores"] and Path(facts["scores"]).exists() and not overwrite:
@@ -198,6 +196,7 @@ def _write_corpus(
         report.lists = str(lists_beside(out))
         write_lists(out, pairs, translations(), facts["nbest"], signature)
     else:
+        # Lists of an earlier translation would not belong to the new output.
         remove_lists(out)
     source, target = facts["languages"]
     pair = (source, target) if source and target else None
@@ -220,15 +219,15 @@ def translate_file(
 ) -> FileReport:
     """Translate a corpus file into the same format.
 
-    With `splitting`, lines of several sentences are split into them, which are translated in context and
-    joined again: a line stays a line. `scores`: where the log-probabilities of the output tokens go, as a
-    table. `overwrite`: what an interrupted job with other settings has translated may be discarded.
-    `on_start` is called with the number of sentences, `on_sentences` with each few that are done,
-    `on_message` with what a person should know at once.
+    `splitting`: split lines with several sentences, translate these in context and join them, so that a line
+    stays a line. `scores`: file for the log-probabilities of the output tokens, as a table. `overwrite`:
+    discard the progress of an interrupted job with other settings. `on_start` is called with the number of
+    sentences, `on_sentences` with the number of newly finished sentences, `on_message` with messages for the
+    user.
 
     Raises:
         CotextError: unreadable input, a sentence over the limit, an output that cannot be written or that
-            another process writes, translations of another job; all that can be known beforehand is checked
+            another process writes, progress of another job. All that can be known in advance is checked
             before any work is done.
     """
     check_outputs(out, scores, [source])
@@ -240,11 +239,8 @@ def translate_file(
 
 
 def check_outputs(out: Path, scores: Path | None, sources: Sequence[Path]) -> None:
-    """Refuse, before a run is opened, outputs of a translation that cannot be written.
-
-    Raises:
-        CotextError: as `check_output`, or one file for both.
-    """
+    """Raise CotextError for outputs that cannot be written (see `check_output`), or one file for both."""
+    # The journal and the lists must not replace an input either.
     for path in (out, journal_of(out), lists_beside(out)):
         check_output(path, sources)
     if scores is not None:
@@ -254,16 +250,12 @@ def check_outputs(out: Path, scores: Path | None, sources: Sequence[Path]) -> No
 
 
 def pieces_of(view: ViewConfig) -> str:
-    """The windows of a view by name; sub-documents are the unit of Li et al. 2022, table VII."""
+    """Return the name of the windows of a view; "sub-documents" is the term of Li et al. 2022, table VII."""
     return f"sub-documents of up to {view.max_tokens} tokens" if view.kind == "document" else "windows"
 
 
 def check_output(out: Path, inputs: Iterable[Path]) -> None:
-    """Check, before any work is done, that an output can be written as a new file and is no input.
-
-    Raises:
-        CotextError: a folder, a device, a file in no folder, an input, a format not written.
-    """
+    """Raise CotextError if an output cannot be written as a new file, or is an input."""
     require_written(out)
     folder = out.absolute().parent
     if out.is_dir():
@@ -279,7 +271,7 @@ def check_output(out: Path, inputs: Iterable[Path]) -> None:
 
 
 def _require_room_for_missing(source: Path, kind: str, translator: DocumentTranslator) -> None:
-    """Refuse free search where a sentence that the model leaves out could not be written as one."""
+    """Raise CotextError for free search, which may omit sentences, if the format needs all."""
     if translator.plan.options.align == "free" and not find_format(kind).holds_empty_sentences:
         able = ", ".join(name for name, row in FORMATS.items() if row.holds_empty_sentences)
         raise CotextError(
@@ -290,7 +282,7 @@ def _require_room_for_missing(source: Path, kind: str, translator: DocumentTrans
 
 @contextmanager
 def naming(*paths: Path) -> Iterator[None]:
-    """Name the first file in an error of the block, unless it names one itself."""
+    """Add the first file to an error of the block, unless the error names one."""
     try:
         yield
     except CotextError as error:
@@ -301,7 +293,7 @@ def naming(*paths: Path) -> Iterator[None]:
 def job_header(
     sources: Sequence[str], format: str, opened: OpenedRun, split: str, wishes: Wishes
 ) -> dict[str, Any]:
-    """Everything that a continued job must share with the one it continues; `sources` are checksums."""
+    """Return all that a resumed job must share with the job that it resumes; `sources` are checksums."""
     header: dict[str, Any] = {
         "cotext": __version__,
         "source": sources,
@@ -313,52 +305,47 @@ def job_header(
 
 
 def checksums_of(paths: Iterable[Path], format: str | None) -> list[str]:
-    """SHA-256 of corpus files that are read more than once, and of their side files.
-
-    Raises:
-        CotextError: no such file, or not a regular one.
-    """
-    found = []
+    """Return the SHA-256 of regular corpus files and their side files; raise CotextError for others."""
+    checksums = []
     for path in paths:
         check_readable(path)
         if not path.is_file():
             raise CotextError(f"{path}: is no regular file, and it is read more than once; copy it to one")
         side_file = find_side_file(path) if format in (None, "docids") else None
-        found += [checksum(each) for each in (path, side_file) if each is not None]
-    return found
+        checksums += [checksum(file) for file in (path, side_file) if file is not None]
+    return checksums
 
 
 def entry_of(translation: Translation) -> dict[str, Any]:
-    """The translation of a document as the result of a unit."""
+    """Return the translation of a document as the result of a unit."""
     entry = asdict(translation)
     return {**entry.pop("document"), **entry}
 
 
 def translation_of(entry: Mapping[str, Any]) -> Translation:
-    """Undo `entry_of`; raises KeyError, TypeError or ValueError for anything else."""
+    """Reverse `entry_of`; raise KeyError, TypeError or ValueError for anything else."""
     document = Document(entry["id"], tuple(entry["sentences"]))
     values: dict[str, Any] = {name: tuple(entry[name]) for name in _LISTS}
-    values["lists"] = tuple(tuple(Candidate(*each) for each in found) for found in entry["lists"])
+    values["lists"] = tuple(tuple(Candidate(*values) for values in texts) for texts in entry["lists"])
     return Translation(document, **values)
 
 
 def require_translation(document: Document, entry: Mapping[str, Any]) -> None:
-    """Raise KeyError, TypeError or ValueError where an entry is not a translation of a document."""
-    found = translation_of(entry).document
-    if (found.id, len(found)) != (document.id, len(document)):
+    """Raise KeyError, TypeError or ValueError if an entry is not a translation of a document."""
+    translated = translation_of(entry).document
+    if (translated.id, len(translated)) != (document.id, len(document)):
         raise ValueError(document.id)
 
 
 class NotedWindows:
-    """The log of the windows of documents in a journal; `units` are those of the documents translated."""
+    """The log of finished windows in a journal; `units` are those of the translated documents."""
 
     def __init__(self, journal: Journal, units: Sequence[int]) -> None:
         self._journal, self._units = journal, units
 
     def found(self, document: int) -> Sequence[FoundWindow]:
-        """As `WindowLog.found`."""
         windows = []
-        with suppress(*DAMAGE):  # which are searched again
+        with suppress(*DAMAGE):  # damaged windows are searched again
             for note in self._journal.notes.get(self._units[document], ()):
                 sentences = [
                     SentenceHypothesis(
@@ -370,7 +357,6 @@ class NotedWindows:
         return windows
 
     def note(self, document: int, window: FoundWindow) -> None:
-        """As `WindowLog.note`."""
-        found = [astuple(sentence) for sentence in window.sentences]
-        content = {"window": window.number, "exact": window.exact, "found": found}
+        sentences = [astuple(sentence) for sentence in window.sentences]
+        content = {"window": window.number, "exact": window.exact, "found": sentences}
         self._journal.note(self._units[document], content)

@@ -1,17 +1,17 @@
 """Translation of documents: when each window is searched, and with which target context.
 
-    independent   no window waits for another: the sentence view, whole pieces of documents, source context
-                  alone, and `regenerate`, which searches whole windows
-    prefix        finished translations are the forced prefix of later windows: windows with target context,
-                  and pieces of documents whose sentences are searched one by one
+    independent   No window waits for another: the sentence view, complete chunks of documents, context only
+                  on the source side, and `regenerate`, which searches complete windows.
+    prefix        Finished translations are the forced prefix of later windows: windows with target context,
+                  and chunks of documents whose sentences are searched one by one.
 
-A window is searched as soon as its forced prefix is finished. Several documents are open together and fill
-one batch; when one is finished, the next is opened. The translation of a document depends on that document
-alone.
+A window is searched as soon as its forced prefix is finished. Several documents are open at a time and share
+batches; when one is finished, the next is opened. The translation of a document depends only on that
+document.
 
-With a first pass, another system translates every document before; its translations are the target context,
-and no window waits. Windows that see each other (`document_state.py`) are searched one after the other, with
-the others of their group as extra rows, or all of a group together.
+With a first pass, another system first translates every document. Its translations are the target context,
+and no window waits. Windows that attend to each other (`document_state.py`) are searched one after the other,
+with the rest of their group as extra rows, or all together.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -38,42 +38,36 @@ from cotext.translation.plan import DecodingPlan
 from cotext.translation.scorer import DocumentScorer
 from cotext.translation.window_search import RowGroup, WindowSearch
 
-# --- Pools: the documents that a system is translating, which come and go between batches.
+# --- Pools: the documents that a system is translating. They can be added and removed between batches.
 #
-# Whoever owns a pool decides which windows share its next batch; what is found for a document does not depend
-# on that.
+# The owner of a pool decides which windows share the next batch; the results do not depend on this.
 
 
 class Pool(Protocol):
-    """Open documents as `translate` sees them."""
+    """Open documents, as `translate` uses them."""
 
     @property
     def documents(self) -> Sequence[OpenDocument]:
-        """The documents that have not left."""
-        ...
+        """The documents that are still in the pool."""
 
     def add(self, opened: OpenDocument) -> None:
-        """Take up a document, before its first window is searched."""
-        ...
+        """Add a document before its first window is searched."""
 
     def advance(self, on_sentences: Callable[[int], None]) -> None:
-        """Search some of what is ready; the number of sentences that are finished is told as they are.
+        """Search some of the ready windows; report the number of finished sentences as they finish.
 
-        While a batch is searched, 0 is told now and then: work goes on.
+        During a batch, 0 is reported from time to time, as a sign of progress.
         """
-        ...
 
     def take_finished(self) -> Sequence[OpenDocument]:
-        """The documents whose windows are all searched, which leave."""
-        ...
+        """Remove and return the documents whose windows are all searched."""
 
     def close(self) -> None:
-        """Give up the documents that are left."""
-        ...
+        """Drop the remaining documents."""
 
 
 class DocumentPool:
-    """The documents of one system, and what is ready of each and not searched yet.
+    """The documents of one system, with the windows of each that are ready and not searched yet.
 
     They may be added and removed between any two batches.
     """
@@ -84,53 +78,52 @@ class DocumentPool:
 
     @property
     def documents(self) -> Sequence[OpenDocument]:
-        """The documents, in the order in which they came."""
         return list(self._ready)
 
     def add(self, opened: OpenDocument) -> None:
-        """As `Pool.add`."""
         self._ready[opened] = {}
 
     def remove(self, opened: OpenDocument) -> None:
-        """Give up a document, finished or not; nothing happens where it is not here."""
+        """Drop a document, finished or not, if it is in the pool."""
         self._ready.pop(opened, None)
 
     def settle(self, opened: OpenDocument) -> int:
-        """Finish what is given of a document, as far as it is ready; how many sentences."""
+        """Finish ready windows of a document whose sentences are given; return the number of these."""
         return self._search.settle(opened)
 
     def ready(self, opened: OpenDocument, tokens: float = inf) -> list[RowGroup]:
-        """The windows of a document that are ready: all, or as many as take so many tokens in a batch."""
-        found = self._ready[opened]
-        missing = tokens - sum(group.cost for group in found)
+        """Return the ready windows of a document: all, or as many as cost `tokens` in a batch."""
+        groups = self._ready[opened]
+        # Make requests lazily: a large document has far more windows than a batch takes.
+        missing = tokens - sum(group.cost for group in groups)
         fresh = self._search.groups(opened)
         while missing > 0 and (group := next(fresh, None)) is not None:
-            found[group] = None
+            groups[group] = None
             missing -= group.cost
-        return list(found)
+        return list(groups)
 
     def waits(self, group: RowGroup) -> bool:
-        """Whether a group that was ready has not been searched, and its document is here."""
+        """Whether a group is still ready and its document is in the pool."""
         return group in self._ready.get(group.document, ())
 
     def search(
         self, batch: Sequence[RowGroup], on_sentences: Callable[[int], None] = lambda count: None
     ) -> int:
-        """Search a batch of windows of one width; the number of sentences that are finished with them.
+        """Search a batch of windows of one width; return the number of finished sentences.
 
-        `on_sentences` is told after every step how many have ended. Where the search fails, those that were
-        finished before are ready no more.
+        `on_sentences` is called after every step with the number that ended. If the search fails, windows
+        that were finished before are no longer ready.
         """
         try:
             return self._search.search(batch, on_sentences)
         finally:
             for group in batch:
                 if all(group.document.is_finished(row.number) for row in group.rows):
-                    # Whoever owns the pool may have removed the document meanwhile.
+                    # The owner of the pool may have removed the document in the meantime.
                     self._ready.get(group.document, {}).pop(group, None)
 
     def advance(self, on_sentences: Callable[[int], None]) -> None:
-        """Search all that is ready now, in batches of `decode.max_tokens`."""
+        """Search all windows that are ready, in batches of `decode.max_tokens`."""
         for opened in self._ready:
             if settled := self.settle(opened):
                 on_sentences(settled)
@@ -139,50 +132,48 @@ class DocumentPool:
             self._advance(batch, on_sentences)
 
     def _advance(self, batch: Sequence[RowGroup], on_sentences: Callable[[int], None]) -> None:
-        """Search a batch; what no step has told is told at the end, as of engines, which take no steps."""
-        told = 0
+        """Search a batch; report at the end what no step has reported (engines report no steps)."""
+        reported = 0
 
         def on_step(count: int) -> None:
-            nonlocal told
-            told += count
+            nonlocal reported
+            reported += count
             on_sentences(count)
 
-        on_sentences(self.search(batch, on_step) - told)
+        on_sentences(self.search(batch, on_step) - reported)
 
     def take_finished(self) -> list[OpenDocument]:
-        """As `Pool.take_finished`."""
         finished = [opened for opened in self._ready if opened.done]
         for opened in finished:
             self.remove(opened)
         return finished
 
     def close(self) -> None:
-        """As `Pool.close`."""
         self._ready.clear()
 
 
 BATCHES_AHEAD = 4
-# Fields of a translation that hold indices of sentences.
+# Fields of a translation that contain sentence indices.
 OF_SENTENCES: Final = ("truncated", "long", "shed", "missing", "resegmented")
 
 
 @dataclass(frozen=True, slots=True)
 class Translation:
-    """One translated document, with scores and what is remarkable about its sentences.
+    """A translated document, with scores and properties of its sentences.
 
-    `log_probabilities` has one entry per sentence: of its output tokens and the symbol that closes it, which
-    `tokens` counts; it is empty with `decode.scores = false`. Other fields hold indices of sentences, from 0:
+    `log_probabilities` has one entry per sentence, over its output tokens and its closing symbol, which
+    `tokens` counts. It is empty with `decode.scores = false`. Other fields contain sentence indices, from 0:
 
-        truncated     `eos` or a separator was forced at the length limit
-        long          the source is longer than any that the model was trained on
-        shed          with less context than the view has, to keep the window within `view.max_tokens`
-        missing       without text, possible in free search alone
+        truncated     the end of the sentence was forced at the length limit
+        long          the source is longer than any in training
+        shed          less context than the view allows, to keep the window within `view.max_tokens`
+        missing       no text; possible only in free search
         resegmented   the tokenizer splits the text into other subwords than the output had: scores of the
                       text differ for these, and for sentences in whose context they are
 
-    `pieces` says of every window (in the document view, every sub-document) whether it was recovered: no
-    current sentence is missing, and the output had exactly the sentences requested, in order. `lists`: with
-    `decode.nbest`, the best translations of every sentence, of which the first is that of the document.
+    `pieces`: for every window (in the document view, every sub-document), whether it was recovered: no
+    current sentence is missing, and the output had exactly the requested sentences, in order. `lists`: with
+    `decode.nbest`, the best translations of every sentence, the first of which is used in the document.
     """
 
     document: Document
@@ -198,29 +189,25 @@ class Translation:
 
     @property
     def recovered(self) -> bool:
-        """Whether every piece was recovered."""
         return all(self.pieces)
 
 
 def alternatives(translations: Mapping[int, Translation]) -> Iterator[dict[int, Translation]]:
-    """The documents with the second best translation of every sentence, then with the third, and so on.
+    """Yield the documents with the second best translation of every sentence, then the third, and so on.
 
-    A sentence with fewer has its best one. Without `lists` there are none.
+    A sentence with fewer alternatives keeps its best one. Without `lists`, nothing is yielded.
     """
-    most = max((len(each) for found in translations.values() for each in found.lists), default=0)
+    most = max((len(texts) for best in translations.values() for texts in best.lists), default=0)
     for rank in range(1, most):
-        yield {
-            index: replace(found, document=replace(found.document, sentences=_ranked(found, rank)))
-            for index, found in translations.items()
-        }
+        ranked = {}
+        for index, best in translations.items():
+            texts = tuple((texts[rank] if rank < len(texts) else texts[0]).text for texts in best.lists)
+            ranked[index] = replace(best, document=replace(best.document, sentences=texts))
+        yield ranked
 
 
-def _ranked(found: Translation, rank: int) -> tuple[str, ...]:
-    return tuple((each[rank] if rank < len(each) else each[0]).text for each in found.lists)
-
-
-def _speaking(tokenizer: Tokenizer, decode: DecodeConfig) -> Tokenizer:
-    """The tokenizer for the languages that are asked for, or else those that it comes with."""
+def _with_languages(tokenizer: Tokenizer, decode: DecodeConfig) -> Tokenizer:
+    """Return the tokenizer for the languages of the settings, or else for its default languages."""
     try:
         chosen = choose_languages(tokenizer, decode.source_language, decode.target_language)
     except CotextError as error:
@@ -230,14 +217,14 @@ def _speaking(tokenizer: Tokenizer, decode: DecodeConfig) -> Tokenizer:
 
 
 class DocumentTranslator(DocumentScorer):
-    """A system that translates and scores documents, as its configuration and plan say.
+    """A system that translates and scores documents, as its configuration and plan define.
 
-    `first_pass` translates every document before; `name` is that of this system in signatures of others whose
-    first pass it is. `shortlist`: the tokens that sentences may hold, where `decode.shortlist` asks for it.
+    `first_pass` translates every document first; `name` is the name of this system in signatures, if it is a
+    first pass. `shortlist`: the tokens that sentences may contain, if `decode.shortlist` is set.
 
     Raises:
-        CotextError: `decode.shortlist` without a shortlist; no language is chosen of a tokenizer of many, or
-            one that it has no symbol of; else as `DecodingPlan.of`.
+        CotextError: `decode.shortlist` without a shortlist; a multilingual tokenizer without chosen
+            languages, or without a symbol for one of them; else as `DecodingPlan.of`.
     """
 
     def __init__(
@@ -256,7 +243,7 @@ class DocumentTranslator(DocumentScorer):
                 "the run with cotext.load, or leave it out"
             )
         before = None if first_pass is None else first_pass.plan
-        tokenizer = _speaking(tokenizer, config.decode)
+        tokenizer = _with_languages(tokenizer, config.decode)
         plan = DecodingPlan.of(config, tokenizer, model, before, name)
         super().__init__(model, plan.config, tokenizer, device, plan)
         self.first_pass = first_pass
@@ -265,22 +252,21 @@ class DocumentTranslator(DocumentScorer):
 
     @cached_property
     def windows(self) -> WindowSearch:
-        """The search for the windows of documents."""
         return WindowSearch(self, self.shortlist if self.config.decode.shortlist else None)
 
     @property
     def signature(self) -> str:
-        """The signature of decoding, with the table of a shortlist that it takes."""
+        """The signature of decoding, with the table of a shortlist, if it is used."""
         table = named(self.shortlist) if self.config.decode.shortlist else ""
         return f"{super().signature}|shortlist_table:{table}" if table else super().signature
 
     @property
     def takes_guides(self) -> bool:
-        """Whether search keeps lexical constraints: of autoregressive models, where it is constrained."""
+        """Whether lexical constraints are supported: autoregressive models, constrained search."""
         return self.plan.kind.lexical and self.plan.options.align == "constrained"
 
     def check(self, documents: Iterable[Document]) -> int:
-        """The number of sentences, all of which can be translated.
+        """Check that all documents can be translated; return the number of their sentences.
 
         Raises:
             CotextError: a sentence longer than `decode.max_source_tokens`, here or in the first pass; else as
@@ -290,7 +276,11 @@ class DocumentTranslator(DocumentScorer):
         sentences = 0
         for document in documents:
             if self.first_pass is not None:
-                self._check_first_pass(self.first_pass, document)
+                try:
+                    self.first_pass.check([document])
+                except CotextError as error:
+                    setting = f"decode.first_pass = {self.config.decode.first_pass}"
+                    raise CotextError(f"{setting}: {error}") from None
             self.encoded(document.id, document.sentences)
             sentences += len(document.sentences)
         return sentences
@@ -303,23 +293,22 @@ class DocumentTranslator(DocumentScorer):
         taken: Mapping[int, Mapping[int, str]] | None = None,
         log: WindowLog | None = None,
     ) -> Iterator[tuple[int, Translation]]:
-        """Translations, each with the index of its document in the input, as soon as they are complete.
+        """Yield translations with the input index of their documents, as soon as they are complete.
 
-        `on_sentences` is called with the number of sentences that were finished, after every step of a
-        search, that of a first pass too: 0 mostly. `guide` has the lexical constraints of sentences, which
-        `takes_guides` says whether this system can keep. `taken` are translations that are given, by
-        document and sentence: they are not searched, and are target context; within a piece that is searched
-        whole, those at its beginning are, where no terms are asked for.
-        `log`: the windows found before, and where others are noted, if each is searched by itself.
+        `on_sentences` is called with the number of finished sentences after every step of a search, also of a
+        first pass; often 0. `guide`: lexical constraints of sentences, if `takes_guides`. `taken`: given
+        translations, by document and sentence. They are not searched, and serve as target context. In a chunk
+        that is searched as a whole, this holds for those at its beginning, without terms. `log`: windows that
+        were found before; further ones are recorded, if each is searched separately.
 
         Raises:
-            CotextError: as `check`, or a guide for a system that takes none.
+            CotextError: as `check`, or a guide that is not supported.
         """
         self.plan.check_passes()
         if guide is not None and self.plan.options.nbest > 1:
             raise CotextError(
-                f"decode.nbest = {self.plan.options.nbest}: with terms and copied text, the best translation "
-                "is mended and others are not; leave decode.nbest or the glossary out"
+                f"decode.nbest = {self.plan.options.nbest}: with terms and copied text, only the best "
+                "translation is corrected, not the alternatives; leave decode.nbest or the glossary out"
             )
         if guide is not None and not self.takes_guides:
             raise CotextError(
@@ -327,8 +316,9 @@ class DocumentTranslator(DocumentScorer):
                 "with decode.align = constrained: leave the glossary out, or take a run that keeps it"
             )
         waiting = self._after_first_pass(documents, guide, lambda count: on_sentences(0))
-        # Several batches' worth, so that windows of like length can share a batch.
+        # Several batches, so that windows of similar length can share one; beams count as tokens.
         wanted = max(1, BATCHES_AHEAD * self.config.decode.max_tokens // self.plan.options.beam)
+        # Open documents until a few batches are ready, search them, and replace finished documents.
         with closing(self._make_pool(self.windows)) as pool:
             while True:
                 ready = sum(map(self.windows.ready_tokens, pool.documents))
@@ -336,6 +326,7 @@ class DocumentTranslator(DocumentScorer):
                     index, document, before = entry
                     opened = self.windows.opened(index, document, before, guide, (taken or {}).get(index))
                     ready += 1 + self.windows.ready_tokens(opened)
+                    # Sentences without tokens are finished: there is nothing to search.
                     on_sentences(len(document.sentences) - len(opened.source))
                     if log is not None and self.plan.group_windows == 1:
                         on_sentences(opened.keep(log))
@@ -347,33 +338,28 @@ class DocumentTranslator(DocumentScorer):
                     yield opened.index, self._translation(opened)
 
     def with_pools(self, make_pool: Callable[[WindowSearch], Pool]) -> "DocumentTranslator":
-        """The same system and the same search, with other pools for the documents of a call."""
-        found = copy(self)
-        found._make_pool, found.windows = make_pool, self.windows
-        return found
-
-    def _check_first_pass(self, first_pass: "DocumentTranslator", document: Document) -> None:
-        try:
-            first_pass.check([document])
-        except CotextError as error:
-            raise CotextError(f"decode.first_pass = {self.config.decode.first_pass}: {error}") from None
+        """Return the same system with other pools for the documents of a call."""
+        copied = copy(self)
+        copied._make_pool, copied.windows = make_pool, self.windows
+        return copied
 
     def _after_first_pass(
         self, documents: Iterable[Document], guide: Guide | None, on_sentences: Callable[[int], None]
     ) -> Iterator[tuple[int, Document, Sequence[str] | None]]:
-        """Documents with their index in the input and, where there is a first pass, its translation."""
+        """Yield documents with their input index and their translation by a first pass, if there is one."""
         if self.first_pass is None:
             yield from ((index, document, None) for index, document in enumerate(documents))
             return
         read: dict[int, Document] = {}
 
+        # The first pass finishes documents in another order; remember those that it has not finished.
         def remembered() -> Iterator[Document]:
             for index, document in enumerate(documents):
                 read[index] = document
                 yield document
 
-        own = guide if self.first_pass.takes_guides else None
-        for index, translation in self.first_pass.translate(remembered(), on_sentences, own):
+        supported = guide if self.first_pass.takes_guides else None
+        for index, translation in self.first_pass.translate(remembered(), on_sentences, supported):
             yield index, read.pop(index), translation.document.sentences
 
     def _translation(self, opened: OpenDocument) -> Translation:
@@ -381,6 +367,7 @@ class DocumentTranslator(DocumentScorer):
         sentences = tuple(sentence.text for sentence in hypotheses)
         longest = self.config.view.max_tokens - self.plan.symbols.per_source_sentence
         missing = tuple(j for j in opened.kept if not sentences[j])
+        # Scoring tokenises the text: compare with the tokens of the output.
         as_text = self.tokenizer.encode_batch(sentences, side="target")
         return Translation(
             document=Document(opened.document.id, sentences),
@@ -403,8 +390,8 @@ class DocumentTranslator(DocumentScorer):
     def _lists(
         self, opened: OpenDocument, hypotheses: Sequence[SentenceHypothesis]
     ) -> tuple[Candidates, ...]:
-        """The translation of every sentence, and the others that were found for it."""
-        others = {opened.kept[j]: found for j, found in opened.others.items()}
+        """Return the translation of every sentence, followed by its alternatives."""
+        others = {opened.kept[j]: candidates for j, candidates in opened.others.items()}
         lists = []
         for j, sentence in enumerate(hypotheses):
             score = self.plan.rank_score(sentence.log_probability, sentence.labels)

@@ -1,19 +1,19 @@
-"""Search of windows: which requests they are, which of them share a batch, and what is found for each.
+"""Search of windows: their requests, the batches that they share, and their results.
 
-A window is ready when its forced prefix is finished. Of the windows of a batch, those whose output shows
-nothing are searched once more by themselves.
+A window is ready when its forced prefix is finished. Windows of a batch whose output has no visible text are
+searched again separately.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from itertools import takewhile
+from itertools import chain, takewhile
 
 import torch
 from torch import Tensor
 
-from cotext.data.batch import Instance, Source
-from cotext.data.collate import pack, source_batch
+from cotext.data.batch import Instance
+from cotext.data.collate import pack
 from cotext.data.documents import Document
 from cotext.data.nbest_lists import Candidate, Candidates
 from cotext.data.shortlist import Shortlist
@@ -30,66 +30,65 @@ from cotext.translation.document_state import OpenDocument, SentenceHypothesis, 
 from cotext.translation.scorer import DocumentScorer
 from cotext.translation.substitution import Draft, Substitution
 
-# --- Lists of the best translations of sentences, found beside the translation of their windows.
+# --- N-best lists of sentences, found after the translation of their windows.
 #
-# The list of a sentence is given the best translations before it, whatever its window holds besides:
+# The list of a sentence is conditioned on the best translations before it:
 #
-#     one sentence is searched    as windows with a forced prefix: what ends in its beam
-#     several are, one after      each once more by itself, behind the best translations of those before it in
-#     the other                   the row: as many rows as sentences, of the same source
+#     one sentence in a window    for example with a forced prefix: the hypotheses that end in its beam
+#     several sentences           each is searched again separately, after the best translations of those
+#                                 before it in the row: one row per sentence, with the same source
 #
-# What the system writes is the first of the list. Where several sentences were searched together, a beam of
-# the sentence alone may find one that scores higher, and that comes second.
+# The output of the system is the first of the list. If several sentences were searched together, a separate
+# search may find a translation with a higher score, which becomes the second.
 
 
 @dataclass(frozen=True, slots=True)
 class SearchedWindow:
-    """A window of a document that is finished: what was asked for, and what was found."""
+    """A finished window: its row, the hypothesis, and its sentences."""
 
-    opened: OpenDocument
-    number: int
-    instance: Instance
-    request: SearchRequest
+    row: "Row"
     hypothesis: Hypothesis
-    found: Sequence[SentenceHypothesis]
+    sentences: Sequence[SentenceHypothesis]
 
     @property
     def current(self) -> Iterator[tuple[int, int]]:
         """The current sentences: index in the document, and among those requested."""
-        requested = self.opened.requested(self.number)
-        return ((j, j - requested.start) for j in self.instance.window.current if j in requested)
+        requested = self.row.document.requested(self.row.number)
+        return ((j, j - requested.start) for j in self.row.instance.window.current if j in requested)
 
 
 class SentenceLists:
-    """The lists of a system with `decode.nbest` above 1."""
+    """The n-best lists of a system with `decode.nbest` above 1."""
 
     def __init__(self, scorer: DocumentScorer) -> None:
         self._scorer = scorer
 
     def find(self, windows: Sequence[SearchedWindow]) -> None:
-        """Note the lists of the current sentences of windows in their documents."""
-        alone: list[tuple[SearchedWindow, int, SearchRequest]] = []
+        """Record the lists of the current sentences of windows in their documents."""
+        separate: list[tuple[SearchedWindow, int, SearchRequest]] = []
         for window in windows:
             for j, k in window.current:
                 if window.hypothesis.others:
                     self._note(window, j, k, window.hypothesis.others[k])
                 else:
-                    alone.append((window, j, self._request(window, k)))
-        for window, j, hypothesis in self._searched(alone):
+                    separate.append((window, j, self._request(window, k)))
+        for window, j, hypothesis in self._searched(separate):
             best = Alternative(tuple(hypothesis.tokens), hypothesis.log_probability, hypothesis.score)
-            k = j - window.opened.requested(window.number).start
-            self._note(window, j, k, (best, *(each for of in hypothesis.others for each in of)))
+            k = j - window.row.document.requested(window.row.number).start
+            self._note(window, j, k, (best, *chain.from_iterable(hypothesis.others)))
 
     def _note(self, window: SearchedWindow, j: int, k: int, others: Iterable[Alternative]) -> None:
         most = self._scorer.plan.options.nbest - 1
-        window.opened.others[j] = further(window.found[k].text, others, self._scorer.tokenizer, most)
+        text = window.sentences[k].text
+        window.row.document.others[j] = further(text, others, self._scorer.tokenizer, most)
 
     def _request(self, window: SearchedWindow, k: int) -> SearchRequest:
-        """The request for one sentence behind the best translations of those before it."""
+        """Return the request for one sentence after the best translations of those before it."""
         symbols = self._scorer.plan.symbols
-        prefix, request = list(window.request.prefix), window.request
+        request = window.row.request
+        prefix = list(request.prefix)
         first = request.first_sentence + request.closed_before(self._scorer.plan.search_symbols)
-        for number, sentence in enumerate(window.found[:k], start=first):
+        for number, sentence in enumerate(window.sentences[:k], start=first):
             prefix += (*sentence.tokens, symbols.separator(number))
         goes_on = k + 1 < request.sentences or request.goes_on
         return replace(request, prefix=prefix, max_tokens=(request.max_tokens[k],), goes_on=goes_on)
@@ -97,55 +96,49 @@ class SentenceLists:
     def _searched(
         self, rows: Sequence[tuple[SearchedWindow, int, SearchRequest]]
     ) -> Iterator[tuple[SearchedWindow, int, Hypothesis]]:
-        """Search for single sentences, in batches of `decode.max_tokens`."""
+        """Search single sentences, in batches of `decode.max_tokens`."""
         scorer, plan = self._scorer, self._scorer.plan
         costs = []
         for window, _, request in rows:
-            length = window.instance.source_tokens(plan.symbols) + len(request.prefix)
+            length = window.row.source_tokens + len(request.prefix)
             costs.append(plan.options.beam * (length + sum(request.max_tokens) // 2))
         order = sorted(range(len(rows)), key=costs.__getitem__)
-        # Rows of one window would see each other.
+        # If rows attend to each other, those of one window must not share a batch.
         batches = [[n] for n in order]
         if not plan.sees_other_rows:
-            found = pack([[costs[n]] for n in order], plan.decode.max_tokens)
-            batches = [[order[n] for n in members] for members in reversed(found)]
+            packed = pack([[costs[n]] for n in order], plan.decode.max_tokens)
+            batches = [[order[n] for n in members] for members in reversed(packed)]
         for batch in batches:
             members = [rows[n] for n in batch]
-            source = self._source([window for window, _, _ in members]).to(scorer.device)
+            windows = [(window.row.document, window.row.number) for window, _, _ in members]
+            source = source_of(windows, plan.group_windows, plan.symbols).to(scorer.device)
             requests = [request for _, _, request in members]
             hypotheses = plan.kind.search(scorer.model, source, requests, plan.search_symbols, plan.options)
             for (window, j, _), hypothesis in zip(members, hypotheses, strict=True):
                 yield window, j, hypothesis
 
-    def _source(self, windows: Sequence[SearchedWindow]) -> Source:
-        plan = self._scorer.plan
-        if plan.sees_other_rows:
-            seen = [(window.opened, window.number) for window in windows]
-            return source_of(seen, plan.group_windows, plan.symbols)
-        return source_batch([window.instance for window in windows], plan.symbols)
-
 
 def further(first: str, others: Iterable[Alternative], tokenizer: Tokenizer, most: int) -> Candidates:
-    """At most so many translations that differ from the first one and from each other as texts.
+    """Return up to `most` translations that differ from the first one and from each other as texts.
 
-    Of several tokenisations of a text, the best one counts; what shows nothing is left out.
+    Of several tokenisations of a text, the best one counts; empty texts are dropped.
     """
-    found: dict[str, Candidate] = {}
-    for each in others:
-        if len(found) == most:
+    candidates: dict[str, Candidate] = {}
+    for alternative in others:
+        if len(candidates) == most:
             break
-        text = tokenizer.decode(each.tokens)
-        if text and text != first and text not in found:
-            found[text] = Candidate(text, each.log_probability, each.score)
-    return tuple(found.values())
+        text = tokenizer.decode(alternative.tokens)
+        if text and text != first and text not in candidates:
+            candidates[text] = Candidate(text, alternative.log_probability, alternative.score)
+    return tuple(candidates.values())
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A window about to be searched."""
+    """A window that is ready to be searched."""
 
     width: int  # of its beam
-    tokens: int  # that each hypothesis takes in a batch
+    tokens: int  # per hypothesis, in a batch
     source_tokens: int
     document: OpenDocument
     number: int  # of the window in its document
@@ -155,10 +148,11 @@ class Row:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RowGroup:
-    """Rows of a document that share a batch: one, or all of a group of windows that is searched together.
+    """Rows of a document that share a batch: one row, or all of a group of windows that is searched together.
 
-    `width` is that of the widest beam: a row is searched as wide as by itself, whatever others have to keep,
-    so that batches are of groups of one width. `longest`: tokens that a row takes at most, beams included.
+    `width` is that of the widest beam. A row is searched with the same width as separately, whatever
+    constraints other rows have; batches therefore have groups of one width. `longest`: most tokens of a row,
+    beams included.
     """
 
     document: OpenDocument
@@ -168,18 +162,17 @@ class RowGroup:
 
     @classmethod
     def of(cls, rows: Sequence[Row]) -> "RowGroup":
-        """The group of these rows."""
         width = max(row.width for row in rows)
         return cls(rows[0].document, tuple(rows), width, width * max(row.tokens for row in rows))
 
     @property
     def cost(self) -> int:
-        """What it takes in a batch by itself, in tokens, beams and padding included."""
+        """Its size in a batch of its own, in tokens, beams and padding included."""
         return len(self.rows) * self.longest
 
 
 class WindowSearch:
-    """The search of a system for the windows of its documents; `shortlist` says what each may hold."""
+    """The search of a system for the windows of its documents; `shortlist`: the tokens to choose from."""
 
     def __init__(self, scorer: DocumentScorer, shortlist: Shortlist | None = None) -> None:
         self._scorer = scorer
@@ -196,9 +189,9 @@ class WindowSearch:
 
     @cached_property
     def _showing_symbols(self) -> SearchSymbols:
-        """The symbols of search, with all subwords as blank that decode to an empty string alone.
+        """The symbols of search, in which all subwords that decode to an empty string count as blank.
 
-        Such are single bytes of a character too.
+        Single bytes of a character are among them.
         """
         tokenizer = self._scorer.tokenizer
         blank = (i for i in range(tokenizer.pieces) if not tokenizer.decode([i]))
@@ -212,9 +205,9 @@ class WindowSearch:
         guide: Guide | None = None,
         taken: Mapping[int, str] | None = None,
     ) -> OpenDocument:
-        """A document before its first batch; `index` is what `guide` and a log call it by.
+        """Return a document before its first batch; `index` identifies it for `guide` and a log.
 
-        `first_pass`: its translation by another system; `taken`: those of some sentences, which are given.
+        `first_pass`: its translation by another system. `taken`: given translations of some sentences.
 
         Raises:
             CotextError: a sentence longer than `decode.max_source_tokens`.
@@ -233,37 +226,39 @@ class WindowSearch:
             guide,
         )
         if taken:
-            # Constraints of terms, and rows that see others, count the sentences of a whole piece.
+            # Constraints, and rows that attend to others, need all sentences of a chunk.
             forces = plan.kind.path is None and guide is None and not plan.sees_other_rows
             opened.take(taken, partial(scorer.tokenizer.encode, side="target"), forces)
         return opened
 
     def settle(self, opened: OpenDocument) -> int:
-        """Finish the ready windows of a document whose sentences are given; how many are current in them."""
-        # A group that is searched together is in one batch, whatever is given of it.
+        """Finish ready windows whose sentences are given; return the number of current sentences."""
+        # A group that is searched together must be complete in its batch.
         return opened.finish_taken() if opened.taken and not self._scorer.plan.searches_groups else 0
 
     def ready_tokens(self, opened: OpenDocument) -> int:
-        """Source tokens of the windows of a document that are ready."""
+        """Return the number of source tokens of the ready windows of a document."""
         symbols = self._scorer.plan.symbols.per_source_sentence
         return sum(len(opened.source[j]) + symbols for n in opened.ready for j in opened.windows[n].source)
 
     def groups(self, opened: OpenDocument) -> Iterator[RowGroup]:
-        """The windows of a document that are ready, in turn, each taken from those that are."""
+        """Yield the ready windows of a document in order, removing each from those that are ready."""
         plan = self._scorer.plan
         size = plan.group_windows if plan.searches_groups else 1
         while opened.ready:
+            # Members of one group that are ready, up to the end of the group.
             stop = (opened.ready[0] // size + 1) * size
             members = list(takewhile(stop.__gt__, opened.ready))
             del opened.ready[: len(members)]
             yield RowGroup.of([self._row(opened, number) for number in members])
 
     def batches(self, groups: Sequence[RowGroup]) -> Iterator[list[RowGroup]]:
-        """Batches of `decode.max_tokens` of all of these groups, of rows of like length, longest first."""
-        # Longest last, then first: what does not fit into memory fails at once.
+        """Yield batches of `decode.max_tokens`, of rows of similar length, longest first."""
+        # The longest batch comes first, so that a lack of memory shows at once.
         ordered = sorted(
             groups, key=lambda group: max((r.tokens * r.width, r.source_tokens) for r in group.rows)
         )
+        # A row must be searched with the width that it has by itself.
         for width in sorted({group.width for group in ordered}):
             alike = [group for group in ordered if group.width == width]
             batches = pack(
@@ -275,16 +270,16 @@ class WindowSearch:
     def search(
         self, groups: Sequence[RowGroup], on_sentences: Callable[[int], None] = lambda count: None
     ) -> int:
-        """Search a batch of groups of one width; the number of current sentences in it.
+        """Search a batch of groups of one width; return the number of its current sentences.
 
-        Constrained, every current sentence gets a visible character. `on_sentences` is told after every step
-        of the search how many of these sentences have ended with it, mostly none.
+        In constrained search, every current sentence gets a visible character. `on_sentences` is called after
+        every step with the number of sentences that ended with it, often 0.
         """
         batch = [row for group in groups for row in group.rows]
         counts = [len(row.instance.window.current) for row in batch]
-        untold = dict(enumerate(counts))  # rows that are searched again have been told
+        unreported = dict(enumerate(counts))  # rows that are searched again are reported only once
 
-        with listening(lambda ended: on_sentences(sum(untold.pop(row, 0) for row in ended))):
+        with listening(lambda ended: on_sentences(sum(unreported.pop(row, 0) for row in ended))):
             self._search_and_finish(batch)
         return sum(counts)
 
@@ -294,19 +289,19 @@ class WindowSearch:
         drafts: list[Draft] = []
         searched: list[SearchedWindow] = []
         for row, hypothesis in zip(batch, self._search(batch, plan.search_symbols), strict=True):
-            found, exact = self._recovered(row, hypothesis)
-            if plan.options.align == "constrained" and not self._shows(row, found):
+            sentences, exact = self._recovered(row, hypothesis)
+            if plan.options.align == "constrained" and not self._shows(row, sentences):
                 blank.append(row)
             else:
-                self._finish(row, found, exact, drafts)
-                searched.append(_searched_window(row, hypothesis, found))
-        # Bytes that form no character: searched once more, with subwords that show something by themselves;
-        # in document order, as the extra rows of each hold the hypotheses before it.
+                self._finish(row, sentences, exact, drafts)
+                searched.append(SearchedWindow(row, hypothesis, sentences))
+        # Bytes that form no character: search again with only visible subwords. In document order, as the
+        # extra rows of each window contain the hypotheses before it.
         for row in sorted(blank, key=lambda row: row.number):
             [hypothesis] = self._search([row], self._showing_symbols)
-            found, exact = self._recovered(row, hypothesis)
-            self._finish(row, found, exact, drafts)
-            searched.append(_searched_window(row, hypothesis, found))
+            sentences, exact = self._recovered(row, hypothesis)
+            self._finish(row, sentences, exact, drafts)
+            searched.append(SearchedWindow(row, hypothesis, sentences))
         if drafts:
             self._substitution.mend(drafts)
         for draft in drafts:
@@ -314,37 +309,40 @@ class WindowSearch:
         if self._lists is not None:
             self._lists.find(searched)
 
-    def _finish(self, row: Row, found: list[SentenceHypothesis], exact: bool, drafts: list[Draft]) -> None:
-        """Finish the window of a row, or put it to the drafts, where it was searched without constraints.
+    def _finish(
+        self, row: Row, sentences: list[SentenceHypothesis], exact: bool, drafts: list[Draft]
+    ) -> None:
+        """Finish the window of a row, or add it to the drafts if its document has constraints.
 
-        One of a group that failed in the middle, and is searched again, may be finished.
+        A window may be finished already, if its group failed in the middle and is searched again.
         """
         if row.document.is_finished(row.number):
             return
         if row.document.guide is None or self._scorer.plan.sees_other_rows:
-            row.document.finish(row.number, found, exact)
+            row.document.finish(row.number, sentences, exact)
         else:
-            drafts.append(Draft(row.document, row.number, row.instance, row.request, found))
+            drafts.append(Draft(row.document, row.number, row.instance, row.request, sentences))
 
     def _row(self, opened: OpenDocument, number: int) -> Row:
         plan = self._scorer.plan
         instance = opened.instance(number)
         request = self._request(opened, number)
-        # Half of the limit is a generous guess at the length of the output.
+        # Half of the limit is a generous estimate of the output length.
         source_tokens = instance.source_tokens(plan.symbols)
         tokens = source_tokens + len(request.prefix) + sum(request.max_tokens) // 2
+        # Constraints widen the beam: one place per bank.
         width = search_width(plan.options.beam, request.automata)
         return Row(width, tokens, source_tokens, opened, number, instance, request)
 
     def _request(self, opened: OpenDocument, number: int) -> SearchRequest:
-        """The sentences of a window after its forced prefix."""
+        """Return the request for the sentences of a window after its forced prefix."""
         plan, window = self._scorer.plan, opened.windows[number]
         first = window.target.start - window.source.start
         prefix: list[int] = []
         for k, sentence in enumerate(opened.context(number), start=first):
             prefix += (*sentence.tokens, plan.symbols.separator(k))
         limits = (int(plan.decode.max_ratio * len(opened.source[j])) for j in opened.requested(number))
-        # Every sentence takes a token and the symbol that closes it, whatever the limit.
+        # Every sentence has at least a token and its closing symbol.
         most = tuple(max(limit + plan.decode.max_extra, 2) for limit in limits)
         request = SearchRequest(
             prefix, first, most, window.source.start, shortlist=self._listed(opened, number)
@@ -354,7 +352,7 @@ class WindowSearch:
         return constrained(request, opened, number, self._spelling)
 
     def _listed(self, opened: OpenDocument, number: int) -> Tensor | None:
-        """The tokens that a window may hold: those that go with all of its source, context included."""
+        """Return the tokens that a window may contain: those of its whole source, context included."""
         if self._shortlist is None:
             return None
         source = [token for j in opened.windows[number].source for token in opened.source[j]]
@@ -362,36 +360,30 @@ class WindowSearch:
 
     def _search(self, batch: Sequence[Row], symbols: SearchSymbols) -> list[Hypothesis]:
         scorer, plan = self._scorer, self._scorer.plan
-        if plan.sees_other_rows:
-            windows = [(row.document, row.number) for row in batch]
-            source = source_of(windows, plan.group_windows, plan.symbols)
-        else:
-            source = source_batch([row.instance for row in batch], plan.symbols)
+        windows = [(row.document, row.number) for row in batch]
+        source = source_of(windows, plan.group_windows, plan.symbols)
         requests = [row.request for row in batch]
         return plan.kind.search(scorer.model, source.to(scorer.device), requests, symbols, plan.options)
 
-    def _shows(self, row: Row, found: Sequence[SentenceHypothesis]) -> bool:
-        """Whether every current sentence, of those requested that were found, holds a visible character."""
+    def _shows(self, row: Row, sentences: Sequence[SentenceHypothesis]) -> bool:
+        """Whether every requested current sentence has a visible character."""
         requested = row.document.requested(row.number)
-        shown = (j for j in row.instance.window.current if j in requested)
-        return all(found[j - requested.start].text for j in shown)
+        current = (j for j in row.instance.window.current if j in requested)
+        return all(sentences[j - requested.start].text for j in current)
 
     def _recovered(self, row: Row, hypothesis: Hypothesis) -> tuple[list[SentenceHypothesis], bool]:
-        """The hypothesis of each sentence requested, and whether it has exactly these sentences, in order."""
+        """Return the hypotheses of the requested sentences, and whether the output has exactly these."""
         requested = row.document.requested(row.number)
+        # If the context is translated again, only the last sentence is used: count from the end.
         from_end = row.instance.window.current.start > requested.start
         symbols, count = self._scorer.plan.search_symbols, len(requested)
         return found_sentences(hypothesis, row.request, symbols, self._scorer.tokenizer, count, from_end)
 
 
-def _searched_window(row: Row, hypothesis: Hypothesis, found: Sequence[SentenceHypothesis]) -> SearchedWindow:
-    return SearchedWindow(row.document, row.number, row.instance, row.request, hypothesis, found)
-
-
 def constrained(
     request: SearchRequest, opened: OpenDocument, number: int, spelling: Spelling
 ) -> SearchRequest:
-    """The request of a window with the constraints of its sentences, and with room for them."""
+    """Return the request of a window with the constraints of its sentences, and room for them."""
     assert opened.guide is not None
     sentences = (opened.kept[j] for j in opened.requested(number))
     constraints = [opened.guide.constraints(opened.index, sentence) for sentence in sentences]

@@ -1,4 +1,4 @@
-"""What a person asks of translations beside their text: terms, words to keep, a memory."""
+"""Constraints of a user on translations: glossary terms, words to keep, and a translation memory."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -14,9 +14,9 @@ from cotext.translation.translator import DocumentTranslator
 
 @dataclass(frozen=True, slots=True)
 class Wishes:
-    """A glossary, words that are not translated, and a memory.
+    """A glossary, words to leave untranslated, and a translation memory.
 
-    A memory is for files of blocks.
+    A memory can only be used for files of blocks.
     """
 
     glossary: Glossary | None = None
@@ -25,17 +25,16 @@ class Wishes:
 
     @property
     def of_terms(self) -> bool:
-        """Whether there are terms or words to keep."""
         return bool(self.glossary or self.keep)
 
     @property
     def settings(self) -> str:
-        """What tells these from others; empty where nothing is asked."""
-        asked = self.of_terms or self.memory is not None
-        return hashlib.sha256(repr(self).encode()).hexdigest()[:16] if asked else ""
+        """A hash that identifies these constraints; empty if there are none."""
+        has_any = self.of_terms or self.memory is not None
+        return hashlib.sha256(repr(self).encode()).hexdigest()[:16] if has_any else ""
 
     def check(self, translator: DocumentTranslator) -> None:
-        """Raise CotextError where the search of a system keeps no terms."""
+        """Raise CotextError if there are terms and the system does not support lexical constraints."""
         if self.of_terms and not translator.takes_guides:
             raise CotextError(
                 "a glossary and words to keep need a system that writes from left to right "
@@ -48,28 +47,20 @@ class Wishes:
         documents: Sequence[Sequence[str]],
         copied: Sequence[Sequence[Sequence[str]]] | None = None,
     ) -> TermGuide | None:
-        """The constraints of documents, given as sentences; None where none are asked, or can be kept."""
-        asked = self.of_terms or any(texts for document in copied or () for texts in document)
-        if not asked or not translator.takes_guides:
+        """Return the constraints of documents, given as sentences; None without any, or if not supported."""
+        # Copied texts, such as placeholders, are constraints even without a glossary.
+        has_any = self.of_terms or any(texts for document in copied or () for texts in document)
+        if not has_any or not translator.takes_guides:
             return None
-        return TermGuide(
-            documents,
-            self.glossary,
-            keep=self.keep,
-            copied=copied,
-        )
+        return TermGuide(documents, self.glossary, keep=self.keep, copied=copied)
 
     def report(self, guide: TermGuide | None, translations: Mapping[int, Sequence[str]]) -> TermReport | None:
-        """The term accuracy of translations; None where no term was asked for."""
+        """Return the term accuracy of translations; None without terms."""
         return term_report(guide, translations) if self.of_terms and guide is not None else None
 
 
 def read_wishes(languages: Languages, request: Wished) -> Wishes:
-    """Read what is asked from files.
-
-    Raises:
-        CotextError: a file that cannot be read so.
-    """
+    """Read the files of a request; raise CotextError for a file that cannot be read."""
     glossary, keep, memory = request.glossary, request.keep, request.memory
     return Wishes(
         Glossary.read(glossary, languages.source, languages.target) if glossary is not None else None,

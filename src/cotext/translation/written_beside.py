@@ -1,4 +1,4 @@
-"""Tables of scores, and what is written beside a translated corpus: scores and lists of translations."""
+"""Tables of scores, and the files written next to a translated corpus: scores and n-best lists."""
 
 import math
 from collections.abc import Iterable, Iterator
@@ -18,11 +18,7 @@ ScoredDocument = tuple[str, list[SentenceScore]]  # its id, and a score for ever
 
 
 def require_column(document: str) -> None:
-    """Refuse an id that cannot stand in a column.
-
-    Raises:
-        CotextError: it holds what ends a column or a line.
-    """
+    """Raise CotextError for a document id with a character that ends a column or a line."""
     if any(c in document for c in "\t\n\r"):
         raise CotextError(
             f"document id {shown(document)} holds a tab or the end of a line, which would shift the columns "
@@ -31,11 +27,7 @@ def require_column(document: str) -> None:
 
 
 def score_lines(documents: Iterable[ScoredDocument]) -> Iterator[str]:
-    """A table with tabs between columns: a heading, then a line for every sentence.
-
-    Raises:
-        CotextError: as `require_column`.
-    """
+    """Yield the lines of a table with tabs between columns: a heading, then one line per sentence."""
     yield "\t".join(COLUMNS)
     for document, scores in documents:
         require_column(document)
@@ -44,7 +36,7 @@ def score_lines(documents: Iterable[ScoredDocument]) -> Iterator[str]:
 
 
 def score_figures(documents: Iterable[ScoredDocument], signature: str) -> dict[str, Any]:
-    """The same for programs; a probability of 0, possible in non-autoregressive models, is None."""
+    """Return scores as JSON content; a probability of 0, possible in non-autoregressive models, is None."""
 
     def number(value: float) -> float | None:
         return value if math.isfinite(value) else None
@@ -64,7 +56,7 @@ LISTS: Final = ".nbest.jsonl"
 
 
 def write_scores(path: Path, translations: Iterable[Translation]) -> None:
-    """Write the log-probabilities of the tokens that were written for every sentence."""
+    """Write the log-probabilities of the output tokens of every sentence."""
     documents = (
         (t.document.id, list(map(SentenceScore, t.log_probabilities, t.tokens))) for t in translations
     )
@@ -74,35 +66,27 @@ def write_scores(path: Path, translations: Iterable[Translation]) -> None:
 
 
 def lists_beside(out: Path) -> Path:
-    """Where the lists of an output stand."""
+    """Return the file with the n-best lists of an output."""
     return out.with_name(f"{out.name}{LISTS}")
 
 
 def check_new_lists(out: Path) -> None:
-    """Refuse to replace lists that nobody has said may be replaced.
-
-    Raises:
-        CotextError: they are there.
-    """
+    """Raise CotextError if n-best lists exist for an output."""
     if (lists := lists_beside(out)).exists():
         raise CotextError(f"{lists}: exists; choose another --out, or add --overwrite to replace it")
 
 
 def remove_lists(out: Path) -> None:
-    """Remove lists beside an output that is going to be replaced by one without any."""
+    """Remove the lists of an output that will be replaced by one without lists."""
     lists_beside(out).unlink(missing_ok=True)
 
 
 def require_no_lists(opened: OpenedRun, what: str) -> None:
-    """Refuse a run that makes lists where none are written.
-
-    Raises:
-        CotextError: `decode.nbest` above 1; `what` is translated.
-    """
+    """Raise CotextError if a run makes n-best lists; `what` is translated, and has none."""
     if (nbest := opened.config.decode.nbest) > 1:
         raise CotextError(
-            f"{what}: decode.nbest = {nbest}: lists are written beside corpora, a sentence a line, that are "
-            "translated here; add --set nbest=1"
+            f"{what}: decode.nbest = {nbest}: lists are written next to corpora with one sentence per line "
+            "that are translated here; add --set nbest=1"
         )
 
 
@@ -113,9 +97,9 @@ def write_lists(
     nbest: int,
     signature: str,
 ) -> None:
-    """Write the lists of a translated corpus; `pairs` has its documents as they are written.
+    """Write the lists of a translated corpus; `pairs` has its documents as written.
 
-    Sentences that were not translated, as nothing of them is text, have the one line that the output has.
+    Sentences without text are not translated; their list has only the line of the output.
     """
     with atomic_sinks([lists_beside(out)]) as [sink]:
         write_documents(sink, _listed(pairs, translations), nbest, f"{signature}|nbest:{nbest}")

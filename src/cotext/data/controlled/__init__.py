@@ -1,4 +1,4 @@
-"""The controlled corpus: a small English-German world in which the use of context can be measured."""
+"""The controlled corpus: generated English-German documents for measuring the use of context."""
 
 from cotext.data.controlled.contrast import (
     SIZES,
@@ -14,7 +14,6 @@ from cotext.data.controlled.lexicon import WordOrder
 __all__ = [
     "SIZES",
     "VERSION",
-    "WordLinks",
     "WordOrder",
     "contrastive_suites",
     "development_documents",

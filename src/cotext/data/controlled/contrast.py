@@ -1,9 +1,9 @@
-"""Contrastive suites whose current sentence says nothing about the right candidate.
+"""Splits of the controlled corpus, and contrastive suites that cannot be solved without context.
 
-Examples come in groups. A group is one planned document in which one clue has exactly one dependent choice.
-Its members differ in the clue alone, each making another candidate right, and all of them list the same
-candidates for the current sentence in the same order. So whatever a scorer does with the current sentence, it
-is right for exactly one member of each group: chance, exactly.
+Examples are in groups. A group is one planned document in which a clue determines exactly one choice. The
+members of a group differ only in the clue, so that a different candidate is correct in each. All members have
+the same candidates for the current sentence in the same order. So a scorer that sees only the current
+sentence is right for exactly one member of each group, which is chance accuracy.
 """
 
 import zlib
@@ -17,9 +17,9 @@ from cotext.data.controlled.lexicon import WordOrder
 from cotext.data.documents import ParallelDocument
 from cotext.runtime.errors import CotextError
 
-# --- Streams of documents that can't overlap: the text of a source decides to which split it may belong.
+# --- Disjoint splits: the text of a source determines the only split to which it can belong.
 
-# Changes whenever the text generated for a seed changes.
+# Must be increased if the text generated for a seed changes.
 VERSION: Final = 3
 # Training documents.
 SIZES: Final = {"small": 10_000, "medium": 100_000, "large": 1_000_000}
@@ -27,8 +27,8 @@ DEVELOPMENT_DOCUMENTS: Final = 200
 TEST_DOCUMENTS: Final = 400
 
 Split = Literal["training", "development", "test", "contrastive"]
-# Sixteen buckets of documents: training gets 12, the contrastive suites 2 (they need several documents of
-# one kind at once), development and test 1 each.
+# Sixteen buckets of documents: 12 for training, 2 for contrastive suites (which need several documents at
+# once), and 1 each for development and test.
 _SPLIT_OF_BUCKET: Final[tuple[Split, ...]] = (
     *("contrastive", "contrastive"),
     *("development", "test"),
@@ -37,7 +37,7 @@ _SPLIT_OF_BUCKET: Final[tuple[Split, ...]] = (
 
 
 def split_of(source: Sequence[str]) -> Split:
-    """The only split in which this source document may occur, whatever the seeds."""
+    """Return the only split in which this source document can occur, for all seeds."""
     return _SPLIT_OF_BUCKET[zlib.crc32("\n".join(source).encode()) & 15]
 
 
@@ -53,7 +53,7 @@ def _documents(
 def planned_documents(
     split: Split, documents: int, seed: int, mentions: int | None = None
 ) -> Iterator[tuple[str, Plan]]:
-    """The names and plans of the first documents of a split; `mentions`: see `training_documents`."""
+    """Yield names and plans of the first documents of a split; `mentions`: see `training_documents`."""
     for index in range(documents):
         draw = Draw(split, seed, index)
         plan = plan_document(draw, mentions)
@@ -67,13 +67,12 @@ def planned_documents(
 def training_documents(
     documents: int, seed: int, order: WordOrder = "verb-second", mentions: int | None = None
 ) -> Iterator[ParallelDocument]:
-    """Stream the training documents; document i depends on (seed, i) alone, so a longer stream begins alike.
+    """Yield the training documents. Document i depends only on (seed, i).
 
-    With ``mentions`` every document has a hero, who is mentioned so often, as far as there is room: more
-    choices of cohesion than the other splits have, which are the same whatever it is.
+    With ``mentions``, every document has a hero who is mentioned this number of times, if there is room. This
+    gives more choices of the phenomenon cohesion. It does not change the other splits.
 
-    Raises CotextError where ``mentions`` is less than 2, and where ``documents`` is negative, at the first
-    document.
+    Raises CotextError if ``mentions`` is less than 2 or, at the first document, if ``documents`` is negative.
     """
     if mentions is not None and mentions < 2:
         raise CotextError(f"controlled corpus: {mentions} mentions of a hero; give a number from 2 up")
@@ -81,15 +80,15 @@ def training_documents(
 
 
 def development_documents(seed: int, order: WordOrder = "verb-second") -> Iterator[ParallelDocument]:
-    """Stream 200 documents, none of which can occur in training, test or the contrastive suites."""
+    """Yield 200 documents, none of which can occur in training, test or the contrastive suites."""
     return _documents("development", DEVELOPMENT_DOCUMENTS, seed, order)
 
 
 def test_documents(
     seed: int,
-    order: WordOrder = "verb-second",  # noqa: PT028 (no test, whatever its name)
+    order: WordOrder = "verb-second",  # noqa: PT028 (not a pytest function)
 ) -> Iterator[ParallelDocument]:
-    """Stream 400 documents, none of which can occur in training, development or the contrastive suites."""
+    """Yield 400 documents, none of which can occur in training, development or the contrastive suites."""
     return _documents("test", TEST_DOCUMENTS, seed, order)
 
 
@@ -100,7 +99,7 @@ DISTANCES: Final[Mapping[Phenomenon, tuple[int, ...]]] = {
     "cohesion": (1, 2, 3, 4),
     "cataphora": (-1,),
 }
-# Candidates in each example; chance is one over it.
+# Number of candidates per example; chance accuracy is one over it.
 CANDIDATES: Final[Mapping[Phenomenon, int]] = {
     "pronoun": 3,
     "register": 2,
@@ -108,7 +107,7 @@ CANDIDATES: Final[Mapping[Phenomenon, int]] = {
     "cohesion": 2,
     "cataphora": 3,
 }
-# The slot of the clue and the slot of the choice.
+# Slots of clue and choice.
 _SLOTS: Final[Mapping[Phenomenon, tuple[str, str]]] = {
     "pronoun": ("t", "o"),
     "register": ("l", "y"),
@@ -117,15 +116,15 @@ _SLOTS: Final[Mapping[Phenomenon, tuple[str, str]]] = {
     "cataphora": ("t", "o"),
 }
 
-# A word in the clue's slot, the word it asks for in the choice's slot, the label of the candidate.
+# A word in the slot of the clue, the word that it requires in the slot of the choice, the candidate's label.
 Alternative = tuple[object, object, str]
 
 
 def contrastive_suites(seed: int, examples: int, order: WordOrder = "verb-second") -> list[ContrastiveSuite]:
-    """One suite for each phenomenon, with at least ``examples`` examples each.
+    """Return one suite per phenomenon with at least ``examples`` examples.
 
-    The number is rounded up until every distance has as many whole groups as the others. An id is made of
-    phenomenon, group and member. Raises CotextError where ``examples`` is not positive.
+    The number is rounded up, so that every distance has the same number of complete groups. Ids consist of
+    phenomenon, group and member. Raises CotextError if ``examples`` is not positive.
     """
     if examples < 1:
         raise CotextError(f"contrastive suites: {examples} examples asked for; give a number from 1 up")
@@ -145,7 +144,7 @@ def _suite(phenomenon: Phenomenon, seed: int, examples: int, order: WordOrder) -
 def _group(
     draw: Draw, phenomenon: Phenomenon, distance: int, group: int, order: WordOrder
 ) -> list[ContrastiveExample]:
-    """Draw documents until one has what is asked for, and make a group of it."""
+    """Draw documents until one has a suitable choice, and create a group from it."""
     while True:
         plan = plan_document(draw)
         choices = [choice for choice in _lone_choices(plan, phenomenon) if choice.distance == distance]
@@ -158,14 +157,14 @@ def _group(
 
 
 def _lone_choices(plan: Plan, phenomenon: Phenomenon) -> list[CandidateSet]:
-    """The choices whose clue no other choice depends on: no other sentence may give the answer away."""
+    """Return the choices whose clue has no other dependent choice, which would reveal the answer."""
     kind = [choice for choice in plan.choices if choice.phenomenon == phenomenon]
     clues = [choice.clue for choice in plan.choices if _SLOTS[choice.phenomenon] == _SLOTS[phenomenon]]
     return [choice for choice in kind if clues.count(choice.clue) == 1]
 
 
 def _alternatives(draw: Draw, plan: Plan, choice: CandidateSet) -> list[Alternative] | None:
-    """One alternative for each candidate, such that each document belongs to the contrastive split."""
+    """Return one alternative per candidate whose documents belong to the contrastive split, or None."""
     chosen: list[Alternative] = []
     for pool in _pools(draw, plan, choice):
         taken = {label for _, _, label in chosen}
@@ -182,7 +181,7 @@ def _alternatives(draw: Draw, plan: Plan, choice: CandidateSet) -> list[Alternat
 
 
 def _pools(draw: Draw, plan: Plan, choice: CandidateSet) -> list[list[Alternative]]:
-    """For each candidate the alternatives that would do, in random order."""
+    """Return the possible alternatives of each candidate, in random order."""
     match choice.phenomenon:
         case "pronoun" | "cataphora":
             things = [draw.shuffled(lexicon.THINGS_BY_GENDER[gender]) for gender in lexicon.GENDERS]
@@ -192,19 +191,19 @@ def _pools(draw: Draw, plan: Plan, choice: CandidateSet) -> list[list[Alternativ
             assert isinstance(speaker, lexicon.Person)
             tables = (lexicon.FAMILIAR_LISTENERS[speaker.he], lexicon.FORMAL_LISTENERS[speaker.he])
             listeners = [draw.shuffled(table) for table in tables]
-            return [[(each, each.address, each.address.du) for each in table] for table in listeners]
+            return [[(person, person.address, person.address.du) for person in table] for table in listeners]
         case "ellipsis":
             activities = draw.shuffled(lexicon.ACTIVITIES)
             pool: list[Alternative] = [(verb, verb, verb.participle) for verb in activities]
             return [pool] * CANDIDATES["ellipsis"]
         case "cohesion":
             hero = plan.sentences[choice.clue].words["p"]
-            pair = next(each.renderings for each in lexicon.HEROES if hero in each.renderings)
+            pair = next(h.renderings for h in lexicon.HEROES if hero in h.renderings)
             return [[(rendering, rendering, rendering.nom)] for rendering in pair]
 
 
 def _with_clue(plan: Plan, choice: CandidateSet, alternative: Alternative) -> Plan:
-    """The plan with another clue, and the choice that it asks for."""
+    """Return the plan with another clue, and the choice that it requires."""
     clue_slot, choice_slot = _SLOTS[choice.phenomenon]
     sentences = list(plan.sentences)
     sentences[choice.clue] = sentences[choice.clue].with_word(clue_slot, alternative[0])
@@ -215,7 +214,7 @@ def _with_clue(plan: Plan, choice: CandidateSet, alternative: Alternative) -> Pl
 def _members(
     plan: Plan, choice: CandidateSet, alternatives: Sequence[Alternative], group: int, order: WordOrder
 ) -> list[ContrastiveExample]:
-    """One example for each alternative, which is the right candidate there; the order is the same in all."""
+    """Return one example per alternative, which is its correct candidate; the order is always the same."""
     choice_slot = _SLOTS[choice.phenomenon][1]
     members = []
     for correct, alternative in enumerate(alternatives):
@@ -242,7 +241,7 @@ def _members(
 
 
 def _tags(current: Sentence, phenomenon: Phenomenon, label: str) -> dict[str, str]:
-    """What results are worth grouping by: few values each, the same for all phenomena of a kind."""
+    """Return tags by which results can be grouped; they have few values."""
     match phenomenon:
         case "pronoun" | "cataphora":
             case = "accusative" if "{o.ihn}" in current.frame.german else "nominative"

@@ -1,13 +1,13 @@
-"""The discourse planner: which sentences follow each other, and what each choice depends on.
+"""The discourse planner: the sequence of sentences, and the clue of every context-dependent choice.
 
-A document is written from left to right. A *clue* (a thing, an activity, a statement of who speaks to whom, a
-first rendering) reserves a later sentence for what depends on it, its *choice*; in between nothing may be
-said that would change the reading:
+A document is planned from left to right. A *clue* reserves a later sentence for the *choice* that depends on
+it. Clues are things, activities, statements of who speaks to whom, and first mentions of a hero. No sentence
+between clue and choice may change the interpretation:
 
-* "it" stands for the thing mentioned last; before any has been mentioned, for the one in the next sentence;
-* "did too" stands for the activity that is the last event told;
-* "you" is the listener of the one statement in the document;
-* a hero keeps the rendering of the first mention.
+* "it" refers to the last mentioned thing or, if there is none, to that of the next sentence;
+* "did too" refers to the activity that is the last event;
+* "you" is the listener of the only statement in the document;
+* a hero has the rendering of the first mention.
 """
 
 import hashlib
@@ -20,22 +20,21 @@ from typing import Final, Literal, TypeVar
 from cotext.data.controlled import lexicon
 from cotext.data.controlled.lexicon import WordOrder, ordered
 
-# --- Sentence frames: one template for each side, whose slots the lexicon fills.
+# --- Sentence frames: a template for each language, with slots that are filled from the lexicon.
 #
-# A slot is one letter, and an attribute of what fills it gives the form: ``{t.den}`` is the accusative
-# article of the thing ``t``. Slots: ``p q`` people, ``s`` speaker, ``l`` listener, ``y`` form of address,
-# ``t`` thing, ``o`` the thing that "it" stands for, ``v`` activity, ``w`` the activity that "did too"
-# stands for, ``k h j`` qualities, ``a b`` moods, ``c`` comparison, ``x`` whereabouts, ``z`` spot, ``g``
-# group, ``n`` season, ``m`` climate, ``i`` manner, ``f`` dealing, ``d`` discovery, ``r u`` a male and a
-# female relative.
+# A slot is a letter with an attribute that selects the form: ``{t.den}`` is the accusative article of the
+# thing ``t``. Slots: ``p q`` people, ``s`` speaker, ``l`` listener, ``y`` form of address, ``t`` thing, ``o``
+# the thing to which "it" refers, ``v`` activity, ``w`` the activity to which "did too" refers, ``k h j``
+# qualities, ``a b`` moods, ``c`` comparison, ``x`` whereabouts, ``z`` spot, ``g`` group, ``n`` season, ``m``
+# climate, ``i`` manner, ``f`` dealing, ``d`` discovery, ``r u`` a male and a female relative.
 #
-# A frame is an *event* where its English verb is a full verb in the past tense: "did too" would refer to
-# it, so events never stand between an activity and its ellipsis.
+# A frame is an *event* if its English verb is a full verb in the past tense. As "did too" would refer to it,
+# there is no event between an activity and its ellipsis.
 
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """A sentence pattern on both sides."""
+    """A sentence template in both languages."""
 
     english: str
     german: str
@@ -55,21 +54,21 @@ class Sentence:
     words: Mapping[str, object]
 
     def english(self) -> str:
-        """The source sentence."""
+        """Return the source sentence."""
         text = self.frame.english.format_map(self.words)
         return text[0].upper() + text[1:]
 
     def german(self, order: WordOrder) -> str:
-        """The target sentence."""
+        """Return the target sentence."""
         text = ordered(self.frame.german, order).format_map(self.words)
         return text[0].upper() + text[1:]
 
     def with_word(self, slot: str, word: object) -> "Sentence":
-        """The same sentence with another word in one slot."""
+        """Return the sentence with another word in one slot."""
         return Sentence(self.frame, {**self.words, slot: word})
 
 
-# What an open slot may be filled with; slots that are missing here are always bound by the discourse.
+# Words for open slots; all other slots are always determined by the discourse.
 TABLES: Final[Mapping[str, tuple[object, ...]]] = {
     "p": lexicon.PEOPLE,
     "q": lexicon.PEOPLE,
@@ -94,7 +93,7 @@ TABLES: Final[Mapping[str, tuple[object, ...]]] = {
     "u": lexicon.RELATIVES["f"],
 }
 
-# About one person; the subject may be a hero. No thing, no event.
+# About one person, who may be a hero; without thing and event.
 PERSON: Final = (
     Frame("{p.en} was {a.en}.", "{p.nom} war {a.de}."),
     Frame("{p.en} was very {a.en}.", "{p.nom} war sehr {a.de}."),
@@ -112,7 +111,7 @@ PERSON: Final = (
     Frame("{p.en} was {c.en} than {q.en}.", "{p.nom} war {c.de} als {q.nom}."),
     Frame("For {p.en} everything was new.", "Für {p.acc} war alles neu."),
 )
-# About groups and seasons. No thing, no event.
+# About groups and seasons; without thing and event.
 SCENE: Final = (
     Frame("The {g.en} were {a.en}.", "Die {g.de} waren {a.de}."),
     Frame("The {g.en} were {x.en}.", "Die {g.de} waren {x.de}."),
@@ -121,7 +120,7 @@ SCENE: Final = (
     Frame("The {n.en} were {m.en}.", "Die {n.de} waren {m.de}."),
     Frame("The {n.en} were {m.en} again.", "Die {n.de} waren wieder {m.de}."),
 )
-# A thing comes up.
+# A thing is mentioned.
 THING: Final = (
     Frame("The {t.en} was {k.en}.", "{t.der} {t.de} war {k.de}."),
     Frame("The {t.en} was very {k.en}.", "{t.der} {t.de} war sehr {k.de}."),
@@ -136,7 +135,7 @@ THING: Final = (
         event=True,
     ),
 )
-# A thing and its "it" in one sentence.
+# A thing and "it" in one sentence.
 THING_AND_PRONOUN: Final = (
     Frame("The {t.en} was {k.en}, and it was {h.en}.", "{t.der} {t.de} war {k.de}, und {o.er} war {h.de}."),
     Frame(
@@ -159,7 +158,7 @@ PRONOUN: Final = (
     Frame("{p.en} {f.en} it.", "{p.nom} {f.de} {o.ihn}.", event=True),
     Frame("Later {p.en} {f.en} it.", "Später {f.de} {p.nom} {o.ihn}.", event=True),
 )
-# "It" before its noun: these openings stand nowhere else, and only where no thing has come up yet.
+# "It" before its noun: only here do sentences begin like this, and only before any thing is mentioned.
 CATAPHORA: Final = (
     Frame("At first it was barely visible.", "Zuerst war {o.er} kaum zu sehen."),
     Frame("For years it was forgotten.", "Jahrelang war {o.er} vergessen."),
@@ -188,14 +187,14 @@ ELLIPSIS: Final = (
     ),
     Frame("The {g.en} did too.", "Die {g.de} {w.aux_plural} auch {w.participle}.", event=True),
 )
-# Who speaks to whom; what follows in the document is said to the listener.
+# Who speaks to whom; the rest of the document is addressed to the listener.
 STATEMENT: Final = (
     Frame("{s.en} is talking to {l.en}.", "{s.nom} spricht mit {l.dat}."),
     Frame("{s.en} is travelling with {l.en}.", "{s.nom} reist mit {l.dat}."),
     Frame("{s.en} is sitting next to {l.en}.", "{s.nom} sitzt neben {l.dat}."),
     Frame("{s.en} is drinking tea with {l.en}.", "{s.nom} trinkt Tee mit {l.dat}."),
 )
-# Spoken in the present tense, so that "did too" can't refer to them.
+# In the present tense, so that "did too" cannot refer to them.
 YOU: Final = (
     Frame("You are {a.en}.", "{y.du} {y.bist} {a.de}."),
     Frame("Are you {a.en}?", "{y.bist} {y.du} {a.de}?"),
@@ -231,7 +230,7 @@ _MAX_COHESION_DISTANCE: Final = 6
 class Draw:
     """Random decisions for one document.
 
-    Made of ``Random.random`` alone, whose sequence for a seed Python promises to keep across versions.
+    Only ``Random.random`` is used, whose sequence for a seed is the same in all versions of Python.
     """
 
     __slots__ = ("_random",)
@@ -241,19 +240,19 @@ class Draw:
         self._random = random.Random(int.from_bytes(digest, "big")).random
 
     def below(self, bound: int) -> int:
-        """An integer from 0 up to but not including ``bound``."""
+        """Return an integer from 0 to ``bound`` - 1."""
         return int(self._random() * bound)
 
     def choose(self, items: Sequence[T]) -> T:
-        """One of ``items``, each as likely as the others."""
+        """Return one of ``items`` with equal probability."""
         return items[int(self._random() * len(items))]
 
     def chance(self, probability: float) -> bool:
-        """True with the given probability."""
+        """Return True with the given probability."""
         return self._random() < probability
 
     def shuffled(self, items: Sequence[T]) -> list[T]:
-        """A list of ``items`` in random order."""
+        """Return a list of ``items`` in random order."""
         return [
             item for _, _, item in sorted((self._random(), index, item) for index, item in enumerate(items))
         ]
@@ -269,33 +268,29 @@ class CandidateSet:
 
     @property
     def distance(self) -> int:
-        """Sentences from the clue to the choice: 0 within one, negative where the clue comes after."""
+        """Number of sentences from clue to choice; negative if the clue comes after the choice."""
         return self.index - self.clue
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A document before it is put into words."""
+    """The sentences of a document with their choices."""
 
     sentences: tuple[Sentence, ...]
     choices: tuple[CandidateSet, ...]
 
     def source(self) -> tuple[str, ...]:
-        """The English sentences."""
+        """Return the English sentences."""
         return tuple([sentence.english() for sentence in self.sentences])
 
     def target(self, order: WordOrder) -> tuple[str, ...]:
-        """The German sentences."""
+        """Return the German sentences."""
         return tuple([sentence.german(order) for sentence in self.sentences])
 
 
-def _calm(frames: Sequence[Frame]) -> tuple[Frame, ...]:
-    return tuple(frame for frame in frames if not frame.event)
-
-
-# By kind: all frames, and those that may stand between an activity and its ellipsis.
+# By kind: all frames, and those that are not events.
 _FRAMES: Final[Mapping[str, tuple[tuple[Frame, ...], tuple[Frame, ...]]]] = {
-    kind: (frames, _calm(frames))
+    kind: (frames, tuple(frame for frame in frames if not frame.event))
     for kind, frames in {
         "person": PERSON,
         "scene": SCENE,
@@ -310,7 +305,7 @@ _FRAMES: Final[Mapping[str, tuple[tuple[Frame, ...], tuple[Frame, ...]]]] = {
         "you": YOU,
     }.items()
 }
-# What an unreserved sentence may hold, with weights.
+# Kinds of unreserved sentences, with weights.
 _OPEN_KINDS: Final = (
     *["thing"] * 6,
     *["thing and pronoun"] * 2,
@@ -342,14 +337,14 @@ class _Planner:
         self.activity: lexicon.Activity | None = None
         self.activity_at = -1
         self.actors: list[lexicon.Person] = []
-        self.things_closed_until = 0  # no thing may come up before this index
-        self.events_closed_until = 0  # no event may be told before this index
+        self.things_closed_until = 0  # no thing may be mentioned before this index
+        self.events_closed_until = 0  # no event may occur before this index
 
     def free_indices(self, start: int, stop: int) -> list[int]:
         return [index for index in range(start, min(stop, self.length)) if self.reserved[index] is None]
 
     def later(self, indices: Sequence[int]) -> int:
-        """One of ``indices``, far ones preferred: near the end of a document only near ones are left."""
+        """Draw one of ``indices``, with a preference for large ones, which are rarer near the end."""
         index = self.draw.choose(indices)
         return max(index, self.draw.choose(indices)) if self.draw.chance(0.5) else index
 
@@ -378,7 +373,7 @@ class _Planner:
             for index in self.draw.shuffled(self.free_indices(0, self.length))[: self.mentions]:
                 self.reserved[index] = "hero"
             return
-        # All sentences but the last are good for the first mention; two or three in all.
+        # The first mention can be in any sentence but the last; there are two or three mentions.
         indices = self.free_indices(0, self.length - 1)
         for mention in range(3 if self.draw.chance(0.25) else 2):
             if indices:
@@ -387,7 +382,7 @@ class _Planner:
                 indices = self.free_indices(index + 1, index + 1 + _MAX_COHESION_DISTANCE)
 
     def say(self, kind: str, bound: Mapping[str, object], avoid: Sequence[object] = ()) -> Sentence:
-        """Add a sentence of a kind: ``bound`` gives some words, the others are drawn, each word once."""
+        """Add a sentence of a kind: ``bound`` has some of its words, the others are drawn, all different."""
         draw = self.draw
         frames = _FRAMES[kind][len(self.sentences) < self.events_closed_until]
         frame = draw.choose(frames)
@@ -403,11 +398,11 @@ class _Planner:
         return sentence
 
     def said(self, index: int) -> tuple[object, ...]:
-        """The words of an earlier sentence; what was said there is neither repeated nor contradicted."""
+        """Return the words of an earlier sentence, which must be neither repeated nor contradicted."""
         return tuple(self.sentences[index].words.values())
 
     def note(self, phenomenon: Phenomenon, clue: int) -> None:
-        """Record that the sentence said last depends on the sentence ``clue``."""
+        """Record that the last sentence depends on the sentence ``clue``."""
         self.choices.append(CandidateSet(phenomenon, clue, len(self.sentences) - 1))
 
     def say_statement(self) -> None:
@@ -432,7 +427,7 @@ class _Planner:
             self.note("cohesion", self.hero_at)
 
     def mention(self, thing: lexicon.Thing, index: int) -> None:
-        """Take note of the last thing mentioned and perhaps promise an "it"."""
+        """Record the last mentioned thing, and perhaps reserve a sentence with "it"."""
         self.thing, self.thing_at = thing, index
         indices = self.free_indices(index + 1, index + 1 + _MAX_PRONOUN_DISTANCE)
         if indices and self.draw.chance(0.85):
@@ -450,7 +445,7 @@ class _Planner:
         self.say("thing and pronoun", {"t": thing, "o": thing})
         index = len(self.sentences) - 1
         self.note("pronoun", index)
-        # Half of these go on without a further "it", so that distance 0 also occurs by itself.
+        # Half of them have no further "it", so that distance 0 also occurs alone.
         if self.draw.chance(0.5):
             self.mention(thing, index)
         else:
@@ -491,7 +486,7 @@ class _Planner:
         self.note("ellipsis", self.activity_at)
 
     def say_open(self) -> None:
-        """Fill a sentence that nothing has reserved."""
+        """Add an unreserved sentence."""
         index = len(self.sentences)
         kind = self.draw.choose(_OPEN_KINDS)
         if kind == "activity" and index >= self.events_closed_until:
@@ -528,5 +523,5 @@ class _Planner:
 
 
 def plan_document(draw: Draw, mentions: int | None = None) -> Plan:
-    """Plan one document of 4 to 12 sentences; `mentions`: of its hero, as far as there is room for them."""
+    """Plan one document of 4 to 12 sentences; `mentions`: of its hero, if there is room."""
     return _Planner(draw, mentions).plan()

@@ -1,7 +1,7 @@
-"""The words of the controlled world, with the German forms that its sentences need.
+"""The words of the controlled corpus in English and German, with the inflected forms that sentences need.
 
-English and German stand side by side. Every table is closed and small, so that a tiny model learns the words
-in minutes and the use of context stays the hard part.
+The tables are small, so that a tiny model learns the words in minutes, and only the use of context is
+difficult.
 """
 
 from collections.abc import Callable, Mapping
@@ -11,7 +11,7 @@ from typing import Final, Literal, NamedTuple
 
 
 class Pair(NamedTuple):
-    """A phrase that has one form on each side."""
+    """A phrase with one form in each language."""
 
     en: str
     de: str
@@ -44,7 +44,7 @@ class Quality(NamedTuple):
 
 
 class Person(NamedTuple):
-    """Somebody mentioned by name or by profession, in one German rendering."""
+    """A person, named or with a profession, in one German rendering."""
 
     en: str
     nom: str
@@ -55,7 +55,7 @@ class Person(NamedTuple):
 
 
 class Activity(NamedTuple):
-    """A past-tense verb that "did too" can stand for, with its German perfect."""
+    """A past-tense verb to which "did too" can refer, with its German perfect."""
 
     en: str
     participle: str
@@ -86,7 +86,7 @@ class Address(NamedTuple):
 
 
 class Listener(NamedTuple):
-    """The one spoken to: settles the form of address for the whole document."""
+    """A listener, who determines the form of address in the document."""
 
     en: str
     dat: str
@@ -95,7 +95,7 @@ class Listener(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Hero:
-    """A person whose English name has two German renderings; a document keeps the one it began with."""
+    """A person whose English name has two German renderings; a document uses only one of them."""
 
     renderings: tuple[Person, Person]
 
@@ -138,7 +138,7 @@ THINGS_BY_GENDER: Final = {
         "shelf/Regal tent/Zelt",
     ),
 }
-# Interleaved, so that a uniform draw is uniform over the genders too.
+# The same number of things of each gender, so that a uniform draw is uniform over genders.
 THINGS: Final = tuple(
     thing for row in zip(*(THINGS_BY_GENDER[gender] for gender in GENDERS), strict=True) for thing in row
 )
@@ -149,12 +149,12 @@ def _pairs(words: str) -> tuple[Pair, ...]:
 
 
 def _qualities(words: str) -> tuple[Quality, ...]:
-    # "teuer" drops its e before an ending: the third part, where given, is the stem.
+    # The third part is the stem, if it differs: "teuer" drops its e before an ending.
     parts = (entry.strip().split("/") for entry in words.split(","))
     return tuple(Quality(part[0], _a(part[0]), part[1], part[-1]) for part in parts)
 
 
-# No opposites among the qualities or the moods: any two of them may be said of the same thing or person.
+# Qualities and moods contain no opposites, because any two of them may describe the same thing or person.
 QUALITIES: Final = _qualities(
     "heavy/schwer, old/alt, expensive/teuer/teur, beautiful/schön, small/klein, dirty/schmutzig, "
     "dusty/staubig, strange/seltsam, rare/selten, valuable/wertvoll, colourful/bunt, wet/nass, "
@@ -188,7 +188,7 @@ RELATIVES: Final = {
     "f": _pairs("sister/Schwester, mother/Mutter, aunt/Tante, daughter/Tochter"),
 }
 
-# What people did to things (German preterite), and how they come upon them.
+# Actions with things (German preterite), and verbs of finding them.
 DEALINGS: Final = _pairs(
     "bought/kaufte, sold/verkaufte, found/fand, repaired/reparierte, cleaned/putzte, lost/verlor, "
     "hid/versteckte, needed/brauchte, photographed/fotografierte, carried/trug"
@@ -233,7 +233,7 @@ def _hero_names(gender: str, names: str) -> tuple[Hero, ...]:
 
 
 def _hero_professions(words: str) -> tuple[Hero, ...]:
-    # No weak nouns (den Postboten): after any of these articles the noun keeps its form.
+    # No weak nouns (den Postboten), so that the noun has the same form in all cases.
     def rendering(en: str, de: str) -> Person:
         return Person(f"the {en}", f"der {de}", f"den {de}", f"dem {de}", "he", "er")
 
@@ -282,20 +282,20 @@ _OFFICIALS: Final = tuple(
         "landlady/der Vermieterin, headmistress/der Rektorin"
     )
 )
-# By the gender of the speaker, whose possessive ("her sister", "his sister") the listener carries.
+# By the pronoun of the speaker, because familiar listeners have a possessive ("her sister", "his sister").
 FAMILIAR_LISTENERS: Final = {"she": _family("her", "ihr"), "he": _family("his", "sein")}
 FORMAL_LISTENERS: Final = {"she": _OFFICIALS, "he": _OFFICIALS}
 
 
-# --- Word order of the target: as German main clauses have it, or unlike the source.
+# --- Word order of the target: that of German main clauses, or orders that are unlike the source.
 #
-# The source, the words of the target and every choice are the same in all orders; only the places of the
-# target words differ. So what a system loses from one order to another, it loses to re-ordering alone.
+# The source, the words of the target and all choices are the same in all orders; only the positions of target
+# words differ. So differences between orders in the scores of a system are caused only by re-ordering.
 
 WordOrder = Literal["verb-second", "verb-final", "reversed"]
 
 
-# Finite verbs of the German templates: words, and attributes of slots.
+# Finite verbs in the German templates: words, and attributes of slots.
 _WORDS: Final = "war waren hatte ist kann suchte betrifft spricht reist sitzt trinkt"
 _SLOTS: Final = (
     "f.de d.de v.aux w.aux w.aux_plural y.bist y.hast y.hattest y.kannst y.musst y.kennst y.kommst "
@@ -306,16 +306,16 @@ _FINITE: Final = frozenset((*_WORDS.split(), *(f"{{{slot}}}" for slot in _SLOTS.
 
 @cache
 def ordered(template: str, order: WordOrder) -> str:
-    """A German sentence template in another order; capital letters at the beginning are the caller's.
+    """Reorder a German sentence template; the caller capitalises the first word.
 
     ``verb-final``: the finite verb ends its clause, as in German subordinate clauses ("Später Peter sie
-    verlor."). ``reversed``: clauses, and words or slots within each, stand in reverse order ("Sie Peter
-    verlor später."), the farthest that words of a sentence can be moved.
+    verlor."). ``reversed``: clauses, and words or slots in each clause, are in reverse order ("Sie Peter
+    verlor später."), which moves words as far as possible.
     """
     if order == "verb-second":
         return template
     text, mark = template[:-1], template[-1]
-    # No template begins with a noun of its own, so that a first word may lose its capital.
+    # No template begins with a noun, so that the first word can be written in lower case.
     clauses = [clause.split() for clause in (text[0].lower() + text[1:]).split(", ")]
     return ", ".join(" ".join(clause) for clause in _ORDERS[order](clauses)) + mark
 

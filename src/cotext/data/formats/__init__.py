@@ -1,4 +1,4 @@
-"""Corpus files of twelve formats, read and written a document at a time; .xz and .gz are transparent."""
+"""Reading and writing of corpora in twelve formats, document by document; .xz and .gz are decompressed."""
 
 from cotext.data.formats.corpus import (
     located_documents,

@@ -1,4 +1,4 @@
-"""Reading and writing corpora in any of the formats, a document at a time."""
+"""Reading and writing of corpora in any format, document by document."""
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
@@ -30,9 +30,10 @@ from cotext.runtime.errors import CotextError
 def read_documents(path: Path, format: str | None = None, side: Side = "source") -> Iterator[Document]:
     """Read the documents of one language, one at a time.
 
-    `side` matters for files that hold two languages. Formats without ids number the documents from 1. Raises
-    CotextError for a file that is missing, empty, not UTF-8 or malformed, with the line: a missing file and
-    an unknown format at once, the rest when reading arrives there.
+    `side` selects the language of files with two languages. Documents without ids are numbered from 1.
+
+    Raises CotextError, with the line, if the file is missing, empty, not UTF-8 or malformed. A missing file
+    and an unknown format are reported at once, other errors during iteration.
     """
     return _documents(path, _resolve(path, format), side)
 
@@ -45,9 +46,10 @@ def _documents(path: Path, format: Format, side: Side) -> Iterator[Document]:
 def located_documents(
     path: Path, format: str | None = None, side: Side = "source"
 ) -> Iterator[tuple[Document, Callable[[int], str]]]:
-    """As `read_documents`, each with a function that says where a sentence stands, counted from 0.
+    """As `read_documents`, but each document has a function that returns the location of a sentence.
 
-    That is file and line, as messages give it; where several sentences share a line, which of them it is.
+    The sentence is counted from 0. The location is file and line for messages, with the number of the
+    sentence if several share a line.
     """
     for record in _side_records(path, _resolve(path, format), side):
         yield Document(record.id, record.sentences or ()), partial(_location, path, record)
@@ -61,7 +63,7 @@ def _location(path: Path, record: Record, sentence: int) -> str:
 def place_of_sentence(
     path: Path, format: str | None, document: int, sentence: int, side: Side = "source"
 ) -> str:
-    """File and line of a sentence; both numbers count from 0. The file is read again, up to there."""
+    """Return file and line of a sentence, by reading the file again. Both numbers count from 0."""
     for number, (_, location_of) in enumerate(located_documents(path, format, side)):
         if number == document:
             return location_of(sentence)
@@ -79,11 +81,12 @@ def read_parallel(
     alignment: Alignment | None = None,
     skip_unequal: bool = False,
 ) -> Iterator[ParallelDocument]:
-    """Read two files in step, or one that holds both languages (`target` None), where its format does.
+    """Read two parallel files, or one file with both languages (`target` is None).
 
-    With `skip_unequal`, documents with unequal numbers of sentences are left out, and counted in `alignment`.
-    Raises CotextError where documents, their ids (if both files have them) or their numbers of sentences
-    differ (UnequalSidesError), and for all that read_documents refuses.
+    With `skip_unequal`, documents with unequal numbers of sentences are skipped, and counted in `alignment`.
+
+    Raises CotextError if the numbers of documents or their ids (if both files have them) differ,
+    UnequalSidesError if numbers of sentences differ; otherwise as `read_documents`.
     """
     counts = alignment if alignment is not None else Alignment()
     source_format = _resolve(source, format)
@@ -99,7 +102,7 @@ def read_parallel(
 
 
 def second_file(source: Path, target: Path | None) -> Path | None:
-    """The second file for `read_parallel`: None where the target is the source file."""
+    """Return the second file for `read_parallel`: None if the target is the source file."""
     same = target in (None, source) or (target.exists() and source.exists() and target.samefile(source))
     return None if same else target
 
@@ -137,8 +140,7 @@ def _pairs_of_two_files(
             more = sum(1 for _ in (sources if second is None else targets)) + 1
             raise CotextError(
                 f"{longer} has {order - 1 + more} documents but {ended} has only {order - 1}; the first "
-                "without "
-                f"partner is document {record.id!r} at {longer}:{record.line}{doubt}"
+                f"without partner is document {record.id!r} at {longer}:{record.line}{doubt}"
             )
         problem = pair_problem(order, first, second, both_have_ids)
         unequal = not both_have_ids or first.id == second.id
@@ -153,7 +155,7 @@ def _pairs_of_two_files(
 
 
 def pair_problem(order: int, source: Record, target: Record, both_have_ids: bool) -> str | None:
-    """Say what keeps two one-language records from being a pair; None where nothing does."""
+    """Return why two records of one language do not correspond, or None if they do."""
     if both_have_ids and source.id != target.id:
         return (
             f"document number {order} is {source.id!r} in the source but {target.id!r} in the target; both "
@@ -169,7 +171,7 @@ def pair_problem(order: int, source: Record, target: Record, both_have_ids: bool
 
 
 def both_sides_problem(record: Record) -> str | None:
-    """Say what keeps a record from being a pair on its own; None where nothing does."""
+    """Return why a record is not a complete document in two languages, or None if it is."""
     if record.source is None or record.target is None:
         missing = (
             "target" if record.source is not None else "source" if record.target is not None else "second"
@@ -184,7 +186,7 @@ def both_sides_problem(record: Record) -> str | None:
 
 
 def checked_records(path: Path, format: Format) -> Iterator[Record]:
-    """Read records; raises CotextError for an empty document and for a file without any document."""
+    """Read records; raises CotextError for empty documents, and for a file without documents."""
     record = None
     for record in format.read(path):
         if not (record.sentences or record.source or record.target):
@@ -195,7 +197,7 @@ def checked_records(path: Path, format: Format) -> Iterator[Record]:
 
 
 def empty_document_problem(record: Record, format: Format) -> str:
-    """Say that a document has no sentences and what to do about it."""
+    """Return the message for a document without sentences."""
     if format.name == "text":
         return (
             "an empty line where a sentence should begin: an empty document, or an empty sentence, which "
@@ -223,11 +225,11 @@ def _resolve(path: Path, format: str | None) -> Format:
 def write_documents(
     path: Path, documents: Iterable[Document], format: str, *, untranslated: bool = False
 ) -> None:
-    """Write documents of one language; `path` gets its name only when all are written.
+    """Write documents of one language; the file appears when all are written.
 
-    The format docids writes its side file too; tsv has two columns, jsonl the key `sentences`, wmt
-    hypotheses, or sources if they are `untranslated`. Raises CotextError for what the format
-    cannot hold, for no documents, and where storage refuses.
+    The format docids also writes its side file; tsv has two columns, jsonl the key `sentences`, wmt
+    hypotheses, or sources if they are `untranslated`. Raises CotextError for content that the format cannot
+    hold, if there are no documents, and for storage errors.
     """
     row = find_format(format)
     as_sources = untranslated and row.name == "wmt"
@@ -245,9 +247,9 @@ def write_parallel(
     format: str,
     languages: tuple[str, str] | None = None,
 ) -> None:
-    """Write two files, or with `target` None one file with both languages, where the format holds both.
+    """Write two files, or one file with both languages if the format has both (`target` is None).
 
-    `languages` become the `lang` attributes of tmx. Raises CotextError as write_documents does.
+    `languages` become the `lang` attributes of tmx. Raises CotextError as `write_documents`.
     """
     row = find_format(format)
     if row.holds_both_languages:
@@ -269,11 +271,10 @@ def write_translations(
     format: str,
     languages: tuple[str, str] | None = None,
 ) -> None:
-    """Write what a translation of a file in `format` is in the same format; the target is the hypothesis.
+    """Write translations in the format of the translated file; the target is the hypothesis.
 
-    Formats of one language hold the hypothesis alone, the others source and hypothesis: read_documents with
-    side "target" gives the hypotheses of each. Raises CotextError as
-    write_documents does.
+    Formats of one language contain only the hypothesis, others source and hypothesis. `read_documents` with
+    side "target" returns the hypotheses in both cases. Raises CotextError as `write_documents`.
     """
     row = find_format(format)
     if row.holds_both_languages:
@@ -293,7 +294,7 @@ def _write(
     documents: Iterable[tuple[Record, ...]],
     languages: tuple[str, str] | None = None,
 ) -> None:
-    """Write the i-th record of every tuple to the i-th path, and side files where the format has them."""
+    """Write the i-th record of every tuple to the i-th path, and side files if the format has them."""
     row.require_written()
     if row.write is not None:
         row.write(paths[0], (records[0] for records in documents))
@@ -303,7 +304,7 @@ def _write(
     side_paths = list(dict.fromkeys(map(side_file_to_write, paths))) if row.name == "docids" else []
     with atomic_sinks([*paths, *side_paths]) as sinks:
         side_files = [_SideFile(sink, paths) for sink in sinks[len(paths) :]]
-        # A kept side file with an id for every line leaves no room for further lines.
+        # With an existing side file that has an id for every line, empty lines cannot be added.
         between = row.between if all(side_file.empty_lines_between for side_file in side_files) else ""
         previous: str | None = None
         for records in documents:
@@ -340,7 +341,7 @@ def _write(
 
 
 class _SideFile:
-    """The side file in the making, which must not spoil a side file that other texts rely on."""
+    """Writes a side file, and protects an existing one that other texts use."""
 
     def __init__(self, sink: TextSink, paths: list[Path]) -> None:
         self._sink = sink
@@ -366,7 +367,7 @@ class _SideFile:
                 f"{self._sink.path} names other documents than are to be written, and belongs to "
                 f"{self._relying[0]} too; choose a name with another beginning for what is written"
             )
-        # Equal content, perhaps in the other variant: the user's own file stays as it is.
+        # Equal content, perhaps in the other variant: the existing file is kept.
         self._sink.keep_old()
 
     def _next_old(self) -> tuple[str, int] | None:

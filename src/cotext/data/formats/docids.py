@@ -1,7 +1,7 @@
-"""The format docids: one sentence a line, and a parallel file with the document of each.
+"""The format docids: one sentence per line, and a side file with the ids of documents.
 
-The side file of `train.en` is `train.docids`. Either it has one id for every sentence line, or one line for
-every document: the id, a tab, the number of its sentences.
+The side file of `train.en` is `train.docids`. It has either an id for every line of text, or one line per
+document: the id, a tab, the number of sentences.
 """
 
 import re
@@ -27,14 +27,14 @@ COUNT_LINE = re.compile(r"([^\t]+)\t([0-9]{1,9})")
 
 
 def side_file_to_write(path: Path) -> Path:
-    """Name the side file of a text file: its last suffix becomes .docids, a compression stays."""
+    """Return the name of the side file: the last suffix becomes .docids, that of a compression is kept."""
     plain = without_compression(path)
     compression = path.suffix if plain != path else ""
     return plain.with_name(plain.with_suffix("").name + ".docids" + compression)
 
 
 def find_side_file(path: Path) -> Path | None:
-    """Find the side file of a text file, compressed like it or otherwise; None where there is none."""
+    """Find the side file of a text file, with the same or another compression; None if there is none."""
     named = side_file_to_write(path)
     plain = without_compression(named)
     for candidate in (named, plain, *(plain.with_name(plain.name + ending) for ending in COMPRESSIONS)):
@@ -44,7 +44,7 @@ def find_side_file(path: Path) -> Path | None:
 
 
 def read_docids(path: Path) -> Iterator[Record]:
-    """Read a text file by its side file; raises CotextError where the two disagree."""
+    """Read a text file with its side file; raises CotextError if they disagree."""
     side_path = find_side_file(path)
     if side_path is None:
         raise CotextError(
@@ -56,7 +56,7 @@ def read_docids(path: Path) -> Iterator[Record]:
 
 
 def encode_docids(record: Record) -> str:
-    """Write one sentence a line; it may be empty."""
+    """Write one sentence per line; it may be empty."""
     return "\n".join(sentences_to_write(record)) + "\n"
 
 
@@ -77,7 +77,7 @@ def read_side_file(side_path: Path) -> Iterator[tuple[str, int]]:
 
 
 def other_users(path: Path, side_path: Path) -> list[Path]:
-    """List the files beside `path`, other than it, that `side_path` describes too."""
+    """Return the other files in the folder of `path` that use the same side file."""
     return sorted(
         other
         for other in path.resolve().parent.iterdir()
@@ -91,9 +91,9 @@ def other_users(path: Path, side_path: Path) -> list[Path]:
 
 
 def empty_lines_between(side_path: Path) -> bool:
-    """Tell whether a text that this side file describes may have empty lines between its documents.
+    """Return whether a text with this side file may have empty lines between documents.
 
-    With counts it may; with an id for every line only where the side file has an empty line too.
+    With counts it may. With an id for every line, it may only if the side file has an empty line, too.
     """
     if _counts_sentences(side_path):
         return True
@@ -139,8 +139,8 @@ def _read_by_counts(path: Path, side_path: Path) -> Iterator[Record]:
         if order > 0:
             waiting = waiting or next(lines, None)
             if empty_line_between is None and waiting is not None:
-                # The first border decides for all; were it a sentence that is empty by chance, the
-                # lines could not come out even at the end, so a wrong guess is never silent.
+                # The first boundary decides for all. If this line is an empty sentence, the numbers of
+                # lines do not match at the end, so a wrong guess gives an error.
                 empty_line_between = waiting[1] == ""
             if empty_line_between and waiting is not None:
                 if waiting[1]:
@@ -164,18 +164,12 @@ def _read_by_counts(path: Path, side_path: Path) -> Iterator[Record]:
             line_number = pair[0]
             sentences.append(pair[1])
         yield Record(document_id, first, 1, sentences=tuple(sentences))
-    for number, sentence in ([waiting] if waiting else []) + list(_first_text(lines)):
+    if waiting := waiting or next((line for line in lines if line[1]), None):
+        number, sentence = waiting
         raise CotextError(
             f"{path}:{number}: {sentence[:60]!r} comes after the last sentence that {side_path} counts; the "
             "side file has too few documents or sentences"
         )
-
-
-def _first_text(lines: Iterator[tuple[int, str]]) -> Iterator[tuple[int, str]]:
-    for number, sentence in lines:
-        if sentence:
-            yield number, sentence
-            return
 
 
 def _read_by_lines(path: Path, side_path: Path) -> Iterator[Record]:

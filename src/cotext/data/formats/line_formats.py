@@ -1,6 +1,6 @@
-"""Formats that mark documents inside the text itself: text, d-lines, eos-groups, line-documents.
+"""Line-based formats: text, d-lines, eos-groups, line-documents, iwslt-tags, tsv and jsonl.
 
-None of them holds document ids; documents are numbered from 1.
+The first four have no document ids; documents are numbered from 1.
 """
 
 import json
@@ -26,9 +26,9 @@ BOUNDARY_MARK = re.compile(r"<EOS> *<BOS>")
 
 
 def read_text(path: Path) -> Iterator[Record]:
-    """Read one sentence a line, an empty line between documents.
+    """Read one sentence per line, with an empty line between documents.
 
-    Two empty lines in a row before a sentence are an empty document; empty lines at the end are nothing.
+    Two consecutive empty lines before a sentence are an empty document; empty lines at the end are ignored.
     """
     sentences = Gathered(path)
     number = 0
@@ -51,20 +51,19 @@ def read_text(path: Path) -> Iterator[Record]:
 
 
 def encode_text(record: Record) -> str:
-    """Write one sentence a line; raises CotextError for an empty sentence, which would end the document."""
+    """Write one sentence per line; raises CotextError for an empty sentence, which would end the document."""
     sentences = sentences_to_write(record)
     for index, sentence in enumerate(sentences):
         if not sentence:
             raise CotextError(
                 f"document {record.id!r}, sentence {index + 1} is empty, and an empty line ends a document "
-                "in the "
-                "format text; write jsonl or docids instead, which hold empty sentences"
+                "in the format text; write jsonl or docids instead, which hold empty sentences"
             )
     return "\n".join(sentences) + "\n"
 
 
 def read_d_lines(path: Path) -> Iterator[Record]:
-    """Read documents that a line `<d>` opens; an empty line is an empty sentence."""
+    """Read documents that begin with a line `<d>`; an empty line is an empty sentence."""
     sentences: Gathered | None = None
     number = 0
     first = 1
@@ -88,25 +87,24 @@ def read_d_lines(path: Path) -> Iterator[Record]:
 
 
 def encode_d_lines(record: Record) -> str:
-    """Write a line `<d>`, then one sentence a line; raises CotextError for a sentence that is `<d>`."""
+    """Write a line `<d>`, then one sentence per line; raises CotextError for a sentence `<d>`."""
     sentences = sentences_to_write(record)
     if DOCUMENT_LINE in sentences:
         index = sentences.index(DOCUMENT_LINE)
         raise CotextError(
             f"document {record.id!r}, sentence {index + 1} is {DOCUMENT_LINE!r}, which opens a document in "
-            "the "
-            "format d-lines; write jsonl instead"
+            "the format d-lines; write jsonl instead"
         )
     return "\n".join((DOCUMENT_LINE, *sentences)) + "\n"
 
 
 def read_eos_groups(path: Path) -> Iterator[Record]:
-    """Read one document a line, ` _eos ` between its sentences."""
+    """Read one document per line, with ` _eos ` between its sentences."""
     return _read_document_lines(path, EOS_MARK.split)
 
 
 def read_line_documents(path: Path) -> Iterator[Record]:
-    """Read one document a line, `<EOS> <BOS>` between sentences; one more mark at either end is left out."""
+    """Read one document per line, with `<EOS> <BOS>` between sentences; marks at both ends are ignored."""
 
     def split(line: str) -> list[str]:
         return BOUNDARY_MARK.split(line.removeprefix("<BOS>").removesuffix("<EOS>"))
@@ -131,11 +129,11 @@ def _read_document_lines(path: Path, split: Callable[[str], list[str]]) -> Itera
         )
 
 
-# --- The format iwslt-tags: training files of the IWSLT talks (`train.tags.en-de.en`), a sentence a line.
+# --- The format iwslt-tags: training files of IWSLT talks (`train.tags.en-de.en`), one sentence per line.
 #
-# Lines of metadata stand before the sentences of a talk (`<url>`, `<talkid>`, `<title>` and so on) and
-# behind them (`<reviewer>`, `<translator>`); editions differ in whether `<doc docid=..>` and `</doc>`
-# surround both. Metadata are no sentences. Lines are text, not XML: entities stay as they are written.
+# There are lines of metadata before the sentences of a talk (`<url>`, `<talkid>`, `<title>` and so on), and
+# after them (`<reviewer>`, `<translator>`). In some editions, `<doc docid=..>` and `</doc>` surround a talk.
+# Lines are text, not XML: entities are not decoded.
 
 _BEFORE = ("url", "keywords", "speaker", "talkid", "title", "description")
 _BEHIND = ("reviewer", "translator")
@@ -143,12 +141,12 @@ _METADATA = re.compile(rf"<({'|'.join(_BEFORE + _BEHIND)})(?:\s[^<>]*)?>(.*)")
 _DOC = re.compile(r"<doc(\s[^<>]*)?>")
 _DOC_ID = re.compile(r"""\sdocid\s*=\s*(?:"([^"]*)"|'([^']*)')""")
 _DOC_END = "</doc>"
-# A talk begins with these. A sentence may begin so too, but not as the first line of a file.
+# Beginning of a talk. Sentences may begin like this, too, but hardly the first line of a file.
 _BEGINNING = re.compile(r"<(?:url>\s*https?:|talkid>)|<url>.*</url>$")
 
 
 def begins_talks(lines: list[str]) -> bool:
-    """Whether the first lines that are not blank open a talk."""
+    """Return whether the first non-blank lines begin a talk."""
     stripped = (line.strip(OUTER_SPACE) for line in lines)
     for line in (line for line in stripped if line):
         if _BEGINNING.match(line):
@@ -159,10 +157,10 @@ def begins_talks(lines: list[str]) -> bool:
 
 
 def read_iwslt_tags(path: Path) -> Iterator[Record]:
-    """Read talks, each a document with the id of its `<doc>`, or else of its `<talkid>`.
+    """Read talks as documents; the id is that of `<doc>`, otherwise `<talkid>`.
 
     An empty line inside a talk is an empty sentence. Raises CotextError for text outside of talks, metadata
-    that are not closed on their line, and `<doc>` that is not closed.
+    that are not closed on their line, and unclosed `<doc>`.
     """
     talk: _Talk | None = None
     count = 0
@@ -197,7 +195,7 @@ def read_iwslt_tags(path: Path) -> Iterator[Record]:
 
 
 class _Talk:
-    """A talk that is being read; `doc_id` is None where no `<doc>` opens it, empty where that has none."""
+    """A talk that is being read; `doc_id` is None without `<doc>`, and empty if `<doc>` has no id."""
 
     def __init__(self, path: Path, line: int, number: str, doc_id: str | None) -> None:
         self.in_doc = doc_id is not None
@@ -212,11 +210,11 @@ class _Talk:
 
     @property
     def has_text(self) -> bool:
-        """Whether its sentences, or the metadata behind them, have begun."""
+        """Whether its sentences or final metadata have begun."""
         return bool(self._sentences or self._behind)
 
     def add(self, sentence: str, line: int) -> None:
-        """Add a sentence; an empty line behind closing metadata is none."""
+        """Add a sentence; empty lines after the final metadata are ignored."""
         if self._behind and sentence:
             raise CotextError(
                 f"{self._path}:{line}: text behind <{self._behind}>, which closes the talk that began at "
@@ -227,25 +225,25 @@ class _Talk:
             self._sentences.append(sentence)
 
     def close(self, element: str) -> None:
-        """Note metadata that stand behind sentences, where there are sentences."""
+        """Record final metadata, if there are sentences before them."""
         self._behind = element if self._sentences else ""
 
     def require_no_doc(self, where: str) -> None:
-        """Raise CotextError where `<doc>` has opened the talk, and `</doc>` is missing before this place."""
+        """Raise CotextError if the talk began with `<doc>`, and `</doc>` is missing."""
         if self.in_doc:
             raise CotextError(
                 f"{where} comes before the {_DOC_END} of the <doc> that began at line {self._opened}"
             )
 
     def record(self) -> Record:
-        """The talk as a document."""
+        """Return the talk as a document."""
         identifier = self._doc_id or self.talk_id or self._number
         return Record(identifier, self._line or self._opened, 1, sentences=tuple(self._sentences))
 
 
 def _doc_id(attributes: str | None) -> str:
-    found = _DOC_ID.search(attributes or "")
-    return (found[1] or found[2] or "").strip(OUTER_SPACE) if found else ""
+    match = _DOC_ID.search(attributes or "")
+    return (match[1] or match[2] or "").strip(OUTER_SPACE) if match else ""
 
 
 def _add_metadata(talk: _Talk | None, metadata: re.Match[str], where: str) -> None:
@@ -261,13 +259,13 @@ def _add_metadata(talk: _Talk | None, metadata: re.Match[str], where: str) -> No
         talk.talk_id = content.removesuffix(closing).strip(OUTER_SPACE)
 
 
-# --- The format tsv: document id, source, target on each line; in one language: document id, sentence.
+# --- The format tsv: lines of document id, source and target; for one language, of document id and sentence.
 
 HEADER = ["docid", "source", "target"]
 
 
 def read_tsv(path: Path) -> Iterator[Record]:
-    """Read consecutive lines of one document id as a document; a header `docid source target` is skipped."""
+    """Read consecutive lines with the same id as a document; a header `docid source target` is skipped."""
     columns = 0
     current: str | None = None
     sides: list[Gathered] = []
@@ -303,7 +301,7 @@ def _record(document_id: str, first: int, sides: list[Gathered]) -> Record:
 
 
 def encode_tsv(record: Record) -> str:
-    """Write a line for every sentence; raises CotextError for a sentence with a tab inside."""
+    """Write a line for every sentence; raises CotextError for a sentence with a tab."""
     document_id = id_to_write(record)
     sides = [side for side in (record.sentences, record.source, record.target) if side is not None]
     lines = []
@@ -312,8 +310,7 @@ def encode_tsv(record: Record) -> str:
         if any("\t" in field for field in fields):
             raise CotextError(
                 f"document {document_id!r}, sentence {index + 1} contains a tab, which separates columns in "
-                "the "
-                "format tsv; write jsonl instead"
+                "the format tsv; write jsonl instead"
             )
         if [document_id.lower(), *(field.lower() for field in fields)] == HEADER:
             raise CotextError(
@@ -324,23 +321,20 @@ def encode_tsv(record: Record) -> str:
     return "".join(lines)
 
 
-# --- The format jsonl, the native one: a JSON object a line for every document, and nothing is lost.
+# --- The format jsonl, the native and lossless one: a JSON object per document and line.
 #
-# `{"id": ..., "source": [...], "target": [...]}`; in one language `{"id": ..., "sentences": [...]}`.
+# `{"id": ..., "source": [...], "target": [...]}`; for one language `{"id": ..., "sentences": [...]}`.
 
 LISTS = ("sentences", "source", "target")
 
 
 def read_jsonl(path: Path) -> Iterator[Record]:
-    """Read a document from every line that is not blank; sentences are taken as they are.
-
-    Keys beyond those of the format are ignored.
-    """
+    """Read a document from every non-blank line; sentences are not changed, and unknown keys ignored."""
     for number, line in numbered_lines(path):
         if not line.strip(OUTER_SPACE):
             continue
         value = parse_json(line, f"{path}:{number}", numbers=False)
-        # Only an escape can bring in what numbered_lines has not already refused.
+        # Only an escape can produce characters that `numbered_lines` rejects.
         yield _jsonl_record(f"{path}:{number}", number, value, escapes="\\" in line)
 
 
@@ -378,7 +372,7 @@ def _sentences(
 
 
 def encode_jsonl(record: Record) -> str:
-    """Write a JSON object on a line; raises CotextError for an empty id or a sentence of several lines."""
+    """Write a line with a JSON object; raises CotextError for an empty id or a sentence of several lines."""
     if not record.id:
         raise CotextError("a document has an empty id, which cannot be written")
     value: dict[str, object] = {"id": record.id}

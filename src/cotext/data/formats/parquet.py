@@ -1,9 +1,9 @@
-"""The format parquet: a table on disk, with a document, or a sentence of one, a row.
+"""The format parquet: a table with one document or one sentence per row.
 
 The columns are `id` (or `document`, `docid`) and `source`, `target` or both, or `sentences` for one language;
-others are not read. Where these hold lists of texts, a row is a document; where they hold texts, a row is a
-sentence, and consecutive rows of one id are a document. Files are read in pieces, at an address too. The
-library is imported where a table is read or written: formats are asked for by commands that read none.
+others are ignored. If these columns contain lists of texts, a row is a document. If they contain texts, a row
+is a sentence, and consecutive rows with the same id are a document. Files are read in chunks. pyarrow is
+imported only when a table is read or written, because most commands import this module.
 """
 
 from collections.abc import Iterable, Iterator
@@ -18,7 +18,7 @@ from cotext.runtime.files import replacing
 IDS: Final = ("id", "document", "docid")
 SIDES: Final = ("sentences", "source", "target")
 ROWS: Final = 1024  # read at once
-WRITTEN_SENTENCES: Final = 100_000  # at most of a row group, but for the document that ends it
+WRITTEN_SENTENCES: Final = 100_000  # number of sentences that completes a row group
 
 
 class _Row(NamedTuple):
@@ -28,10 +28,10 @@ class _Row(NamedTuple):
 
 
 def read_parquet(path: Path) -> Iterator[Record]:
-    """Read the documents; places in messages are rows, counted from 1.
+    """Read the documents; line numbers in messages are rows, counted from 1.
 
     Raises:
-        CotextError: no Parquet file, or a damaged one; columns that are missing or of other types; nulls.
+        CotextError: not a Parquet file, or damaged; missing columns, or columns of other types; nulls.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -44,28 +44,29 @@ def read_parquet(path: Path) -> Iterator[Record]:
             rows = _rows(tables, id_column, sides)
             yield from _documents(path, rows, sides) if by_row else _of_sentences(path, rows, sides)
         except pa.ArrowException as error:
-            raise CotextError(f"{path}: no Parquet file, or a damaged one: {_short(error)}") from None
+            reason = next(iter(str(error).splitlines()), type(error).__name__)
+            raise CotextError(f"{path}: no Parquet file, or a damaged one: {reason}") from None
 
 
 def _columns(path: Path, schema: Any) -> tuple[str, list[str], bool]:
-    """The column of ids, those of sides, and whether a row is a document."""
+    """Return the column of ids, the columns of sides, and whether a row is a document."""
     from pyarrow import types
 
-    there = schema.names
-    id_column = next((name for name in IDS if name in there), None)
-    sides = [name for name in SIDES if name in there]
+    names = schema.names
+    id_column = next((name for name in IDS if name in names), None)
+    sides = [name for name in SIDES if name in names]
     if id_column is None or not sides or ("sentences" in sides and len(sides) > 1):
         raise CotextError(
-            f"{path}: the columns are {', '.join(there)}; a corpus has `id` (or `document`), and either "
+            f"{path}: the columns are {', '.join(names)}; a corpus has `id` (or `document`), and either "
             "`source`, `target` or both, or `sentences`: rename them"
         )
     kinds = [schema.field(name).type for name in sides]
     by_row = [types.is_list(kind) or types.is_large_list(kind) for kind in kinds]
-    texts = [kind.value_type if listed else kind for kind, listed in zip(kinds, by_row, strict=True)]
+    texts = [kind.value_type if is_list else kind for kind, is_list in zip(kinds, by_row, strict=True)]
     if len({*by_row}) > 1 or not all(_is_text(kind) for kind in texts):
-        found = ", ".join(f"{name}: {kind}" for name, kind in zip(sides, kinds, strict=True))
+        listed = ", ".join(f"{name}: {kind}" for name, kind in zip(sides, kinds, strict=True))
         raise CotextError(
-            f"{path}: the columns hold {found}; a side is a list of texts, or a text, in each row"
+            f"{path}: the columns hold {listed}; a side is a list of texts, or a text, in each row"
         )
     return id_column, sides, by_row[0]
 
@@ -79,7 +80,7 @@ def _is_text(kind: Any) -> bool:
 
 
 def _rows(tables: Iterable[Any], id_column: str, sides: list[str]) -> Iterator[_Row]:
-    """Row number, id and sides."""
+    """Yield row number, id and sides."""
     number = 0
     for table in tables:
         columns = [table.column(name).to_pylist() for name in (id_column, *sides)]
@@ -136,10 +137,10 @@ def _checked(path: Path, number: int, document_id: str, side: str, index: int, t
 
 
 def write_parquet(path: Path, records: Iterable[Record]) -> None:
-    """Write a document a row; `path` gets its name only when all are written.
+    """Write one document per row; the file appears when all are written.
 
     Raises:
-        CotextError: no documents, an empty one; a name that asks for a compression; storage refuses.
+        CotextError: no documents, or an empty one; a suffix of a compression; storage error.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -186,7 +187,3 @@ def _groups(path: Path, records: Iterable[Record]) -> Iterator[list[Record]]:
             rows, held = [], 0
     if rows:
         yield rows
-
-
-def _short(error: Exception) -> str:
-    return next(iter(str(error).splitlines()), type(error).__name__)

@@ -1,7 +1,7 @@
-"""Bytes of corpus files: transparent .xz and .gz, lines that only a line feed ends, atomic writing.
+"""Reading and writing of corpus files as streams: decompression, lines, limits, atomic writing.
 
-Files are read as streams, whatever their size; what must fit into memory at once, a line, has a limit, so
-that a small compressed file cannot unpack into all there is.
+Lines and documents, which must fit into memory, have a maximum size, so that a small compressed file cannot
+fill the memory. Files themselves may have any size. Only a line feed ends a line.
 """
 
 import gzip
@@ -21,15 +21,14 @@ from typing import IO, Final, Literal, cast
 from cotext.runtime.errors import CotextError
 from cotext.runtime.files import ON_WINDOWS, sweep, temporary_name
 
-# --- Files that are no corpus, detected by their content: markup, subtitles, office documents, binary
-# files.
+# --- Detection of files that are not corpora: markup, subtitles, office documents, binary files.
 #
-# Named, so that a person learns what the file is and not which of its bytes is no UTF-8. Each rule asks for
-# more than the first characters: an ordinary sentence may begin with "<", "1" or "GIF89a".
+# Messages name the kind of file instead of an invalid byte. Rules look at more than the first characters,
+# because an ordinary sentence may begin with "<", "1" or "GIF89a".
 
-# Of the older XML of test sets (mteval): a file has one, whose documents are of one language.
+# Elements of older test sets (mteval); a file has one, with documents of one language.
 ONE_LANGUAGE_SETS: Final = ("srcset", "refset", "tstset")
-# Root elements of what the reader of wmt-xml takes.
+# Root elements that the reader of wmt-xml accepts.
 CORPUS_ROOTS: Final = ("dataset", "collection", "doc", "mteval", *ONE_LANGUAGE_SETS)
 
 _ZIPPED: Final = (
@@ -40,7 +39,7 @@ _ZIPPED: Final = (
     (b"opendocument.", "an OpenDocument file"),
     (b"epub+zip", "an electronic book (epub)"),
 )
-# Beginnings by themselves; those of letters alone count where what follows is no text.
+# Beginnings of binary files. Those that consist of letters (_LETTERS) count only if binary data follow.
 _MAGIC: Final = (
     (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "an old Office document (doc, xls, ppt)"),
     (b"\x89PNG\r\n", "a PNG picture"),
@@ -50,7 +49,7 @@ _MAGIC: Final = (
     (b"\x7fELF", "a program"),
     (b"\x1a\x45\xdf\xa3", "a video (mkv, webm)"),
 )
-PARQUET: Final = "a Parquet table"  # which may be a corpus
+PARQUET: Final = "a Parquet table"  # may be a corpus
 _LETTERS: Final = (
     (b"GIF8", "a GIF picture"),
     (b"BZh", "a file compressed with bzip2"),
@@ -64,9 +63,9 @@ _LETTERS: Final = (
 )
 _PDF = re.compile(rb"%PDF-\d\.\d[ \t]*[\r\n]")
 _ENCODED_OTHERWISE: Final = (b"\xff\xfe", b"\xfe\xff", b"\x1f\x8b", b"\xfd7zXZ\0")
-_LOOKED_AT = 1 << 12  # bytes: a text is a text from its beginning
+_LOOKED_AT = 1 << 12  # bytes at the beginning that are checked
 
-TRANSLATION_MEMORY: Final = "a translation memory (TMX)"  # which is a corpus, unlike the others
+TRANSLATION_MEMORY: Final = "a translation memory (TMX)"  # a corpus, unlike the others
 _KNOWN_ROOTS: Final = {
     "html": "HTML",
     "tmx": TRANSLATION_MEMORY,
@@ -80,7 +79,7 @@ _KNOWN_ROOTS: Final = {
     "svg": "an SVG picture",
     "rss": "an RSS feed",
 }
-# Of these, files without an XML declaration are about; others cannot be told from text.
+# Root elements that are recognised without an XML declaration, because such files are common.
 _BARE_ROOTS: Final = ("html", "head", "body", "tmx", "xliff", "tt")
 _DOCTYPE = r"<!DOCTYPE[^\[>]*(?:\[[^\]]*\]\s*)?>"
 _PROLOG = re.compile(rf"(?:\s+|<\?.*?\?>|<!--.*?-->|{_DOCTYPE})*", re.DOTALL | re.IGNORECASE)
@@ -92,7 +91,7 @@ _SBV_TIME = re.compile(r"\d+:\d\d:\d\d\.\d{3},\d+:\d\d:\d\d\.\d{3}$")
 
 
 def refuse(path: Path, kind: str) -> None:
-    """Raise CotextError for a file of the named kind; nothing where it is empty."""
+    """Raise CotextError for a file of this kind; nothing if `kind` is empty."""
     if kind:
         raise CotextError(
             f"{path}: not a supported format: it looks like {kind}; take out its text, one sentence a line, "
@@ -101,9 +100,9 @@ def refuse(path: Path, kind: str) -> None:
 
 
 def binary_kind(head: bytes) -> str:
-    """The kind of a binary file, by its beginning; empty for text in any encoding.
+    """Return the kind of a binary file, by its beginning; empty for text in any encoding.
 
-    Compressed by gzip or xz and UTF-16 are no kinds: these are texts once they are put right.
+    Files in UTF-16 or compressed by gzip or xz are not binary here, because they can be converted to text.
     """
     if head.startswith((b"PK\3\4", b"PK\5\6")):
         return next((kind for mark, kind in _ZIPPED if mark in head), "a zip archive")
@@ -117,7 +116,7 @@ def binary_kind(head: bytes) -> str:
     looked_at = head[:_LOOKED_AT]
     if head.startswith(_ENCODED_OTHERWISE) or b"\0" not in looked_at or _is_utf8(looked_at):
         return ""
-    # A text of another encoding may hold a stray control character; numbers are full of them.
+    # Text in another encoding may contain a few control characters; binary data contain many.
     controls = sum(byte < 32 and byte not in b"\t\n\r\f" for byte in looked_at)
     if controls < 4 or 20 * controls < len(looked_at):
         return ""
@@ -130,13 +129,13 @@ def _is_utf8(head: bytes) -> bool:
     try:
         head.decode()
     except UnicodeDecodeError as error:
-        # A character that the end has cut.
+        # The last character may be cut off.
         return len(head) == _LOOKED_AT and error.start > len(head) - 4
     return True
 
 
 def markup_kind(text: str) -> str:
-    """The kind of markup of a text; empty for plain text and for XML that the reader of wmt-xml may take."""
+    """Return the kind of markup of a text; empty for plain text, and for XML of the format wmt-xml."""
     start = _PROLOG.match(text)
     begin = start.end() if start else 0
     declared = text[:begin].strip()
@@ -150,19 +149,14 @@ def markup_kind(text: str) -> str:
         if name == "html" or re.search(r"<!DOCTYPE\s+html", declared, re.IGNORECASE):
             return "HTML"
         return _KNOWN_ROOTS.get(name, f"XML with the root element <{root[1][:40]}>")
-    if name not in _BARE_ROOTS or not _goes_on_as_markup(text, root.end()):
-        return ""
-    return _KNOWN_ROOTS.get(name, "HTML")
-
-
-def _goes_on_as_markup(text: str, after: int) -> bool:
-    """Whether what follows the first tag is another; a sentence about a tag goes on in words."""
-    rest = text[after:].lstrip()
-    return rest.startswith("<!--") or _TAG.match(rest) is not None
+    # In markup, another tag follows the first one; in a sentence about a tag, words follow.
+    rest = text[root.end() :].lstrip()
+    is_markup = name in _BARE_ROOTS and (rest.startswith("<!--") or _TAG.match(rest))
+    return _KNOWN_ROOTS.get(name, "HTML") if is_markup else ""
 
 
 def subtitle_kind(lines: list[str]) -> str:
-    """The kind of subtitles, by the first lines; empty for any other text."""
+    """Return the kind of subtitles, by the first lines; empty for other text."""
     first = [line.strip() for line in lines if line.strip()][:200]
     if not first:
         return ""
@@ -181,8 +175,8 @@ def subtitle_kind(lines: list[str]) -> str:
 
 COMPRESSIONS = (".xz", ".gz")
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-MAX_LINE_BYTES = 1 << 24  # a document of three million words, where a line holds one
-MAX_WHOLE_BYTES = 1 << 28  # unpacked, of a file that is not a corpus
+MAX_LINE_BYTES = 1 << 24  # enough for a document of three million words on one line
+MAX_WHOLE_BYTES = 1 << 28  # decompressed, of a file that is not a corpus
 XZ_BEGINNING, GZ_BEGINNING = b"\xfd7zXZ\0", b"\x1f\x8b"
 READ_ERRORS = (OSError, EOFError, lzma.LZMAError, zlib.error)
 _FOREIGN_BEGINNINGS = (
@@ -194,7 +188,7 @@ _FOREIGN_BEGINNINGS = (
 
 
 def check_readable(path: Path) -> None:
-    """Raise CotextError where there is no such file or it is a directory."""
+    """Raise CotextError if there is no such file, or it is a directory."""
     try:
         if path.is_dir():
             raise CotextError(f"{path}: is a directory; name the corpus file inside it")
@@ -206,8 +200,8 @@ def check_readable(path: Path) -> None:
 
 @contextmanager
 def opened(path: Path) -> Iterator[IO[bytes]]:
-    """Open a file for reading, decompressed by the ending of its name; reading errors become CotextError."""
-    if ON_WINDOWS and path.as_posix() == "/dev/stdin":  # where there is no such file
+    """Open a file for reading; decompress it by the suffix of its name; re-raise errors as CotextError."""
+    if ON_WINDOWS and path.as_posix() == "/dev/stdin":  # Windows has no such file
         yield sys.stdin.buffer
         return
     check_readable(path)
@@ -233,9 +227,8 @@ def _cannot_be_read(path: Path, error: Exception) -> CotextError:
 def numbered_lines(path: Path, whole: bool = False) -> Iterator[tuple[int, str]]:
     r"""Yield (line number from 1, line without its ending); only \n and \r\n end a line.
 
-    A byte order mark at the beginning is left out; both stay where lines are to be `whole`. Raises
-    CotextError for invalid UTF-8, for NUL, and as
-    `raw_lines` does.
+    A byte order mark at the beginning is removed. With `whole`, it is kept, and so are line endings. Raises
+    CotextError for invalid UTF-8, for NUL, and as `raw_lines`.
     """
     for number, raw in raw_lines(path):
         try:
@@ -255,7 +248,7 @@ def numbered_lines(path: Path, whole: bool = False) -> Iterator[tuple[int, str]]
 def raw_lines(path: Path) -> Iterator[tuple[int, bytes]]:
     """Yield (line number from 1, the bytes of the line).
 
-    Raises CotextError for a line of more than MAX_LINE_BYTES, and for what begins as a binary file does.
+    Raises CotextError for a line of more than MAX_LINE_BYTES, and for a binary file.
     """
     with opened(path) as stream:
         for number, raw in enumerate(iter(partial(stream.readline, MAX_LINE_BYTES + 1), b""), 1):
@@ -267,7 +260,7 @@ def raw_lines(path: Path) -> Iterator[tuple[int, bytes]]:
 
 
 def describe_invalid(raw: bytes, error: UnicodeDecodeError, number: int) -> str:
-    """Say which byte of a line is no UTF-8 and, where the file's beginning tells it, what the file is."""
+    """Return a message about the first invalid byte of a line and, for known file types, a hint."""
     hint = "convert the file to UTF-8"
     if number == 1:
         hint = next((text for magic, text in _FOREIGN_BEGINNINGS if raw.startswith(magic)), hint)
@@ -275,10 +268,10 @@ def describe_invalid(raw: bytes, error: UnicodeDecodeError, number: int) -> str:
 
 
 def read_whole(path: Path) -> str:
-    """The text of a file that is not a corpus, unpacked where its beginning says that it is compressed.
+    """Return the text of a file that is not a corpus; it is decompressed if its content is compressed.
 
-    A byte order mark is left out. Raises CotextError for a file that is missing, not UTF-8, or larger than
-    MAX_WHOLE_BYTES, and as `refuse_named_pipe` does.
+    A byte order mark is removed. Raises CotextError if the file is missing, not UTF-8, larger than
+    MAX_WHOLE_BYTES, or a named pipe.
     """
     check_readable(path)
     refuse_named_pipe(path)
@@ -302,23 +295,23 @@ def read_whole(path: Path) -> str:
 
 
 def refuse_named_pipe(path: Path) -> None:
-    """Raise CotextError for a pipe in a folder, into which nobody may ever write.
+    """Raise CotextError for a named pipe, because reading would wait for a writer.
 
-    Those that a shell makes for `<(...)` have somebody at the other end.
+    Pipes that a shell creates for `<(...)` have a writer, and are allowed.
     """
     if path.is_fifo() and not str(path.absolute()).startswith(("/dev/fd/", "/dev/stdin", "/proc/")):
         raise CotextError(f"{path}: is a named pipe; give a file, or a command as in <(...)")
 
 
 class TextSink:
-    """A UTF-8 file in the making under a temporary name beside `path`, compressed by the ending of `path`.
+    """Writes a UTF-8 file under a temporary name next to `path`, compressed by the suffix of `path`.
 
-    The old file stays untouched until `commit`. Every failure to write becomes a CotextError.
+    An existing file is unchanged until `commit`. Storage errors become CotextError.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        # A link stays a link, and what it points to is replaced.
+        # A symbolic link is kept, and its target replaced.
         self.final = Path(os.path.realpath(path))
         with self._named_errors():
             if self.final.is_dir():
@@ -337,11 +330,11 @@ class TextSink:
         if path.suffix == ".xz":
             self._stream = lzma.LZMAFile(self._file, "wb")  # noqa: SIM115 - closed by finish and discard
         elif path.suffix == ".gz":
-            # The time of writing would make equal documents differ as files.
+            # Without a time stamp, so that equal content gives equal files.
             self._stream = cast(IO[bytes], gzip.GzipFile("", "wb", fileobj=self._file, mtime=0))
 
     def write(self, text: str) -> None:
-        """Append text; raises UnicodeEncodeError for a lone surrogate, CotextError where storage refuses."""
+        """Append text; raises UnicodeEncodeError for a lone surrogate, CotextError for storage errors."""
         if self._empty and text:
             self._empty = False
             if text.startswith("\ufeff"):
@@ -352,7 +345,7 @@ class TextSink:
         self._put(text.encode())
 
     def mark(self) -> None:
-        """Put a byte order mark first, for programs that take UTF-8 without one for another encoding."""
+        """Begin with a byte order mark, for programs that do not recognise UTF-8 without it."""
         self._empty = False
         self._put(BYTE_ORDER_MARK)
 
@@ -361,26 +354,26 @@ class TextSink:
             self._stream.write(data)
 
     def finish(self) -> None:
-        """Bring everything to storage, still under the temporary name."""
+        """Write everything to storage, under the temporary name."""
         with self._named_errors():
             self._stream.close()
             self._file.close()
 
     def keep_old(self) -> None:
-        """Turn `commit` into a step that leaves the old file as it is."""
+        """Make `commit` keep the existing file."""
         self._replaces = False
 
     def commit(self) -> None:
-        """Give the finished file its name."""
+        """Rename the finished file."""
         if not self._replaces:
             return
         with self._named_errors():
             self._temporary.replace(self.final)
 
     def discard(self) -> None:
-        """Remove the temporary file, whatever state it is in."""
+        """Delete the temporary file, in any state."""
         for stream in (self._stream, self._file):
-            # A full disk may refuse the last buffer a second time; the first refusal is the one reported.
+            # On a full disk, closing fails again; the first error is reported.
             try:
                 stream.close()
             except (OSError, ValueError):
@@ -394,14 +387,13 @@ class TextSink:
         except OSError as error:
             raise CotextError(
                 f"{self.path}: cannot be written: {error.strerror or error}; make room or choose another "
-                "place "
-                "(an older file of this name is unchanged)"
+                "place (an older file of this name is unchanged)"
             ) from error
 
 
 @contextmanager
 def atomic_sinks(paths: Sequence[Path]) -> Iterator[list[TextSink]]:
-    """Open a sink for each path; all get their names when the block succeeds, none when it raises."""
+    """Open a sink for each path; all files appear if the block succeeds, and none if it raises."""
     if len({os.path.realpath(path) for path in paths}) < len(paths):
         raise CotextError(f"the same file is to be written twice: {', '.join(map(str, paths))}")
     sinks: list[TextSink] = []
@@ -419,19 +411,19 @@ def atomic_sinks(paths: Sequence[Path]) -> Iterator[list[TextSink]]:
 
 
 def without_compression(path: Path) -> Path:
-    """Give `train.en` for `train.en.xz`."""
+    """Return `train.en` for `train.en.xz`."""
     return path.with_suffix("") if path.suffix in COMPRESSIONS else path
 
 
 def beginning(path: Path, max_bytes: int) -> tuple[bytes, bool]:
-    """Give up to `max_bytes` decompressed bytes without a byte order mark, and whether that is all."""
+    """Return up to `max_bytes` decompressed bytes without byte order mark, and whether the file ends then."""
     with opened(path) as stream:
         head = stream.read(max_bytes + 1)
     return head[:max_bytes].removeprefix(BYTE_ORDER_MARK), len(head) <= max_bytes
 
 
 def same_file(first: Path, second: Path) -> bool:
-    """Tell whether two names lead to one file, without asking that it exists."""
+    """Return whether two paths lead to the same file, which need not exist."""
     return os.path.realpath(first) == os.path.realpath(second)
 
 
@@ -439,21 +431,21 @@ def same_file(first: Path, second: Path) -> bool:
 
 Side = Literal["source", "target"]
 
-# A document is held in memory as a whole, every sentence beside it.
+# Largest document, which must fit into memory.
 MAX_DOCUMENT_BYTES = 1 << 30
-SENTENCE_BYTES = 64  # that a sentence takes beside its characters
+SENTENCE_BYTES = 64  # memory of a sentence in addition to its characters
 
-# What surrounds a sentence in a line and is no part of it. Deliberately narrow: a line of U+3000 or a
-# no-break space is a sentence, because treating it as empty would shift everything after it.
+# White space that is removed around sentences. Deliberately few characters: a line with only U+3000 or a
+# no-break space is a sentence, because treating it as empty would shift all following sentences.
 OUTER_SPACE = " \t\r"
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A document as a file holds it, in one language (`sentences`) or two (`source`, `target`).
+    """A document of a file, in one language (`sentences`) or two (`source`, `target`).
 
-    `line` is where its first sentence begins; `lines_per_sentence` is 1 where each sentence has a line of
-    its own, and 0 where the whole document shares one place.
+    `line` is the line of its first sentence. `lines_per_sentence` is 1 if each sentence has a separate line,
+    and 0 if the full document is on one line.
     """
 
     id: str
@@ -464,19 +456,19 @@ class Record:
     target: tuple[str, ...] | None = None
 
     def side(self, side: Side) -> tuple[str, ...] | None:
-        """Give the sentences of one side; a document in one language serves as either."""
+        """Return the sentences of one side; a document in one language is used for both sides."""
         if self.sentences is not None:
             return self.sentences
         return self.source if side == "source" else self.target
 
     def line_of(self, sentence: int) -> int:
-        """Give the line of sentence number `sentence`, counted from 0."""
+        """Return the line of a sentence, counted from 0."""
         return self.line + sentence * self.lines_per_sentence
 
 
 @dataclass(slots=True)
 class Alignment:
-    """`unequal`: documents left out of a corpus, as their sides are of unequal numbers of sentences."""
+    """`unequal`: number of documents skipped because their sides have different numbers of sentences."""
 
     unequal: int = 0
 
@@ -484,8 +476,8 @@ class Alignment:
 class Gathered(list[str]):
     """The sentences of the document that is being read.
 
-    `append` raises CotextError where the document takes more than MAX_DOCUMENT_BYTES: a file in which nothing
-    ends a document unpacks into one that no memory holds.
+    `append` raises CotextError if the document exceeds MAX_DOCUMENT_BYTES, because a file without document
+    boundaries could fill the memory.
     """
 
     def __init__(self, path: Path) -> None:
@@ -505,7 +497,7 @@ class Gathered(list[str]):
 
 
 def sentences_to_write(record: Record) -> tuple[str, ...]:
-    """Give the sentences of a one-language record, fit to stand on a line each: outer white space removed.
+    """Return the sentences of a record in one language without outer white space, for one line each.
 
     Raises CotextError for a sentence that contains a line feed or a NUL character.
     """
@@ -515,25 +507,24 @@ def sentences_to_write(record: Record) -> tuple[str, ...]:
 
 
 def one_line(document_id: str, index: int, sentence: str) -> str:
-    """Give the sentence back unchanged; raises CotextError where it contains a line feed or NUL."""
+    """Return the sentence unchanged; raises CotextError if it contains a line feed or NUL."""
     if "\n" in sentence or "\0" in sentence:
         what = "a line feed" if "\n" in sentence else "a NUL character"
         raise CotextError(
             f"document {document_id!r}, sentence {index + 1}: contains {what}; a sentence is one line of "
-            "text, "
-            "replace it by a space or split the sentence"
+            "text, replace it by a space or split the sentence"
         )
     return sentence
 
 
 def without_breaks(text: str) -> str:
-    """The text of a segment on one line: line breaks, with the space around them, are a space."""
+    """Return the text on one line: line breaks and the white space around them become a space."""
     lines = (line.strip(" \t") for line in text.split("\n")) if "\n" in text else (text,)
     return " ".join(filter(None, lines)).strip(OUTER_SPACE)
 
 
 def id_to_write(record: Record) -> str:
-    """Give the id; raises CotextError where it is empty or could not be read back from a line."""
+    """Return the id; raises CotextError if it is empty or could not be read back from a line."""
     if not record.id or record.id != record.id.strip(OUTER_SPACE) or any(c in record.id for c in "\t\n\0"):
         raise CotextError(
             f"document id {record.id!r} cannot be written: an id is not empty, has no outer white space, and "

@@ -1,4 +1,4 @@
-"""The table of formats: each row says how one is read and written and what it can carry."""
+"""The table of corpus formats: readers, writers and properties, and detection of the format of a file."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator
@@ -27,7 +27,7 @@ from cotext.data.formats.wmt import begins_wmt
 from cotext.runtime.errors import CotextError, nearest, shown
 from cotext.runtime.reading import parse_json
 
-# Suffixes of formats that people have and that are not written.
+# Suffixes of common formats that are not written.
 UNWRITTEN: Final = frozenset(
     (".pdf", ".doc", ".rtf", ".xls", ".ods", ".ppt", ".odp", ".pages", ".mobi", ".zip")
 )
@@ -37,10 +37,10 @@ UNWRITTEN: Final = frozenset(
 class Format:
     """One corpus format: its reader, its writer and its properties.
 
-    `encode` gives the text of one document; `header`, `between` and `footer` surround the documents. `write`,
-    of a format that is no text, writes all of them. A format with neither is read only.
-    `holds_empty_sentences`: wherever they stand. `languages`: of a format that names them, reads the codes of
-    source and target, each empty if the file does not have it.
+    `encode` returns the text of one document; `header`, `between` and `footer` surround the documents.
+    `write` writes all documents of a binary format. A format with neither of them is read-only.
+    `holds_empty_sentences`: whether empty sentences can be represented at any position. `languages` reads the
+    codes of source and target from a file; a missing code is empty.
     """
 
     name: str
@@ -58,11 +58,11 @@ class Format:
 
     @property
     def is_written(self) -> bool:
-        """Whether documents can be written in this format."""
+        """Whether this format can be written."""
         return self.encode is not None or self.write is not None
 
     def require_written(self) -> None:
-        """Raise CotextError if documents cannot be written in this format."""
+        """Raise CotextError if this format cannot be written."""
         if not self.is_written:
             written = ", ".join(name for name, row in FORMATS.items() if row.is_written)
             raise CotextError(
@@ -139,9 +139,9 @@ FORMATS = {
 
 
 def find_format(name: str) -> Format:
-    """Give the row of a format; raises CotextError with the nearest known name.
+    """Return a format by name; raises CotextError with the nearest known name.
 
-    `wmt:de_DE` and `wmt:cs-de_DE` are the format wmt, of whose files the documents of this language are read.
+    `wmt:de_DE` and `wmt:cs-de_DE` select the format `wmt`, and only the documents of this language or pair.
     """
     if name in FORMATS:
         return FORMATS[name]
@@ -158,7 +158,7 @@ def find_format(name: str) -> Format:
 
 
 def require_written(out: Path) -> None:
-    """Raise CotextError if an output is named after a format that is not written."""
+    """Raise CotextError if the suffix of an output is that of a format that cannot be written."""
     if out.suffix.lower() in UNWRITTEN:
         raise CotextError(f"{out}: ends in {out.suffix}, a format that is not written; choose another name")
 
@@ -166,7 +166,7 @@ def require_written(out: Path) -> None:
 # --- Detection of corpus formats by the beginning of the content and by side files.
 
 BEGINNING_BYTES = 1 << 18
-# A prolog that markup follows, or a root element by itself; a sentence may begin with "<" too.
+# An XML prolog, or a root element; other text may also begin with "<".
 _PROLOG_BEGINNING = re.compile(r"<\?xml\b|<!DOCTYPE\b|<!--", re.IGNORECASE)
 _ROOT_BEGINNING = re.compile(rf"<({'|'.join(CORPUS_ROOTS)})(\s+[\w:.-]+\s*=.*|\s*/?>.*|\s*)$", re.IGNORECASE)
 _PROLOG_THEN_WORDS = re.compile(r"(?><\?.*?\?>|<!--.*?-->|<!DOCTYPE[^<>]*>)\s*[^\s<]", re.IGNORECASE)
@@ -177,13 +177,14 @@ CATALOGUES = {".json": "JSON", ".arb": "JSON", ".yaml": "YAML", ".yml": "YAML"}
 
 
 def detect_format(path: Path) -> str:
-    """Name the format by the first 256 KiB of content; what no rule recognises is `text`.
+    """Return the name of the format, from the first 256 KiB of content; the default is `text`.
 
-    The rules, the first that holds: a Parquet table, a JSON object on the first line (of WMT, with
-    `doc_id` and a text), lines that open a talk, an XML beginning, a first line `<d>`, a
-    side file, `<EOS> <BOS>` in a line, `_eos` in a line, two tabs (or one) in every line. Raises CotextError
-    for a file that is missing, empty, or no regular file (a pipe can be read only once: name its format), and
-    for one that is no corpus but markup, subtitles or a binary file.
+    The first matching rule counts: a Parquet table, a JSON object on the first line (wmt: with `doc_id` and a
+    text), lines that begin a talk, an XML beginning, a first line `<d>`, a side file, `<EOS> <BOS>` in a
+    line, `_eos` in a line, two tabs (or one) in every line.
+
+    Raises CotextError if the file is missing or empty, is not a regular file (a pipe can be read only once),
+    or is markup, subtitles or a binary file.
     """
     check_readable(path)
     if not path.is_file():
@@ -237,7 +238,7 @@ def detect_format(path: Path) -> str:
 
 
 def format_in(path: Path, format: str | None, language: str | None) -> str:
-    """Name the format of a file, and of a file of WMT the language that is asked for."""
+    """Return the name of the format of a file; for WMT files including the requested language."""
     name = format or detect_format(path)
     return f"{name}:{language}" if name == "wmt" and language else name
 
@@ -248,5 +249,5 @@ def _is_object(line: str, whole: bool) -> bool:
     try:
         return isinstance(parse_json(line, "", numbers=False), dict)
     except CotextError:
-        # A broken object is still no sentence: the reader will say where it breaks.
+        # A truncated object is not a sentence; the reader will report the error.
         return re.match(r'\{\s*"(id|source|target|sentences)"\s*:', line) is not None

@@ -1,11 +1,11 @@
-"""The format wmt: JSON lines of the general task of WMT, a document a line, and submissions to it.
+"""The format wmt: JSON lines of the general task of WMT, one document per line, and submissions to it.
 
     2026  {doc_id, source_doc, tgt_lang, instruction}, published with {src_lang, src_text, refs}
     2025  {doc_id, src_lang, tgt_lang, src_text, prompt_instruction}, published with {refs: {refA: {ref}}}
     submissions  {dataset_id, doc_id, tgt_lang, hypothesis, translation_granularity}; published ones lack some
 
-The sentences of a document are its paragraphs (`cotext.data.formats.wmt`). A file of several
-language pairs is read one pair at a time: the format is then named `wmt:de_DE` or `wmt:cs-de_DE`.
+The sentences of a document are its paragraphs. From a file of several language pairs, one pair is read: the
+name of the format is then `wmt:de_DE` or `wmt:cs-de_DE`.
 """
 
 import json
@@ -27,8 +27,8 @@ from cotext.runtime.reading import parse_json
 
 # --- Paragraphs of a document of the general task of WMT: HTML, JSON (fenced or not) or plain text.
 #
-# A paragraph is what stands between `<p>` and `</p>` (or other block elements), a string value of JSON, or
-# what empty lines part. Line breaks inside one, and `<br>`, are a space; tags inside one are left out.
+# A paragraph is the text between `<p>` and `</p>` (or other block elements), a string value of JSON, or the
+# text between empty lines. Line breaks and `<br>` inside a paragraph become spaces; other tags are removed.
 
 Kind = Literal["html", "json", "text"]
 
@@ -52,17 +52,17 @@ _TEXT_PARAGRAPH: Final = re.compile(r"[^ \t\r\n](?:[^\n]*\n[ \t\r]*(?=[^ \t\r\n]
 
 @dataclass(frozen=True, slots=True)
 class Paragraphs:
-    """The paragraphs of a document, each on one line, where they stand in it, and the kind it was read as."""
+    """The paragraphs of a document, each on one line, with their spans in it, and the detected kind."""
 
     kind: Kind
     texts: tuple[str, ...]
     spans: tuple[tuple[int, int], ...]
 
     def replaced(self, text: str, translations: Sequence[str]) -> str:
-        """The text with others in the places of its paragraphs, spelled as its kind has them.
+        """Replace the paragraphs of the text by translations, escaped as the kind requires.
 
         Raises:
-            CotextError: not as many.
+            CotextError: the number of translations differs from that of paragraphs.
         """
         if len(translations) != len(self.texts):
             raise CotextError(f"{len(translations)} paragraphs for {len(self.texts)} of the source")
@@ -81,7 +81,7 @@ _SPELLED: Final[dict[Kind, Callable[[str], str]]] = {
 
 
 def unfenced(text: str) -> tuple[str, str, str]:
-    """What opens a fence (```), what is in it, what closes it; without one, the text alone."""
+    """Split a text into opening, content and end of a code fence (```); without one, all is content."""
     opening = _FENCE.match(text)
     bare = text.rstrip()
     if opening is None or not bare.endswith("```") or len(bare) < opening.end() + 3:
@@ -91,9 +91,9 @@ def unfenced(text: str) -> tuple[str, str, str]:
 
 
 def paragraphs(text: str) -> Paragraphs:
-    """The paragraphs of a text; one empty paragraph, which stands nowhere, where it has none.
+    """Split a text into paragraphs; a text without any has one empty paragraph without a span.
 
-    What begins as JSON and is none is plain text: so it is what a system has written.
+    Invalid JSON is treated as plain text, because systems may produce it.
     """
     before, body, _ = unfenced(text)
     if body.lstrip().startswith(("{", "[")):
@@ -103,9 +103,13 @@ def paragraphs(text: str) -> Paragraphs:
             pass
         else:
             strings = (match for match in _STRING.finditer(body) if not match[2])
-            return _found("json", ((json.loads(each[1]), each.span(1)) for each in strings), len(before))
+            return _found("json", ((json.loads(m[1]), m.span(1)) for m in strings), len(before))
     if _OPENING.match(body) or _PARAGRAPH_TAG.search(body):
-        return _found("html", _of_html(body), len(before))
+        reader = _Reader(body)
+        reader.feed(body)
+        reader.close()
+        reader.end(len(body))
+        return _found("html", reader.found, len(before))
     return _found("text", ((match[0], match.span()) for match in _TEXT_PARAGRAPH.finditer(text)), 0)
 
 
@@ -116,35 +120,30 @@ def _found(kind: Kind, found: Iterable[tuple[str, tuple[int, int]]], offset: int
 
 
 def as_html(texts: tuple[str, ...]) -> str:
-    """A document of these paragraphs, which `paragraphs` gives back, empty ones too."""
+    """Return HTML from which `paragraphs` restores these texts, including empty ones."""
     return "\n".join(f"<p>{escape(text, quote=False)}</p>" for text in texts)
 
 
-def _of_html(text: str) -> list[tuple[str, tuple[int, int]]]:
-    reader = _Reader(text)
-    reader.feed(text)
-    reader.close()
-    reader.end(len(text))
-    return reader.found
-
-
 class TextParser(HTMLParser):
-    """A parser of a text fed as a whole, which looks once for the end of a comment that is not closed."""
+    """A parser that searches only once for the end of an unclosed comment, so that time is linear.
+
+    The text must be fed in one call.
+    """
 
     def __init__(self) -> None:
-        """Begin a text."""
+        """Create a parser for one text."""
         super().__init__(convert_charrefs=True)
         self._is_unclosed = False
 
     def parse_comment(self, i: int, report: bool = True) -> int:
         """Return the end of a comment; -1 if it is not closed."""
-        found = -1 if self._is_unclosed else super().parse_comment(i, report)
-        self._is_unclosed = found < 0
-        return found
+        end = -1 if self._is_unclosed else super().parse_comment(i, report)
+        self._is_unclosed = end < 0
+        return end
 
 
 class _Reader(TextParser):
-    """The text between block elements: a `<p>` is a paragraph even if empty, other text if there is some."""
+    """Collects the text between block elements; only `<p>` may be an empty paragraph."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -176,7 +175,7 @@ class _Reader(TextParser):
         return self._lines[line - 1] + column
 
     def end(self, at: int, tag_characters: int = 0) -> None:
-        """End what is a paragraph at the tag of a block, which stands there."""
+        """End the paragraph at the tag of a block element at offset `at`."""
         text = without_breaks("".join(self._text))
         if text or self._in_paragraph:
             inside = self._whole[self._from : at]
@@ -196,9 +195,9 @@ DATASETS: Final = ("dataset_id", "collection_id")
 GRANULARITY: Final = "document-level"
 _YEARS: Final = {"source_doc": "wmt26", "src_text": "wmt25"}
 _TEXTS: Final = (*SOURCES, HYPOTHESIS)
-_DIRECTION: Final = "direction"  # of synthetic references: "ces_Latn---deu_Latn"
+_DIRECTION: Final = "direction"  # in synthetic references: "ces_Latn---deu_Latn"
 _CODE = r"[a-z]{2,3}(?:_[A-Za-z]{2,4})*"
-# Ids of both years name the languages: WMT26_###_domain_###_source_###_target_###_id, source-target_#_domain.
+# Ids contain the languages: WMT26_###_domain_###_source_###_target_###_id, source-target_#_domain.
 _PAIR_IN_ID: Final = re.compile(
     rf"(?:[^#]+_###_){{2}}({_CODE})_###_({_CODE})_###_.|({_CODE})-({_CODE})_#_.", re.DOTALL
 )
@@ -207,7 +206,7 @@ _BEGINNING: Final = re.compile(rf'\{{\s*"(?:{"|".join((ID, *DATASETS))})"\s*:')
 
 @dataclass(frozen=True, slots=True)
 class WmtLine:
-    """A line: texts as they stand there, None where there is none; languages empty where nothing tells."""
+    """A line of the task or of a submission. Missing texts are None, unknown languages empty."""
 
     number: int
     doc_id: str
@@ -218,7 +217,7 @@ class WmtLine:
     reference: str | None = None
     instruction: str = ""
     dataset_id: str = ""
-    default_dataset: str = "wmt"  # where it names none
+    default_dataset: str = "wmt"  # used if `dataset_id` is empty
 
     @property
     def pair(self) -> str:
@@ -227,7 +226,7 @@ class WmtLine:
 
 
 def begins_wmt(line: str) -> bool:
-    """Whether the first line of a file is one of the task or of a submission; it may be cut."""
+    """Return whether a first line, which may be cut off, is one of the task or of a submission."""
     try:
         value = parse_json(line, "", numbers=False)
     except CotextError:
@@ -238,13 +237,12 @@ def begins_wmt(line: str) -> bool:
 
 
 def read_wmt_lines(path: Path, wanted: str = "") -> Iterator[WmtLine]:
-    """Read the lines of a language, or of a pair as in `cs-de_DE`; of no other, if none is `wanted`.
+    """Read the lines of the language or pair `wanted`, such as `cs-de_DE`; lines of unknown language match.
 
-    Lines that do not tell their language are of any.
+    If `wanted` is empty, the file must have only one language pair.
 
     Raises:
-        CotextError: a line that is none of the task, with its number; several language pairs, or not the
-            wanted one.
+        CotextError: a line is not of the task; several language pairs, or not the wanted one.
     """
     pairs = _chosen(path, wanted) if wanted else None
     first: WmtLine | None = None
@@ -263,7 +261,7 @@ def read_wmt_lines(path: Path, wanted: str = "") -> Iterator[WmtLine]:
 
 
 def all_wmt_lines(path: Path) -> Iterator[WmtLine]:
-    """Read the lines of all languages, as `read_wmt_lines` those of one."""
+    """Read the lines of all languages."""
     for number, text in numbered_lines(path):
         if text.strip(OUTER_SPACE):
             yield wmt_line(parse_json(text, f"{path}:{number}", numbers=False), number, f"{path}:{number}")
@@ -276,40 +274,38 @@ def languages_of_wmt(path: Path, wanted: str = "") -> tuple[str, str]:
 
 
 def _chosen(path: Path, wanted: str) -> set[tuple[str, str]]:
-    """The source and target codes of a file that are meant by a code or pair.
+    """Return the pairs of source and target codes in a file that match a code or pair.
 
     Raises:
-        CotextError: none, or several pairs that differ in more than how they are spelled.
+        CotextError: none, or several different pairs.
     """
-    found = list(dict.fromkeys((line.source_language, line.target_language) for line in all_wmt_lines(path)))
+    pairs = list(dict.fromkeys((line.source_language, line.target_language) for line in all_wmt_lines(path)))
     source, dash, target = wanted.partition("-")
     if not dash:
         source, target = "", wanted
-    targets = fitting_codes(target, [code for _, code in found])
-    sources = fitting_codes(source, [code for code, other in found if other in targets])
-    if (not targets and any(code for _, code in found)) or (
-        source and not sources and any(code for code, other in found if other in targets)
+    targets = fitting_codes(target, [code for _, code in pairs])
+    sources = fitting_codes(source, [code for code, other in pairs if other in targets])
+    if (not targets and any(code for _, code in pairs)) or (
+        source and not sources and any(code for code, other in pairs if other in targets)
     ):
-        there = ", ".join("-".join(filter(None, pair)) for pair in found)
-        raise CotextError(f"{path}: no document is of {shown(wanted)}; there are {there}")
+        available = ", ".join("-".join(filter(None, pair)) for pair in pairs)
+        raise CotextError(f"{path}: no document is of {shown(wanted)}; there are {available}")
     chosen = {
         (first, second)
-        for first, second in found
+        for first, second in pairs
         if (not second or second in targets) and (not first or not source or first in sources)
     }
     named = sorted({f"{first}-{second}" for first, second in chosen if first and second})
     if len(named) > 1 or len({second for _, second in chosen if second}) > 1:
-        there = ", ".join(named or sorted(second for _, second in chosen))
-        raise CotextError(f"{path}: {shown(wanted)} may be {there}; name one, as in --format wmt:{named[0]}")
+        matches = ", ".join(named or sorted(second for _, second in chosen))
+        raise CotextError(
+            f"{path}: {shown(wanted)} may be {matches}; name one, as in --format wmt:{named[0]}"
+        )
     return chosen
 
 
 def wmt_line(value: object, number: int, where: str) -> WmtLine:
-    """The fields of a line, read from JSON.
-
-    Raises:
-        CotextError: not an object with an id and a text, or values of other types.
-    """
+    """Check the JSON value of a line; raises CotextError unless it is an object with id and text."""
     if not isinstance(value, dict):
         raise CotextError(f"{where}: expected a JSON object, found {type(value).__name__}")
     document_id = value.get(ID)
@@ -340,7 +336,7 @@ def wmt_line(value: object, number: int, where: str) -> WmtLine:
 
 
 def _languages(value: dict[str, Any], document_id: str) -> tuple[str, str]:
-    """Those that the direction or the id names."""
+    """Return source and target language in the direction or in the id."""
     direction = value.get(_DIRECTION)
     if isinstance(direction, str) and "---" in direction:
         first, _, second = direction.partition("---")
@@ -350,9 +346,9 @@ def _languages(value: dict[str, Any], document_id: str) -> tuple[str, str]:
 
 
 def _reference(refs: object) -> str | None:
-    """The first reference, by its name: a text, or an object with the text under `ref`."""
-    for _, each in sorted(refs.items()) if isinstance(refs, dict) else ():
-        text = each.get("ref") if isinstance(each, dict) else each
+    """Return the first reference, sorted by name: a text, or an object with the text under `ref`."""
+    for _, reference in sorted(refs.items()) if isinstance(refs, dict) else ():
+        text = reference.get("ref") if isinstance(reference, dict) else reference
         if isinstance(text, str) and text:
             return text
     return None
@@ -361,7 +357,7 @@ def _reference(refs: object) -> str | None:
 def read_wmt(path: Path, wanted: str = "") -> Iterator[Record]:
     """Read a document from every line: the paragraphs of source, and of hypothesis or reference.
 
-    A hypothesis alone is a document in one language. An empty one is an empty sentence.
+    A line with only a hypothesis is a document in one language. An empty text is an empty sentence.
     """
     for line in read_wmt_lines(path, wanted):
         written = line.hypothesis if line.hypothesis is not None else line.reference
@@ -373,31 +369,31 @@ def read_wmt(path: Path, wanted: str = "") -> Iterator[Record]:
 
 
 def in_order(path: Path, documents: Sequence[Document], ids: Sequence[str]) -> list[Document]:
-    """The documents of a file in the order of these ids: submissions are made in any.
+    """Sort documents by the order of `ids`, because a submission may have any order.
 
     Raises:
         CotextError: not exactly these documents, each once.
     """
     by_id = {document.id: document for document in documents}
-    missing = [each for each in ids if each not in by_id]
-    foreign = by_id.keys() - set(ids)
+    missing = [id for id in ids if id not in by_id]
+    unknown = by_id.keys() - set(ids)
     if not missing and len(set(ids)) < len(ids):
-        twice = next(each for each, count in Counter(ids).items() if count > 1)
+        twice = next(id for id, count in Counter(ids).items() if count > 1)
         raise CotextError(
             f"{path}: which documents it answers cannot be told, as there are two {shown(twice)} among those "
             "that are asked for; leave one out there"
         )
-    if missing or foreign or len(documents) != len(ids):
-        told = [
+    if missing or unknown or len(documents) != len(ids):
+        problems = [
             *([f"lacks {len(missing)} of {len(ids)} documents, as {shown(missing[0])}"] if missing else []),
-            *([f"has {len(foreign)} that are not asked for, as {shown(min(foreign))}"] if foreign else []),
+            *([f"has {len(unknown)} that are not asked for, as {shown(min(unknown))}"] if unknown else []),
         ]
-        raise CotextError(f"{path}: {' and '.join(told) or 'has documents twice'}")
-    return [by_id[each] for each in ids]
+        raise CotextError(f"{path}: {' and '.join(problems) or 'has documents twice'}")
+    return [by_id[id] for id in ids]
 
 
 def encode_wmt(record: Record) -> str:
-    """Write a line: paragraphs as HTML, in which each stays one, whatever it holds.
+    """Write a line with paragraphs as HTML, from which they can be read back unchanged.
 
     Raises CotextError for an empty id or a paragraph of several lines.
     """
@@ -413,7 +409,7 @@ def encode_wmt(record: Record) -> str:
 
 
 def submission_line(line: WmtLine, hypothesis: str) -> str:
-    """The line of a submission that answers a line of the task."""
+    """Return the line of a submission for a line of the task."""
     value = {
         "dataset_id": line.dataset_id or line.default_dataset,
         ID: line.doc_id,
@@ -425,10 +421,10 @@ def submission_line(line: WmtLine, hypothesis: str) -> str:
 
 
 def joined(path: Path, documents: Iterable[Document], like: Path, wanted: str = "") -> Iterator[str]:
-    """Lines of a submission: translated paragraphs in the places of those of the task, in its order.
+    """Yield the lines of a submission: those of the task, with translated paragraphs.
 
     Raises:
-        CotextError: documents that are not exactly those of the task, or not of as many paragraphs.
+        CotextError: the documents or their numbers of paragraphs differ from the task.
     """
     lines = list(read_wmt_lines(like, wanted))
     for line, document in zip(

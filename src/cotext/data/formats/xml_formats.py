@@ -1,10 +1,10 @@
-"""The format tmx: translation memories (TMX 1.4), read as a stream.
+"""The XML formats tmx (translation memories, TMX 1.4) and wmt-xml (test sets of WMT), read as streams.
 
-A unit is a sentence pair: `<tu><prop type="x-document">..</prop><tuv xml:lang=".."><seg>..</seg></tuv>...`
-Units in a row that name the same document, by one of the properties that tools use for it, are a document; of
-a file that names none, all units are one, in the order of the file. The source is in the language that the
-unit or the header names (`srclang`), else its first; the target is its first in another language. Codes of
-inline elements are left out, the text that they enclose is kept.
+A unit of tmx is a sentence pair: `<tu><prop type="x-document">..</prop><tuv
+xml:lang=".."><seg>..</seg></tuv>...` Consecutive units with the same document name, in one of the properties
+that tools use for it, are a document. Without such names, all units are one document. The source is the text
+in the language `srclang` of the unit or the header, otherwise the first text. The target is the first text in
+another language. Codes inside of inline elements are removed; the text that they enclose is kept.
 """
 
 import re
@@ -25,10 +25,10 @@ from cotext.data.formats.streams import (
     one_line,
     without_breaks,
 )
-from cotext.data.languages import best_language
+from cotext.data.languages import fitting_codes
 from cotext.runtime.errors import CotextError
 
-# --- XML of corpora, parsed as a stream within limits: of depth, and of what the parser keeps at a time.
+# --- Parsing of XML as a stream, with limits for depth and for the data that the parser keeps in memory.
 
 CHUNK_BYTES: Final = 1 << 16
 MAX_DEPTH: Final = 100  # of elements
@@ -36,10 +36,11 @@ _NOT_XML: Final = re.compile("[^\t\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010fff
 
 
 class XmlStream:
-    """A parser that hands on elements and text, and refuses what a corpus does not need.
+    """A parser that calls functions for elements and text, and rejects constructs that a corpus does not
+    need.
 
-    `encoding`: of the file, whatever its declaration says; None: by its declaration. A DOCTYPE is refused;
-    with `doctype`, only one that declares something itself: what it names elsewhere is never looked up.
+    `encoding` overrides the declaration of the file; None: as declared. A DOCTYPE is an error. With
+    `doctype`, one without internal declarations is allowed; external files are never opened.
     """
 
     def __init__(
@@ -68,7 +69,7 @@ class XmlStream:
         return self._parser.CurrentLineNumber
 
     def read(self) -> Iterator[None]:
-        """Parse the file, with a pause after every piece of it; raises CotextError for malformed XML."""
+        """Parse the file, and yield after every chunk; raises CotextError for malformed XML."""
         with streams.opened(self._path) as stream:
             final = False
             while not final:
@@ -85,12 +86,12 @@ class XmlStream:
             raise CotextError(
                 f"{self._path}:{error.lineno}: malformed XML at column {error.offset + 1}: {reason}"
             ) from None
-        # What the parser waits for the end of, a comment or an attribute, it keeps.
+        # The parser buffers unfinished comments and attributes.
         self._fed += len(chunk)
         self.require(self._fed - self._parser.CurrentByteIndex, streams.MAX_LINE_BYTES, "markup")
 
     def require(self, size: int, most: int, what: str) -> None:
-        """Raise CotextError where something is larger than it may be."""
+        """Raise CotextError if `size` exceeds `most`."""
         if size > most:
             raise CotextError(f"{self._path}:{self.line}: {what} of more than {most:,} bytes; split it")
 
@@ -116,21 +117,19 @@ class XmlStream:
 
 
 def check_characters(text: str, what: str) -> None:
-    """Raise CotextError for a character that XML has no way to write; `what` names the text in messages."""
-    refused = _NOT_XML.search(text)
-    if refused:
+    """Raise CotextError for a character that XML cannot contain; `what` names the text in messages."""
+    if match := _NOT_XML.search(text):
         raise CotextError(
-            f"{what} contains U+{ord(refused[0]):04X}, which XML cannot hold; remove it or write jsonl "
-            "instead"
+            f"{what} contains U+{ord(match[0]):04X}, which XML cannot hold; remove it or write jsonl instead"
         )
 
 
 def printable(text: str) -> str:
-    """A text in which characters that XML cannot hold are spaces."""
-    return _NOT_XML.sub(lambda found: found[0] if found[0] == "\n" else " ", text)
+    """Replace characters that XML cannot contain by spaces."""
+    return _NOT_XML.sub(lambda match: match[0] if match[0] == "\n" else " ", text)
 
 
-# As this package writes them.
+# Names in files written by this package.
 DOCUMENT: Final = "x-document"
 POSITION: Final = "x-position"
 UNKNOWN_LANGUAGES: Final = ("x-source", "x-target")
@@ -140,17 +139,17 @@ HEADER: Final = (
     'datatype="plaintext"/>\n<body>\n'
 )
 FOOTER: Final = "</body>\n</tmx>\n"
-# Types of properties that name the document of a unit, in lower case.
+# Types of properties with the document of a unit, in lower case.
 DOCUMENT_PROPERTIES: Final = (
     *(DOCUMENT, "document", "x-document-id", "x-docid", "x-doc-id", "docid"),
     *("file", "x-file", "filename", "x-filename", "txt::doc. no."),
 )
-_CODES: Final = ("bpt", "ept", "it", "ph", "ut")  # whose contents are no text
+_CODES: Final = ("bpt", "ept", "it", "ph", "ut")  # elements whose content is not text
 
 
 @dataclass(slots=True)
 class Unit:
-    """A unit of a memory: texts by language code as written, in the order of the file."""
+    """A unit of a memory: texts by language code, in the order of the file."""
 
     line: int
     source_language: str = ""
@@ -159,25 +158,25 @@ class Unit:
 
     @property
     def document(self) -> str | None:
-        """The name of its document, if it has one."""
+        """The name of the document, or None."""
         return document_of(self.properties)
 
 
 def document_of(properties: Mapping[str, str]) -> str | None:
-    """The document that the properties of a unit name."""
+    """Return the document in the properties of a unit, or None."""
     lower = {key.lower(): value for key, value in properties.items()}
     return next((lower[key] for key in DOCUMENT_PROPERTIES if lower.get(key)), None)
 
 
 def primary(language: str) -> str:
-    """The language of a code, its region and script left out: "en" of "en-US", "EN" and "en_GB"."""
+    """Return the language of a code without region and script: "en" for "en-US", "EN" and "en_GB"."""
     return (
         language.strip().replace("_", "-").split("-")[0].lower() if language[:2].lower() != "x-" else language
     )
 
 
 def read_units(path: Path) -> Iterator[Unit]:
-    """All units, one after the other; raises CotextError for malformed XML, entities, and limits."""
+    """Yield all units; raises CotextError for malformed XML, entities, and exceeded limits."""
     reader = _Reader(path)
     for _ in reader.stream.read():
         yield from reader.finished
@@ -187,11 +186,11 @@ def read_units(path: Path) -> Iterator[Unit]:
 
 
 def read_tmx(path: Path) -> Iterator[Record]:
-    """Read documents one after the other; a line break inside a segment becomes a space.
+    """Read documents; a line break inside a segment becomes a space.
 
     Raises:
-        CotextError: a memory of more than two languages, a unit of another number of languages than the units
-            before it in its document; else as `read_units`.
+        CotextError: more than two languages in the file, or units with one and with two languages in one
+            document; otherwise as `read_units`.
     """
     known: list[str] = []
     gathered: _Document | None = None
@@ -225,22 +224,23 @@ def read_tmx(path: Path) -> Iterator[Record]:
 def pairs(
     path: Path, source_language: str, target_language: str
 ) -> Iterator[tuple[str, str, dict[str, str]]]:
-    """Source, target and properties of every unit that has both languages, read as a stream.
+    """Yield source, target and properties of every unit that has both languages.
 
-    The property `x-document` names the document of the unit, whatever the memory calls it; in a memory of
-    no documents it is empty, and the order of units is that of the text. `x-position` counts the units of
-    a document from 1 where the memory does not. A code fits in any region ("en", "en-US"), its own first.
+    The property `x-document` is the document of the unit, independently of its name in the file, and empty
+    without documents. `x-position` counts the units of a document from 1, unless the file has positions.
+    Regions are ignored ("en", "en-US"), but an equal code is preferred.
 
     Raises:
-        CotextError: missing, malformed, beyond a limit.
+        CotextError: missing, malformed, or a limit is exceeded.
     """
     document, position = None, 0
     for unit in read_units(path):
         named = unit.document or ""
         position = position + 1 if named == document else 1
         document = named
-        found = list(unit.texts)
-        source, target = best_language(source_language, found), best_language(target_language, found)
+        codes = list(unit.texts)
+        wanted = source_language, target_language
+        source, target = (next(iter(fitting_codes(code, codes)), None) for code in wanted)
         if source is not None and target is not None:
             yield (
                 unit.texts[source],
@@ -250,14 +250,14 @@ def pairs(
 
 
 def languages_of_tmx(path: Path) -> tuple[str, str]:
-    """Return the codes of source and target of the first unit, each empty if the unit lacks it."""
+    """Return the codes of source and target of the first unit; a missing code is empty."""
     unit = next(read_units(path), Unit(0))
     source = source_of(unit) or unit.source_language
     return source, _target_of(unit, source) or ""
 
 
 def source_of(unit: Unit) -> str | None:
-    """The code of the text that is the source; None where the unit lacks it."""
+    """Return the language code of the source text; None if the unit has no source."""
     if not unit.source_language:
         return next(iter(unit.texts), None)
     wanted = primary(unit.source_language)
@@ -265,7 +265,7 @@ def source_of(unit: Unit) -> str | None:
 
 
 class _Document:
-    """Units in a row that belong to one document."""
+    """Consecutive units of one document."""
 
     def __init__(self, path: Path, first: Unit, source: str, number: str) -> None:
         self.document = first.document
@@ -297,7 +297,7 @@ def _target_of(unit: Unit, source: str) -> str | None:
 
 
 class _Reader:
-    """The unit, language and segment that the parser is in; complete units gather in `finished`."""
+    """The state of parsing a memory; complete units are added to `finished`."""
 
     def __init__(self, path: Path) -> None:
         self.finished: list[Unit] = []
@@ -356,7 +356,7 @@ class _Reader:
         elif tag == "tuv":
             self._language = None
         elif tag == "seg" and self._text_parts is not None and self._language is not None:
-            # Of two texts in one language, the first counts.
+            # If a unit has two texts in one language, the first is used.
             self._unit.texts.setdefault(self._language, "".join(self._text_parts))
             self._text_parts = None
         elif tag == "prop" and self._text_parts is not None and self._property is not None:
@@ -369,7 +369,7 @@ class _Reader:
 def encode_tmx(record: Record, languages: tuple[str, str] | None = None) -> str:
     """Write a unit for every sentence, with its document and position.
 
-    Raises CotextError for a control character that XML has no way to write.
+    Raises CotextError for a character that XML cannot contain.
     """
     document = id_to_write(record)
     check_characters(document, f"document id {document!r}")
@@ -389,7 +389,7 @@ def encode_tmx(record: Record, languages: tuple[str, str] | None = None) -> str:
 
 
 def encode_unit(source_language: str, texts: Iterable[tuple[str, str]], properties: Mapping[str, str]) -> str:
-    """A unit on lines of its own."""
+    """Return the lines of a unit."""
     props = "".join(
         f"<prop type={quoteattr(key)}>{_escaped(value)}</prop>" for key, value in properties.items()
     )
@@ -400,16 +400,16 @@ def encode_unit(source_language: str, texts: Iterable[tuple[str, str]], properti
 
 
 def _escaped(text: str) -> str:
-    # A bare carriage return would come back as a line feed.
+    # An unescaped carriage return would be read back as a line feed.
     return escape(text, {"\r": "&#13;"})
 
 
 def encode_memory(
     sentences: Iterable[tuple[str, str, Mapping[str, str]]], source_language: str, target_language: str
 ) -> bytes:
-    """A memory of sentence pairs with their properties: `x-document` and `x-position` say where they stood.
+    """Return a memory of sentence pairs with properties, such as `x-document` and `x-position`.
 
-    White space that a unit begins or ends with is kept; what XML cannot hold becomes a space.
+    White space at both ends of texts is kept; characters that XML cannot contain become spaces.
     """
     units = (
         encode_unit(
@@ -422,20 +422,20 @@ def encode_memory(
     return "".join((HEADER, *units, FOOTER)).encode()
 
 
-# --- The format wmt-xml: the XML of the WMT test sets, read as a stream.
+# --- The format wmt-xml: the XML of WMT test sets, read as a stream.
 #
-# `<dataset><doc id=..><src lang=..><p><seg id=..>`; the target is the first `<ref>`, or else the first
-# `<hyp>`. The older XML, that of IWSLT too, has a file for each language: `<mteval><refset><doc
+# `<dataset><doc id=..><src lang=..><p><seg id=..>`; the target is the first `<ref>`, otherwise the first
+# `<hyp>`. The older XML, also used by IWSLT, has a file for each language: `<mteval><refset><doc
 # docid=..><seg id=..>`, with `<srcset>`, `<refset>` or `<tstset>`.
 
 SIDES = ("src", "ref", "hyp")
 
 
 def read_wmt_xml(path: Path) -> Iterator[Record]:
-    """Read documents one after the other; a line break inside a segment becomes a space.
+    """Read documents; a line break inside a segment becomes a space.
 
-    Raises CotextError for malformed XML, for any DOCTYPE (entities that expand without end come in one), and
-    for a segment, markup or a document that is larger than a line or a document may be.
+    Raises CotextError for malformed XML, for any DOCTYPE (it could declare entities that expand without end),
+    and for too large segments, markup or documents.
     """
     reader = _WmtXmlReader(path)
     for _ in reader.stream.read():
@@ -444,7 +444,7 @@ def read_wmt_xml(path: Path) -> Iterator[Record]:
 
 
 def languages_of_wmt_xml(path: Path) -> tuple[str, str]:
-    """Return the `lang` attributes of source and target of the first document, each empty if it has none."""
+    """Return the `lang` attributes of source and target of the first document; a missing one is empty."""
     reader = _WmtXmlReader(path)
     next((True for _ in reader.stream.read() if reader.finished), False)
     target = reader.languages.get("ref") or reader.languages.get("hyp", "")
@@ -452,11 +452,11 @@ def languages_of_wmt_xml(path: Path) -> tuple[str, str]:
 
 
 class _WmtXmlReader:
-    """The document, side and segment that the parser is in; complete documents gather in `finished`."""
+    """The state of parsing a test set; complete documents are added to `finished`."""
 
     def __init__(self, path: Path) -> None:
         self.finished: list[Record] = []
-        self.languages: dict[str, str] = {}  # of sides, by their first elements
+        self.languages: dict[str, str] = {}  # side -> language of its first element
         self._path = path
         self._documents = 0
         self._document_id: str | None = None
@@ -467,7 +467,7 @@ class _WmtXmlReader:
         self._segment: list[str] | None = None
         self._segment_id: str | None = None
         self._document_bytes = self._segment_characters = 0
-        # UTF-8 as in every other format, whatever the declaration says.
+        # UTF-8 as in all other formats; the declaration is ignored.
         self.stream = XmlStream(path, self._start, self._end, self._text)
 
     def _start(self, tag: str, attributes: dict[str, str]) -> None:
@@ -489,7 +489,7 @@ class _WmtXmlReader:
                 raise CotextError(f"{self._path}:{line}: <{tag}> after <{self._set}>; give each a file")
             self._set = tag
         elif tag in SIDES and self._document_id is not None:
-            # A second reference is read but not kept.
+            # A second reference is read and ignored.
             self._side = []
             self._sides.setdefault(tag, self._side)
             self.languages.setdefault(tag, attributes.get("lang", ""))
@@ -527,8 +527,8 @@ class _WmtXmlReader:
                 if source_id is not None and target_id is not None and source_id != target_id:
                     raise CotextError(
                         f"{self._path}:{self._line}: document {document_id!r}: segment {source_id!r} of the "
-                        "source "
-                        f"stands beside segment {target_id!r} of the target; put the segments in one order"
+                        f"source stands beside segment {target_id!r} of the target; put the segments in one "
+                        "order"
                     )
         if source is None and target is None:
             source = []

@@ -1,9 +1,8 @@
-"""Subwords and special symbols: text to ids and back.
+"""Tokenizers: encoding of text to ids of subwords, and decoding.
 
-One joint vocabulary serves both languages; tokenizers of pretrained models may have one for each.
-
-Ids 0 .. P-1 belong to the subword model; pad = P, bos = P+1, eos = P+2 and sep = P+3 follow, so that no text,
-whatever it contains, can ever be encoded as a special symbol.
+Both languages share one vocabulary; tokenizers of pretrained models may have two. Ids 0 .. P-1 are those of
+the subword model. The special symbols follow: pad = P, bos = P+1, eos = P+2 and sep = P+3. So no text can be
+encoded as a special symbol.
 """
 
 from cotext.data.tokenizer.fairseq import (

@@ -1,10 +1,11 @@
-"""The tokenizers of fairseq's many-to-many models: M2M-100, NLLB-200 and mBART-50.
+"""Tokenizers of the many-to-many models of fairseq: M2M-100, NLLB-200 and mBART-50.
 
-    row       0    1      2     3      4 ...             languages          behind them
+    row       0    1      2     3      4 ...             languages          after them
     name      <s>  <pad>  </s>  <unk>  sentencepiece's   __de__ / deu_Latn  <mask>, rows without a name
 
-M2M-100 numbers its pieces in vocab.json; the others take sentencepiece's numbers, plus one. A row begins with
-the symbol of its language on both sides: `[source] X </s>` and, for the decoder, `</s> [target] Y </s>`.
+M2M-100 numbers its subwords in vocab.json; the others use the numbers of sentencepiece, plus one. On both
+sides, a sequence begins with the symbol of its language: `[source] X </s>` and, for the decoder,
+`</s> [target] Y </s>`.
 """
 
 import json
@@ -32,7 +33,7 @@ MODEL, PIECES, LANGUAGES = "sentencepiece.bpe.model", "pieces.json", "languages.
 _BEGIN = "<s>"
 _OTHER: Final = frozenset({_BEGIN, "<mask>"})
 
-# In the order of their symbols (Fan et al. 2021; Tang et al. 2021), which some folders of them leave out.
+# In the order of their symbols (Fan et al. 2021; Tang et al. 2021). Some published folders lack these lists.
 _M2M100 = """
 af am ar ast az ba be bg bn br bs ca ceb cs cy da de el en es et fa ff fi fr fy ga gd gl gu ha he hi hr ht hu
 hy id ig ilo is it ja jv ka kk km kn ko lb lg ln lo lt lv mg mk ml mn mr ms my ne nl no ns oc or pa pl ps pt
@@ -66,13 +67,13 @@ class FairseqTokenizer(ImportedTokenizer):
         source_language: str = "",
         target_language: str = "",
     ) -> Self:
-        """The tokenizer of the contents of sentencepiece.bpe.model and, for M2M-100, vocab.json.
+        """Create the tokenizer from sentencepiece.bpe.model and, for M2M-100, vocab.json.
 
-        `languages`: the symbols with their rows, or in order behind the pieces. `others`: further symbols,
-        such as `<mask>`, with their rows. `rows`: of the embedding matrix.
+        `languages`: language symbols with their rows, or in order, after the subwords. `others`: further
+        symbols, such as `<mask>`, with their rows. `rows`: number of rows of the embedding matrix.
 
         Raises:
-            CotextError: a file that is none of these, or symbols and rows that do not fit it.
+            CotextError: an invalid file, or symbols and rows that do not match it.
         """
         names: list[str] = (
             _of_model(model) if vocabulary is None else read_vocabulary(vocabulary, "vocab.json")
@@ -93,7 +94,7 @@ class FairseqTokenizer(ImportedTokenizer):
 
     @classmethod
     def from_stored(cls, files: Mapping[str, bytes], chosen: LanguageChoice) -> Self:
-        """The tokenizer of the files that `save` wrote; raises CotextError as `from_files`."""
+        """Create the tokenizer from the files that `save` wrote; raises CotextError as `from_files`."""
         names = read_vocabulary(files[PIECES], PIECES)
         codes = _read_languages(files[LANGUAGES], names)
         table = PieceTable.of(names, {*codes.values(), *_OTHER, *unnamed(names)}, PIECES)
@@ -109,16 +110,16 @@ class FairseqTokenizer(ImportedTokenizer):
         return source, target
 
     def lacking(self) -> list[Side]:
-        """Both sides have a symbol of their language."""
+        """Return the sides without a chosen language."""
         chosen: dict[Side, str] = {"source": self.chosen.source, "target": self.chosen.target}
         return [side for side, name in chosen.items() if not name]
 
 
 def _of_model(content: bytes) -> list[str]:
-    """The names of rows of a model whose numbers are sentencepiece's, plus one: `<pad>` comes in between.
+    """Return the names of rows of a model that uses the numbers of sentencepiece, with `<pad>` inserted.
 
     Raises:
-        CotextError: no sentencepiece model, or one that does not begin as fairseq's do.
+        CotextError: not a sentencepiece model, or not one of fairseq.
     """
     model = open_model(content, MODEL)
     count: int = model.get_piece_size()
@@ -131,10 +132,10 @@ def _of_model(content: bytes) -> list[str]:
 
 
 def _placed(names: Sequence[str], symbols: Mapping[str, int]) -> list[str]:
-    """The names of rows with symbols at theirs; rows in between that nobody names get a name.
+    """Insert symbols into the names of rows; unnamed rows between them get a name.
 
     Raises:
-        CotextError: two names for a row, or a row beyond any vocabulary.
+        CotextError: two names for a row, or a too large row number.
     """
     named = dict(enumerate(names))
     known = {name: row for row, name in named.items()}
@@ -148,62 +149,62 @@ def _placed(names: Sequence[str], symbols: Mapping[str, int]) -> list[str]:
 
 
 def _read_languages(content: bytes, names: Sequence[str]) -> dict[str, str]:
-    """Names of language symbols by code.
+    """Return the names of language symbols by code.
 
     Raises:
-        CotextError: no such object, or a symbol that is no piece.
+        CotextError: not such an object, or a symbol is not in the vocabulary.
     """
-    found = read_object(content, LANGUAGES)
+    symbols = read_object(content, LANGUAGES)
     known = {*names} - {END, PADDING, UNKNOWN}
-    if not found or not all(isinstance(name, str) and name in known for name in found.values()):
+    if not symbols or not all(isinstance(name, str) and name in known for name in symbols.values()):
         raise CotextError(f"{LANGUAGES}: damaged: holds no JSON object of languages and their symbols")
-    return found
+    return symbols
 
 
 def language_symbols(files: Mapping[str, bytes]) -> dict[str, int] | list[str]:
-    """Symbols of languages as the configuration files beside a tokenizer name them.
+    """Return the language symbols in the configuration files of a published tokenizer.
 
-    `files`: contents by name, of tokenizer.json, tokenizer_config.json, added_tokens.json and
-    special_tokens_map.json, those that are there. With rows where these are told; else in the order in which
-    they stand behind the pieces; none where no file tells.
+    `files`: contents by name of those that exist: tokenizer.json, tokenizer_config.json, added_tokens.json
+    and special_tokens_map.json. The symbols have their rows, if known. Otherwise they are a list in the order
+    of their rows, which is empty if there are none.
 
     Raises:
-        CotextError: a file that is no JSON object.
+        CotextError: a file is not a JSON object.
     """
     read = {name: read_object(content, name) for name, content in files.items()}
-    found = {name: row for name, row in _numbered(read) if _is_language(name)}
-    if found:
-        return found
+    symbols = {name: row for name, row in _numbered(read) if _is_language(name)}
+    if symbols:
+        return symbols
     for name in ("special_tokens_map.json", "tokenizer_config.json"):
         for key in ("additional_special_tokens", "extra_special_tokens"):
             listed = read.get(name, {}).get(key)
-            names = [_content(each) for each in listed] if isinstance(listed, list) else []
-            if languages := [each for each in names if _is_language(each)]:
+            names = [_content(symbol) for symbol in listed] if isinstance(listed, list) else []
+            if languages := [name for name in names if _is_language(name)]:
                 return languages
     return []
 
 
 def _numbered(read: Mapping[str, Any]) -> list[tuple[str, int]]:
-    """All added symbols with their rows."""
-    found: list[tuple[str, Any]] = []
+    """Return all added symbols with their rows."""
+    rows: list[tuple[str, Any]] = []
     listed = read.get("tokenizer.json", {}).get("added_tokens")
     if isinstance(listed, list):
-        found += [(_content(each), each.get("id")) for each in listed if isinstance(each, dict)]
+        rows += [(_content(symbol), symbol.get("id")) for symbol in listed if isinstance(symbol, dict)]
     by_row = read.get("tokenizer_config.json", {}).get("added_tokens_decoder")
     if isinstance(by_row, dict):
-        found += [(_content(each), int(row)) for row, each in by_row.items() if row.isdecimal()]
-    found += list(read.get("added_tokens.json", {}).items())
-    return [(name, row) for name, row in found if isinstance(name, str) and type(row) is int]
+        rows += [(_content(symbol), int(row)) for row, symbol in by_row.items() if row.isdecimal()]
+    rows += list(read.get("added_tokens.json", {}).items())
+    return [(name, row) for name, row in rows if isinstance(name, str) and type(row) is int]
 
 
 def _content(symbol: Any) -> str:
-    """The text of a symbol, which is written alone or with its settings."""
+    """Return the text of a symbol, which may be an object with further settings."""
     text = symbol.get("content") if isinstance(symbol, dict) else symbol
     return text if isinstance(text, str) else ""
 
 
 def _is_language(name: str) -> bool:
-    """Whether a symbol is written like `__de__`, `de_DE` or `deu_Latn`."""
+    """Return whether a symbol has the form of `__de__`, `de_DE` or `deu_Latn`."""
     first, _, rest = name.strip("_").partition("_")
     bare = name.startswith("__") and name.endswith("__") and not rest
     return (

@@ -1,7 +1,7 @@
-"""Tokenizers of pretrained models: sentencepiece for the text, a vocabulary of their own for the ids.
+"""Tokenizers of pretrained models: sentencepiece for splitting, and a separate vocabulary for ids.
 
-What stands in a document is text, and never becomes a symbol: neither `</s>` nor `>>deu<<` nor `__de__`.
-Language symbols come from the choice of languages alone, once at the head of a row.
+Text is never encoded as a symbol, not even `</s>`, `>>deu<<` or `__de__`. Language symbols are added only at
+the beginning of a sequence, by the choice of languages.
 """
 
 import json
@@ -9,6 +9,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, Self
 
@@ -20,17 +21,16 @@ from cotext.data.tokenizer.protocol import (
     SPECIAL_SYMBOLS,
     Side,
     fingerprint_of_files,
-    save_files,
+    save,
 )
 from cotext.data.tokenizer.sentencepiece import encode_all
 from cotext.runtime.errors import CotextError, shown
 from cotext.runtime.reading import parse_json
 
-# --- Vocabularies of imported models: the rows of an embedding matrix by name, and the piece ids they
-# become.
+# --- Vocabularies of imported models: the names of the rows of an embedding matrix, and their subword ids.
 #
-# Rows keep their order and lose two: the end of a sentence and padding are special symbols of every
-# tokenizer.
+# Rows keep their order. Two rows are removed, because the end of sentence and padding are special symbols of
+# every tokenizer.
 #
 #     row      0     1      2   3     4          5            6
 #     name     </s>  <unk>  ▁a  ▁the  >>deu<<    madeupword0  <pad>
@@ -43,9 +43,9 @@ WORD_BOUNDARY = "▁"
 
 @dataclass(frozen=True, slots=True)
 class PieceTable:
-    """The pieces of one side: names, rows of the imported matrix, and which of them text may become.
+    """The vocabulary of one side: names, rows of the imported matrix, and symbols.
 
-    `ids` has the pieces of text alone: a symbol is never encoded, whatever the text holds.
+    `ids` has only subwords of text, so that no text is encoded as a symbol.
     """
 
     names: tuple[str, ...]
@@ -56,10 +56,10 @@ class PieceTable:
 
     @classmethod
     def of(cls, names: Sequence[str], is_symbol: Collection[str], what: str) -> "PieceTable":
-        """The table of rows by name; those of `is_symbol`, the unknown piece too, are no text.
+        """Create the table from the names of rows; `is_symbol` has those that are not text.
 
         Raises:
-            CotextError: without an end of sentence, or without an unknown piece.
+            CotextError: there is no end of sentence, or no unknown token.
         """
         for needed in (END, UNKNOWN):
             if needed not in names:
@@ -71,38 +71,34 @@ class PieceTable:
         return cls(kept, rows, ids, symbols, kept.index(UNKNOWN))
 
     def encode(self, pieces: Sequence[str]) -> list[int]:
-        """The ids of the pieces of a text."""
+        """Return the ids of subwords."""
         return [self.ids.get(piece, self.unk) for piece in pieces]
 
 
 def read_object(content: bytes, what: str) -> dict[str, Any]:
-    """The JSON object in a file of a tokenizer.
-
-    Raises:
-        CotextError: larger than any such file, no text in UTF-8, or no JSON object.
-    """
+    """Parse the JSON object in a file of a tokenizer; raises CotextError if it is invalid or too large."""
     if len(content) > MAX_OBJECT_BYTES:
         raise CotextError(f"{what}: longer than the {MAX_OBJECT_BYTES:,} bytes that such a file may have")
     try:
-        found = parse_json(content.decode(), what)
+        value = parse_json(content.decode(), what)
     except UnicodeDecodeError:
         raise CotextError(f"{what}: not a text in UTF-8") from None
-    if not isinstance(found, dict):
+    if not isinstance(value, dict):
         raise CotextError(f"{what}: damaged: holds no JSON object")
-    return found
+    return value
 
 
 def read_vocabulary(content: bytes, what: str) -> list[str]:
-    """The names of rows, in order, of a JSON object of names and row numbers.
+    """Return the names of rows, in order, from a JSON object of names and row numbers.
 
     Raises:
-        CotextError: no such object, or row numbers that are not 0, 1, 2 ..., each once.
+        CotextError: not such an object, or the row numbers are not 0, 1, 2 ...
     """
-    found = read_object(content, what)
-    if len(found) > MAX_VOCABULARY:
+    rows = read_object(content, what)
+    if len(rows) > MAX_VOCABULARY:
         raise CotextError(f"{what}: more than {MAX_VOCABULARY:,} pieces")
-    names: list[str | None] = [None] * len(found)
-    for name, row in found.items():
+    names: list[str | None] = [None] * len(rows)
+    for name, row in rows.items():
         if type(row) is not int or not 0 <= row < len(names) or names[row] is not None:
             raise CotextError(
                 f"{what}: damaged: piece {shown(name)} has the number {shown(row)}, and they count "
@@ -113,10 +109,10 @@ def read_vocabulary(content: bytes, what: str) -> list[str]:
 
 
 def extended(names: Sequence[str], rows: int | None, what: str) -> list[str]:
-    """Names for all rows of a matrix that has more than the vocabulary names.
+    """Return names for all rows of a matrix, which may have more rows than the vocabulary has names.
 
     Raises:
-        CotextError: it has fewer, or absurdly many.
+        CotextError: it has fewer rows, or too many.
     """
     if rows is None:
         return list(names)
@@ -128,22 +124,13 @@ def extended(names: Sequence[str], rows: int | None, what: str) -> list[str]:
 
 
 def unnamed(names: Sequence[str]) -> set[str]:
-    """The names that stand for rows without a piece: the last ones, as `extended` or fairseq made them."""
-    found = set()
-    for name in reversed(names):
-        if not name.startswith("madeupword"):
-            break
-        found.add(name)
-    return found
+    """Return the names of unused rows: the last ones, as added by `extended` or fairseq."""
+    return set(takewhile(lambda name: name.startswith("madeupword"), reversed(names)))
 
 
 def open_model(content: bytes, what: str) -> sentencepiece.SentencePieceProcessor:
-    """A sentencepiece model.
-
-    Raises:
-        CotextError: it is none.
-    """
-    if not content:  # which sentencepiece would take for a model without pieces
+    """Load a sentencepiece model; raises CotextError for other content."""
+    if not content:  # sentencepiece accepts empty models
         raise CotextError(f"{what}: not a sentencepiece model: it is empty")
     try:
         return sentencepiece.SentencePieceProcessor(model_proto=content)
@@ -152,17 +139,17 @@ def open_model(content: bytes, what: str) -> sentencepiece.SentencePieceProcesso
 
 
 _BREAKS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029▁]")
-_HALF_CHARACTER = re.compile("[\ud800-\udfff]")  # which sentencepiece cannot read
+_HALF_CHARACTER = re.compile("[\ud800-\udfff]")  # lone surrogates, which sentencepiece cannot encode
 
 
 def one_line(text: str) -> str:
-    """The text as one line: control characters and line separators become a space, spaces are folded."""
+    """Return the text as one line; control characters, line separators and runs of spaces become a space."""
     return " ".join(part for part in _BREAKS.sub(" ", text).split(" ") if part)
 
 
 @dataclass(frozen=True, slots=True)
 class TextSide:
-    """One side: the sentencepiece model of its language and its pieces."""
+    """The sentencepiece model and the vocabulary of one side."""
 
     model: SentencePieceProcessor
     table: PieceTable
@@ -170,18 +157,18 @@ class TextSide:
 
 @dataclass(frozen=True, slots=True)
 class LanguageChoice:
-    """The languages of a corpus, as the symbols of a tokenizer name them; empty where none is chosen."""
+    """The chosen languages, as named by the symbols of a tokenizer; empty if none is chosen."""
 
     source: str = ""
     target: str = ""
 
 
 class ImportedTokenizer:
-    """A tokenizer of a pretrained model; `files` hold all that decides how text is encoded.
+    """A tokenizer of a pretrained model; `files` contain everything that determines the encoding.
 
-    `rows` are the rows of the imported target matrix (and output layer), one for each piece, `source_rows`
-    those of the source matrix; with one vocabulary they are the same. With two, ids of source pieces from
-    `pieces` on are shifted behind the special symbols, which so have the same ids on both sides.
+    `rows`: row of the imported target matrix (and output layer) for each subword; `source_rows`: of the
+    source matrix. With one vocabulary, they are equal. With two, source ids from `pieces` are shifted by the
+    number of special symbols, so that special symbols have the same ids on both sides.
     """
 
     kind = ""
@@ -195,10 +182,10 @@ class ImportedTokenizer:
         chosen: LanguageChoice,
         num_threads: int = 1,
     ) -> None:
-        """Take both sides and the piece of every language that can be chosen.
+        """Create a tokenizer from both sides, and the id of the symbol of every language.
 
         Raises:
-            CotextError: a chosen language that is not among them, or an unknown piece that differs by side.
+            CotextError: an unknown chosen language, or the two sides have different ids of the unknown token.
         """
         self._files, self._num_threads = dict(files), num_threads
         self._sides: Mapping[Side, TextSide] = {"source": source, "target": target}
@@ -216,38 +203,38 @@ class ImportedTokenizer:
         self.source_prefix, self.target_prefix = self._prefixes()
 
     def _prefixes(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """The ids at the head of every source and of every target row."""
+        """Return the ids at the beginning of every source and every target sequence."""
         raise NotImplementedError
 
     def lacking(self) -> list[Side]:
-        """The sides whose language must be chosen and is not."""
+        """Return the sides whose language must be chosen, but is not."""
         raise NotImplementedError
 
     @property
     def files(self) -> tuple[str, ...]:
-        """The names of the files that hold it, beside tokenizer.json."""
+        """The names of its files, without tokenizer.json."""
         return tuple(self._files)
 
     def names_alike(self, code: str) -> list[str]:
-        """The languages that a code may mean: that of this name, or those that begin with it before `_`."""
+        """Return the language with this name, otherwise those with this code before `_`."""
         if code in self.languages:
             return [code]
         return [name for name in self.languages if re.split("[_-]", name)[0] == code]
 
     @property
     def unwritten(self) -> tuple[int, ...]:
-        """The pieces that no output may hold: symbols of languages and the like."""
+        """The ids that must not be generated, such as language symbols, in ascending order."""
         return tuple(sorted(self._sides["target"].table.symbols))
 
     def with_threads(self, num_threads: int) -> Self:
-        """Return the same tokenizer with so many threads for `encode_batch`; the ids stay the same."""
+        """Return the same tokenizer with this number of threads for `encode_batch`."""
         return self._remade(self.chosen, num_threads)
 
     def with_languages(self, source: str, target: str) -> Self:
-        """Return the same tokenizer for a pair of languages; an empty one stays as it is.
+        """Return the tokenizer for other languages; an empty one is not changed.
 
         Raises:
-            CotextError: a language that is not among its symbols.
+            CotextError: there is no symbol of a language.
         """
         chosen = LanguageChoice(
             self._found(source, "--source-language") if source else self.chosen.source,
@@ -255,14 +242,14 @@ class ImportedTokenizer:
         )
         return self._remade(chosen, self._num_threads)
 
-    def _found(self, asked: str, option: str) -> str:
-        """The language that is meant: by its whole name, or by the part before `_` where that is enough."""
-        like = self.names_alike(asked)
-        if len(like) == 1:
-            return like[0]
-        there = ", ".join(like or self.languages) or "none"
+    def _found(self, code: str, option: str) -> str:
+        """Return the language with this name or, if it is unique, with this code before `_`."""
+        matches = self.names_alike(code)
+        if len(matches) == 1:
+            return matches[0]
+        available = ", ".join(matches or self.languages) or "none"
         raise CotextError(
-            f"{option} {shown(asked)}: not among the languages of the tokenizer; there are: {there}"
+            f"{option} {shown(code)}: not among the languages of the tokenizer; there are: {available}"
         )
 
     def _remade(self, chosen: LanguageChoice, num_threads: int) -> Self:
@@ -270,7 +257,7 @@ class ImportedTokenizer:
         return type(self)(self._files, *sides, self.languages, chosen, num_threads)
 
     def encode(self, sentence: str, side: Side = "source") -> list[int]:
-        """Return the piece ids of a sentence, without special symbols."""
+        """Return the subword ids of a sentence, without special symbols."""
         return self.encode_batch([sentence], side)[0]
 
     def encode_batch(self, sentences: Sequence[str], side: Side = "source") -> list[list[int]]:
@@ -283,7 +270,7 @@ class ImportedTokenizer:
         return [[i if i < self.pieces else i + SPECIAL_SYMBOLS for i in sentence] for sentence in ids]
 
     def decode(self, ids: Sequence[int], side: Side = "target") -> str:
-        """Return the text as one line, white space folded; symbols show nothing, an unknown piece "⁇"."""
+        """Return the text as one line; symbols decode to nothing, the unknown token to "⁇"."""
         model, table = self._sides[side].model, self._sides[side].table
         pieces = [int(i) for i in ids if not self.pieces <= i < self.vocabulary_size]
         pieces = [i if i < self.pieces else i - SPECIAL_SYMBOLS for i in pieces]
@@ -291,16 +278,16 @@ class ImportedTokenizer:
         return one_line(model.decode(names)) if names else ""
 
     def blank(self) -> list[int]:
-        """Return the pieces that show nothing wherever they stand, in rising order.
+        """Return, in ascending order, the ids that decode to nothing in any position.
 
-        Bytes from 0x80 on show nothing alone but form characters together, so they are not among them.
+        Bytes from 0x80 are not included, because several of them form a character.
         """
         return list(self._blank)
 
     @cached_property
     def _blank(self) -> tuple[int, ...]:
         model, table = self._sides["target"].model, self._sides["target"].table
-        found = []
+        blank = []
         for i, name in enumerate(table.names):
             number = model.piece_to_id(name)
             if model.is_byte(number):
@@ -309,27 +296,27 @@ class ImportedTokenizer:
                 shows = i not in table.symbols and bool(one_line(name.replace(WORD_BOUNDARY, " ")))
                 shows = shows and (model.is_unknown(number) or bool(self.decode([i])))
             if not shows:
-                found.append(i)
-        return tuple(found)
+                blank.append(i)
+        return tuple(blank)
 
     def save(self, folder: Path) -> None:
-        """Write tokenizer.json and the files that hold the tokenizer into the folder, made if absent."""
-        save_files(folder, self, self.kind, self._files, asdict(self.chosen))
+        """Write tokenizer.json and the model files into the folder, which is created if necessary."""
+        save(folder, self, self._files, asdict(self.chosen))
 
 
-# --- The tokenizer of MarianMT (OPUS-MT): two sentencepiece models, and a vocabulary of Marian's own.
+# --- The tokenizer of MarianMT (OPUS-MT): two sentencepiece models, and the vocabulary of Marian.
 #
-# As `MarianTokenizer` of transformers does: text -> pieces by the model of its side -> ids by vocab.json,
-# an unknown piece -> `<unk>`, nothing cleaned before. But for one thing: `>>deu<<` at the head of a text,
-# which is a symbol there, is text here; the symbol comes from the target language that is chosen.
+# As in `MarianTokenizer` of transformers, text is split by the model of its side without normalisation, and
+# vocab.json maps subwords to ids, unknown ones to `<unk>`. One difference: in transformers, `>>deu<<` at the
+# beginning of a text is a symbol; here it is text, and the symbol comes from the chosen target language.
 
 _OPENING, _CLOSING = ">>", "<<"
 
 
 class MarianTokenizer(ImportedTokenizer):
-    """Pieces of the sentencepiece model of each side, numbered by vocab.json, or by one file for each side.
+    """Subwords of one sentencepiece model per side, numbered by vocab.json, or by one vocabulary per side.
 
-    The target language is a tag at the head of the source row, where the vocabulary has tags.
+    If the vocabulary has tags, the target language is a tag at the beginning of the source.
     """
 
     kind = "marian"
@@ -348,14 +335,13 @@ class MarianTokenizer(ImportedTokenizer):
         target_rows: int | None = None,
         target_language: str = "",
     ) -> Self:
-        """The tokenizer of the contents of source.spm, target.spm, vocab.json and, where vocabularies are
-        separate, target_vocab.json.
+        """Create the tokenizer from the contents of source.spm, target.spm, vocab.json and target_vocab.json.
 
-        `rows`: of the embedding matrix, where it has more than the vocabulary names (`target_rows`: of that
-        of the target).
+        The last one exists only with separate vocabularies. `rows`: rows of the embedding matrix, if it has
+        more than the vocabulary (`target_rows`: of the target embedding).
 
         Raises:
-            CotextError: a file that is none of these, or of another model than the rest.
+            CotextError: an invalid file, or files of different models.
         """
         files = {"source.spm": source_spm, "target.spm": target_spm}
         files["vocab.json"] = _of_rows(vocabulary, rows, "vocab.json")
@@ -365,7 +351,7 @@ class MarianTokenizer(ImportedTokenizer):
 
     @classmethod
     def from_stored(cls, files: Mapping[str, bytes], chosen: LanguageChoice) -> Self:
-        """The tokenizer of the files that `save` wrote; raises CotextError as `from_files`."""
+        """Create the tokenizer from the files that `save` wrote; raises CotextError as `from_files`."""
         tables = {
             name: _table(files[name], name) for name in ("vocab.json", "target_vocab.json") if name in files
         }
@@ -388,11 +374,11 @@ class MarianTokenizer(ImportedTokenizer):
         return ((tag if tag < self.pieces else tag + SPECIAL_SYMBOLS),), ()
 
     def lacking(self) -> list[Side]:
-        """The target, where there are tags of several languages."""
+        """Return the target side, if there are several tags and none is chosen."""
         return ["target"] if len(self.languages) > 1 and not self.chosen.target else []
 
     def with_languages(self, source: str, target: str) -> Self:
-        """As for other tokenizers; the source language has no symbol, and any is taken."""
+        """As for other tokenizers; the source language is ignored, because it has no symbol."""
         return super().with_languages("", target)
 
 
@@ -406,7 +392,7 @@ def _table(vocabulary: bytes, what: str) -> PieceTable:
 
 
 def _of_rows(vocabulary: bytes, rows: int | None, what: str) -> bytes:
-    """The vocabulary with a name for every row of the matrix; the same where it has them."""
+    """Return the vocabulary with a name for every row of the matrix; unchanged if there are enough."""
     names = read_vocabulary(vocabulary, what)
     if rows is None or rows == len(names):
         return vocabulary

@@ -1,4 +1,4 @@
-"""The kinds of tokenizers by name: training one, loading one from a folder, choosing its languages."""
+"""Training, loading, and choice of languages for all kinds of tokenizers."""
 
 import random
 from collections.abc import Iterable, Iterator, Mapping
@@ -26,14 +26,11 @@ from cotext.runtime.reading import read_bytes, read_json
 from cotext.runtime.workers import usable_cores
 
 SIDES: Final[tuple[Side, ...]] = get_args(Side)
-MAX_MODEL_BYTES = 1 << 28  # about 10 for each character of a vocabulary of a million subwords
+MAX_MODEL_BYTES = 1 << 28  # about 10 bytes per character of a vocabulary of a million subwords
 
 
 def reservoir_sample(sentences: Iterable[str], size: int | None, seed: int) -> list[str]:
-    """Draw up to `size` of the non-empty sentences with equal chances, in one pass; all where it is None.
-
-    Memory is bounded by the size.
-    """
+    """Draw up to `size` of the non-empty sentences at random in one pass; all of them if it is None."""
     generator = random.Random(seed)
     sample: list[str] = []
     seen = 0
@@ -53,7 +50,7 @@ KINDS: Final[Mapping[str, type[SentencePieceTokenizer | MosesBPETokenizer]]] = {
     SentencePieceBPETokenizer.kind: SentencePieceBPETokenizer,
     MosesBPETokenizer.kind: MosesBPETokenizer,
 }
-# Those of pretrained models, which nobody trains here.
+# Tokenizers of pretrained models, which cannot be trained here.
 IMPORTED: Final[Mapping[str, type[MarianTokenizer | FairseqTokenizer]]] = {
     MarianTokenizer.kind: MarianTokenizer,
     FairseqTokenizer.kind: FairseqTokenizer,
@@ -61,10 +58,10 @@ IMPORTED: Final[Mapping[str, type[MarianTokenizer | FairseqTokenizer]]] = {
 
 
 def train_tokenizer(sentences: Iterable[str], settings: TokenizerSettings) -> Tokenizer:
-    """Train a tokenizer on a random sample of the sentences (of both languages).
+    """Train a tokenizer on a random sample of the sentences of both languages.
 
-    Raises CotextError for an unknown kind, for text that can't fill the vocabulary asked for, and for a
-    vocabulary too small to hold the characters.
+    Raises CotextError for an unknown kind, and for a vocabulary that is too large for the text, or too small
+    for its characters.
     """
     if settings.kind not in KINDS:
         raise CotextError(f"unknown tokenizer {settings.kind!r}; choose one of {', '.join(KINDS)}")
@@ -97,7 +94,7 @@ def train_tokenizer(sentences: Iterable[str], settings: TokenizerSettings) -> To
 
 
 def load_tokenizer(folder: Path) -> Tokenizer:
-    """Load what `save` wrote; raises CotextError when a file is absent, damaged or of another version."""
+    """Load a tokenizer; raises CotextError if a file is missing, damaged or of another version."""
     description_path = folder / "tokenizer.json"
     description = read_json(description_path)
     try:
@@ -122,8 +119,7 @@ def load_tokenizer(folder: Path) -> Tokenizer:
         tokenizer, expected = _load_trained(folder, KINDS[kind], fingerprint)
     if description != expected:
         raise CotextError(
-            f"{description_path}: damaged: says something else than what is true of the model beside it; "
-            "copy the whole folder again"
+            f"{description_path}: damaged: does not describe the model next to it; copy the full folder again"
         )
     return tokenizer
 
@@ -131,19 +127,19 @@ def load_tokenizer(folder: Path) -> Tokenizer:
 def _load_trained(
     folder: Path, kind: type[SentencePieceTokenizer | MosesBPETokenizer], fingerprint: object
 ) -> tuple[Tokenizer, dict[str, Any]]:
-    """A tokenizer in one file, and what tokenizer.json must say of it."""
+    """Load a tokenizer in one file; return it with the expected content of tokenizer.json."""
     model_path = folder / kind.model_name
     model = read_bytes(model_path, MAX_MODEL_BYTES)
     if fingerprint_of(kind.kind, model) != fingerprint:
         raise _foreign(model_path)
     tokenizer = kind(model)
-    return tokenizer, description_of(tokenizer, kind.kind, kind.model_name)
+    return tokenizer, description_of(tokenizer, tokenizer.files)
 
 
 def _load_imported(
     folder: Path, kind: type[MarianTokenizer | FairseqTokenizer], description: Mapping[str, Any]
 ) -> tuple[Tokenizer, dict[str, Any]]:
-    """A tokenizer in several files, and what tokenizer.json must say of it."""
+    """Load a tokenizer in several files; return it with the expected content of tokenizer.json."""
     path = folder / "tokenizer.json"
     listed, languages = description.get("model"), description.get("languages")
     names = [name for name in (*kind.required, *kind.optional) if isinstance(listed, list) and name in listed]
@@ -159,7 +155,7 @@ def _load_imported(
         tokenizer = kind.from_stored(files, chosen)
     except CotextError as error:
         raise CotextError(f"{folder}: {error}") from None
-    return tokenizer, description_of(tokenizer, kind.kind, names, asdict(chosen))
+    return tokenizer, description_of(tokenizer, names, asdict(chosen))
 
 
 def _foreign(path: Path) -> CotextError:
@@ -170,10 +166,10 @@ def _foreign(path: Path) -> CotextError:
 
 
 def choose_languages(tokenizer: Tokenizer, source: str, target: str) -> Tokenizer:
-    """The tokenizer for a pair of languages; an empty one stays as it is.
+    """Return the tokenizer for other languages; an empty one is not changed.
 
     Raises:
-        CotextError: a language that the tokenizer has no symbol of.
+        CotextError: the tokenizer has no symbol of a language.
     """
     if not source and not target:
         return tokenizer
@@ -186,7 +182,7 @@ def choose_languages(tokenizer: Tokenizer, source: str, target: str) -> Tokenize
 
 
 def chosen_languages(tokenizer: Tokenizer) -> str:
-    """The languages that a tokenizer has been told, as in "eng_Latn-deu_Latn" or "-deu"; empty without."""
+    """Return the chosen languages, such as "eng_Latn-deu_Latn" or "-deu"; empty if there are none."""
     if not isinstance(tokenizer, ImportedTokenizer):
         return ""
     chosen = tokenizer.chosen
@@ -194,11 +190,7 @@ def chosen_languages(tokenizer: Tokenizer) -> str:
 
 
 def require_languages(tokenizer: Tokenizer, options: str) -> None:
-    """Refuse a tokenizer of many languages that has not been told which; `options` say how to tell it.
-
-    Raises:
-        CotextError: it lacks one.
-    """
+    """Raise CotextError if a multilingual tokenizer needs a choice of languages by `options`."""
     if isinstance(tokenizer, ImportedTokenizer) and (lacking := tokenizer.lacking()):
         raise CotextError(
             f"the tokenizer is of many languages, and no {' and no '.join(lacking)} language is chosen; give "
@@ -207,7 +199,7 @@ def require_languages(tokenizer: Tokenizer, options: str) -> None:
 
 
 def with_all_processors(tokenizer: Tokenizer) -> Tokenizer:
-    """The same tokenizer, which encodes many sentences on all processors where it can."""
+    """Return the same tokenizer, which encodes batches on all processors if it can."""
     if isinstance(tokenizer, SentencePieceTokenizer | ImportedTokenizer):
         return tokenizer.with_threads(usable_cores())
     return tokenizer

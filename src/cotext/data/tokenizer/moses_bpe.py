@@ -1,4 +1,4 @@
-"""Moses tokenisation with byte pair encoding by subword-nmt, for replication."""
+"""Moses tokenisation with byte pair encoding by subword-nmt, for the replication of papers."""
 
 import contextlib
 import io
@@ -22,38 +22,37 @@ from cotext.data.tokenizer.protocol import (
 from cotext.runtime.errors import CotextError
 from cotext.runtime.reading import parse_json
 
-# --- Words as the scripts of the papers have them: Moses tokenisation, Jieba for Chinese, truecasing.
+# --- Words as in the scripts of the papers: Moses tokenisation, Jieba for Chinese, truecasing.
 #
-# Truecasing (Koehn et al. 2007, `truecase.perl`) writes the first word of a sentence as it mostly stands in
-# the midst of one, and leaves known words elsewhere alone. One model serves both sides, as a tokenizer does
-# not know whose sentence it is given. A sentence with Chinese characters is split by Jieba, any other by
-# Moses.
+# Truecasing (Koehn et al. 2007, `truecase.perl`) writes the first word of a sentence in its most frequent
+# form inside of sentences; other known words are unchanged. Both languages share one model. A sentence with
+# Chinese characters is split by Jieba, any other by Moses.
 
 _CHINESE = re.compile(r"[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]")
-TRUECASE, CHINESE = "truecase", "chinese"  # keys of a model, where it has them
+TRUECASE, CHINESE = "truecase", "chinese"  # optional keys of a model
 
 
 @dataclass(frozen=True, slots=True)
 class TruecaseModel:
-    """`best`: the form of a word in the midst of sentences, by its lower case; `known`: all forms there."""
+    """`best`: most frequent form of a word inside of sentences, by its lower case; `known`: all forms."""
 
     best: Mapping[str, str]
     known: Sequence[str]
 
     @classmethod
     def learn(cls, sentences: Sequence[Sequence[str]]) -> Self:
-        """Count the words of tokenised sentences; the first of each says nothing of its case."""
-        found = _sacremoses().MosesTruecaser().train(sentences)
-        return cls(dict(sorted(found["best"].items())), sorted(found["known"]))
+        """Count the words of tokenised sentences, except the first word of each."""
+        model = _sacremoses().MosesTruecaser().train(sentences)
+        return cls(dict(sorted(model["best"].items())), sorted(model["known"]))
 
     @classmethod
     def of(cls, content: Any) -> Self:
-        """Read what a model file holds; raises TypeError, ValueError or KeyError."""
+        """Read the content of a model file; raises TypeError, ValueError or KeyError."""
         best = {str(word): str(form) for word, form in content["best"].items()}
         return cls(best, [str(form) for form in content["known"]])
 
     def as_dict(self) -> dict[str, Any]:
-        """For a model file."""
+        """Return the content for a model file."""
         return {"best": dict(self.best), "known": list(self.known)}
 
 
@@ -61,10 +60,10 @@ class TruecaseModel:
 class WordSplitter:
     """Splits sentences into words, and joins words to sentences.
 
-    `language` steers the Moses rules. `chinese`: the version of Jieba, or empty: Moses splits all.
+    `language`: language of the Moses rules. `chinese`: version of Jieba for Chinese; empty: always Moses.
 
     Raises:
-        CotextError: a package that it needs is not installed, or of another version.
+        CotextError: a required package is not installed, or has another version.
     """
 
     language: str
@@ -88,12 +87,12 @@ class WordSplitter:
 
     @classmethod
     def of(cls, content: Mapping[str, Any]) -> Self:
-        """Read what a model file holds; raises TypeError, ValueError, KeyError or CotextError."""
+        """Read the content of a model file; raises TypeError, ValueError, KeyError or CotextError."""
         truecase = TruecaseModel.of(content[TRUECASE]) if TRUECASE in content else None
         return cls(str(content["language"]), str(content.get(CHINESE, "")), truecase)
 
     def as_dict(self) -> dict[str, Any]:
-        """For a model file: what is off leaves no trace."""
+        """Return the content for a model file, with only the options that are used."""
         content: dict[str, Any] = {"language": self.language}
         if self.chinese:
             content[CHINESE] = self.chinese
@@ -102,7 +101,7 @@ class WordSplitter:
         return content
 
     def split(self, sentence: str) -> list[str]:
-        """The words of a clean sentence."""
+        """Split a clean sentence into words."""
         words: list[str]
         if self._jieba is not None and _CHINESE.search(sentence):
             words = [word for word in self._jieba.lcut(sentence, HMM=True) if word.strip()]
@@ -110,23 +109,19 @@ class WordSplitter:
             words = self._moses.tokenize(sentence, escape=False)
         if self._truecaser is None:
             return words
-        # As text: what it takes for a tag is one of its words.
+        # As text, so that words that look like tags are kept.
         text: str = self._truecaser.truecase(" ".join(words), return_str=True, use_known=True)
         return text.split()
 
     def join(self, words: Sequence[str], as_written: bool = True) -> str:
-        """The sentence of words; `as_written`: with the capital that truecasing took away."""
+        """Join words to a sentence; `as_written`: restore the capital that truecasing removed."""
         if self._detruecaser is not None and as_written:
             words = self._detruecaser.detruecase(" ".join(words))
         return clean(self._joiner.detokenize(list(words), unescape=False))
 
 
 def jieba_version() -> str:
-    """The version of Jieba that is installed.
-
-    Raises:
-        CotextError: none is.
-    """
+    """Return the installed version of Jieba; raises CotextError if it is not installed."""
     return str(_jieba("").__version__)
 
 
@@ -135,7 +130,7 @@ def _jieba(version: str) -> Any:
         import jieba
     except ImportError:
         raise CotextError("Chinese words need jieba: pip install cotext[jieba]") from None
-    jieba.setLogLevel(logging.WARNING)  # it tells of its dictionary on standard error
+    jieba.setLogLevel(logging.WARNING)  # suppresses messages about its dictionary
     if version and jieba.__version__ != version:
         raise CotextError(
             f"the tokenizer was made with jieba {version}, whose dictionary decides what a word is, and here "
@@ -145,8 +140,8 @@ def _jieba(version: str) -> Any:
 
 
 def moses_detokenizer(language: str) -> Any:
-    """What joins words by the rules of a language; CotextError where sacremoses is not installed."""
-    # Its Czech rules look at the end of the sentence in place of the words before, and join `roce 1990 .`.
+    """Return the detokenizer of a language; raises CotextError if sacremoses is not installed."""
+    # The Czech rules of sacremoses are not used, because they check the wrong word: `roce 1990 .` is joined.
     rules = "xx" if language == "cs" else language
     return _sacremoses("joining words").MosesDetokenizer(lang=rules)
 
@@ -159,7 +154,7 @@ def _sacremoses(what: str = "the moses-bpe tokenizer") -> Any:
     return sacremoses
 
 
-MERGES: Final = 32_000  # of the papers, whatever the size of the corpus
+MERGES: Final = 32_000  # as in the papers, for every size of corpus
 
 
 class _Extra(NamedTuple):
@@ -168,10 +163,10 @@ class _Extra(NamedTuple):
 
 
 class MosesBPETokenizer:
-    """Moses tokenisation, then byte-pair encoding (Sennrich et al. 2016), as the papers of the field used.
+    """Moses tokenisation, then byte pair encoding (Sennrich et al. 2016), as in many papers.
 
-    For replication: slower than sentencepiece, and the Moses rules do not give every text back exactly.
-    `words` splits sentences before: with Jieba for Chinese, truecased, where its settings say so.
+    For replication: it is slower than sentencepiece, and the Moses rules do not restore every text exactly.
+    `words` splits sentences into words, with Jieba and truecasing if selected.
     """
 
     kind = "moses-bpe"
@@ -182,7 +177,7 @@ class MosesBPETokenizer:
     unwritten: tuple[int, ...] = ()
 
     def __init__(self, model: bytes) -> None:
-        """Wrap a trained model; raises CotextError when it is damaged or the extra is not installed."""
+        """Load a trained model; raises CotextError if it is damaged, or the extra is not installed."""
         extra = _replication_extra()
         try:
             content = parse_json(model.decode(), "the model")
@@ -205,7 +200,7 @@ class MosesBPETokenizer:
 
     @classmethod
     def train(cls, sample: Sequence[str], settings: TokenizerSettings, corpus_sentences: int = 0) -> Self:
-        """Learn `vocabulary` merges from clean, non-empty sentences; by default 32,000, as the papers."""
+        """Learn `vocabulary` merges from clean, non-empty sentences; by default 32,000, as in the papers."""
         extra = _replication_extra()
         splitter = WordSplitter(settings.language, jieba_version() if settings.jieba else "")
         if settings.truecase:
@@ -215,9 +210,9 @@ class MosesBPETokenizer:
         counts = [f"{word} {count}" for word, count in words.items()]
         merged = io.StringIO()
         try:
-            with contextlib.redirect_stderr(io.StringIO()):  # it writes a progress bar there
+            with contextlib.redirect_stderr(io.StringIO()):  # hides its progress bar
                 extra.learn_bpe.learn_bpe(counts, merged, settings.vocabulary or MERGES, is_dict=True)
-        except ValueError as error:  # its maximum over no pairs
+        except ValueError as error:  # from `max` of an empty sequence
             raise CotextError("the text has no pair of characters to merge") from error
         codes = merged.getvalue()
         merges = codes.count("\n") - 1  # the first line is a version
@@ -231,7 +226,7 @@ class MosesBPETokenizer:
         for word, count in words.items():
             for piece in segmenter.segment_tokens([word]):
                 frequencies[piece] += count
-        # Every character, with and without a continuation, so that an unseen word still has pieces.
+        # Every character, with and without continuation, so that unseen words can be encoded.
         for character in {character for word in words for character in word}:
             frequencies[character] += 0
             frequencies[character + "@@"] += 0
@@ -240,7 +235,7 @@ class MosesBPETokenizer:
         return cls(json.dumps(content, ensure_ascii=False).encode())
 
     def encode(self, sentence: str, side: Side = "source") -> list[int]:
-        """Return the piece ids of a sentence, without special symbols."""
+        """Return the subword ids of a sentence, without special symbols."""
         words = self.words.split(clean(sentence))
         return [self._ids.get(piece, self.unk) for piece in self._bpe.segment_tokens(words)]
 
@@ -249,26 +244,22 @@ class MosesBPETokenizer:
         return [self.encode(sentence) for sentence in sentences]
 
     def decode(self, ids: Sequence[int], side: Side = "target") -> str:
-        """Return the detokenised text as one line; an unknown piece shows as "⁇"."""
+        """Return the detokenised text as one line; the unknown token decodes to "⁇"."""
         pieces = ("⁇" if i == self.unk else self._pieces[i] for i in ids if i < self.pieces)
         words = f"{' '.join(pieces)} ".replace("@@ ", "").split()
         return self.words.join(words)
 
     def blank(self) -> list[int]:
-        """Return the pieces that show nothing wherever they stand, in rising order."""
+        """Return, in ascending order, the ids that decode to nothing in any position."""
         return [i for i in range(self.pieces) if not self.decode([i])]
 
     def save(self, folder: Path) -> None:
-        """Write tokenizer.json and the model file into the folder, which is made if absent."""
-        save(folder, self, self.kind, self.model_name, self._model)
+        """Write tokenizer.json and the model file into the folder, which is created if necessary."""
+        save(folder, self, {self.model_name: self._model})
 
 
 def _replication_extra() -> _Extra:
-    """The optional packages.
-
-    Raises:
-        CotextError: one is not installed.
-    """
+    """Import the optional packages; raises CotextError if one is not installed."""
     try:
         from subword_nmt import apply_bpe, learn_bpe
     except ImportError as error:

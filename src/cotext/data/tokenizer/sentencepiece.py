@@ -1,4 +1,4 @@
-"""Subwords by sentencepiece: the unigram model and byte pair encoding."""
+"""Tokenizers of the library sentencepiece: unigram model and byte pair encoding."""
 
 import io
 import re
@@ -19,27 +19,27 @@ from cotext.data.tokenizer.protocol import (
 )
 from cotext.runtime.errors import CotextError
 
-# Below this size the 256 byte pieces would be a sizeable part of the vocabulary.
+# In a smaller vocabulary, 256 byte tokens would be a large part.
 BYTE_FALLBACK_FROM = 4000
-# Below, starting the threads takes longer than the sentences of one do.
+# For fewer sentences, starting threads takes longer than encoding.
 TOGETHER_FROM = 64
 
 
 def encode_all(
     processor: sentencepiece.SentencePieceProcessor, texts: list[str], num_threads: int, out_type: type
 ) -> list[Any]:
-    """What sentencepiece makes of each text: ids (`out_type` int) or pieces (str), whatever the threads."""
+    """Encode each text to ids (`out_type` int) or subwords (str)."""
     if len(texts) < TOGETHER_FROM:
         return [processor.encode(text, out_type=out_type) for text in texts]
-    found: list[Any] = processor.encode(texts, out_type=out_type, num_threads=num_threads)
-    return found
+    encoded: list[Any] = processor.encode(texts, out_type=out_type, num_threads=num_threads)
+    return encoded
 
 
 class SentencePieceTokenizer:
-    """Unigram subwords (Kudo 2018) over text in normal form C.
+    """Unigram subwords (Kudo 2018) of text in normal form C.
 
-    With byte fallback, `decode(encode(x)) == clean(x)` for every text. Without, a character that training
-    did not see decodes to " ⁇ ".
+    With byte fallback, `decode(encode(x)) == clean(x)` for every text. Without it, a character that does not
+    occur in the training text decodes to " ⁇ ".
     """
 
     kind = "sentencepiece"
@@ -51,8 +51,8 @@ class SentencePieceTokenizer:
     unwritten: tuple[int, ...] = ()
 
     def __init__(self, model: bytes, num_threads: int = 1) -> None:
-        """Wrap a trained model; raises CotextError when the bytes are no sentencepiece model."""
-        if not model:  # which sentencepiece would take for a model without pieces
+        """Load a trained model; raises CotextError if it is not a sentencepiece model."""
+        if not model:  # sentencepiece accepts empty models
             raise CotextError("not a sentencepiece model: it is empty")
         try:
             self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
@@ -69,7 +69,7 @@ class SentencePieceTokenizer:
 
     @classmethod
     def train(cls, sample: Sequence[str], settings: TokenizerSettings, corpus_sentences: int = 0) -> Self:
-        """Train on clean, non-empty sentences of a corpus; raises CotextError as `train_tokenizer` does."""
+        """Train on clean, non-empty sentences of a corpus; raises CotextError as `train_tokenizer`."""
         requested = settings.vocabulary
         if requested is None:
             requested = usual_vocabulary(corpus_sentences or len(sample), len(set().union(*sample)))
@@ -86,11 +86,11 @@ class SentencePieceTokenizer:
                 model_writer=model,
                 model_type=cls.model_type,
                 vocab_size=requested,
-                # Soft: the largest possible vocabulary where the text can't fill the one asked for.
+                # A soft limit gives the largest possible vocabulary if the text is too small.
                 hard_vocab_limit=False,
                 character_coverage=coverage,
                 byte_fallback=byte_fallback,
-                normalization_rule_name="identity",  # `clean` normalises, and loses less than NFKC
+                normalization_rule_name="identity",  # `clean` normalises, and preserves more than NFKC
                 unk_id=0,
                 pad_id=-1,
                 bos_id=-1,
@@ -109,11 +109,11 @@ class SentencePieceTokenizer:
         return tokenizer
 
     def with_threads(self, num_threads: int) -> Self:
-        """Return the same tokenizer with so many threads for `encode_batch`; the ids stay the same."""
+        """Return the same tokenizer with this number of threads for `encode_batch`."""
         return type(self)(self._model, num_threads)
 
     def encode(self, sentence: str, side: Side = "source") -> list[int]:
-        """Return the piece ids of a sentence, without special symbols."""
+        """Return the subword ids of a sentence, without special symbols."""
         ids: list[int] = self._processor.encode(clean(sentence))
         return ids
 
@@ -122,13 +122,13 @@ class SentencePieceTokenizer:
         return encode_all(self._processor, [clean(s) for s in sentences], self._num_threads, int)
 
     def decode(self, ids: Sequence[int], side: Side = "target") -> str:
-        """Return the text as one line; special symbols and bytes that form no character show nothing."""
+        """Return the text as one line; special symbols and incomplete characters decode to nothing."""
         return clean(self._processor.decode([int(i) for i in ids if i < self.pieces]))
 
     def blank(self) -> list[int]:
-        """Return the pieces that show nothing wherever they stand, in rising order.
+        """Return, in ascending order, the ids that decode to nothing in any position.
 
-        Bytes from 0x80 on show nothing alone but form characters together, so they are not among them.
+        Bytes from 0x80 are not included, because several of them form a character.
         """
         processor = self._processor
         return [
@@ -139,14 +139,14 @@ class SentencePieceTokenizer:
         ]
 
     def save(self, folder: Path) -> None:
-        """Write tokenizer.json and the model file into the folder, which is made if absent."""
-        save(folder, self, self.kind, self.model_name, self._model)
+        """Write tokenizer.json and the model file into the folder, which is created if necessary."""
+        save(folder, self, {self.model_name: self._model})
 
 
 class SentencePieceBPETokenizer(SentencePieceTokenizer):
     """Subwords by byte pair encoding (Sennrich et al. 2016), otherwise the same.
 
-    Merging makes whole words of frequent ones, where the unigram model may keep cutting them.
+    Frequent words become single subwords, which the unigram model may split.
     """
 
     kind = "sentencepiece-bpe"

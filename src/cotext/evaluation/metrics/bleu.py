@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 import numpy as np
-from sacrebleu.metrics.bleu import BLEU
+from sacrebleu.metrics.bleu import BLEU, BLEUScore
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 
@@ -26,12 +26,12 @@ from cotext.runtime.errors import CotextError
 class Protocol(Metric):
     """A metric of sacrebleu with its segments, and the settings that change the score.
 
-    `tokenize` (BLEU only) None lets the target language choose: 13a, or zh, ja-mecab, ko-mecab.
-    `smoothing` (BLEU only) is sacrebleu's name for what is done where no n-gram matches.
-    `max_tokens` (unit piece only) bounds a pseudo-document, see `piece_sizes`.
+    `tokenize` (BLEU only): None means the tokenizer of the target language, 13a, zh, ja-mecab or ko-mecab.
+    `smoothing` (BLEU only): sacrebleu's name of the treatment of n-gram orders without a match. `max_tokens`
+    (unit piece only): size of a pseudo-document, see `piece_sizes`.
     """
 
-    kind: Literal["bleu", "chrf", "ter"]
+    kind: Literal["bleu", "chrf", "ter"] = "bleu"
     lowercase: bool = False
     tokenize: str | None = None
     smoothing: Literal["exp", "none"] = "exp"
@@ -39,21 +39,26 @@ class Protocol(Metric):
 
     @property
     def reads_words(self) -> bool:
-        """Whether words are what spaces separate."""
+        """Return whether the text must be tokenised already."""
         return self.tokenize == "none"
 
     def measure(self, texts: Texts, target_language: str | None) -> dict[str, Measurement]:
-        """Score every system; what sacrebleu needs of the references is worked out once."""
-        sizes = _segment_sizes(self, texts.references[0], target_language)
+        """Score every system; what sacrebleu needs of the references is computed once."""
+        if self.unit == "sentence":
+            sizes = [[1] * len(document) for document in texts.references[0]]
+        elif self.max_tokens is not None:
+            sizes = piece_sizes(texts.references[0], self.max_tokens, target_language, self)
+        else:
+            sizes = [[len(document)] for document in texts.references[0]]
         references = [_joined(documents, sizes) for documents in texts.references]
         metric = build_metric(self, target_language, references)
-        return {name: _measure(self, metric, each, sizes) for name, each in texts.systems.items()}
+        return {name: _measure(self, metric, hypothesis, sizes) for name, hypothesis in texts.systems.items()}
 
     def utility(self, target_language: str | None) -> Utility:
-        """sacrebleu's counts of pairs of sentences."""
+        """Return sacrebleu's counts of pairs of sentences."""
         metric = build_metric(self, target_language, effective_order=True)
         assert isinstance(metric, BLEU | CHRF)
-        metric.num_refs = 1  # of every pair, for the signature
+        metric.num_refs = 1  # for the signature
         return Utility(pair_counts(metric), sum_scorer(metric), str(metric.get_signature()))
 
 
@@ -63,16 +68,16 @@ def build_metric(
     references: Sequence[Sequence[str]] | None = None,
     effective_order: bool = False,
 ) -> CorpusMetric:
-    """Set up sacrebleu's metric for a protocol; CotextError when its tokenizer is not installed.
+    """Return sacrebleu's metric for a protocol; CotextError if its tokenizer is not installed.
 
-    `references`: segments of each reference, if they are known already. `effective_order` (BLEU only): texts
-    too short for an n-gram order are scored without it, as single sentences have to be.
+    `references`: segments of each reference, if known already. `effective_order` (BLEU only): ignore n-gram
+    orders for which a text is too short, as single sentences require.
     """
     language = primary_language(target_language or "")
     if protocol.kind == "chrf":
         return CHRF(lowercase=protocol.lowercase, references=references)
     if protocol.kind == "ter":
-        # Without spaces between words an edit would replace a whole sentence: let sacrebleu split characters.
+        # Without spaces between words, an edit would replace a whole sentence; sacrebleu splits characters.
         asian = language in ("zh", "ja")
         return TER(
             case_sensitive=not protocol.lowercase,
@@ -86,7 +91,7 @@ def build_metric(
             tokenize=protocol.tokenize,
             smooth_method=protocol.smoothing,
             trg_lang=language if protocol.tokenize is None else "",
-            # The text is meant to be tokenised already exactly where no tokenizer is asked for.
+            # Without a tokenizer, the text is expected to be tokenised: no warning.
             force=protocol.tokenize == "none",
             references=references,
             effective_order=effective_order,
@@ -103,12 +108,11 @@ def piece_sizes(
     target_language: str | None = None,
     protocol: Protocol | None = None,
 ) -> list[list[int]]:
-    """Cut documents into pseudo-documents: how many sentences each piece of each document takes.
+    """Divide documents into pseudo-documents; return the number of sentences in each piece of each document.
 
-    A piece takes sentences as long as they have at most `max_tokens` tokens together, in the reference, by
-    the tokenizer that also scores under `protocol` (13a or that of the target language, or the text as it
-    is); a sentence is never cut, so that one which is longer is a piece of its own. Hypotheses are cut at the
-    same sentences whatever their length: all systems are scored on the same pieces.
+    A piece has at most `max_tokens` tokens in the reference, counted by the tokenizer of `protocol`.
+    Sentences are never split: a longer sentence is a piece by itself. Hypotheses are divided at the same
+    sentences whatever their length, so that all systems are scored on the same pieces.
     """
     metric = build_metric(protocol or PROTOCOLS["d-bleu-512"], target_language)
     assert isinstance(metric, BLEU)
@@ -127,19 +131,8 @@ def piece_sizes(
     return sizes
 
 
-def _segment_sizes(
-    protocol: Protocol, references: Sequence[Document], target_language: str | None
-) -> list[list[int]]:
-    """How many sentences each segment of each document takes."""
-    if protocol.unit == "sentence":
-        return [[1] * len(document) for document in references]
-    if protocol.max_tokens is not None:
-        return piece_sizes(references, protocol.max_tokens, target_language, protocol)
-    return [[len(document)] for document in references]
-
-
 def _joined(documents: Sequence[Document], sizes: list[list[int]]) -> list[str]:
-    """The segments of a corpus score, sentences joined with a space."""
+    """Return the segments of a corpus score, sentences joined with a space."""
     return [
         " ".join(document.sentences[start:end])
         for document, counts in zip(documents, sizes, strict=True)
@@ -147,19 +140,10 @@ def _joined(documents: Sequence[Document], sizes: list[list[int]]) -> list[str]:
     ]
 
 
-def _components(result: Any) -> dict[str, float]:
-    return {
-        "brevity_penalty": float(result.bp),
-        "hypothesis_tokens": float(result.sys_len),
-        "reference_tokens": float(result.ref_len),
-        **{f"precision_{order}": float(value) for order, value in enumerate(result.precisions, start=1)},
-    }
-
-
 def _measure(
     protocol: Protocol, metric: CorpusMetric, hypothesis: Sequence[Document], sizes: list[list[int]]
 ) -> Measurement:
-    # sacrebleu has no public way to these, and makes its own corpus scores and paired tests of the same two.
+    # Not public, but sacrebleu computes its own corpus scores and paired tests with these two.
     counts = metric._extract_corpus_statistics(_joined(hypothesis, sizes), None)
     result = metric._aggregate_and_compute(counts)
     piece = f"|piece:at-most-{protocol.max_tokens}-reference-tokens" if protocol.unit == "piece" else ""
@@ -167,13 +151,18 @@ def _measure(
     statistics = Statistics(
         np.array(counts, dtype=np.float64), np.array(document_indices), protocol.unit, sum_scorer(metric)
     )
+    components = {}
+    if isinstance(result, BLEUScore):
+        parts = {"brevity_penalty": "bp", "hypothesis_tokens": "sys_len", "reference_tokens": "ref_len"}
+        components = {name: float(getattr(result, key)) for name, key in parts.items()}
+        components |= {f"precision_{n}": float(value) for n, value in enumerate(result.precisions, 1)}
     return Measurement.of(
         protocol.name,
         protocol.title,
         f"protocol:{protocol.name}|unit:{protocol.unit}{piece}|{metric.get_signature()}",
         statistics,
         hypothesis,
-        _components(result) if protocol.kind == "bleu" else {},
+        components,
         float(result.score),
     )
 
@@ -183,14 +172,12 @@ METRICS: Final = (
         name="s-bleu",
         is_utility=True,
         title="s-BLEU",
-        kind="bleu",
         unit="sentence",
         description="each sentence is a segment; cased",
     ),
     Protocol(
         name="s-bleu-tok",
         title="s-BLEU (tok)",
-        kind="bleu",
         unit="sentence",
         tokenize="none",
         smoothing="none",
@@ -199,7 +186,6 @@ METRICS: Final = (
     Protocol(
         name="s-bleu-lc",
         title="s-BLEU (lc)",
-        kind="bleu",
         unit="sentence",
         lowercase=True,
         tokenize="none",
@@ -209,23 +195,17 @@ METRICS: Final = (
     Protocol(
         name="d-bleu",
         title="d-BLEU",
-        kind="bleu",
-        unit="document",
         description="each document is a segment, its sentences joined with a space; cased",
     ),
     Protocol(
         name="d-bleu-ci",
         title="d-BLEU (ci)",
-        kind="bleu",
-        unit="document",
         lowercase=True,
         description="as d-bleu, but case-insensitive",
     ),
     Protocol(
         name="d-bleu-lc",
         title="d-BLEU (lc)",
-        kind="bleu",
-        unit="document",
         lowercase=True,
         tokenize="none",
         smoothing="none",
@@ -234,7 +214,6 @@ METRICS: Final = (
     Protocol(
         name="d-bleu-512",
         title="d-BLEU (512)",
-        kind="bleu",
         unit="piece",
         max_tokens=512,
         description="as d-bleu, but documents are cut into pieces of at most 512 tokens between sentences",
@@ -242,7 +221,6 @@ METRICS: Final = (
     Protocol(
         name="d-bleu-512-tok",
         title="d-BLEU (512, tok)",
-        kind="bleu",
         unit="piece",
         tokenize="none",
         smoothing="none",

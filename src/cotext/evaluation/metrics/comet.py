@@ -1,9 +1,8 @@
 """COMET and document COMET (Rei et al., 2020; Vernikos et al., 2022).
 
-They run in an environment of their own. COMET pins old versions of numpy and others, and its checkpoints are
-pickles: neither belongs into the process that trains and translates. `comet_runner.py` is started with the
-interpreter of an environment that has COMET; documents go there in a file of JSON lines, scores come back as
-JSON lines.
+COMET runs in a separate environment: it pins old versions of numpy and others, and its checkpoints are
+pickles. `comet_runner.py` is started with the interpreter of an environment that has COMET. Documents are
+passed in a file of JSON lines, and scores come back as JSON lines.
 """
 
 import json
@@ -11,7 +10,7 @@ import math
 import os
 import subprocess
 import tempfile
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,20 +28,20 @@ PYTHON_VARIABLE = "COTEXT_COMET_PYTHON"
 INSTALL = "python -m venv comet-env && comet-env/bin/pip install unbabel-comet 'setuptools<81'"
 BATCH_SENTENCES = 16
 _RUNNER = Path(__file__).with_name("comet_runner.py")
-_TITLES = {"comet": "COMET", "doc-comet": "doc-COMET"}
 _TAIL_LINES = 12
 _SCALE = 100.0
 _DIGEST_DIGITS = 12
 
-Progress = Callable[[int, int], None]  # sentences scored so far, and in all
+Progress = Callable[[int, int], None]  # called with the sentences scored so far, and their total
 
 
 @dataclass(frozen=True, slots=True)
 class Comet:
     """COMET settings: the model, the interpreter that runs it, and the context of document COMET.
 
-    `model` is a checkpoint file, a folder with `checkpoints/` and `hparams.yaml`, or a name of the hub.
-    `context_sentences` above 0 adds document COMET with so many earlier sentences (2 in the paper).
+    `model` is a checkpoint file, a folder with `checkpoints/` and `hparams.yaml`, or a name on the Hugging
+    Face Hub. `context_sentences` above 0 adds document COMET with this many previous sentences (2 in the
+    paper).
     """
 
     model: str
@@ -60,7 +59,7 @@ class Comet:
 
     @property
     def model_name(self) -> str:
-        """The name of the model for a signature: that of its folder where it is a file."""
+        """Return the name of the model for signatures: that of its folder if it is a file."""
         path = Path(self.model)
         if not path.exists():
             return self.model
@@ -69,19 +68,20 @@ class Comet:
 
 
 def looks_like_path(model: str) -> bool:
-    """Whether a model can be meant as a path only, not as a name of the hub, which is `who/what` at most."""
+    """Return whether a model can only be a path, not a name on the hub (`owner/name` at most)."""
     return model.startswith((".", "~", os.sep)) or model.endswith(".ckpt") or model.count("/") > 1
 
 
 def find_python(given: Path | None) -> Path:
-    """The interpreter beside COMET: as given (itself or its environment's folder), or of the variable.
+    """Return the interpreter of an environment with COMET: the given one, or that of the variable.
 
-    Raises CotextError that says how to make such an environment.
+    `given` is the interpreter or the folder of its environment. Raises CotextError that explains how to
+    create such an environment.
     """
     named = given or (Path(value) if (value := os.environ.get(PYTHON_VARIABLE)) else None)
     if named is None:
         raise CotextError(
-            f"COMET runs in an environment of its own; make one ({INSTALL}) and give it by --comet-python "
+            f"COMET needs a separate environment; make one ({INSTALL}) and give it with --comet-python "
             f"comet-env or the environment variable {PYTHON_VARIABLE}"
         )
     if named.is_dir():
@@ -89,7 +89,7 @@ def find_python(given: Path | None) -> Path:
         named = next((path for path in inside if path.exists()), inside[0])
     if not named.is_file():
         raise CotextError(f"{named}: no such interpreter to run COMET with; make one: {INSTALL}")
-    # Never resolved: an environment is recognised by the path of the link.
+    # Symbolic links are not resolved: an environment is recognised by the path of the link.
     return named.absolute()
 
 
@@ -100,13 +100,13 @@ def measure_comet(
     references: Sequence[Sequence[Document]],
     progress: Progress | None = None,
 ) -> dict[str, list[Measurement]]:
-    """Measure COMET and, if asked for, document COMET of several systems; the model is loaded once.
+    """Measure COMET and, if requested, document COMET of several systems; the model is loaded once.
 
-    A score is the mean over sentences, times 100. Of several references COMET reads the first.
+    A score is the mean over sentences, times 100. Of several references, COMET reads the first.
 
     Raises:
-        CotextError: documents that do not correspond; no COMET, no model or not one for context there; or
-            COMET broke down.
+        CotextError: documents that do not correspond; COMET or the model is missing, the model does not
+            support context, or COMET failed.
     """
     for hypothesis in hypotheses.values():
         check_correspondence(hypothesis, source)
@@ -114,52 +114,51 @@ def measure_comet(
     contexts = sorted({0, comet.context_sentences})
     documents = len(hypotheses) * len(source)
     segments = len(contexts) * len(hypotheses) * sum(map(len, source))
-    found: dict[int, list[dict[str, Any]]] = {context: [] for context in contexts}
+    answers_by_context: dict[int, list[dict[str, Any]]] = {context: [] for context in contexts}
     done = 0
     with tempfile.TemporaryDirectory(prefix="cotext-comet-") as folder:
-        request = _write_request(Path(folder), comet, contexts, _lines(hypotheses, source, references[0]))
+        request = Path(folder) / "request.jsonl"
+        _write_request(request, comet, contexts, hypotheses, source, references[0])
         with closing(_answers(comet, request)) as answers:
             loaded = next(answers)
             for answer in answers:
-                found[answer["context"]].append(answer)
+                answers_by_context[answer["context"]].append(answer)
                 done += len(answer["scores"])
                 if progress is not None:
                     progress(done, segments)
     measured: dict[str, list[Measurement]] = {name: [] for name in hypotheses}
-    for context, records in found.items():
+    for context, records in answers_by_context.items():
         if [record["document"] for record in records] != list(range(documents)):
             raise CotextError(f"COMET answered for {len(records)} of {documents} documents; run it again")
-        recipe = _recipe(comet, loaded, context, len(references))
         for index, (name, hypothesis) in enumerate(hypotheses.items()):
-            own = records[index * len(source) : (index + 1) * len(source)]
-            measured[name].append(_measurement(own, hypothesis, recipe))
+            scored = records[index * len(source) : (index + 1) * len(source)]
+            measured[name].append(_measurement(scored, hypothesis, comet, loaded, context, len(references)))
     return measured
 
 
-def _lines(
-    hypotheses: Mapping[str, Sequence[Document]], source: Sequence[Document], reference: Sequence[Document]
-) -> Iterator[dict[str, Any]]:
-    """A line of the request for each document of every system."""
+def _write_request(
+    request: Path,
+    comet: Comet,
+    contexts: Sequence[int],
+    hypotheses: Mapping[str, Sequence[Document]],
+    source: Sequence[Document],
+    reference: Sequence[Document],
+) -> None:
+    path = Path(comet.model)
+    model = str(path.absolute()) if path.exists() else comet.model
+    lines: list[dict[str, Any]] = [{"model": model, "contexts": contexts, "batch_size": BATCH_SENTENCES}]
     for name, documents in hypotheses.items():
         for original, ours, theirs in zip(source, documents, reference, strict=True):
             sides = {"source": original, "hypothesis": ours, "reference": theirs}
-            yield {"system": name, **{side: list(each.sentences) for side, each in sides.items()}}
-
-
-def _write_request(
-    folder: Path, comet: Comet, contexts: Sequence[int], lines: Iterable[dict[str, Any]]
-) -> Path:
-    path = Path(comet.model)
-    model = str(path.absolute()) if path.exists() else comet.model
-    head = {"model": model, "contexts": contexts, "batch_size": BATCH_SENTENCES}
-    request = folder / "request.jsonl"
-    request.write_text("".join(f"{json.dumps(line)}\n" for line in (head, *lines)), encoding="utf-8")
-    return request
+            lines.append(
+                {"system": name, **{side: list(document.sentences) for side, document in sides.items()}}
+            )
+    request.write_text("".join(f"{json.dumps(line)}\n" for line in lines), encoding="utf-8")
 
 
 def _answers(comet: Comet, request: Path) -> Generator[dict[str, Any], None, None]:
-    """Start the runner and yield what it answers: what it loaded first, then documents as they are scored."""
-    # Isolated: neither PYTHONPATH nor the folder of the runner, in which this file would pass for COMET.
+    """Start the runner and yield its answers: first the model that it loaded, then each scored document."""
+    # -I ignores PYTHONPATH and the folder of the runner, where `import comet` would find this file.
     command = [str(comet.python), "-I", str(_RUNNER), str(request)]
     with tempfile.TemporaryFile() as log:
         try:
@@ -210,34 +209,15 @@ def _read(comet: Comet, process: subprocess.Popen[bytes], log: IO[bytes]) -> Ite
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Recipe:
-    """A protocol, and the parts of its signature before and after the counts of what did not fit."""
-
-    protocol: str
-    before: str
-    after: str
-
-
-def _recipe(comet: Comet, loaded: Mapping[str, Any], context: int, references: int) -> _Recipe:
-    if not loaded["uses_reference"]:
-        side, refs = "hypothesis", "none"
-    else:
-        side, refs = "reference", "1" if references == 1 else f"first-of-{references}"
-    protocol = "doc-comet" if context else "comet"
-    before = (
-        f"protocol:{protocol}|unit:sentence|model:{comet.model_name}"
-        f"|sha256:{loaded['sha256'][:_DIGEST_DIGITS]}|refs:{refs}"
-        f"|context:{f'{context}-{side}' if context else 0}|max-tokens:{loaded['max_tokens']}"
-    )
-    after = f"scale:{_SCALE:g}|comet:{loaded['comet']}|version:cotext-{__version__}"
-    return _Recipe(protocol, before, after)
-
-
 def _measurement(
-    records: Sequence[Mapping[str, Any]], hypothesis: Sequence[Document], recipe: _Recipe
+    records: Sequence[Mapping[str, Any]],
+    hypothesis: Sequence[Document],
+    comet: Comet,
+    loaded: Mapping[str, Any],
+    context: int,
+    references: int,
 ) -> Measurement:
-    """The mean of the scores of sentences."""
+    """Return the mean of the scores of sentences."""
     for record, document in zip(records, hypothesis, strict=True):
         if len(record["scores"]) != len(document):
             raise CotextError(f"document {document.id!r}: COMET scored {len(record['scores'])} sentences")
@@ -249,9 +229,17 @@ def _measurement(
         "sentence",
         share(0, 1, _SCALE),
     )
-    shrunk, cut = (sum(record[what] for record in records) for what in ("shrunk", "cut"))
-    counts = f"shrunk:{shrunk}|cut:{cut}" if recipe.protocol == "doc-comet" else f"cut:{cut}"
-    signature = f"{recipe.before}|{counts}|{recipe.after}"
+    shrunk, cut = (sum(record[key] for record in records) for key in ("shrunk", "cut"))
+    side, refs = "hypothesis", "none"
+    if loaded["uses_reference"]:
+        side, refs = "reference", "1" if references == 1 else f"first-of-{references}"
+    protocol, title = ("doc-comet", "doc-COMET") if context else ("comet", "COMET")
+    signature = (
+        f"protocol:{protocol}|unit:sentence|model:{comet.model_name}"
+        f"|sha256:{loaded['sha256'][:_DIGEST_DIGITS]}|refs:{refs}"
+        f"|context:{f'{context}-{side}' if context else 0}|max-tokens:{loaded['max_tokens']}"
+        f"|{f'shrunk:{shrunk}|' if context else ''}cut:{cut}"
+        f"|scale:{_SCALE:g}|comet:{loaded['comet']}|version:cotext-{__version__}"
+    )
     components = {"shrunk_windows": float(shrunk), "cut_sentences": float(cut)}
-    title = _TITLES[recipe.protocol]
-    return Measurement.of(recipe.protocol, title, signature, statistics, hypothesis, components)
+    return Measurement.of(protocol, title, signature, statistics, hypothesis, components)

@@ -1,10 +1,9 @@
-"""The other side of `cotext.evaluation.metrics.comet`: runs where COMET is installed, by the interpreter
-that is there.
+"""Runs COMET for `cotext.evaluation.metrics.comet`, by the interpreter of an environment with COMET.
 
-Knows nothing but the standard library, COMET and what COMET brings, and must not import cotext, which is not
-there. Reads one file of JSON lines: a head (model, contexts, batch size), then a document of one system a
-line. Answers in JSON lines on standard output: first what was loaded, then each document's scores, once
-for every context; or one line that tells a person what is wrong.
+May import only the standard library, COMET and its dependencies: cotext is not installed there. Reads one
+file of JSON lines: settings (model, contexts, batch size), then one line per document of a system. Answers in
+JSON lines on standard output: first the loaded model, then for each context the scores of each document; or
+one line with an error message.
 """
 
 import hashlib
@@ -17,9 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-BLOCK_SENTENCES = 512  # scored in one call of COMET, which sorts them by length; an answer follows each
+BLOCK_SENTENCES = 512  # scored in one call of COMET, which sorts them by length
 
-Texts = dict[str, str]  # what COMET calls src, mt and ref
+Texts = dict[str, str]  # with the keys of COMET: src, mt and ref
 
 
 class RefusalError(Exception):
@@ -28,10 +27,10 @@ class RefusalError(Exception):
 
 @dataclass(frozen=True)
 class Window:
-    """A sentence as COMET is to read it, after `context` sentences on every side.
+    """A sentence as COMET reads it, after `context` sentences on every side.
 
-    `shrunk`: there are more sentences before it that were asked for, but the encoder has no room for them.
-    `cut`: it does not fit even alone, so that COMET leaves its end out.
+    `shrunk`: more previous sentences were requested than the encoder has room for. `cut`: the sentence does
+    not fit even without context, so that COMET drops its end.
     """
 
     texts: Texts
@@ -43,20 +42,23 @@ class Window:
 def build_windows(
     document: dict[str, list[str]], before: int, separator: str, fits: Callable[[Texts], bool]
 ) -> list[Window]:
-    """Put up to `before` earlier sentences in front of every sentence (Vernikos et al., 2022).
+    """Put up to `before` previous sentences in front of every sentence (Vernikos et al., 2022).
 
-    The context of the hypothesis is that of the reference: an error counts where it is made, and not again in
-    the sentences after it. Without a reference it is that of the hypothesis. All sides get the same
-    number of sentences: the most that fit on all of them.
+    The context of the hypothesis is that of the reference: an error counts once, and not again in the
+    sentences after it. Without a reference it is that of the hypothesis. All sides get the same number of
+    sentences, the most that fit on all of them.
     """
     sides = {"src": document["source"], "mt": document["hypothesis"]}
     if document.get("reference"):
         sides["ref"] = document["reference"]
     contexts = {**sides, "mt": sides.get("ref", sides["mt"])}
-    if before:  # a separator inside a sentence would end the context there
+    if before:  # a separator inside a sentence would end its context
         sides, contexts = (
-            {side: [sentence.replace(separator, " ") for sentence in lines] for side, lines in each.items()}
-            for each in (sides, contexts)
+            {
+                side: [sentence.replace(separator, " ") for sentence in lines]
+                for side, lines in texts_by_side.items()
+            }
+            for texts_by_side in (sides, contexts)
         )
     windows = []
     for index in range(len(sides["src"])):
@@ -74,7 +76,7 @@ def build_windows(
 
 
 class Scorer:
-    """A COMET checkpoint, its encoder's limit, and where it came from."""
+    """A loaded COMET checkpoint, with the limit of its encoder."""
 
     def __init__(self, model: str) -> None:
         checkpoint = find_checkpoint(model)
@@ -83,8 +85,8 @@ class Scorer:
         self.uses_reference = bool(self.model.requires_references())
         encoder = self.model.encoder
         self.tokenizer = encoder.tokenizer
-        self.max_tokens = int(encoder.max_positions) - 2  # at which COMET cuts, special tokens included
-        # Unified models read their texts as one sequence, which has to fit as a whole.
+        self.max_tokens = int(encoder.max_positions) - 2  # where COMET truncates, with special tokens
+        # Unified models read their texts as one sequence.
         self.joined: tuple[str, ...] = ()
         if self.kind in ("unified_metric", "xcomet_metric"):
             self.joined = tuple(self.model.hparams["input_segments"])
@@ -104,7 +106,7 @@ class Scorer:
         }
 
     def require_context(self) -> None:
-        """Refuse a model that cannot average over the current sentence alone."""
+        """Raise RefusalError for a model that cannot average over the current sentence only."""
         if self.kind not in ("regression_metric", "referenceless_regression_metric"):
             raise RefusalError(
                 f"a {self.kind} model cannot be told which sentence is the current one; for document COMET "
@@ -116,7 +118,7 @@ class Scorer:
             )
 
     def fits(self, texts: Texts) -> bool:
-        """Whether the encoder reads all of these."""
+        """Return whether the encoder can read these texts completely."""
         lengths = {side: len(self.tokenizer(text)["input_ids"]) for side, text in texts.items()}
         if max(lengths.values()) > self.max_tokens:
             return False
@@ -124,23 +126,25 @@ class Scorer:
         return not joined or sum(joined) + 1 + len(joined) * self.separator_tokens <= self.max_joined
 
     def score(self, texts: list[Texts], batch_size: int) -> list[float]:
-        """Scores in the order of the texts."""
-        found = self.model.predict(
+        """Return the scores in the order of the texts."""
+        prediction = self.model.predict(
             texts, batch_size=batch_size, gpus=self.gpus, progress_bar=False, num_workers=0
         )
-        return [float(score) for score in found["scores"]]
+        return [float(score) for score in prediction["scores"]]
 
 
 def find_checkpoint(model: str) -> Path:
-    """The checkpoint file: given itself, in a folder, in the cache of the hub, or, if need be, downloaded."""
+    """Return the checkpoint file: as given, from a folder, the cache of the hub, or downloaded."""
     path = Path(model)
     if path.is_file():
         checkpoint = path
     elif path.is_dir():
-        found = sorted(path.glob("checkpoints/*.ckpt"))
-        if len(found) != 1:
-            raise RefusalError(f"{len(found)} files checkpoints/*.ckpt in this folder; give the file itself")
-        checkpoint = found[0]
+        checkpoints = sorted(path.glob("checkpoints/*.ckpt"))
+        if len(checkpoints) != 1:
+            raise RefusalError(
+                f"{len(checkpoints)} files checkpoints/*.ckpt in this folder; give the file itself"
+            )
+        checkpoint = checkpoints[0]
     else:
         return _download(model)
     if not (checkpoint.parents[1] / "hparams.yaml").is_file():
@@ -156,7 +160,7 @@ def _download(model: str) -> Path:
         cached = Path(snapshot_download(repo_id=model, local_files_only=True)) / "checkpoints" / "model.ckpt"
         if cached.is_file():
             return cached
-    except Exception:  # a name that only COMET's own list has, or nothing in the cache
+    except Exception:  # the name is only in COMET's own list, or not in the cache
         pass
     try:
         return Path(download_model(model))
@@ -188,7 +192,7 @@ def _load(checkpoint: Path) -> Any:
 
 
 def blocks(documents: list[dict[str, Any]]) -> Iterator[list[int]]:
-    """Places of documents to be scored in one call: never of two systems, so that all are cut alike."""
+    """Yield indices of documents to score in one call; never of two systems, for equal truncation."""
     block: list[int] = []
     sentences = 0
     for index, document in enumerate(documents):
@@ -205,7 +209,7 @@ def serve(request: Path, answer: Callable[[dict[str, Any]], None]) -> None:
     """Score all documents of a request.
 
     Raises:
-        RefusalError: the environment or the model is not fit for it.
+        RefusalError: the environment or the model cannot be used.
     """
     head, *documents = (json.loads(line) for line in request.read_text(encoding="utf-8").splitlines())
     try:
@@ -218,7 +222,7 @@ def serve(request: Path, answer: Callable[[dict[str, Any]], None]) -> None:
     answer(scorer.description)
     if not scorer.uses_reference:
         documents = [{**document, "reference": None} for document in documents]
-    for before in sorted(head["contexts"]):  # without context first: COMET has no way back
+    for before in sorted(head["contexts"]):  # 0 first: context cannot be disabled again
         if before:
             scorer.model.enable_context()
         for block in blocks(documents):
@@ -241,7 +245,7 @@ def serve(request: Path, answer: Callable[[dict[str, Any]], None]) -> None:
 
 
 def main(request: str) -> int:
-    """Serve one request; whatever libraries print goes to standard error, only answers to standard output."""
+    """Serve one request; the output of libraries goes to standard error, only answers to standard output."""
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
 
@@ -265,7 +269,7 @@ def _sha256(path: Path) -> str:
 
 
 def _root(error: BaseException) -> BaseException:
-    """The error that began it: COMET calls every model unknown that it cannot download."""
+    """Return the original error: COMET reports every model that it cannot download as unknown."""
     while error.__context__ is not None:
         error = error.__context__
     return error

@@ -1,9 +1,9 @@
-"""Accuracy on a suite of ctxPro (Wicks and Post, 2023): does the translation have the form that is expected?
+"""Accuracy on a ctxPro suite (Wicks and Post, 2023): does the translation have the expected form?
 
-The rule is that of the authors' `ctxpro score` 0.0.5, so that numbers are comparable: of a translation, which
-may hold its context, the last sentence is taken; ASCII punctuation is deleted from it, both are lower-cased,
-and the form must be in it between spaces. A form that has punctuation itself (French "t'") is therefore never
-found, and other quotation marks hide the word beside them. Such forms are counted as `unreachable`.
+The rule is that of the authors' `ctxpro score` 0.0.5, so that numbers are comparable. A translation may
+contain its context, so the last sentence is used. ASCII punctuation is deleted from it, both texts are
+lower-cased, and the form must occur between spaces. A form with punctuation (French "t'") is therefore never
+found, and other quotation marks hide the word next to them. Such forms are counted as `unreachable`.
 """
 
 import string
@@ -22,17 +22,17 @@ from cotext.evaluation.statistics.sufficient_statistics import Statistics, share
 from cotext.runtime.errors import CotextError
 from cotext.runtime.tables import render_rows
 
-AS_PUBLISHED: Final = "sentence-splitter"  # by which ctxPro finds the last sentence
+AS_PUBLISHED: Final = "sentence-splitter"  # used by ctxPro itself
 WHOLE: Final = "none"
 _PUNCTUATION: Final = str.maketrans("", "", string.punctuation)
 
 
 @dataclass(frozen=True, slots=True)
 class LastSentence:
-    """What takes the last sentence of a translation; `name` says by what, for signatures.
+    """Finds the last sentence of a translation; `name` describes the method in signatures.
 
     Raises:
-        CotextError: the package or the language that it needs is not there.
+        CotextError: the required package or language is not available.
     """
 
     name: str
@@ -40,7 +40,7 @@ class LastSentence:
 
     @classmethod
     def by(cls, how: str, language: str) -> "LastSentence":
-        """By the package of AS_PUBLISHED, by nothing (WHOLE), or as `cotext.data.splitting.Splitter`."""
+        """Use the package of AS_PUBLISHED, no splitting (WHOLE), or a method of `Splitter`."""
         if how == WHOLE:
             return cls("whole-segment", lambda text: text)
         if how != AS_PUBLISHED:
@@ -69,10 +69,10 @@ class LastSentence:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FormsFound:
-    """Whether each example of a suite has its form; accuracies are of these.
+    """Whether the translation of each example has the expected form.
 
-    `documents` numbers the documents of the examples. `unreachable`: examples whose form the rule cannot
-    find in any translation; they are among the wrong ones, as published.
+    `documents` has the document number of each example. Examples with a form that the rule cannot find in any
+    translation (`unreachable`) count as wrong, as published.
     """
 
     signature: str
@@ -83,36 +83,35 @@ class FormsFound:
 
     @property
     def overall(self) -> Accuracy:
-        """Of all examples."""
+        """Return the accuracy over all examples."""
         return _accuracy(self.right)
 
     @property
     def unreachable(self) -> int:
-        """How many forms hold punctuation."""
-        return sum(not is_reachable(example.expected) for example in self.examples)
+        """Return the number of forms with punctuation, which no translation can have."""
+        return sum(not has_form(example.expected, example.expected) for example in self.examples)
 
     def grouped(self) -> dict[str, dict[str, Accuracy]]:
-        """Accuracies by rule and, where the suite tells them, by distance."""
-        rules = [example.rule for example in self.examples]
-        found = {"rule": {name: self._of(rules, name) for name in dict.fromkeys(rules)}}
-        if any(example.distance is not None for example in self.examples):
-            distances = [distance_bucket(example.distance) for example in self.examples]
-            found["distance"] = {
-                name: self._of(distances, name) for name in DISTANCE_BUCKETS if name in distances
-            }
-        return found
-
-    def _of(self, labels: Sequence[str], label: str) -> Accuracy:
-        return _accuracy([right for right, of in zip(self.right, labels, strict=True) if of == label])
+        """Return accuracies by rule and, if the suite has distances, by distance."""
+        by_rule: dict[str, list[bool]] = {}
+        by_distance: dict[str, list[bool]] = {}
+        for example, right in zip(self.examples, self.right, strict=True):
+            by_rule.setdefault(example.rule, []).append(right)
+            by_distance.setdefault(distance_bucket(example.distance), []).append(right)
+        groups = {"rule": {name: _accuracy(right) for name, right in by_rule.items()}}
+        if by_distance.keys() != {"unknown"}:
+            names = [name for name in DISTANCE_BUCKETS if name in by_distance]
+            groups["distance"] = {name: _accuracy(by_distance[name]) for name in names}
+        return groups
 
     def as_dict(self) -> dict[str, Any]:
-        """Everything, for a JSON file; decisions by the number of the example, from 0."""
+        """Return everything for a JSON file; decisions by the number of the example, from 0."""
         share = len(set(self.documents)) < len(self.documents)
         return {
             "signature": self.signature,
             "overall": _as_dict(self.overall),
             **{
-                f"by_{kind}": {name: _as_dict(each) for name, each in groups.items()}
+                f"by_{kind}": {name: _as_dict(accuracy) for name, accuracy in groups.items()}
                 for kind, groups in self.grouped().items()
             },
             "unreachable": self.unreachable,
@@ -121,7 +120,7 @@ class FormsFound:
         }
 
     def measurement(self) -> Measurement:
-        """The accuracy as a score with its counts, for tables and paired tests."""
+        """Return the accuracy as a score with its counts, for tables and paired tests."""
         counts = np.array([(float(right), 1.0) for right in self.right])
         statistics = Statistics(counts, np.array(self.documents), "sentence", share(0, 1))
         score = Score(
@@ -137,13 +136,8 @@ class FormsFound:
         return Measurement(score, statistics)
 
 
-def is_reachable(expected: str) -> bool:
-    """Whether the rule finds a form in a translation that is nothing else."""
-    return has_form(expected, expected)
-
-
 def has_form(sentence: str, expected: str) -> bool:
-    """Whether a form stands in a sentence, between spaces once ASCII punctuation is deleted; case aside."""
+    """Return whether a form occurs between spaces, ignoring ASCII punctuation of the sentence and case."""
     plain = sentence.lower().translate(_PUNCTUATION)
     return f" {expected.lower()} " in f" {plain} "
 
@@ -157,16 +151,16 @@ def forms_found(
     """Look for the expected form of every example in the last sentence of its translation.
 
     Raises:
-        CotextError: not a translation an example, or a recipe entry that does not fit a signature.
+        CotextError: not one translation per example, or a recipe entry that does not fit a signature.
     """
     if len(translations) != len(suite.examples):
         raise CotextError(
             f"{suite.name}: {len(suite.examples)} examples, but {len(translations)} translations; give one "
-            "an example, an empty line where there is none"
+            "per example, an empty line where there is none"
         )
     parts = {"suite": suite.name, "n": str(len(translations)), "reading": "ctxpro-0.0.5", "last": last.name}
     numbers: dict[str | int, int] = {}
-    # Where the suite names no document, every example is one of its own.
+    # An example without a document is a document by itself.
     documents = [numbers.setdefault(e.document or n, len(numbers)) for n, e in enumerate(suite.examples)]
     return FormsFound(
         signature=signed(parts, recipe),
@@ -180,11 +174,11 @@ def forms_found(
     )
 
 
-def render_forms_found(found: Mapping[str, FormsFound]) -> str:
-    """A line for all examples, each rule and each distance, a column for each system; without signatures."""
-    first, *_ = found.values()
-    groups = [{"all": {"": each.overall}, **each.grouped()} for each in found.values()]
-    rows = [["", "examples", *found]]
+def render_forms_found(forms: Mapping[str, FormsFound]) -> str:
+    """Format accuracies as text, a column for each system; without signatures."""
+    first, *_ = forms.values()
+    groups = [{"all": {"": of_system.overall}, **of_system.grouped()} for of_system in forms.values()]
+    rows = [["", "examples", *forms]]
     for kind, members in groups[0].items():
         for label, accuracy in members.items():
             values = [f"{of_system[kind][label].percent:.2f}" for of_system in groups]
@@ -203,10 +197,5 @@ def _accuracy(right: Sequence[bool]) -> Accuracy:
 
 
 def _as_dict(accuracy: Accuracy) -> dict[str, Any]:
-    low, high = accuracy.interval_percent
-    return {
-        "accuracy_percent": accuracy.percent,
-        "interval_95_percent": [low, high],
-        "correct": accuracy.correct,
-        "total": accuracy.total,
-    }
+    values = accuracy.as_dict()
+    return {key: values[key] for key in ("accuracy_percent", "interval_95_percent", "correct", "total")}

@@ -1,11 +1,10 @@
-"""Marked words of discourse: tense consistency, conjunctions, pronouns (TC, CP, PT, TCP; Sun et al., 2022).
+"""Discourse words marked by hand: tenses, conjunctions, pronouns (TC, CP, PT, TCP; Sun et al., 2022).
 
-The authors of the Chinese-English PDC test set marked, in the English reference, the verbs of 50 documents,
-the conjunctions of 46 and the pronouns of 52, each with all the words that a translator could have put there.
-A mark is hit when one of these occurs near the same relative position of the hypothesis. TC, CP and PT are
-the hits in per cent of the marks, TCP is their geometric mean. No tagger takes part: what counts was decided
-by people, once. The rule is that of the authors' script (tcp.py of Doc2Doc_NMT), so that numbers are
-comparable.
+In the English references of the Chinese-English PDC test set, the authors marked the verbs of 50 documents,
+the conjunctions of 46 and the pronouns of 52, each with all acceptable renderings. A marked word is a hit if
+one of its renderings occurs near the same relative position of the hypothesis. TC, CP and PT are the hits in
+per cent of the marked words, TCP is their geometric mean. No tagger is used. The rule is that of the authors'
+script (tcp.py of Doc2Doc_NMT), so that numbers are comparable.
 """
 
 import re
@@ -26,15 +25,15 @@ from cotext.runtime.version import __version__
 Phenomenon = Literal["TC", "CP", "PT"]
 Tokens = Literal["none", "moses"]
 PHENOMENA: tuple[Phenomenon, ...] = ("TC", "CP", "PT")
-PUBLISHED_DOCUMENTS = (50, 46, 52)  # of each phenomenon, one after the other in the published file
-WINDOW = 20  # tokens before the expected position, and from it on
+PUBLISHED_DOCUMENTS = (50, 46, 52)  # for each phenomenon, in the order of the published file
+WINDOW = 20  # tokens before the expected position, and starting at it
 _POSITION = re.compile("[0-9]{1,9}")
-_LEAST_FIT = 0.9  # share of marks that must stand where the file says
+_LEAST_FIT = 0.9  # required share of marked words at their positions
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A word of the reference, by its position among the tokens, and all correct renderings of it."""
+    """A marked word of the reference, by its position among the tokens, and all its correct renderings."""
 
     position: int
     renderings: tuple[str, ...]
@@ -42,17 +41,18 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class MarkedDocument:
-    """The marks of one document, all of one phenomenon."""
+    """The marked words of one document, all of one phenomenon."""
 
     phenomenon: Phenomenon
     marks: tuple[Mark, ...]
 
 
 def read_marks(path: Path) -> list[MarkedDocument]:
-    """Read the marks of a test set: one document a line, marks between tabs, each `position:this,or that`.
+    """Read the marked words of a test set: one document per line, words separated by tabs.
 
-    A line may begin with TC, CP or PT and a tab. Where none does, the file must be the published one of 148
-    documents, whose order tells the phenomenon. Raises CotextError for anything else.
+    Each word is written `position:rendering,other rendering`. A line may begin with TC, CP or PT and a tab.
+    If no line does, the file must be the published one of 148 documents, whose order gives the phenomenon.
+    Raises CotextError for anything else.
     """
     refuse_named_pipe(path)
     lines = list(numbered_lines(path))
@@ -82,7 +82,7 @@ def _parse_mark(path: Path, number: int, text: str) -> Mark:
     words = tuple(word.strip() for word in renderings.split(",") if word.strip())
     if not colon or not _POSITION.fullmatch(position) or not words:
         raise CotextError(
-            f"{path}:{number}: {shown(text)} is no mark; write position:rendering,other rendering"
+            f"{path}:{number}: {shown(text)} is not a mark; write position:rendering,other rendering"
         )
     return Mark(int(position), words)
 
@@ -92,18 +92,20 @@ def measure_discourse(
     hypotheses: Mapping[str, Sequence[Document]],
     reference: Sequence[Document],
 ) -> dict[str, list[Measurement]]:
-    """Measure TC, CP, PT (where there are marks of it) and, where there are all three, TCP.
+    """Measure TC, CP and PT, as far as words are marked, and TCP if all three are.
 
-    Positions count tokens as in the published file, which the Moses tokenizer gives with hyphens split.
-    Text is taken as it is if the marked words of the reference then stand where they should, and
-    tokenised otherwise; hypotheses must be in the form of the reference. Raises CotextError when documents
-    and marks do not belong together.
+    Positions count tokens as in the published file: those of the Moses tokenizer with hyphens split. The text
+    is used as it is if the marked words of the reference are then at their positions, and tokenised
+    otherwise. Hypotheses must have the form of the reference.
+
+    Raises:
+        CotextError: documents and marked words do not belong together.
     """
     if len(marked) != len(reference):
         raise CotextError(f"marks of {len(marked)} documents, but the reference has {len(reference)}")
     tokens, expected = _tokens_of_reference(marked, reference)
     phenomena = [name for name in PHENOMENA if any(d.phenomenon == name and d.marks for d in marked)]
-    found = {}
+    measured = {}
     for name, hypothesis in hypotheses.items():
         check_correspondence(hypothesis, reference)
         counts = np.zeros((len(marked), 2 * len(PHENOMENA)))
@@ -112,15 +114,15 @@ def measure_discourse(
             column = 2 * PHENOMENA.index(document.phenomenon)
             counts[row, column] = sum(hits(document.marks, ours, len(theirs)))
             counts[row, column + 1] = len(document.marks)
-        found[name] = _measurements(counts, phenomena, hypothesis, tokens)
-    return found
+        measured[name] = _measurements(counts, phenomena, hypothesis, tokens)
+    return measured
 
 
 def hits(marks: Sequence[Mark], hypothesis: Sequence[str], reference_tokens: int) -> list[bool]:
-    """Say of every mark whether one of its renderings stands near its position in the hypothesis.
+    """Return for every marked word whether one of its renderings is near its position in the hypothesis.
 
-    The position is scaled by the ratio of lengths; near are the 20 tokens before it and the 20 from it on. A
-    rendering of one word must be one of these, one of several words must occur in them as text.
+    The position is scaled by the ratio of lengths. The window has the 20 tokens before it and the 20 starting
+    at it. A rendering of one word must be one of these tokens; one of several words must occur in their text.
     """
     outcome = []
     for mark in marks:
@@ -132,7 +134,7 @@ def hits(marks: Sequence[Mark], hypothesis: Sequence[str], reference_tokens: int
 
 
 def tokenised(documents: Sequence[Document], tokens: Tokens) -> list[list[str]]:
-    """The tokens of each document as one line; CotextError where the tokenizer is not installed."""
+    """Return the tokens of each document as one line; CotextError if the tokenizer is not installed."""
     lines = [" ".join(document.sentences) for document in documents]
     if tokens == "none":
         return [line.split() for line in lines]
@@ -150,7 +152,7 @@ def tokenised(documents: Sequence[Document], tokens: Tokens) -> list[list[str]]:
 def _tokens_of_reference(
     marked: Sequence[MarkedDocument], reference: Sequence[Document]
 ) -> tuple[Tokens, list[list[str]]]:
-    """Find the tokens that the positions count."""
+    """Find the tokenisation that the positions count."""
     total = sum(len(document.marks) for document in marked)
     if not total:
         raise CotextError("discourse marks: there is none in the file")
@@ -166,7 +168,7 @@ def _tokens_of_reference(
             return tokens, lines
         shares.append(f"{100 * fitting / total:.0f} %")
     raise CotextError(
-        f"discourse marks: only {shares[0]} of the {total} marked words stand at their positions in the "
+        f"discourse marks: only {shares[0]} of the {total} marked words are at their positions in the "
         f"reference, {shares[1]} after tokenisation; give the reference that was marked, documents "
         "in the order of the marks"
     )
@@ -195,7 +197,7 @@ def _measurements(
 
 
 def _geometric_mean(columns: Sequence[int]) -> SumScorer:
-    """Score sums of hits and marks by the shares of some phenomena; no mark, as happens in draws, is 0."""
+    """Score sums of hits and marks by the shares of some phenomena; without marks the share is 0."""
 
     def score(sums: Floats) -> Floats:
         shares = [sums[:, 2 * c] / np.maximum(sums[:, 2 * c + 1], 1.0) for c in columns]

@@ -1,9 +1,8 @@
-"""Lists of entities, as those of BWB (Jiang et al., 2022): are names and things translated, and each alike?
+"""Translation of listed entities, as in BWB (Jiang et al., 2022): accuracy and consistency.
 
 A list has, by document, the forms that an entity may have in the target language. A mention is an occurrence
-of a form, the longest at its place, case aside, and as a whole word where the language has spaces. Mentions
-of hypothesis and reference are counted sentence by sentence and entity by entity; the smaller number is
-right:
+of a form: the longest at its position, ignoring case, and a whole word in languages with spaces. Mentions of
+hypothesis and reference are counted for each sentence and entity; the smaller number is right:
 
     accuracy       right / mentions of the reference (its recall: "R" of BWB's script)
     precision      right / mentions of the hypothesis
@@ -11,16 +10,16 @@ right:
     consistency    of the mentions of entities that the hypothesis mentions twice or more in a document, the
                    share that has the form most frequent for that entity there
 
-Accuracy and F ask whether an entity is mentioned where the reference mentions it, in any of its forms;
-consistency asks for one form throughout. A person varies forms, too: the reference's own consistency is told
-beside, and what stands in no listed form at all is seen by accuracy alone.
+Accuracy and F1 measure whether an entity is mentioned where the reference mentions it, in any of its forms.
+Consistency requires one form throughout. Human translators vary forms too, so the consistency of the
+reference is reported as well. A mention in no listed form lowers only the accuracy.
 """
 
 import ast
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -44,12 +43,12 @@ from cotext.runtime.tables import render_rows
 from cotext.runtime.version import __version__
 
 _MAX_CELL: Final = 10_000  # characters of the forms of one entity
-_REPEATED: Final = 2  # mentions, below which nothing can be inconsistent
+_REPEATED: Final = 2  # mentions from which on an entity can be inconsistent
 
 
 @dataclass(frozen=True, slots=True)
 class Entity:
-    """An entity of a document: its type, empty where the list tells none, and the forms that it may have."""
+    """An entity of a document: its type, empty if the list has no types, and its possible forms."""
 
     document: str
     type: str
@@ -58,55 +57,49 @@ class Entity:
 
 @dataclass(frozen=True, slots=True)
 class EntityTypes:
-    """Accuracies by type of entity and system, and the reference's consistency."""
+    """Accuracies by type of entity and system, and the consistency of the reference."""
 
-    accuracies: dict[str, dict[str, float]]
-    mentions: dict[str, int]
+    accuracy_by_type: dict[str, dict[str, float]]
+    reference_mentions: dict[str, int]
     reference_consistency: float
-    left_out: int  # documents of the list that are not in the test set
-    unrepeated: tuple[str, ...]  # systems whose consistency is 0 for want of anything that could have one
+    documents_left_out: int  # documents of the list that are not in the test set
+    without_repeated_mentions: tuple[str, ...]  # systems, whose consistency is 0
 
     def as_dict(self) -> dict[str, Any]:
-        """Everything, for a JSON file."""
-        return {
-            "accuracy_by_type": self.accuracies,
-            "reference_mentions": self.mentions,
-            "reference_consistency": self.reference_consistency,
-            "documents_left_out": self.left_out,
-            "without_repeated_mentions": list(self.unrepeated),
-        }
+        """Return everything for a JSON file."""
+        return asdict(self)
 
     def render(self) -> str:
-        """A line for each type, a column for each system."""
-        rows = [["entity accuracy", "mentions", *self.accuracies]]
-        for kind, mentions in self.mentions.items():
-            values = [f"{of_system[kind]:.2f}" for of_system in self.accuracies.values()]
+        """Format the accuracies as text: a line for each type, a column for each system."""
+        rows = [["entity accuracy", "mentions", *self.accuracy_by_type]]
+        for kind, mentions in self.reference_mentions.items():
+            values = [f"{of_system[kind]:.2f}" for of_system in self.accuracy_by_type.values()]
             rows.append([kind or "(no type)", str(mentions), *values])
         lines = [render_rows(rows, left=1)]
         lines.append(f"consistency of the reference itself: {self.reference_consistency:.2f}")
-        if self.unrepeated:
-            names = ", ".join(self.unrepeated)
-            lines.append(f"no document mentions an entity twice, so that ent-cons says nothing: {names}")
-        if self.left_out:
-            lines.append(f"{self.left_out} documents of the list are not in the reference")
+        if self.without_repeated_mentions:
+            names = ", ".join(self.without_repeated_mentions)
+            lines.append(f"no document mentions an entity twice, so ent-cons is not meaningful: {names}")
+        if self.documents_left_out:
+            lines.append(f"{self.documents_left_out} documents of the list are not in the reference")
         return "\n".join(lines)
 
 
 def read_entities(path: Path, target_language: str | None = None) -> list[Entity]:
-    """Read a list of entities: lines of columns between tabs, named on the first line.
+    """Read a list of entities: lines with columns separated by tabs, named on the first line.
 
-    `document_id`; `forms` or, as in BWB, `surface_form_en` (of the target language, English if not told): a
-    list as JSON or Python write it; and, if there is one, `entity_type`. Other columns are ignored. Raises
+    Columns: `document_id`; `forms` or, as in BWB, `surface_form_en` (for the target language, English by
+    default), a list in JSON or Python syntax; and optionally `entity_type`. Other columns are ignored. Raises
     CotextError with file, line and reason.
     """
     lines = list(numbered_lines(path))
     heading = lines[0][1].split("\t") if lines else []
-    known = ("forms", f"surface_form_{target_language or 'en'}")
-    column = next((name for name in known if name in heading), "")
+    names = ("forms", f"surface_form_{target_language or 'en'}")
+    column = next((name for name in names if name in heading), "")
     if not column or "document_id" not in heading:
         raise CotextError(
-            f"{path}:1: a list of entities names its columns between tabs: 'document_id', {known[0]!r} (or "
-            f"{known[1]!r}) and, if there are types, 'entity_type'"
+            f"{path}:1: a list of entities names its columns between tabs: 'document_id', {names[0]!r} (or "
+            f"{names[1]!r}) and, if there are types, 'entity_type'"
         )
     entities = []
     for number, line in lines[1:]:
@@ -124,7 +117,7 @@ def read_entities(path: Path, target_language: str | None = None) -> list[Entity
 
 
 def _forms(text: str, where: str) -> tuple[str, ...]:
-    # A list as a table program quotes it, where a form has a quotation mark.
+    # Spreadsheet programs quote a cell in which a form has a quotation mark.
     plain = text.strip()
     if plain.startswith('"') and plain.endswith('"') and len(plain) > 1:
         plain = plain[1:-1].replace('""', '"')
@@ -145,7 +138,7 @@ def _forms(text: str, where: str) -> tuple[str, ...]:
 
 
 class MentionCounter:
-    """Counts of the forms of one entity in a sentence, the longest at each place; case is folded."""
+    """Counts the forms of one entity in a sentence, the longest at each position; case is folded."""
 
     def __init__(self, forms: Sequence[str], language: str | None) -> None:
         longest = sorted({form.casefold() for form in forms}, key=lambda form: (-len(form), form))
@@ -154,7 +147,7 @@ class MentionCounter:
         self._pattern = re.compile(rf"(?<!\w)(?:{written})(?!\w)" if spaced else f"(?:{written})")
 
     def count(self, sentence: str) -> Counter[str]:
-        """How often each form occurs."""
+        """Return how often each form occurs."""
         return Counter(" ".join(form.split()) for form in self._pattern.findall(sentence.casefold()))
 
 
@@ -164,20 +157,22 @@ def measure_entities(
     reference: Sequence[Document],
     target_language: str | None = None,
 ) -> tuple[dict[str, list[Measurement]], EntityTypes]:
-    """Accuracy, F and consistency of several systems, and accuracies by type.
+    """Measure accuracy, F1 and consistency of several systems, and accuracies by type.
 
-    Hypotheses correspond to the reference, sentence by sentence. Raises CotextError where no document of the
-    list is in the reference, or the reference mentions no entity.
+    Hypotheses and reference have the same sentences.
+
+    Raises:
+        CotextError: no document of the list is in the reference, or the reference mentions no entity.
     """
     by_document: dict[str, list[tuple[Entity, MentionCounter]]] = {}
     for entity in entities:
         counter = MentionCounter(entity.forms, target_language)
         by_document.setdefault(entity.document, []).append((entity, counter))
-    own = {document.id for document in reference}
-    if not own & by_document.keys():
+    ids = {document.id for document in reference}
+    if not ids & by_document.keys():
         raise CotextError(
             f"the list has entities of documents {_some(by_document)}, and the reference has documents "
-            f"{_some(own)}; give a reference whose documents have the ids of the list"
+            f"{_some(ids)}; give a reference whose documents have the ids of the list"
         )
     right = _Mentions.of(reference, by_document, target_language)
     if not right.mentions.sum():
@@ -195,18 +190,21 @@ def measure_entities(
         accuracies[name] = {
             kind: 100.0 * float(clipped[right.types == kind].sum()) / count for kind, count in counted.items()
         }
-    left_out = len(by_document.keys() - own)
+    left_out = len(by_document.keys() - ids)
     types = EntityTypes(accuracies, counted, right.consistency, left_out, tuple(unrepeated))
     return measured, types
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Mentions:
-    """Mentions of every entity in every sentence of its document, and their sentences and types; by document,
-    read as a whole, the mentions of entities mentioned repeatedly, those in the most frequent form first."""
+    """Mentions of every entity in every sentence of its document, with the sentences and entity types.
+
+    `repeated` [documents, 2] counts mentions of entities that a document, read as a whole, mentions twice or
+    more: those in the most frequent form, and all.
+    """
 
     mentions: Floats
-    sentence: Integers  # of all documents, from 0
+    sentence: Integers  # counted over all documents, from 0
     types: np.ndarray[Any, np.dtype[np.str_]]
     repeated: Floats
 
@@ -241,7 +239,7 @@ class _Mentions:
 
     @property
     def known_types(self) -> list[str]:
-        """Types of which there is a mention, in alphabetical order."""
+        """Return the types that are mentioned, in alphabetical order."""
         return sorted({str(kind) for kind in self.types[self.mentions > 0]})
 
     @property
@@ -255,27 +253,21 @@ def _measurements(ours: _Mentions, right: _Mentions, documents: Sequence[Documen
     np.add.at(by_sentence, ours.sentence, counts)
     matched, mentioned, expected = by_sentence.sum(axis=0)
     common = {"right": float(matched), "mentions": float(mentioned), "reference_mentions": float(expected)}
+    repeated = {"repeated_mentions": float(ours.repeated[:, 1].sum())}
     precision = 100.0 * float(matched) / max(float(mentioned), 1.0)
     table: tuple[tuple[str, str, Unit, Floats, SumScorer, dict[str, float]], ...] = (
         ("entity-accuracy", "ent-acc", "sentence", by_sentence, share(0, 2), common),
         ("entity-f1", "ent-F1", "sentence", by_sentence, _f_of_sums, {**common, "precision": precision}),
-        (
-            "entity-consistency",
-            "ent-cons",
-            "document",
-            ours.repeated,
-            share(0, 1),
-            {"repeated_mentions": float(ours.repeated[:, 1].sum())},
-        ),
+        ("entity-consistency", "ent-cons", "document", ours.repeated, share(0, 1), repeated),
     )
-    of_sentence = np.repeat(np.arange(len(documents)), [len(document) for document in documents])
-    found = []
+    numbers = np.arange(len(documents))
+    of_sentence = np.repeat(numbers, [len(document) for document in documents])
+    measurements = []
     for protocol, title, unit, sums, scorer, components in table:
-        of_row = of_sentence if unit == "sentence" else np.arange(len(documents))
-        statistics = Statistics(sums, of_row, unit, scorer)
+        statistics = Statistics(sums, of_sentence if unit == "sentence" else numbers, unit, scorer)
         signature = f"protocol:{protocol}|unit:{unit}|case:folded|forms:longest|version:cotext-{__version__}"
-        found.append(Measurement.of(protocol, title, signature, statistics, documents, components))
-    return found
+        measurements.append(Measurement.of(protocol, title, signature, statistics, documents, components))
+    return measurements
 
 
 def _f_of_sums(sums: Floats) -> Floats:

@@ -1,16 +1,16 @@
-"""Segments of a reference found in a text of other segments, by minimum error (Matusov et al., 2005).
+"""Segmentation of a text at the segments of a reference, by minimum error (Matusov et al., 2005).
 
-The tokens of a hypothesis are cut into as many pieces as the reference has segments, so that the edits
-(insertions, deletions, substitutions) which turn each piece into its segment are as few as can be in total.
-Of several references each segment counts the fewest edits of any. It is one dynamic programme over
-[reference tokens, hypothesis tokens], a row at a time:
+The tokens of a hypothesis are divided into as many pieces as the reference has segments, so that the total
+number of edits (insertions, deletions, substitutions) that turn each piece into its segment is minimal. With
+several references, each segment counts the fewest edits of any. This is one dynamic programme over [reference
+tokens, hypothesis tokens], one row at a time:
 
     row[i]  fewest edits of the segments so far and hypothesis tokens 0..i, then (among equals) fewest cuts
-            where none is preferred, then the latest beginning of the present segment
+            at positions that are not preferred, then the latest beginning of the present segment
 
-All three stand in one whole number, so that a minimum of numbers is the choice among all of them. Time is a
-few operations on a row for each reference token (10,000 tokens on both sides: about a second); memory is
-bounded by recomputing blocks of segments from the row in which they begin.
+All three are stored in one integer, so that a minimum of integers selects among them. Each reference token
+costs a few operations on a row (10,000 tokens on both sides: about a second). Memory is bounded by
+recomputing blocks of segments from the row in which they begin.
 """
 
 import math
@@ -26,14 +26,14 @@ from cotext.runtime.errors import CotextError
 Integers = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
-# Bits of a number, from the right: where the segment begins (counted down), cuts not preferred, edits.
+# Bits of an integer, from the right: begin of the segment (counted down), cuts not preferred, edits.
 _START_BITS: Final = 22
 _CUT_BITS: Final = 18
 _CUT: Final = 1 << _START_BITS
 _EDIT: Final = 1 << (_START_BITS + _CUT_BITS)
 _START: Final = _CUT - 1
 _NEVER: Final = 1 << 62
-# So that sums stay below 2^63: _NEVER, and an edit for each token of both sides.
+# Keeps sums below 2^63: _NEVER plus an edit for each token of both sides.
 _MAX_TOKENS: Final = 1 << 20
 _MAX_SEGMENTS: Final = 1 << _CUT_BITS
 MAX_CELLS: Final = 10_000_000_000  # 100,000 tokens against as many: two minutes
@@ -42,7 +42,7 @@ _BLOCK_BYTES: Final = 1 << 26
 
 @dataclass(frozen=True, slots=True)
 class ErrorAlignment:
-    """Where the hypothesis is cut, one more number than segments, and the edits in total."""
+    """The positions where the hypothesis is cut, one more than segments, and the total number of edits."""
 
     cuts: tuple[int, ...]
     edits: int
@@ -51,27 +51,33 @@ class ErrorAlignment:
 def align_by_error(
     hypothesis: Integers, references: Sequence[Sequence[Integers]], may_cut: Flags, preferred: Flags
 ) -> ErrorAlignment:
-    """Cut a hypothesis, tokens as numbers, at the segments of references.
+    """Cut a hypothesis, given as token numbers, at the segments of references.
 
-    `references`: of each segment its tokens in every reference. `may_cut`, `preferred`: of the places before
-    each token and behind the last, where a piece may end, and where it had better among equals.
+    `references`: for each segment its tokens in every reference. `may_cut`, `preferred`: for the positions
+    before each token and after the last, whether a piece may end there, and whether it preferably does.
 
     Raises:
-        CotextError: more tokens than time allows (`MAX_CELLS`).
+        CotextError: more tokens than `MAX_CELLS` allows.
     """
     segments = len(references)
     rows = sum(len(tokens) + 1 for segment in references for tokens in segment)
-    _check_size(len(hypothesis), rows, segments)
+    tokens = len(hypothesis)
+    if (tokens + 1) * rows > MAX_CELLS or max(tokens, rows) > _MAX_TOKENS or segments > _MAX_SEGMENTS:
+        raise CotextError(
+            f"{tokens:,} tokens to be aligned with {rows:,} of the reference would take too long (at most "
+            f"{MAX_CELLS:,} for their product, and {_MAX_TOKENS:,} on a side); divide the document, on all "
+            "sides at the same place"
+        )
     table = _Table(hypothesis, references, may_cut, preferred)
     if not segments:
         return ErrorAlignment((0,), 0)
-    # A block keeps a row for each of its segments, and each block the row in which it begins.
+    # Stored are one row for each segment of a block, and the row in which each block begins.
     size = max(math.isqrt(2 * segments), _BLOCK_BYTES // (4 * (len(hypothesis) + 1)))
     blocks = [range(first, min(first + size, segments)) for first in range(0, segments, size)]
     begins = [table.first()]
     for block in blocks[:-1]:
         row = begins[-1]
-        for row in table.rows(begins[-1], block):  # noqa: B007 - the last one is wanted
+        for row in table.rows(begins[-1], block):  # noqa: B007 - the last row is used
             pass
         begins.append(row)
     cuts, edits = [len(hypothesis)], 0
@@ -81,16 +87,16 @@ def align_by_error(
             starts.append((_START - (row & _START)).astype(np.int32))
         if block is blocks[-1]:
             edits = (int(row[-1]) >> (_START_BITS + _CUT_BITS)) + len(hypothesis)
-        for own in reversed(starts):
-            cuts.append(int(own[cuts[-1]]))
+        for start in reversed(starts):
+            cuts.append(int(start[cuts[-1]]))
     return ErrorAlignment(tuple(reversed(cuts)), edits)
 
 
 class _Table:
     """The rows of the dynamic programme.
 
-    They hold numbers less an edit for every hypothesis token up to them: then an insertion costs nothing, a
-    deletion an edit, a substitution nothing, and a match gives an edit back.
+    Rows hold costs minus one edit for every hypothesis token up to them. An insertion then costs nothing, a
+    deletion one edit, a substitution nothing, and a match gains one edit.
     """
 
     def __init__(
@@ -106,17 +112,17 @@ class _Table:
         self._closed = np.flatnonzero(~may_cut)
 
     def first(self) -> Integers:
-        """The row before the first segment, which begins with the hypothesis."""
+        """Return the row before the first segment, which begins with the hypothesis."""
         row = np.full(len(self._hypothesis) + 1, _NEVER, dtype=np.int64)
         row[0] = 0
         return row
 
     def rows(self, row: Integers, segments: range) -> Iterator[Integers]:
-        """The rows at the ends of segments, from the one at the end of the segment before."""
+        """Yield the rows at the ends of segments, from the row at the end of the previous segment."""
         for segment in segments:
             begin = row & ~_START | self._begins
-            found = [self._after(begin, tokens) for tokens in self._references[segment]]
-            row = np.minimum.reduce(found)
+            rows_of_references = [self._after(begin, tokens) for tokens in self._references[segment]]
+            row = np.minimum.reduce(rows_of_references)
             if segment + 1 < len(self._references):
                 row += self._penalty
                 row[self._closed] = _NEVER
@@ -132,13 +138,3 @@ class _Table:
             np.minimum(other[1:], gain, out=other[1:])
             np.minimum.accumulate(other, out=row)
         return row
-
-
-def _check_size(tokens: int, rows: int, segments: int) -> None:
-    cells = (tokens + 1) * rows
-    if cells > MAX_CELLS or max(tokens, rows) > _MAX_TOKENS or segments > _MAX_SEGMENTS:
-        raise CotextError(
-            f"{tokens:,} tokens to be aligned with {rows:,} of the reference would take too long (at most "
-            f"{MAX_CELLS:,} for their product, and {_MAX_TOKENS:,} on a side); divide the document, on all "
-            "sides at the same place"
-        )

@@ -1,7 +1,7 @@
-"""What a metric is, and where metrics are found: in the modules of this folder that define `METRICS`.
+"""Definition and discovery of metrics: every module of this folder that defines `METRICS` is found.
 
-"d-BLEU" has meant cased, case-insensitive and lower-cased tokenised scores in different papers, so a score
-is always a number and a signature: the metric, its unit, and all that changes the number.
+"d-BLEU" has meant cased, case-insensitive and lower-cased tokenised scores in different papers. A score is
+therefore always a number with a signature: the metric, its unit, and everything that changes the number.
 """
 
 import pkgutil
@@ -28,7 +28,7 @@ class Score:
     """A score with its signature.
 
     `value` is on sacrebleu's scale of 0 to 100 (TER may exceed it). `empty_hypotheses` counts hypothesis
-    sentences without a visible character, whatever the unit. `components` has the parts of a BLEU: brevity
+    sentences without a visible character, for every unit. `components` has the parts of BLEU: brevity
     penalty, token counts of hypothesis and reference, and the four precisions in per cent.
     """
 
@@ -42,13 +42,13 @@ class Score:
     components: dict[str, float]
 
     def as_dict(self) -> dict[str, Any]:
-        """Everything, for a JSON file."""
+        """Return everything for a JSON file."""
         return asdict(self)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Measurement:
-    """A score and the counts of every segment that it was made of."""
+    """A score, and the counts of every segment from which it is computed."""
 
     score: Score
     statistics: Statistics
@@ -64,7 +64,7 @@ class Measurement:
         components: Mapping[str, float] | None = None,
         value: float | None = None,
     ) -> "Measurement":
-        """The measurement of a hypothesis; `value` is the score of its statistics, if it is not given."""
+        """Build the measurement of a hypothesis; `value` defaults to the score of its statistics."""
         sentences = [sentence for document in hypothesis for sentence in document.sentences]
         score = Score(
             protocol=protocol,
@@ -79,7 +79,7 @@ class Measurement:
         return cls(score, statistics)
 
     def signed(self, more: str) -> "Measurement":
-        """The same, with `more` at the end of its signature."""
+        """Return the measurement with `more` at the end of its signature."""
         return replace(self, score=replace(self.score, signature=self.score.signature + more))
 
 
@@ -103,11 +103,10 @@ class Utility:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metric(ABC):
-    """A metric of corpora, chosen by its name (`--protocol`).
+    """A metric of corpora, selected by its name (`--protocol`).
 
-    `unit` is the segment that is counted. `needs_source`: the source is read beside the references.
-    `is_utility`: minimum Bayes risk may choose by it (`mbr --utility`). `reads_words`: the texts have to be
-    tokenised before.
+    `unit`: the kind of segment that is counted. `needs_source`: the source is read too. `is_utility`: can be
+    used for minimum Bayes risk (`mbr --utility`).
     """
 
     name: str
@@ -120,25 +119,25 @@ class Metric(ABC):
 
     @property
     def reads_words(self) -> bool:
-        """Whether words are what spaces separate."""
+        """Return whether the text must be tokenised already."""
         return False
 
     @abstractmethod
     def measure(self, texts: Texts, target_language: str | None) -> dict[str, Measurement]:
-        """Score every system; CotextError where that is not possible."""
+        """Score every system; CotextError if that is not possible."""
 
     @abstractmethod
     def utility(self, target_language: str | None) -> Utility:
-        """The metric of pairs of texts, if `is_utility`."""
+        """Return the metric of pairs of texts, if `is_utility`."""
 
 
-# The counts of a document: of the hypothesis, its references, and the source if there is one.
+# Maps a hypothesis, its references and its source, if there is one, to counts.
 Counter = Callable[[Document, Sequence[Document], Document | None], Sequence[float]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CountedMetric(Metric):
-    """A metric whose counts of documents add up: `count` takes them, `combine` scores sums [R, S] as [R]."""
+    """A metric with counts of documents that add up; `combine` maps sums [R, S] to scores [R]."""
 
     count: Counter
     combine: SumScorer
@@ -147,16 +146,16 @@ class CountedMetric(Metric):
         """Count every document of every system, and score the sums."""
         signature = f"protocol:{self.name}|unit:document|version:cotext-{__version__}"
         source: Sequence[Document | None] = texts.source or [None] * len(texts.references[0])
-        found = {}
+        measurements = {}
         for name, hypothesis in texts.systems.items():
             rows = zip(hypothesis, zip(*texts.references, strict=True), source, strict=True)
             counts = np.array([self.count(*row) for row in rows], dtype=np.float64)
             statistics = Statistics(counts, np.arange(len(counts)), "document", self.combine)
-            found[name] = Measurement.of(self.name, self.title, signature, statistics, hypothesis)
-        return found
+            measurements[name] = Measurement.of(self.name, self.title, signature, statistics, hypothesis)
+        return measurements
 
     def utility(self, target_language: str | None) -> Utility:
-        """Every text as a document of one sentence, against every other."""
+        """Score every text as a document of one sentence, with every other as reference."""
 
         def counts(texts: Sequence[str]) -> Floats:
             documents = [Document("", (text,)) for text in texts]
@@ -169,24 +168,24 @@ class CountedMetric(Metric):
 
 @cache
 def metrics() -> Mapping[str, Metric]:
-    """The metrics of all modules in this folder, by name."""
+    """Return the metrics of all modules in this folder, by name."""
     modules = sorted(module.name for module in pkgutil.iter_modules([str(Path(__file__).parent)]))
-    found: dict[str, Metric] = {}
+    by_name: dict[str, Metric] = {}
     for name in modules:
         for metric in vars(import_module(f"{__package__}.{name}")).get("METRICS", ()):
-            found[metric.name] = metric
-    return found
+            by_name[metric.name] = metric
+    return by_name
 
 
 def find_protocol(name: str) -> Metric:
-    """Look a metric up by its name; CotextError naming the known ones."""
+    """Return a metric by its name; CotextError with the known names."""
     if name not in metrics():
         raise CotextError(f"unknown protocol {name!r}; known: {', '.join(metrics())}")
     return metrics()[name]
 
 
 def is_lower_better(protocol: str) -> bool:
-    """Whether lower scores are better; learned metrics, which are not chosen by name, are higher."""
+    """Return whether lower scores are better; False for learned metrics, which have no name here."""
     return protocol in metrics() and metrics()[protocol].better == "lower"
 
 
@@ -196,15 +195,15 @@ def evaluate(
     protocols: Sequence[str] = DEFAULT_PROTOCOLS,
     *,
     target_language: str | None = None,
-    further_references: Sequence[Sequence[Document]] = (),
 ) -> list[Score]:
-    """Score translated documents against their references under each named protocol, in the order asked for.
+    """Score translated documents against their references under each named protocol, in the given order.
 
-    `target_language` (a code such as `zh` or `zh-CN`) chooses the tokenizer. Raises CotextError on an unknown
-    protocol, an empty corpus, or hypothesis and reference documents that do not correspond one to one.
+    `target_language` (a code such as `zh` or `zh-CN`) selects the tokenizer.
+
+    Raises:
+        CotextError: an unknown protocol, an empty corpus, or documents that do not correspond one to one.
     """
-    every = [references, *further_references]
-    measured = measure({"": hypothesis}, every, protocols, target_language=target_language)
+    measured = measure({"": hypothesis}, [references], protocols, target_language=target_language)
     return [measurement.score for measurement in measured[""]]
 
 
@@ -216,12 +215,12 @@ def measure(
     target_language: str | None = None,
     source: Sequence[Document] = (),
 ) -> dict[str, list[Measurement]]:
-    """Score several systems, each as `evaluate` does, with the counts that paired tests need.
+    """Score several systems as `evaluate` does, and keep the counts that paired tests need.
 
-    What a metric needs of the references is worked out once.
+    What a metric needs of the references is computed once.
     """
-    chosen, texts = [find_protocol(name) for name in protocols], Texts(hypotheses, references, source)
-    for metric in chosen:
+    selected, texts = [find_protocol(name) for name in protocols], Texts(hypotheses, references, source)
+    for metric in selected:
         if metric.needs_source and not texts.source:
             raise CotextError(f"{metric.name} reads the source too; give it by --source")
     for hypothesis in hypotheses.values():
@@ -231,19 +230,19 @@ def measure(
             raise CotextError(
                 "nothing to score: the hypothesis holds no sentence; check the file and its format"
             )
-    found: dict[str, list[Measurement]] = {name: [] for name in hypotheses}
-    for metric in chosen:
+    measurements: dict[str, list[Measurement]] = {name: [] for name in hypotheses}
+    for metric in selected:
         for name, measurement in metric.measure(texts, target_language).items():
-            found[name].append(measurement)
-    return found
+            measurements[name].append(measurement)
+    return measurements
 
 
 def check_correspondence(
     hypothesis: Sequence[Document], references: Sequence[Document], *, same_sentences: bool = True
 ) -> None:
-    """Raise CotextError unless both have the same documents in the same order, sentence for sentence.
+    """Raise CotextError unless both have the same documents in the same order, sentence by sentence.
 
-    Unless `same_sentences`, documents may have other numbers of sentences.
+    Without `same_sentences`, the numbers of sentences may differ.
     """
     for position, (ours, theirs) in enumerate(zip(hypothesis, references, strict=False), start=1):
         if ours.id != theirs.id:
@@ -254,8 +253,8 @@ def check_correspondence(
         if same_sentences and len(ours.sentences) != len(theirs.sentences):
             raise CotextError(
                 f"document {ours.id!r}: {len(ours.sentences)} hypothesis sentences, {len(theirs.sentences)} "
-                "reference sentences; a sentence without translation must stand as an empty line (or "
-                "`evaluate --realign` cuts the hypothesis anew)"
+                "reference sentences; a sentence without translation must be an empty line (or use "
+                "`evaluate --realign`)"
             )
     if len(hypothesis) != len(references):
         longer, name = (
@@ -269,7 +268,7 @@ def check_correspondence(
 
 
 def render_scores(scores: Sequence[Score]) -> str:
-    """Lay scores out as plain text, one line each with its signature."""
+    """Format scores as text, one line each with its signature."""
     width = max((len(score.title) for score in scores), default=0)
     lines = [f"{score.title:{width}}  {score.value:6.2f}  {score.signature}" for score in scores]
     if scores:

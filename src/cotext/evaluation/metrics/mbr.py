@@ -1,4 +1,4 @@
-"""Minimum Bayes risk: of several translations, the one that the others agree with most.
+"""Minimum Bayes risk: of several translations, select the one that the others agree with most.
 
     argmax_h  sum_r p(r) u(h, r)        h, r: the translations of a sentence
 
@@ -16,14 +16,14 @@ from cotext.evaluation.statistics.sufficient_statistics import Floats, PairCount
 from cotext.runtime.errors import CotextError
 
 Weighting = Literal["uniform", "scores"]
-ENOUGH: Final = 1e-9  # by which a utility has to be larger, so that rounding decides nothing
+ENOUGH: Final = 1e-9  # utilities closer than this are equal, and the first one wins
 
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """The different translations of a sentence, and how probable each system finds them.
+    """The different translations of a sentence, and their probabilities under each system.
 
-    `probability` [systems, K] has rows that add up to 1. The first text is the first of the first system.
+    The rows of `probability` [systems, K] add up to 1. The first text is the first one of the first system.
     """
 
     texts: tuple[str, ...]
@@ -31,19 +31,19 @@ class Pool:
 
     @property
     def mean(self) -> Floats:
-        """The probabilities of all systems together, [K]."""
+        """Return the probabilities averaged over systems, [K]."""
         mean: Floats = self.probability.mean(axis=0)
         return mean
 
 
 def pooled(lists: Sequence[Candidates], weighting: Weighting, temperature: float) -> Pool:
-    """The translations of a sentence by several systems, each text once.
+    """Collect the translations of a sentence by several systems, each text once.
 
-    `uniform`: all of a system's list are equally probable; `scores`: by their log-probabilities over the
-    temperature, made to add up to 1.
+    `uniform`: all translations of a system are equally probable. `scores`: by their log-probabilities divided
+    by the temperature, normalised.
 
     Raises:
-        CotextError: `scores`, and a system does not know them.
+        CotextError: `scores`, but a list has no log-probabilities.
     """
     number: dict[str, int] = {}
     for candidates in lists:
@@ -59,7 +59,7 @@ def pooled(lists: Sequence[Candidates], weighting: Weighting, temperature: float
                     f"the translation {candidates[0].text!r} and others have no log-probabilities; weigh "
                     "them with --probabilities uniform"
                 )
-            with np.errstate(over="ignore"):  # a temperature near 0 leaves the best alone
+            with np.errstate(over="ignore"):  # a temperature near 0 selects the best translation
                 shares = np.exp((scores - scores.max()) / temperature)
         for candidate, share in zip(candidates, shares / shares.sum(), strict=True):
             row[number[candidate.text]] += share
@@ -68,9 +68,9 @@ def pooled(lists: Sequence[Candidates], weighting: Weighting, temperature: float
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What was chosen for every sentence, and the expected utilities of that and of the first translations.
+    """The selected translation of every sentence, and the expected utilities, summed over sentences.
 
-    Utilities are sums over sentences.
+    `utility` is that of the selected translations, `utility_of_first` that of the first ones.
     """
 
     chosen: tuple[int, ...]
@@ -79,19 +79,14 @@ class Decision:
 
 
 def decide_sentences(pools: Sequence[Pool], utilities: Sequence[Floats]) -> Decision:
-    """Choose for each sentence by itself; `utilities` [K, K] of each, hypotheses first."""
+    """Select a translation for each sentence; `utilities` has [K, K] for each, hypotheses first."""
     expected = [utility @ pool.mean for pool, utility in zip(pools, utilities, strict=True)]
-    chosen = tuple(_best(each) for each in expected)
-    total = sum(float(each[k]) for each, k in zip(expected, chosen, strict=True))
-    return Decision(chosen, total, sum(float(each[0]) for each in expected))
-
-
-def _best(expected: Floats) -> int:
-    """The largest; of such as differ by rounding alone the first."""
-    return int(np.argmax(expected > expected.max() - ENOUGH))
+    chosen = tuple(int(np.argmax(values > values.max() - ENOUGH)) for values in expected)
+    total = sum(float(values[k]) for values, k in zip(expected, chosen, strict=True))
+    return Decision(chosen, total, sum(float(values[0]) for values in expected))
 
 
 def pair_utilities(counts: PairCounts, score: SumScorer, texts: Sequence[str]) -> Floats:
-    """The utilities of all pairs of texts by a metric of sentences, [K, K], hypotheses first."""
+    """Return the utilities of all pairs of texts by a metric of sentences, [K, K], hypotheses first."""
     sums = counts(texts)
     return score(sums.reshape(-1, sums.shape[2])).reshape(sums.shape[:2])

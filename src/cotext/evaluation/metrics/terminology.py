@@ -1,14 +1,15 @@
-"""Terms of a glossary in translations, as WMT's terminology task of 2025 measures them on documents.
+"""Glossary terms in translations, as WMT's terminology task of 2025 measures them on documents.
 
-    success       of every term of a document that a translation of which is in the reference: its
-                  translations in the hypothesis for every occurrence in the source, at most 1; their mean
+    success       for every term of a document with a translation in the reference: occurrences of its
+                  translations in the hypothesis per occurrence in the source, at most 1; their mean
     consistency   of the sentences with a term, in documents where several have it: the share that has the
                   translation most frequent for it there
 
-Occurrences are of text without case, within words too, as in the task's scorer for documents. Two things of
-its scorers need what is not here. For single sentences it also counts lemmas, which Stanza makes: inflected
-forms that the glossary does not list count as missing here. For consistency it has a language model find
-each term's translation in the output: here, a sentence without a listed translation is inconsistent.
+Occurrences are counted in case-folded text, also inside words, as in the task's scorer for documents. Two
+parts of its scorers are missing. For single sentences the task also counts lemmas, computed by Stanza: here,
+inflected forms that the glossary does not list count as missing. For consistency, the task finds each term's
+translation in the output with a language model: here, a sentence without a listed translation is
+inconsistent.
 """
 
 from collections import Counter
@@ -31,19 +32,19 @@ def measure_terms(
     source: Sequence[Document],
     reference: Sequence[Document],
 ) -> dict[str, list[Measurement]]:
-    """Term success and term consistency of systems, in per cent.
+    """Measure term success and term consistency of systems, in per cent.
 
     Raises:
-        CotextError: no document has a term that is translated so in the reference.
+        CotextError: no term is in the source with a translation in the reference.
     """
-    folded = [(term.casefold(), [each.casefold() for each in targets]) for term, targets in terms]
-    found = {}
+    folded = [(term.casefold(), [target.casefold() for target in targets]) for term, targets in terms]
+    measured = {}
     for name, documents in hypotheses.items():
         sides = zip(documents, source, reference, strict=True)
-        counts = np.array([_counts(folded, *(_folded(side) for side in each)) for each in sides])
+        counts = np.array([_counts(folded, *triple) for triple in sides])
         if not counts[:, 1].sum():
             raise CotextError("no term of the list is in the source and, translated, in the reference")
-        found[name] = [
+        measured[name] = [
             Measurement.of(
                 f"term-{what}",
                 f"term {what}",
@@ -54,26 +55,21 @@ def measure_terms(
             )
             for what, column in (("success", 0), ("consistency", 2))
         ]
-    return found
+    return measured
 
 
-def _folded(document: Document) -> list[str]:
-    return [sentence.casefold() for sentence in document.sentences]
-
-
-def _counts(
-    terms: Terms, hypothesis: Sequence[str], source: Sequence[str], reference: Sequence[str]
-) -> tuple[float, ...]:
-    """Of a document: successes, terms, consistent sentences, sentences with terms of several."""
-    texts = ["\n".join(side) for side in (hypothesis, source, reference)]
+def _counts(terms: Terms, hypothesis: Document, source: Document, reference: Document) -> tuple[float, ...]:
+    """Count the successes and terms of a document, and its consistent and all sentences with terms."""
+    sides = [[s.casefold() for s in side.sentences] for side in (hypothesis, source, reference)]
+    output, original, right = map("\n".join, sides)
     success = valid = consistent = several = 0.0
     for term, targets in terms:
-        if term in texts[1] and any(each in texts[2] for each in targets):
+        if term in original and any(target in right for target in targets):
             valid += 1
-            success += min(1.0, sum(map(texts[0].count, targets)) / texts[1].count(term))
-        where = [number for number, sentence in enumerate(source) if term in sentence]
+            success += min(1.0, sum(map(output.count, targets)) / original.count(term))
+        where = [number for number, sentence in enumerate(sides[1]) if term in sentence]
         if len(where) > 1:
-            own = Counter(next((each for each in targets if each in hypothesis[n]), "") for n in where)
+            used = Counter(next((t for t in targets if t in sides[0][n]), "") for n in where)
             several += len(where)
-            consistent += max((count for each, count in own.items() if each), default=0)
+            consistent += max((count for target, count in used.items() if target), default=0)
     return success, valid, consistent, several

@@ -1,13 +1,12 @@
-"""Lines of a document as one text, its tokens as sacrebleu makes them, and where it may be cut.
+"""Tokens of a document, the positions where its text may be cut, and omissions and additions.
 
-Sentences that a translation leaves out, and lines that it adds, by the words shared with a reference.
-
-A reference sentence counts as *omitted* where the piece of the translation that is aligned with it has fewer
-than half as many words, and shares fewer than a quarter of its words. A line of the translation counts as
-*added* the other way round: it shares fewer than a quarter of its words with the sentences with which they
-are aligned, and the pieces of these sentences have more words than they, by half of the line's at least.
-Words are tokens with a letter or a digit, in lower case; a word counts as often as it occurs on both sides.
-Of several references every one has to say so.
+Omissions and additions are found by the words shared with a reference. A reference sentence counts as
+*omitted* if the piece of the translation aligned with it has fewer than half as many words, and shares fewer
+than a quarter of the words of the sentence. A line of the translation counts as *added* if it shares fewer
+than a quarter of its words with the sentences that it is aligned with, and the pieces of these sentences
+together have more words than the sentences, by at least half the number of words in the line. Words are
+tokens with a letter or a digit, in lower case; a word counts as often as it occurs on both sides. With
+several references, the condition must hold for each of them.
 """
 
 import re
@@ -26,7 +25,7 @@ from cotext.evaluation.metrics.bleu import PROTOCOLS, build_metric
 from cotext.evaluation.metrics.error_alignment import Flags
 from cotext.runtime.errors import CotextError
 
-# Languages that are written without spaces, and that sacrebleu divides: cut between any two tokens.
+# Languages without spaces that sacrebleu tokenises; their text may be cut between any two tokens.
 _UNSPACED: Final = ("zh", "ja")
 # Chinese characters, kana, Thai, Lao, Burmese, Khmer.
 _WITHOUT_SPACES: Final = re.compile("[\u3040-\u30ff\u3400-\u9fff\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff]")
@@ -36,9 +35,9 @@ _WITHOUT_SPACES: Final = re.compile("[\u3040-\u30ff\u3400-\u9fff\u0e00-\u0eff\u1
 class CutText:
     """A text and its tokens, in lower case.
 
-    For each of the places before, between and behind tokens: `ends`, where the text is cut there;
-    `may_cut`, whether it may be; `line_ends`, whether a line ends there (and at the first). `lines` numbers,
-    from 0, the lines that have tokens.
+    For each position before, between and after tokens: `ends`, the character where the text is cut there;
+    `may_cut`, whether it may be cut; `line_ends`, whether a line ends there (also at the first position).
+    `lines` has the numbers, from 0, of the lines with tokens.
     """
 
     text: str
@@ -49,13 +48,13 @@ class CutText:
     lines: tuple[int, ...]
 
     def pieces(self, cuts: Sequence[int]) -> list[str]:
-        """The texts between cuts, of which the last is at the end; every visible character is in one."""
+        """Return the texts between cuts, the last of which is at the end; no visible character is lost."""
         ends = [0, *(self.ends[cut] for cut in cuts[1:-1]), len(self.text)]
         return [self.text[start:end].strip() for start, end in pairwise(ends)]
 
 
 class Cutter:
-    """Divides texts in a language into tokens: those of BLEU in that language."""
+    """Splits texts in a language into the tokens of BLEU for that language."""
 
     def __init__(self, target_language: str | None = None) -> None:
         metric = build_metric(PROTOCOLS["s-bleu"], target_language)
@@ -66,13 +65,13 @@ class Cutter:
         self._unspaced = primary_language(target_language or "") in _UNSPACED
 
     def tokens(self, sentence: str) -> tuple[str, ...]:
-        """The tokens of a sentence, in lower case."""
+        """Return the tokens of a sentence, in lower case."""
         return tuple(token for word in sentence.split() for token, _ in self._divided(word))
 
     def text(self, lines: Sequence[str]) -> CutText:
-        """The lines as one text.
+        """Join lines into one text.
 
-        Raises CotextError where it is written without spaces, and the language not told.
+        Raises CotextError for text without spaces if its language is not given.
         """
         text = ""
         tokens: list[str] = []
@@ -93,38 +92,34 @@ class Cutter:
             if len(tokens) > before:
                 line_ends[-1] = True
                 filled.append(number)
-        self._require_words(text)
-        may_cut[-1] = True
-        return CutText(
-            text, tuple(tokens), tuple(ends), np.array(may_cut), np.array(line_ends), tuple(filled)
-        )
-
-    def _require_words(self, text: str) -> None:
         if not self._unspaced and 2 * len(_WITHOUT_SPACES.findall(text)) > len(text):
             raise CotextError(
                 f"is written without spaces, where tokens ({self.name}) are whole sentences; give "
                 "--target-language zh or ja, if it is one of these (there are no tokens for others)"
             )
+        may_cut[-1] = True
+        return CutText(
+            text, tuple(tokens), tuple(ends), np.array(may_cut), np.array(line_ends), tuple(filled)
+        )
 
     def _between(self, text: str, line: str) -> str:
-        """What joins a line to the text before it."""
+        """Return the text that joins a line to the text before it."""
         return "" if not text or (self._unspaced and not (text[-1].isascii() and line[0].isascii())) else " "
 
     def _divide(self, word: str) -> list[tuple[str, int]]:
-        """The tokens of what stands between spaces, and where each ends; the last at its end.
+        """Return the tokens of a word (text between spaces), and the position where each ends.
 
-        Where the tokenizer has changed characters (`&quot;`), nobody can say where its tokens end: they end
-        with the word.
+        If the tokenizer has changed characters (`&quot;`), all its tokens end with the word.
         """
-        found = self._tokenize(word).split()
-        if "".join(found) != word:
-            return [(token.casefold(), len(word)) for token in found]
-        ends = np.cumsum([len(token) for token in found])
-        return [(token.casefold(), int(end)) for token, end in zip(found, ends, strict=True)]
+        tokens_of_word = self._tokenize(word).split()
+        if "".join(tokens_of_word) != word:
+            return [(token.casefold(), len(word)) for token in tokens_of_word]
+        ends = np.cumsum([len(token) for token in tokens_of_word])
+        return [(token.casefold(), int(end)) for token, end in zip(tokens_of_word, ends, strict=True)]
 
 
 def _words(line: str) -> Iterator[tuple[str, int]]:
-    """What stands between white space in a line, and where it begins."""
+    """Yield the words of a line, separated by white space, and the position where each begins."""
     at = 0
     for word in line.split():
         at = line.index(word, at)
@@ -133,40 +128,44 @@ def _words(line: str) -> Iterator[tuple[str, int]]:
 
 
 Tokens = Sequence[str]
-MOST_SHARED: Final = 0.25  # of the words of what is said to be left out or added
-LEAST_GAP: Final = 0.5  # of these words, how many have nothing to stand against
+MOST_SHARED: Final = 0.25  # share of the words of an omitted sentence or added line that may be shared
+LEAST_GAP: Final = 0.5  # share of its words that the other side must lack
 
 
 def omitted_sentences(
     text: CutText, cuts: Sequence[int], references: Sequence[Sequence[Tokens]]
 ) -> tuple[int, ...]:
-    """The numbers, from 0, of the sentences that a text omits, which is cut at `cuts`.
+    """Return the numbers, from 0, of the sentences that a text omits.
 
-    `references`: the tokens of every sentence of each.
+    `cuts`: the positions where the text is cut. `references`: the tokens of every sentence of each.
     """
-    found = []
+    omitted = []
     for sentence, (start, end) in enumerate(pairwise(cuts)):
         piece = words(text.tokens[start:end])
-        if all(_lacks(words(reference[sentence]), piece) for reference in references):
-            found.append(sentence)
-    return tuple(found)
+        sides = [words(reference[sentence]) for reference in references]
+        if all(
+            len(piece) < (1 - LEAST_GAP) * len(side) and _shared(side, piece) < MOST_SHARED * len(side)
+            for side in sides
+        ):
+            omitted.append(sentence)
+    return tuple(omitted)
 
 
 def added_lines(
     text: CutText, cuts: Sequence[int], references: Sequence[Sequence[Tokens]]
 ) -> tuple[int, ...]:
-    """The numbers, from 0, of the lines that a text adds."""
-    found = []
+    """Return the numbers, from 0, of the lines that a text adds."""
+    added = []
     ends = np.flatnonzero(text.line_ends)
     for line, (first, last) in enumerate(pairwise(ends.tolist())):
         parts = list(_parts(cuts, first, last))
         if all(_adds(text, parts, cuts, reference) for reference in references):
-            found.append(text.lines[line])
-    return tuple(found)
+            added.append(text.lines[line])
+    return tuple(added)
 
 
 def shared_words(text: CutText, cuts: Sequence[int], reference: Sequence[Tokens]) -> int:
-    """How many words the pieces of a text share with the sentences in their places."""
+    """Return how many words the pieces of a text share with the sentences that they are aligned with."""
     return sum(
         _shared(words(text.tokens[start:end]), words(sentence))
         for (start, end), sentence in zip(pairwise(cuts), reference, strict=True)
@@ -174,17 +173,12 @@ def shared_words(text: CutText, cuts: Sequence[int], reference: Sequence[Tokens]
 
 
 def words(tokens: Tokens) -> list[str]:
-    """The tokens that have a letter or a digit."""
+    """Return the tokens that have a letter or a digit."""
     return [token for token in tokens if any(map(str.isalnum, token))]
 
 
-def _lacks(sentence: Tokens, piece: Tokens) -> bool:
-    least = (1 - LEAST_GAP) * len(sentence)
-    return len(piece) < least and _shared(sentence, piece) < MOST_SHARED * len(sentence)
-
-
 def _parts(cuts: Sequence[int], first: int, last: int) -> Iterator[tuple[int, int, int]]:
-    """Of a line from `first` to `last`, what lies in each piece: its sentence, and from where to where."""
+    """Yield the parts of the line from `first` to `last` by sentence: its number, the start and the end."""
     sentence = int(np.searchsorted(cuts, first, side="right")) - 1
     while sentence + 1 < len(cuts) and cuts[sentence] < last:
         start, end = max(first, cuts[sentence]), min(last, cuts[sentence + 1])
@@ -198,9 +192,9 @@ def _adds(
 ) -> bool:
     size = shared = gap = 0
     for sentence, start, end in parts:
-        own, theirs = words(text.tokens[start:end]), words(reference[sentence])
-        size += len(own)
-        shared += _shared(own, theirs)
+        ours, theirs = words(text.tokens[start:end]), words(reference[sentence])
+        size += len(ours)
+        shared += _shared(ours, theirs)
         gap += len(words(text.tokens[cuts[sentence] : cuts[sentence + 1]])) - len(theirs)
     return size > 0 and gap >= LEAST_GAP * size and shared < MOST_SHARED * size
 

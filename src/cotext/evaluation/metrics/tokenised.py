@@ -1,6 +1,6 @@
-"""Scores of texts that a tokenizer has split into words, tokenised or joined again, perhaps truecased.
+"""Scores in the words of a tokenizer, tokenised or joined again, and truecased if the tokenizer is.
 
-And a warning where one side of a score is tokenised and the other is not.
+Also a warning if one side of a score is tokenised and the other is not.
 """
 
 import re
@@ -15,20 +15,24 @@ from cotext.evaluation.metrics.interface import Measurement, Score, Texts, find_
 from cotext.runtime.errors import CotextError
 from cotext.runtime.tables import listed
 
-MIN_MARKS: Final = 20  # of either side, for a share of them to tell anything
-FAR: Final = 0.5
-_MARK = re.compile(r"(?<![,.])(\s?)[,.](?=\s|$)")  # not those of an ellipsis, which stands apart in text, too
+MIN_MARKS: Final = 20  # commas and full stops that a side needs
+FAR: Final = 0.5  # difference of shares that is reported
+_MARK = re.compile(r"(?<![,.])(\s?)[,.](?=\s|$)")  # not an ellipsis, which may follow a space in plain text
 
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """The words of a tokenizer, in which a corpus that is tokenised and its translations are alike."""
+    """The words of a tokenizer, into which a tokenised corpus and translations of it are both split."""
 
     tokenizer: MosesBPETokenizer
 
     @classmethod
     def of(cls, folder: Path | None) -> "Words | None":
-        """Those of a run or of prepared data, None of no folder; CotextError where its tokenizer has none."""
+        """Load the tokenizer of a run or of prepared data; None for no folder.
+
+        Raises:
+            CotextError: the tokenizer has no words.
+        """
         if folder is None:
             return None
         tokenizer = load_tokenizer(folder / "tokenizer")
@@ -40,8 +44,8 @@ class Words:
         return cls(tokenizer)
 
     def documents(self, documents: Sequence[Document], protocol: str) -> list[Document]:
-        """Documents as a protocol reads them: words where it is on tokenised text, else what they join to."""
-        splitter, tokenised = self.tokenizer.words, reads_words(protocol)
+        """Return documents as a protocol reads them: tokenised, or as the text that the words join to."""
+        splitter, tokenised = self.tokenizer.words, find_protocol(protocol).reads_words
 
         def text(sentence: str) -> str:
             words = splitter.split(clean(sentence))
@@ -50,48 +54,43 @@ class Words:
         return [replace(d, sentences=tuple(map(text, d.sentences))) for d in documents]
 
     def signed(self, score: Score) -> Score:
-        """A score of such documents, whose signature tells what they are."""
+        """Add the form of the texts to the signature of a score."""
         truecased = ["truecased"] if self.tokenizer.words.truecase else []
-        form = "-".join([*truecased, "tokenised" if reads_words(score.protocol) else "joined"])
+        form = "-".join([*truecased, "tokenised" if find_protocol(score.protocol).reads_words else "joined"])
         digest = self.tokenizer.fingerprint[:8]
         return replace(score, signature=f"{score.signature}|words:{form}-{digest}")
-
-
-def reads_words(protocol: str) -> bool:
-    """Whether a protocol takes words as spaces separate them, so that text has to be tokenised before."""
-    return find_protocol(protocol).reads_words
 
 
 def measure_words(
     words: Words | None, texts: Texts, protocols: Sequence[str], target_language: str | None
 ) -> dict[str, list[Measurement]]:
-    """As `measure`, on the words of a tokenizer, which signatures tell; None: on the texts as they are."""
+    """Run `measure` on the words of a tokenizer, shown in signatures; None: on the texts as they are."""
     if words is None:
         sides = (texts.systems, texts.references, protocols)
         return measure(*sides, target_language=target_language, source=texts.source)
     measured: dict[str, list[Measurement]] = {name: [] for name in texts.systems}
     for protocol in protocols:
-        own = {name: words.documents(documents, protocol) for name, documents in texts.systems.items()}
-        right = [words.documents(documents, protocol) for documents in texts.references]
-        found = measure(own, right, [protocol], target_language=target_language)
-        for name, [each] in found.items():
-            measured[name].append(replace(each, score=words.signed(each.score)))
+        systems = {name: words.documents(documents, protocol) for name, documents in texts.systems.items()}
+        references = [words.documents(documents, protocol) for documents in texts.references]
+        by_system = measure(systems, references, [protocol], target_language=target_language)
+        for name, [measurement] in by_system.items():
+            measured[name].append(replace(measurement, score=words.signed(measurement.score)))
     return measured
 
 
 @dataclass(frozen=True, slots=True)
 class Spacing:
-    """Shares of commas and full stops after a space: of a reference, and of systems unlike it."""
+    """Shares of commas and full stops after a space: of a reference, and of systems that differ from it."""
 
     references: float
     systems: dict[str, float]
 
     def as_dict(self) -> dict[str, Any]:
-        """Everything, for a JSON file."""
+        """Return everything for a JSON file."""
         return asdict(self)
 
     def render(self) -> str:
-        """What it means for scores."""
+        """Return the warning."""
         shares = listed([f"{name} {share:.0%}" for name, share in self.systems.items()])
         return (
             "One side seems to be tokenised and the other not, which makes scores too low, above all "
@@ -104,7 +103,7 @@ class Spacing:
 def unlike_spacing(
     systems: Mapping[str, Sequence[Document]], references: Sequence[Sequence[Document]]
 ) -> Spacing | None:
-    """Systems that are tokenised where a reference is not, or the other way round; None: no system."""
+    """Return the systems that are tokenised while a reference is not, or vice versa; None: no system."""
     shares = {name: _apart(documents) for name, documents in systems.items()}
     for reference in references:
         if (right := _apart(reference)) is None:
@@ -116,7 +115,7 @@ def unlike_spacing(
 
 
 def _apart(documents: Iterable[Document]) -> float | None:
-    """The share of commas and full stops with a space before them; None of too few."""
+    """Return the share of commas and full stops with a space before them; None if there are too few."""
     marks = [
         mark.group(1) for d in documents for sentence in d.sentences for mark in _MARK.finditer(sentence)
     ]

@@ -1,11 +1,10 @@
 """Published results of the papers: every value with table, row, corpus and measurement.
 
-One YAML file a paper, facts alone. A *row* is named as in the paper as far as that is unambiguous; `recipes`
-names ours for the same system, `setting` what has to be changed in it. Values that a paper leaves out, or
+One YAML file per paper, with facts only. A *row* has its name in the paper if that is unambiguous. `recipes`
+lists our recipes for the same system, and `setting` the changed settings. Values that a paper omits, or
 reports as a failed training without a number, are null.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -26,10 +25,10 @@ class TestSet(Closed):
     direction: Annotated[str, Field(pattern=r"^([a-z]{2}-[a-z]{2}|all)$")]
     corpus: Text
     documents: Annotated[int, Field(ge=0)] = 0
-    """Of a test set, as it is released; 0: not given, here as below."""
+    """Documents of a test set as released; 0: not given, as for sentences."""
     sentences: Annotated[int, Field(ge=0)] = 0
     suites: tuple[Text, ...] = ()
-    """Contrastive suites by the names that they are read under, all that figures over the whole are of."""
+    """Names of the contrastive suites that results over the complete test set cover."""
 
 
 class Measure(Closed):
@@ -38,8 +37,8 @@ class Measure(Closed):
     title: Text
     protocol: Text
     here: str = ""
-    """What comes closest among ours: a protocol of `cotext evaluate`, `accuracy`, or `mean-accuracy`: every
-    suite, or of one every distance, counts the same; empty: nothing."""
+    """The closest measurement here: a protocol of `cotext evaluate`, `accuracy`, or `mean-accuracy` (every
+    suite counts the same, or for a single suite every distance); empty: none."""
     better: Literal["higher", "lower"] = "higher"
 
 
@@ -50,16 +49,15 @@ class Column(Closed):
     test: str
     measure: str
     phenomenon: str = ""
-    """Of an accuracy: the group that it is of, as suites name it."""
+    """The group of an accuracy, as named in suites."""
     distance: str = ""
-    """The bucket of the distance; `context`: all where the clue is in an earlier sentence; `any`: all, if
-    they are known."""
+    """The bucket of the distance; `context`: clues in an earlier sentence; `any`: all known distances."""
     tag: str = ""
-    """As in pronoun=er."""
+    """A tag and its value, such as pronoun=er."""
 
 
 class TableRow(Closed):
-    """A row of a table; one value a column."""
+    """A row of a table; one value per column."""
 
     row: Text
     values: tuple[Number | None, ...]
@@ -68,7 +66,7 @@ class TableRow(Closed):
 
 
 class Table(Closed):
-    """A table, or the columns of it that hold figures."""
+    """A table, or those of its columns that hold results."""
 
     table: Annotated[str, Field(pattern=r"^([0-9]+|[IVX]+)$")]
     note: str = ""
@@ -77,7 +75,7 @@ class Table(Closed):
 
 
 class Paper(Closed):
-    """All tables of a paper; `links` names the recipes of rows wherever they occur."""
+    """All tables of a paper; `links` has the recipes of rows by their name."""
 
     paper: Annotated[str, Field(pattern=r"^\w+ et al\. [0-9]{4}$")]
     title: Text
@@ -89,7 +87,7 @@ class Paper(Closed):
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """One value of a table, with all that is known of it."""
+    """One value of a table, with everything that is known about it."""
 
     paper: str
     table: str
@@ -106,13 +104,13 @@ class Published:
 
     @property
     def table_title(self) -> str:
-        """The table, as in "Lupo et al. 2022, table 2"."""
+        """Return the table, for example "Lupo et al. 2022, table 2"."""
         return f"{self.paper}, table {self.table}"
 
 
 @cache
 def published_papers() -> tuple[Paper, ...]:
-    """All papers that are on record, by name of their files; a test checks their content."""
+    """Return all recorded papers, in the order of their file names; a test checks their content."""
     root = resources.files("cotext.evaluation") / "published"
     names = sorted(item.name for item in root.iterdir() if item.name.endswith(".yaml"))
     contents = (yaml.safe_load((root / name).read_text(encoding="utf-8")) for name in names)
@@ -120,26 +118,24 @@ def published_papers() -> tuple[Paper, ...]:
 
 
 def published_values() -> tuple[Published, ...]:
-    """Every value of every table, null ones included: a failed training is a fact too."""
-    return tuple(value for paper in published_papers() for value in _values(paper))
-
-
-def _values(paper: Paper) -> Iterable[Published]:
-    for table in paper.tables:
-        for row in table.rows:
-            recipes = row.recipes or paper.links.get(row.row, ())
-            for column, value in zip(table.columns, row.values, strict=True):
-                yield Published(
-                    paper=paper.paper,
-                    table=table.table,
-                    row=row.row,
-                    column=column.name,
-                    recipes=recipes,
-                    setting=row.setting,
-                    test=paper.tests[column.test],
-                    measure=paper.measures[column.measure],
-                    phenomenon=column.phenomenon,
-                    distance=column.distance,
-                    tag=column.tag,
-                    value=value,
-                )
+    """Return every value of every table, including null for failed training."""
+    return tuple(
+        Published(
+            paper=paper.paper,
+            table=table.table,
+            row=row.row,
+            column=column.name,
+            recipes=row.recipes or paper.links.get(row.row, ()),
+            setting=row.setting,
+            test=paper.tests[column.test],
+            measure=paper.measures[column.measure],
+            phenomenon=column.phenomenon,
+            distance=column.distance,
+            tag=column.tag,
+            value=value,
+        )
+        for paper in published_papers()
+        for table in paper.tables
+        for row in table.rows
+        for column, value in zip(table.columns, row.values, strict=True)
+    )

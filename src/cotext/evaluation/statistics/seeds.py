@@ -1,19 +1,19 @@
 """Systems trained with several seeds: means over seeds, and tests that cover seeds as well as documents.
 
-Two things make the difference of two means uncertain: other documents would give another one, and so would
-other seeds. Both are tested:
+The difference of two means is uncertain for two reasons: other documents would give another difference, and
+so would other seeds. Both are tested:
 
     documents   would these models differ on other documents? A paired test over documents, in which a
                 document counts by its mean over the seeds of a system
-    seeds       would other seeds differ, on other documents? Student's t, where the squared error of the
-                difference is that by drawing documents, and s^2 / n of the seeds of each system (Welch,
+    seeds       would other seeds differ, on other documents? Student's t. The squared error of the
+                difference is that of drawing documents, plus s^2 / n of the seeds of each system (Welch,
                 1947); degrees of freedom after Satterthwaite (1946)
 
-and p is the larger of both p-values. The first alone would call a system different from itself under other
-seeds, given documents enough: its models do differ. What seeds and documents have in common is in both terms
-of the error, so that p is rather too large. Seeds of two systems are not paired: seed 1 of one has nothing in
-common with seed 1 of another. A system of a single seed is taken to vary as the other does; of two such
-systems, documents alone are tested.
+p is the larger of both p-values. With enough documents, the first test alone would find that a system differs
+from itself under other seeds, since its models do differ. Variance that seeds and documents share is in both
+terms of the error, so that p is rather too large. Seeds of two systems are not paired: seed 1 of one system
+has nothing in common with seed 1 of another. A system of a single seed is assumed to vary as the other does.
+For two systems of a single seed, only documents are tested.
 """
 
 import math
@@ -28,6 +28,7 @@ import numpy as np
 
 from cotext.evaluation.metrics.interface import Score
 from cotext.evaluation.statistics.significance import (
+    SIGNIFICANT,
     Resampling,
     bootstrap_scores,
     flipped_sums,
@@ -40,7 +41,7 @@ from cotext.evaluation.statistics.significance import (
 from cotext.evaluation.statistics.sufficient_statistics import Floats, Statistics, Unit
 from cotext.runtime.version import __version__
 
-MOST_DEGREES: Final = 1000.0  # of freedom: with more, p is as with these, a hair too large
+MOST_DEGREES: Final = 1000.0  # largest degrees of freedom; more would hardly change p
 _SAMPLES: Final = 20_000
 _SEED: Final = 12345
 _ROUNDING: Final = 1e-9
@@ -49,22 +50,22 @@ _NODES: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """A figure of a system by seed, in the order of the seeds."""
+    """The value of a metric for each seed of a system, in the order of the seeds."""
 
     values: tuple[float, ...]
 
     @property
     def mean(self) -> float:
-        """Over seeds."""
+        """Return the mean over seeds."""
         return math.fsum(self.values) / len(self.values)
 
     @property
     def deviation(self) -> float | None:
-        """The standard deviation of seeds, estimated from these (n - 1 below); None of a single one."""
+        """Return the sample standard deviation over seeds (n - 1); None for a single seed."""
         return statistics.stdev(self.values) if len(self.values) > 1 else None
 
     def as_dict(self) -> dict[str, Any]:
-        """Everything, for a JSON file."""
+        """Return all values for a JSON file."""
         return {
             "mean": self.mean,
             "standard_deviation": self.deviation,
@@ -76,7 +77,7 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class SeedTest:
-    """The test over seeds and documents: standard errors of the difference from each, and what t says."""
+    """The test over seeds and documents: the standard errors of the difference, and the t-test."""
 
     error_documents: float
     error_seeds: float
@@ -87,10 +88,10 @@ class SeedTest:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A figure of a system less that of the first one, both means over their seeds.
+    """The mean of a system over its seeds minus that of the first system.
 
-    `interval_95` covers what was tested: documents, and seeds where `over_seeds` is there. `p_corrected`
-    holds for all tests of a family (Holm, 1979), see `corrected`.
+    `interval_95` covers documents, and also seeds if `over_seeds` is given. `p_corrected` is corrected for
+    all tests of a family (Holm, 1979), see `corrected`.
     """
 
     difference: float
@@ -101,11 +102,16 @@ class Difference:
 
     @property
     def p(self) -> float:
-        """Of all that was tested, the least sure."""
+        """Return the largest p-value of the tests that were made."""
         return self.p_documents if self.over_seeds is None else max(self.p_documents, self.over_seeds.p)
 
+    @property
+    def significant(self) -> bool:
+        """Return whether the difference is significant after correction."""
+        return self.p_corrected < SIGNIFICANT
+
     def as_dict(self) -> dict[str, Any]:
-        """Everything, for a JSON file."""
+        """Return all values for a JSON file."""
         over = self.over_seeds
         return {
             "difference": self.difference,
@@ -122,7 +128,7 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class ScoreTest:
-    """Systems under one score: intervals of all, and differences of all but the first from it, in order."""
+    """A score of several systems: intervals of all systems, and differences of the others from the first."""
 
     signature: str
     unit: Unit
@@ -131,16 +137,16 @@ class ScoreTest:
     differences: tuple[Difference, ...]
 
 
-def corrected(found: Sequence[Difference]) -> list[Difference]:
+def corrected(differences: Sequence[Difference]) -> list[Difference]:
     """Correct the p-values of a family of tests, see `holm`."""
-    p_values = holm([each.p for each in found])
-    return [replace(each, p_corrected=p) for each, p in zip(found, p_values, strict=True)]
+    p_values = holm([difference.p for difference in differences])
+    return [replace(difference, p_corrected=p) for difference, p in zip(differences, p_values, strict=True)]
 
 
 def mean_score(scores: Sequence[Score]) -> Score:
-    """The mean of a score over seeds; of a single one, that score."""
-    first, *others = scores
-    if not others:
+    """Return the mean of a score over seeds."""
+    first = scores[0]
+    if len(scores) == 1:
         return first
     keys = first.components
     return replace(
@@ -153,24 +159,25 @@ def mean_score(scores: Sequence[Score]) -> Score:
 
 
 def compare_scores(systems: Sequence[Sequence[Statistics]], resampling: Resampling) -> ScoreTest:
-    """Compare all systems with the first by the counts of their translations, a system being its seeds.
+    """Compare all systems with the first by the counts of their translations; a system is a list of seeds.
 
     Systems of a single seed are compared as by `significance.paired_test`.
     """
-    flat = [each for seeds in systems for each in seeds]
+    flat = [seed for seeds in systems for seed in seeds]
     units, unit = len(flat[0].by(resampling.unit)[0]), flat[0].by(resampling.unit)[1]
     rows = iter(bootstrap_scores(flat, resampling))
     drawn = [np.mean([next(rows) for _ in seeds], axis=0) for seeds in systems]
-    spreads = [Spread(tuple(each.score for each in seeds)) for seeds in systems]
-    first, pooled = spreads[0], [_mean_counts(seeds) for seeds in systems]
-    found = []
-    for number, own in enumerate(spreads[1:], start=1):
+    spreads = [Spread(tuple(seed.score for seed in seeds)) for seeds in systems]
+    first = spreads[0]
+    pooled = [replace(s[0], counts=np.mean([seed.counts for seed in s], axis=0)) for s in systems]
+    comparisons = []
+    for number, spread in enumerate(spreads[1:], start=1):
         differences = drawn[number] - drawn[0]
         swapped = swapped_differences(pooled[0], pooled[number], resampling)
-        over_seeds = _over_seeds(first, own, float(np.std(differences, ddof=1)), units)
-        found.append(
+        over_seeds = _over_seeds(first, spread, float(np.std(differences, ddof=1)), units)
+        comparisons.append(
             Difference(
-                own.mean - first.mean,
+                spread.mean - first.mean,
                 percentiles(differences) if over_seeds is None else over_seeds.interval_95,
                 swapped_p(swapped, pooled[number].score - pooled[0].score),
                 over_seeds,
@@ -179,64 +186,60 @@ def compare_scores(systems: Sequence[Sequence[Statistics]], resampling: Resampli
     several = any(len(seeds) > 1 for seeds in systems)
     signature = (
         f"test:randomisation{'+welch' if several else ''}|unit:{unit}|n:{units}"
-        f"|samples:{resampling.samples}|seed:{resampling.seed}|sides:2|correction:holm-{len(found)}"
+        f"|samples:{resampling.samples}|seed:{resampling.seed}|sides:2|correction:holm-{len(comparisons)}"
         f"|interval:{'student' if several else 'bootstrap-percentile'}|version:cotext-{__version__}"
     )
     intervals = [_interval(spread, scores, units) for spread, scores in zip(spreads, drawn, strict=True)]
-    return ScoreTest(signature, unit, units, tuple(intervals), tuple(corrected(found)))
+    return ScoreTest(signature, unit, units, tuple(intervals), tuple(corrected(comparisons)))
 
 
 def compare_accuracies(
-    first: Sequence[Sequence[bool]], own: Sequence[Sequence[bool]], documents: Sequence[int]
+    first: Sequence[Sequence[bool]], second: Sequence[Sequence[bool]], documents: Sequence[int]
 ) -> Difference:
-    """Compare the decisions of two systems on the same cases, right or not, a row for each seed.
+    """Compare the decisions of two systems on the same cases, right or not, one row per seed.
 
-    `documents` has the number of its document for every case. In points of per cent. Systems of a single seed
-    are compared as by `flips.mcnemar_by_document`.
+    `documents` has the document number of every case. The difference is in percentage points. Systems of a
+    single seed are compared as by `mcnemar_by_document`.
     """
-    if len(first) == len(own) == 1:
-        test = mcnemar_by_document(first[0], own[0], documents)
+    if len(first) == len(second) == 1:
+        test = mcnemar_by_document(first[0], second[0], documents)
         return Difference(test.difference, test.interval_95, test.p_mid)
-    shares = [np.mean(np.asarray(rows, dtype=np.float64), axis=0) for rows in (first, own)]
+    shares = [np.mean(np.asarray(rows, dtype=np.float64), axis=0) for rows in (first, second)]
     apart = 100.0 * (shares[1] - shares[0])
     by_document: dict[int, list[float]] = defaultdict(list)
     for document, difference in zip(documents, apart.tolist(), strict=True):
         by_document[document].append(difference)
     cases, count, mean = len(documents), len(by_document), float(apart.mean())
-    squares = math.fsum((math.fsum(each) - mean * len(each)) ** 2 for each in by_document.values())
+    squares = math.fsum((math.fsum(values) - mean * len(values)) ** 2 for values in by_document.values())
     error = math.sqrt(squares * count / max(1, count - 1)) / cases
-    one, other = (Spread(tuple(100.0 * sum(row) / cases for row in rows)) for rows in (first, own))
+    one, other = (Spread(tuple(100.0 * sum(row) / cases for row in rows)) for rows in (first, second))
     over_seeds = _over_seeds(one, other, error, count)
     assert over_seeds is not None
-    sums = [math.fsum(each) for each in by_document.values()]
+    sums = [math.fsum(values) for values in by_document.values()]
     low, high = over_seeds.interval_95
     return Difference(
         mean, (max(-100.0, low), min(100.0, high)), flipped_sums(sums, _SAMPLES, _SEED), over_seeds
     )
 
 
-def _mean_counts(seeds: Sequence[Statistics]) -> Statistics:
-    return replace(seeds[0], counts=np.mean([each.counts for each in seeds], axis=0))
+def _over_seeds(first: Spread, second: Spread, error_documents: float, documents: int) -> SeedTest | None:
+    """Run Welch's test of two means over seeds whose difference also has an error from documents.
 
-
-def _over_seeds(first: Spread, own: Spread, error_documents: float, documents: int) -> SeedTest | None:
-    """Welch's test of two means over seeds whose difference also has an error by documents.
-
-    None where no system has several seeds.
+    Returns None if no system has several seeds.
     """
-    known = [each.deviation for each in (first, own) if each.deviation is not None]
-    if not known:
+    deviations = [spread.deviation for spread in (first, second) if spread.deviation is not None]
+    if not deviations:
         return None
-    # Squared errors, and the degrees of freedom with which each is known.
+    # Squared errors, and the degrees of freedom of each.
     terms = [(error_documents**2, max(1, documents - 1))]
-    if len(known) == 1:
-        several = max(len(first.values), len(own.values))
-        terms.append((known[0] ** 2 * (1 + 1 / several), several - 1))
+    if len(deviations) == 1:
+        several = max(len(first.values), len(second.values))
+        terms.append((deviations[0] ** 2 * (1 + 1 / several), several - 1))
     else:
-        sizes = [len(first.values), len(own.values)]
-        terms += [(s**2 / n, n - 1) for s, n in zip(known, sizes, strict=True)]
+        sizes = [len(first.values), len(second.values)]
+        terms += [(s**2 / n, n - 1) for s, n in zip(deviations, sizes, strict=True)]
     error, degrees = _together(terms)
-    difference = own.mean - first.mean
+    difference = second.mean - first.mean
     half = student_quantile(degrees) * error
     p = 1.0
     if abs(difference) > _ROUNDING:
@@ -246,7 +249,7 @@ def _over_seeds(first: Spread, own: Spread, error_documents: float, documents: i
 
 
 def _together(terms: Sequence[tuple[float, int]]) -> tuple[float, float]:
-    """The error that several make, and its degrees of freedom (Satterthwaite, 1946)."""
+    """Combine independent errors into one, with its degrees of freedom (Satterthwaite, 1946)."""
     total = math.fsum(square for square, _ in terms)
     if total == 0:
         return 0.0, MOST_DEGREES
@@ -266,7 +269,7 @@ def _interval(spread: Spread, drawn: Floats, units: int) -> tuple[float, float]:
 
 
 def student_p(t: float, degrees: float) -> float:
-    """Two-sided p-value of Student's t: how probably it is as far from 0 or farther.
+    """Return the two-sided p-value of Student's t.
 
     With t = sqrt(degrees) * tan(angle), the density is proportional to cos(angle) ** (degrees - 1).
     """
@@ -279,7 +282,7 @@ def student_p(t: float, degrees: float) -> float:
 
 
 def student_quantile(degrees: float) -> float:
-    """What Student's t exceeds, one way or the other, in 5 per cent of all cases."""
+    """Return the value that |t| exceeds with a probability of 5 per cent."""
     low, high = 1.0, 20.0
     for _ in range(60):
         middle = (low + high) / 2

@@ -1,17 +1,16 @@
-"""Corpus scores as functions of sums: what resampling needs to score ten thousand corpora in seconds.
+"""Corpus scores as functions of sums, so that resampling scores ten thousand corpora in seconds.
 
-BLEU, chrF, TER and shares of hits are computed from counts that add up over segments. Each segment's counts
-are taken once, by sacrebleu where it owns the metric; a corpus drawn from the segments is then scored from a
-sum of rows, and many such corpora by a few operations on arrays. The formulas here are held to sacrebleu's
-by tests.
+BLEU, chrF, TER and shares are computed from counts that add up over segments. The counts of each segment are
+computed once, by sacrebleu for its own metrics. A corpus drawn from the segments is scored from a sum of
+rows, and many such corpora by a few array operations. Tests compare the formulas with those of sacrebleu.
 
-Sufficient statistics of all pairs of texts at once: each as hypothesis, with each as reference.
+For minimum Bayes risk, the counts of all pairs of texts are computed at once, each text as hypothesis and as
+reference, with sacrebleu's preparation of texts and n-grams. The number of n-grams that two texts share is
+min(a, b), summed over n-grams that occur a and b times, and min(a, b) is the number of t = 1, 2 ... up to
+both. With a column for every n-gram and t, the matches of all pairs are the product of a matrix with its
+transpose.
 
-The counts are sacrebleu's, with its own preparation of texts and n-grams. Two texts share as many n-grams as
-the smaller of the two counts of each says, and min(a, b) is the number of t = 1, 2 ... up to both: with a
-column for every n-gram and t, the matches of all pairs are one product of a matrix with itself.
-
-Shapes: K texts, S counts of a metric, G columns.
+Shapes: R corpora, K texts, S counts of a metric, G columns.
 """
 
 from collections import Counter
@@ -30,17 +29,16 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 CorpusMetric = BLEU | CHRF | TER
 Unit = Literal["sentence", "piece", "document"]
-UNITS: tuple[Unit, ...] = ("sentence", "piece", "document")  # from small to large
 
-# Sums of counts of R corpora, one row each -> R scores.
+# Maps sums of counts [R, S] to scores [R].
 SumScorer = Callable[[Floats], Floats]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Statistics:
-    """Counts of every segment of one hypothesis, and how their sum becomes a score.
+    """Counts of every segment of one hypothesis, and the function that turns their sum into a score.
 
-    `counts` has one row a segment (of which `unit` says what it is); `document` is the index of its document.
+    `counts` has one row per segment, `unit` is the kind of segment, and `document` the index of its document.
     """
 
     counts: Floats
@@ -50,13 +48,13 @@ class Statistics:
 
     @property
     def score(self) -> float:
-        """The score of the whole corpus."""
+        """Return the score of the whole corpus."""
         return float(self.scorer(self.counts.sum(axis=0, keepdims=True))[0])
 
     def by(self, unit: Unit) -> tuple[Floats, Unit]:
-        """Counts by document where that is asked for, else by segment; with the unit that it became.
+        """Return counts by document if requested, otherwise by segment, and their unit.
 
-        What is scored in pieces or documents cannot be taken apart: then the unit is larger than asked for.
+        Segments that are pieces or documents cannot be split: the unit is then larger than requested.
         """
         if unit != "document" or self.unit == "document":
             return self.counts, self.unit
@@ -66,7 +64,7 @@ class Statistics:
 
 
 def share(part: int, whole: int, scale: float = 100.0) -> SumScorer:
-    """The score that is one column over another, times `scale`; 0 where the other is empty."""
+    """Return a scorer: one column divided by another, times `scale`; 0 if the divisor is 0."""
 
     def score(sums: Floats) -> Floats:
         shares: Floats = scale * sums[:, part] / np.maximum(sums[:, whole], 1.0)
@@ -76,11 +74,11 @@ def share(part: int, whole: int, scale: float = 100.0) -> SumScorer:
 
 
 def sum_scorer(metric: CorpusMetric) -> SumScorer:
-    """The vectorised formula of a metric, with the metric's own settings."""
+    """Return the vectorised formula of a metric, with the metric's own settings."""
     if isinstance(metric, BLEU):
         exponential = metric.smooth_method == "exp"
         if metric.smooth_method not in ("exp", "none"):
-            raise ValueError(f"BLEU with smoothing {metric.smooth_method} is not written here")
+            raise ValueError(f"BLEU with smoothing {metric.smooth_method} is not supported")
         effective = metric.effective_order
         return lambda sums: bleu_from_sums(sums, exponential, effective)
     if isinstance(metric, CHRF):
@@ -90,11 +88,11 @@ def sum_scorer(metric: CorpusMetric) -> SumScorer:
 
 
 def bleu_from_sums(sums: Floats, exponential_smoothing: bool, effective_order: bool = False) -> Floats:
-    """BLEU of R corpora from hypothesis length, reference length, matches and totals of the n-gram orders.
+    """Return BLEU of R corpora from hypothesis length, reference length, matches and totals by n-gram order.
 
-    Where an order has no match, exponential smoothing (NIST) counts it as a half, the next such order as a
-    quarter of a match, and so on; without smoothing the score is 0. With `effective_order`, orders that the
-    hypothesis is too short for take no part in the mean; else they make it 0.
+    For an order without a match, exponential smoothing (NIST) counts half a match, for the next such order a
+    quarter, and so on; without smoothing the score is 0. With `effective_order`, orders for which the
+    hypothesis is too short are ignored; otherwise they make the score 0.
     """
     orders = (sums.shape[1] - 2) // 2
     length, reference = sums[:, 0], sums[:, 1]
@@ -105,7 +103,7 @@ def bleu_from_sums(sums: Floats, exponential_smoothing: bool, effective_order: b
     precision = matched / divisor
     if exponential_smoothing:
         precision = np.where(zero, 0.5 ** np.cumsum(zero, axis=1) / divisor, precision)
-    # Nothing matched, or, but for effective orders, no 4-gram at all: the score is 0 under either rule.
+    # The score is 0 if nothing matched, or if there is no 4-gram (unless `effective_order`).
     counted = some if effective_order else np.ones_like(some)
     scored = np.all((precision > 0) & some | ~counted, axis=1) & np.any(matched > 0, axis=1)
     safe = np.where(np.expand_dims(scored, 1) & counted, precision, 1.0)
@@ -116,9 +114,9 @@ def bleu_from_sums(sums: Floats, exponential_smoothing: bool, effective_order: b
 
 
 def chrf_from_sums(sums: Floats, beta: float) -> Floats:
-    """chrF of R corpora from the triples (hypothesis, reference, matched) of the n-gram orders.
+    """Return chrF of R corpora from triples (hypothesis, reference, matched), one per n-gram order.
 
-    Orders that occur on one side only take no part in the means of precision and recall.
+    Orders that occur on one side only are ignored in the means of precision and recall.
     """
     counts = sums.reshape(len(sums), -1, 3)
     hypothesis, reference, matched = counts[..., 0], counts[..., 1], counts[..., 2]
@@ -133,30 +131,33 @@ def chrf_from_sums(sums: Floats, beta: float) -> Floats:
 
 
 def ter_from_sums(sums: Floats) -> Floats:
-    """TER of R corpora from edits and reference length."""
+    """Return TER of R corpora from edits and reference length."""
     edits, length = sums[:, 0], sums[:, 1]
     return 100.0 * np.where(length > 0, edits / np.where(length > 0, length, 1.0), (edits > 0) * 1.0)
 
 
-PairCounts = Callable[[Sequence[str]], Floats]  # K texts -> [K, K, S], hypothesis first
+PairCounts = Callable[[Sequence[str]], Floats]  # K texts -> [K, K, S], the first index is the hypothesis
 
 
 def pair_counts(metric: BLEU | CHRF) -> PairCounts:
-    """The statistics of pairs under a metric, as it takes them of a segment with one reference."""
+    """Return the function that counts pairs for a metric, as the metric does with one reference."""
     return _Bleu(metric) if isinstance(metric, BLEU) else _Chrf(metric)
 
 
 class _Bleu:
-    """Lengths of both, matches by order, n-grams of the hypothesis by order."""
+    """Counts of BLEU: both lengths, then by order the matches and the n-grams of the hypothesis."""
 
     def __init__(self, metric: BLEU) -> None:
         self._metric = metric
 
     def __call__(self, texts: Sequence[str]) -> Floats:
         orders = self._metric.max_ngram_order
-        found = [extract_all_word_ngrams(self._metric._preprocess_segment(t), 1, orders) for t in texts]
-        lengths = np.array([length for _, length in found], dtype=np.float64)
-        by_order = [[_of_order(ngrams, n) for ngrams, _ in found] for n in range(1, orders + 1)]
+        extracted = [extract_all_word_ngrams(self._metric._preprocess_segment(t), 1, orders) for t in texts]
+        lengths = np.array([length for _, length in extracted], dtype=np.float64)
+        by_order = [
+            [Counter({k: count for k, count in ngrams.items() if len(k) == n}) for ngrams, _ in extracted]
+            for n in range(1, orders + 1)
+        ]
         matches = np.stack([shared(counters) for counters in by_order], axis=2)
         totals = np.array([[counters[k].total() for counters in by_order] for k in range(len(texts))])
         size = len(texts)
@@ -168,26 +169,22 @@ class _Bleu:
         return counts
 
 
-def _of_order(ngrams: "Counter[Any]", n: int) -> "Counter[Any]":
-    return Counter({ngram: count for ngram, count in ngrams.items() if len(ngram) == n})
-
-
 class _Chrf:
-    """N-grams of the hypothesis (0 where the reference has none), of the reference, and shared, by order."""
+    """Counts by order: n-grams of the hypothesis (0 if the reference has none), of the reference, shared."""
 
     def __init__(self, metric: CHRF) -> None:
         if metric.word_order:
-            raise ValueError("chrF with word n-grams is not written here")
+            raise ValueError("chrF with word n-grams is not supported")
         self._metric = metric
 
     def __call__(self, texts: Sequence[str]) -> Floats:
         metric, size = self._metric, len(texts)
-        found = [
+        extracted = [
             extract_all_char_ngrams(metric._preprocess_segment(t), metric.char_order, metric.whitespace)
             for t in texts
         ]
         counts = np.empty((size, size, 3 * metric.char_order))
-        for order, counters in enumerate(zip(*found, strict=True)):
+        for order, counters in enumerate(zip(*extracted, strict=True)):
             totals = np.array([counter.total() for counter in counters], dtype=np.float64)
             counts[:, :, 3 * order] = totals[:, None] * (totals > 0)[None, :]
             counts[:, :, 3 * order + 1] = totals[None, :]
@@ -196,7 +193,7 @@ class _Chrf:
 
 
 def shared(counters: "Sequence[Counter[Any]]") -> Floats:
-    """How many elements every two of K counters have in common, [K, K]."""
+    """Return the number of elements that every two of K counters have in common, [K, K]."""
     columns: dict[tuple[Hashable, int], int] = {}
     rows, at = [], []
     for row, counter in enumerate(counters):
@@ -204,7 +201,7 @@ def shared(counters: "Sequence[Counter[Any]]") -> Floats:
             for t in range(count):
                 rows.append(row)
                 at.append(columns.setdefault((element, t), len(columns)))
-    # Sums of ones are whole numbers, which float32 holds up to 16 million.
+    # Sums of ones are integers, which float32 represents exactly up to 16 million.
     has_KG = np.zeros((len(counters), len(columns)), dtype=np.float32)
     has_KG[rows, at] = 1
     matches: Floats = (has_KG @ has_KG.T).astype(np.float64)

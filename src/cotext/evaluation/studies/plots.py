@@ -1,8 +1,8 @@
-"""Plots as SVG to stand in a page, and as pictures to stand alone.
+"""Plots as SVG elements of a page, and as separate image files.
 
-In a page they are transparent, and coloured by its style sheet in light and dark: colours are CSS variables
-(`--ink`, `--faint`, `--window`, `--system-0` ...). Pictures take the light ones. Systems differ by marker and
-line style too, so that no one needs to tell the colours apart.
+In a page they are transparent, and the style sheet colours them in light and dark mode: colours are CSS
+variables (`--ink`, `--faint`, `--window`, `--system-0` ...). Image files use the light colours. Systems also
+differ by marker and line style, so that no information depends on colour.
 """
 
 import io
@@ -25,7 +25,7 @@ from cotext.evaluation.metrics.profile import Bucket
 from cotext.evaluation.studies.contrastive.contrastive_rows import AccuracyRow
 from cotext.runtime.files import replacing
 
-# matplotlib knows no CSS variables: each stands as a colour of its own and is replaced in the finished SVG.
+# matplotlib does not support CSS variables: each has a placeholder colour, replaced in the finished SVG.
 _VARIABLES: Final = {
     "#000001": "var(--ink)",
     "#000002": "var(--faint)",
@@ -33,27 +33,27 @@ _VARIABLES: Final = {
     **{f"#00000{4 + i}": f"var(--system-{i})" for i in range(6)},
 }
 _INK, _FAINT, _WINDOW, *_SYSTEMS = _VARIABLES
-# Marker, line style, and both again in SVG's words for the legend of the page.
-MARKS: Final = (
-    ("o", (0, (1, 1.5)), "circle"),
-    ("s", (0, (5, 2)), "square"),
-    ("^", "solid", "triangle"),
-    ("D", (0, (5, 2, 1, 2)), "diamond"),
+# Marker, line style, and the marker as SVG for the legend of the page.
+_MARKS: Final = (
+    ("o", (0, (1, 1.5)), '<circle cx="7" cy="7" r="5"/>'),
+    ("s", (0, (5, 2)), '<rect x="2.5" y="2.5" width="9" height="9"/>'),
+    ("^", "solid", '<path d="M7 1.5 12.5 12h-11z"/>'),
+    ("D", (0, (5, 2, 1, 2)), '<path d="M7 1 13 7 7 13 1 7z"/>'),
 )
-_NAME: Final = 40  # characters of a system beside a plot
-Curve = Sequence[tuple[int, float]]  # updates and a figure
+_NAME: Final = 40  # characters of a system's name next to a plot
+Curve = Sequence[tuple[int, float]]  # updates and values
 
 
 def training_curves(titles: Sequence[str], curves: Sequence[Curve]) -> str:
-    """Development loss of current sentences over updates, one line a system; logarithmic."""
+    """Plot the development loss of current sentences over updates, one line per system; logarithmic."""
     about = f"Training curves of {len(titles)} systems"
     lines = dict(enumerate(zip(titles, curves, strict=True)))
     return _over_updates(lines, "loss, nats a token", "curves", about, logarithmic=True)
 
 
 def loss_ratios(titles: Sequence[str], ratios: Sequence[Curve]) -> str:
-    """Development loss of current over that of context sentences, one line a system that has both."""
-    lines = {n: each for n, each in enumerate(zip(titles, ratios, strict=True)) if each[1]}
+    """Plot the loss of current divided by that of context sentences, one line per system with both."""
+    lines = {n: line for n, line in enumerate(zip(titles, ratios, strict=True)) if line[1]}
     last = [f"{title} {points[-1][1]:.3f} at update {points[-1][0]}" for title, points in lines.values()]
     about = escape(f"Loss of current over that of context sentences. {', '.join(last)}.")
     return _over_updates(lines, "current over context loss", "ratios", about, logarithmic=False)
@@ -66,21 +66,13 @@ def _over_updates(
     description: str,
     logarithmic: bool,
 ) -> str:
-    """Lines over updates, by the number of their system."""
+    """Plot lines over updates, given by the number of their system."""
     with _style():
         figure = Figure(figsize=(5.0, 2.9), layout="constrained")
         axes = figure.add_subplot()
         for number, (title, points) in lines.items():
-            marker, line, _ = MARKS[number % len(MARKS)]
-            axes.plot(
-                [update for update, _ in points],
-                [value for _, value in points],
-                color=_SYSTEMS[number % len(_SYSTEMS)],
-                linestyle=line,
-                marker=marker,
-                markersize=4,
-                label=title,
-            )
+            updates, values = [update for update, _ in points], [value for _, value in points]
+            axes.plot(updates, values, label=title, **_line(number, 4))
         if logarithmic:
             axes.set_yscale("log")
             axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
@@ -94,7 +86,7 @@ def _over_updates(
 
 
 def accuracy_by_distance(rows: Sequence[AccuracyRow], description: str) -> str:
-    """Accuracies of one phenomenon with 95 % intervals; the shaded part lies within the widest window."""
+    """Plot accuracies of a phenomenon with 95 % intervals; distances within the widest window are shaded."""
     with _style():
         figure = Figure(figsize=(3.5, 2.6), layout="constrained")
         axes = figure.add_subplot()
@@ -107,7 +99,6 @@ def accuracy_by_distance(rows: Sequence[AccuracyRow], description: str) -> str:
             len(rows) - 0.52, chance - 11, f"chance {chance:.0f}", color=_INK, ha="right", va="top", size=9
         )
         for number in range(len(rows[0].cells)):
-            marker, _, _ = MARKS[number % len(MARKS)]
             cells = [row.cells[number] for row in rows]
             offset = min(0.2, 0.8 / len(rows[0].cells)) * (number - (len(rows[0].cells) - 1) / 2)
             axes.errorbar(
@@ -117,11 +108,8 @@ def accuracy_by_distance(rows: Sequence[AccuracyRow], description: str) -> str:
                     [max(cell.percent - cell.low, 0.0) for cell in cells],
                     [max(cell.high - cell.percent, 0.0) for cell in cells],
                 ],
-                color=_SYSTEMS[number % len(_SYSTEMS)],
-                linestyle="none",
-                marker=marker,
-                markersize=5,
                 elinewidth=1.5,
+                **{**_line(number, 5), "linestyle": "none"},
             )
         axes.set_xticks(range(len(rows)), [row.distance for row in rows])
         axes.set_xlim(-0.5, len(rows) - 0.5)
@@ -137,26 +125,19 @@ def accuracy_by_distance(rows: Sequence[AccuracyRow], description: str) -> str:
 
 
 def quality_by(what: str, buckets: Sequence[Bucket], titles: Sequence[str]) -> str:
-    """The first score of every bucket of a test set, a line for each system; `what` names the buckets."""
+    """Plot the first score of every bucket of a test set, a line per system; `what` names the buckets."""
     title = buckets[0].scores[0][0].title
-    values = ". ".join(
+    text = ". ".join(
         f"{name}: " + ", ".join(f"{b.scores[i][0].value:.1f} at {b.name}" for b in buckets)
         for i, name in enumerate(titles)
     )
-    description = escape(f"{title} by {what}. {values}.")
+    description = escape(f"{title} by {what}. {text}.")
     with _style():
         figure = Figure(figsize=(4.4, 2.8), layout="constrained")
         axes = figure.add_subplot()
         for number in range(len(titles)):
-            marker, line, _ = MARKS[number % len(MARKS)]
-            axes.plot(
-                range(len(buckets)),
-                [bucket.scores[number][0].value for bucket in buckets],
-                color=_SYSTEMS[number % len(_SYSTEMS)],
-                linestyle=line,
-                marker=marker,
-                markersize=5,
-            )
+            values = [bucket.scores[number][0].value for bucket in buckets]
+            axes.plot(range(len(buckets)), values, **_line(number, 5))
         axes.set_xticks(range(len(buckets)), [bucket.name for bucket in buckets])
         axes.set_xlim(-0.5, len(buckets) - 0.5)
         axes.set_xlabel(what)
@@ -170,7 +151,7 @@ def score_intervals(
     marks: Sequence[tuple[str, float]],
     description: str,
 ) -> str:
-    """A score of systems with its intervals, the first on top; a dashed line at each mark between them."""
+    """Plot a score of systems with intervals, the first on top, and a dashed line at each mark."""
     with _style():
         figure = Figure(figsize=(7.0, 0.9 + 0.26 * len(systems)), layout="constrained")
         axes = figure.add_subplot()
@@ -192,16 +173,11 @@ def score_intervals(
         return _svg(figure, "ranking", description)
 
 
-def legend_mark(number: int) -> str:
-    """The marker of a system as a small SVG for a line of text."""
-    shape = {
-        "circle": '<circle cx="7" cy="7" r="5"/>',
-        "square": '<rect x="2.5" y="2.5" width="9" height="9"/>',
-        "triangle": '<path d="M7 1.5 12.5 12h-11z"/>',
-        "diamond": '<path d="M7 1 13 7 7 13 1 7z"/>',
-    }[MARKS[number % len(MARKS)][2]]
-    colour = f"var(--system-{number % len(_SYSTEMS)})"
-    return f'<svg class="mark" viewBox="0 0 14 14" aria-hidden="true" style="fill:{colour}">{shape}</svg>'
+def _line(number: int, size: int) -> dict[str, Any]:
+    """Return the colour, line style and marker of a system."""
+    marker, line, _ = _MARKS[number % len(_MARKS)]
+    colour = _SYSTEMS[number % len(_SYSTEMS)]
+    return {"color": colour, "linestyle": line, "marker": marker, "markersize": size}
 
 
 @contextmanager
@@ -233,7 +209,7 @@ def _style(ink: str = _INK, faint: str = _FAINT) -> Iterator[None]:
 
 
 def _svg(figure: Figure, name: str, description: str) -> str:
-    """The figure as an SVG element that scales with its surroundings, its ids made unique by `name`."""
+    """Return the figure as an SVG element that scales with the page; `name` makes its ids unique."""
     name = re.sub(r"[^A-Za-z0-9-]", "-", name)
     buffer = io.StringIO()
     figure.savefig(buffer, format="svg", metadata={"Date": None})
@@ -245,21 +221,21 @@ def _svg(figure: Figure, name: str, description: str) -> str:
     text = text.replace("<svg", f'<svg role="img" aria-label="{description}"', 1)
     text = re.sub(r'\bid="', f'id="{name}-', text)
     text = re.sub(r'((?:xlink:)?href="#|url\(#)', rf"\1{name}-", text)
-    # The reader's own font, in the sizes that were laid out.
+    # Use the font of the reader's system.
     text = re.sub(r"'DejaVu Sans'[^;\"]*", "system-ui, sans-serif", text)
     for colour, variable in _VARIABLES.items():
         text = text.replace(colour, variable)
     return text.strip()
 
 
-# For a picture: the light colours of the page.
+# Colours of image files: the light colours of the page.
 _PICTURE_INK: Final = "#23262b"
 _PICTURE_FAINT: Final = "#d9dbdd"
 _PICTURE_SHADE: Final = "#1668b8"
 
 
 def save(figure: Figure, path: Path) -> None:
-    """Write a picture as PNG."""
+    """Write a figure as PNG."""
     with replacing(path) as temporary:
         figure.savefig(temporary, format="png", dpi=160)
 
@@ -267,10 +243,10 @@ def save(figure: Figure, path: Path) -> None:
 def sentence_map(
     title: str, numbers: Sequence[int], mean: NDArray[np.float64], share: NDArray[np.float64]
 ) -> Figure:
-    """Two maps of the attention between sentences, [N, N] each: mean weights of token pairs, and shares.
+    """Draw two maps of the attention between sentences, [N, N]: mean weights of token pairs, and shares.
 
-    As figure 8 of Wu et al. 2023; `numbers` name the sentences. Not a number: outside the context window,
-    drawn in grey.
+    As figure 8 of Wu et al. 2023. `numbers` are the labels of the sentences. NaN, outside the context window,
+    is drawn in grey.
     """
     with _style(_PICTURE_INK, _PICTURE_FAINT):
         side = min(3.2 + 0.05 * len(numbers), 7.0)
@@ -278,14 +254,14 @@ def sentence_map(
         shades = ("#ffffff", _PICTURE_SHADE, "#06203c")
         colours = LinearSegmentedColormap.from_list("share", shades).with_extremes(bad=_PICTURE_FAINT)
         every = next(step for step in (1, 2, 5, 10, 20, 50, 100, len(numbers)) if len(numbers) / step <= 16)
-        shown = [i for i, number in enumerate(numbers) if number % every == 0 or every == 1]
+        ticks = [i for i, number in enumerate(numbers) if number % every == 0 or every == 1]
         panels = (("mean weight of a pair of tokens", mean), ("share of a token's attention", share))
         for axes, (name, values) in zip(figure.subplots(1, 2), panels, strict=True):
             image = axes.imshow(values, cmap=colours, vmin=0, aspect="equal", interpolation="nearest")
             axes.set_title(name, fontsize=10)
             axes.grid(False)
-            axes.set_xticks(shown, [str(numbers[i]) for i in shown])
-            axes.set_yticks(shown, [str(numbers[i]) for i in shown])
+            axes.set_xticks(ticks, [str(numbers[i]) for i in ticks])
+            axes.set_yticks(ticks, [str(numbers[i]) for i in ticks])
             axes.set_xlabel("sentence attended to")
             axes.set_ylabel("sentence that attends")
             figure.colorbar(image, ax=axes, shrink=0.85)
@@ -294,13 +270,18 @@ def sentence_map(
 
 
 def legend(titles: Sequence[str]) -> str:
-    """The markers of the systems."""
-    items = "".join(f"<li>{legend_mark(i)} {escape(title)}</li>" for i, title in enumerate(titles))
-    return f'<ul class="legend">{items}</ul>'
+    """Return the markers and titles of the systems."""
+    items = []
+    for number, title in enumerate(titles):
+        colour = f"var(--system-{number % len(_SYSTEMS)})"
+        shape = _MARKS[number % len(_MARKS)][2]
+        svg = f'<svg class="mark" viewBox="0 0 14 14" aria-hidden="true" style="fill:{colour}">{shape}</svg>'
+        items.append(f"<li>{svg} {escape(title)}</li>")
+    return f'<ul class="legend">{"".join(items)}</ul>'
 
 
 def accuracy_plots(rows: Sequence[AccuracyRow], titles: Sequence[str], about: Mapping[str, str]) -> str:
-    """A plot of accuracies for each phenomenon; `about` explains some of them."""
+    """Return a plot of accuracies for each phenomenon; `about` explains some phenomena."""
     figures = []
     for phenomenon, members in groupby(rows, key=lambda row: row.phenomenon):
         group = list(members)

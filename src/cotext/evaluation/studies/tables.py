@@ -1,4 +1,4 @@
-"""Tables that a page, a terminal and LaTeX show alike."""
+"""Tables for a page, a terminal and LaTeX."""
 
 import re
 from collections.abc import Sequence
@@ -19,8 +19,8 @@ _SPECIAL: Final = {
 class Cell:
     """The content of a table cell.
 
-    `marked`: significant, in bold on a page and with a star elsewhere. `small`: lines below the text, on a
-    page alone.
+    `marked`: significant; in bold on a page, with a star elsewhere. `small`: lines below the text, only on a
+    page.
     """
 
     text: str
@@ -33,7 +33,7 @@ Row = Sequence[str | Cell]
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table with a header; the first `left` columns are flush left, the first `heads` are row heads."""
+    """A table with a header; the first `left` columns are left-aligned, the first `heads` are row headers."""
 
     header: Sequence[str]
     rows: Sequence[Row]
@@ -42,17 +42,17 @@ class Table:
     heads: int = 1
 
     def text(self) -> str:
-        """Columns of plain text, without caption and small lines."""
+        """Return columns of plain text, without caption and small lines."""
         return render_rows([self.header, *self._starred("*", " ")], left=self.left)
 
     def html(self) -> str:
-        """The table as part of a page."""
+        """Return the table as part of a page."""
         rows = [[_html(cell, n < self.heads) for n, cell in enumerate(row)] for row in self.rows]
         header = list(map(breakable, self.header))
         return table(escape(self.caption), header, rows, left=self.left, heads=self.heads)
 
     def latex(self) -> str:
-        """A tabular environment (needs booktabs), the caption as a comment."""
+        """Return a tabular environment (needs booktabs), with the caption as a comment."""
         lines = [" & ".join(map(_latex, row)) + r" \\" for row in [self.header, *self._starred("$^{*}$", "")]]
         columns = "l" * self.left + "r" * (len(self.header) - self.left)
         begin = [f"\\begin{{tabular}}{{{columns}}}", r"\toprule", lines[0], r"\midrule"]
@@ -60,7 +60,7 @@ class Table:
         return "\n".join([*comment, *begin, *lines[1:], r"\bottomrule", r"\end{tabular}"])
 
     def _starred(self, star: str, none: str) -> list[list[str]]:
-        """The texts of all rows, with stars; `none` keeps the others of a column aligned."""
+        """Return the texts of all rows, with stars; `none` keeps the other cells of a column aligned."""
         plain = [[cell if isinstance(cell, Cell) else Cell(cell) for cell in row] for row in self.rows]
         starred = {column for row in plain for column, cell in enumerate(row) if cell.marked}
         return [
@@ -71,17 +71,17 @@ class Table:
 
 
 def _html(cell: str | Cell, head: bool) -> str:
-    found = cell if isinstance(cell, Cell) else Cell(cell)
-    text = breakable(found.text) if head else escape(found.text)
-    small = (f'<span class="interval">{escape(line)}</span>' for line in found.small)
-    return " ".join([f"<b>{text}</b>" if found.marked else text, *small])
+    cell = cell if isinstance(cell, Cell) else Cell(cell)
+    text = breakable(cell.text) if head else escape(cell.text)
+    small = (f'<span class="interval">{escape(line)}</span>' for line in cell.small)
+    return " ".join([f"<b>{text}</b>" if cell.marked else text, *small])
 
 
 def _latex(text: str) -> str:
     plain, star, _ = text.partition("$^{*}$")
-    return re.sub(r"[\\&%$#_{}~^<>]", lambda found: _SPECIAL.get(found[0], f"\\{found[0]}"), plain) + star
+    return re.sub(r"[\\&%$#_{}~^<>]", lambda match: _SPECIAL.get(match[0], f"\\{match[0]}"), plain) + star
 
 
 def interval(ends: tuple[float, float], form: str = "+.2f") -> str:
-    """An interval, as in "+0.10 to +0.52"."""
+    """Format an interval, for example "+0.10 to +0.52"."""
     return " to ".join(format(end, form) for end in ends)

@@ -1,4 +1,4 @@
-"""Versions of the software that figures depend on."""
+"""Versions of the software that results depend on."""
 
 import os
 import platform
@@ -10,7 +10,7 @@ from cotext.runtime.version import __version__
 
 
 def versions() -> dict[str, str]:
-    """The versions that figures depend on."""
+    """Return the versions that results depend on."""
     return {
         "Cotext": __version__,
         "controlled corpus": str(VERSION),

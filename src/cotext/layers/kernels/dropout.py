@@ -1,8 +1,8 @@
-"""Dropout whose mask costs little time and a byte per element, and its union with a ReLU.
+"""Dropout with a fast mask of one byte per element, also fused with a ReLU.
 
-On a CPU the library draws one random number per element, on one thread, and keeps the mask as floats: more
-time than the layer norm, the addition and the ReLU together. Here one 64-bit number decides four elements.
-Elsewhere the library's own kernel is used.
+On a CPU, torch draws one random number per element on one thread and stores the mask as floats. This takes
+longer than the layer norm, the addition and the ReLU together. Here one 64-bit random number decides four
+elements. Other devices use torch's kernel.
 """
 
 from typing import Any
@@ -14,7 +14,7 @@ from torch.autograd.function import once_differentiable
 
 
 def keep_mask(x: Tensor, rate: float) -> Tensor:
-    """Boolean mask, shaped like `x` on the CPU, True with probability 1 - rate (in steps of 2**-16)."""
+    """Return a boolean mask shaped like `x`, True with probability 1 - rate (in steps of 2**-16)."""
     quarters = -(-x.numel() // 4)
     lowest = torch.iinfo(torch.int64).min
     bits = torch.empty(quarters, dtype=torch.int64).random_(lowest, None).view(torch.int16)
@@ -22,16 +22,16 @@ def keep_mask(x: Tensor, rate: float) -> Tensor:
     return (bits[: x.numel()] >= threshold).view(x.shape)
 
 
-def noise(keep: Tensor, rate: float, like: Tensor) -> Tensor:
-    """What to multiply with: 0 where dropped, 1 / (1 - rate) where kept, in the type of `like`."""
+def dropout_scale(keep: Tensor, rate: float, like: Tensor) -> Tensor:
+    """Return the factors of dropout in the type of `like`: 0 if dropped, 1 / (1 - rate) if kept."""
     return keep.to(like.dtype).mul_(1 / (1 - rate))
 
 
 def dropped(x: Tensor, keep: Tensor, rate: float) -> Tensor:
-    """`x` times its noise."""
+    """Return `x` times `dropout_scale`."""
     if x.dtype != torch.bfloat16:
-        return noise(keep, rate, x).mul_(x)
-    # As whole numbers, and not in place: twice as fast as products with noise.
+        return dropout_scale(keep, rate, x).mul_(x)
+    # Masking the bits is twice as fast as multiplying bfloat16 numbers.
     bits = keep.to(torch.int16).neg_().bitwise_and_(x.view(torch.int16))
     return bits.view(x.dtype) * (1 / (1 - rate))
 
@@ -52,15 +52,15 @@ class _Dropout(Function):
 
 
 class _ReluDropout(Function):
-    """Where the result is positive the gradient passes, so that no mask needs to be kept."""
+    """The gradient passes where the result is positive, so that no mask is saved."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, rate: float) -> Tensor:
         ctx.rate = rate
-        if x.dtype == torch.bfloat16:  # which is slow in place
+        if x.dtype == torch.bfloat16:  # slow in place
             out = dropped(x.relu(), keep_mask(x, rate), rate)
         else:
-            out = x.relu_().mul_(noise(keep_mask(x, rate), rate, x))
+            out = x.relu_().mul_(dropout_scale(keep_mask(x, rate), rate, x))
             ctx.mark_dirty(x)
         ctx.save_for_backward(out)
         return out
@@ -75,7 +75,7 @@ class _ReluDropout(Function):
 
 
 def relu_dropout(x: Tensor, rate: float, training: bool) -> Tensor:
-    """Dropout of a ReLU; overwrites `x`, which the caller must not need again."""
+    """Apply ReLU, then dropout; overwrites `x`, which the caller must not use again."""
     out: Tensor
     if not training or rate == 0:
         out = x.relu_()
@@ -87,7 +87,7 @@ def relu_dropout(x: Tensor, rate: float, training: bool) -> Tensor:
 
 
 def dropout(x: Tensor, rate: float, training: bool) -> Tensor:
-    """Zero elements with probability `rate` while training and scale up the rest (Srivastava et al. 2014)."""
+    """In training, zero elements with probability `rate` and scale up the others (Srivastava et al. 2014)."""
     out: Tensor
     if not training or rate == 0:
         out = x
@@ -99,12 +99,11 @@ def dropout(x: Tensor, rate: float, training: bool) -> Tensor:
 
 
 class Dropout(nn.Module):
-    """`dropout` with a rate of its own."""
+    """`dropout` as a module."""
 
     def __init__(self, rate: float) -> None:
         super().__init__()
         self.rate = rate
 
     def forward(self, x: Tensor) -> Tensor:
-        """[...] -> [...]."""
         return dropout(x, self.rate, self.training)

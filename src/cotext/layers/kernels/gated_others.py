@@ -1,10 +1,10 @@
-"""Two softmaxes over disjoint keys in one product: own sentence, and other sentences behind a gate.
+"""Two softmaxes over disjoint keys in one product: the own sentence, and other sentences behind a gate.
 
     weights = softmax over own keys + gate * softmax over keys of others        out = weights @ values
 
-On a CPU, scores are computed for a few queries at a time, so that they stay in the processor's cache, and
-once more in the backward pass. Torch's kernel would have to be called twice, and with a mask it cannot skip
-keys after the query. On other devices that is what happens.
+On a CPU, scores are computed for a few queries at a time, so that they fit into the cache, and again in the
+backward pass. Torch's kernel would have to run twice and, with a mask, cannot skip the keys after a query. On
+other devices it does run twice.
 
 Shapes: B rows, H heads, T queries, S keys, K per head.
 """
@@ -21,18 +21,19 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 from torch.nn.functional import scaled_dot_product_attention
 
-from cotext.layers.kernels.sdpa import in_single
+from cotext.layers.kernels.sdpa import in_float32
 
-CHUNK_NUMBERS = 1 << 18  # scores that are computed at a time, by measurement: 1 MB
+CHUNK_NUMBERS = 1 << 18  # scores per chunk (1 MB), chosen by measurement
 
 
 @dataclass(frozen=True)
 class Apart:
-    """Which keys belong to a query's own sentence, and which to other sentences.
+    """Masks of the keys in the sentence of a query, and of those in other sentences.
 
-    `own` and `others` [B, 1, T, S] are masks, True = may attend. A query without keys in other sentences is
-    False in `seen` [B, 1, T, 1]; its first key is True in `others`, so that a softmax is defined. So is that
-    of padding in `own`. `causal`: there are as many keys as queries, and query t attends to none after key t.
+    `own` and `others` [B, 1, T, S], True = may attend. `seen` [B, 1, T, 1] is False for queries without keys
+    in other sentences; their first key is True in `others`, so that the softmax is defined. The same holds
+    for padding in `own`. `causal`: the numbers of queries and keys are equal, and query t attends to no key
+    after t.
     """
 
     own: Tensor
@@ -42,7 +43,6 @@ class Apart:
 
     @classmethod
     def of(cls, own: Tensor, others: Tensor, causal: bool = False) -> "Apart":
-        """From both masks."""
         seen = others.any(dim=3, keepdim=True)
         own, others = (
             torch.cat((mask[..., :1] | ~mask.any(dim=3, keepdim=True), mask[..., 1:]), dim=3)
@@ -52,7 +52,7 @@ class Apart:
 
     @cached_property
     def biases(self) -> tuple[Tensor, Tensor]:
-        """What is added to scores before each softmax: 0 or minus infinity, as the masks."""
+        """Biases that are added to the scores before each softmax: 0, or minus infinity where masked."""
         own, others = (
             torch.zeros(mask.shape, device=mask.device).masked_fill_(~mask, -math.inf)
             for mask in (self.own, self.others)
@@ -60,7 +60,7 @@ class Apart:
         return own, others
 
 
-@in_single
+@in_float32
 def attend_apart(
     q_BHTK: Tensor,
     k_BHSK: Tensor,
@@ -119,8 +119,9 @@ class _AttendApart(Function):
 
 
 def _chunks(q: Tensor, k: Tensor, causal: bool) -> Iterator[tuple[slice, slice, slice]]:
-    """Rows, queries and keys to compute at a time."""
+    """Yield the rows, queries and keys of each chunk."""
     (entries, heads, tokens, _), keys = q.shape, k.size(2)
+    # As many rows as fit into a chunk or, if not even one does, some of its queries.
     rows = max(CHUNK_NUMBERS // (heads * tokens * keys), 1)
     queries = min(max(CHUNK_NUMBERS // (heads * keys), 1), tokens)
     for row in range(0, entries, rows):
@@ -132,7 +133,7 @@ def _chunks(q: Tensor, k: Tensor, causal: bool) -> Iterator[tuple[slice, slice, 
 def _softmaxes(
     q: Tensor, k: Tensor, apart: Apart, rows: slice, queries: slice, keys: slice
 ) -> tuple[Tensor, Tensor]:
-    """Weights of own keys, and of others whether `seen` or not: [rows, H, queries, keys] each."""
+    """Return the weights of own keys and of other keys, whatever `seen` is: [rows, H, queries, keys] each."""
     scores = (q[rows, :, queries] * q.size(-1) ** -0.5) @ k[rows, :, keys].transpose(-2, -1)
     own, others = ((scores + bias[rows, :, queries, keys]).softmax(dim=-1) for bias in apart.biases)
     return own, others

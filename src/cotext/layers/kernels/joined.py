@@ -1,12 +1,12 @@
-"""Attention to keys that stand in two places: to those of each by itself, then a weighted sum of both.
+"""Attention to two disjoint sets of keys: to each set separately, then a weighted sum.
 
-With o_p the values that a query mixes over the keys of place p alone, and l_p = log sum exp of its scores:
+With o_p the values mixed over only the keys of set p, and l_p the log sum exp of their scores:
 
     l = log(exp l_1 + exp l_2)                 o = exp(l_1 - l) o_1 + exp(l_2 - l) o_2
 
-which is the softmax over all keys (Milakov and Gimelshein 2018, section 3). Given o and l, the gradients of
-the keys and values of a place need nothing of the other (Dao et al. 2022, appendix B.2). So keys that many
-queries share need not be copied beside those that each has for itself.
+This equals the softmax over all keys (Milakov and Gimelshein 2018, section 3). Given o and l, the gradients
+of the keys and values of one set do not depend on the other set (Dao et al. 2022, appendix B.2). So keys that
+many queries share need not be copied next to the keys of each query.
 
 Shapes: B rows, H heads, T queries, S keys, K per head.
 """
@@ -21,27 +21,27 @@ from torch.autograd.function import once_differentiable
 
 from cotext.layers.kernels.precision import precise
 
-CHUNK_QUERIES = 256  # off the CPU: weights of so many queries at a time
+CHUNK_QUERIES = 256  # on other devices than a CPU: queries whose weights are in memory at a time
 
 Mixed = tuple[Tensor, Tensor]  # mixed values [..., H, K] and the log of the sum of weights [..., H]
 
 
 def mix_apart(q_BHTK: Tensor, k_BHSK: Tensor, v_BHSK: Tensor, mask: Tensor | None) -> Mixed:
-    """Values mixed over some of the keys, without gradients: [B, T, H, K], and l, [B, T, H].
+    """Mix values over some of the keys, without gradients: [B, T, H, K], and l, [B, T, H].
 
-    `mask` [B, 1, 1, S], True = may attend; of a query that sees none of these keys, l is minus infinity.
+    `mask` [B, 1, 1, S], True = may attend. For queries without any of these keys, l is minus infinity.
     """
-    # Autocast would round the products of precise numbers again.
+    # Autocast would round the products again.
     with torch.no_grad(), torch.autocast(q_BHTK.device.type, enabled=False):
         q, k, v = (precise(x) for x in (q_BHTK, k_BHSK, v_BHSK))
         if on_cpu(q):
-            # The library's attention, with the sums that its public function keeps to itself.
+            # Torch's attention kernel: its public function does not return l.
             out, total = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
                 q, k, v, attn_mask=_added(mask, q, k)
             )
         else:
-            found = [_chunk(part, k, v, mask) for part in torch.split(q, CHUNK_QUERIES, dim=2)]
-            out, total = (torch.cat(x, dim=2) for x in zip(*found, strict=True))
+            chunks = [_chunk(part, k, v, mask) for part in torch.split(q, CHUNK_QUERIES, dim=2)]
+            out, total = (torch.cat(x, dim=2) for x in zip(*chunks, strict=True))
         if mask is not None:
             total = total.masked_fill(~mask.any(dim=-1), -math.inf)
         mixed: Tensor = out.transpose(1, 2)
@@ -49,7 +49,7 @@ def mix_apart(q_BHTK: Tensor, k_BHSK: Tensor, v_BHSK: Tensor, mask: Tensor | Non
 
 
 def joined(first: Mixed, second: Mixed) -> Mixed:
-    """Values mixed over the keys of both, which no query may see none of."""
+    """Join the values mixed over two sets of keys, at least one of which every query attends to."""
     total = torch.logaddexp(first[1], second[1])
     shares = ((out, (part - total).exp()) for out, part in (first, second))
     (out_1, share_1), (out_2, share_2) = shares
@@ -59,10 +59,10 @@ def joined(first: Mixed, second: Mixed) -> Mixed:
 def with_gradients(
     q_BHTK: Tensor, k_BHSK: Tensor, v_BHSK: Tensor, mask: Tensor | None, apart: Mixed, whole: Mixed
 ) -> Tensor:
-    """What one place adds to the whole, [B, T, H, K], through which queries, keys and values have gradients.
+    """Return the contribution of one set of keys to the whole, [B, T, H, K], with gradients.
 
-    `apart` is the place by itself and `whole` what it is joined to, [B, T, H, K] and [B, T, H] each, in the
-    order of these queries.
+    `apart` are the values mixed over only this set, `whole` those over both: [B, T, H, K] and [B, T, H] each,
+    in the order of these queries.
     """
     added: Tensor = _Place.apply(  # type: ignore[no-untyped-call]
         q_BHTK, k_BHSK, v_BHSK, mask, *apart, *whole
@@ -71,7 +71,7 @@ def with_gradients(
 
 
 def on_cpu(x: Tensor) -> bool:
-    """Whether the library's attention for CPUs does it, which tells the sums of weights."""
+    """Whether torch's attention kernel for CPUs, which returns l, is used."""
     return x.device.type == "cpu"
 
 
@@ -98,16 +98,16 @@ class _Place(Function):
         q, k, v, whole, grad = (precise(x) for x in (*inputs, whole, grads[0]))
         whole, total, grad = whole.transpose(1, 2), total.transpose(1, 2), grad.transpose(1, 2)
         if on_cpu(q):
-            found = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward(
+            gradients = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward(
                 grad, q, k, v, whole, total, 0.0, False, attn_mask=_added(mask, q, k)
             )
         else:
-            found = _gradients(grad, q, k, v, whole, total, mask)
-        return *(g.to(x.dtype) for g, x in zip(found, inputs, strict=True)), None, None, None, None, None
+            gradients = _gradients(grad, q, k, v, whole, total, mask)
+        return *(g.to(x.dtype) for g, x in zip(gradients, inputs, strict=True)), None, None, None, None, None
 
 
 def _added(mask: Tensor | None, q: Tensor, k: Tensor) -> Tensor | None:
-    """Minus infinity where nothing may be seen: [B, 1, T, S]."""
+    """Return the mask as a bias of scores, minus infinity where masked: [B, 1, T, S]."""
     if mask is None:
         return None
     added = torch.zeros_like(mask, dtype=q.dtype).masked_fill_(~mask, -math.inf)
@@ -122,22 +122,23 @@ def _scores(q: Tensor, k: Tensor, mask: Tensor | None) -> Tensor:
 def _chunk(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Mixed:
     scores = _scores(q, k, mask)
     total = scores.logsumexp(dim=-1)
+    # Without any key, the softmax is NaN; l of minus infinity gives these values no weight.
     return scores.softmax(dim=-1).nan_to_num_(0.0) @ v, total
 
 
 def _gradients(
     grad: Tensor, q: Tensor, k: Tensor, v: Tensor, whole: Tensor, total: Tensor, mask: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Of queries, keys and values, chunk by chunk of queries."""
+    """Return the gradients of queries, keys and values, computed in chunks of queries."""
     grad_q, grad_k, grad_v = torch.empty_like(q), torch.zeros_like(k), torch.zeros_like(v)
     scale = q.size(-1) ** -0.5
     for first in range(0, q.size(2), CHUNK_QUERIES):
-        here = slice(first, first + CHUNK_QUERIES)
-        part, own = q[:, :, here], grad[:, :, here]
-        weight = (_scores(part, k, mask) - total[:, :, here, None]).exp_()
-        through = (own * whole[:, :, here]).sum(dim=-1, keepdim=True)
-        grad_scores = weight * (own @ v.transpose(-2, -1) - through) * scale
-        grad_q[:, :, here] = grad_scores @ k
+        chunk = slice(first, first + CHUNK_QUERIES)
+        part, grad_chunk = q[:, :, chunk], grad[:, :, chunk]
+        weight = (_scores(part, k, mask) - total[:, :, chunk, None]).exp_()
+        through = (grad_chunk * whole[:, :, chunk]).sum(dim=-1, keepdim=True)
+        grad_scores = weight * (grad_chunk @ v.transpose(-2, -1) - through) * scale
+        grad_q[:, :, chunk] = grad_scores @ k
         grad_k += grad_scores.transpose(-2, -1) @ part
-        grad_v += weight.transpose(-2, -1) @ own
+        grad_v += weight.transpose(-2, -1) @ grad_chunk
     return grad_q, grad_k, grad_v

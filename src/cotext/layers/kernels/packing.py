@@ -1,4 +1,4 @@
-"""Rows of unequal length without their padding: what works token by token need not touch padding.
+"""Packing: rows of unequal length without their padding, for computations on single tokens.
 
 Shapes: B rows, T tokens, N real tokens of all rows, D model.
 
@@ -31,7 +31,7 @@ class _Pack(Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        # The indices are distinct, so that nothing has to be added up.
+        # The indices are distinct, so that copying is enough.
         return _spread(grads[0], ctx.saved_tensors[0], ctx.size), None
 
 
@@ -48,13 +48,13 @@ class _Unpack(Function):
 
 
 def take_rows(x_MD: Tensor, index_N: Tensor) -> Tensor:
-    """The rows of distinct indices: [N, D]."""
+    """Return the rows at distinct indices: [N, D]."""
     taken: Tensor = _Pack.apply(x_MD, index_N)  # type: ignore[no-untyped-call]
     return taken
 
 
 class Packing:
-    """Indices of the real tokens of padded rows: `index_N` counts over all rows, padding included."""
+    """Indices of the real tokens of padded rows; `index_N` counts over all rows, padding included."""
 
     def __init__(self, real_BT: Tensor) -> None:
         self.rows, self.tokens = real_BT.shape
@@ -62,7 +62,7 @@ class Packing:
 
     @staticmethod
     def of(sentence: Tensor) -> "Packing | None":
-        """From sentence indices [B, T], -1 on padding; None where nothing is padded."""
+        """Create from sentence indices [B, T], -1 on padding; None if nothing is padded."""
         real = sentence >= 0
         return None if bool(real.all()) else Packing(real)
 

@@ -1,14 +1,14 @@
-"""The precision of what must not be rounded: sums over many tokens, losses, log-probabilities."""
+"""Precision of values that must not be rounded: sums over many tokens, losses, log-probabilities."""
 
 import torch
 from torch import Tensor
 
 
 def precise_dtype(x: Tensor) -> torch.dtype:
-    """Single precision at least: that of a tensor in double stays."""
+    """Return the type of x, but at least single precision."""
     return torch.promote_types(x.dtype, torch.float32)
 
 
 def precise(x: Tensor) -> Tensor:
-    """The same numbers in single precision at least."""
+    """Convert to at least single precision."""
     return x.to(precise_dtype(x))

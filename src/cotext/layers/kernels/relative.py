@@ -1,15 +1,15 @@
-"""Attention that knows how far apart two tokens stand: S_rel = Q R^T, computed by skewing.
+"""Attention with relative position embeddings: S_rel = Q R^T, computed by skewing.
 
-One row of Q R^T holds a query's product with every distance; shifting each row by one more place than the row
-above turns "by distance" into "by key", so that no [T, S, K] tensor ever exists (Huang et al. 2019, section
-3.4). For two queries and three keys, d = key - query:
+A row of Q R^T holds the products of a query with every distance. Shifting each row by one more place than the
+row above turns "by distance" into "by key". No [T, S, K] tensor is needed (Huang et al. 2019, section 3.4).
+For two queries and three keys, d = key - query:
 
     by distance   -1  0  1  2        read with a row stride one shorter,        by key    0  1  2
     query 0        .  a  b  c   ->   starting at the second number:     ->      query 0   a  b  c
     query 1        d  e  f  .                                                   query 1   d  e  f
 
-Where queries and keys have biases of their own for the two products (Dai et al. 2019, section 3.3), and every
-head its own R, the keys of a memory may stand before those of the queries.
+The variant of Dai et al. 2019 (section 3.3) has separate biases for the two products and one R per head. Its
+keys may start with a memory, before those of the queries.
 
 Shapes: B rows, H heads, T queries, S keys, K per head, D = H * K, C queries of a chunk, n distances.
 """
@@ -22,16 +22,15 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
-from torch.nn.functional import scaled_dot_product_attention
 
-from cotext.layers.kernels.dropout import keep_mask, noise
-from cotext.layers.kernels.sdpa import TokenIndices, in_single, show_weights, watched
+from cotext.layers.kernels.dropout import dropout_scale, keep_mask
+from cotext.layers.kernels.sdpa import TokenIndices, biased, in_float32, show_weights, watched
 from cotext.layers.masks import causal as causal_mask
 
-CHUNK_QUERIES = 64  # weights of a chunk fit into the cache, and a causal chunk skips the keys behind it
+CHUNK_QUERIES = 64  # weights of a chunk fit into the cache; a causal chunk skips later keys
 
 
-@in_single
+@in_float32
 def attend_relative(
     q_BHTK: Tensor,
     k_BHSK: Tensor,
@@ -44,14 +43,13 @@ def attend_relative(
 ) -> Tensor:
     """Softmax((Q K^T + Q R^T) / sqrt(K)) V over complete rows; distance is key - query: [B, H, T, K].
 
-    `table` [2 * span + 1, K] holds R for the distances -span .. span; longer ones share its ends. `mask`
+    `table` [2 * span + 1, K] holds R for the distances -span .. span; larger distances share its ends. `mask`
     broadcasts to [B, H, T, S], True = may attend. Li et al. 2022, equations 8 to 11.
     """
     if watched():
-        vectors = table[_rows_of_table(table, 0, q_BHTK.size(2), k_BHSK.size(2))]
-        bias = _skewed(q_BHTK @ vectors.T, k_BHSK.size(2)) * q_BHTK.size(-1) ** -0.5
+        bias = _relative_bias(q_BHTK, table, k_BHSK.size(2))
         show_weights(q_BHTK, k_BHSK, mask, causal, bias, tokens)
-    # With mixed precision, projections come in less of it than parameters have.
+    # Under autocast, projected queries have a lower precision than the parameters.
     inputs = q_BHTK, k_BHSK, v_BHSK, table.to(q_BHTK.dtype), mask, causal, dropout
     if q_BHTK.device.type != "cpu":
         return relative_with_bias(*inputs)
@@ -68,37 +66,35 @@ def relative_with_bias(
     causal: bool,
     dropout: float,
 ) -> Tensor:
-    """The same by one call of the library, with Q R^T as a bias of the scores: fast on a GPU."""
-    queries, keys = q_BHTK.size(2), k_BHSK.size(2)
-    vectors = table[_rows_of_table(table, 0, queries, keys)]
-    bias = _skewed(q_BHTK @ vectors.T, keys) * q_BHTK.size(-1) ** -0.5
-    if causal:
-        order = causal_mask(queries, keys, bias.device)
-        mask = order if mask is None else mask & order
-    if mask is not None:
-        bias = bias.masked_fill(~mask, -math.inf)
-    return scaled_dot_product_attention(q_BHTK, k_BHSK, v_BHSK, attn_mask=bias, dropout_p=dropout)
+    """As `attend_relative`, by one call of torch with Q R^T as a bias: fast on a GPU."""
+    bias = _relative_bias(q_BHTK, table, k_BHSK.size(2))
+    return biased(q_BHTK, k_BHSK, v_BHSK, bias, mask, causal, dropout)
 
 
-@in_single
+def _relative_bias(q_BHTK: Tensor, table: Tensor, keys: int) -> Tensor:
+    """Return Q R^T / sqrt(K) by key: [B, H, T, keys]."""
+    vectors = table[_rows_of_table(table, 0, q_BHTK.size(2), keys)]
+    bias: Tensor = _skewed(q_BHTK @ vectors.T, keys) * q_BHTK.size(-1) ** -0.5
+    return bias
+
+
+@in_float32
 def attend_at_distances(
     q_BHTK: Tensor, k_BHSK: Tensor, v_BHSK: Tensor, table: Tensor, mask: Tensor | None, distance_BTS: Tensor
 ) -> Tensor:
-    """The same where keys stand in any order, none of them behind its query: [B, H, T, K].
+    """As `attend_relative`, for keys in any order, none of them after its query: [B, H, T, K].
 
-    A positive distance must be masked.
+    Positive distances must be masked.
     """
     span = table.size(0) // 2
-    reach = min(span, -int(distance_BTS.min()))
-    by_distance = q_BHTK @ table[span - reach : span + 1].T
-    index = (distance_BTS.clamp(-reach, 0) + reach)[:, None].expand(-1, q_BHTK.size(1), -1, -1)
+    longest = min(span, -int(distance_BTS.min()))
+    by_distance = q_BHTK @ table[span - longest : span + 1].T
+    index = (distance_BTS.clamp(-longest, 0) + longest)[:, None].expand(-1, q_BHTK.size(1), -1, -1)
     bias = by_distance.gather(3, index) * q_BHTK.size(-1) ** -0.5
-    if mask is not None:
-        bias = bias.masked_fill(~mask, -math.inf)
-    return scaled_dot_product_attention(q_BHTK, k_BHSK, v_BHSK, attn_mask=bias)
+    return biased(q_BHTK, k_BHSK, v_BHSK, bias, mask)
 
 
-@in_single
+@in_float32
 def attend_from_memory(
     q_BTD: Tensor,
     k_BSD: Tensor,
@@ -111,8 +107,8 @@ def attend_from_memory(
 ) -> Tensor:
     """Softmax(((Q + u) K^T + (Q + w) R^T) / sqrt(K)) V: [B, T, D].
 
-    The last T of the S keys are those of the queries. `r_nD` holds the distances key - query from 1 - S to
-    T - 1, `biases_2D` u and w. `mask` [B or 1, 1, T, S]: True = may attend.
+    The last T of the S keys are those of the queries. `r_nD` holds the distances key - query from 1 - S to T
+    - 1, `biases_2D` holds u and w. `mask` [B or 1, 1, T, S]: True = may attend.
     """
     inputs = q_BTD, k_BSD, v_BSD, biases_2D.to(q_BTD.dtype), r_nD.to(q_BTD.dtype), mask, heads, dropout
     if q_BTD.device.type != "cpu":
@@ -122,7 +118,7 @@ def attend_from_memory(
 
 
 def memory_bias(by_place_BTD: Tensor, r_nD: Tensor, keys: int, heads: int) -> Tensor:
-    """(Q + w) R^T / sqrt(K) by key: [B, H, T, keys]."""
+    """Return (Q + w) R^T / sqrt(K) by key: [B, H, T, keys]."""
     by_place_BHTK, r_nHK = _split(by_place_BTD, heads), r_nD.view(r_nD.size(0), heads, -1)
     by_distance = torch.einsum("bhtk,nhk->bhtn", by_place_BHTK, r_nHK).contiguous()
     bias: Tensor = _skewed(by_distance, keys) * by_place_BHTK.size(-1) ** -0.5
@@ -139,10 +135,10 @@ def memory_with_bias(
     heads: int,
     dropout: float,
 ) -> Tensor:
-    """The same by one call of the library: fast on a GPU."""
-    bias = memory_bias(q_BTD + biases_2D[1], r_nD, k_BSD.size(1), heads).masked_fill(~mask, -math.inf)
+    """As `attend_from_memory`, by one call of torch: fast on a GPU."""
+    bias = memory_bias(q_BTD + biases_2D[1], r_nD, k_BSD.size(1), heads)
     q, k, v = (_split(x, heads) for x in (q_BTD + biases_2D[0], k_BSD, v_BSD))
-    mixed = scaled_dot_product_attention(q, k, v, attn_mask=bias, dropout_p=dropout)
+    mixed = biased(q, k, v, bias, mask, dropout=dropout)
     return mixed.transpose(1, 2).flatten(2)
 
 
@@ -152,20 +148,20 @@ def _split(x_BTD: Tensor, heads: int) -> Tensor:
 
 
 def _rows_of_table(table: Tensor, first: int, stop: int, keys: int) -> Tensor:
-    """Rows of the table for the distances of queries first .. stop from keys 0 .. keys, ascending: [n]."""
+    """Return the table rows for the distances of queries first .. stop to keys 0 .. keys, ascending: [n]."""
     span = table.size(0) // 2
     return torch.arange(1 - stop, keys - first, device=table.device).clamp(-span, span) + span
 
 
 def _skewed(by_distance: Tensor, keys: int) -> Tensor:
-    """From products by distance [B, H, C, n] to products by key, a view [B, H, C, keys]."""
+    """Return products by distance [B, H, C, n] as products by key, a view [B, H, C, keys]."""
     rows, heads, queries, distances = by_distance.shape
     *outer, _, _ = by_distance.stride()
     return by_distance.as_strided((rows, heads, queries, keys), (*outer, distances - 1, 1), queries - 1)
 
 
 class _RelativeAttention(Function):
-    """Chunk by chunk of queries; the weights are kept, everything by distance is made anew when needed."""
+    """Processes queries in chunks. Weights are saved; tensors by distance are recomputed in backward."""
 
     @staticmethod
     def forward(
@@ -179,10 +175,10 @@ class _RelativeAttention(Function):
         rate: float,
     ) -> Tensor:
         ctx.scale, ctx.rate, ctx.causal = q.size(-1) ** -0.5, rate, causal
-        # Contiguous heads: every chunk would copy them again.
+        # Contiguous once, or every chunk would copy them again.
         q, k, v = (q * ctx.scale).contiguous(), k.contiguous(), v.contiguous()
         out = torch.empty(q.size(0), q.size(2), q.size(1), q.size(3), dtype=q.dtype).transpose(1, 2)
-        kept: list[Tensor] = []
+        saved: list[Tensor] = []
         for first, stop, keys in _chunks(q.size(2), k.size(2), causal):
             query = q[:, :, first:stop]
             weight = query @ k[:, :, :keys].transpose(-2, -1)
@@ -195,26 +191,26 @@ class _RelativeAttention(Function):
                 part = mask if mask.size(-2) == 1 else mask[..., first:stop, :]
                 weight.masked_fill_(~part[..., :keys], -math.inf)
             weight = weight.softmax(dim=-1)
-            kept.append(weight)
+            saved.append(weight)
             if rate > 0:
-                kept.append(keep := keep_mask(weight, rate))
-                weight = noise(keep, rate, weight).mul_(weight)
+                saved.append(keep := keep_mask(weight, rate))
+                weight = dropout_scale(keep, rate, weight).mul_(weight)
             out[:, :, first:stop] = weight @ v[:, :, :keys]
-        ctx.save_for_backward(q, k, v, table, *kept)
+        ctx.save_for_backward(q, k, v, table, *saved)
         return out
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        q, k, v, table, *kept = ctx.saved_tensors
-        left = iter(kept)
+        q, k, v, table, *saved = ctx.saved_tensors
+        weights = iter(saved)  # of each chunk, with its dropout mask, in the order of the forward pass
         grad_q, grad_k, grad_v = torch.empty_like(q), torch.zeros_like(k), torch.zeros_like(v)
         grad_table = torch.zeros_like(table)
         for first, stop, keys in _chunks(q.size(2), k.size(2), ctx.causal):
-            weight, query, grad_out = next(left), q[:, :, first:stop], grads[0][:, :, first:stop]
+            weight, query, grad_out = next(weights), q[:, :, first:stop], grads[0][:, :, first:stop]
             grad_weight = grad_out @ v[:, :, :keys].transpose(-2, -1)
             if ctx.rate > 0:
-                factor = noise(next(left), ctx.rate, weight)
+                factor = dropout_scale(next(weights), ctx.rate, weight)
                 grad_v[:, :, :keys] += (factor * weight).transpose(-2, -1) @ grad_out
                 grad_weight *= factor
             else:
@@ -223,7 +219,7 @@ class _RelativeAttention(Function):
             grad_k[:, :, :keys] += grad_scores.transpose(-2, -1) @ query
             rows = _rows_of_table(table, first, stop, keys)
             by_distance = grad_scores.new_zeros(*grad_scores.shape[:-1], rows.numel())
-            _skewed(by_distance, keys).copy_(grad_scores)
+            _skewed(by_distance, keys).copy_(grad_scores)  # a view: writes "by key" into "by distance"
             grad_q[:, :, first:stop] = grad_scores @ k[:, :, :keys] + by_distance @ table[rows]
             by_place = by_distance.flatten(0, 2).T @ query.reshape(-1, query.size(-1))
             grad_table.index_add_(0, rows, by_place)
@@ -231,7 +227,7 @@ class _RelativeAttention(Function):
 
 
 class _MemoryAttention(Function):
-    """Heads come first, then rows, so that all products with R of a head are one product."""
+    """Heads come before rows, so that all products of a head with R are one matrix product."""
 
     @staticmethod
     def forward(
@@ -248,6 +244,7 @@ class _MemoryAttention(Function):
         rows, queries, keys = q.size(0), q.size(1), k.size(1)
         ctx.rate, ctx.sizes = rate, (rows, queries, heads)
         ctx.scale = scale = (q.size(2) // heads) ** -0.5
+        # One matrix product per head serves all rows.
         q = _heads_first(q, heads)
         content, by_place = (q + bias.view(heads, 1, 1, -1) for bias in biases)
         k, v = (_heads_first(x, heads).flatten(0, 1) for x in (k, v))
@@ -257,21 +254,21 @@ class _MemoryAttention(Function):
         weight = torch.baddbmm(bias, content.flatten(0, 1), k.transpose(1, 2), beta=scale, alpha=scale)
         weight.view(heads, rows, queries, keys).masked_fill_(~mask.transpose(0, 1), -math.inf)
         weight = weight.softmax(dim=-1)
-        kept = (keep_mask(weight, rate),) if rate > 0 else ()
-        ctx.save_for_backward(content, by_place, k, v, r, weight, *kept)
-        dropped = noise(kept[0], rate, weight).mul_(weight) if kept else weight
+        masks = (keep_mask(weight, rate),) if rate > 0 else ()
+        ctx.save_for_backward(content, by_place, k, v, r, weight, *masks)
+        dropped = dropout_scale(masks[0], rate, weight).mul_(weight) if masks else weight
         return _heads_last(torch.bmm(dropped, v), heads)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        content, by_place, k, v, r, weight, *kept = ctx.saved_tensors
+        content, by_place, k, v, r, weight, *masks = ctx.saved_tensors
         rows, queries, heads = ctx.sizes
         grad_out = _heads_first(grads[0], heads).flatten(0, 1)
         grad_weight = torch.bmm(grad_out, v.transpose(1, 2))
         dropped = weight
-        if kept:
-            factor = noise(kept[0], ctx.rate, weight)
+        if masks:
+            factor = dropout_scale(masks[0], ctx.rate, weight)
             grad_weight, dropped = grad_weight.mul_(factor), factor.mul_(weight)
         grad_v = torch.bmm(dropped.transpose(1, 2), grad_out)
         grad_scores = torch.ops.aten._softmax_backward_data(grad_weight, weight, -1, weight.dtype)
@@ -285,20 +282,12 @@ class _MemoryAttention(Function):
         grad_r = torch.bmm(flat.transpose(1, 2), by_place.flatten(1, 2)).transpose(0, 1).flatten(1)
         grad_biases = torch.stack([g.sum(dim=(1, 2)).flatten() for g in (grad_content, grad_by_place)])
         grad_q = _heads_last((grad_content + grad_by_place).flatten(0, 1), heads)
-        return (
-            grad_q,
-            _heads_last(grad_k, heads),
-            _heads_last(grad_v, heads),
-            grad_biases,
-            grad_r,
-            None,
-            None,
-            None,
-        )
+        grad_k, grad_v = _heads_last(grad_k, heads), _heads_last(grad_v, heads)
+        return grad_q, grad_k, grad_v, grad_biases, grad_r, None, None, None
 
 
 def _heads_first(x_BTD: Tensor, heads: int) -> Tensor:
-    """[B, T, D] -> [H, B, T, K], in one piece."""
+    """[B, T, D] -> [H, B, T, K], contiguous."""
     return x_BTD.reshape(x_BTD.size(0), x_BTD.size(1), heads, -1).permute(2, 0, 1, 3).contiguous()
 
 
@@ -308,7 +297,7 @@ def _heads_last(x: Tensor, heads: int) -> Tensor:
 
 
 def _chunks(queries: int, keys: int, causal: bool) -> list[tuple[int, int, int]]:
-    """Ranges of queries, each with the number of keys that it may see at most."""
+    """Return the ranges of queries, each with the number of keys that it may attend to."""
     starts = range(0, queries, CHUNK_QUERIES)
     stops = [min(queries, first + CHUNK_QUERIES) for first in starts]
     return [(first, stop, stop if causal else keys) for first, stop in zip(starts, stops, strict=True)]

@@ -1,9 +1,9 @@
-"""Scaled dot-product attention, and a path of its own for dropout of attention weights on a CPU.
+"""Scaled dot-product attention, with a fast path for dropout of attention weights on a CPU.
 
-With dropout the library leaves its fast path, draws its mask slowly and keeps three copies of the weights for
-the backward pass. Here the weights are kept once, beside a mask of a byte per weight.
+With dropout, torch leaves its fast kernel, draws the mask slowly and keeps three copies of the weights for
+the backward pass. Here the weights are kept once, with a mask of one byte per weight.
 
-With mixed precision, attention on a CPU computes in single precision (`in_single`): the library's backward
+With mixed precision, attention on a CPU computes in single precision (`in_float32`), because torch's backward
 pass takes ten times as long in bfloat16.
 
 Shapes: B rows, H heads, T queries, S keys, K per head.
@@ -23,13 +23,13 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 from torch.nn.functional import scaled_dot_product_attention
 
-from cotext.layers.kernels.dropout import keep_mask, noise
+from cotext.layers.kernels.dropout import dropout_scale, keep_mask
 from cotext.layers.masks import causal as causal_mask
 
 
 @dataclass(frozen=True, slots=True)
 class TokenIndices:
-    """Which tokens queries and keys are, where attention sets them in another order than that of the rows.
+    """The batch indices of queries and keys that are not in the order of the rows.
 
     Indices count over all rows, padding included: token t of row b of `length` tokens is b * length + t. On
     padding they are -1.
@@ -39,17 +39,17 @@ class TokenIndices:
     key: Tensor  # [B, S]
 
 
-Asked = ParamSpec("Asked")
+P = ParamSpec("P")
 
 
-def in_single(attention: Callable[Asked, Tensor]) -> Callable[Asked, Tensor]:
-    """An attention that computes in float32 where its queries, which come first, are less and on a CPU.
+def in_float32(attention: Callable[P, Tensor]) -> Callable[P, Tensor]:
+    """Make an attention compute in float32 if it runs on a CPU and its queries have half precision.
 
-    What it mixes has the type of the queries again. Floating-point tensors are positional.
+    The output has the type of the queries, which must come first. Floating-point tensors must be positional.
     """
 
     @wraps(attention)
-    def precisely(*given: Asked.args, **named: Asked.kwargs) -> Tensor:
+    def precisely(*given: P.args, **named: P.kwargs) -> Tensor:
         query = cast(Tensor, given[0])
         if query.device.type != "cpu" or query.dtype not in (torch.bfloat16, torch.float16):
             return attention(*given, **named)
@@ -60,18 +60,19 @@ def in_single(attention: Callable[Asked, Tensor]) -> Callable[Asked, Tensor]:
     return precisely
 
 
-NEXT_TO_NOTHING = 1e-30  # shown for a closed gate, in double precision
+SMALLEST_GATE = 1e-30  # recorded for a closed gate, in double precision
 Watcher = Callable[[Tensor, Tensor, TokenIndices | None], None]
 _watcher: ContextVar[Watcher | None] = ContextVar("watcher", default=None)
 
 
 @contextmanager
 def watch_weights(watcher: Watcher) -> Iterator[None]:
-    """Show every attention inside this context to `watcher`, which changes nothing.
+    """Pass the weights of every attention inside this context to `watcher`; results do not change.
 
-    It is given the weights [B, H, T, S], made once more for it, and which queries are real, [B, T]: those of
-    padding that was put back between packed tokens are zero, as no other query ever is. The third it is given
-    are the indices of queries and keys, or None where they are the rows' tokens in order.
+    `watcher` is called with three arguments. First, the weights [B, H, T, S], which are computed again for
+    it. Second, which queries are real, [B, T]: padding that was put back between packed tokens is zero, and
+    no real query is. Third, the indices of queries and keys, or None if they are the tokens of the rows in
+    order.
     """
     token = _watcher.set(watcher)
     try:
@@ -81,16 +82,17 @@ def watch_weights(watcher: Watcher) -> Iterator[None]:
 
 
 def watched() -> bool:
-    """Whether anybody watches."""
+    """Whether attention weights are being recorded."""
     return _watcher.get() is not None
 
 
 @contextmanager
 def show_together(gate_H: Tensor, seen: Tensor) -> Iterator[None]:
-    """Show the two attentions that are computed inside this context to `watcher` as one.
+    """Record the two attentions that are computed inside this context as one.
 
-    The second has the factor `gate_H`, which may be negative, where `seen` [B, 1, T, 1], else 0. Absolute
-    weights are shown, scaled to a sum of 1; none that a key may have is zero, even of a closed gate.
+    The second has the factor `gate_H`, which may be negative, where `seen` [B, 1, T, 1] is True, else 0.
+    Recorded weights are absolute values, scaled to a sum of 1. A key that may be attended to never has a
+    weight of zero, even behind a closed gate.
     """
     watcher = _watcher.get()
     if watcher is None:
@@ -99,9 +101,9 @@ def show_together(gate_H: Tensor, seen: Tensor) -> Iterator[None]:
     shown: list[tuple[Tensor, Tensor, TokenIndices | None]] = []
     with watch_weights(lambda *call: shown.append(call)):
         yield
-    (first, real, places), (second, _, _) = shown
-    weights = first + gate_H.double().abs().clamp(min=NEXT_TO_NOTHING)[:, None, None] * seen * second
-    watcher(weights / weights.sum(dim=-1, keepdim=True), real, places)
+    (first, real, indices), (second, _, _) = shown
+    weights = first + gate_H.double().abs().clamp(min=SMALLEST_GATE)[:, None, None] * seen * second
+    watcher(weights / weights.sum(dim=-1, keepdim=True), real, indices)
 
 
 def show_weights(
@@ -112,9 +114,9 @@ def show_weights(
     bias: Tensor | None = None,
     tokens: Callable[[], TokenIndices] | None = None,
 ) -> None:
-    """Tell whoever watches what the weights are; `bias` is added to the scores.
+    """Pass the attention weights to the watcher, if there is one; `bias` is added to the scores.
 
-    `tokens` is asked only then.
+    `tokens` is called only then.
     """
     if not watched():
         return
@@ -125,14 +127,14 @@ def show_weights(
         mask = causal_mask(q_BHTK.size(2), k_BHSK.size(2), q_BHTK.device)
     if mask is not None:
         scores = scores.masked_fill(~mask, -math.inf)
-    # In double precision no weight of a key that may be attended to becomes zero.
+    # In double precision, so that no key that may be attended to gets a weight of zero.
     show_these(scores.double().softmax(dim=-1), q_BHTK, tokens)
 
 
 def show_these(
     weights_BHTS: Tensor, q_BHTK: Tensor, tokens: Callable[[], TokenIndices] | None = None
 ) -> None:
-    """Show weights that an attention has computed itself."""
+    """Pass weights that an attention has computed itself to the watcher."""
     watcher = _watcher.get()
     if watcher is not None:
         indices = None if tokens is None else tokens()
@@ -149,13 +151,13 @@ class _DroppedAttention(Function):
         weight = scores.softmax(dim=-1)
         keep = keep_mask(weight, rate)
         ctx.save_for_backward(q, k, v, weight, keep)
-        return noise(keep, rate, weight).mul_(weight) @ v
+        return dropout_scale(keep, rate, weight).mul_(weight) @ v
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         q, k, v, weight, keep = ctx.saved_tensors
-        factor = noise(keep, ctx.rate, weight)
+        factor = dropout_scale(keep, ctx.rate, weight)
         grad_v = (factor * weight).transpose(-2, -1) @ grads[0]
         grad_weight = factor.mul_(grads[0] @ v.transpose(-2, -1))
         grad_scores = torch.ops.aten._softmax_backward_data(grad_weight, weight, -1, weight.dtype)
@@ -163,7 +165,7 @@ class _DroppedAttention(Function):
         return grad_scores @ k, grad_scores.transpose(-2, -1) @ q, grad_v, None, None
 
 
-@in_single
+@in_float32
 def attend(
     q_BHTK: Tensor,
     k_BHSK: Tensor,
@@ -175,8 +177,8 @@ def attend(
 ) -> Tensor:
     """Mix the values of the keys that each query may attend to: -> [B, H, T, K].
 
-    `mask` broadcasts to [B, H, T, S], True = may attend; not together with `causal`. Whoever sets tokens in
-    another order tells `tokens`, for `watch_weights`.
+    `mask` broadcasts to [B, H, T, S], True = may attend; not together with `causal`. `tokens`: the order of
+    queries and keys for `watch_weights`, if it is not that of the rows.
     """
     show_weights(q_BHTK, k_BHSK, mask, causal, tokens=tokens)
     if not 0 < dropout < 1 or q_BHTK.device.type != "cpu":
@@ -191,7 +193,7 @@ def attend(
     return mixed
 
 
-@in_single
+@in_float32
 def attend_with_bias(
     q_BHTK: Tensor,
     k_BHSK: Tensor,
@@ -202,10 +204,24 @@ def attend_with_bias(
     dropout: float,
     tokens: Callable[[], TokenIndices] | None = None,
 ) -> Tensor:
-    """The same with `bias` [B, H, T, S] added to the scaled scores."""
+    """As `attend`, with `bias` [B, H, T, S] added to the scaled scores."""
     show_weights(q_BHTK, k_BHSK, mask, causal, bias, tokens)
+    return biased(q_BHTK, k_BHSK, v_BHSK, bias, mask, causal, dropout)
+
+
+def biased(
+    q_BHTK: Tensor,
+    k_BHSK: Tensor,
+    v_BHSK: Tensor,
+    bias: Tensor,
+    mask: Tensor | None,
+    causal: bool = False,
+    dropout: float = 0.0,
+) -> Tensor:
+    """Torch's attention with `bias` added to the scaled scores, not recorded."""
     if causal:
-        mask = causal_mask(q_BHTK.size(2), k_BHSK.size(2), q_BHTK.device)
+        order = causal_mask(q_BHTK.size(2), k_BHSK.size(2), q_BHTK.device)
+        mask = order if mask is None else mask & order
     if mask is not None:
         bias = bias.masked_fill(~mask, -math.inf)
     return scaled_dot_product_attention(q_BHTK, k_BHSK, v_BHSK, attn_mask=bias, dropout_p=dropout)

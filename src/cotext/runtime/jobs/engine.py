@@ -1,4 +1,4 @@
-"""Long jobs: units of work whose results are kept in a journal, by one process or in shards that are joined.
+"""Resumable jobs: units of work whose results are stored in a journal, by one process or in shards.
 
     OUT.partial               journal of one process, which writes OUT at the end
     OUT.shards/2-of-4.jsonl   journal of shard 2 of 4; `joining` reads all of them
@@ -27,7 +27,7 @@ from cotext.runtime.jobs.journal import (
     other_job,
     storage,
 )
-from cotext.runtime.locks import beside, holding, require_free, writing
+from cotext.runtime.locks import holding, lock_path, require_free, writing
 
 JOURNALS: Final = "*.jsonl"
 LOCKS: Final = "*.lock"
@@ -37,8 +37,8 @@ Report = TypeVar("Report")
 class Job(ABC, Generic[Report]):
     """A job whose units are numbered from 0, and that writes `out` at the end.
 
-    `sizes` of all units, in sentences, divide the job into shards and count progress. A job with a
-    `shard` works on the units of it alone. `identity` and `facts` are as in `Header`; `facts` have its
+    `sizes` of all units, in sentences, divide the job into shards and count progress. A job with a `shard`
+    processes only the units of that shard. `identity` and `facts` are as in `Header`; `facts` contain the
     `signature`.
     """
 
@@ -63,29 +63,29 @@ class Job(ABC, Generic[Report]):
         return Header(self.command, self.unit, self.identity, self.facts, shard, self.units, total)
 
     def size(self, unit: int) -> int:
-        """The progress that a unit counts for."""
+        """Return the contribution of a unit to the progress."""
         return self.sizes[unit]
 
     @abstractmethod
     def work(
         self, todo: Sequence[int], journal: Journal, on_size: Callable[[int], None]
     ) -> Iterator[tuple[int, Mapping[str, Any]]]:
-        """Work on units, in ascending order; yield each with its result as JSON as soon as it is finished.
+        """Process units in ascending order; yield each with its result, for JSON, as soon as it is finished.
 
-        `on_size` is called with the size of what is done. `journal` has notes on units that were begun.
+        `on_size` is called with the sizes of finished parts. `journal` has notes on units that were begun.
         """
 
     def check(self, unit: int, entry: Mapping[str, Any]) -> None:
-        """Raise ValueError, KeyError or TypeError for what cannot be the result of a unit."""
+        """Raise ValueError, KeyError or TypeError if an entry cannot be the result of a unit."""
 
     def write(self, results: Results) -> Report:
-        """Write the output; the results of all units are there."""
+        """Write the output, given the results of all units."""
         raise NotImplementedError(f"{self.command} writes its output when shards are joined")
 
 
 @dataclass(frozen=True, slots=True)
 class ShardReport:
-    """The work of a shard: `units` with `sentences` in all, of which `resumed` were done before."""
+    """Report on a shard: `units` with `sentences` in total; `resumed` units were done by an earlier call."""
 
     shard: Shard
     unit: str
@@ -97,12 +97,12 @@ class ShardReport:
 
 
 def journal_of(out: Path) -> Path:
-    """The journal of an output that one process writes."""
+    """Return the path of the journal of an output that one process writes."""
     return out.with_name(f"{out.name}.partial")
 
 
 def folder_of(out: Path) -> Path:
-    """The folder of the journals of shards."""
+    """Return the folder of the journals of shards."""
     return out.with_name(f"{out.name}.shards")
 
 
@@ -112,13 +112,13 @@ def run(
     overwrite: bool | None = False,
     keep: bool = False,
 ) -> Report:
-    """Do what is left of a job in this process, and write its output.
+    """Process the unfinished units of a job in this process, and write the output.
 
     `overwrite`: the results of an interrupted job with other settings may be discarded. `keep`: the journal
-    stays until `forget`.
+    is kept until `forget`.
 
     Raises:
-        CotextError: another process writes the output; as `Journal`; what the job raises.
+        CotextError: another process writes the output; otherwise as `Journal` and the job.
     """
     path = journal_of(job.out)
     with (
@@ -134,7 +134,7 @@ def run(
 
 
 def forget(out: Path) -> None:
-    """Delete the journal that `run` has kept, unless another process works with it by now."""
+    """Delete the journal that `run` has kept, unless another process uses it."""
     with suppress(CotextError), writing(out):
         journal_of(out).unlink(missing_ok=True)
 
@@ -144,27 +144,29 @@ def run_shard(
     on_start: Callable[[int], None] = lambda total: None,
     on_size: Callable[[int], None] = lambda size: None,
 ) -> ShardReport:
-    """Do what is left of the shard of a job. `on_start` is called with its size.
+    """Process the unfinished units of a shard. `on_start` is called with its size.
 
     Raises:
-        CotextError: another process works on the shard or joins, the output exists; as `Journal`; what the
-            job raises.
+        CotextError: another process works on the shard or joins shards, the output exists; otherwise as
+            `Journal` and the job.
     """
     out, shard = job.out, job.shard
     assert shard is not None
     path = folder_of(out) / f"{shard.number}-of-{shard.of}.jsonl"
-    said: list[str] = []
+    messages: list[str] = []
     require_new(out)
     try:
         with storage(path):
             path.parent.mkdir(parents=True, exist_ok=True)
         with holding(path.with_suffix(".lock"), f"{out}: shard {shard}"):
-            # Take the lock first, then look at the others: of two processes, at least one sees the other.
-            require_free(beside(out), str(out))
+            # The lock is taken before the others are checked, so that of two processes at least one notices.
+            require_free(lock_path(out), str(out))
             require_new(out)
             header = job.header
-            _require_same_job(out, header)
-            with Journal(path, out, header, job.check, said.append) as journal:
+            others = sorted(folder_of(out).glob(JOURNALS))
+            if others and (changed := differences(Header.read(others[0]).of_job, header.of_job)):
+                raise other_job(others[0], changed, f"delete {folder_of(out)}")
+            with Journal(path, out, header, job.check, messages.append) as journal:
                 size = sum(map(job.size, journal.units))
                 on_start(size)
                 _work(job, journal, on_size)
@@ -172,7 +174,7 @@ def run_shard(
         with suppress(OSError):  # not empty
             path.parent.rmdir()
     return ShardReport(
-        shard, job.unit, len(journal.units), size, journal.resumed, job.facts["signature"], tuple(said)
+        shard, job.unit, len(journal.units), size, journal.resumed, job.facts["signature"], tuple(messages)
     )
 
 
@@ -181,14 +183,6 @@ def _work(job: Job[Any], journal: Journal, on_size: Callable[[int], None]) -> No
     todo = [unit for unit in journal.units if unit not in journal]
     for unit, result in job.work(todo, journal, on_size):
         journal.add(unit, result)
-
-
-def _require_same_job(out: Path, header: Header) -> None:
-    """Refuse the journals of another job."""
-    for path in sorted(folder_of(out).glob(JOURNALS)):
-        if changed := differences(Header.read(path).of_job, header.of_job):
-            raise other_job(path, changed, f"delete {folder_of(out)}")
-        return
 
 
 class Joined(Results):
@@ -211,7 +205,7 @@ class Joined(Results):
                 self._lacking[number + 1] = missing
 
     def _open(self, number: int) -> None:
-        """Open the journal of a shard in place of the one before: there may be thousands."""
+        """Open the journal of a shard and close the previous one, because there may be thousands."""
         if number != self._opened:
             self.close()
             self.path = self._journals[number][0]
@@ -229,7 +223,7 @@ class Joined(Results):
         self._opened = NOBODY
 
     def require_finished(self, folder: Path) -> None:
-        """Refuse shards that leave units out, or share some, or are not finished."""
+        """Raise CotextError if shards are unfinished, overlap, or leave units out."""
         due = 0
         for path, header in self._journals:
             last = path == self._journals[-1][0]
@@ -250,14 +244,14 @@ class Joined(Results):
         )
 
 
-NOBODY: Final = -1  # in place of the number of a shard
+NOBODY: Final = -1  # no shard is open
 
 
 @contextmanager
 def joining(out: Path, overwrite: bool = False) -> Iterator[Joined]:
-    """Hold an output and the journals of its shards, all finished; these are deleted at the end.
+    """Lock an output and yield the results of its shards; the journals are deleted at the end.
 
-    `overwrite`: the output may exist, if it is a file.
+    `overwrite`: an output file may be replaced.
 
     Raises:
         CotextError: no shards; a shard is missing, duplicated, unfinished or of another job; a process works
@@ -283,56 +277,56 @@ def joining(out: Path, overwrite: bool = False) -> Iterator[Joined]:
 
 
 def _require_nobody(out: Path) -> None:
-    """Raise CotextError where a process works on a shard; the locks of dead ones are deleted."""
+    """Raise CotextError if a process works on a shard; the locks of dead processes are deleted."""
     for lock in sorted(folder_of(out).glob(LOCKS)):
         require_free(lock, f"{out}: shard {lock.stem.replace('-of-', '/')}")
 
 
 def clear(out: Path) -> None:
-    """Delete the journals of an output that is written; raises CotextError where a process holds one."""
+    """Delete the journals of a finished output; raises CotextError if a process works on one."""
     _require_nobody(out)
     for path in folder_of(out).glob(JOURNALS):
         path.unlink()
-    with suppress(OSError):  # somebody else's files are in it, or there is no such folder
+    with suppress(OSError):  # other files are in it, or there is no such folder
         folder_of(out).rmdir()
 
 
 def _journals(folder: Path) -> list[tuple[Path, Header]]:
-    """The journals of all shards of a job, in order."""
+    """Return the journals of all shards of a job, in order."""
     paths = sorted(folder.glob(JOURNALS))
     if not paths:
         raise CotextError(
             f"{folder}: no parts of shards are there, so that nothing can be joined; give the --out that the "
             "shards were given"
         )
-    found: dict[Shard, tuple[Path, Header]] = {}
+    journals: dict[Shard, tuple[Path, Header]] = {}
     first: Header | None = None
     for path in paths:
         header = Header.read(path)
         first = first or header
         if changed := differences(first.of_job, header.of_job):
             raise CotextError(f"{path}: is of another job than {paths[0].name}; move it away:\n{changed}")
-        if header.shard in found:
-            other = found[header.shard][0]
+        if header.shard in journals:
+            other = journals[header.shard][0]
             raise CotextError(f"{path} and {other}: both are of shard {header.shard}; move one of them away")
-        found[header.shard] = path, header
+        journals[header.shard] = path, header
     of = header.shard.of
-    if absent := [number for number in range(1, of + 1) if Shard(number, of) not in found]:
+    if absent := [number for number in range(1, of + 1) if Shard(number, of) not in journals]:
         raise CotextError(
             f"{folder}: {_named(absent, of)} missing; run {'it' if len(absent) == 1 else 'them'} (as an "
             f"array of SLURM: --array={in_ranges(absent)}), then join again"
         )
-    return [found[shard] for shard in sorted(found)]
+    return [journals[shard] for shard in sorted(journals)]
 
 
 def _named(numbers: Sequence[int], of: int) -> str:
-    """Format the numbers of shards, as in "shards 3, 5-7 of 8 are"."""
+    """Format the numbers of shards, as in "shards 3,5-7 of 8 are"."""
     several = len(numbers) > 1
     return f"shard{'s' if several else ''} {in_ranges(numbers)} of {of} {'are' if several else 'is'}"
 
 
 def in_ranges(numbers: Iterable[int]) -> str:
-    """Format ascending whole numbers as in `3,5-7`."""
+    """Format ascending integers as in `3,5-7`."""
     runs: list[list[int]] = []
     for number in numbers:
         if runs and runs[-1][1] == number - 1:

@@ -1,6 +1,6 @@
 """The journal of a job on disk: a header, then one line for each finished unit.
 
-Every line ends with a checksum. An interrupted job resumes with the units that have no whole line. Results
+Every line ends with a checksum. An interrupted job resumes with the units that have no complete line. Results
 stay on disk; memory holds the offset of each line, 8 bytes per unit.
 """
 
@@ -20,9 +20,9 @@ from cotext.runtime.integrity import sealed, unsealed
 
 FORMAT: Final = "cotext-job"
 VERSION: Final = 1
-MAX_HEADER_BYTES: Final = 1 << 24  # what is longer is not ours, and is not read into memory
+MAX_HEADER_BYTES: Final = 1 << 24  # a longer line is not a header, and is not read into memory
 NOT_DONE: Final = -1  # in place of an offset
-DAMAGE: Final = ValueError, KeyError, TypeError, OverflowError, AttributeError  # of a line that is not ours
+DAMAGE: Final = ValueError, KeyError, TypeError, OverflowError, AttributeError  # raised by foreign lines
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -34,21 +34,17 @@ class Shard:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read `i/n`.
-
-        Raises:
-            CotextError: invalid shard.
-        """
+        """Read `i/n`; raises CotextError for other text."""
         match = re.fullmatch("([0-9]{1,6})/([0-9]{1,6})", text)
         if match and 1 <= int(match[1]) <= int(match[2]):
             return cls(int(match[1]), int(match[2]))
         raise CotextError(f"--shard {shown(text)}: write i/n, as in 1/4 to 4/4 for four shards")
 
     def units(self, sizes: Sequence[int]) -> range:
-        """The units of this shard, given the sizes of all: consecutive ones, every unit in one shard.
+        """Return the units of this shard, given the sizes of all units. Shards are runs of consecutive units.
 
-        A unit belongs to the shard in which its middle lies when the total size is divided evenly. A shard
-        differs from its even share by the largest unit at most; it may be empty.
+        The total size is divided evenly; a unit belongs to the shard that contains its middle. A shard
+        differs from its even share by at most the largest unit. It may be empty.
         """
         total = sum(sizes)
         first = stop = end = 0
@@ -74,8 +70,8 @@ WHOLE: Final = Shard(1, 1)
 class Header:
     """The first line of a journal.
 
-    `command` and `unit`, a noun in the plural, name the job. `identity` is everything that decides its
-    result, and must be equal in all shards and when the job resumes. `facts` are needed for joining only.
+    `command` and `unit`, a noun in the plural, name the job. `identity` is everything that determines its
+    result; it must be equal in all shards and when the job resumes. `facts` are needed only for joining.
     """
 
     command: str
@@ -88,7 +84,7 @@ class Header:
 
     @property
     def of_job(self) -> dict[str, Any]:
-        """What all shards of a job share."""
+        """The content that all shards of a job share."""
         same = {"command": self.command, "unit": self.unit, "job": dict(self.identity)}
         return {**same, "shards": self.shard.of, "units": self.total}
 
@@ -107,11 +103,7 @@ class Header:
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """Read the header of a journal.
-
-        Raises:
-            CotextError: not a journal of this version, or damaged; storage error.
-        """
+        """Read the header of a journal; raises CotextError for other files and storage errors."""
         require_regular(path)
         with storage(path), path.open("rb") as file:
             line = file.readline(MAX_HEADER_BYTES)
@@ -132,22 +124,22 @@ class Header:
 
 
 class Results(Mapping[int, Mapping[str, Any]]):
-    """The results in a journal by unit; each is read from the disk when it is requested.
+    """The results in a journal by unit, read from disk on request.
 
-    `notes` are parts of the results of unfinished units; `damaged` counts lines that could not be used,
-    `resumed` the units that were finished before.
+    `notes` are parts of the results of unfinished units. `damaged` counts invalid lines, `resumed` the units
+    that an earlier call has finished.
     """
 
     def __init__(self, path: Path, units: range) -> None:
         self.path, self.units = path, units
         self.notes: dict[int, list[Mapping[str, Any]]] = {}
         self.damaged = self.resumed = 0
-        self.written = ""  # digest of the output, once it is written
+        self.written = ""  # digest of the output after it was written
         self._offsets = array("q", [NOT_DONE]) * len(units)
         self._file: BinaryIO | None = None
 
     def scan(self, file: BinaryIO, accept: Callable[[int, Mapping[str, Any]], object]) -> int:
-        """Find the results from the second line on; returns where the last whole line ends.
+        """Index the results from the second line on; return the end of the last complete line.
 
         `accept` raises one of DAMAGE for a result that does not belong to its unit.
         """
@@ -181,11 +173,7 @@ class Results(Mapping[int, Mapping[str, Any]]):
             self.notes.pop(unit, None)
 
     def __getitem__(self, unit: int) -> Mapping[str, Any]:
-        """The result of a unit.
-
-        Raises:
-            CotextError: the journal has been changed meanwhile.
-        """
+        """Return the result of a unit; raises CotextError if the journal was changed by another program."""
         if unit not in self:
             raise KeyError(unit)
         assert self._file is not None
@@ -214,10 +202,10 @@ class Results(Mapping[int, Mapping[str, Any]]):
 class Journal(Results):
     """The journal that this process writes; the output is `out`.
 
-    `accept`: see `Results.scan`. `discard`: the journal of another job may be replaced; None: never, whatever
-    the user says. `on_message` receives what the user should know of what is resumed.
+    `accept`: see `Results.scan`. `discard`: whether the journal of another job may be replaced; None: the
+    command has no option for this. `on_message` receives messages about resumption for the user.
 
-    Raises, when it is entered, CotextError: journal of another job, a foreign file, storage error.
+    Entering raises CotextError: journal of another job, not a journal, storage error.
     """
 
     def __init__(
@@ -263,12 +251,12 @@ class Journal(Results):
     def _close(self) -> None:
         """Close the file, as Windows deletes no open one."""
         if self._file is not None:
-            # What a full disk has refused once is refused again here, and has been reported.
+            # On a full disk, closing fails again; the first failure has been reported.
             with suppress(OSError):
                 self._file.close()
 
     def _is_same_job(self) -> bool:
-        """Whether the file is the journal of this job; raises CotextError where it must not be replaced."""
+        """Return whether the file is the journal of this job; CotextError if it must not be replaced."""
         before = Header.read(self.path)
         changed = differences(before.of_job, self._header.of_job)
         if not changed and (before.shard, before.units) == (self._header.shard, self._header.units):
@@ -282,24 +270,20 @@ class Journal(Results):
         return False
 
     def add(self, unit: int, result: Mapping[str, Any]) -> None:
-        """Append the result of a unit, and push it to the disk.
-
-        Raises:
-            CotextError: storage error.
-        """
+        """Append the result of a unit and flush it; raises CotextError for storage errors."""
         self._offsets[unit - self.units.start] = self._append({"unit": unit, "result": result})
         self.notes.pop(unit, None)
 
     def note(self, unit: int, content: Mapping[str, Any]) -> None:
-        """Append a part of the result of a unit that is not finished; as `add`."""
+        """Append a part of the result of an unfinished unit; raises as `add`."""
         self._begun = True
         self._append({"unit": unit, "note": content})
 
     def require_unchanged(self) -> None:
-        """Refuse to replace an output that has been changed since this job wrote it.
+        """Check that nobody has changed the output since this job wrote it.
 
         Raises:
-            CotextError: it has been changed, and nothing may be discarded.
+            CotextError: it was changed, and must not be discarded.
         """
         changed = self.written and self._out.is_file() and checksum(self._out) != self.written
         if changed and not self._discard:
@@ -309,7 +293,7 @@ class Journal(Results):
             )
 
     def finish(self, keep: bool = False) -> None:
-        """Delete the journal, as the output is written; `keep`: record the digest of the output instead."""
+        """Delete the journal after writing the output; `keep`: record the digest of the output instead."""
         if keep:
             self._append({"written": checksum(self._out)})
         else:
@@ -317,7 +301,7 @@ class Journal(Results):
             self.path.unlink(missing_ok=True)
 
     def _append(self, entry: Mapping[str, Any]) -> int:
-        """Write a line; returns its offset."""
+        """Write a line and return its offset."""
         assert self._file is not None
         line, offset = f"{sealed(entry)}\n".encode(), self._end
         with storage(self.path):
@@ -328,13 +312,13 @@ class Journal(Results):
 
 
 def require_regular(path: Path) -> None:
-    """Raise CotextError where there is something that is not a regular file, such as a pipe."""
+    """Raise CotextError if the path exists and is not a regular file, such as a pipe."""
     if os.path.lexists(path) and not path.is_file():
         raise CotextError(f"{path}: is in the way, and not a regular file; move it away")
 
 
 def other_job(path: Path, changed: str, way: str) -> CotextError:
-    """The error for the journal of another job; `way` is how to get rid of it."""
+    """Return the error for the journal of another job; `way` states how to remove it."""
     return CotextError(
         f"{path}: is of another job; give the same again to go on with it, choose another --out, or {way}:\n"
         f"{changed}"
@@ -343,10 +327,10 @@ def other_job(path: Path, changed: str, way: str) -> CotextError:
 
 @contextmanager
 def storage(path: Path) -> Iterator[None]:
-    """Report storage errors of the block.
+    """Re-raise storage errors of the block.
 
     Raises:
-        CotextError: full disk, no permission and the like.
+        CotextError: a full disk, missing permissions and the like.
     """
     try:
         yield
@@ -358,15 +342,15 @@ def storage(path: Path) -> Iterator[None]:
 
 
 def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
-    """The differences between two descriptions of a job, one line for each key."""
-    # As it is read back: JSON knows no tuples.
+    """Return the differences between two descriptions of a job, one line per key."""
+    # Converted as in the file: JSON turns tuples into lists.
     there, here = _flat(before), _flat(json.loads(json.dumps(now)))
     changed = [key for key in {**there, **here} if there.get(key) != here.get(key)]
     return "\n".join(f"  {key}: {there.get(key)} there, {here.get(key)} now" for key in changed)
 
 
 def _flat(content: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """The leaves of nested dictionaries under dotted keys."""
+    """Return the leaves of nested dictionaries by dotted keys."""
     leaves: dict[str, Any] = {}
     for key, value in content.items():
         leaves |= _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}

@@ -1,26 +1,23 @@
-"""DeepL's interface, version 2, as its specification and its clients have it.
+"""The DeepL API, version 2: texts, documents, glossaries, languages and usage.
 
-Texts, documents, glossaries, languages and usage; what Cotext cannot do (formality, styles, instructions,
-translation memories, other formats of a document) is refused with 400 and its name.
+Unsupported options (formality, styles, instructions, translation memories, other output formats) get an error
+400 with their name.
 """
 
 from starlette.routing import BaseRoute, Route
 
 from cotext.serving.deepl import documents, glossaries
-from cotext.serving.deepl.asked import tell_usage
 from cotext.serving.deepl.translate import (
     list_glossary_languages,
     list_languages,
+    tell_usage,
     translate,
 )
-from cotext.serving.errors import plain_refusal
 from cotext.serving.sessions import also_in_sessions
-
-refusal = plain_refusal
 
 
 def routes() -> list[BaseRoute]:
-    """The routes of the dialect."""
+    """Return the routes of the dialect."""
     return also_in_sessions(
         [
             Route("/v2/translate", translate, methods=["POST"]),

@@ -1,30 +1,124 @@
-"""`POST /v2/translate`: texts, each a document of its own or all together one, with context before them.
+"""`POST /v2/translate`: texts, each a separate document or all together one, with preceding context.
 
-What Cotext cannot do is refused, not passed over: formality, styles, instructions, translation memories.
-Beyond DeepL, `{"cotext": {"document": true, "system": NAME}}` makes the texts one document, or names the
-system that translates; `session`, `segment` and `confirmed` there are those of `serving.sessions`, in which
-each document is a segment.
+An extension to DeepL is the field `{"cotext": {"document": true, "system": NAME}}`. It makes the texts one
+document, or selects the system. `session`, `segment` and `confirmed` in it are described in
+`cotext.serving.sessions`; each document is a segment.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Final, cast
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from cotext.data.languages import name_of
-from cotext.serving.deepl.asked import (
-    asked,
-    check_formality,
-    glossary_entries,
-    refuse_unsupported,
-    systems_for,
-)
+from cotext.data.languages import language_code, name_of
+from cotext.runtime.errors import CotextError
 from cotext.serving.errors import RequestError
 from cotext.serving.fragments import SplitSentences, TagHandling
-from cotext.serving.glossary_store import wishes_of
-from cotext.serving.requests import Fields, service_of
+from cotext.serving.glossary_store import Entries, entries_together, wishes_of
+from cotext.serving.requests import Fields, client_of, read_fields, service_of
+from cotext.serving.service import Client, Service
+from cotext.serving.systems import System
 from cotext.serving.translation import TranslationRequest, extension_of, translated
+
+# --- Fields that several requests of the DeepL API have: key, languages, glossaries.
+
+_SCHEME = "deepl-auth-key "
+
+
+async def fields_and_client(request: Request) -> tuple[Fields, Client]:
+    """Return the fields of a request and its client."""
+    fields = await read_fields(request)
+    # Old clients send the key in a field.
+    return fields, client_of(request, header_key(request) or fields.text("auth_key") or None)
+
+
+def header_key(request: Request) -> str | None:
+    """Return the key in the header of a request."""
+    header = request.headers.get("authorization", "")
+    return header[len(_SCHEME) :].strip() if header.lower().startswith(_SCHEME) else None
+
+
+def systems_for(request: Request, fields: Fields, name: str | None = None) -> list[System]:
+    """Return the systems for the languages of a request, or only the one with this name.
+
+    Raises:
+        RequestError: 400, a language is missing or not supported; 404, the name is unknown.
+    """
+    target = language_of(fields.needed("target_lang"), "target_lang")
+    source = language_of(fields.text("source_lang"), "source_lang") if fields.text("source_lang") else None
+    return service_of(request).systems.translating(source, target, name)
+
+
+def language_of(text: str, name: str) -> str:
+    """Return the code of a language such as EN-GB; raise RequestError 400 if it is unknown."""
+    try:
+        return language_code(text, name)
+    except CotextError:
+        raise RequestError(400, f"Value for '{name}' not supported.") from None
+
+
+def refuse_unsupported(fields: Fields, names: Collection[str]) -> None:
+    """Raise RequestError 400 if a request has one of these fields."""
+    for name in names:
+        if name in fields:
+            raise RequestError(400, f"Parameter '{name}' is not supported by this server; leave it out")
+
+
+def check_formality(fields: Fields, system: System) -> None:
+    """Raise RequestError 400 for a formality that is more than a preference."""
+    formality = fields.one_of("formality", FORMALITIES, "default")
+    if formality in ("more", "less"):
+        target = system.languages.target.upper()
+        raise RequestError(
+            400,
+            f"Target language {target} does not support formality; leave it out, or ask prefer_{formality}",
+        )
+
+
+FORMALITIES = ("default", "more", "less", "prefer_more", "prefer_less")
+
+
+# --- The glossaries of a request.
+
+MAX_GLOSSARIES: Final = 5
+
+
+def glossary_entries(service: Service, fields: Fields, client: Client, system: System) -> Entries:
+    """Return the entries of the glossaries in `glossary_id` or `glossary_ids`.
+
+    Raises:
+        RequestError: 400, both fields or too many ids are given, the source language is missing, or a
+        glossary
+            is for other languages; 404, an id is unknown.
+    """
+    ids = fields.names("glossary_ids")
+    if "glossary_id" in fields:
+        if ids:
+            raise RequestError(400, "Parameters 'glossary_id' and 'glossary_ids' cannot be used together")
+        ids = [fields.text("glossary_id")]
+    if not ids:
+        return ()
+    if len(ids) > MAX_GLOSSARIES:
+        raise RequestError(400, f"Parameter 'glossary_ids' may name {MAX_GLOSSARIES} glossaries at most")
+    if not fields.text("source_lang"):
+        raise RequestError(400, "Parameter 'source_lang' is needed with a glossary")
+    glossaries, languages = service.glossaries, system.languages
+    if any(glossaries.get(client.name, identity).languages != languages for identity in ids):
+        raise RequestError(400, f"the glossary is not for {languages}, as the text is translated")
+    return entries_together([glossaries.entries(client.name, identity) for identity in ids])
+
+
+UNLIMITED: Final = 10**12  # characters; DeepL's value for no limit
+
+
+async def tell_usage(request: Request) -> Response:
+    """`GET /v2/usage`: usage is not counted."""
+    await fields_and_client(request)
+    return JSONResponse({"character_count": 0, "character_limit": UNLIMITED})
+
+
+# --- Texts.
 
 FAST: Final = "latency_optimized"
 BEST: Final = "quality_optimized"
@@ -38,28 +132,28 @@ UNSUPPORTED: Final = (
 
 
 async def translate(request: Request) -> Response:
-    """Answer a request for translations, as many as it has texts and in their order."""
-    wanted, client = await asked(request)
-    extension, service = extension_of(request, wanted), service_of(request)
-    systems = systems_for(request, wanted, extension.system)
-    refuse_unsupported(wanted, UNSUPPORTED)
-    check_formality(wanted, systems[0])
-    model_type = wanted.one_of("model_type", MODEL_TYPES)
-    tags = _tag_handling(wanted)
+    """`POST /v2/translate`: return a translation for each text."""
+    fields, client = await fields_and_client(request)
+    extension, service = extension_of(request, fields), service_of(request)
+    systems = systems_for(request, fields, extension.system)
+    refuse_unsupported(fields, UNSUPPORTED)
+    check_formality(fields, systems[0])
+    model_type = fields.one_of("model_type", MODEL_TYPES)
+    tags = _tag_handling(fields)
     translation = TranslationRequest(
-        wanted.texts("text"),
+        fields.texts("text"),
         systems,
         extension.document,
         extension.place,
-        _split_sentences(wanted, tags),
+        _split_sentences(fields, tags),
         tags,
-        wanted.text("context"),
-        wishes_of(glossary_entries(service, wanted, client, systems[0])),
+        fields.text("context"),
+        wishes_of(glossary_entries(service, fields, client, systems[0])),
         fast=model_type == FAST,
     )
     if not translation.texts:
         raise RequestError(400, "Parameter 'text' not specified.")
-    found = await translated(request, client, translation)
+    results = await translated(request, client, translation)
     shared: dict[str, Any] = {}
     if model_type:
         shared["model_type_used"] = FAST if model_type == FAST else BEST
@@ -67,32 +161,32 @@ async def translate(request: Request) -> Response:
         shared["tag_handling_version"] = tags.version
     translations = [
         {
-            "detected_source_language": each.source.language.upper(),
-            "text": each.text,
+            "detected_source_language": result.source.language.upper(),
+            "text": result.text,
             "billed_characters": len(text),
             **shared,
         }
-        for text, each in zip(translation.texts, found, strict=True)
+        for text, result in zip(translation.texts, results, strict=True)
     ]
     return JSONResponse({"translations": translations})
 
 
-def _tag_handling(wanted: Fields) -> TagHandling | None:
-    kind = wanted.one_of("tag_handling", ("xml", "html"))
-    version = wanted.one_of("tag_handling_version", ("v1", "v2"), "v1")
+def _tag_handling(fields: Fields) -> TagHandling | None:
+    kind = fields.one_of("tag_handling", ("xml", "html"))
+    version = fields.one_of("tag_handling_version", ("v1", "v2"), "v1")
     if not kind:
         return None
     splitting, not_splitting, ignored = (
-        frozenset(name.lower() for name in wanted.names(field))
+        frozenset(name.lower() for name in fields.names(field))
         for field in ("splitting_tags", "non_splitting_tags", "ignore_tags")
     )
-    outline = wanted.flag("outline_detection", True)
+    outline = fields.flag("outline_detection", True)
     return TagHandling(kind, version == "v2", outline, splitting, not_splitting, ignored)
 
 
-def _split_sentences(wanted: Fields, tags: TagHandling | None) -> SplitSentences:
+def _split_sentences(fields: Fields, tags: TagHandling | None) -> SplitSentences:
     default = "nonewlines" if tags is not None and tags.kind == "html" else "1"
-    value = wanted.value("split_sentences")
+    value = fields.value("split_sentences")
     if isinstance(value, bool | int):
         value = str(int(value))
     if value is not None and value not in ("0", "1", "nonewlines"):
@@ -100,9 +194,9 @@ def _split_sentences(wanted: Fields, tags: TagHandling | None) -> SplitSentences
     return cast(SplitSentences, value or default)
 
 
-# --- The languages of the systems, as DeepL lists them.
+# --- Languages.
 
-# Clients refuse to ask for these without a variant; the system translates into the language that it knows.
+# Clients request these only with a variant; all variants map to the language of the system.
 VARIANTS: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
     "en": (("en-GB", "English (British)"), ("en-US", "English (American)")),
     "pt": (("pt-BR", "Portuguese (Brazilian)"), ("pt-PT", "Portuguese (European)")),
@@ -110,9 +204,9 @@ VARIANTS: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
 
 
 async def list_languages(request: Request) -> Response:
-    """`GET /v2/languages`; `type` comes in the address, or in a body."""
-    wanted, _ = await asked(request)
-    kind = wanted.one_of("type", ("source", "target"), "source")
+    """`GET /v2/languages`; `type` may be in the address or in a body."""
+    fields, _ = await fields_and_client(request)
+    kind = fields.one_of("type", ("source", "target"), "source")
     systems = service_of(request).systems
     if kind == "source":
         sources = sorted({system.languages.source for system in systems})
@@ -122,7 +216,7 @@ async def list_languages(request: Request) -> Response:
         [
             {"language": code.upper(), "name": name, "supports_formality": False}
             for target in targets
-            # A target language as clients ask for it: each variant, itself where it has none.
+            # The variants of a target language, or the language itself.
             for code, name in VARIANTS.get(target, ((target, name_of(target)),))
         ]
     )
@@ -130,10 +224,10 @@ async def list_languages(request: Request) -> Response:
 
 async def list_glossary_languages(request: Request) -> Response:
     """`GET /v2/glossary-language-pairs`."""
-    await asked(request)
+    await fields_and_client(request)
     systems = service_of(request).systems
-    # Those whose search keeps terms.
-    pairs = dict.fromkeys(each.languages for each in systems if each.opened.translator.takes_guides)
+    # Systems that support lexical constraints.
+    pairs = dict.fromkeys(s.languages for s in systems if s.opened.translator.takes_guides)
     return JSONResponse(
         {"supported_languages": [{"source_lang": p.source, "target_lang": p.target} for p in pairs]}
     )

@@ -1,4 +1,4 @@
-"""The folder of jobs: a folder for each under a generated name, with its record, and uploads beside them."""
+"""The folder of jobs: one folder with a generated name per job, and a folder of uploads."""
 
 import secrets
 import shutil
@@ -14,41 +14,37 @@ from cotext.serving.state import private, to_disk, write_durably
 UPLOADS: Final = "uploads"
 RECORD: Final = "job.json"
 SOURCE, RESULT = "source", "result"
-# A file takes its own size, that of its journal and that of its result.
+# Space for a file, its journal and its result.
 TIMES_THE_SIZE: Final = 4
 KEPT_FREE_BYTES: Final = 64 << 20
 RETRY_SECONDS: Final = 600.0
 
 
 class JobFolder:
-    """Files of jobs; what a client calls them is not in any path."""
+    """Files of jobs; paths do not contain names from clients."""
 
     def __init__(self, root: Path) -> None:
         self.root = private(root)
         self._uploads = private(root / UPLOADS)
 
     def of(self, id: str) -> Path:
-        """The folder of a job."""
+        """Return the folder of a job."""
         return self.root / id
 
     def source(self, id: str, suffix: str) -> Path:
-        """The file of a job as it came."""
+        """Return the path of the uploaded file of a job."""
         return self.of(id) / f"{SOURCE}{suffix}"
 
     def result(self, id: str, suffix: str) -> Path:
-        """Its translation."""
+        """Return the path of the translated file of a job."""
         return self.of(id) / f"{RESULT}{suffix}"
 
     def upload(self) -> Path:
-        """A new path for a file that arrives."""
+        """Return a new path for an upload."""
         return self._uploads / secrets.token_hex(16)
 
     def take(self, upload: Path, id: str, suffix: str) -> Path:
-        """Make the folder of a job and move its file there, which is on the disk for certain.
-
-        Raises:
-            OSError: storage refuses.
-        """
+        """Create the folder of a job, move its file there, and sync it; raise OSError if a write fails."""
         self.of(id).mkdir(mode=0o700)
         path = self.source(id, suffix)
         shutil.move(upload, path)
@@ -58,23 +54,19 @@ class JobFolder:
         return path
 
     def record(self, id: str) -> Path:
-        """The file that says what is known of a job."""
+        """Return the path of the record of a job."""
         return self.of(id) / RECORD
 
     def noted(self) -> list[str]:
-        """The jobs that have a record."""
+        """Return the ids of the jobs that have a record."""
         return [path.parent.name for path in self.root.glob(f"*/{RECORD}")]
 
     def note(self, id: str, record: bytes) -> None:
-        """Write the record of a job; it is on the disk for certain, the old one or the new.
-
-        Raises:
-            OSError: storage refuses.
-        """
+        """Write the record of a job durably; raise OSError if a write fails."""
         write_durably(self.record(id), record)
 
     def keep(self, id: str, *names: str) -> None:
-        """Delete all files of a job but these and its record."""
+        """Delete all files of a job except these and its record."""
         with suppress(OSError):
             for path in self.of(id).iterdir():
                 if path.name not in (RECORD, *names):
@@ -85,7 +77,7 @@ class JobFolder:
         remove(self.of(id))
 
     def sweep(self, known: Collection[str]) -> None:
-        """Delete what belongs to no job of these, and all uploads: of a server that was killed."""
+        """Delete all uploads and the folders of unknown jobs, which a killed server has left."""
         for path in self.root.iterdir():
             if path.name not in known and path.name != UPLOADS:
                 remove(path)
@@ -93,15 +85,11 @@ class JobFolder:
             remove(path)
 
     def size(self, id: str) -> int:
-        """The bytes of a job's files."""
+        """Return the total size of the files of a job, in bytes."""
         return sum(_sizes(self.of(id)))
 
     def require_room(self, size: int) -> None:
-        """Refuse a file of so many bytes where the disk has no room for it and for its translation.
-
-        Raises:
-            RequestError: 503.
-        """
+        """Raise RequestError 503 if the disk has no space for a file of this size and its translation."""
         free = shutil.disk_usage(self.root).free
         if free < size * TIMES_THE_SIZE + KEPT_FREE_BYTES:
             raise RequestError(503, "the server has no room for this file; try again later", RETRY_SECONDS)

@@ -1,6 +1,5 @@
-"""Files as jobs: they wait on disk, a few are translated at a time, and a restart goes on with them."""
+"""Files as jobs: they wait on disk, some are translated at a time, and a restart resumes them."""
 
-import hashlib
 import hmac
 import secrets
 import threading
@@ -18,6 +17,7 @@ from cotext.serving.jobs.names import clean_name, result_name, suffix_of
 from cotext.serving.jobs.table import FINISHED, STATES, JobOptions, JobStatus, JobTable, JobTicket, Row, State
 from cotext.serving.jobs.translation import check_source
 from cotext.serving.jobs.workers import LEAST_BYTES, NOBODY, Workers
+from cotext.serving.keys import hashed
 from cotext.serving.record import Client, note_system
 from cotext.serving.settings import ServerSettings
 from cotext.serving.sharing import SharedSystem
@@ -26,11 +26,10 @@ from cotext.serving.systems import System, Systems
 
 
 class Jobs:
-    """The files of all clients, each a job; what is asked of it takes no longer than a file of the disk does.
+    """The files of all clients, each a job.
 
-    A client sees its own jobs alone, and of those, where it gives a `key`, the one of that key: others are
-    404. All methods raise RequestError, and whatever makes the folder unusable, CotextError: another server
-    works in it, or it is of another version.
+    A client can access only its own jobs, and with a `key` only the job of that key; others are 404. Methods
+    raise RequestError, or CotextError if the folder is in use by another server or of another version.
     """
 
     def __init__(
@@ -43,12 +42,10 @@ class Jobs:
         self._closed = False
 
     def start(self) -> Workers:
-        """Hold the folder, clear away what a killed server has left, and go on with what it had begun.
-
-        A server does so when it starts; else the first use does.
+        """Lock the folder, clean it up, and resume its jobs; called by the server or on first use.
 
         Raises:
-            CotextError: another server works in the folder; its jobs are of another version; storage refuses.
+            CotextError: another server uses the folder, its jobs are of another version, or a write fails.
         """
         with self._starting:
             if self._closed:
@@ -70,7 +67,7 @@ class Jobs:
             return workers
 
     def close(self) -> None:
-        """Stop; what is translated now goes on when a server is started again."""
+        """Stop; running jobs are resumed when a server starts again."""
         with self._starting:
             self._closed = True
             self._stack.close()
@@ -81,7 +78,7 @@ class Jobs:
 
     @contextmanager
     def upload(self) -> Iterator[Path]:
-        """A path that a file may be written to, counted by `arrived`; deleted unless it is submitted."""
+        """Return a path for an upload, whose bytes `arrived` counts; deleted unless submitted."""
         workers = self._workers
         path = workers.folder.upload()
         try:
@@ -91,34 +88,30 @@ class Jobs:
             remove(path)
 
     def announced(self, client: Client, size: int) -> None:
-        """Refuse a file for which there is no space, before it arrives; an announcement takes none.
-
-        Raises:
-            RequestError: 429, 503: as `arrived`.
-        """
+        """Raise RequestError, as `arrived`, if there is no space for a file before it arrives."""
         self._workers.require(client.name, size)
 
     def arrived(self, path: Path, client: Client | None, size: int) -> None:
-        """Count the bytes of an upload that have arrived so far; the client's finished files make room.
+        """Count the bytes of an upload so far; if needed, delete finished files of the client.
 
-        `client`: None before a key is shown.
+        `client`: None before a key is known.
 
         Raises:
-            RequestError: 429, the files of this client take its share; 503, there is no space.
+            RequestError: 429, the client has used its share; 503, there is no space.
         """
         self._workers.hold(path.name, NOBODY if client is None else client.name, size)
 
     def submit(
         self, client: Client, system: System, upload: Path, file_name: str, options: JobOptions
     ) -> JobTicket:
-        """Take a file at a path of `upload`, from which it is moved.
+        """Submit a file at a path of `upload`; it is moved and synced to disk.
 
-        It is on the disk when this returns. `file_name`: the client's, by whose ending formats are told apart
-        where the content leaves it open.
+        `file_name`: the client's name, whose suffix decides if the content fits several formats.
 
         Raises:
-            RequestError: 400, a file of no format, terms that the system cannot keep; 413, too long; 429 and
-                503, too many files wait, or there is no space.
+            RequestError: 400, the format is unknown or terms are not supported; 413, the file is too large;
+            429
+                and 503, too many files wait, or there is no space.
         """
         note_system(system.name)
         workers = self._workers
@@ -145,7 +138,7 @@ class Jobs:
         name: str,
         options: JobOptions,
     ) -> None:
-        """Put a file on the disk, then into the table: killed in between, a server finds a file of no job."""
+        """Store a file, then add the job: a server killed in between finds a file without a job."""
         folder, languages = self._workers.folder, system.languages
         try:
             options.wishes.check(system.opened.translator)
@@ -153,45 +146,39 @@ class Jobs:
             check_source(path, name)
             result = result_name(name, languages.source, languages.target)
             status = JobStatus(ticket.id, "queued", system.name, result, submitted=time.time())
-            self._workers.table.add(status, client.name, _hashed(ticket.key), name, options)
+            self._workers.table.add(status, client.name, hashed(ticket.key), name, options)
         except CotextError as error:
             folder.discard(ticket.id)
             raise RequestError(400, str(error)) from None
         except OSError:
             folder.discard(ticket.id)
-            raise RequestError(
-                503, "the server cannot keep this file; try again later", RETRY_SECONDS
-            ) from None
+            raise RequestError(503, "the server cannot keep this file; try later", RETRY_SECONDS) from None
 
     def _check_waiting(self, client: Client) -> None:
         waiting = self._workers.table.unfinished()
-        own = sum(row.client == client.name for row in waiting)
-        if own >= self._settings.max_waiting_of_client:
-            raise RequestError(429, f"{own} of your files wait; wait until some are done", RETRY_SECONDS)
+        count = sum(row.client == client.name for row in waiting)
+        if count >= self._settings.max_waiting_of_client:
+            raise RequestError(429, f"{count} of your files wait; wait until some are done", RETRY_SECONDS)
         if len(waiting) >= self._settings.max_waiting:
             raise RequestError(503, "too many files wait; try again later", RETRY_SECONDS)
 
     def status(self, id: str, client: Client, key: str | None = None) -> JobStatus:
-        """How far a job is."""
-        return self._workers.told(self._row(id, client, key))
+        """Return the status of a job."""
+        return self._workers.status(self._row(id, client, key))
 
     def of_client(self, client: Client) -> list[JobStatus]:
-        """All jobs of a client, the newest first."""
+        """Return the status of all jobs of a client, the newest first."""
         workers = self._workers
-        return [workers.told(row) for row in workers.table.of_client(client.name)]
+        return [workers.status(row) for row in workers.table.of_client(client.name)]
 
     def counts(self) -> dict[State, int]:
-        """How many jobs of all clients are in each state."""
+        """Return the number of jobs in each state."""
         if self._opened is None or self._closed:
             return dict.fromkeys(STATES, 0)
         return self._opened.table.counts()
 
     def result(self, id: str, client: Client, key: str | None = None) -> tuple[Path, str]:
-        """The translated file, and its name for the client.
-
-        Raises:
-            RequestError: 409, there is none: not yet, or not any more.
-        """
+        """Return the translated file and its name; raise RequestError 409 if there is none."""
         row = self._row(id, client, key)
         if row.state != "done":
             why = "is not translated yet" if row.state not in FINISHED else "was not translated"
@@ -199,14 +186,14 @@ class Jobs:
         return self._workers.folder.result(id, row.suffix), row.status.file_name
 
     def owner_of(self, id: str, key: str) -> Client:
-        """The client whose job has this key: for addresses that are secrets themselves."""
+        """Return the client whose job has this key, for addresses that contain the key."""
         row = self._workers.table.find(id)
-        if row is None or not hmac.compare_digest(row.key, _hashed(key)):
+        if row is None or not hmac.compare_digest(row.key, hashed(key)):
             raise _unknown()
         return Client(row.client)
 
     def delete(self, id: str, client: Client, key: str | None = None) -> None:
-        """Stop a job and forget it, with all its files."""
+        """Cancel a job and delete it with all its files."""
         self._workers.forget([self._row(id, client, key)])
 
     def _row(self, id: str, client: Client, key: str | None) -> Row:
@@ -214,7 +201,7 @@ class Jobs:
         if (
             row is None
             or row.client != client.name
-            or (key is not None and not hmac.compare_digest(row.key, _hashed(key)))
+            or (key is not None and not hmac.compare_digest(row.key, hashed(key)))
         ):
             raise _unknown()
         return row
@@ -226,7 +213,3 @@ def _unknown() -> RequestError:
 
 def _generated(size: int) -> str:
     return secrets.token_hex(size).upper()
-
-
-def _hashed(key: str) -> str:
-    return hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()

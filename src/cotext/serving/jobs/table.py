@@ -1,4 +1,4 @@
-"""The table of jobs, in memory and on disk, from which a server that is started again goes on."""
+"""The table of jobs, in memory and on disk."""
 
 import threading
 import time
@@ -16,7 +16,7 @@ from cotext.serving.jobs.folder import JobFolder
 from cotext.serving.jobs.names import suffix_of
 from cotext.translation.wishes import Wishes
 
-VERSION: Final = 1  # of what is kept of a job
+VERSION: Final = 1  # of the record of a job
 State = Literal["queued", "translating", "done", "error"]
 STATES: Final[tuple[State, ...]] = get_args(State)
 FINISHED: Final[frozenset[State]] = frozenset({"done", "error"})
@@ -24,10 +24,9 @@ FINISHED: Final[frozenset[State]] = frozenset({"done", "error"})
 
 @dataclass(frozen=True, slots=True)
 class JobOptions:
-    """How a file is translated.
+    """Options of a translation.
 
-    `glossary_entries`: terms with their translations; several of one term are alternatives. `fast`: greedy
-    search instead of the run's.
+    `glossary_entries`: terms with translations; several of one term are alternatives. `fast`: greedy search.
     """
 
     glossary_entries: tuple[tuple[str, str], ...] = ()
@@ -35,17 +34,13 @@ class JobOptions:
 
     @property
     def wishes(self) -> Wishes:
-        """What is asked of the translation.
-
-        Raises:
-            CotextError: an empty term, or an empty translation.
-        """
+        """The terms as constraints; raises CotextError for an empty term or translation."""
         return wishes_of(self.glossary_entries)
 
 
 @dataclass(frozen=True, slots=True)
 class JobTicket:
-    """What a client gets for a file: the name of its job, and a key that shows that the job is theirs."""
+    """Response to an upload: the id of the job, and a secret key for it."""
 
     id: str
     key: str
@@ -53,12 +48,11 @@ class JobTicket:
 
 @dataclass(frozen=True, slots=True)
 class JobStatus:
-    """How far a job is.
+    """Status of a job.
 
-    `sentences`: 0 until the file has been read. `seconds_remaining`: estimated from the speed so far; None
-    where it is not known. `message`: what went wrong, for the client; `messages`: what there is to know of
-    the file and of its translation, as text that could not be translated. `file_name`: of the result.
-    `billed_characters`: of its source sentences. `submitted`: seconds since 1970.
+    `sentences`: 0 until the file has been read. `seconds_remaining`: estimate, or None. `message`: the error.
+    `messages`: notes about the file and its translation, such as text that is not translated. `file_name`: of
+    the result. `billed_characters`: of the source sentences. `submitted`: seconds since 1970.
     """
 
     id: str
@@ -75,16 +69,16 @@ class JobStatus:
 
     @property
     def finished(self) -> bool:
-        """Whether nothing more will happen."""
+        """Whether the job has ended."""
         return self.state in FINISHED
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A job as it is kept.
+    """The record of a job.
 
-    `number` counts jobs in the order in which they came; `key`: the SHA-256 of the client's; `turn`: in the
-    order in which jobs were begun, 0 before; `attempts`: how often it was begun without an end.
+    `number`: jobs in order of submission. `key`: SHA-256 of the client's key. `turn`: jobs in order of their
+    start; 0: not started. `attempts`: number of starts without an end.
     """
 
     number: int
@@ -100,17 +94,17 @@ class Row:
 
     @property
     def id(self) -> str:
-        """The name of the job."""
+        """The id of the job."""
         return self.status.id
 
     @property
     def state(self) -> State:
-        """How far it is."""
+        """The state of the job."""
         return self.status.state
 
     @property
     def suffix(self) -> str:
-        """The ending of its files on this machine."""
+        """The suffix of its files on disk."""
         return suffix_of(self.source_name)
 
 
@@ -118,12 +112,12 @@ _KEPT: Final = TypeAdapter(Row)
 
 
 class JobTable:
-    """The jobs of a server, each in a file of its folder; what a method notes is on the disk when it returns.
+    """The jobs of a server, each in a file of its folder; changes are on disk when a method returns.
 
-    All methods may be called from any thread, and raise OSError where storage refuses.
+    Methods may be called from any thread, and raise OSError if a write fails.
 
     Raises:
-        CotextError: a job on the disk is of another version, or damaged.
+        CotextError: a record on disk is damaged or of another version.
     """
 
     def __init__(self, folder: JobFolder) -> None:
@@ -149,43 +143,43 @@ class JobTable:
         return row
 
     def add(self, status: JobStatus, client: str, key: str, source_name: str, options: JobOptions) -> None:
-        """A new job, that waits; `key`: the SHA-256 of the client's."""
+        """Add a waiting job; `key`: SHA-256 of the client's key."""
         with self._lock:
             number = 1 + max((row.number for row in self._rows.values()), default=0)
             self._keep(Row(number, key, client, source_name, options, status))
 
     def find(self, id: str) -> Row | None:
-        """The job of an id."""
+        """Return a job by id, or None."""
         return self._rows.get(id)
 
     def everything(self) -> list[Row]:
-        """All jobs, the oldest first."""
+        """Return all jobs, the oldest first."""
         with self._lock:
             return list(self._rows.values())
 
     def of_client(self, client: str) -> list[Row]:
-        """The jobs of a client, the newest first."""
+        """Return the jobs of a client, the newest first."""
         return [row for row in reversed(self.everything()) if row.client == client]
 
     def unfinished(self) -> list[Row]:
-        """Those that wait or were begun, the oldest first."""
+        """Return the waiting and running jobs, the oldest first."""
         return [row for row in self.everything() if row.state not in FINISHED]
 
     def counts(self) -> dict[State, int]:
-        """How many jobs are in each state."""
-        found = Counter(row.state for row in self.everything())
-        return {state: found[state] for state in STATES}
+        """Return the number of jobs in each state."""
+        counts = Counter(row.state for row in self.everything())
+        return {state: counts[state] for state in STATES}
 
     def last_turns(self) -> dict[str, int]:
-        """When a job of each client was begun last, by turns."""
+        """Return the turn of the last started job of each client."""
         turns: dict[str, int] = {}
         for row in self.everything():
             turns[row.client] = max(row.turn, turns.get(row.client, 0))
         return turns
 
     def begin(self, id: str) -> bool:
-        """Note that a job is worked at; False where it has been forgotten."""
-        with self._lock:  # no two jobs have one turn
+        """Mark a job as running; False if it has been deleted."""
+        with self._lock:  # turns must be unique
             turn = 1 + max(self.last_turns().values(), default=0)
             return self._change(
                 id,
@@ -195,11 +189,11 @@ class JobTable:
             )
 
     def put_back(self, id: str) -> None:
-        """Note that a job is left because the server stops, and by no fault of its file."""
+        """Reset the attempts of a job that is interrupted because the server stops."""
         self._change(id, lambda row: replace(row, attempts=0))
 
     def read(self, id: str, sentences: int, characters: int) -> None:
-        """Note what the file of a job holds."""
+        """Set the numbers of sentences and characters of a job."""
         self._change(
             id,
             lambda row: replace(
@@ -210,13 +204,13 @@ class JobTable:
     def finish(
         self, id: str, state: State, done: int = 0, message: str = "", messages: Sequence[str] = ()
     ) -> bool:
-        """Note the end of a job; False where it had ended before, or is forgotten."""
+        """Mark a job as ended; False if it has ended before or was deleted."""
 
         def finished(row: Row) -> Row:
-            told = replace(
+            status = replace(
                 row.status, state=state, sentences_done=done, message=message, messages=tuple(messages)
             )
-            return replace(row, status=told, finished=time.time())
+            return replace(row, status=status, finished=time.time())
 
         return self._change(id, finished)
 
@@ -228,7 +222,7 @@ class JobTable:
                     remove(self._folder.record(id))
 
     def _change(self, id: str, change: Callable[[Row], Row]) -> bool:
-        """Note a change of a job that has not ended; False where there is none."""
+        """Change the record of a job that has not ended; False if there is none."""
         with self._lock:
             row = self._rows.get(id)
             if row is None or row.state in FINISHED:

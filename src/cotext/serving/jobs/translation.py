@@ -1,4 +1,4 @@
-"""One job: a file is read, translated and written, and goes on where its journal ends."""
+"""Translation of the file of one job, resumed from its journal."""
 
 import re
 import threading
@@ -24,14 +24,14 @@ from cotext.serving.systems import System
 from cotext.translation.file_report import FileReport
 
 MAX_MESSAGES: Final = 100
-PLACES: Final = 5  # that a message names
-AT_ONCE_SECONDS: Final = 0.1  # what is done by then was done before the server was started again
-_OPTION: Final = re.compile(r" \(--[^()]*\)$")  # advice for those at the command line
+PLACES: Final = 5  # most places in a message
+AT_ONCE_SECONDS: Final = 0.1  # sentences done by then come from the journal
+_OPTION: Final = re.compile(r" \(--[^()]*\)$")  # advice for the command line
 
 
 @dataclass(slots=True)
 class Running:
-    """A job that a thread works at; `done` counts its sentences."""
+    """A running job; `done` counts its sentences."""
 
     work: Work
     client: str
@@ -43,11 +43,11 @@ class Running:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def read(self, sentences: int, characters: int) -> None:
-        """What the file holds."""
+        """Set the numbers of sentences and characters of the file."""
         self.sentences, self.characters = sentences, characters
 
     def advance(self, count: int) -> None:
-        """So many sentences more are done."""
+        """Count translated sentences."""
         now = time.monotonic()
         with self._lock:
             self._begun = self._begun or now
@@ -57,15 +57,15 @@ class Running:
 
     @property
     def seconds_remaining(self) -> float | None:
-        """By the speed since the job was begun; None before there is one."""
+        """Estimate from the speed since the start; None before the first sentence."""
         with self._lock:
             seconds, count = time.monotonic() - self._begun, self.done - self._done_before
             if not self._begun or not count:
                 return None
             return round(max(self.sentences - self.done, 0) * seconds / count, 1)
 
-    def told(self, status: JobStatus) -> JobStatus:
-        """A status with what is known by now."""
+    def updated(self, status: JobStatus) -> JobStatus:
+        """Return the status with the current progress."""
         return replace(
             status,
             sentences=self.sentences,
@@ -83,61 +83,59 @@ def translate_job(
     running: Running,
     on_read: Callable[[int, int], None],
 ) -> list[str]:
-    """Translate the file of a job; returns what there is to know of the translation.
+    """Translate the file of a job; return messages about the translation.
 
-    The journal stays, for the case that the end of the job cannot be noted. `on_read` is called with the
-    sentences of the file and their characters.
+    The journal is kept, in case the end of the job cannot be saved. `on_read` is called with the numbers of
+    sentences and characters.
 
     Raises:
-        CotextError: what a client is told, without paths; CancelledError: the job was cancelled.
+        CotextError: with a message for the client, without paths.
+        CancelledError: the job was cancelled.
     """
-    wanted = row.options
     source, out = folder.source(row.id, row.suffix), folder.result(row.id, row.suffix)
-    said: list[str] = []
+    before: list[str] = []
     names = _names(row, folder, system)
     try:
-        opened = shared.opened_for(running.work, wanted.fast)
+        opened = shared.opened_for(running.work, row.options.fast)
         job = open_job(
             opened,
             source,
             out,
             format_of_job(source),
             splitting=Splitting(),
-            wishes=wanted.wishes,
-            on_message=said.append,
+            wishes=row.options.wishes,
+            on_message=before.append,
             alone=partial(shared.exclusively, running.work),
             by_window=True,
         )
         on_read(job.sentences, job.characters)
-        before = list(said)
+        before = list(before)  # later messages are in the report, too
         report = run(job, running.advance, overwrite=True, keep=True)
     except CotextError as error:
         raise CotextError(without_paths(str(error), names)) from None
     messages = [*before, *report.messages, *_of_sentences(report)]
-    told = [without_paths(_OPTION.sub("", each), names) for each in dict.fromkeys(messages)]
-    if len(told) > MAX_MESSAGES:
-        told[MAX_MESSAGES:] = [f"... and {len(told) - MAX_MESSAGES:,} more messages"]
-    return told
+    shown = [without_paths(_OPTION.sub("", message), names) for message in dict.fromkeys(messages)]
+    if len(shown) > MAX_MESSAGES:
+        shown[MAX_MESSAGES:] = [f"... and {len(shown) - MAX_MESSAGES:,} more messages"]
+    return shown
 
 
 def format_of_job(path: Path) -> FileFormat | str:
-    """The format of a file: as `format_of`, but a text is prose even where it could be a corpus of lines.
+    """Return `format_of`, but read plain text as prose, also if it looks like a corpus.
 
-    People send notes, lists and poems without a full stop, in which an empty line begins no other document;
-    a corpus whose format is marked is one.
+    Clients send notes, lists and poems without full stops, in which an empty line does not end a document.
 
     Raises:
         CotextError: as `format_of`.
     """
-    found = format_of(path)
-    return file_formats()[GENERIC] if found == "text" else found
+    format = format_of(path)
+    return file_formats()[GENERIC] if format == "text" else format
 
 
 def check_source(path: Path, name: str) -> None:
-    """Refuse a file of no format; `name`: the client's.
+    """Raise CotextError if the format of a file is unknown or the file is compressed.
 
-    Raises:
-        CotextError: as `format_of`, or compressed as a whole.
+    `name`: the client's name for the file.
     """
     with path.open("rb") as file:
         beginning = file.read(len(XZ_BEGINNING))
@@ -150,7 +148,7 @@ def check_source(path: Path, name: str) -> None:
 
 
 def _of_sentences(report: FileReport) -> Iterable[str]:
-    """What a person should look at."""
+    """Yield messages about sentences that should be checked."""
     for where, what in (
         (report.missing, "without a translation"),
         (report.truncated, "cut off at the length limit"),
@@ -165,7 +163,7 @@ def _of_sentences(report: FileReport) -> Iterable[str]:
 
 
 def _names(row: Row, folder: JobFolder, system: System) -> dict[Path, str]:
-    """What the client calls the files of a job and the system."""
+    """Return the client's names for the paths of a job and its system."""
     result = folder.result(row.id, row.suffix)
     return {
         folder.source(row.id, row.suffix): row.source_name,

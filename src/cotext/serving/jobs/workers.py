@@ -1,4 +1,4 @@
-"""The threads that translate files, a few at a time, and what is kept of finished jobs, and how long."""
+"""The threads that translate files, the disk space of clients, and the deletion of finished jobs."""
 
 import logging
 import threading
@@ -17,22 +17,19 @@ from cotext.serving.settings import SHARES, ServerSettings
 from cotext.serving.sharing import CancelledError, SharedSystem, Work
 from cotext.serving.systems import Systems
 
-IDLE_SECONDS: Final = 30.0  # between looks at what has been kept long enough
-REFUSED_SECONDS: Final = 2.0  # before the table is asked again, once storage has refused
+IDLE_SECONDS: Final = 30.0  # between checks for jobs that are too old
+REFUSED_SECONDS: Final = 2.0  # pause after a write has failed
 STOP_SECONDS: Final = 10.0
-MAX_ATTEMPTS: Final = 10  # of a file with which the server stopped each time
-NOBODY: Final = ""  # the client of files that arrive before a key is shown
-STRANGERS_BYTES: Final = 32 << 20  # of all files of NOBODY, which count for no client
-LEAST_BYTES: Final = 4096  # of a job, for its folder and its row in the table
+MAX_ATTEMPTS: Final = 10  # for a file during which the server stopped each time
+NOBODY: Final = ""  # client of files that arrive before their key
+STRANGERS_BYTES: Final = 32 << 20  # of all files of NOBODY, which do not count for the total
+LEAST_BYTES: Final = 4096  # of a job, for its folder and its record
 
 _log = logging.getLogger(__name__)
 
 
 class Space:
-    """Bytes by file and by client: of jobs, and of files that arrive. For one thread at a time.
-
-    `most`: bytes of all files together.
-    """
+    """Bytes of jobs and uploads, by file and by client; not thread-safe. `most`: limit of the total."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -40,38 +37,38 @@ class Space:
         self._clients: Counter[str] = Counter()
 
     def put(self, name: str, client: str, size: int) -> None:
-        """Note that a file takes so many bytes now."""
+        """Set the size of a file."""
         self.drop(name)
         self._entries[name] = client, size
         self._clients[client] += size
 
     def drop(self, name: str) -> None:
-        """Note that a file is gone."""
+        """Remove a file."""
         client, size = self._entries.pop(name, (NOBODY, 0))
         self._clients[client] -= size
         if not self._clients[client]:
             del self._clients[client]
 
     def of(self, name: str, client: str) -> int:
-        """Bytes of a file, 0 if it is not this client's."""
+        """Return the size of a file; 0 if it is not this client's."""
         owner, size = self._entries.get(name, (client, 0))
         return size if owner == client else 0
 
     def over(self, client: str, more: int) -> int:
-        """Bytes by which `more` of a client are too many; at most 0 where there is space."""
-        own = self._clients[client] + more - self._share(client)
+        """Return by how many bytes `more` of a client exceed a limit; not positive if there is space."""
+        excess = self._clients[client] + more - self._share(client)
         strangers = self._clients[NOBODY]
         everything = self._clients.total() - strangers + more - self._most
-        return own if client == NOBODY else max(own, everything)
+        return excess if client == NOBODY else max(excess, everything)
 
     def refusal(self, client: str, more: int) -> RequestError:
-        """The error for a client for whom there is no space."""
+        """Return the error for a client without space."""
         if client == NOBODY:
-            told = "too many files arrive before their keys; send the key in the header, or try again later"
-            return RequestError(503, told, RETRY_SECONDS)
+            reason = "too many files arrive before their keys; send the key in the header, or try again later"
+            return RequestError(503, reason, RETRY_SECONDS)
         if self._clients[client] + more > self._share(client):
-            told = f"your files take the {self._share(client):,} bytes that a client may have here"
-            return RequestError(429, f"{told}; wait until some are done, or delete some", RETRY_SECONDS)
+            reason = f"your files take the {self._share(client):,} bytes that a client may have here"
+            return RequestError(429, f"{reason}; wait until some are done, or delete some", RETRY_SECONDS)
         return RequestError(503, "the server has no room for more files; try again later", RETRY_SECONDS)
 
     def _share(self, client: str) -> int:
@@ -80,7 +77,7 @@ class Space:
 
 
 class Workers:
-    """Threads that take jobs from the table: those begun before first, then by turns of the clients."""
+    """Threads that run jobs of the table: first interrupted ones, then clients in turn."""
 
     def __init__(
         self,
@@ -102,7 +99,7 @@ class Workers:
         ]
 
     def recover(self) -> None:
-        """Put in order what a server that was killed has left: files without a job, jobs without a file."""
+        """Clean up after a killed server: files without a job, and jobs without a file."""
         rows = self.table.everything()
         self.folder.sweep({row.id for row in rows})
         for row in rows:
@@ -116,15 +113,15 @@ class Workers:
                 self.table.finish(row.id, "error", message="the file is lost; send it again")
         self._tidy()
         for row in self.table.everything():
-            self._measure(row.id, row.client)
+            self._space.put(row.id, row.client, max(self.folder.size(row.id), LEAST_BYTES))
 
     def start(self) -> None:
-        """Begin to work."""
+        """Start the threads."""
         for thread in self._threads:
             thread.start()
 
     def stop(self) -> None:
-        """Leave what is being translated, to be gone on with."""
+        """Interrupt running jobs, which are resumed later."""
         with self._changed:
             self._stopping.set()
             for running in self._running.values():
@@ -135,18 +132,18 @@ class Workers:
             thread.join(max(deadline - time.monotonic(), 0.0))
 
     def wake(self) -> None:
-        """Say that a job waits."""
+        """Notify the threads of a new job."""
         with self._changed:
             self._changed.notify()
 
-    def told(self, row: Row) -> JobStatus:
-        """The status of a job, with what its thread knows."""
+    def status(self, row: Row) -> JobStatus:
+        """Return the status of a job, with its current progress."""
         with self._changed:
             running = self._running.get(row.id)
-        return row.status if running is None or row.status.finished else running.told(row.status)
+        return row.status if running is None or row.status.finished else running.updated(row.status)
 
     def forget(self, rows: Iterable[Row]) -> None:
-        """Stop jobs and delete all there is of them."""
+        """Cancel jobs and delete them."""
         with self._changed:
             self.table.forget(row.id for row in rows)
             for row in rows:
@@ -157,17 +154,17 @@ class Workers:
             self.folder.discard(row.id)
 
     def hold(self, name: str, client: str, size: int, instead_of: str = "") -> None:
-        """Note that a file of a client takes so many bytes; the oldest finished jobs of the client make room.
+        """Reserve bytes for a file; if needed, delete the oldest finished jobs of the client.
 
-        `name`: of an upload or a job, which may be held with fewer bytes. `instead_of`: another name, under
-        which the same bytes were held.
+        `name`: of an upload or a job, which may have a smaller reservation. `instead_of`: name of a
+        reservation that this one replaces.
 
         Raises:
-            RequestError: as `require`; nothing has changed.
+            RequestError: as `require`; then nothing has changed.
         """
         with self._changed:
             for id, running in self._running.items():
-                self._measure_again(id, running.client)
+                self._measure(id, running.client)
             held = self._space.of(name, client) + self._space.of(instead_of, client)
             if leaving := self._leaving(client, size - held):
                 self.forget(leaving)
@@ -176,23 +173,23 @@ class Workers:
             self._space.put(name, client, size)
 
     def let_go(self, name: str) -> None:
-        """Note that a file is gone."""
+        """Release the bytes of a file."""
         with self._changed:
             self._space.drop(name)
 
     def require(self, client: str, size: int) -> None:
-        """Refuse a file of so many bytes that is announced; no space is held, and nothing leaves.
+        """Check that there is space for a file, without reserving it.
 
         Raises:
-            RequestError: 429, the files of this client take its share; 503, those of all take everything, or
-                the disk is full.
+            RequestError: 429, the client has used its share; 503, the total limit is reached or the disk
+            full.
         """
         with self._changed:
             self._leaving(client, size)
             self.folder.require_room(size)
 
     def _leaving(self, client: str, more: int) -> list[Row]:
-        """The jobs of a client that leave for `more` bytes of it, the oldest first."""
+        """Return the jobs of a client to delete for `more` bytes, the oldest first."""
         over, leaving = self._space.over(client, more), []
         if over > 0:
             finished = [row for row in self.table.of_client(client) if row.state in FINISHED]
@@ -205,16 +202,12 @@ class Workers:
         return leaving
 
     def _measure(self, id: str, client: str) -> None:
-        """Note what a job takes."""
-        self._space.put(id, client, max(self.folder.size(id), LEAST_BYTES))
-
-    def _measure_again(self, id: str, client: str) -> None:
-        """Note what a job takes, unless it has been forgotten."""
+        """Update the size of a job, unless it has been deleted."""
         if self._space.of(id, client):
-            self._measure(id, client)
+            self._space.put(id, client, max(self.folder.size(id), LEAST_BYTES))
 
     def _tidy(self) -> None:
-        """Forget what was finished long enough ago."""
+        """Delete jobs that finished too long ago."""
         last = time.time() - 3600 * self._settings.keep_files_hours
         self.forget([r for r in self.table.everything() if r.finished is not None and r.finished < last])
 
@@ -231,17 +224,17 @@ class Workers:
             row, running = claimed
             try:
                 self._run(row, running)
-            except OSError:  # storage refuses even the end of the job, which is tried again
+            except OSError:  # the end of the job could not be saved; it is run again
                 _log.exception("the end of a job could not be noted")
                 self._stopping.wait(REFUSED_SECONDS)
             finally:
                 with self._changed:
                     del self._running[row.id]
-                    self._measure_again(row.id, row.client)
+                    self._measure(row.id, row.client)
                     self._changed.notify()
 
     def _claimed(self) -> tuple[Row, Running] | None:
-        """The next job, which is this thread's now; none where none waited for a while."""
+        """Claim the next job for this thread; None if there was none for a while."""
         with self._changed:
             if self._stopping.is_set():
                 return None
@@ -257,7 +250,7 @@ class Workers:
         return None
 
     def _next(self, waiting: list[Row]) -> Row:
-        """A job begun before; else one of the client with the fewest at work, whose last is longest ago."""
+        """Choose an interrupted job, or one of the client with fewest running jobs and the oldest turn."""
         at_work = Counter(running.client for running in self._running.values())
         turns = self.table.last_turns()
         return min(
@@ -265,7 +258,7 @@ class Workers:
         )
 
     def _run(self, row: Row, running: Running) -> None:
-        """Translate, and note how it ended; a job that was cancelled, or forgotten, leaves no file."""
+        """Run a job and save how it ended; cancelled and deleted jobs leave no files."""
         state: State = "error"
         message, messages = "", []
         try:
@@ -278,12 +271,12 @@ class Workers:
         except CotextError as error:
             message = str(error)
         except Exception as error:
-            # Where it happened; the text of an exception may be that of a client.
+            # Only the location, because the message of an exception may contain text of a client.
             where = "".join(traceback.format_tb(error.__traceback__))
             _log.error("a file was not translated: %s\n%s", type(error).__name__, where)
             message = f"{row.source_name}: the server failed at this file, and not by anything that is in it"
         if state == "error":
-            self.folder.keep(row.id)  # before its end is noted, which needs room on the disk, too
+            self.folder.keep(row.id)  # frees disk space for the record
         if not self.table.finish(row.id, state, running.done, message, messages):
             self.folder.discard(row.id)
         elif state == "done":

@@ -1,4 +1,4 @@
-"""The own API of the server, under `/api`, which its page is made with: JSON, and events."""
+"""The own API of the server, under `/api`, which the page uses: JSON and events."""
 
 import re
 from functools import partial
@@ -11,20 +11,18 @@ from starlette.routing import BaseRoute, Route
 
 from cotext.data.formats.xml_formats import encode_memory
 from cotext.data.languages import name_of
-from cotext.files.table import file_formats
+from cotext.files.table import file_suffixes
 from cotext.models.run_folder import noted_data
-from cotext.serving.errors import RequestError, plain_refusal
+from cotext.serving.errors import RequestError
 from cotext.serving.event_stream import EventStream
 from cotext.serving.own_api.explanations import Explanations, Question, unexplained
 from cotext.serving.own_api.texts import TranslateBody, events_of, last_of
 from cotext.serving.requests import Body, asking, body_of, check_size, service_of, unless_gone
 from cotext.serving.systems import System
 
-refusal = plain_refusal
-
 
 class ExplainBody(Body):
-    """A word of a translated document."""
+    """Request to explain a word of a translated document."""
 
     system: StrictStr
     sources: list[StrictStr]
@@ -34,7 +32,7 @@ class ExplainBody(Body):
 
 
 class TmxBody(Body):
-    """Sentence pairs for a translation memory."""
+    """Request for a translation memory with these sentence pairs."""
 
     source: StrictStr
     target: StrictStr
@@ -42,7 +40,7 @@ class TmxBody(Body):
 
 
 def routes() -> list[BaseRoute]:
-    """The routes of the own API."""
+    """Return the routes of the own API."""
     return [
         Route("/api/systems", systems, methods=["GET"]),
         Route("/api/translate", translate, methods=["POST"]),
@@ -52,11 +50,10 @@ def routes() -> list[BaseRoute]:
 
 
 async def systems(request: Request) -> Response:
-    """The systems, what each can do, and the limits of the server."""
+    """Return the systems with their features, and the limits of the server."""
     asking(request)
     service = service_of(request)
     settings = service.settings
-    formats = file_formats().values()
     return JSONResponse(
         {
             "systems": [_described(system) for system in service.systems],
@@ -65,7 +62,7 @@ async def systems(request: Request) -> Response:
                 "file_bytes": settings.max_file_bytes,
                 "sentences": settings.max_sentences,
             },
-            "file_suffixes": sorted({suffix for format in formats for suffix in format.suffixes}),
+            "file_suffixes": file_suffixes(),
             "key_required": settings.keys is not None,
         }
     )
@@ -89,7 +86,7 @@ def _described(system: System) -> dict[str, Any]:
 
 
 async def translate(request: Request) -> Response:
-    """Translate a document: events as its sentences are done, or the last of them alone as JSON."""
+    """Translate a document; return events for its sentences, or only the last event as JSON."""
     client = asking(request)
     body = await body_of(request, TranslateBody)
     service = service_of(request)
@@ -99,12 +96,12 @@ async def translate(request: Request) -> Response:
     accepted = request.headers.get("accept", "")
     if "application/json" in accepted and "text/event-stream" not in accepted:
         return JSONResponse(await unless_gone(request, last_of(events)))
-    # Until the first event, what is wrong with the request is told by its status.
+    # Errors before the first event have an HTTP status.
     return EventStream(events, await unless_gone(request, anext(events)))
 
 
 async def explain(explanations: Explanations, request: Request) -> Response:
-    """Which context sentences decided a word."""
+    """Return which context sentences decided a word."""
     client = asking(request)
     body = await body_of(request, ExplainBody)
     service = service_of(request)
@@ -116,7 +113,7 @@ async def explain(explanations: Explanations, request: Request) -> Response:
 
 
 async def tmx(request: Request) -> Response:
-    """Sentence pairs as a translation memory."""
+    """Return sentence pairs as a translation memory (TMX)."""
     asking(request)
     body = await body_of(request, TmxBody)
     for code in (body.source, body.target):

@@ -1,4 +1,4 @@
-"""Which context decided a word of a translation: the figures of `cotext context`, for one word."""
+"""Which context decided a word of a translation: the values of `cotext context`, for one word."""
 
 import asyncio
 import hashlib
@@ -31,18 +31,18 @@ from cotext.serving.sharing import Work
 from cotext.serving.systems import System
 
 SIDES: Final[tuple[Side, ...]] = ("source", "target")
-STEP_CHARACTERS: Final = 8_000  # that are scored at once, while others wait for the model
-MAX_FIGURES: Final = 1_000_000  # that are remembered
+STEP_CHARACTERS: Final = 8_000  # scored at once, while other requests wait for the model
+MAX_FIGURES: Final = 1_000_000  # cached numbers
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A word of a translated document, by its sentence, and its characters there: first, one behind the last.
+    """A word of a translated document: its sentence, and its characters (start, stop) in it.
 
-    Characters are those of Unicode, as `Array.from` counts them in JavaScript.
+    Characters are Unicode code points, as in `Array.from` of JavaScript.
 
     Raises:
-        RequestError: 400, unequal sides, or no such sentence.
+        RequestError: 400, the sides have unequal lengths, or the sentence does not exist.
     """
 
     system: System
@@ -56,23 +56,21 @@ class Question:
             counts = f"{len(self.sources)} sources and {len(self.targets)} targets"
             raise RequestError(400, f"{counts}: give a target for every source")
         if not 0 <= self.sentence < len(self.sources):
-            raise RequestError(
-                400, f"sentence {self.sentence}: there are {len(self.sources)}, counted from 0"
-            )
+            raise RequestError(400, f"sentence {self.sentence}: there are {len(self.sources)}, from 0")
 
     @property
     def document(self) -> ParallelDocument:
-        """The document, both sides."""
+        """The parallel document."""
         return ParallelDocument("1", self.sources, self.targets)
 
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """What is known of a sentence: its words, and changes of the log-probabilities of their tokens.
+    """The words of a sentence, and changes of the log-probabilities of their tokens.
 
-    `sides`: with one side of a context sentence taken away, by its number and the side; only of sentences
-    that change a word, where the system reads both sides. `without`: the translation that the system itself
-    finds without a context sentence, by its number, of those asked for so far.
+    `sides`: changes without one side of a context sentence, by its number and side; only for sentences that
+    change a word, and systems that read both sides. `without`: translations without a context sentence, by
+    its number, computed on demand.
     """
 
     words: list[TokenWord]
@@ -82,22 +80,23 @@ class _Found:
 
     @property
     def figures(self) -> int:
-        """How many numbers it holds."""
+        """The number of values."""
         return len(self.influences.cxmi) * (1 + len(self.influences.influences) + len(self.sides))
 
 
 class Explanations:
-    """Answers which sentences decided a word; remembers what it scored of a sentence, per client."""
+    """Computes which sentences decided a word; caches scores of sentences, per client."""
 
     def __init__(self) -> None:
         self._known: OrderedDict[tuple[str, str, str, int], _Found] = OrderedDict()
 
     async def answer(self, service: Service, question: Question, client: Client) -> dict[str, Any]:
-        """The word, all words of its sentence, and the influence of each context sentence on it, in nats.
+        """Return the word, all words of its sentence, and the influence of each context sentence in nats.
 
         Raises:
-            RequestError: 400, the system has no context or no probabilities of words, or there is no word;
-                503, it takes too long.
+            RequestError: 400, the system has no context or no word probabilities, or there is no word; 503,
+            it
+                takes too long.
         """
         note_system(question.system.name)
         try:
@@ -113,27 +112,27 @@ class Explanations:
         text = repr((question.sources, question.targets)).encode("utf-8", "surrogatepass")
         digest = hashlib.sha256(text).hexdigest()
         key = (client.name, question.system.name, digest, question.sentence)
-        found = self._known.pop(key, None)
-        if found is None:
+        scored = self._known.pop(key, None)
+        if scored is None:
             work = Work(client.name)
-            found = await service.in_thread(partial(_find, service, question, work), work)
-        self._known[key] = found  # as the one asked for last
-        while sum(each.figures for each in self._known.values()) > MAX_FIGURES:
+            scored = await service.in_thread(partial(_find, service, question, work), work)
+        self._known[key] = scored  # the last is the most recent
+        while sum(entry.figures for entry in self._known.values()) > MAX_FIGURES:
             self._known.popitem(last=False)
-        answer = _told(question, found)
+        answer = _described(question, scored)
         decisive = answer["decisive"]
         if decisive is not None:
-            if decisive not in found.without:
+            if decisive not in scored.without:
                 work = Work(client.name)
-                search = partial(_translated_without, service, question, found, decisive, work)
-                found.without[decisive] = await service.in_thread(search, work)
+                search = partial(_translated_without, service, question, scored, decisive, work)
+                scored.without[decisive] = await service.in_thread(search, work)
             target = question.targets[question.sentence]
-            answer["alternative"] = _in_place(answer["word"]["first"], target, found.without[decisive])
+            answer["alternative"] = _in_place(answer["word"]["first"], target, scored.without[decisive])
         return answer
 
 
 def unexplained(system: System) -> str:
-    """Why a system cannot tell which context decided a word; empty where it can."""
+    """Return why a system cannot explain words; an empty string if it can."""
     plan = system.opened.translator.plan
     if plan.config.view.kind == "sentence":
         return f"{system.name} translates each sentence by itself, so no context decides its words"
@@ -145,42 +144,42 @@ def unexplained(system: System) -> str:
 
 
 def _find(service: Service, question: Question, work: Work) -> _Found:
-    """Score the sentence in its context and without each part of it."""
+    """Score the sentence with its context and without each part of it."""
     translator, document = question.system.opened.translator, question.document
     words = token_words(translator.tokenizer, question.targets[question.sentence], "target")
     if not words:
         raise RequestError(400, "the sentence has no words")
     translator.check_pairs([document])
-    [found] = excerpts(translator, document, [question.sentence])
+    [excerpt] = excerpts(translator, document, [question.sentence])
     score = partial(_score, service, question.system, work)
-    asked = counterfactuals(found)
-    scores = score(asked)
+    variants = counterfactuals(excerpt)
+    scores = score(variants)
     full = scores[0]
     if len(full) < words[-1].tokens.stop:
         raise RequestError(400, "the system has no way to write this sentence, whatever its context")
-    influences = influences_of(list(zip(asked, scores, strict=True)))
+    influences = influences_of(list(zip(variants, scores, strict=True)))
     telling = {
-        each.number
-        for each in influences.influences
-        if any(abs(word.total(each.tokens)) >= FAINT_NATS for word in words)
+        influence.number
+        for influence in influences.influences
+        if any(abs(word.total(influence.tokens)) >= FAINT_NATS for word in words)
     }
     both = not _reads_source_alone(question.system)
     halves = [
-        (found.numbers[place], side, one_sided(found, place, side))
-        for place in found.context
+        (excerpt.numbers[place], side, one_sided(excerpt, place, side))
+        for place in excerpt.context
         for side in SIDES
-        if both and found.numbers[place] in telling
+        if both and excerpt.numbers[place] in telling
     ]
     sides = {
         (number, side): tuple(a - b for a, b in zip(full, tokens, strict=True))
-        for (number, side, _), tokens in zip(halves, score([each for *_, each in halves]), strict=True)
+        for (number, side, _), tokens in zip(halves, score([half for *_, half in halves]), strict=True)
         if number is not None
     }
     return _Found(words, influences, sides)
 
 
 def _score(service: Service, system: System, work: Work, found: Sequence[Excerpt]) -> list[tuple[float, ...]]:
-    """The log-probabilities of tokens, a few excerpts at a time."""
+    """Return the log-probabilities of tokens; scores a few excerpts at a time."""
     shared = service.shared(system)
     scores: list[tuple[float, ...]] = []
     while len(scores) < len(found):
@@ -191,14 +190,14 @@ def _score(service: Service, system: System, work: Work, found: Sequence[Excerpt
 
 
 def _step(found: Sequence[Excerpt]) -> Sequence[Excerpt]:
-    """The first few, of STEP_CHARACTERS at most if they are several."""
+    """Return the first excerpts, with at most STEP_CHARACTERS if there are several."""
     characters = accumulate(sum(map(len, (*e.document.source, *e.document.target))) for e in found)
     fitting = takewhile(lambda count: count <= STEP_CHARACTERS, characters)
     return found[: max(1, sum(1 for _ in fitting))]
 
 
 def _translated_without(service: Service, question: Question, found: _Found, number: int, work: Work) -> str:
-    """The translation of the sentence without a context sentence, all others being given."""
+    """Translate the sentence without a context sentence; all other sentences keep their translations."""
     excerpt = found.influences.excerpt
     less = without(excerpt, excerpt.numbers.index(number))
     pairs = less.pairs()
@@ -210,9 +209,9 @@ def _translated_without(service: Service, question: Question, found: _Found, num
 
 
 def _in_place(first: int, target: str, other: str) -> str | None:
-    """The word that another translation has for the one that begins at this character of a target.
+    """Return the word of another translation in the place of the word that begins at `first` in the target.
 
-    None where it has the same, or differs in more than single words there.
+    None if it is the same word, or if the translations differ there in more than single words.
     """
     words, others = words_of(target), words_of(other)
     place = next(i for i, word in enumerate(words) if word.start == first)
@@ -225,15 +224,15 @@ def _in_place(first: int, target: str, other: str) -> str | None:
 
 
 def _reads_source_alone(system: System) -> bool:
-    """Whether no target sentence is context of another."""
+    """Whether target sentences are not context of others."""
     plan = system.opened.translator.plan
     view = plan.config.view
     source_windows = view.kind == "window" and view.target_before == 0
     return source_windows or view.kind == "cumulative" or plan.kind.path is not None
 
 
-def _told(question: Question, found: _Found) -> dict[str, Any]:
-    """The answer for one word."""
+def _described(question: Question, found: _Found) -> dict[str, Any]:
+    """Return the response for one word."""
     word = _clicked(question, found.words)
 
     def change(of_tokens: Sequence[float]) -> float:
@@ -256,17 +255,17 @@ def _told(question: Question, found: _Found) -> dict[str, Any]:
                     "meant": abs(change(tokens)) >= STRONG_NATS,
                 }
             )
-    most = max(found.influences.influences, key=lambda each: word.total(each.tokens), default=None)
+    most = max(found.influences.influences, key=lambda one: word.total(one.tokens), default=None)
     return {
         "word": {"text": word.text, "first": word.start, "stop": word.stop},
         "words": [
             {
-                "text": each.text,
-                "first": each.start,
-                "stop": each.stop,
-                "change": round(each.total(found.influences.cxmi), 4) + 0.0,
+                "text": other.text,
+                "first": other.start,
+                "stop": other.stop,
+                "change": round(other.total(found.influences.cxmi), 4) + 0.0,
             }
-            for each in found.words
+            for other in found.words
         ],
         "contexts": contexts,
         "decisive": most.number if most and word.total(most.tokens) >= STRONG_NATS else None,
@@ -276,17 +275,11 @@ def _told(question: Question, found: _Found) -> dict[str, Any]:
 
 
 def _clicked(question: Question, words: Sequence[TokenWord]) -> TokenWord:
-    """The words that these characters touch, as one; of no characters, the word that they stand in.
-
-    Raises:
-        RequestError: 400, there are none.
-    """
+    """Return the words that overlap the characters as one word; raise RequestError 400 if there are none."""
     first, stop = question.characters
     touched = [word for word in words if word.start < max(stop, first + 1) and first < word.stop]
     if not touched:
-        raise RequestError(
-            400, f"characters: no word stands at {first} to {stop} of sentence {question.sentence}"
-        )
+        raise RequestError(400, f"characters: no word at {first} to {stop} of sentence {question.sentence}")
     start, end = touched[0].start, touched[-1].stop
     text = question.targets[question.sentence][start:end]
     return TokenWord(text, start, end, range(touched[0].tokens.start, touched[-1].tokens.stop))

@@ -1,4 +1,4 @@
-"""A document as the own API translates it: lines as paragraphs, sentences as they are done."""
+"""Translation of a document in the own API: lines are paragraphs, and each sentence is an event."""
 
 import asyncio
 import re
@@ -9,7 +9,6 @@ from typing import Any
 
 from pydantic import Field, StrictBool, StrictStr
 
-from cotext.files.translate_blocks import PairedSentence
 from cotext.runtime.errors import shown
 from cotext.serving.answers import Listener, SourceSentence, TextAnswer
 from cotext.serving.errors import RequestError
@@ -24,7 +23,7 @@ from cotext.translation.confidence import least_sure
 
 
 class TranslateBody(Body):
-    """A text to be translated as one document; `given` by number of sentence."""
+    """Request to translate a text as one document; `given`: fixed translations by sentence number."""
 
     system: StrictStr
     text: StrictStr
@@ -34,18 +33,16 @@ class TranslateBody(Body):
 
 
 async def events_of(service: Service, system: System, body: TranslateBody, client: Client) -> Events:
-    """The events of a translation: `start`, `sentence` as each is done, `done`; none before all is checked.
-
-    Closing the generator stops the work.
+    """Yield the events `start`, `sentence` for each translated one, and `done`; closing cancels the work.
 
     Raises:
-        RequestError: as `Service.translate`; 400, the translation of a sentence is given that is not there.
+        RequestError: before the first event, as `Service.translate`; 400, `given` is invalid.
     """
     begun = time.monotonic()
     lines = await service.in_thread(partial(PlainText, body.text, "1", ""), Work(client.name))
     given, wishes = _given(body.given), wishes_of(distinct(body.glossary))
     request = TextRequest(system, (tuple(lines.blocks),), wishes, {0: given}, body.fast)
-    # As many entries as sentences at most, and what they hold is part of the answer.
+    # Bounded by the number of sentences.
     queue: asyncio.Queue[Event | None] = asyncio.Queue()
     paragraphs = len(lines.blocks)
     heard = Listener(
@@ -67,47 +64,42 @@ async def events_of(service: Service, system: System, body: TranslateBody, clien
 
 
 async def last_of(events: Events) -> Any:
-    """The content of the last event, once all have come."""
+    """Return the content of the last event."""
     return [event.content async for event in events][-1]
 
 
 def _start(system: System, paragraphs: int, sentences: Sequence[SourceSentence]) -> dict[str, Any]:
-    """All sentences, as the model reads them."""
+    """Return the content of the event `start`: all sentences, as the model reads them."""
     described = [
-        {"number": each.number, "paragraph": each.block, "source": each.text, "before": each.before}
-        for each in sentences
+        {"number": s.number, "paragraph": s.block, "source": s.text, "before": s.before} for s in sentences
     ]
     return {"system": system.name, "paragraphs": paragraphs, "sentences": described}
 
 
 def _given(given: Mapping[str, str]) -> dict[int, str]:
-    found = {}
+    translations = {}
     for number, target in given.items():
         if not re.fullmatch("[0-9]{1,9}", number):
-            raise RequestError(400, f"given: {shown(number)} is no sentence; they are counted from 0")
+            raise RequestError(400, f"given: {shown(number)} is not a sentence; they are counted from 0")
         if not target.strip():
             raise RequestError(400, f"given: sentence {number} has no words; leave it out to be translated")
-        found[int(number)] = " ".join(target.split())
-    return found
+        translations[int(number)] = " ".join(target.split())
+    return translations
 
 
 def _done(answer: TextAnswer, given: Mapping[int, str], signature: str) -> dict[str, Any]:
-    """What is told of the sentences of a translation."""
+    """Return the content of the event `done`."""
     sure = [None if pair.number in given else pair.confidence for pair in answer.pairs]
     sentences = [
-        _sentence(pair, confidence, low, pair.number in given)
+        {
+            "number": pair.number,
+            "target": pair.target,
+            "confidence": None if confidence is None else round(confidence, 4),
+            "low": low,
+            "given": pair.number in given,
+            "terms": list(pair.terms),
+            "context": [pair.visible.start, pair.visible.stop],
+        }
         for pair, confidence, low in zip(answer.pairs, sure, least_sure(sure), strict=True)
     ]
     return {"sentences": sentences, "signature": signature}
-
-
-def _sentence(pair: PairedSentence, confidence: float | None, low: bool, given: bool) -> dict[str, Any]:
-    return {
-        "number": pair.number,
-        "target": pair.target,
-        "confidence": None if confidence is None else round(confidence, 4),
-        "low": low,
-        "given": given,
-        "terms": list(pair.terms),
-        "context": [pair.visible.start, pair.visible.stop],
-    }

@@ -1,15 +1,15 @@
-// What the page asks of the server: JSON in, JSON or server-sent events out, errors with words for a person.
+// Requests of the page to the server: JSON in, JSON or server-sent events out, errors with messages for users.
 
 import { recall } from "./store.js";
 
-/** An answer that is none: `status` 0 where the server was not reached, else its own. */
+/** An error response; `status` is 0 if the server was not reached. */
 export class ApiError extends Error {
   constructor(status, message) {
     super(message);
     this.status = status;
   }
 
-  /** Whether a key is missing, or is none. */
+  /** Whether a key is missing or invalid. */
   get needsKey() {
     return this.status === 401 || this.status === 403;
   }
@@ -35,7 +35,7 @@ async function messageOf(response) {
     const { message } = await response.json();
     if (typeof message === "string" && message) return message;
   } catch {
-    // Something between the server and the page answered in a form of its own.
+    // A proxy answered in another form.
   }
   return `The server answered ${response.status}. Try again in a moment.`;
 }
@@ -47,10 +47,10 @@ const asJson = (method, content, signal) => ({
   headers: { "Content-Type": "application/json" },
 });
 
-/** The systems of the server, its limits and the suffixes of files that it takes. */
+/** The systems of the server, its limits and the supported file suffixes. */
 export const systems = async () => (await ask("systems")).json();
 
-/** The events of a translation as they come: `{event, data}`. */
+/** Yields the events of a translation: `{event, data}`. */
 export async function* translate(content, signal) {
   const options = asJson("POST", content, signal);
   options.headers.Accept = "text/event-stream";
@@ -58,16 +58,16 @@ export async function* translate(content, signal) {
   yield* events(response.body);
 }
 
-/** Which context decided a word. */
+/** Returns which context decided a word. */
 export const explain = async (content, signal) => (await ask("explain", asJson("POST", content, signal))).json();
 
-/** Pairs of sentences as a file in TMX. */
+/** Returns pairs of sentences as a TMX file. */
 export const tmx = async (content) => (await ask("tmx", asJson("POST", content))).blob();
 
-/** The files that this client has handed in, the newest first. */
+/** Returns the files of this client, the newest first. */
 export const jobs = async () => (await (await ask("files")).json()).files;
 
-/** Hand in a file. */
+/** Uploads a file. */
 export async function submit(file, system, glossary) {
   const form = new FormData();
   form.append("file", file);
@@ -76,13 +76,13 @@ export async function submit(file, system, glossary) {
   return (await ask("files", { method: "POST", body: form })).json();
 }
 
-/** The translated file. */
+/** Returns the translated file. */
 export const result = async (id) => (await ask(`files/${encodeURIComponent(id)}/result`)).blob();
 
-/** Cancel a file and forget it. */
+/** Cancels and deletes a file. */
 export const forget = (id) => ask(`files/${encodeURIComponent(id)}`, { method: "DELETE" });
 
-/** Server-sent events of a stream of bytes; comments are left out. */
+/** Yields the server-sent events of a byte stream, without comments. */
 export async function* events(stream) {
   const reader = stream.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";

@@ -1,9 +1,8 @@
-// The page of Cotext: what the server offers, what is chosen of it, and how the parts of the page hear of each other.
+// The page of Cotext: the systems of the server, the selected ones, and the connections between parts of the page.
 
 import * as api from "./api.js";
 import { byId, chooser, counted, dropPlace, make, showError } from "./dom.js";
 import { changeText, complete, openDesk, translate } from "./desk.js";
-import { exampleOf } from "./examples.js";
 import { Files } from "./files.js";
 import { Glossary, pairOf } from "./glossary.js";
 import { languageName, reads } from "./reading.js";
@@ -11,7 +10,27 @@ import { recall, remember } from "./store.js";
 
 const PARTS = ["text", "files", "glossary"];
 
-let about = null; // what the server says of itself
+// Example documents by source language, in which translations of words depend on other sentences.
+const EXAMPLES = {
+  en: [
+    "Anna bought a lamp at the market. It was cheap, but it still works.",
+    "Our neighbour has written a novel. It will be published in spring.",
+    "Did you lock the door? I think I did.",
+    "The city is building a new bridge. The old one is closed, and in May it will be pulled down.",
+  ].join("\n"),
+};
+
+// For systems trained on the controlled corpus, which know only its words.
+const CONTROLLED = [
+  "Clara is drinking tea with the director. There was an old lamp upstairs. It was fragile. Can you help Peter?",
+  "Yesterday Anna sang. The evenings were cold. So did Felix.",
+  "Peter found a ring. Unfortunately it was small. Later Julia lost it.",
+].join("\n");
+
+// The example for a system, or null if there is none in its source language.
+const exampleOf = (system) => (system.controlled ? CONTROLLED : EXAMPLES[system.source.code] ?? null);
+
+let about = null; // systems and limits of the server
 let pause = null; // the timer of a pause in typing
 
 const glossary = new Glossary(() => describe());
@@ -21,7 +40,7 @@ const named = (name) => about.systems.find((each) => each.name === name);
 const system = () => named(byId("system").value);
 const beside = () => named(byId("beside").value) ?? null;
 
-// ---------------------------------------------------------------------------------- the server and its systems
+// --------------------------------------------------------------------------------------- server and systems
 
 async function begin() {
   showError("page-error", "");
@@ -50,7 +69,7 @@ function option(each, languages) {
   return make("option", { value: each.name }, `${pair}${each.name}: ${reads(each)}`);
 }
 
-// A system is chosen: the second is one of the same languages.
+// Update the page for the selected system; the second one must have the same languages.
 function chosen(second) {
   const first = system();
   const others = about.systems.filter((each) => each !== first && pairOf(each) === pairOf(first));
@@ -102,7 +121,7 @@ function start(kept = null) {
   else translate(text, [system(), beside()].filter(Boolean), (each) => glossary.for(each), kept);
 }
 
-// Another system is chosen; where a translation is shown, it follows, and what stays is not asked for again.
+// Another system is selected: update a visible translation, and request only what is missing.
 function choose() {
   const before = byId("source").lang;
   chosen(beside()?.name);
@@ -111,7 +130,7 @@ function choose() {
   else start(complete(system(), glossary.for(system())));
 }
 
-// The picture that explains it: a system that reads documents beside one that does not.
+// Two systems for the example: one that reads documents, and one that reads sentences.
 function explaining() {
   const same = about.systems.filter((each) => pairOf(each) === pairOf(system()));
   const documents = system().view === "sentence" ? same.find((each) => each.view !== "sentence") : system();
@@ -148,7 +167,7 @@ function write(text) {
   noted();
 }
 
-// The text is what it now is; long texts are counted and kept when typing pauses.
+// The text has changed; it is counted and saved when typing pauses.
 function noted() {
   clearTimeout(pause);
   pause = setTimeout(keepText, 200);
@@ -163,7 +182,7 @@ function keepText() {
 
 const bytesOf = (text) => new TextEncoder().encode(text).length;
 
-// Plain text is opened here; any other file is translated as one.
+// Plain text is opened in the editor; other files are translated as files.
 async function take([file, ...others]) {
   const plain = /\.(txt|text)$/i.test(file.name) || (file.type === "text/plain" && !file.name.includes("."));
   if (plain && !others.length && file.size <= about.limits.text_bytes) {

@@ -1,8 +1,7 @@
-// The desk: a document translated by one system or by two, shown as it comes, edited, and taken elsewhere.
+// The desk: a document translated by one or two systems, shown while it arrives, edited, and exported.
 
 import * as api from "./api.js";
-import { byId, counted, make, save, say, showError } from "./dom.js";
-import { editInPlace } from "./editing.js";
+import { button, byId, counted, make, save, say, showError } from "./dom.js";
 import { Panel } from "./panel.js";
 import { Reading } from "./reading.js";
 import { Translation } from "./translation.js";
@@ -18,12 +17,12 @@ const panel = new Panel(reading, {
 });
 
 let translations = [];
-let edited = []; // the translations that an undo belongs to, the last edit last
-let askForKey = () => {}; // told of every error
+let edited = []; // the translations with edits that can be undone, in order
+let askForKey = () => {}; // called with every error
 
 const running = () => translations.some((each) => each.running);
 
-/** Listen to the buttons of the desk; `failed(error)` is told of every error. */
+/** Adds listeners to the buttons of the desk; `failed(error)` is called with every error. */
 export function openDesk(failed) {
   askForKey = failed;
   const click = (id, call) => byId(id).addEventListener("click", call);
@@ -43,7 +42,7 @@ export function openDesk(failed) {
   });
 }
 
-/** Back to the text that is to be translated. */
+/** Returns to the source text. */
 export function changeText() {
   stop();
   panel.close(false);
@@ -52,14 +51,14 @@ export function changeText() {
   byId("source").focus();
 }
 
-/** The complete translation by this system with this glossary that is on the desk, or null. */
+/** Returns the complete translation on the desk if it is by this system with this glossary, or null. */
 export function complete(system, glossary) {
   const [first] = translations;
   if (first?.system !== system || String(first.glossary) !== String(glossary) || running()) return null;
   return first.sentences.length && first.sentences.every((each) => each.target !== null) ? first : null;
 }
 
-/** Translate a text by these systems, with the glossary of each; `kept`: a translation of it that is complete. */
+/** Translates a text by these systems; `kept`: a complete translation to reuse. */
 export async function translate(text, systems, glossaryFor, kept = null) {
   stop();
   panel.close(false);
@@ -80,7 +79,7 @@ export async function translate(text, systems, glossaryFor, kept = null) {
   }
 }
 
-// What is heard of translations; of those that were replaced, nothing.
+// Handles events of translations, except replaced ones.
 const listener = {
   started: (translation) => translations.includes(translation) && started(),
   sentence: (translation, number) => {
@@ -90,7 +89,7 @@ const listener = {
   },
 };
 
-// The sentences of a document are known; two systems are shown once both know them.
+// The sentences of a document are known; with two systems, both must know them.
 function started() {
   if (translations.some((each) => !each.sources.length) || differentSentences()) return;
   if (reading.translations !== translations || !reading.place.hasChildNodes()) reading.show(translations);
@@ -106,7 +105,7 @@ function differentSentences() {
   return true;
 }
 
-// Run a translation or what follows from an edit, and show how it ended.
+// Run a translation or an edit, and show the result.
 async function follow(translation, run) {
   showError("result-error", "");
   let complete = false;
@@ -124,7 +123,7 @@ async function follow(translation, run) {
   finished(complete);
 }
 
-// Of two systems, the one that answers is shown; without any sentence, the text is there to be tried again.
+// If one of two systems fails, the other one is shown; without any sentence, return to the source text.
 function failed(translation, error) {
   const alone = translations.length === 1;
   const message = alone ? error.message : `${translation.system.name}: ${error.message}`;
@@ -149,7 +148,7 @@ function finished(complete) {
   summary();
 }
 
-// What stands above the rows, once all is there.
+// The line above the rows, after a translation has ended.
 function summary() {
   const each = translations[0];
   const missing = translations.some((one) => !one.sentences.length || one.sentences.some((s) => s.target === null));
@@ -235,6 +234,49 @@ function edit(column, number) {
   editInPlace(reading.element(column + 1, number), target, translation.system.target.code, keep, leave);
 }
 
+// Turn a sentence into a field; calls `keep(text)` for a new text, or `leave()`.
+function editInPlace(element, text, language, keep, leave) {
+  const field = make("textarea", { "aria-label": "Translation of this sentence", dir: "auto", lang: language, rows: "1" });
+  field.value = text;
+  const fit = () => {
+    field.style.height = "auto";
+    field.style.height = `${field.scrollHeight + 2}px`;
+  };
+  const done = () => {
+    const written = field.value.replace(/\s*\n\s*/g, " ").trim();
+    if (written && written !== text) keep(written);
+    else leave();
+  };
+  const form = make(
+    "form",
+    {
+      class: "edit",
+      submit: (event) => {
+        event.preventDefault();
+        done();
+      },
+      keydown: (event) => {
+        if (event.key === "Escape") leave();
+        else if (event.key === "Enter" && !event.shiftKey && !event.isComposing) done();
+        else return;
+        event.preventDefault();
+        event.stopPropagation();
+      },
+    },
+    field,
+    make("span", { class: "line" }, make("button", { type: "submit", class: "main" }, "Keep"), button("Leave as it was", leave)),
+  );
+  // Enter on a button presses it.
+  for (const each of form.querySelectorAll("button")) {
+    each.addEventListener("keydown", (event) => event.key === "Enter" && event.stopPropagation());
+  }
+  for (const name of ["role", "tabindex"]) element.removeAttribute(name);
+  element.replaceChildren(form);
+  field.addEventListener("input", fit);
+  fit();
+  field.focus();
+}
+
 function undo() {
   panel.close(false);
   edited.pop().undo();
@@ -245,14 +287,14 @@ function undo() {
   if (byId("undo").disabled) byId("result-title").focus();
 }
 
-// ----------------------------------------------------------------------------------------- taking it elsewhere
+// ------------------------------------------------------------------------------------------------------ export
 
 async function copy() {
   const { text } = translations[0];
   try {
     await navigator.clipboard.writeText(text);
   } catch {
-    // Without a secure connection browsers copy what is selected alone.
+    // Without a secure connection, browsers copy only the selection.
     const field = make("textarea", { class: "hidden" });
     field.value = text;
     document.body.append(field);

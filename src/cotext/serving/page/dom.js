@@ -1,13 +1,13 @@
-// Elements of the page: made, found, and told about. Data becomes text nodes and attributes, never markup.
+// Helpers for elements of the page. Data becomes text nodes and attributes, never markup.
 
-/** The element of an id, which the page has. */
+/** Returns the element with an id, which must exist. */
 export function byId(id) {
   const found = document.getElementById(id);
   if (!found) throw new Error(`the page has no element ${id}`);
   return found;
 }
 
-/** An element with attributes; functions listen to events, `false` and `null` are left out. */
+/** Creates an element with attributes; functions become listeners, `false` and `null` are skipped. */
 export function make(tag, attributes = {}, ...children) {
   const element = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) {
@@ -19,24 +19,24 @@ export function make(tag, attributes = {}, ...children) {
   return element;
 }
 
-/** A button that does something and submits nothing. */
+/** Creates a button that does not submit a form. */
 export function button(text, click, attributes = {}) {
   return make("button", { type: "button", click, ...attributes }, text);
 }
 
-/** Write an error where it arose, or with an empty message take it away. */
+/** Shows an error in an element, or hides it if the message is empty. */
 export function showError(id, message) {
   const place = byId(id);
   place.hidden = !message;
   place.textContent = message;
 }
 
-/** Tell a person who hears the page, once, politely. */
+/** Announces a message to screen readers. */
 export function say(message) {
   byId("status").textContent = message;
 }
 
-/** Hand the browser something to be saved under a name. */
+/** Downloads a blob under a name. */
 export function save(blob, name) {
   const address = URL.createObjectURL(blob);
   make("a", { href: address, download: name }).click();
@@ -48,7 +48,7 @@ export function counted(count, one, many = `${one}s`) {
   return `${count.toLocaleString("en")} ${count === 1 ? one : many}`;
 }
 
-/** Ask for a file through a hidden input, by a button that can be seen. */
+/** Opens the file dialog of a hidden input by a visible button. */
 export function chooser(buttonId, inputId, take) {
   const input = byId(inputId);
   byId(buttonId).addEventListener("click", () => input.click());
@@ -59,7 +59,7 @@ export function chooser(buttonId, inputId, take) {
   });
 }
 
-/** Take files that are dropped on an element. */
+/** Handles files that are dropped on an element. */
 export function dropPlace(element, take) {
   const over = (event) => {
     if (!event.dataTransfer?.types.includes("Files")) return;

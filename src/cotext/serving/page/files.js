@@ -1,32 +1,32 @@
-// Files as jobs: handed in, watched, downloaded, cancelled.
+// Translation of files: upload, progress, download, cancellation.
 
 import * as api from "./api.js";
 import { button, byId, chooser, counted, dropPlace, make, save, say, showError } from "./dom.js";
 
-const PAUSE = 1000; // milliseconds between two looks at jobs that are under way
+const PAUSE = 1000; // milliseconds between two requests for the status
 const UNDER_WAY = new Set(["queued", "translating"]);
 
-/** The files of this client; `chosen()` gives the system and the glossary, `failed(error)` hears of errors. */
+/** The files of this client; `chosen()` returns system and glossary, `failed(error)` is called with errors. */
 export class Files {
   constructor(chosen, failed) {
     Object.assign(this, { chosen, failed, limits: null, suffixes: [], timer: null });
-    this.rows = new Map(); // what is shown of a job, by its id
+    this.rows = new Map(); // elements of a job, by its id
     chooser("choose", "upload", (files) => this.submit(files));
     dropPlace(byId("drop"), (files) => this.submit(files));
   }
 
-  /** What files the server takes. */
+  /** Sets which files the server supports. */
   accept({ file_suffixes: suffixes, limits }) {
     Object.assign(this, { suffixes, limits });
     byId("upload").accept = suffixes.join(",");
-    byId("suffixes").textContent = `Taken are ${suffixes.join(" ")}, of at most ${megabytes(limits.file_bytes)}.`;
+    byId("suffixes").textContent = `Supported: ${suffixes.join(" ")}, up to ${megabytes(limits.file_bytes)}.`;
   }
 
-  /** Hand files in, one after the other. */
+  /** Uploads files, one after the other. */
   async submit(files) {
     showError("files-error", "");
     const { system, glossary } = this.chosen();
-    const wrong = []; // a line for each file that is not taken
+    const wrong = []; // one line per rejected file
     const refuse = (message) => {
       wrong.push(message);
       showError("files-error", wrong.join("\n"));
@@ -39,7 +39,7 @@ export class Files {
       }
       try {
         await api.submit(file, system.name, glossary);
-        say(`${file.name} is handed in.`);
+        say(`${file.name} is uploaded.`);
       } catch (error) {
         refuse(error.message.startsWith(`${file.name}:`) ? error.message : `${file.name}: ${error.message}`);
         this.failed(error);
@@ -48,7 +48,7 @@ export class Files {
     await this.look();
   }
 
-  /** Ask how far the files are, again and again while one is under way. */
+  /** Updates the status of files, repeatedly while one is in progress. */
   async look() {
     clearTimeout(this.timer);
     let found;
@@ -66,10 +66,10 @@ export class Files {
   #refused(file) {
     const name = file.name.toLowerCase();
     if (!this.suffixes.some((suffix) => name.endsWith(suffix))) {
-      return `${file.name}: files of this kind are not taken; those that are stand above.`;
+      return `${file.name}: files of this type are not supported; see the list above.`;
     }
     if (file.size > this.limits.file_bytes) {
-      return `${file.name} has ${megabytes(file.size)}; at most ${megabytes(this.limits.file_bytes)} are taken.`;
+      return `${file.name} has ${megabytes(file.size)}; the limit is ${megabytes(this.limits.file_bytes)}.`;
     }
     return file.size ? null : `${file.name} is empty.`;
   }
@@ -122,7 +122,7 @@ export class Files {
     row.download.hidden = job.state !== "done";
     row.remarks.hidden = !job.messages.length;
     row.remarks.replaceChildren(
-      make("summary", {}, counted(job.messages.length, "remark")),
+      make("summary", {}, counted(job.messages.length, "message")),
       ...job.messages.map((message) => make("p", {}, message)),
     );
     row.remove.textContent = running ? "Cancel" : "Delete";
@@ -151,7 +151,7 @@ export class Files {
 }
 
 function words({ state, sentences, sentences_done: done, seconds_remaining: seconds, message }) {
-  if (state === "queued") return "waiting for its turn";
+  if (state === "queued") return "waiting";
   if (state === "translating") {
     const left = seconds ? `, about ${Math.max(1, Math.round(seconds))} s left` : "";
     return sentences ? `${done.toLocaleString("en")} of ${counted(sentences, "sentence")}${left}` : "being read";

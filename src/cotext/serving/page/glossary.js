@@ -1,10 +1,10 @@
-// The glossary of a language pair: entries added, edited, deleted, and taken from and into TSV; kept in this browser.
+// The glossary of a language pair, stored in this browser: add, edit and delete entries, import and export TSV.
 
 import { button, byId, chooser, counted, make, save, say, showError } from "./dom.js";
 import { languageName } from "./reading.js";
 import { glossaryOf, keepGlossary } from "./store.js";
 
-/** The glossary of the languages of the chosen system; `changed(entries)` is told of every change. */
+/** The glossary for the languages of the selected system; `changed(entries)` is called on every change. */
 export class Glossary {
   constructor(changed) {
     this.changed = changed;
@@ -19,7 +19,7 @@ export class Glossary {
     chooser("glossary-import", "glossary-file", ([file]) => this.#import(file));
   }
 
-  /** Show the glossary of a system's languages. */
+  /** Shows the glossary for the languages of a system. */
   show(system) {
     this.system = system;
     this.entries = glossaryOf(this.pair);
@@ -31,12 +31,12 @@ export class Glossary {
       byId(`term-${side}`).lang = system[side].code;
     }
     byId("glossary-about").textContent = system.takes_terms
-      ? "Translations are written with these terms. The glossary is kept in this browser and goes to the server with each translation."
-      : `${system.name} takes no glossary: choose another system, or its entries are not asked for.`;
+      ? "Translations contain these terms. The glossary is stored in this browser and sent to the server with each request."
+      : `${system.name} does not support glossaries: entries have no effect unless you choose another system.`;
     this.#render();
   }
 
-  /** The entries that a system takes. */
+  /** Returns the entries that a system supports. */
   for(system) {
     return system.takes_terms && this.system && pairOf(system) === this.pair ? this.entries : [];
   }
@@ -57,13 +57,13 @@ export class Glossary {
     return fields[0].focus();
   }
 
-  #replace(entries, said) {
+  #replace(entries, message, render = true) {
     this.entries = entries;
     keepGlossary(this.pair, entries);
     showError("glossary-error", "");
-    this.#render();
+    if (render) this.#render();
     this.changed(entries);
-    say(said);
+    say(message);
   }
 
   #render() {
@@ -100,12 +100,7 @@ export class Glossary {
       field.value = this.entries[i][side];
       return showError("glossary-error", "An entry needs a text on both sides; delete it if it is not wanted.");
     }
-    const entries = this.entries.map((entry, j) => (j === i ? entry.with(side, written) : entry));
-    this.entries = entries;
-    keepGlossary(this.pair, entries);
-    showError("glossary-error", "");
-    this.changed(entries);
-    return say("Changed.");
+    return this.#replace(this.entries.map((entry, j) => (j === i ? entry.with(side, written) : entry)), "Changed.", false);
   }
 
   async #import(file) {
@@ -129,5 +124,5 @@ export class Glossary {
   }
 }
 
-/** The language pair of a system, such as `en-de`. */
+/** Returns the language pair of a system, such as `en-de`. */
 export const pairOf = (system) => `${system.source.code}-${system.target.code}`;

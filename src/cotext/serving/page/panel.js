@@ -1,17 +1,17 @@
-// The panel of a sentence: its words, and which context decided the one that was asked about.
+// The panel of a sentence: its words, and the context that decided the selected word.
 
 import * as api from "./api.js";
 import { button, byId, counted, make, say } from "./dom.js";
 import { inPoints, inText, wordsOf } from "./words.js";
 
-const SHOWN = 6; // context sentences that are listed; of more, their number
+const SHOWN = 6; // most listed context sentences
 const SLIGHT = 0.1; // nats: below, a word is at most a tenth more or less probable
-const SEVERAL = 0.5; // nats of all context: then it is told, though no sentence decides alone
+const SEVERAL = 0.5; // nats: above, the context as a whole is reported even if no single sentence decides
 const MEANING =
-  "Figures: the logarithm of the word's probability with that sentence minus the one without it, in nats; " +
-  "beside a word, with all context minus with none.";
+  "Numbers: log-probability of the word with the sentence minus that without it, in nats; " +
+  "next to a word, with all context minus with none.";
 
-/** Shows a sentence of a translation; `on` hears `edit(column, number)`, `closed()`, `failed(error)`. */
+/** Shows a sentence of a translation; `on` has callbacks `edit(column, number)` and `failed(error)`. */
 export class Panel {
   constructor(reading, on) {
     Object.assign(this, { reading, on });
@@ -24,7 +24,7 @@ export class Panel {
     return !this.place.hidden;
   }
 
-  /** Show a sentence; `focus` its first word. */
+  /** Shows a sentence; `focus`: move the focus to its first word. */
   show(column, number, focus) {
     const { system, sentences, sources } = this.reading.translations[column];
     const { target, confidence, low, edited } = sentences[number];
@@ -63,7 +63,7 @@ export class Panel {
     if (focus) (this.words[0]?.button ?? byId("panel-close")).focus();
   }
 
-  /** Ask which context decided a word. */
+  /** Requests which context decided a word. */
   async ask(column, number, word) {
     if (this.shown?.column !== column || this.shown.number !== number || !this.open) this.show(column, number, false);
     this.#stop();
@@ -73,12 +73,12 @@ export class Panel {
     const translation = this.reading.translations[column];
     if (!translation.system.explains) return;
     if (translation.sentences.some((each) => each.target === null)) {
-      this.#tell("The rest of the document is still missing; ask again when it is translated.");
+      this.#tell("The rest of the document is not translated yet; try again later.");
       return;
     }
     const asking = new AbortController();
     this.asked = asking;
-    this.#tell("Taking each sentence of the context away in turn …");
+    this.#tell("Removing each context sentence in turn …");
     const content = {
       system: translation.system.name,
       sources: translation.sources.map((each) => each.source),
@@ -96,7 +96,7 @@ export class Panel {
     }
   }
 
-  /** Close it; `back`: the focus goes to the sentence. */
+  /** Closes the panel; `back`: move the focus to the sentence. */
   close(back) {
     this.#stop();
     this.place.hidden = true;
@@ -110,7 +110,7 @@ export class Panel {
     this.reading.unlight();
   }
 
-  // The sentence stays in sight above the panel.
+  // Scroll so that the sentence is visible above the panel.
   #uncover() {
     const sentence = this.reading.element(this.shown.column + 1, this.shown.number).getBoundingClientRect();
     const covered = sentence.bottom + 12 - this.place.getBoundingClientRect().top;
@@ -154,7 +154,7 @@ export class Panel {
     const { system, sources, sentences } = this.reading.translations[column];
     const bar = make("span", { class: together < 0 ? "bar down" : "bar up", "aria-hidden": "true" });
     bar.style.setProperty("--length", `${(100 * Math.abs(together)) / most}%`);
-    const sides = target === null ? "" : ` source alone ${signed(source)}, translation alone ${signed(target)}`;
+    const sides = target === null ? "" : ` only source ${signed(source)}, only translation ${signed(target)}`;
     return make(
       "li",
       {},
@@ -172,7 +172,7 @@ export class Panel {
   }
 }
 
-// One entry for each context sentence: with both sides, and with each alone where the system reads both.
+// One entry per context sentence: the effect of both sides together, and of each if the system reads both.
 function bySentence(contexts) {
   const found = new Map();
   for (const { number, side, change, together } of contexts) {
@@ -183,7 +183,7 @@ function bySentence(contexts) {
   return [...found.values()].sort((a, b) => Math.abs(b.together) - Math.abs(a.together));
 }
 
-// A context sentence lights up on the source side by both, with the figure; in the translation by what is its own.
+// Highlight the source of a context sentence by the effect of both sides, and its translation by its own.
 function lights({ number, together, target }, most) {
   return [
     { number, side: "source", change: together },
@@ -206,11 +206,11 @@ function described(confidence, low, edited) {
 
 function unable(system) {
   return system.view === "sentence"
-    ? `${system.name} reads each sentence alone: no context decided any of its words. Compare it with a system that reads the document.`
-    : `${system.name} has no probabilities of single words, and cannot say which context decided one.`;
+    ? `${system.name} reads single sentences: no context decided any of its words. Compare it with a system that reads the document.`
+    : `${system.name} has no word probabilities, and cannot explain which context decided a word.`;
 }
 
-// What the figures say in words: one sentence decided it, or several together, or none.
+// The result in words: one sentence decided the word, or several together, or none.
 function verdict(word, found, strongest, all, system, sources) {
   const own = quoted(word.text, system.target.code);
   const sentence = ({ number }) => [`sentence ${number + 1}, `, quoted(sources[number].source, system.source.code)];
@@ -220,13 +220,13 @@ function verdict(word, found, strongest, all, system, sources) {
     parts.push(` With it, the word is ${times(found.together)} as probable as without it (${signed(found.together)}).`);
   } else if (strongest && Math.abs(all) >= SEVERAL) {
     parts.splice(1, 1, ` is ${times(all)} as probable with all of the context as with none (${signed(all)})`);
-    parts.push("; no sentence does it alone. The most telling is ", ...sentence(strongest));
+    parts.push("; no single sentence decides it. The strongest is ", ...sentence(strongest));
     parts.push(` (${signed(strongest.together)}).`);
   }
   return make("p", { class: "verdict" }, ...parts);
 }
 
-// How many times as probable a change of the log-probability makes a word.
+// The factor of the probability for a change of the log-probability.
 function times(nats) {
   const factor = Math.min(Math.exp(nats), 1e6);
   return `${factor < 10 ? factor.toPrecision(2) : Math.round(factor).toLocaleString("en")} times`;

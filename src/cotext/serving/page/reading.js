@@ -1,11 +1,11 @@
-// Source and translations side by side: paragraphs of sentences, or, of two systems, sentence beside sentence.
-// Thousands of sentences stay usable: what arrives is written once a frame, and rows out of sight cost nothing.
+// Source and translations side by side, by paragraph, or by sentence for two systems.
+// For thousands of sentences, updates are written once per frame, and invisible rows are not rendered.
 
 import { byId, counted, make } from "./dom.js";
 import { differing, joiner, wordsOf } from "./words.js";
 
 /**
- * The rows of one or two translations of a document. `on` hears `word(column, number, word)`,
+ * The rows of one or two translations of a document. `on` has callbacks `word(column, number, word)`,
  * `sentence(column, number)`, `edit(column, number)`.
  */
 export class Reading {
@@ -20,7 +20,7 @@ export class Reading {
     this.#listen();
   }
 
-  /** Show the sentences of these translations, whose sources are there. */
+  /** Shows the sentences of these translations, whose sources are known. */
   show(translations) {
     this.translations = translations;
     const [{ sources, system }] = translations;
@@ -39,13 +39,13 @@ export class Reading {
     this.#reachable(0, 0);
   }
 
-  /** Write a sentence anew, with the others of this frame. */
+  /** Updates a sentence in the next frame. */
   update(number) {
     if (!this.waiting.size) setTimeout(() => inNextFrame(() => this.flush()), 30);
     this.waiting.add(number);
   }
 
-  /** Write what waits. */
+  /** Writes all waiting updates. */
   flush() {
     for (const number of this.waiting) {
       for (const [column] of this.translations.entries()) this.#write(column, number);
@@ -53,18 +53,18 @@ export class Reading {
     this.waiting.clear();
   }
 
-  /** Write everything anew. */
+  /** Updates all sentences. */
   refresh() {
     for (const { number } of this.translations[0].sources) this.waiting.add(number);
     this.flush();
   }
 
-  /** The element of a sentence; column 0 is the source. */
+  /** Returns the element of a sentence; column 0 is the source. */
   element(column, number) {
     return this.places[column][number];
   }
 
-  /** Light context up, `{side, number, share (0 to 1), figure (or empty), up}`, and the word that begins at `first`. */
+  /** Highlights context, `{side, number, share (0 to 1), figure (or empty), up}`, and the word at `first`. */
   light(column, contexts, number, first) {
     this.unlight();
     for (const { side, number: other, share, figure, up } of contexts) {
@@ -81,7 +81,7 @@ export class Reading {
     chosen.querySelector(`.w[data-first="${first}"]`)?.classList.add("asked");
   }
 
-  /** Take the light away. */
+  /** Removes all highlights. */
   unlight() {
     for (const { element, note } of this.lit) {
       element.classList.remove("lit", "up", "down");
@@ -92,7 +92,7 @@ export class Reading {
     for (const each of this.place.querySelectorAll(".asked")) each.classList.remove("asked");
   }
 
-  /** Move the focus to a sentence of a translation. */
+  /** Moves the focus to a sentence of a translation. */
   focus(column, number) {
     this.#reachable(column, number);
     this.element(column + 1, number)?.focus();
@@ -161,7 +161,7 @@ export class Reading {
     if (this.translations.length > 1) this.#mark(number);
   }
 
-  // Words of two translations that differ, once both are there.
+  // Mark the words in which two complete translations differ.
   #mark(number) {
     const targets = this.translations.map((each) => each.sentences[number]?.target ?? null);
     if (targets.includes(null)) return;
@@ -169,7 +169,7 @@ export class Reading {
     for (const [column, firsts] of marked.entries()) this.#spell(column, number, firsts);
   }
 
-  // Words become elements of their own where the pointer, or a mark, needs them.
+  // Words become elements only when the pointer or a mark needs them.
   #spell(column, number, marked = null) {
     const place = this.element(column + 1, number).querySelector(".t");
     if (!place || (place.dataset.spelled && !marked)) return;
@@ -255,20 +255,20 @@ export class Reading {
   }
 }
 
-// A page in the background draws no frames, and goes on all the same.
+// A hidden page has no frames.
 function inNextFrame(call) {
   if (document.hidden) call();
   else requestAnimationFrame(call);
 }
 
-/** What a system sees of a document when it translates a sentence. */
+/** Describes the context that a system uses. */
 export function reads({ view, context_sentences: count }) {
-  if (view === "sentence") return "each sentence alone";
+  if (view === "sentence") return "single sentences";
   if (view === "document") return "the whole document";
   return count ? `${counted(count, "sentence")} of context` : "context";
 }
 
-/** The name of a language, as the server or else the browser knows it. */
+/** Returns the name of a language from the server, or else from the browser. */
 export function languageName({ code, name }) {
   if (name && name !== code) return name;
   try {
@@ -278,7 +278,7 @@ export function languageName({ code, name }) {
   }
 }
 
-// Sentences as rows: paragraphs of them, or each alone; `starts` where a paragraph does.
+// Yields rows: paragraphs, or with `alone` single sentences; `starts`: the first of a paragraph.
 function* grouped(sources, alone) {
   let group = [];
   for (const [i, each] of sources.entries()) {

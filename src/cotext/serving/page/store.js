@@ -1,4 +1,4 @@
-// What outlives a reload: the text, the systems and the key until the tab is closed, glossaries in this browser.
+// Storage: text, systems and key until the tab is closed; glossaries permanently.
 
 const PREFIX = "cotext.";
 
@@ -7,7 +7,7 @@ function reading(store, name, otherwise) {
     const found = store.getItem(PREFIX + name);
     return found === null ? otherwise : JSON.parse(found);
   } catch {
-    return otherwise; // a browser that keeps nothing, or something that is not ours
+    return otherwise; // storage is disabled, or the value is invalid
   }
 }
 
@@ -16,22 +16,22 @@ function writing(store, name, value) {
     if (value === null) store.removeItem(PREFIX + name);
     else store.setItem(PREFIX + name, JSON.stringify(value));
   } catch {
-    // Storage is full or forbidden: the page works, and forgets.
+    // Storage is full or disabled.
   }
 }
 
-/** Something of this tab. */
+/** Returns a value stored for this tab. */
 export const recall = (name, otherwise = null) => reading(sessionStorage, name, otherwise);
 
-/** Keep something until this tab is closed; null forgets it. */
+/** Stores a value until this tab is closed; null deletes it. */
 export const remember = (name, value) => writing(sessionStorage, name, value);
 
-/** The glossary of a language pair, as pairs of texts. */
+/** Returns the glossary of a language pair, as pairs of texts. */
 export function glossaryOf(pair) {
   const found = reading(localStorage, `glossary.${pair}`, []);
   const isEntry = (each) => Array.isArray(each) && each.length === 2 && each.every((t) => typeof t === "string");
   return Array.isArray(found) ? found.filter(isEntry) : [];
 }
 
-/** Keep the glossary of a language pair in this browser. */
+/** Stores the glossary of a language pair in this browser. */
 export const keepGlossary = (pair, entries) => writing(localStorage, `glossary.${pair}`, entries);

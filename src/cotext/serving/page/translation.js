@@ -1,30 +1,30 @@
-// One document translated by one system: its sentences, what was edited, and what was there before an edit.
+// A document translated by one system: its sentences, edits, and their history.
 
 import * as api from "./api.js";
 import { joiner } from "./words.js";
 
 /**
- * Tells `listener.started(translation)` and `listener.sentence(translation, number)`. A sentence has `target` (null
- * until it is there), `confidence`, `low`, `edited`, `changed`, and while a new one is waited for the `stale` one.
+ * Calls `listener.started(translation)` and `listener.sentence(translation, number)`. A sentence has `target` (null
+ * until translated), `confidence`, `low`, `edited`, `changed`, and `stale` (the old target while it is translated).
  */
 export class Translation {
   constructor(system, text, glossary, listener) {
     Object.assign(this, { system, source: text, glossary, listener });
-    this.sources = []; // of the server: {number, paragraph, source, before}
+    this.sources = []; // from the server: {number, paragraph, source, before}
     this.sentences = [];
     this.history = [];
-    this.whole = null; // the translation as the server writes it, once all is there
+    this.whole = null; // the complete translation from the server
     this.seconds = null;
     this.arrived = 0;
     this.running = null;
   }
 
-  /** Translate the whole document. Raises an ApiError; stopped by `cancel`, it resolves to false. */
+  /** Translates the whole document; throws ApiError; resolves to false if cancelled. */
   start() {
     return this.#run({}, new Set());
   }
 
-  /** Replace a sentence: what stands before it stays, what comes after follows. */
+  /** Replaces a sentence, and translates the following ones again. */
   edit(number, target) {
     this.#keep();
     this.sentences[number] = { ...this.sentences[number], target, edited: true, changed: false, low: false, confidence: null };
@@ -35,18 +35,18 @@ export class Translation {
     return this.#run(given, new Set(Object.keys(given).map(Number)));
   }
 
-  /** Take the last edit back, with all that followed from it. */
+  /** Undoes the last edit. */
   undo() {
     Object.assign(this, this.history.pop());
     this.arrived = this.sentences.length;
   }
 
-  /** Stop translating; what is there stays. */
+  /** Cancels the translation; finished sentences are kept. */
   cancel() {
     this.running?.abort();
   }
 
-  /** The translation as text, paragraphs as lines; sentences that are missing are left out. */
+  /** The translation as text, one paragraph per line; missing sentences are skipped. */
   get text() {
     if (this.whole !== null) return this.whole;
     const lines = new Map();
@@ -59,7 +59,7 @@ export class Translation {
     return Array.from({ length: count }, (_, i) => lines.get(i) ?? "").join("\n");
   }
 
-  /** Source and target of all sentences that are translated. */
+  /** Source and target of all translated sentences. */
   get pairs() {
     return this.sources
       .map(({ number, source }) => [source, this.sentences[number].target])

@@ -1,6 +1,6 @@
-// Words of a text, by the rules of its language, and the words in which two texts differ.
+// Words of a text by the rules of its language, and differences of two texts.
 
-/** The words of a text with their places in it: `{text, first, stop}`, punctuation left out. */
+/** Returns the words of a text without punctuation: `{text, first, stop}`. */
 export function wordsOf(text, language) {
   const found = [];
   for (const { segment, index, isWordLike } of segmenter(language).segment(text)) {
@@ -17,14 +17,14 @@ function segmenter(language) {
     try {
       made = new Intl.Segmenter(language, { granularity: "word" });
     } catch {
-      made = new Intl.Segmenter(undefined, { granularity: "word" }); // a code that browsers do not know
+      made = new Intl.Segmenter(undefined, { granularity: "word" }); // unknown language code
     }
     segmenters.set(language, made);
   }
   return segmenters.get(language);
 }
 
-/** The places of the words of each text that the other has not, in order: two sets of first characters. */
+/** Returns the words of each text that the other lacks: two sets of their first characters. */
 export function differing(one, other, language) {
   const a = wordsOf(one, language);
   const b = wordsOf(other, language);
@@ -35,7 +35,7 @@ export function differing(one, other, language) {
   ];
 }
 
-// Pairs of indices of a longest common subsequence of words.
+// Returns pairs of indices of a longest common subsequence of words.
 function longestCommon(a, b) {
   const length = Array.from({ length: a.length + 1 }, () => new Uint16Array(b.length + 1));
   for (let i = a.length - 1; i >= 0; i--) {
@@ -53,11 +53,11 @@ function longestCommon(a, b) {
   return pairs;
 }
 
-/** The server counts code points, a browser halves of some: the first as the second, and back. */
+/** Convert between code points (server) and UTF-16 code units (browser). */
 export const inText = (text, points) => Array.from(text).slice(0, points).join("").length;
 export const inPoints = (text, place) => Array.from(text.slice(0, place)).length;
 
 const WITHOUT_SPACES = new Set(["zh", "ja", "th", "lo", "km", "my", "bo"]);
 
-/** What stands between two sentences of a language. */
+/** Returns the text between two sentences of a language. */
 export const joiner = (language) => (WITHOUT_SPACES.has(language.split(/[-_]/)[0]) ? "" : " ");

@@ -1,4 +1,4 @@
-"""One model for the documents of many clients, who share its batches."""
+"""One model for many clients: their documents share batches."""
 
 from cotext.serving.sharing.shared_system import SharedSystem
 from cotext.serving.sharing.turns import CancelledError, Work

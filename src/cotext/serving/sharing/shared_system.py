@@ -1,4 +1,4 @@
-"""One model for many: a system whose documents share batches, as each piece of work sees it."""
+"""A system whose model serves many threads: their documents share batches."""
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -9,20 +9,20 @@ import torch
 
 from cotext.runtime.errors import CotextError
 from cotext.serving.settings import BATCH_TOKENS
-from cotext.serving.sharing.turns import Batch, CancelledError, Flow, Turn, Turns, Work
+from cotext.serving.sharing.turns import Batch, BatchScheduler, CancelledError, Flow, Turn, Work
 from cotext.serving.systems import System
 from cotext.translation.document_state import FoundWindow, OpenDocument, WindowLog
 from cotext.translation.open import OpenedRun
 from cotext.translation.translator import DocumentPool, DocumentTranslator, Pool
 from cotext.translation.window_search import RowGroup, WindowSearch
 
-# --- The one thread that works with a model, and the work of many threads that waits for it.
+# --- The thread that uses a model, and the queue of other threads' work.
 
-IDLE_SECONDS = 5.0  # without work, after which the thread ends, to be started again
+IDLE_SECONDS = 5.0  # without work, after which the thread ends; it is started again when needed
 
 
 class _Notes:
-    """A log of windows whose notes are taken by the thread of the work, as it may wait for a disk."""
+    """A log of windows whose notes are written by the client's thread, because writing may block."""
 
     def __init__(self, own: WindowLog, flow: Flow) -> None:
         self._own, self._flow = own, flow
@@ -35,45 +35,45 @@ class _Notes:
 
 
 class ModelThread:
-    """A model that one thread works with: batch after batch, each of whatever waits for it.
+    """A thread that runs a model: batch after batch of the waiting documents.
 
-    The documents of all flows that are opened with one search share its pool. The searches are of one model,
-    or of models that no other thread works with. `batches` counts those that were searched.
+    Documents of all flows with the same search share its pool. All searches use models of this thread.
+    `batches` counts the batches.
     """
 
     def __init__(self, batch_tokens: int) -> None:
         self.batches = 0
-        self._turns = Turns(batch_tokens)
+        self._turns = BatchScheduler(batch_tokens)
         self._changed = threading.Condition()
         self._flows: dict[Flow, None] = {}
         self._pools: dict[WindowSearch, DocumentPool] = {}
         self._thread: threading.Thread | None = None
-        self._holder: int | None = None  # the thread that has the model for itself
+        self._holder: int | None = None  # the thread with exclusive use of the model
         self._threads = torch.get_num_threads()
         self._is_stopped = False
 
     @property
     def is_held_here(self) -> bool:
-        """Whether the calling thread has the model for itself."""
+        """Whether the calling thread has exclusive use of the model."""
         return self._holder == threading.get_ident()
 
     def begin(self, work: Work, search: WindowSearch, tells: bool = True) -> Flow:
-        """A flow for documents of a piece of work; `tells`: the work hears of their sentences."""
+        """Return a flow for documents of a work; `tells`: call `Work.on_sentence`."""
         return Flow(work, self._pools.setdefault(search, DocumentPool(search)), tells=tells)
 
     def end(self, flow: Flow) -> None:
-        """Take back a flow with all that waits in it, at the next batch."""
-        flow.is_over = True  # there is time to hear of it
+        """End a flow at the next batch, with all its waiting documents."""
+        flow.is_over = True  # noticed at the next batch
 
     def add(self, flow: Flow, opened: OpenDocument) -> None:
-        """Let a document wait in a flow; it is the model's until it is complete, or the flow over.
+        """Queue a document; only the model thread may use it until it is complete or the flow has ended.
 
         Raises:
             CancelledError: the server stops.
         """
         assert flow.pool is not None
         if flow.tells:
-            # Those without a token, and those that a log has found.
+            # Sentences without a token, and those from a log.
             silent = set(range(len(opened.document.sentences))) - set(opened.kept)
             for j in sorted(silent | opened.texts.keys()):
                 flow.work.on_sentence(opened.index, j, opened.texts.get(j, ""))
@@ -82,7 +82,7 @@ class ModelThread:
             opened.log = _Notes(opened.log, flow)
         with self._changed:
             if flow.is_over:
-                return  # its error is in its inbox
+                return  # the error is in the inbox
             if not flow.documents:
                 self._come(flow)
             flow.pool.add(opened)
@@ -91,7 +91,7 @@ class ModelThread:
 
     @contextmanager
     def exclusively(self, work: Work) -> Iterator[None]:
-        """The model for the calling thread, between two batches, when its turn comes.
+        """Give the calling thread exclusive use of the model between two batches.
 
         Raises:
             CancelledError: the work was cancelled while it waited, or the server stops.
@@ -113,7 +113,7 @@ class ModelThread:
             turn.released.set()
 
     def stop(self) -> None:
-        """End all that waits, as cancelled; nothing is taken up any more."""
+        """Cancel all waiting work, and accept no more."""
         with self._changed:
             self._is_stopped = True
             thread = self._thread
@@ -122,7 +122,7 @@ class ModelThread:
             thread.join()
 
     def _come(self, flow: Flow) -> None:
-        """Let a flow wait that has had nothing to be done."""
+        """Queue a flow that had nothing to do."""
         if self._is_stopped:
             raise CancelledError("the server stops")
         self._turns.begin(flow)
@@ -142,11 +142,11 @@ class ModelThread:
             self._search(step.pool, step.groups)
             with self._changed:
                 for flow in dict.fromkeys(step.flows):
-                    own = (group.document for group in step.groups if group.document in flow.documents)
-                    self._tell(flow, list(dict.fromkeys(own)))
+                    documents = (group.document for group in step.groups if group.document in flow.documents)
+                    self._tell(flow, list(dict.fromkeys(documents)))
 
     def _next(self) -> Batch | Turn | None:
-        """What is to be done; None: there has been nothing for a while, or the server stops."""
+        """Return the next step; None if there was none for a while, or the server stops."""
         with self._changed:
             while not self._is_stopped:
                 if (step := self._chosen()) is not None:
@@ -167,7 +167,7 @@ class ModelThread:
                 continue
             try:
                 ready[flow] = flow.ready(self._turns.ahead)
-            except Exception as error:  # of what is asked of its sentences
+            except Exception as error:  # of the constraints of its sentences
                 self._fail(flow, error)
         able = [flow for flow, groups in ready.items() if groups or flow.turn]
         if not able:
@@ -183,22 +183,22 @@ class ModelThread:
         return batch
 
     def _search(self, pool: DocumentPool, groups: Sequence[RowGroup]) -> None:
-        """Search a batch; one that fails is halved until it is known which document it fails for."""
+        """Search a batch; if it fails, halve it to find the document that fails."""
         self.batches += 1
         failed: Exception | None = None
         try:
             pool.search(groups)
         except Exception as error:
             failed = error
-        left = [group for group in groups if pool.waits(group)]
-        if failed is not None and len(left) == 1:
+        remaining = [group for group in groups if pool.waits(group)]
+        if failed is not None and len(remaining) == 1:
             with self._changed:
-                for flow in [flow for flow in self._flows if left[0].document in flow.documents]:
+                for flow in [flow for flow in self._flows if remaining[0].document in flow.documents]:
                     self._fail(flow, failed)
-        elif left:
-            failed = None  # its frames hold memory of the device
-            for half in (left[: len(left) // 2], left[len(left) // 2 :]):
-                # What has failed in the first half may have taken other documents with it.
+        elif remaining:
+            failed = None  # its traceback holds device memory
+            for half in (remaining[: len(remaining) // 2], remaining[len(remaining) // 2 :]):
+                # The failure of the first half may have ended other documents.
                 if rest := [group for group in half if pool.waits(group)]:
                     self._search(pool, rest)
 
@@ -206,11 +206,11 @@ class ModelThread:
         if flow in self._flows:
             try:
                 flow.tell(touched)
-            except Exception as error:  # of who listens
+            except Exception as error:  # of a listener
                 self._fail(flow, error)
 
     def _fail(self, flow: Flow, error: BaseException) -> None:
-        """End a flow, whose documents leave their pool."""
+        """End a flow with an error, and remove its documents from the pool."""
         flow.is_over = True
         del self._flows[flow]
         for opened in flow.documents:
@@ -221,7 +221,7 @@ class ModelThread:
 
 
 class _SharedPool:
-    """The documents of one call, which wait for the model among those of all others."""
+    """The pool of one call, whose documents are in the queue of the model."""
 
     def __init__(self, model: ModelThread, flow: Flow) -> None:
         self._model, self._flow = model, flow
@@ -237,14 +237,14 @@ class _SharedPool:
         self._model.add(self._flow, opened)
 
     def advance(self, on_sentences: Callable[[int], None]) -> None:
-        """Wait for what a batch brings, or raise the error that ended it."""
-        brought = self._flow.inbox.get()
-        if isinstance(brought, BaseException):
-            raise brought
-        for log, document, window in brought.windows:
+        """Wait for the progress of a batch, or raise the error that ended the flow."""
+        progress = self._flow.inbox.get()
+        if isinstance(progress, BaseException):
+            raise progress
+        for log, document, window in progress.windows:
             log.note(document, window)
-        on_sentences(brought.sentences)
-        self._finished += brought.finished
+        on_sentences(progress.sentences)
+        self._finished += progress.finished
 
     def take_finished(self) -> Sequence[OpenDocument]:
         finished, self._finished = self._finished, []
@@ -257,57 +257,50 @@ class _SharedPool:
 
 
 class SharedSystem:
-    """A system whose model works for many threads: their documents share batches.
-
-    `batch_tokens`: what the hypotheses of a batch take at most.
-    """
+    """A system for many threads, whose documents share batches of at most `batch_tokens`."""
 
     def __init__(self, system: System, batch_tokens: int = BATCH_TOKENS) -> None:
         self._model = ModelThread(batch_tokens)
-        # One search for each, whichever thread comes first.
+        # Create the searches now, so that all threads share them.
         self._opened = {fast: system.opened.greedy() if fast else system.opened for fast in (False, True)}
         self._listing = system.opened
-        with suppress(CotextError):  # of systems whose search has no lists
+        with suppress(CotextError):  # systems without n-best search
             self._listing = system.opened.listing()
         for opened in (*self._opened.values(), self._listing):
             assert opened.translator.windows
 
     @property
     def batches(self) -> int:
-        """How many batches were searched so far."""
+        """The number of batches so far."""
         return self._model.batches
 
     def opened_for(self, work: Work, fast: bool = False, lists: bool = False) -> OpenedRun:
-        """The run, whose translator may be used in any thread, beside others; `fast`: greedily.
+        """Return the run with a thread-safe translator; `fast`: greedy search; `lists`: n-best lists if
+        possible.
 
-        `lists`: with the best translations of every sentence, where its search has them.
-        Its `translate` raises `CancelledError` once the work is cancelled. What reads the model otherwise
-        (alignment, scoring, analysis) goes into `exclusively`.
+        Its `translate` raises `CancelledError` after the work is cancelled. Other uses of the model
+        (alignment, scoring, analysis) need `exclusively`.
         """
         opened = self._listing if lists else self._opened[fast]
         return replace(opened, translator=self._sharing(opened.translator, work))
 
     def _sharing(self, translator: DocumentTranslator, work: Work, tells: bool = True) -> DocumentTranslator:
-        """A translator as one piece of work sees it; `tells`: the work hears of its sentences."""
+        """Return a translator that queues its documents; `tells`: call `Work.on_sentence`."""
 
         def make_pool(search: WindowSearch) -> Pool:
             if self._model.is_held_here:
                 return DocumentPool(search)
             return _SharedPool(self._model, self._model.begin(work, search, tells))
 
-        found = translator.with_pools(make_pool)
+        sharing = translator.with_pools(make_pool)
         if translator.first_pass is not None:
-            found.first_pass = self._sharing(translator.first_pass, work, tells=False)
-        return found
+            sharing.first_pass = self._sharing(translator.first_pass, work, tells=False)
+        return sharing
 
     def exclusively(self, work: Work) -> AbstractContextManager[None]:
-        """The model for this thread alone, between two batches, when its turn comes.
-
-        Raises:
-            CancelledError: the work was cancelled while it waited, or the server stops.
-        """
+        """Give the calling thread exclusive use of the model; see `ModelThread.exclusively`."""
         return self._model.exclusively(work)
 
     def stop(self) -> None:
-        """Cancel all work, and take up no more."""
+        """Cancel all work, and accept no more."""
         self._model.stop()

@@ -1,12 +1,12 @@
-"""Whose turn it is on a model: fair queueing of the work of clients by the tokens that it takes.
+"""Fair queueing of client requests on a model, weighted by tokens.
 
-    clock of a flow      grows by what is searched for it, over its weight
-    clock of the model   grows by what is searched for all, over the weights of all
+    clock of a flow      increases by the tokens searched for it, divided by its weight
+    clock of the model   increases by the tokens searched for all, divided by the weights of all
 
-A flow that comes begins at the clock of the model, and the flow that is furthest behind is the next. So a
-long document gets its share of every batch and no more, and a short one that comes later is in the next
-batch. The flows of a client share one weight; files have an eighth of that of what somebody waits for: they
-give way, and go on. (Parekh and Gallager 1993, "generalized processor sharing"; the clock is theirs.)
+A new flow starts at the clock of the model, and the flow with the smallest clock is the next. So a long
+document gets only its share of every batch, and a short one that comes later is in the next batch. The flows
+of a client share one weight. Files have an eighth of the weight of texts, for which a client waits. (Parekh
+and Gallager 1993, "generalized processor sharing".)
 """
 
 import heapq
@@ -21,20 +21,19 @@ from cotext.translation.document_state import FoundWindow, OpenDocument, WindowL
 from cotext.translation.translator import DocumentPool
 from cotext.translation.window_search import RowGroup
 
-# --- A piece of work of a client, as whoever does it sees it.
+# --- Work of clients.
 
 
 class CancelledError(Exception):
-    """Nobody waits for this any more."""
+    """The work was cancelled."""
 
 
 @dataclass(slots=True, eq=False)
 class Work:
-    """A piece of work of a client: it can be cancelled from any thread, and hears of sentences as they come.
+    """The work of a request or a job; can be cancelled from any thread.
 
-    `on_sentence` is called with the index of the document, of the sentence in it, and its translation, as
-    soon as the sentence is finished, in the thread of the model: it must not wait for anything. `background`:
-    of files, which give way to texts that somebody waits for.
+    `on_sentence` is called with document index, sentence index and translation when a sentence is finished.
+    It is called in the model thread, and must not block. `background`: low priority, for files.
     """
 
     client: str = ""
@@ -43,24 +42,24 @@ class Work:
     _cancelled: threading.Event = field(default_factory=threading.Event)
 
     def cancel(self) -> None:
-        """Stop it, at the next batch at the latest."""
+        """Stop the work before the next batch."""
         self._cancelled.set()
 
     @property
     def cancelled(self) -> bool:
-        """Whether nobody waits for it any more."""
+        """Whether `cancel` was called."""
         return self._cancelled.is_set()
 
 
 BACKGROUND_WEIGHT = 1 / 8
-# Of so many batches' worth of windows those of like length share a batch.
+# Windows of similar length share a batch, chosen from the windows of this many batches.
 BATCHES_AHEAD = 4
 _NUMBERS = count()
 
 
 @dataclass(slots=True)
 class Progress:
-    """What batches brought a flow: sentences finished, windows to be noted, documents that are complete."""
+    """New results of a flow: finished sentences, windows to log, complete documents."""
 
     sentences: int = 0
     windows: list[tuple[WindowLog, int, FoundWindow]] = field(default_factory=list)
@@ -69,7 +68,7 @@ class Progress:
 
 @dataclass(slots=True)
 class Turn:
-    """The model for one thread alone, from `granted` to `released`; `error`: it is never granted."""
+    """Exclusive use of the model by a thread, from `granted` to `released`; `error`: not granted."""
 
     granted: threading.Event = field(default_factory=threading.Event)
     released: threading.Event = field(default_factory=threading.Event)
@@ -78,11 +77,11 @@ class Turn:
 
 @dataclass(slots=True, eq=False)
 class Flow:
-    """What one piece of work has a model do: search documents of a pool, or leave it alone for a `turn`.
+    """The demand of a work on a model: to search documents of a pool, or exclusive use for a `turn`.
 
-    Its thread hears of it through `inbox`: progress, or the error that ended it. `tells`: the work hears of
-    its sentences. `is_over`: its thread wants no more of it. `background` is that of its work when it was
-    last looked at: other threads may change that at any moment, and a batch is made of one state of all.
+    Its thread reads `inbox`: progress, or the error that ended the flow. `tells`: call `Work.on_sentence`.
+    `is_over`: ended by its thread. `background`: copy of the work's attribute, which other threads may change
+    while a batch is made.
     """
 
     work: Work
@@ -103,37 +102,37 @@ class Flow:
         self.look()
 
     def look(self) -> None:
-        """See whether its work is in the background by now."""
+        """Update `background`."""
         self.background = self.work.background
 
     @property
     def order(self) -> tuple[float, bool, bool, int]:
-        """Its place in the queue."""
+        """The sort key in the queue."""
         return self.clock, self.background, self.served > 0, self.number
 
     @property
     def sort(self) -> tuple[str, bool]:
-        """The flows that share a weight."""
+        """The key of flows that share a weight."""
         return self.work.client, self.background
 
     def ready(self, tokens: float) -> list[RowGroup]:
-        """What is ready of its documents: as many groups of rows as take so many tokens."""
-        found: list[RowGroup] = []
+        """Return groups of rows of its documents that can be searched, up to a number of tokens."""
+        groups: list[RowGroup] = []
         for opened in self.documents:
             assert self.pool is not None
             if tokens <= 0:
                 break
             for group in self.pool.ready(opened, tokens):
-                found.append(group)
+                groups.append(group)
                 tokens -= group.cost
-        return found
+        return groups
 
     def hear(self, opened: OpenDocument, sentence: int, text: str) -> None:
-        """Note that a sentence is finished."""
+        """Collect a finished sentence."""
         self.heard.append((opened.index, sentence, text))
 
     def tell(self, touched: Iterable[OpenDocument]) -> None:
-        """Tell its thread what is new of some of its documents; those that are complete leave."""
+        """Send new results of some documents to its thread, and remove complete documents."""
         assert self.pool is not None
         for opened in touched:
             self.pool.settle(opened)
@@ -141,17 +140,17 @@ class Flow:
                 self.pool.remove(opened)
                 del self.documents[opened]
                 self.progress.finished.append(opened)
-        heard, self.heard = self.heard, []
-        self.progress.sentences += len(heard)
+        finished, self.heard = self.heard, []
+        self.progress.sentences += len(finished)
         if self.tells:
-            for each in heard:
-                self.work.on_sentence(*each)
+            for sentence in finished:
+                self.work.on_sentence(*sentence)
         if self.progress != Progress():
             self.inbox.put(self.progress)
             self.progress = Progress()
 
     def end(self, error: BaseException) -> None:
-        """Tell its thread that it has ended."""
+        """Send the error that ended the flow to its thread."""
         if self.turn is not None:
             self.turn.error = error
             self.turn.granted.set()
@@ -163,15 +162,15 @@ Ready = Mapping[Flow, Sequence[RowGroup]]
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Groups of rows of one pool that are searched together, and the flow of each."""
+    """Groups of rows of one pool for a batch, and the flow of each."""
 
     pool: DocumentPool
     groups: list[RowGroup]
     flows: list[Flow]
 
 
-class Turns:
-    """The clocks of the flows of a model: whose turn it is, and what shares its batch of `batch_tokens`."""
+class BatchScheduler:
+    """Chooses the next flow by the clocks, and fills batches of `batch_tokens`."""
 
     def __init__(self, batch_tokens: int) -> None:
         self.batch_tokens = batch_tokens
@@ -179,15 +178,15 @@ class Turns:
 
     @property
     def ahead(self) -> int:
-        """As many tokens of every flow should be made ready as batches choose from."""
+        """The number of tokens of each flow to choose from."""
         return BATCHES_AHEAD * self.batch_tokens
 
     def begin(self, flow: Flow) -> None:
-        """Let a flow come that has had nothing to be done."""
+        """Add a flow that had nothing to do."""
         flow.clock = max(flow.clock, self._now)
 
     def charge(self, charges: Iterable[tuple[Flow, float]], flows: Iterable[Flow]) -> None:
-        """Move the clocks for what some of all flows have got, in tokens."""
+        """Advance the clocks by the tokens of some flows; `flows`: all flows."""
         members = Counter(flow.sort for flow in flows)
         total = 0.0
         for flow, tokens in charges:
@@ -197,14 +196,13 @@ class Turns:
         self._now += total / sum(_whole(background) for _, background in members)
 
     def next(self, flows: Iterable[Flow]) -> Flow:
-        """The flow whose turn it is, of those that have something to be done."""
+        """Return the next flow."""
         return min(flows, key=lambda flow: flow.order)
 
     def batch(self, head: Flow, ready: Ready, flows: Iterable[Flow]) -> Batch:
-        """What is searched in the turn of a flow: its first group, and those of all that go with it.
+        """Return a batch with the first group of a flow, and groups of all flows that fit.
 
-        What somebody waits for comes before files, and of that what is like the first in length: a batch is
-        as long as its longest row.
+        Texts come before files, and groups of similar length first, because rows are padded to the longest.
         """
         first, pool = ready[head][0], head.pool
         assert pool is not None
@@ -217,7 +215,7 @@ class Turns:
                 if flow.pool is pool and flow.background == background
             }
             candidates = self._in_turn(alike, members)
-            candidates.sort(key=lambda each: abs(each[1].longest - first.longest))
+            candidates.sort(key=lambda candidate: abs(candidate[1].longest - first.longest))
             for flow, group in candidates:
                 most = max(longest, group.longest)
                 if (rows + len(group.rows)) * most <= self.batch_tokens:
@@ -226,21 +224,21 @@ class Turns:
         return Batch(pool, [group for _, group in chosen], [flow for flow, _ in chosen])
 
     def _in_turn(self, ready: Ready, members: "Counter[tuple[str, bool]]") -> list[tuple[Flow, RowGroup]]:
-        """Groups in the order of their turns, of some batches' worth."""
+        """Return groups in the order of the queue, for some batches."""
         heap = [(flow.order, 0, flow) for flow in ready]
         heapq.heapify(heap)
-        found: list[tuple[Flow, RowGroup]] = []
+        groups: list[tuple[Flow, RowGroup]] = []
         tokens = 0
         while heap and tokens < self.ahead:
             order, n, flow = heapq.heappop(heap)
             if n == len(ready[flow]):
                 continue
             group = ready[flow][n]
-            found.append((flow, group))
+            groups.append((flow, group))
             tokens += group.cost
             clock = order[0] + group.cost / _weight(flow.sort, members)
             heapq.heappush(heap, ((clock, *order[1:]), n + 1, flow))
-        return found
+        return groups
 
 
 def _whole(background: bool) -> float:

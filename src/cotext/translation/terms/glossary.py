@@ -1,34 +1,31 @@
-"""Glossaries: source terms with preferred and forbidden translations, from tables, TBX or Python."""
+"""Glossaries and translation memories: source terms or sentences with their translations."""
 
 import csv
 import io
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from cotext.data.formats.xml_formats import DOCUMENT, pairs
+from cotext.data.languages import Languages
 from cotext.runtime.errors import CotextError, shown
 from cotext.runtime.reading import read_bytes
 from cotext.runtime.xml import local_name, parse
 
 if TYPE_CHECKING:
     from lxml import etree
-from collections.abc import Iterable
-from dataclasses import field
-
-from cotext.data.formats.xml_formats import DOCUMENT, pairs
-from cotext.data.languages import Languages
 
 MAX_BYTES: Final = 64 << 20
 _ALTERNATIVES: Final = "|"
-# Status of a term, in the words of TBX and of ISO 30042, that keeps it out of translations.
+# Values of the status of a term in TBX (ISO 30042) that forbid its use.
 _NOT_USED: Final = ("deprecated", "superseded", "forbidden", "obsolete")
 _XML_LANGUAGE: Final = "{http://www.w3.org/XML/1998/namespace}lang"
 
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """A source term with its preferred translations, of which any will do, and its forbidden ones."""
+    """A source term with alternative preferred translations, and forbidden ones."""
 
     source: str
     targets: tuple[str, ...]
@@ -37,30 +34,26 @@ class Term:
 
 @dataclass(frozen=True, slots=True)
 class Glossary:
-    """Terms of one pair of languages."""
+    """The terms of one language pair."""
 
     terms: tuple[Term, ...]
 
     @classmethod
     def of(cls, terms: Mapping[str, str | Sequence[str]]) -> "Glossary":
-        """A glossary of source terms and the translation, or translations, of each.
-
-        Raises:
-            CotextError: an empty term or translation.
-        """
+        """Create a glossary from source terms with one or more translations each, none of them empty."""
         pairs = ((source, (t,) if isinstance(t, str) else tuple(t)) for source, t in terms.items())
         return cls(tuple(_term(source, targets, (), "glossary") for source, targets in pairs))
 
     @classmethod
     def read(cls, path: Path, source_language: str = "", target_language: str = "") -> "Glossary":
-        """Read a table or TBX; the languages are needed for TBX alone.
+        """Read a table or TBX; only TBX needs the languages.
 
-        A line of a table: source, target and, if there are any, forbidden translations; further columns are
-        notes. Several translations stand with | between them; a line that begins with # is a comment, a first
-        line "source, target" a header. Columns end at tabs, in files called .csv at commas.
+        A line of a table has source, target and, optionally, forbidden translations; further columns are
+        notes. Alternatives are separated by |. Lines that begin with # are comments; a first line "source,
+        target" is a header. Columns are separated by tabs, in .csv files by commas.
 
         Raises:
-            CotextError: unreadable, a line without a translation, TBX without a term in both languages.
+            CotextError: unreadable, a line without a translation, TBX without terms in both languages.
         """
         content = read_bytes(path, MAX_BYTES)
         if content[:1024].lstrip(b"\xef\xbb\xbf \r\n\t").startswith(b"<"):
@@ -69,11 +62,7 @@ class Glossary:
 
 
 def read_words(path: Path) -> tuple[str, ...]:
-    """Words and phrases, one a line; lines that begin with # are comments.
-
-    Raises:
-        CotextError: unreadable, or no text in UTF-8.
-    """
+    """Read words and phrases, one per line, with comments after #; raise CotextError if unreadable."""
     lines = _text(read_bytes(path, MAX_BYTES), path).splitlines()
     return tuple(line.strip() for line in lines if line.strip() and not line.startswith("#"))
 
@@ -89,17 +78,15 @@ def _of_table(text: str, path: Path) -> Iterator[Term]:
     comma = path.suffix.lower() == ".csv"
     lines = io.StringIO(text, newline="")
     rows = csv.reader(lines) if comma else (line.rstrip("\r\n").split("\t") for line in lines)
-    first = True
+    header_may_follow = True
     try:
         for number, row in enumerate(rows, start=1):
             if not "".join(row).strip() or row[0].startswith("#"):
                 continue
             cells = [cell.strip() for cell in row]
-            head = [cell.lower() for cell in cells[:2]]
-            if first and head == ["source", "target"]:
-                first = False
+            may_be_header, header_may_follow = header_may_follow, False
+            if may_be_header and [cell.lower() for cell in cells[:2]] == ["source", "target"]:
                 continue
-            first = False
             forbidden = _several(cells[2]) if len(cells) > 2 else ()
             where = f"{path}, line {number}"
             if len(cells) < 2:
@@ -122,7 +109,7 @@ def _term(source: str, targets: tuple[str, ...], forbidden: tuple[str, ...], whe
 
 
 def _of_tbx(content: bytes, where: str, source_language: str, target_language: str) -> Iterator[Term]:
-    """The terms of TBX (ISO 30042:2008 and 2019): per concept, those of either language by their status."""
+    """Yield the terms of TBX (ISO 30042:2008 and 2019): those of each concept, by language and status."""
     concepts = 0
     for node in parse(content, where).iter():
         if local_name(node) not in ("termEntry", "conceptEntry"):
@@ -134,7 +121,7 @@ def _of_tbx(content: bytes, where: str, source_language: str, target_language: s
             if local_name(section) not in ("langSet", "langSec"):
                 continue
             language = section.get(_XML_LANGUAGE, section.get("lang", "")).lower()
-            own = next((each for each in used if each and _is_of(language, each)), None)
+            own = next((code for code in used if code and _is_of(language, code)), None)
             if own is None:
                 continue
             for group in section:
@@ -161,9 +148,9 @@ def _is_status(node: "etree._Element") -> bool:
 
 # --- Translation memory: sentences that were translated before in the same context.
 #
-# A sentence is taken where the memory has it behind the same sentence, white space aside: elsewhere the
-# same words may have to be said otherwise. Where it is the first of its document, it has to be the first
-# there, too. Of several translations in one context, the last counts.
+# A sentence is used only if the memory has it after the same sentence, ignoring white space: in another
+# context, it may need another translation. The first sentence of a document must be the first in the memory,
+# too. Of several translations in one context, the last counts.
 
 START = None  # the context of the first sentence of a document
 
@@ -177,11 +164,7 @@ class TranslationMemory:
 
     @classmethod
     def read(cls, path: Path, languages: Languages) -> "TranslationMemory":
-        """The memory of a TMX file.
-
-        Raises:
-            CotextError: it cannot be read, or has no unit in both languages.
-        """
+        """Read a TMX file; raise CotextError if it is unreadable or has no unit in both languages."""
         if not languages.source or not languages.target:
             raise CotextError(
                 f"{path}: which languages of the memory to take is not known, as those of the run are not"
@@ -198,11 +181,12 @@ class TranslationMemory:
 
     @classmethod
     def of(cls, sentences: Iterable[tuple[str, str, str]]) -> "TranslationMemory":
-        """The memory of sentence pairs in order, each with the name of its document."""
+        """Create a memory from sentence pairs in order, each with the name of its document."""
         memory = cls()
         before: str | None = START
         of_document: str | None = None
         for source, target, document in sentences:
+            # The first sentence of a document has no sentence before it.
             if document != of_document:
                 before, of_document = START, document
             text = _normal(source)
@@ -213,14 +197,16 @@ class TranslationMemory:
         return memory
 
     def lookup(self, source: str, previous_source: str | None) -> str | None:
-        """The translation of a sentence behind this one (None: it is the first of its document), if any."""
+        """Return the translation of a sentence after another (None: it is the first), if there is one."""
         before = START if previous_source is None else _normal(previous_source)
         return self._found.get((_normal(source), before))
 
     def taken(self, documents: Iterable[Sequence[str]]) -> Mapping[int, Mapping[int, str]]:
-        """The sentences of documents that the memory has, by document and sentence."""
-        found = {index: dict(self._of_document(sentences)) for index, sentences in enumerate(documents)}
-        return {index: of_document for index, of_document in found.items() if of_document}
+        """Return the sentences of documents that the memory contains, by document and sentence."""
+        translations = {
+            index: dict(self._of_document(sentences)) for index, sentences in enumerate(documents)
+        }
+        return {index: by_sentence for index, by_sentence in translations.items() if by_sentence}
 
     def _of_document(self, sentences: Sequence[str]) -> Iterator[tuple[int, str]]:
         for j, source in enumerate(sentences):
@@ -230,5 +216,5 @@ class TranslationMemory:
 
 
 def _normal(text: str) -> str:
-    """A text whose white space is single spaces between words."""
+    """Return the text with single spaces between words."""
     return " ".join(text.split())

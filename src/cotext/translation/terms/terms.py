@@ -1,8 +1,8 @@
-"""Terms of documents: where they occur in the source, and the constraints that follow for translations.
+"""Terms of documents: their occurrences in the source, and the resulting constraints on translations.
 
-A term is found where its words stand one after the other: the longest first, none over another, and none
-within copied text. A word is found as it is written; at the beginning of a sentence with a capital; in
-capitals, where all of it is.
+A term occurs where its words follow each other. The longest term counts; occurrences do not overlap, and are
+not in copied text. A word matches as it is written, with a capital at the beginning of a sentence, or in
+capitals.
 """
 
 import itertools
@@ -19,7 +19,7 @@ __all__ = ["Glossary", "Occurrence", "Term", "TermGuide"]
 
 @dataclass(frozen=True, slots=True)
 class Occurrence:
-    """A term in a sentence, with the text that stands there."""
+    """A term in a sentence, with its text there."""
 
     term: Term
     text: str
@@ -29,9 +29,8 @@ class Occurrence:
 class TermGuide:
     """The constraints of documents from a glossary, words to keep, and copied texts.
 
-    `documents` are the sentences as the model reads them, in the order in which they are translated;
-    `copied[document][sentence]` the texts copied in each, as the model reads them. Words of `keep` are not
-    translated.
+    `documents` are sentences as the model reads them, in the order of translation;
+    `copied[document][sentence]` are the texts copied in each. Words of `keep` are not translated.
     """
 
     def __init__(
@@ -46,37 +45,35 @@ class TermGuide:
         self._copied = copied
         self._finder = _Finder(glossary.terms if glossary else (), keep)
         self._occurrences = [
-            [self._finder.found(text, self._copied_in(d, s)) for s, text in enumerate(sentences)]
+            [self._finder.occurrences(text, self._copied_in(d, s)) for s, text in enumerate(sentences)]
             for d, sentences in enumerate(documents)
         ]
 
     def occurrences(self, document: int, sentence: int) -> Sequence[Occurrence]:
-        """The terms in a sentence of the source."""
         return self._occurrences[document][sentence]
 
     def alternatives(self, occurrence: Occurrence) -> tuple[str, ...]:
-        """The texts of which a translation of an occurrence holds one; empty: any text does."""
+        """Return the texts of which a translation must contain one; empty: no requirement."""
         return self._finder.alternatives(occurrence, occurrence.term.targets)
 
     def forbidden(self, occurrence: Occurrence) -> tuple[str, ...]:
-        """The texts that a translation of its sentence does not hold."""
+        """Return the texts that a translation of the sentence must not contain."""
         return self._finder.alternatives(occurrence, occurrence.term.forbidden)
 
     def constraints(self, document: int, sentence: int) -> SentenceConstraints:
-        """As `Guide.constraints`."""
         required: list[tuple[str, ...]] = []
         places: list[tuple[int, int]] = []
         forbidden: dict[str, None] = {}
         source, copied = self._documents[document][sentence], self._copied_in(document, sentence)
-        for found in self._occurrences[document][sentence]:
-            if alternatives := self.alternatives(found):
+        for occurrence in self._occurrences[document][sentence]:
+            if alternatives := self.alternatives(occurrence):
                 required.append(alternatives)
-                places.append((found.start, found.start + len(found.text)))
-            forbidden.update(dict.fromkeys(self.forbidden(found)))
-        wanted = set(itertools.chain.from_iterable(required))
+                places.append((occurrence.start, occurrence.start + len(occurrence.text)))
+            forbidden.update(dict.fromkeys(self.forbidden(occurrence)))
+        allowed = set(itertools.chain.from_iterable(required))
         return SentenceConstraints(
             tuple(required),
-            tuple(text for text in forbidden if text not in wanted),
+            tuple(text for text in forbidden if text not in allowed),
             tuple(copied),
             (*places, *_places(source, copied)),
         )
@@ -86,16 +83,16 @@ class TermGuide:
 
 
 def _places(text: str, copied: Sequence[str]) -> Iterator[tuple[int, int]]:
-    """The spans of copied texts in a source that holds each so often, one of equal ones after the other."""
+    """Yield the spans of copied texts in a source, equal texts one after the other."""
     after: dict[str, int] = {}
-    for own in copied:
-        start = text.find(own, after.get(own, 0))
-        after[own] = start + len(own)
-        yield start, start + len(own)
+    for copy in copied:
+        start = text.find(copy, after.get(copy, 0))
+        after[copy] = start + len(copy)
+        yield start, start + len(copy)
 
 
 class _Finder:
-    """Terms by the words that they begin with."""
+    """Terms by their first words."""
 
     def __init__(self, terms: Iterable[Term], keep: Sequence[str]) -> None:
         self._kept = frozenset(keep)
@@ -105,13 +102,15 @@ class _Finder:
             if words:
                 self._by_first.setdefault(words[0].casefold(), []).append((words, term))
         for listed in self._by_first.values():
+            # Longest terms first, because the first match counts.
             listed.sort(key=lambda entry: -len(entry[0]))
 
-    def found(self, text: str, copied: Collection[str]) -> list[Occurrence]:
-        """The terms in a sentence, from left to right."""
+    def occurrences(self, text: str, copied: Collection[str]) -> list[Occurrence]:
+        """Return the terms in a sentence, from left to right."""
         words = words_of(text)
+        # A term inside copied text is not translated.
         spans = covered(text, copied)
-        found: list[Occurrence] = []
+        matches: list[Occurrence] = []
         place = 0
         while place < len(words):
             listed = self._by_first.get(words[place].text.casefold(), ())
@@ -120,25 +119,25 @@ class _Finder:
                 if len(run) == len(own) and self._matches(term, own, run, text, place == 0):
                     start, stop = run[0].start, run[-1].stop
                     if not overlaps(spans, start, stop):
-                        found.append(Occurrence(term, text[start:stop], start))
+                        matches.append(Occurrence(term, text[start:stop], start))
                         place += len(own) - 1
                         break
             place += 1
-        return found
+        return matches
 
     def alternatives(self, occurrence: Occurrence, targets: Sequence[str]) -> tuple[str, ...]:
-        """The forms of translations that fit an occurrence: in capitals too, or with one in front."""
+        """Return the forms of translations that fit an occurrence, including capitalised ones."""
         text = occurrence.text
         if occurrence.term.source in self._kept:
             return (text,)
         capitals = len(text) > 1 and text.isupper() and not occurrence.term.source.isupper()
-        found: dict[str, None] = {}
+        forms: dict[str, None] = {}
         for form in targets:
             if capitals:
-                found[form.upper()] = None
-            found[form] = None
-            found[form[:1].upper() + form[1:]] = None  # it may open the sentence
-        return tuple(found)
+                forms[form.upper()] = None
+            forms[form] = None
+            forms[form[:1].upper() + form[1:]] = None  # it may begin the sentence
+        return tuple(forms)
 
     def _matches(self, term: Term, own: Sequence[str], run: Sequence[Word], text: str, opens: bool) -> bool:
         """Whether words of a sentence are those of a term, with the same spaces between them."""
@@ -161,18 +160,18 @@ class _Finder:
         return len(found) > 1 and found.isupper() and found == word.upper()
 
 
-# --- Term accuracy: which terms translations hold, counted on their text.
+# --- Term accuracy: the terms that translations contain, counted in their text.
 
 
 @dataclass(slots=True)
 class TermReport:
     """Counts over translated documents.
 
-    `required` occurrences of terms in the source, of which `met` have one of their translations in the same
-    sentence; `forbidden` translations found there; `leaked`: translations of a term of the document, in
-    sentences without that term, beyond those that the sentence's own terms ask for. Of the `repeated` terms,
-    with several translations and in several sentences of a document, those are `consistent` that have the
-    same one throughout. `copied` texts, of which `kept` appear exactly as often as asked. `unmet` has the
+    `required`: occurrences of terms in the source; `met`: those with one of their translations in the same
+    sentence. `forbidden`: forbidden translations found. `leaked`: translations of terms of the document in
+    sentences without the term, beyond those of the sentence's own terms. `repeated`: terms with several
+    translations, in several sentences of a document; `consistent`: those with the same translation
+    throughout. `copied`: copied texts; `kept`: those that appear exactly as often as required. `unmet`:
     indices of document and sentence.
     """
 
@@ -188,7 +187,7 @@ class TermReport:
 
     @property
     def accuracy(self) -> float:
-        """The share of required occurrences that are met; 1 where there are none."""
+        """The share of required occurrences that are met; 1 if there are none."""
         return self.met / self.required if self.required else 1.0
 
     def __str__(self) -> str:
@@ -206,7 +205,7 @@ class TermReport:
 
 
 def term_report(guide: TermGuide, translations: Mapping[int, Sequence[str]]) -> TermReport:
-    """The term accuracy of translated sentences, by index of their document."""
+    """Return the term accuracy of translated sentences, by document index."""
     report = TermReport()
     for document, sentences in translations.items():
         chosen: dict[str, list[str]] = {}
@@ -216,17 +215,18 @@ def term_report(guide: TermGuide, translations: Mapping[int, Sequence[str]]) -> 
             for o in guide.occurrences(document, sentence)
         }
         for sentence, text in enumerate(sentences):
-            wanted = guide.constraints(document, sentence)
-            _count(report, wanted, text, (document, sentence))
-            own = {form for group in wanted.required for form in group}
-            others = {form for forms in alternatives.values() for form in forms} - own
-            report.leaked += sum(phrase in others for _, phrase in occurrences(text, [*others, *own]))
+            constraints = guide.constraints(document, sentence)
+            _count(report, constraints, text, (document, sentence))
+            allowed = {form for group in constraints.required for form in group}
+            # Translations of terms that do not occur in this sentence should not appear in it.
+            others = {form for forms in alternatives.values() for form in forms} - allowed
+            report.leaked += sum(phrase in others for _, phrase in occurrences(text, [*others, *allowed]))
             for occurrence in guide.occurrences(document, sentence):
                 if len(occurrence.term.targets) > 1:
                     targets = {t.casefold(): t for t in occurrence.term.targets}
-                    found = [phrase for _, phrase in occurrences(text, guide.alternatives(occurrence))]
+                    phrases = [phrase for _, phrase in occurrences(text, guide.alternatives(occurrence))]
                     chosen.setdefault(occurrence.term.source, []).append(
-                        targets.get(found[0].casefold(), found[0]) if found else ""
+                        targets.get(phrases[0].casefold(), phrases[0]) if phrases else ""
                     )
         several = [renderings for renderings in chosen.values() if len(renderings) > 1]
         report.repeated += len(several)
@@ -234,19 +234,19 @@ def term_report(guide: TermGuide, translations: Mapping[int, Sequence[str]]) -> 
     return report
 
 
-def _count(report: TermReport, wanted: SentenceConstraints, text: str, place: tuple[int, int]) -> None:
+def _count(report: TermReport, constraints: SentenceConstraints, text: str, place: tuple[int, int]) -> None:
     met = 0
-    for group, need in Counter(wanted.required).items():
+    for group, need in Counter(constraints.required).items():
         met += min(need, sum(1 for _ in occurrences(text, group)))
-    report.required += len(wanted.required)
+    report.required += len(constraints.required)
     report.met += met
-    everything = [form for group in wanted.required for form in group]
-    found = (phrase for _, phrase in occurrences(text, [*wanted.forbidden, *everything]))
-    report.forbidden += sum(phrase in wanted.forbidden for phrase in found)
-    copied = Counter(wanted.copied)
-    standing = Counter(phrase for _, phrase in occurrences(text, list(copied)))
-    kept = sum(need for copy, need in copied.items() if standing[copy] == need)
+    everything = [form for group in constraints.required for form in group]
+    phrases = (phrase for _, phrase in occurrences(text, [*constraints.forbidden, *everything]))
+    report.forbidden += sum(phrase in constraints.forbidden for phrase in phrases)
+    copied = Counter(constraints.copied)
+    counts = Counter(phrase for _, phrase in occurrences(text, list(copied)))
+    kept = sum(need for copy, need in copied.items() if counts[copy] == need)
     report.copied += sum(copied.values())
     report.kept += kept
-    if met < len(wanted.required) or kept < len(wanted.copied):
+    if met < len(constraints.required) or kept < len(constraints.copied):
         report.unmet.append(place)

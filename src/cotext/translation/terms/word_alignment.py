@@ -1,4 +1,4 @@
-"""Word alignment of a sentence and its translation: of tokens as models give it, of words as tags need it.
+"""Word alignment of a sentence and its translation: conversion from alignments of tokens to those of words.
 
 Shapes: T target tokens, S source tokens, U target units, V source units.
 """
@@ -12,16 +12,16 @@ from typing import Final
 import torch
 from torch import Tensor
 
-Span = tuple[int, int]  # of characters: first, and one behind the last
+Span = tuple[int, int]  # characters: first, last + 1
 
-# Of `sharpened`; chosen on development documents of the controlled corpus, over all systems together.
+# Settings of `sharpened`, chosen on development documents of the controlled corpus, over all systems.
 DIAGONAL: Final = 2.0
 LEAST_WEIGHT: Final = 1e-6
 ROUNDS: Final = 3
-MOST_PARTS: Final = 512  # of a text without an alignment by the model; their pairs are a matrix
-# Marks that join the parts of a word, where letters stand on both sides.
+MOST_PARTS: Final = 512  # parts of a text in a proportional alignment, which is a matrix of all pairs
+# Characters that join the parts of a word between letters.
 _JOINING = frozenset("-'\u2019\u2010\u2011\u00ad\u00b7")
-# Punctuation that is read as a word.
+# Punctuation that is spoken, and counts as a word.
 _READ = frozenset("%\u2030&@#\u00a7*")
 # First and last letters of scripts that are written without spaces between words.
 _UNSPACED = (
@@ -38,9 +38,9 @@ _UNSPACED = (
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SentenceAlignment:
-    """Which source tokens each target token stands for: spans of characters in both texts, and weights.
+    """The source tokens of each target token: spans of characters in both texts, and weights.
 
-    `weights` [T, S] are not negative; a row that sums to less than one belongs in part to no word.
+    `weights` [T, S] are not negative; the rest of a row that sums to less than one belongs to no word.
     """
 
     source_spans: tuple[Span, ...]
@@ -50,7 +50,7 @@ class SentenceAlignment:
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """A word, a letter of a script without spaces, a mark of punctuation, or a text that stays whole."""
+    """A word, a letter of a script without spaces, a punctuation mark, or a text that stays unsplit."""
 
     start: int
     stop: int
@@ -58,30 +58,31 @@ class Unit:
 
 
 def word_units(text: str, cuts: Iterable[int] = (), whole: Sequence[Span] = ()) -> list[Unit]:
-    """The units of a text, in order; what lies between them is white space.
+    """Return the units of a text, in order, separated by white space or nothing.
 
-    `cuts`: places at which a unit ends, whatever it is; `whole`: spans that are a unit each.
+    `cuts`: places at which a unit always ends. `whole`: spans that are one unit each.
     """
     edges = {*cuts, *(edge for span in whole for edge in span)}
-    found, place = [], 0
+    units, place = [], 0
     for start, stop in [*sorted(whole), (len(text), len(text))]:
-        found += _units_between(text, place, start, edges)
+        units += _units_between(text, place, start, edges)
         if stop > start:
-            found.append(Unit(start, stop))
+            units.append(Unit(start, stop))
         place = stop
-    return found
+    return units
 
 
 def _units_between(text: str, start: int, stop: int, edges: set[int]) -> list[Unit]:
-    found: list[Unit] = []
+    units: list[Unit] = []
     for i in range(start, stop):
         if text[i].isspace():
             continue
-        if found and found[-1].stop == i and i not in edges and _continues(text, i, found[-1]):
-            found[-1] = Unit(found[-1].start, i + 1)
+        if units and units[-1].stop == i and i not in edges and _continues(text, i, units[-1]):
+            units[-1] = Unit(units[-1].start, i + 1)
         else:
-            found.append(Unit(i, i + 1, _is_punctuation(text[i])))
-    return found
+            is_punctuation = unicodedata.category(text[i])[0] == "P" and text[i] not in _READ
+            units.append(Unit(i, i + 1, is_punctuation))
+    return units
 
 
 def _continues(text: str, i: int, before: Unit) -> bool:
@@ -96,26 +97,23 @@ def _continues(text: str, i: int, before: Unit) -> bool:
 
 
 def _joins(character: str) -> bool:
-    """Whether letters like this one form words together."""
-    return character.isalnum() and not any(
-        first <= ord(character) <= last for first, last in _UNSPACED if ord(character) > 0x0DFF
-    )
+    """Whether letters like this one form words."""
+    return character.isalnum() and not _is_unspaced(character)
 
 
 def _is_mark(character: str) -> bool:
-    return unicodedata.category(character)[0] == "M" and not any(
-        first <= ord(character) <= last for first, last in _UNSPACED
-    )
+    return unicodedata.category(character)[0] == "M" and not _is_unspaced(character)
 
 
-def _is_punctuation(character: str) -> bool:
-    return unicodedata.category(character)[0] == "P" and character not in _READ
+def _is_unspaced(character: str) -> bool:
+    # Most letters come before all of these scripts.
+    return character > "\u0dff" and any(first <= ord(character) <= last for first, last in _UNSPACED)
 
 
 def proportional(source: str, target: str) -> SentenceAlignment:
-    """The alignment of who knows no languages: what stands as far from the start stands for the same.
+    """Return an alignment by position: tokens at the same proportion of both texts correspond.
 
-    Its tokens are units, or several together where there are more than `MOST_PARTS`.
+    Tokens are units, or groups of units if there are more than `MOST_PARTS`.
     """
     of_S, of_T = (_parted(word_units(text)) for text in (source, target))
     shares_S, shares_T = (
@@ -126,10 +124,10 @@ def proportional(source: str, target: str) -> SentenceAlignment:
     return SentenceAlignment(of_S, of_T, overlap / overlap.sum(dim=1, keepdim=True).clamp(min=1e-9))
 
 
-def _parted(found: Sequence[Unit]) -> tuple[Span, ...]:
-    size = -(-len(found) // MOST_PARTS)
-    firsts = range(0, len(found), max(size, 1))
-    return tuple((found[i].start, found[min(i + size, len(found)) - 1].stop) for i in firsts)
+def _parted(units: Sequence[Unit]) -> tuple[Span, ...]:
+    size = -(-len(units) // MOST_PARTS)
+    firsts = range(0, len(units), max(size, 1))
+    return tuple((units[i].start, units[min(i + size, len(units)) - 1].stop) for i in firsts)
 
 
 def agreement(
@@ -138,9 +136,9 @@ def agreement(
     source_spans: Sequence[Span],
     target_spans: Sequence[Span],
 ) -> Tensor:
-    """An alignment of tokens as one of other spans of the texts, source and target: [U, V].
+    """Convert an alignment of tokens to one of other spans of the texts, source and target: [U, V].
 
-    A token that lies in several spans belongs to each by its characters. Rows are means over the tokens of a
+    A token in several spans is divided among them by its characters. Rows are means over the tokens of a
     target span.
     """
     s, v, of_S = _parts(texts[0], alignment.source_spans, source_spans)
@@ -154,52 +152,54 @@ def agreement(
 
 
 def renderings(alignment: SentenceAlignment, texts: tuple[str, str], span: Span) -> list[tuple[float, Span]]:
-    """The spans of the target that may render a span of the source, with their shares, the largest first.
+    """Return spans of the target that may render a span of the source, with their shares, largest first.
 
-    A word each, but for the first: with its neighbours that are aligned most with the span as well, half as
-    much as it or more. Shares are of the weights that the span has over all words, and sum to one.
+    Each is a word. Only the first may include neighbours that are aligned with the same span with at least
+    half of its largest share. Shares are those of the span's weights, and sum to one over all words.
     """
     of_S, of_T = word_units(texts[0], whole=[span]), word_units(texts[1])
     words = [unit for unit in of_T if not unit.punctuation]
     if not words:
         return []
     spans = [(unit.start, unit.stop) for unit in of_S], [(unit.start, unit.stop) for unit in words]
-    asked = spans[0].index(span)
+    column = spans[0].index(span)
     weights_UV = sharpened(agreement(alignment, texts, *spans))
-    own_U = weights_UV[:, asked] / weights_UV[:, asked].sum().clamp(min=1e-9)
+    own_U = weights_UV[:, column] / weights_UV[:, column].sum().clamp(min=1e-9)
     first = last = int(own_U.argmax())
-    aligned = ((weights_UV.argmax(dim=1) == asked) & (own_U >= own_U.max() / 2)).tolist()
+    aligned = ((weights_UV.argmax(dim=1) == column) & (own_U >= own_U.max() / 2)).tolist()
     while first and aligned[first - 1]:
         first -= 1
     while last + 1 < len(words) and aligned[last + 1]:
         last += 1
-    found = [(float(own_U[first : last + 1].sum()), (words[first].start, words[last].stop))]
+    best = [(float(own_U[first : last + 1].sum()), (words[first].start, words[last].stop))]
     others = (u for u in range(len(words)) if not first <= u <= last)
-    return found + sorted(((float(own_U[u]), spans[1][u]) for u in others), reverse=True)
+    return best + sorted(((float(own_U[u]), spans[1][u]) for u in others), reverse=True)
 
 
 def sharpened(weights_UV: Tensor) -> Tensor:
-    """Weights of units that agree in both directions: rows of one, or of nothing.
+    """Return the weights of units on which both directions agree: rows sum to one or zero.
 
-    Attention is of each target unit by itself, and several may be on the same source unit. So columns and
-    rows are made to sum to one by turns (Sinkhorn 1964), from weights that favour the diagonal a little (as
-    Dyer et al. 2013, section 2), and the result is squared.
+    Attention is separate for each target unit, and several may attend to the same source unit. Columns and
+    rows are therefore normalised in turn (Sinkhorn 1964), starting from weights with a slight preference for
+    the diagonal (as Dyer et al. 2013, section 2). The result is squared.
     """
     place_U, place_V = ((torch.arange(n) + 0.5) / max(n, 1) for n in weights_UV.shape)
     weights = weights_UV * torch.exp(-DIAGONAL * (place_U[:, None] - place_V).abs())
     silent = weights_UV.sum(dim=1) == 0
+    # No zeros, or a column could not be normalised.
     weights = weights.clamp(min=LEAST_WEIGHT)
     for _ in range(ROUNDS):
         weights = weights / weights.sum(dim=0)
         weights = weights / weights.sum(dim=1, keepdim=True)
+    # Squaring makes the larger weights dominate.
     weights = weights.square()
     return (weights / weights.sum(dim=1, keepdim=True)).masked_fill(silent[:, None], 0.0)
 
 
 def _parts(text: str, tokens: Sequence[Span], spans: Sequence[Span]) -> tuple[Tensor, Tensor, Tensor]:
-    """Tokens, the spans in which they have characters, and their shares of characters there: [parts] each.
+    """Return tokens, the spans that they overlap, and the shares of their characters in these: [parts] each.
 
-    Spans are in order and apart, so that there are few more parts than tokens and spans.
+    Spans are in order and disjoint, so that there are few more parts than tokens and spans.
     """
     edges_N2, spans_M2 = _edges(text, tokens), _edges(text, spans)
     first_N = torch.searchsorted(spans_M2[:, 1].contiguous(), edges_N2[:, 0].contiguous(), right=True)
@@ -213,13 +213,13 @@ def _parts(text: str, tokens: Sequence[Span], spans: Sequence[Span]) -> tuple[Te
 
 
 def _edges(text: str, spans: Sequence[Span]) -> Tensor:
-    """Where spans begin and end, in characters that are no white space: [N, 2]."""
+    """Return begin and end of spans, counted in characters other than white space: [N, 2]."""
     before = list(accumulate((not c.isspace() for c in text), initial=0))
     return torch.tensor([(before[a], before[b]) for a, b in spans], dtype=torch.float64).view(-1, 2)
 
 
 def _overlap(one_N2: Tensor, other_M2: Tensor) -> Tensor:
-    """The length that each interval shares with each of the others: [N, M]."""
+    """Return the length of the overlap of each interval with each other interval: [N, M]."""
     first = torch.maximum(one_N2[:, None, 0], other_M2[None, :, 0])
     last = torch.minimum(one_N2[:, None, 1], other_M2[None, :, 1])
     return (last - first).clamp(min=0)

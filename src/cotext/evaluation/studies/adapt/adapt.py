@@ -1,13 +1,13 @@
-"""A document system of one's own, from a model and a corpus: the command `cotext adapt`.
+"""Adaptation of a model to a corpus: the command `cotext adapt`.
 
-Documents are set aside, the rest is prepared with the model's tokenizer, and training starts where the model
-stands (`model.neutral_start`). Everything but the run lies in the folder OUT.adapt:
+Documents are set aside, the rest is prepared with the model's tokenizer, and training starts from the model
+(`model.neutral_start`). Everything except the run is in the folder OUT.adapt:
 
     data/                         the corpus, divided by whole documents, and prepared
     before.jsonl, after.jsonl     the test documents, translated by the model and by the run
     report.json, report.html      scores of both, tests, and the sentences that changed most
 
-Every step is skipped that is done already, so that the same call goes on with an interrupted one.
+Steps that are complete are skipped, so that the same call resumes an interrupted adaptation.
 """
 
 from collections.abc import Callable
@@ -40,11 +40,17 @@ from cotext.training.start_settings import written_config
 from cotext.training.trainer import TrainingCallbacks
 from cotext.translation.open import open_run
 
-RECIPE: Final = "opus/s4to4"  # for a model of single sentences; others keep their own configuration
-VALIDATIONS: Final = 10  # in the time that is given, about
+RECIPE: Final = "opus/s4to4"  # for a sentence-level model; others keep their own configuration
+VALIDATIONS: Final = 10  # approximate number during training
 FEWEST_UPDATES: Final = 20
-OF_SEARCH: Final = ("beam", "length_penalty", "length_penalty_form", "max_ratio", "max_extra")  # the model's
-# Beside those of the recipe: small batches, as time is short, and a low learning rate.
+OF_SEARCH: Final = (
+    "beam",
+    "length_penalty",
+    "length_penalty_form",
+    "max_ratio",
+    "max_extra",
+)  # from the model
+# Changes to the recipe: small batches because time is short, and a low learning rate.
 SETTINGS: Final = (
     "decode.precision=float32",
     "train.init_architecture=run",
@@ -57,7 +63,7 @@ SETTINGS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class ChangedSentence:
-    """A test sentence whose translation changed; `gain`: its chrF after less before."""
+    """A test sentence whose translation changed; `gain`: its chrF after minus before."""
 
     document: str
     number: int
@@ -70,7 +76,7 @@ class ChangedSentence:
 
 @dataclass(frozen=True, slots=True)
 class AdaptReport:
-    """What an adaptation has brought; `changed`: by size of the change, the largest first."""
+    """The result of an adaptation; `changed` is sorted by size of the change, the largest first."""
 
     request: AdaptRequest
     data: Path
@@ -79,10 +85,10 @@ class AdaptReport:
 
 
 class Adaptation:
-    """The steps of an adaptation, to be taken in the order in which they stand here.
+    """The steps of an adaptation, in the order in which they must be called.
 
     Raises:
-        CotextError: an engine, languages of a corpus that are not those of the model.
+        CotextError: an engine; a corpus in other languages than the model.
     """
 
     def __init__(self, request: AdaptRequest) -> None:
@@ -90,10 +96,10 @@ class Adaptation:
         self.folder = request.out.with_name(f"{request.out.name}.adapt")
         self._model = config_of(request.model)
         model_file(request.model)  # raises for an engine
-        known = Languages.parse(self._model.languages)
+        languages = Languages.parse(self._model.languages)
         stated = languages_of_files(*self._files, request.format)
-        check_pair(known, stated, f"the corpus {self._files[0]}", f"{request.model} translates")
-        self._languages = known if str(known) else stated
+        check_pair(languages, stated, f"the corpus {self._files[0]}", f"{request.model} translates")
+        self._languages = languages if str(languages) else stated
 
     @property
     def _files(self) -> tuple[Path, Path | None]:
@@ -102,17 +108,17 @@ class Adaptation:
 
     @property
     def data(self) -> Path:
-        """The prepared data, with the test documents."""
+        """Return the folder of the prepared data, with the test documents."""
         return self.folder / "data"
 
     def prepare(self, on_documents: OnDocuments = lambda stage, documents: None) -> Report:
-        """Set documents aside and prepare the data with the model's tokenizer, if that is not done.
+        """Set documents aside and prepare the data with the model's tokenizer, unless done already.
 
         Raises:
-            CotextError: too few documents; data of another corpus, model or seed; else as `prepare`.
+            CotextError: too few documents; data of another corpus, model or seed; otherwise as `prepare`.
         """
         tokenizer = load_tokenizer(self.request.model / "tokenizer")
-        # One of many languages comes with its own names of those that it was imported for.
+        # A multilingual tokenizer has its own names of the languages that it was imported for.
         of_many = isinstance(tokenizer, ImportedTokenizer) and bool(tokenizer.languages)
         pair = Languages() if of_many else self._languages
         source, target = self._files
@@ -133,17 +139,17 @@ class Adaptation:
 
     @property
     def is_begun(self) -> bool:
-        """Whether there is a run already, whose training goes on."""
+        """Return whether a run exists already, whose training will be resumed."""
         return (self.request.out / "config.yaml").is_file()
 
     @cached_property
     def estimate(self) -> DryRun:
-        """What an update takes here, measured on a few of them."""
+        """Return the time of an update, measured on a few updates."""
         return dry_run(self._config(), self.data, self.request.out, self._recipe, self.request.device)
 
     @property
     def updates(self) -> int:
-        """The updates that the time will do for, by the estimate."""
+        """Return the number of updates that fit into the requested time, by the estimate."""
         return max(FEWEST_UPDATES, round(60 * self.request.minutes / self.estimate.seconds_an_update))
 
     @property
@@ -154,13 +160,13 @@ class Adaptation:
     def _config(self, *settings: str) -> Config:
         start = [f"train.init={dumps(str(self.request.model))}", f"train.seed={self.request.seed}"]
         if self._recipe == RECIPE:
-            kept = self._model.decode.model_dump(include=set(OF_SEARCH))
-            start += ["model.neutral_start=true", *(f"decode.{key}={dumps(kept[key])}" for key in kept)]
+            decode = self._model.decode.model_dump(include=set(OF_SEARCH))
+            start += ["model.neutral_start=true", *(f"decode.{key}={dumps(decode[key])}" for key in decode)]
         return load_config(self._recipe, None, [*SETTINGS, *start, *settings])
 
     @cached_property
     def config(self) -> Config:
-        """The configuration of the run, as it was begun if it was."""
+        """Return the configuration of the run; the existing one if it was begun."""
         if self.is_begun:
             return written_config(self.request.out / "config.yaml")
         threads = choose_threads(self._model.model.dimension, 0)
@@ -174,12 +180,12 @@ class Adaptation:
         )
 
     def train(self, callbacks: TrainingCallbacks) -> TrainingProgress:
-        """Train; the start stays the model where nothing is better on the development documents."""
+        """Train; the result is the model itself if nothing is better on the development documents."""
         return train(self.config, self.data, self.request.out, callbacks, self._recipe, self.request.device)
 
     @cached_property
     def test(self) -> list[ParallelDocument]:
-        """The test documents."""
+        """Return the test documents."""
         return [*read_parallel(self.data / "test.jsonl", None)]
 
     def measure(self, on_sentences: Callable[[int], None] = lambda count: None) -> AdaptReport:
@@ -189,12 +195,14 @@ class Adaptation:
             files[name] = self.folder / f"{name}.jsonl"
             if not _is_newer(files[name], model_file(run), self.data / "test.jsonl"):
                 translator = open_run(run, self.request.device).translator
-                sources = [Document(each.id, each.source) for each in self.test]
-                found = dict(translator.translate(sources, on_sentences))
-                documents = (found[number].document for number in range(len(sources)))
+                sources = [Document(document.id, document.source) for document in self.test]
+                translations = dict(translator.translate(sources, on_sentences))
+                documents = (translations[number].document for number in range(len(sources)))
                 write_documents(files[name], documents, "jsonl")
         reference = self.folder / "reference.jsonl"
-        write_documents(reference, (Document(each.id, each.target) for each in self.test), "jsonl")
+        write_documents(
+            reference, (Document(document.id, document.target) for document in self.test), "jsonl"
+        )
         evaluation = evaluate_files(
             EvaluationRequest(
                 hypothesis=[files["before"], files["after"]],
@@ -207,20 +215,20 @@ class Adaptation:
         return AdaptReport(self.request, self.data, evaluation, self._changed(files))
 
     def _changed(self, files: dict[str, Path]) -> tuple[ChangedSentence, ...]:
-        texts = {name: [*read_documents(path)] for name, path in files.items()}
-        found = []
-        for own, before, after in zip(self.test, texts["before"], texts["after"], strict=True):
-            rows = zip(own.source, own.target, before.sentences, after.sentences, strict=True)
+        changed = []
+        translations = (read_documents(files[name]) for name in ("before", "after"))
+        for pair, before, after in zip(self.test, *translations, strict=True):
+            rows = zip(pair.source, pair.target, before.sentences, after.sentences, strict=True)
             for number, (source, reference, old, new) in enumerate(rows, 1):
                 if old != new:
                     gain = _chrf(new, reference) - _chrf(old, reference)
-                    found.append(ChangedSentence(own.id, number, source, reference, old, new, gain))
-        return tuple(sorted(found, key=lambda each: -abs(each.gain)))
+                    changed.append(ChangedSentence(pair.id, number, source, reference, old, new, gain))
+        return tuple(sorted(changed, key=lambda sentence: -abs(sentence.gain)))
 
 
 def _is_newer(path: Path, *inputs: Path) -> bool:
-    """Whether a file is there, and was written after those that it is made of."""
-    return path.is_file() and path.stat().st_mtime >= max(each.stat().st_mtime for each in inputs)
+    """Return whether a file exists and was written after its inputs."""
+    return path.is_file() and path.stat().st_mtime >= max(file.stat().st_mtime for file in inputs)
 
 
 def _chrf(translation: str, reference: str) -> float:

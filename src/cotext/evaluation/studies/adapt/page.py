@@ -1,9 +1,9 @@
-"""The page at the end of `cotext adapt`: before and after, what changed, and what to run next."""
+"""The final page of `cotext adapt`: scores before and after, changed sentences, and next commands."""
 
 from html import escape
 from typing import Final
 
-from cotext.evaluation.statistics.significance import SIGNIFICANT, SystemDifference
+from cotext.evaluation.statistics.significance import SIGNIFICANT
 from cotext.evaluation.studies.adapt.adapt import AdaptReport, ChangedSentence
 from cotext.evaluation.studies.tables import Cell, Table, interval
 from cotext.runtime.html import facts, whole_page
@@ -11,11 +11,11 @@ from cotext.runtime.tables import render_p
 
 BEFORE: Final = "before.jsonl"
 AFTER: Final = "after.jsonl"
-SHOWN: Final = 20  # sentences that changed most
+SHOWN: Final = 20  # number of changed sentences on the page
 
 
 def summary(report: AdaptReport) -> Table:
-    """The scores before and after, with the tests of their differences."""
+    """Return the scores before and after, with the tests of their differences."""
     rows = []
     for before, after in zip(*(report.evaluation.scores[name] for name in (BEFORE, AFTER)), strict=True):
         [test] = report.evaluation.paired[after.protocol].comparisons
@@ -29,23 +29,20 @@ def summary(report: AdaptReport) -> Table:
 
 
 def answer(report: AdaptReport) -> str:
-    """The outcome in a sentence, by the first score."""
+    """Return the result in a sentence, by the first score."""
     first = report.evaluation.scores[AFTER][0]
     [test] = report.evaluation.paired[first.protocol].comparisons
-    outcome = _outcome(test, len(report.changed))
+    if not report.changed:
+        outcome = "the model as it was: nothing was better on the development documents"
+    elif test.p >= SIGNIFICANT:
+        outcome = "not shown to be better or worse than the model on the test documents"
+    else:
+        outcome = f"{'better' if test.difference > 0 else 'worse'} than the model on the test documents"
     return f"{report.request.out} is {outcome} ({first.title}: {test.difference:+.2f})."
 
 
-def _outcome(test: SystemDifference, changed: int) -> str:
-    if not changed:
-        return "the model as it was: nothing was better on the development documents"
-    if test.p >= SIGNIFICANT:
-        return "not shown to be better or worse than the model on the test documents"
-    return f"{'better' if test.difference > 0 else 'worse'} than the model on the test documents"
-
-
 def next_commands(report: AdaptReport) -> list[str]:
-    """Commands that use the run, and those that look closer."""
+    """Return commands that use the run or analyse it."""
     out, model, data = report.request.out, report.request.model, report.data
     return [
         f"cotext translate {out} letter.docx --out translated.docx",
@@ -56,7 +53,7 @@ def next_commands(report: AdaptReport) -> list[str]:
 
 
 def render(report: AdaptReport) -> str:
-    """The page."""
+    """Return the page."""
     body = [
         f"<h1>{escape(report.request.out.name)}</h1>\n<p>{escape(answer(report))}</p>",
         "<h2>Before and after</h2>",
@@ -74,8 +71,7 @@ def render(report: AdaptReport) -> str:
     return whole_page(f"Cotext: {report.request.out.name}", body)
 
 
-def _sentence(each: ChangedSentence) -> str:
-    texts = (each.source, each.before, each.after, each.reference)
-    lines = zip(("source", "before", "after", "reference"), map(escape, texts), strict=True)
-    title = f"{each.document}, sentence {each.number}: {each.gain:+.1f}"
+def _sentence(changed: ChangedSentence) -> str:
+    lines = [(name, escape(getattr(changed, name))) for name in ("source", "before", "after", "reference")]
+    title = f"{changed.document}, sentence {changed.number}: {changed.gain:+.1f}"
     return f"<article><h3>{escape(title)}</h3>{facts(lines)}</article>"

@@ -1,9 +1,7 @@
-"""The files of `cotext attention`: sentence-to-sentence attention maps, gates, and their figures as JSON.
+"""Sentence-to-sentence attention of one document: `cotext attention`.
 
-Sentence-to-sentence attention of one document: maps of every attention module, and gates.
-
-The document is read in the windows in which the run translates it; where rows attend to each other, in the
-same groups of windows.
+Writes maps of every attention module, and gates, as images and as JSON. The document is read in the windows
+in which the run translates it. If sequences attend to each other, the windows are grouped as in translation.
 """
 
 import json
@@ -35,29 +33,30 @@ from cotext.translation.document_state import Encoded
 from cotext.translation.scorer import document_rows
 from cotext.translation.translator import DocumentTranslator
 
-DIGITS = 6  # that are worth keeping of a weight
-NEAR = 3  # sentences away that the text has columns for
+DIGITS = 6  # significant digits of a weight
+NEAR = 3  # largest distance with a column in the text
 
 
 @dataclass(frozen=True, slots=True)
 class DocumentAttention:
     """The attention of a run on a document.
 
-    `numbers` are the indices, from 1, of the sentences that have words.
+    `numbers` are the indices, from 1, of the sentences with words; `tokens` has their source and target
+    tokens.
     """
 
     signature: str
     document: ParallelDocument
     translated_by_run: bool
     numbers: tuple[int, ...]
-    tokens: tuple[tuple[int, int], ...]  # of these sentences, source and target
+    tokens: tuple[tuple[int, int], ...]
     maps: dict[str, SentenceMap]
     gates: dict[str, GateOpenness]
     head_gates: dict[str, HeadGates]
     kinds: tuple[Averaged, ...]
 
     def as_dict(self) -> dict[str, Any]:
-        """Everything, for a JSON file."""
+        """Return everything for a JSON file."""
         sentences = [
             {
                 "number": number,
@@ -76,18 +75,18 @@ class DocumentAttention:
             "target": "translation by the run" if self.translated_by_run else "given",
             "sentences": sentences,
             "kinds": {
-                each.kind: {"attentions": list(each.attentions), "heads": each.heads, **_matrices(each)}
-                for each in self.kinds
+                mean.kind: {"attentions": list(mean.attentions), "heads": mean.heads, **_matrices(mean)}
+                for mean in self.kinds
             },
             "attentions": {
                 name: {
-                    "kind": each.kind,
-                    "heads": each.heads,
-                    "entropy_nats": each.spread.nats,
-                    "normalised_entropy": each.spread.normalised_entropy,
-                    **_matrices(each),
+                    "kind": sentence_map.kind,
+                    "heads": sentence_map.heads,
+                    "entropy_nats": sentence_map.spread.nats,
+                    "normalised_entropy": sentence_map.spread.normalised_entropy,
+                    **_matrices(sentence_map),
                 }
-                for name, each in self.maps.items()
+                for name, sentence_map in self.maps.items()
             },
             "gates": {
                 **{name: gate.as_dict(self.share_of(gate.kind)) for name, gate in self.gates.items()},
@@ -97,15 +96,15 @@ class DocumentAttention:
 
     @property
     def pictures(self) -> tuple[str, ...]:
-        """Names of the files."""
-        return tuple(f"{each.kind}.png" for each in self.kinds)
+        """Return the names of the image files."""
+        return tuple(f"{mean.kind}.png" for mean in self.kinds)
 
     def share_of(self, kind: str) -> Tensor:
-        """The shares of a kind of attention, averaged: [N, N]."""
-        return next(each.share for each in self.kinds if each.kind == kind)
+        """Return the averaged shares of a kind of attention: [N, N]."""
+        return next(mean.share for mean in self.kinds if mean.kind == kind)
 
     def render(self) -> str:
-        """A line for every attention, and one for every gate."""
+        """Format as text: a line for every attention, and one for every gate."""
         rows = [
             ("attention", "nats", "normalised_entropy", "own sentence", "outside"),
             *map(self._row, self.maps),
@@ -114,13 +113,12 @@ class DocumentAttention:
         return "\n".join([render_rows(rows, left=1), *gates, *self._head_gates()])
 
     def _head_gates(self) -> Iterator[str]:
-        """What passes the gates from near sentences; the JSON file has all distances."""
+        """Yield what passes the gates from nearby sentences; the JSON file has all distances."""
         if not self.head_gates:
             return
         passed = {name: gates.by_distance for name, gates in self.head_gates.items()}
-        near = sorted(
-            {d for each in passed.values() for d in each if abs(d) <= NEAR}, key=lambda d: (d < 0, abs(d))
-        )
+        distances = {d for by_distance in passed.values() for d in by_distance if abs(d) <= NEAR}
+        near = sorted(distances, key=lambda d: (d < 0, abs(d)))
         heads = len(next(iter(self.head_gates.values())).open)
         rows = [
             (
@@ -136,22 +134,26 @@ class DocumentAttention:
         yield "back, ahead: what passes from a sentence at this distance, weight × |gate|, mean of heads"
 
     def _row(self, name: str) -> tuple[str, ...]:
-        each = self.maps[name]
-        figures = each.share.diagonal().nanmean(), each.beside.nanmean()
-        own, outside = (f"{float(share):.2f}" for share in figures)
-        return name, f"{each.spread.nats:.2f}", f"{each.spread.normalised_entropy:.2f}", own, outside
+        sentence_map = self.maps[name]
+        values = (
+            sentence_map.spread.nats,
+            sentence_map.spread.normalised_entropy,
+            float(sentence_map.share.diagonal().nanmean()),
+            float(sentence_map.beside.nanmean()),
+        )
+        return name, *(f"{value:.2f}" for value in values)
 
 
-def _matrices(found: SentenceMap | Averaged) -> dict[str, Any]:
+def _matrices(sentence_map: SentenceMap | Averaged) -> dict[str, Any]:
     return {
-        "mean_weight": _numbers(found.mean),
-        "share": _numbers(found.share),
-        "share_outside": _numbers(found.beside),
+        "mean_weight": _numbers(sentence_map.mean),
+        "share": _numbers(sentence_map.share),
+        "share_outside": _numbers(sentence_map.beside),
     }
 
 
 def _numbers(values: Tensor) -> Any:
-    """Nested lists, None where there is no number."""
+    """Return nested lists, with None for NaN."""
     if values.dim() > 1:
         return [_numbers(row) for row in values]
     return [None if v != v else float(f"{v:.{DIGITS}g}") for v in values.tolist()]
@@ -163,35 +165,35 @@ def document_attention(
     signature: str,
     own: bool,
 ) -> DocumentAttention:
-    """Attention maps and gates of a document and its translation; `own`: the translation is by the run.
+    """Compute attention maps and gates of a document; `own`: its target is the translation by the run.
 
-    Where all is written at once, the decoder has positions in the place of target tokens, as many for every
-    sentence as its source gives it: such maps do not depend on the translation.
+    In non-autoregressive models, the decoder has positions instead of target tokens, and the source
+    determines their number. Their maps do not depend on the translation.
     """
     source = translator.tokenizer.encode_batch(document.source)
     target = translator.tokenizer.encode_batch(document.target, side="target")
-    kept, batches = window_batches(translator, source, target)
+    with_words, batches = window_batches(translator, source, target)
     model = with_states(translator.model, "cotext attention")
-    found = sentence_maps(model, batches, len(kept))
+    observed = sentence_maps(model, batches, len(with_words))
     return DocumentAttention(
         signature=signature,
         document=document,
         translated_by_run=own,
-        numbers=tuple(j + 1 for j in kept),
-        tokens=tuple((len(source[j]), len(target[j])) for j in kept),
-        maps=found.maps,
-        gates=found.gates,
-        head_gates=found.head_gates,
-        kinds=tuple(average_by_kind(found.maps)),
+        numbers=tuple(j + 1 for j in with_words),
+        tokens=tuple((len(source[j]), len(target[j])) for j in with_words),
+        maps=observed.maps,
+        gates=observed.gates,
+        head_gates=observed.head_gates,
+        kinds=tuple(average_by_kind(observed.maps)),
     )
 
 
 def window_batches(
     translator: DocumentTranslator, source: Encoded, target: Encoded
 ) -> tuple[list[int], list[Batch]]:
-    """The indices of the sentences of a document that have words, and its windows in batches, in order.
+    """Return the indices of the sentences that have words, and the windows of the document in batches.
 
-    Windows that see each other are in a batch of their own, others as they fit.
+    Windows that attend to each other form a separate batch; others are packed.
     """
     rows = document_rows(translator.plan, source, target)
     groups: list[list[Instance]] = [[row.instance for row in group] for group in rows.groups]
@@ -214,7 +216,7 @@ TITLES = {
 
 
 def report_attention(request: DocumentRequest) -> DocumentAttention:
-    """Attention maps of a run on one document; writes attention.json and a picture per kind into `out`.
+    """Analyse a run on one document; write attention.json and an image for each kind of attention into `out`.
 
     Raises:
         CotextError: no such run, device or document, a translation that does not fit, no words at all.
@@ -234,18 +236,15 @@ def report_attention(request: DocumentRequest) -> DocumentAttention:
 def _draw(report: DocumentAttention, out: Path) -> None:
     from cotext.evaluation.studies.plots import save, sentence_map
 
-    for each in report.kinds:
-        layers = len(each.attentions)
-        of = (
-            f"mean of {layers} layers and {each.heads} heads" if layers > 1 else f"mean of {each.heads} heads"
-        )
-        title = f"{title_of(each.kind)}, {of}"
-        figure = sentence_map(title, report.numbers, each.mean.numpy(), each.share.numpy())
-        save(figure, out / f"{each.kind}.png")
+    for mean in report.kinds:
+        layers = f"{len(mean.attentions)} layers and " if len(mean.attentions) > 1 else ""
+        title = f"{title_of(mean.kind)}, mean of {layers}{mean.heads} heads"
+        figure = sentence_map(title, report.numbers, mean.mean.numpy(), mean.share.numpy())
+        save(figure, out / f"{mean.kind}.png")
 
 
 def title_of(kind: str) -> str:
-    """The words for a kind of attention."""
+    """Return the title of a kind of attention."""
     what, _, where = kind.partition("-")
     within = {
         "": "",

@@ -1,37 +1,30 @@
-"""Which sentence looks at which: attention of tokens, gathered by sentence, over a whole document.
+"""Attention between the sentences of a document, its entropy, and the openness of gates.
+
+Attention of tokens is summed by sentence:
 
     patch i, j      the weights of the query tokens of sentence i on the key tokens of sentence j
     mean weight     of a patch, over its pairs of tokens and over heads: Wu et al. 2023, equation 12
-    share           what a query of sentence i gives to sentence j in all; a row sums to one, but for what
-                    goes to keys that are no token of a sentence (`beside`)
+    share           the attention of a query of sentence i to sentence j; a row sums to one, except for the
+                    share of keys that are not tokens of a sentence (`beside`)
 
-A sentence asks in the row in which it is current, and nowhere else, so that every row of a map comes from one
-window; the maps of overlapping windows make one map of their document.
+A sentence counts as query only in the sequence in which it is current. Every row of a map therefore comes
+from one window, and the maps of overlapping windows form one map of their document.
 
-Shapes: B rows, H heads, T queries, S keys, N sentences of the document.
+Entropy shows how attention is spread. Bao et al. 2021 and Li et al. 2022 recognise a Doc2Doc model that fails
+to train by the flat weights of its cross-attention: their entropy stays near that of a uniform distribution.
 
-How attention spreads: its entropy, for every attention of a model, by watching it at work.
+The openness of a DocFlat gate is the mean of its values over the hidden dimension: 1 passes the complete
+output of the attention across the batch, 0 nothing (Wu et al. 2023, section 3.3). What passes from sentence j
+to sentence i is the openness of i times the share of its attention to j. A gate to other sentences of a
+sequence (`layers/others.py`) is one factor per head, between -1 and 1.
 
-Bao et al. 2021 and Li et al. 2022 tell a Doc2Doc model that fails to train by the flat weights of its
-cross-attention: their entropy stays near that of a uniform distribution.
-
-Shapes: B rows, H heads, T queries, S keys.
-
-How open a gate stands to other sentences, and to how distant ones.
-
-Openness of a gate of DocFlat is the mean of its values over the numbers of a state: 1 lets all through that
-attention across the batch has found, 0 nothing (Wu et al. 2023, section 3.3). What comes from sentence j into
-sentence i is the openness of i times the share of its attention that goes to j.
-
-A gate to other sentences of a row (`layers/others.py`) is one factor per head, between -1 and 1.
-
-Shapes: B rows, H heads, T queries, S keys, M tokens, D model, N sentences of the document.
+Shapes: B sequences, H heads, T queries, S keys, M tokens, D model, N sentences of the document.
 """
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import Any
 
@@ -52,7 +45,7 @@ from cotext.translation.plan import kind_of
 
 @dataclass(slots=True)
 class Spread:
-    """Sums over heads and real queries of one attention."""
+    """Sums of entropies over the heads and real queries of one attention."""
 
     entropy: float = 0.0
     uniform: float = 0.0
@@ -60,12 +53,12 @@ class Spread:
 
     @property
     def nats(self) -> float:
-        """Mean entropy of the weights."""
+        """Return the mean entropy of the weights."""
         return self.entropy / self.queries
 
     @property
     def normalised_entropy(self) -> float:
-        """Entropy as a share of what even weights over the same keys would have; 1: nothing is chosen."""
+        """Return the entropy divided by that of uniform weights over the same keys; 1: uniform attention."""
         return self.entropy / self.uniform if self.uniform else 0.0
 
     def add(self, weights_BHTS: Tensor, real_BT: Tensor) -> None:
@@ -73,35 +66,32 @@ class Spread:
         real = real_BT[:, None].expand(weights_BHTS.shape[:3])
         weights = weights_BHTS.double()[real]
         self.entropy -= float(torch.special.xlogy(weights, weights).sum())
-        # Keys that may not be attended to have weights of exactly zero.
+        # Masked keys have weights of exactly zero.
         self.uniform += float((weights > 0).sum(dim=1).double().log().sum())
         self.queries += weights.size(0)
 
 
 @contextmanager
 def calls(model: nn.Module) -> Iterator[list[str]]:
-    """The names of the modules being called, innermost last, while the context is open."""
+    """Keep a list of the names of the modules being called, the innermost last, while the context is open."""
     calling: list[str] = []
 
-    def enter(name: str, module: nn.Module) -> None:
-        handles.callback(module.register_forward_pre_hook(lambda *_: calling.append(name)).remove)
-        handles.callback(module.register_forward_hook(lambda *_: _left(calling)).remove)
+    def leave(*_: Any) -> None:  # a result other than None would replace the output
+        calling.pop()
 
     with ExitStack() as handles:
         for name, module in model.named_modules():
-            enter(name, module)
+            enter = module.register_forward_pre_hook(lambda *_, name=name: calling.append(name))
+            handles.callback(enter.remove)
+            handles.callback(module.register_forward_hook(leave).remove)
         yield calling
-
-
-def _left(calling: list[str]) -> None:
-    calling.pop()
 
 
 @dataclass(frozen=True, slots=True)
 class AtDistance:
-    """Means over the sentences that have one at this distance in view."""
+    """Means over the sentences that attend to one at this distance."""
 
-    share: float  # of the attention of a sentence
+    share: float  # of the attention to sentences at this distance
     passed: float  # openness times share
     sentences: int
 
@@ -110,7 +100,7 @@ class GateOpenness:
     """Sums over the current tokens of one gate."""
 
     def __init__(self, kind: str, sentences: int) -> None:
-        self.kind = kind  # that of the attention behind it
+        self.kind = kind  # the kind of the gated attention
         self._open = torch.zeros(sentences, dtype=torch.float64)
         self._tokens = torch.zeros(sentences, dtype=torch.float64)
 
@@ -121,47 +111,44 @@ class GateOpenness:
 
     @property
     def openness(self) -> Tensor:
-        """Mean over the tokens of a sentence: [N]."""
+        """Return the mean over the tokens of a sentence: [N]."""
         return self._open / self._tokens
 
     @property
     def overall(self) -> float:
-        """Mean over all tokens."""
+        """Return the mean over all tokens."""
         return float(self._open.sum() / self._tokens.sum())
 
     def by_distance(self, share: Tensor) -> dict[int, AtDistance]:
-        """By how many sentences back what is attended to stands; below zero: ahead. `share` is [N, N]."""
+        """Return means by the distance attended to, in sentences back; negative: ahead. `share` is [N, N]."""
         passed = self.openness[:, None] * share
-        found = {}
+        means = {}
         for distance in range(1 - len(share), len(share)):
             shares = share.diagonal(-distance)
-            seen = ~shares.isnan()
-            if bool(seen.any()):
-                through = passed.diagonal(-distance)[seen]
-                found[distance] = AtDistance(
-                    float(shares[seen].mean()), float(through.mean()), int(seen.sum())
+            attended = ~shares.isnan()
+            if bool(attended.any()):
+                through = passed.diagonal(-distance)[attended]
+                means[distance] = AtDistance(
+                    float(shares[attended].mean()), float(through.mean()), int(attended.sum())
                 )
-        return found
+        return means
 
     def as_dict(self, share: Tensor) -> dict[str, Any]:
-        """For a JSON file."""
+        """Return everything for a JSON file."""
         return {
             "kind": self.kind,
             "openness": self.overall,
             "openness_by_sentence": [None if math.isnan(v) else v for v in self.openness.tolist()],
-            "by_distance": {
-                str(d): {"share": at.share, "passed": at.passed, "sentences": at.sentences}
-                for d, at in self.by_distance(share).items()
-            },
+            "by_distance": {str(d): asdict(means) for d, means in self.by_distance(share).items()},
         }
 
 
 class HeadGates:
-    """Gates of one attention to other sentences: how far they are open, and what passes, by head.
+    """The gates of one attention to other sentences: how far they are open, and what passes, by head.
 
-    `open` [H] holds their factors, `kind` names the attention. What passes a gate from the sentence at a
-    distance is the weight of its tokens among other sentences times the absolute factor: the mean over the
-    queries that see this sentence.
+    `open_H` holds their factors, `kind` names the attention. What passes a gate from the sentence at a
+    distance is the weight of its tokens among other sentences times the absolute factor, averaged over the
+    queries that attend to this sentence.
     """
 
     def __init__(self, kind: str, open_H: Tensor, sentences: int) -> None:
@@ -183,19 +170,19 @@ class HeadGates:
 
     @property
     def overall(self) -> float:
-        """Mean of the absolute factors."""
+        """Return the mean of the absolute factors."""
         return float(self.open.abs().mean())
 
     @property
     def by_distance(self) -> dict[int, Tensor]:
-        """What passes [H], by sentences back; below zero: ahead."""
-        # Weights are shown scaled to a sum of 1, which is 1 + |factor| before.
+        """Return what passes [H] by sentences back; negative: ahead."""
+        # The recorded weights are normalised; before, their sum is 1 + |factor|.
         passed = (1 + self.open.abs())[:, None] * self._weight / self._queries
-        found = (self._queries > 0).nonzero()[:, 0].tolist()
-        return {place - self._last: passed[:, place] for place in found if place != self._last}
+        places = (self._queries > 0).nonzero()[:, 0].tolist()
+        return {place - self._last: passed[:, place] for place in places if place != self._last}
 
     def as_dict(self) -> dict[str, Any]:
-        """For a JSON file."""
+        """Return everything for a JSON file."""
         return {
             "kind": self.kind,
             "openness": self.overall,
@@ -219,24 +206,24 @@ class SentenceMap:
 
     @property
     def mean(self) -> Tensor:
-        """Equation 12: [N, N], not a number where no token of i may see any of j."""
+        """Return equation 12: [N, N], NaN where no token of i attends to any of j."""
         return torch.where(self.seen, self.weight / self.pairs, math.nan)
 
     @property
     def share(self) -> Tensor:
-        """Where a query's attention goes, on average: [N, N], not a number as above."""
+        """Return the average attention of a query to each sentence: [N, N], NaN as in `mean`."""
         return torch.where(self.seen, self.weight / self.queries[:, None], math.nan)
 
     @property
     def beside(self) -> Tensor:
-        """The share that goes to no sentence: [N]."""
+        """Return the share of keys that belong to no sentence: [N]."""
         return self._beside / self.queries
 
     def add(self, weights_BHTS: Tensor, query_BT: Tensor, key_BS: Tensor) -> None:
         """Count the weights of one call.
 
-        `query_BT` and `key_BS` hold the sentence of each, `NOWHERE` on
-        queries that do not count and keys that are no token of a sentence.
+        `query_BT` and `key_BS` hold the sentence of each, `NOWHERE` for queries that do not count and keys
+        that are not tokens of a sentence.
         """
         count = len(self.queries)
         self.heads = weights_BHTS.size(1)
@@ -244,13 +231,13 @@ class SentenceMap:
         weights_BTS = weights_BHTS.mean(dim=1)
         of_query = one_hot(query_BT + 1, count + 1)[..., 1:].double()
         of_key = one_hot(key_BS + 1, count + 1)[..., 1:].double()
-        asked = of_query.transpose(1, 2)
-        given = (asked @ weights_BTS @ of_key).sum(dim=0).cpu()
-        self.weight += given
-        self.seen |= given > 0  # no weight that there may be is zero: see `watch_weights`
+        queries_BNT = of_query.transpose(1, 2)
+        weight_NN = (queries_BNT @ weights_BTS @ of_key).sum(dim=0).cpu()
+        self.weight += weight_NN
+        self.seen |= weight_NN > 0  # weights of keys that are not masked are above zero: see `watch_weights`
         self.pairs += (of_query.sum(dim=1)[:, :, None] * of_key.sum(dim=1)[:, None]).sum(dim=0).cpu()
         self.queries += of_query.sum(dim=(0, 1)).cpu()
-        self._beside += (asked @ weights_BTS @ (key_BS < 0).double()[..., None]).sum(dim=(0, 2)).cpu()
+        self._beside += (queries_BNT @ weights_BTS @ (key_BS < 0).double()[..., None]).sum(dim=(0, 2)).cpu()
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,10 +253,10 @@ class Averaged:
 
 
 def average_by_kind(maps: dict[str, SentenceMap]) -> list[Averaged]:
-    """One map a kind; where some layers see nothing, that counts as nothing."""
+    """Return one map per kind; layers that do not attend to a sentence count as 0."""
     kinds: dict[str, list[str]] = {}
-    for name, each in maps.items():
-        kinds.setdefault(each.kind, []).append(name)
+    for name, sentence_map in maps.items():
+        kinds.setdefault(sentence_map.kind, []).append(name)
     return [
         Averaged(
             kind,
@@ -290,7 +277,7 @@ def _mean(matrices: Sequence[Tensor]) -> Tensor:
 
 @dataclass(slots=True)
 class ObservedModel:
-    """A model that reads the batches of one document: maps of its attentions and its gates, by module."""
+    """A model that reads the batches of one document, with maps of its attentions and its gates."""
 
     model: Model
     modules: dict[str, nn.Module]
@@ -306,69 +293,66 @@ class ObservedModel:
         """Count a batch.
 
         Raises:
-            CotextError: an attention whose tokens cannot be told.
+            CotextError: the tokens of an attention cannot be determined.
         """
         forced_pass = kind_of(self.model).forced_pass
-        assert forced_pass is not None  # a model of ours shows its states
+        assert forced_pass is not None  # not an engine
         self.source, self.target = RowTokens.of(batch.source.sentence, batch.source), None
         forced = forced_pass(self.model, batch)
         self.target = RowTokens.of(forced.sentence, batch.source)
         forced.decode()
 
-    def note(self, weights_BHTS: Tensor, real_BT: Tensor, places: TokenIndices | None) -> None:
-        """What `watch_weights` shows."""
+    def note(self, weights_BHTS: Tensor, real_BT: Tensor, indices: TokenIndices | None) -> None:
+        """Count the weights that `watch_weights` reports."""
         name = self.calling[-1]
-        own = self.source if self.target is None else self.target
-        keys = self.source if "cross" in name.split(".") else own
-        assert own is not None
+        queries = self.source if self.target is None else self.target
+        keys = self.source if "cross" in name.split(".") else queries
+        assert queries is not None
         assert keys is not None
-        places = places or token_indices(weights_BHTS, real_BT, own, keys)
-        query, key = own.queries(places.query), keys.keys(places.key)
-        span = _span(self.modules[name])
+        indices = indices or token_indices(weights_BHTS, real_BT, queries, keys)
+        query, key = queries.queries(indices.query), keys.keys(indices.key)
+        module = self.modules[name]
+        span = module.span if isinstance(module, SelfAttention | CrossAttention) else None
         kind = _kind(name, span, self.target is not None)
-        found = self.maps.setdefault(name, SentenceMap(kind, self.sentences))
-        found.add(weights_BHTS, query, key)
+        counts = self.maps.setdefault(name, SentenceMap(kind, self.sentences))
+        counts.add(weights_BHTS, query, key)
         if isinstance(span, GatedOthersSpan):
             gates = self.head_gates.setdefault(name, HeadGates(kind, span.open, self.sentences))
             gates.add(weights_BHTS, query, key)
 
     def note_gate(self, name: str, module: nn.Module, arguments: Any, gate: Tensor) -> None:
-        """What a forward hook shows of a gate: that of current tokens, row after row, [..., D]."""
-        own = self.source if self.target is None else self.target
-        assert own is not None
+        """Count the values of a gate, from a forward hook: those of current tokens, [..., D]."""
+        queries = self.source if self.target is None else self.target
+        assert queries is not None
         kind = "batch-source" if self.target is None else "batch-target"
-        found = self.gates.setdefault(name, GateOpenness(kind, self.sentences))
-        found.add(gate.flatten(0, -2), own.document[own.current])
+        counts = self.gates.setdefault(name, GateOpenness(kind, self.sentences))
+        counts.add(gate.flatten(0, -2), queries.document[queries.current])
 
 
 def sentence_maps(model: Model, batches: Iterable[Batch], sentences: int) -> ObservedModel:
-    """A model that has read one document: the maps of its attentions and its gates, by module.
+    """Run a model on one document; return it with the maps of its attentions and its gates, by module.
 
-    The batches hold the document's windows, in order; `sentences` counts those of the document. The model
+    The batches hold the document's windows, in order; `sentences` is the number of its sentences. The model
     must be in eval mode.
 
     Raises:
         CotextError: as `ObservedModel.read`.
     """
     with torch.inference_mode(), calls(model) as calling, ExitStack() as hooks:
-        found = ObservedModel(model, dict(model.named_modules()), calling, sentences)
-        for name, module in found.modules.items():
+        observed = ObservedModel(model, dict(model.named_modules()), calling, sentences)
+        for name, module in observed.modules.items():
             if isinstance(module, NeuralContextGate):
-                hooks.callback(module.register_forward_hook(partial(found.note_gate, name)).remove)
-        hooks.enter_context(watch_weights(found.note))
+                hooks.callback(module.register_forward_hook(partial(observed.note_gate, name)).remove)
+        hooks.enter_context(watch_weights(observed.note))
         for batch in batches:
-            found.read(batch)
-    return found
-
-
-def _span(module: nn.Module) -> RowSpan | None:
-    return module.span if isinstance(module, SelfAttention | CrossAttention) else None
+            observed.read(batch)
+    return observed
 
 
 def _kind(name: str, span: RowSpan | None, of_target: bool) -> str:
-    """What an attention is for: `encoder`, `decoder`, `cross` or, outside the two stacks, `batch-...`.
+    """Return the kind of an attention: `encoder`, `decoder`, `cross` or, outside these stacks, `batch-...`.
 
-    That of what predicts codes: `codes` and `codes_cross`.
+    For the predictor of codes: `codes` and `codes_cross`.
     """
     parts = name.split(".")
     if parts[0] == "batch_context":

@@ -1,332 +1,218 @@
-"""Alignment of an output with its source, sentence by sentence, without a dictionary.
+"""Alignment of an output with its source, and the sentences that are in another place.
 
-Which words translate each other is learned from the audited text alone (IBM model 1, Brown et al. 1993,
-section 4.1). A sentence is scored without what was learned from itself, so that a wrong pair cannot explain
-itself. As in Moore (2002), lengths align the text first, then words and lengths together. Scores are
-log-likelihood ratios against sentences that have nothing to do with each other.
+Word translations are learned from the audited text, as in `cotext.data.alignment`. Three things differ from
+the alignment of a corpus:
 
-Shapes: N source sentences, M output sentences, V words.
+1. Lost, added and merged sentences are less likely.
+2. A text in the place of a translation is paired with the source sentence, however unlike they are, so that
+   one fault is one bead.
+3. Sentences may be in another place of their document.
 """
 
 import math
-import unicodedata
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
-from itertools import pairwise, takewhile
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
-from cotext.data.alignment import learned_links
-from cotext.data.words import is_letter, words_of
+from cotext.data import alignment
+from cotext.data.alignment import PRIORS, Floats, Side
 
-Floats = NDArray[np.float64]
-Ids = NDArray[np.int64]
-Kind = tuple[int, int]  # numbers of source and output sentences of a bead
+Path = Sequence[alignment.Bead]
 
-_STEM: Final = 5  # letters by which forms of a word are one
-_LONGEST: Final = 100  # words of a sentence that are read
-_MOST_PAIRS: Final = 20_000  # sentences from which words are learned
-_ITERATIONS: Final = 5
-_KNOWN: Final = 0.7  # share of a sentence's words that its translation explains; the rest is as in any text
-_PRIOR: Final = 1.0  # occurrences that the frequencies of words count for
-_SAME: Final = 2.0  # occurrences that a word of the same letters counts for
-_SPREAD: Final = 0.8  # how far the lengths of nine in ten pairs are apart, at most, before it is known
-_UNLIKE: Final = -10.0  # the least score of lengths
-_VARIANCE: Final = 6.8  # of characters, Gale and Church (1993), section 3.2
-_MOST_MERGED: Final = 4
-# Logarithms of how often a sentence is lost or added, sentences are merged or divided, or change places.
-_LOST: Final = -6.0
-_MERGED: Final = -8.0
-_SWAPPED: Final = -7.0
 _ROUNDS: Final = 2  # of learning words from the last alignment
-_WINDOW: Final = 400  # source sentences that are aligned at once; half of them are kept
-CROSSED: Final[Kind] = (2, 2)
-_NOTHING: Final = (np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0))
+# Scores are in nats.
+_RARER: Final = 3.0  # added to both sentences of a pair, since lost and added ones are rarer than in a corpus
+_REPLACED: Final = -6.0  # the lowest score of a pair in the same place
+_SUSPECT: Final = 0.0  # the lowest score if the output sentence is unlikely to be a translation of anything
+_MOVED: Final = 0.0  # the lowest score of a lost and an added sentence that are one moved sentence
+_TAKEN: Final = 4.0  # the same, if one of them is in a bead with other sentences
+_SWAPPED: Final = 6.0  # gain from which two neighbours have changed places
+_LEAST_MERGED: Final = 0.01  # share of beads with merged sentences that is assumed of any text
+_ALONE: Final = math.log(PRIORS[1, 0])
 
 
 @dataclass(frozen=True, slots=True)
 class Bead:
-    """Source and output sentences that belong together, from 0; one of the sides may be empty.
+    """Source and output sentences that correspond, counted from 0; one of the sides may be empty.
 
-    `confidence`: the probability of this bead; `score`: of its words, in nats. `moved`: two that crossed.
+    `score`: log-likelihood ratio of words and lengths, in nats. `confidence`: if a side is empty, the
+    probability that the sentence is not a part of the bead before or after it. `moved`: the sentences are in
+    different places.
     """
 
     source: tuple[int, ...]
     output: tuple[int, ...]
-    confidence: float
     score: float = 0.0
+    confidence: float = 1.0
     moved: bool = False
 
-
-def tokens(text: str) -> list[str]:
-    """The stems of words, the signs, and pairs of characters of scripts without spaces, of a text."""
-    words = words_of(unicodedata.normalize("NFKC", text).casefold())[:_LONGEST]
-    found = []
-    for word, after in pairwise([*words, *words_of(".")]):
-        found.append(word.text[:_STEM])
-        joint = word.text.isalpha() and not is_letter(word.text[0]) and after.start == word.stop
-        found += [word.text + after.text] if joint and after.text.isalpha() else []
-    return found
+    @property
+    def is_replaced(self) -> bool:
+        """Whether another text seems to be in the place of the translation."""
+        return bool(self.source and self.output) and self.score <= _REPLACED
 
 
-def _joined(words: Iterable[Ids]) -> Ids:
-    return np.concatenate([np.empty(0, np.int64), *words])
+def align(
+    source: Sequence[Sequence[str]],
+    output: Sequence[Sequence[str]],
+    suspects: Sequence[bool],
+    reference: Sequence[Sequence[str]] | None = None,
+) -> list[Bead]:
+    """Align the documents of two texts; return beads in the order of the text, numbered over all documents.
 
-
-class Lexicon:
-    """Which target words translate a source word, learned from pairs of sentences by the source's number."""
-
-    def __init__(self, pairs: Mapping[int, tuple[Ids, Ids]], frequencies: Floats) -> None:
-        self._q_V = frequencies
-        size = len(frequencies)
-        kept = dict(list(pairs.items())[:_MOST_PAIRS])
-        s = _joined(np.repeat(s, len(t)) for s, t in kept.values())
-        t = _joined(np.tile(t, len(s)) for s, t in kept.values())
-        sizes = [len(s) * len(t) for s, t in kept.values()]
-        starts = np.cumsum([0, *sizes])
-        of_pair = {n: slice(a, b) for n, (a, b) in zip(kept, pairwise(starts.tolist()), strict=True)}
-        # A position of a target sentence: where its pair starts, and its place in it.
-        place = [
-            np.tile(np.arange(len(t)), len(s)) + a
-            for (s, t), a in zip(kept.values(), starts.tolist(), strict=False)
+    `suspects`: for each output sentence, whether it is unlikely to be a translation of anything, as repeated
+    ones. `reference` has one line for each line of the source; its words are added to those of the source.
+    """
+    if reference is not None:
+        source = [
+            [f"{line} {other}" for line, other in zip(*both, strict=True)]
+            for both in zip(source, reference, strict=True)
         ]
-        place_P = _joined(place)
-        keys, unique_P = np.unique(s * size + t, return_inverse=True)
-        s_U, self._t_U = keys // size, keys % size
-        _, self._counts_U, share_P = learned_links(unique_P, place_P, s_U, _ITERATIONS)
-        self._totals_V = np.bincount(s_U, self._counts_U, size)
-        self._rows = np.searchsorted(s_U, np.arange(size + 1))
-        self._own = {n: (s[each], t[each], share_P[each]) for n, each in of_pair.items()}
+    documents = list(zip(source, output, strict=True))
+    vocabulary = alignment.Vocabulary()
+    sides = [(vocabulary.side(one), vocabulary.side(other)) for one, other in documents]
+    paths: list[Path] = [found.beads for found in alignment.align_documents(documents)]
+    stops = np.cumsum([len(other) for _, other in documents])
+    floors = np.split(np.where(suspects, _SUSPECT, _REPLACED), stops[:-1])
+    for _ in range(_ROUNDS):
+        judge = _Judge(sides, paths, len(vocabulary))
+        paths = [judge.path(*each) for each in zip(sides, floors, paths, strict=True)]
+    beads, first, second = [], 0, 0
+    for pair, floor, path in zip(sides, floors, paths, strict=True):
+        for bead in judge.beads(*pair, floor, path):
+            of_source, of_output = (
+                tuple(i + first for i in bead.source),
+                tuple(j + second for j in bead.output),
+            )
+            beads.append(replace(bead, source=of_source, output=of_output))
+        first, second = first + len(pair[0]), second + len(pair[1])
+    return beads
 
-    def ratios(self, number: int, words: Ids) -> Floats:
-        """How much likelier each word is in the translation of a sentence than anywhere: [V].
 
-        What was learned from the pair of that number does not count.
+class _Judge:
+    """Scores of words, lengths and merged sentences, learned from the paths of all documents."""
+
+    def __init__(self, sides: Sequence[tuple[Side, Side]], paths: Sequence[Path], vocabulary: int) -> None:
+        pairs = [
+            (source, output, i, j)
+            for (source, output), path in zip(sides, paths, strict=True)
+            for i, j in path
+            if i and j
+        ]
+        words = [(source.words_of(i), output.words_of(j)) for source, output, i, j in pairs]
+        self._lexicon = alignment.Lexicon(words, vocabulary)
+        self._lengths = alignment.Lengths.of(sides)
+        merged = sum(len(i) + len(j) > 2 for _, _, i, j in pairs) / max(1, len(pairs))
+        # Squared, as the few wrong ones of a text without merged sentences would lead to more of them.
+        self._merged = math.log(max(merged, _LEAST_MERGED) ** 2 / 2 / PRIORS[1, 2])
+
+    def path(self, sides: tuple[Side, Side], floors: Floats, before: Path) -> Path:
+        """Return the best path, in long documents near an earlier one; `floors`: lowest scores, [M]."""
+        source, output = sides
+
+        def scores(i: range, j: range) -> Floats:
+            found = self._scores(source.part(i), output.part(j))
+            found[0] = np.maximum(found[0], floors[j.start : j.stop])
+            found[1:] += self._merged
+            return found + 2 * _RARER
+
+        band = alignment.diagonal_band(source, output)
+        if band.width > alignment.NARROW_WIDTH:
+            band = alignment.path_band(before, len(source), len(output))
+        return alignment.align_sides(source, output, band, scores)
+
+    def beads(self, source: Side, output: Side, floors: Floats, path: Path) -> list[Bead]:
+        """Return the beads of a path; sentences in other places are separate beads."""
+        moved = self._moved(source, output, floors, path)
+        apart: list[alignment.Bead] = []
+        for i, j in path:
+            apart += [((s,), (moved[s],)) for s in i if s in moved]
+            rest = tuple(s for s in i if s not in moved), tuple(t for t in j if t not in moved.values())
+            apart += [rest] if any(rest) else []
+        fits = self._fits(source, output, apart)
+        # Beads with an empty side, and their neighbours: how much more likely both are one bead.
+        beside = [
+            (b, n)
+            for b, bead in enumerate(apart)
+            for n in (b - 1, b + 1)
+            if not all(bead) and 0 <= n < len(apart) and all(apart[n]) and apart[n][0][0] not in moved
+        ]
+        joined = [(apart[min(b, n)], apart[max(b, n)]) for b, n in beside]
+        together = self._fits(source, output, [(one[0] + two[0], one[1] + two[1]) for one, two in joined])
+        prior = math.log(PRIORS[1, 2] / PRIORS[1, 1]) + self._merged - _ALONE
+        margins = {b: (-math.inf, b, 0.0) for b, bead in enumerate(apart) if not all(bead)}
+        for (b, n), fit in zip(beside, together, strict=True):
+            margins[b] = max(margins[b], (fit - max(fits[n], _REPLACED) + prior, n, fit))
+        beads: list[Bead] = []
+        for b, (i, j) in enumerate(apart):
+            margin, n, fit = margins.get(b, (-math.inf, b, 0.0))
+            if margin > 0 and n < b:
+                beads[-1] = replace(
+                    beads[-1], source=beads[-1].source + i, output=beads[-1].output + j, score=fit
+                )
+            elif margin > 0:
+                apart[n], fits[n] = (i + apart[n][0], j + apart[n][1]), fit
+            else:
+                sure = 1 / (1 + math.exp(margin)) if not (i and j) else 1.0
+                beads.append(Bead(i, j, fits[b], sure, bool(i) and i[0] in moved))
+        return beads
+
+    def _moved(self, source: Side, output: Side, floors: Floats, path: Path) -> dict[int, int]:
+        """Return the source sentences whose translations are in another place, and their numbers."""
+        fits = self._fits(source, output, path)
+        moved = self._swapped(source, output, path, fits)
+        loose = [b for b, (i, j) in enumerate(path) if len(i) != 1 or len(j) != 1 or fits[b] <= _REPLACED]
+        settled = set(moved), set(moved.values())
+        for at in range(0, len(loose), alignment.BLOCK // 2):
+            block = loose[at : at + alignment.BLOCK]
+            ours = [(i, b) for b in block for i in path[b][0]]
+            theirs = [(j, b) for b in block for j in path[b][1]]
+            scores = self._scores(
+                source.joined([(i,) for i, _ in ours]), output.joined([(j,) for j, _ in theirs])
+            )[0]
+            scores[:, floors[[j for j, _ in theirs]] == _SUSPECT] = -np.inf
+            for place in np.argsort(-scores, axis=None):
+                row, column = divmod(int(place), len(theirs))
+                if scores[row, column] < _MOVED:
+                    break
+                (i, own), (j, other) = ours[row], theirs[column]
+                if (path[own][1] or path[other][0]) and scores[row, column] < _TAKEN:
+                    continue
+                if i not in settled[0] and j not in settled[1]:
+                    settled[0].add(i)
+                    settled[1].add(j)
+                    if own != other:
+                        moved[i] = j
+        return moved
+
+    def _swapped(self, source: Side, output: Side, path: Path, fits: Sequence[float]) -> dict[int, int]:
+        """Return neighbours that changed places, as `_moved` does.
+
+        What they are aligned with has taught words that speak for it, so that they may fit either way.
         """
-        own_s, own_t, own = self._own.get(number, _NOTHING)
-        size = len(self._q_V)
-        totals = self._totals_V[words] - np.bincount(own_s, own, size)[words]
-        weights = 1 / (len(words) * (totals + _SAME + _PRIOR))
-        weights_V = np.bincount(words, weights, size)  # once for each occurrence in the sentence
-        p_V = weights_V * _SAME
-        for word, weight in zip(words.tolist(), weights.tolist(), strict=True):
-            row = slice(self._rows[word], self._rows[word + 1])
-            p_V[self._t_U[row]] += weight * self._counts_U[row]
-        p_V -= np.bincount(own_t, weights_V[own_s] * own, size)
-        # What the other side never has as it is, is no evidence against other words.
-        flat = _PRIOR * weights.sum() + _SAME * weights_V[self._q_V == 0].sum()
-        ratios_V: Floats = np.maximum(p_V, 0) / np.maximum(self._q_V, 1e-12) + flat
-        return ratios_V
-
-
-class Aligner:
-    """Documents of two texts, aligned; `reference` has a line for each of the source and is read with it."""
-
-    def __init__(
-        self,
-        source: Sequence[Sequence[str]],
-        output: Sequence[Sequence[str]],
-        reference: Sequence[Sequence[str]] | None = None,
-    ) -> None:
-        self._ids: dict[str, int] = {}
-        self._sizes = [(len(one), len(other)) for one, other in zip(source, output, strict=True)]
-        source_lines, output_lines = (
-            [line for document in each for line in document] for each in (source, output)
-        )
-        self._source = [self._words(line) for line in source_lines]
-        self._output = [self._words(line) for line in output_lines]
-        if reference is not None:
-            more = [self._words(line) for document in reference for line in document]
-            self._source = [np.concatenate(each) for each in zip(self._source, more, strict=True)]
-        sizes = [np.array([_length(line) for line in each]) for each in (source_lines, output_lines)]
-        # In characters of the longer text.
-        ratio = max(1.0, sizes[1].sum()) / max(1.0, sizes[0].sum())
-        self._lengths = sizes[0] * max(1.0, ratio), sizes[1] * max(1.0, 1 / ratio)
-        self._spread, self._merged = _SPREAD, _MERGED
-        self._words_of_source = max(1, sum(map(len, self._source)))
-        self._words_of_output = max(1, sum(map(len, self._output)))
-        self._learn([])
-
-    def _words(self, text: str) -> Ids:
-        return np.array([self._ids.setdefault(each, len(self._ids)) for each in tokens(text)], dtype=np.int64)
-
-    def beads(self) -> list[Bead]:
-        """The beads of all documents in order; sentences are numbered over the whole text."""
-        for _ in range(_ROUNDS):
-            self._learn([bead for bead in self._all() if bead.source and bead.output])
-        return list(self._all())
-
-    def _learn(self, beads: Sequence[Bead]) -> None:
-        """Learn which words belong together, and how far lengths are apart, from what is aligned."""
-        one, other = self._lengths
-        if beads:
-            # Where many sentences are merged, the next one is more likely merged than lost.
-            merged = sum(len(bead.source) != len(bead.output) for bead in beads) / len(beads)
-            self._merged = max(_MERGED, 2 * math.log(max(merged, 1e-9)))
-            sums = [(one[list(bead.source)].sum(), other[list(bead.output)].sum()) for bead in beads]
-            self._spread = max(_SPREAD / 2, float(np.quantile(_unlike(*np.array(sums).T), 0.9)))
-        of_source, of_output = self._source, self._output
-        forward = {
-            i: (of_source[i], _joined(of_output[j] for j in bead.output))
-            for bead in beads
-            for i in bead.source
-        }
-        backward = {
-            j: (of_output[j], _joined(of_source[i] for i in bead.source))
-            for bead in beads
-            for j in bead.output
-        }
-        counts = [np.bincount(_joined(words), minlength=len(self._ids)) for words in (of_source, of_output)]
-        self._forward = Lexicon(forward, counts[1] / max(1, counts[1].sum()))
-        self._backward = Lexicon(backward, counts[0] / max(1, counts[0].sum()))
-
-    def _all(self) -> Iterator[Bead]:
-        first, second = 0, 0
-        for n, m in self._sizes:
-            yield from self._document(range(first, first + n), range(second, second + m))
-            first, second = first + n, second + m
-
-    def _document(self, source: range, output: range) -> Iterator[Bead]:
-        """The beads of a document, a window after the other."""
-        while len(source) > _WINDOW:
-            found = _best(self._scores(source[:_WINDOW], output[: 2 * _WINDOW]), source.start, output.start)
-            kept = list(takewhile(partial(_begins_before, source[_WINDOW // 2]), found))
-            yield from kept
-            source = range(1 + max(i for bead in kept for i in bead.source), source.stop)
-            output = range(
-                max((j + 1 for bead in kept for j in bead.output), default=output.start), output.stop
-            )
-        yield from _best(self._scores(source, output), source.start, output.start)
-
-    def score(self, source: range, output: range) -> Floats:
-        """The scores of sentences as pairs, lengths included: [N, M]."""
-        return self._scores(source, output)[1, 1][:-1, :-1]
-
-    def _scores(self, source: range, output: range) -> dict[Kind, Floats]:
-        """The scores of beads of each kind by the sentences with which they begin: [N + 1, M + 1]."""
-        n, m = len(source), len(output)
-        forward = _directed(self._forward, source, self._source, [self._output[j] for j in output])
-        backward = _directed(self._backward, output, self._output, [self._source[i] for i in source])
-        # A side that is cut into more words tells no more than the other.
-        forward = [each * min(1.0, self._words_of_source / self._words_of_output) for each in forward]
-        backward = [each * min(1.0, self._words_of_output / self._words_of_source) for each in backward]
-        lengths = self._lengths[0][source.start : source.stop], self._lengths[1][output.start : output.stop]
-        found: dict[Kind, Floats] = {}
-        for k, g in [
-            (1, 1),
-            *((k, 1) for k in range(2, _MOST_MERGED + 1)),
-            *((1, k) for k in range(2, _MOST_MERGED + 1)),
-        ]:
-            if k > n or g > m:
-                continue
-            score_NM = np.full((n + 1, m + 1), -np.inf)
-            of_output = _windows(forward[k - 1][: n - k + 1], g, 1)
-            of_source = _windows(backward[g - 1][: m - g + 1].T, k, 0)
-            # Of merged sentences each has to explain words of its own, so that the single side alone tells.
-            of_words = (of_output + of_source) / 2 if k == g else of_output if k > g else of_source
-            sums = _windows(lengths[0], k, 0)[:, None], _windows(lengths[1], g, 0)[None]
-            score_NM[: n - k + 1, : m - g + 1] = (
-                of_words + np.maximum(1 - _unlike(*sums) / self._spread, _UNLIKE) + (k + g - 2) * self._merged
-            )
-            found[k, g] = score_NM
-        if n > 1 and m > 1:
-            crossed_NM = np.full((n + 1, m + 1), -np.inf)
-            pairs = found[1, 1]
-            crossed_NM[: n - 1, : m - 1] = pairs[: n - 1, 1:m] + pairs[1:n, : m - 1] + _SWAPPED
-            found[CROSSED] = crossed_NM
-        found[1, 0] = np.full((n + 1, m + 1), _LOST)
-        found[1, 0][n:] = -np.inf
-        return found
-
-
-def _length(text: str) -> float:
-    """The length of a text in letters; a character of a script without spaces is as long as a short word."""
-    return len(text) + 2.0 * sum(letter.isalpha() and not is_letter(letter) for letter in text)
-
-
-def _unlike(one: Floats, other: Floats) -> Floats:
-    """How far lengths are apart, squared, as that of their mean would vary (Gale and Church 1993)."""
-    return (one - other) ** 2 / (_VARIANCE * (one + other) / 2 + 1)
-
-
-def _begins_before(stop: int, bead: Bead) -> bool:
-    return not bead.source or bead.source[-1] < stop
-
-
-def _windows(values: Floats, size: int, axis: int) -> Floats:
-    """Sums of so many neighbours."""
-    sums: Floats = np.lib.stride_tricks.sliding_window_view(values, size, axis).sum(-1)
-    return sums
-
-
-def _directed(lexicon: Lexicon, numbers: range, words: Sequence[Ids], others: Sequence[Ids]) -> list[Floats]:
-    """How well one to four sentences explain the words of each other: of each number, [sentences, others]."""
-    ends = np.cumsum([0, *map(len, others)])
-    flat = _joined(others)
-    ratios = [len(words[n]) * lexicon.ratios(n, words[n])[flat] for n in numbers]
-    sizes = [len(words[n]) for n in numbers]
-    found = []
-    for k in range(1, _MOST_MERGED + 1):
-        rows = np.zeros((len(numbers), len(others)))
-        for i in range(len(numbers) - k + 1):
-            block = sum(ratios[i : i + k]) / max(1, sum(sizes[i : i + k]))
-            explained = np.cumsum(np.log(_KNOWN * block + 1 - _KNOWN))
-            rows[i] = np.diff(np.concatenate([[0.0], explained])[ends])
-        found.append(rows)
-    return found
-
-
-def _best(scores: Mapping[Kind, Floats], first: int, second: int) -> Iterator[Bead]:
-    """The beads from the start, each the likeliest behind those before it, with their probabilities."""
-    after = _rest(scores)
-    n, m = (size - 1 for size in after.shape)
-    flipped = {}
-    for (k, g), each in scores.items():
-        flipped[k, g] = np.full(each.shape, -np.inf)
-        flipped[k, g][: n - k + 1, : m - g + 1] = each[: n - k + 1, : m - g + 1][::-1, ::-1]
-    before = _rest(flipped)[::-1, ::-1]
-    i = j = 0
-    while (i, j) != (n, m):
-        ways = [
-            (each[i, j] + after[i + k, j + g], (k, g), each[i, j])
-            for (k, g), each in scores.items()
-            if i + k <= n and j + g <= m
+        pairs = [
+            b for b in range(len(path) - 1) if {len(side) for n in (b, b + 1) for side in path[n]} == {1}
         ]
-        ways += [(_LOST + after[i, j + 1], (0, 1), _LOST)] if j < m else []
-        rest, (k, g), score = max(ways)
-        # Where a lost sentence stands among added ones makes no difference.
-        paths = (
-            before[i, j] + rest
-            if k and g
-            else before[i] + after[i + 1] + _LOST
-            if k
-            else before[:, j] + after[:, j + 1] + _LOST
+        crossed = self._fits(
+            source, output, [(path[n][0], path[m][1]) for b in pairs for n, m in ((b, b + 1), (b + 1, b))]
         )
-        sure = float(np.exp(min(0.0, np.logaddexp.reduce(paths, axis=None) - after[0, 0])))
-        source, output = tuple(range(first + i, first + i + k)), tuple(range(second + j, second + j + g))
-        if (k, g) == CROSSED:
-            yield Bead(source[:1], output[1:], sure, score, moved=True)
-            yield Bead(source[1:], output[:1], sure, score, moved=True)
-        else:
-            yield Bead(source, output, sure, score)
-        i, j = i + k, j + g
+        swapped: dict[int, int] = {}
+        for b, one, other in zip(pairs, crossed[::2], crossed[1::2], strict=True):
+            ((i,), (j,)), ((k,), (m,)) = path[b], path[b + 1]
+            if one + other - fits[b] - fits[b + 1] > _SWAPPED and i not in swapped:
+                swapped |= {i: m, k: j}
+        return swapped
 
+    def _scores(self, source: Side, output: Side) -> Floats:
+        return self._lengths.scores(source, output) + self._lexicon.scores(source, output)
 
-def _rest(scores: Mapping[Kind, Floats]) -> Floats:
-    """The log-likelihood of all that follows a place in both texts: [N + 1, M + 1]."""
-    n, m = (size - 1 for size in scores[1, 0].shape)
-    found = np.full((n + 1, m + 1), -np.inf)
-    found[n, m] = 0.0
-    added = _LOST * np.arange(m + 1)
-    for i in range(n, -1, -1):
-        row = found[i]
-        for (k, g), each in scores.items():
-            if i + k <= n and g <= m:
-                stop = m + 1 - g
-                np.logaddexp(row[:stop], each[i, :stop] + found[i + k, g:], out=row[:stop])
-        # Output sentences that stand for nothing.
-        row[:] = np.logaddexp.accumulate((row + added)[::-1])[::-1] - added
-    return found
+    def _fits(self, source: Side, output: Side, path: Path) -> list[float]:
+        """Return the score of every bead; 0 if one of its sides is empty."""
+        sides = source.joined([i for i, _ in path]), output.joined([j for _, j in path])
+        found: list[float] = []
+        for at in range(0, len(path), alignment.BLOCK):
+            block = range(at, min(at + alignment.BLOCK, len(path)))
+            found += np.diagonal(self._scores(*(side.part(block) for side in sides))[0]).tolist()
+        return [score if i and j else 0.0 for (i, j), score in zip(path, found, strict=True)]

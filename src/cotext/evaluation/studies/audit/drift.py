@@ -6,13 +6,13 @@ lists of words, of the languages that are listed here alone.
 """
 
 import re
+import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Final
 
-from cotext.data.words import words_of
-from cotext.evaluation.studies.audit.align import tokens
+from cotext.data.words import is_letter, words_of
 from cotext.files.mechanical import Fault, without_placeholders
 
 _LEAST: Final = 3  # sentences in which a name, or a form of address, has to be
@@ -20,6 +20,7 @@ _TERM: Final = 4  # other sentences of its document in which a term has to be
 _USUAL: Final = 0.75  # share of the sentences that have the usual form
 _OWN: Final = 0.75  # share of the sentences with a rendering that have its word
 _LONG: Final = 5  # letters of a word that may be a term
+_STEM: Final = 5  # letters by which forms of a word are one
 Pair = tuple[str, str, str]  # document, source, target
 # Informal and formal address; a formal word that begins a sentence may be another.
 _ADDRESS: Final = {
@@ -100,7 +101,9 @@ def drifts(pairs: Sequence[Pair], source_language: str, target_language: str) ->
     for number, (document, _, _) in enumerate(pairs):
         documents[document].append(number)
     # In the order of the text, which decides between renderings that are as usual as each other.
-    stems = [(dict.fromkeys(tokens(source)), dict.fromkeys(tokens(target))) for _, source, target in pairs]
+    stems = [
+        (dict.fromkeys(stems_of(source)), dict.fromkeys(stems_of(target))) for _, source, target in pairs
+    ]
     met = Counter(stem for _, target in stems for stem in target)
     for numbers in documents.values():
         yield from _terms(numbers, pairs, stems, met)
@@ -110,6 +113,16 @@ def drifts(pairs: Sequence[Pair], source_language: str, target_language: str) ->
             yield from _pronouns(numbers, pairs, _PRONOUNS[source_language], _PRONOUNS[target_language])
         if {source_language, target_language} <= _TENSES.keys():
             yield from _tense(numbers, pairs, _TENSES[source_language], _TENSES[target_language])
+
+
+def stems_of(text: str) -> Iterator[str]:
+    """The stems of words, the signs, and pairs of characters of scripts without spaces."""
+    words = words_of(unicodedata.normalize("NFKC", text).casefold())
+    for word, after in pairwise([*words, *words_of(".")]):
+        yield word.text[:_STEM]
+        joint = word.text.isalpha() and not is_letter(word.text[0]) and after.start == word.stop
+        if joint and after.text.isalpha():
+            yield word.text + after.text
 
 
 def _terms(

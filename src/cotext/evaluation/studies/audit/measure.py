@@ -1,5 +1,6 @@
 """An audit of translations: what is lost, added, out of order, left as it was, or changed."""
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -11,8 +12,8 @@ from cotext.data.languages import language_code, language_of_name
 from cotext.data.splitting import join_sentences
 from cotext.data.words import occurrences
 from cotext.evaluation.metrics.aligned_files import name_systems
-from cotext.evaluation.metrics.profile import POSITIONS, by_position
-from cotext.evaluation.studies.audit.align import Aligner, Bead
+from cotext.evaluation.metrics.profile import by_position
+from cotext.evaluation.studies.audit.align import Bead, align
 from cotext.evaluation.studies.audit.drift import changed_names, drifts
 from cotext.evaluation.studies.audit.figures import Audit, Finding, Position, SystemAudit
 from cotext.evaluation.studies.audit.read import Text, read_text
@@ -21,10 +22,9 @@ from cotext.files.mechanical import Fault, MechanicalChecks, identified
 from cotext.runtime.errors import CotextError
 from cotext.translation.terms.terms import Glossary, TermGuide
 
-_MOVED: Final = 2.0  # score from which a lost and an added sentence are one that was moved
+_UNLIKE: Final = -0.12  # score per source character, in nats, below which another text is in the place
 _LEAST: Final = 0.5  # confidence of a finding
 _WHOLE: Final = ("untranslated", "copied", "language")  # what stands there instead of a translation
-_NEAR: Final = 3  # sentences between a lost one and what stands there instead
 _SAMPLE: Final = 100  # sentences by which the language of a text is identified
 _STEM_END: Final = 2  # letters that an inflected form may have instead
 
@@ -77,26 +77,34 @@ class _Auditor:
         sides = [text.documents for text in (source, output, *([reference] if reference else []))]
         if len(source.documents) != len(output.documents):
             sides = [[[line for lines in side for line in lines]] for side in sides]
-        self._aligner = Aligner(*sides)
-        self._beads = self._aligner.beads()
+        # Each side alone: output sentences that are repeated or in another language, whatever their source.
+        lines = [*(("", line) for _, line in self._output), *((line, "") for _, line in self._source)]
+        checks = MechanicalChecks(lines, languages[1])
+        faults = [checks.faults(number) for number in range(len(self._output))]
+        suspects = [any(fault.kind in _WHOLE for fault in each) for each in faults]
+        self._beads = align(*sides[:2], suspects, *sides[2:])
 
     def audit(self, name: str, glossary: Glossary | None) -> SystemAudit:
         """The findings, in the order of the text."""
-        texts = [self._texts(bead.source, bead.output) for bead in self._beads]
-        checks = MechanicalChecks(texts, self._languages[1], [bead.score for bead in self._beads])
-        faults = [checks.faults(number) for number in range(len(texts))]
-        found = [*self._gaps([next((f for f in each if f.kind in _WHOLE), None) for each in faults])]
-        whole = [n for n, bead in enumerate(self._beads) if bead.source and bead.output]
-        pairs = [(self._source[self._beads[n].source[0]][0], *texts[n]) for n in whole]
+        whole = [bead for bead in self._beads if bead.source and bead.output]
+        pairs = [(self._source[bead.source[0]][0], *self._texts(bead)) for bead in whole]
+        checks = MechanicalChecks(
+            [pair[1:] for pair in pairs], self._languages[1], [bead.score for bead in whole]
+        )
+        faults = [checks.faults(number) for number in range(len(whole))]
         more = [*changed_names(pairs), *drifts(pairs, *self._languages)]
-        more += [(n, fault) for n, bead in enumerate(whole) for fault in faults[bead]]
         if glossary:
-            more += self._terms(glossary, whole, texts)
+            more += self._terms(glossary, whole, [pair[2] for pair in pairs])
         for number, fault in more:
-            bead = self._beads[whole[number]]
             # What is no translation of its source has no other faults.
-            if fault.kind in _WHOLE or not any(each.kind in _WHOLE for each in faults[whole[number]]):
-                found.append(self._finding(fault, bead.source, bead.output))
+            if not any(each.kind in _WHOLE for each in faults[number]):
+                faults[number].append(fault)
+        found = [
+            self._finding(fault, bead)
+            for bead, each in zip(whole, faults, strict=True)
+            for fault in (each or self._unlike(bead))
+        ]
+        found += self._misplaced()
         together: dict[tuple[object, ...], Finding] = {}
         for each in sorted(
             found, key=lambda each: (each.sentence, each.output_sentence or 0, -each.confidence)
@@ -111,13 +119,12 @@ class _Auditor:
         return SystemAudit(name, len(self._source), len(self._output), merged, divided, found, positions)
 
     def _terms(
-        self, glossary: Glossary, whole: Sequence[int], texts: Sequence[tuple[str, str]]
+        self, glossary: Glossary, whole: Sequence[Bead], texts: Sequence[str]
     ) -> Iterator[tuple[int, Fault]]:
         """Terms of the glossary that are missing, but for their inflected forms, and forbidden ones."""
         guide = TermGuide([[line for _, line in self._source]], glossary)
-        for number, bead in enumerate(whole):
-            text = texts[bead][1]
-            wanted = [guide.constraints(0, i) for i in self._beads[bead].source]
+        for number, (bead, text) in enumerate(zip(whole, texts, strict=True)):
+            wanted = [guide.constraints(0, i) for i in bead.source]
             for group, need in Counter(group for each in wanted for group in each.required).items():
                 has = sum(1 for _ in occurrences(text, group))
                 if has < need and not any(_has_stems(form, text) for form in group):
@@ -126,101 +133,66 @@ class _Auditor:
                 yield number, Fault("term", 0.95, f"forbidden: {form}")
 
     def _positions(self, findings: Sequence[Finding]) -> list[Position]:
-        """Findings, and chrF where there is a reference, by the place of a sentence in its document."""
+        """Return findings, and chrF if there is a reference, by the number of a sentence in its document."""
         place = [n for lines in self._documents.documents for n in range(1, len(lines) + 1)]
-        found = [place[max(each.sentence, 1) - 1] for each in findings]
-        if self._reference:
-            aligned = [""] * len(self._source)
-            for bead in self._beads:
-                if bead.source:
-                    aligned[bead.source[0]] = self._texts(bead.source, bead.output)[1]
-            rest = iter(aligned)
-            sides = [
-                [
-                    Document(name, tuple(next(rest) for _ in lines))
-                    for name, lines in zip(self._documents.names, self._documents.documents, strict=True)
-                ],
-                [
-                    Document(*each)
-                    for each in zip(self._documents.names, map(tuple, self._reference.documents), strict=True)
-                ],
-            ]
-            buckets = by_position([sides[0]], sides[1], ["chrf"], target_language=self._languages[1] or None)
-            scores = {bucket.first: bucket.scores[0][0].value for bucket in buckets}
-        else:
-            scores = {}
-        table = []
-        for first, stop in zip(POSITIONS, (*POSITIONS[1:], 1 << 60), strict=True):
-            sentences = sum(first <= n < stop for n in place)
-            if sentences:
-                name = str(first) if stop == first + 1 else f"{first}-{stop - 1 if stop < 1 << 60 else ''}"
-                count = sum(first <= n < stop for n in found)
-                table.append(Position(name, sentences, count, scores.get(first)))
-        return table
+        counts = Counter(place[max(each.sentence, 1) - 1] for each in findings)
+        texts = {bead.source[0]: self._texts(bead)[1] for bead in self._beads if bead.source}
+        numbers = iter(range(len(place)))
+        output = [
+            Document(name, tuple(texts.get(next(numbers), "") for _ in lines))
+            for name, lines in zip(self._documents.names, self._documents.documents, strict=True)
+        ]
+        given = self._reference and [
+            Document(document.id, tuple(lines))
+            for document, lines in zip(output, self._reference.documents, strict=True)
+        ]
+        language = self._languages[1] or None
+        buckets = by_position([output] if given else [], given or output, ["chrf"], target_language=language)
+        return [
+            Position(
+                each.name,
+                each.sentences,
+                sum(counts[n] for n in range(each.first, (each.last or len(place)) + 1)),
+                each.scores[0][0].value if each.scores else None,
+            )
+            for each in buckets
+        ]
 
-    def _texts(self, source: Sequence[int], output: Sequence[int]) -> tuple[str, str]:
+    def _texts(self, bead: Bead) -> tuple[str, str]:
         return (
-            join_sentences([self._source[i][1] for i in source], self._languages[0]),
-            join_sentences([self._output[j][1] for j in output], self._languages[1]),
+            join_sentences([self._source[i][1] for i in bead.source], self._languages[0]),
+            join_sentences([self._output[j][1] for j in bead.output], self._languages[1]),
         )
 
-    def _finding(
-        self, fault: Fault, source: Sequence[int], output: Sequence[int], before: int = -1
-    ) -> Finding:
-        first = source[0] if source else before
+    def _finding(self, fault: Fault, bead: Bead, before: int = -1) -> Finding:
+        first = bead.source[0] if bead.source else before
         name = self._source[max(first, 0)][0]
-        texts = self._texts(source, output)
-        where = output[0] + 1 if output else None
-        return Finding(fault.kind, name, first + 1, where, round(fault.confidence, 3), *texts, fault.note)
+        where = bead.output[0] + 1 if bead.output else None
+        confidence = round(fault.confidence, 3)
+        return Finding(fault.kind, name, first + 1, where, confidence, *self._texts(bead), fault.note)
 
-    def _gaps(self, whole: Sequence[Fault | None]) -> Iterator[Finding]:
-        """What is lost or added, or the one elsewhere, or the one in the place of the other."""
-        lost: dict[int, Bead] = {}
-        added: dict[int, tuple[Bead, int, Fault | None]] = {}
+    def _unlike(self, bead: Bead) -> list[Fault]:
+        """Return the fault of a pair whose output is another text than the translation, if it is one."""
+        surplus = _UNLIKE * len(self._texts(bead)[0]) - bead.score
+        if not bead.is_replaced or surplus < 0:
+            return []
+        return [Fault("lost", 1 / (1 + math.exp(-surplus)), "another text is in its place")]
+
+    def _misplaced(self) -> Iterator[Finding]:
+        """Return the findings of lost, added and moved sentences."""
         before = -1
-        for bead, fault in zip(self._beads, whole, strict=True):
-            if not bead.output:
-                lost[bead.source[0]] = bead
-            elif not bead.source:
-                added[bead.output[0]] = bead, before, fault
-            before = bead.source[-1] if bead.source else before
-        for i, j, score in self._moved(list(lost), list(added)):
-            confidence = 1 - 1 / (2 + score / 2)
-            del lost[i], added[j]
-            yield self._finding(Fault("order", confidence, "stands elsewhere"), (i,), (j,))
-        for j, (bead, before, fault) in added.items():
-            near = next((i for i in lost if fault and abs(i - before) < _NEAR), None)
-            if near is not None:
-                del lost[near]
-            what = Fault("added", bead.confidence, "stands for no source sentence")
-            what = fault if fault and (near is not None or fault.kind != "copied") else what
-            yield self._finding(what, () if near is None else (near,), (j,), before)
-        for i, bead in lost.items():
-            yield self._finding(Fault("lost", bead.confidence, "has no translation"), (i,), ())
         for bead in self._beads:
-            if bead.moved:
-                fault = Fault("order", bead.confidence, "changed places with its neighbour")
-                yield self._finding(fault, bead.source, bead.output)
-            if bead.source and bead.output:
-                texts = self._texts(bead.source, bead.output)
-                if texts[0].strip() and not texts[1].strip():
-                    yield self._finding(
-                        Fault("lost", 0.99, "its translation is empty"), bead.source, bead.output
-                    )
-
-    def _moved(self, lost: Sequence[int], added: Sequence[int]) -> list[tuple[int, int, float]]:
-        """Pairs of a lost and an added sentence that belong together, each once, the surest first."""
-        ways = []
-        for i in lost:
-            for j in added:
-                if self._source[i][0] == self._source[min(j, len(self._source) - 1)][0] or abs(i - j) < 100:
-                    score = float(self._aligner.score(range(i, i + 1), range(j, j + 1))[0, 0])
-                    ways.append((score, i, j))
-        found: list[tuple[int, int, float]] = []
-        for score, i, j in sorted(ways, reverse=True):
-            if score > _MOVED and not any(i == a or j == b for a, b, _ in found):
-                found.append((i, j, score))
-        return found
+            if not bead.source:
+                yield self._finding(
+                    Fault("added", bead.confidence, "stands for no source sentence"), bead, before
+                )
+            elif not bead.output:
+                yield self._finding(Fault("lost", bead.confidence, "has no translation"), bead)
+            elif not any(self._output[j][1].strip() for j in bead.output):
+                yield self._finding(Fault("lost", 0.99, "its translation is empty"), bead)
+            elif bead.moved:
+                yield self._finding(Fault("order", bead.confidence, "stands elsewhere"), bead)
+            before = bead.source[-1] if bead.source else before
 
 
 def _has_stems(form: str, text: str) -> bool:

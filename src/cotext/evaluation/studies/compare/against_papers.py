@@ -1,7 +1,7 @@
-"""Published values compared with measured ones of the same test set or suite.
+"""Published values compared with measured values on the same test set or suite.
 
-A row of a table stands for a run whose settings are the row's. A figure of ours stands beside a value of it
-where the language pair is the same, and the suite, or the test set by its numbers of documents and sentences.
+A row of a table belongs to a run with the row's settings. A measured value is compared with a published one
+if the language pair is the same, and the suite, or the numbers of documents and sentences of the test set.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,8 +11,7 @@ from typing import Final
 from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite
 from cotext.data.languages import Languages
 from cotext.evaluation.metrics.contrastive import CONTEXT_BUCKETS, distance_bucket
-from cotext.evaluation.metrics.interface import Score
-from cotext.evaluation.metrics.tokenised import reads_words
+from cotext.evaluation.metrics.interface import Score, find_protocol
 from cotext.evaluation.published import Published, published_values
 from cotext.evaluation.studies.compare.recipe import MatchedRecipe
 from cotext.evaluation.studies.compare.system import MeasuredSystem
@@ -24,10 +23,10 @@ MEAN: Final = "mean-accuracy"
 
 @dataclass(frozen=True, slots=True)
 class PublishedComparison:
-    """A published value of a run's recipe, and the one measured here on the same data, if any.
+    """A published value of a run's recipe, and the value measured here on the same data, if any.
 
-    `first_published` and `first_measured` are those of the first run that has a row in the same table; None
-    of that run itself.
+    `first_published` and `first_measured` are those of the first run with a row in the same table; None for
+    that run itself.
     """
 
     run: int
@@ -47,54 +46,56 @@ class EvaluatedOn:
 
 
 def compare_with_papers(
-    runs: Sequence[MeasuredSystem], scores: Sequence[Sequence[Score]], here: EvaluatedOn
+    runs: Sequence[MeasuredSystem], scores: Sequence[Sequence[Score]], data: EvaluatedOn
 ) -> list[PublishedComparison]:
-    """Published values of all runs that are of a recipe, in the order of the papers' tables and columns.
+    """Return published values of all runs with a recipe, in the order of the papers' tables and columns.
 
-    Where the languages are known, values of other language pairs are left out.
+    If the languages are known, values of other language pairs are omitted.
     """
-    pair = languages_of(runs, here.suites)
+    pair = languages_of(runs, data.suites)
     of_run = [_tables(run.first.recipe, pair) for run in runs]
-    found = []
+    comparisons = []
     for number, tables in enumerate(of_run):
         for table, values in tables.items():
             first_run = next(run for run, other in enumerate(of_run) if table in other)
-            # Of several rows, as under other training data, the first one stands for the run.
-            theirs = {value.column: value for value in reversed(of_run[first_run][table])}
+            # If a table has several rows for a run (other training data), the first one is used.
+            of_first = {value.column: value for value in reversed(of_run[first_run][table])}
             for value in values:
-                first = theirs.get(value.column) if number != first_run else None
-                own = measured(value, runs[number], scores[number], pair, here)
-                other = measured(value, runs[first_run], scores[first_run], pair, here) if first else None
-                found.append(PublishedComparison(number, value, first.value if first else None, own, other))
-    order = {
-        table: rank for rank, table in enumerate(dict.fromkeys(v.table_title for v in published_values()))
-    }
-    return sorted(found, key=lambda each: (order[each.published.table_title], each.run))
+                first = of_first.get(value.column) if number != first_run else None
+                ours = measured(value, runs[number], scores[number], pair, data)
+                other = measured(value, runs[first_run], scores[first_run], pair, data) if first else None
+                comparisons.append(
+                    PublishedComparison(number, value, first.value if first else None, ours, other)
+                )
+    order = list(dict.fromkeys(value.table_title for value in published_values()))
+    return sorted(
+        comparisons, key=lambda comparison: (order.index(comparison.published.table_title), comparison.run)
+    )
 
 
 def languages_of(runs: Sequence[MeasuredSystem], suites: Mapping[str, ContrastiveSuite]) -> str:
-    """The language pair, by the runs or else by the suites; empty where neither tells one."""
+    """Return the language pair, from the runs or else the suites; empty if unknown."""
     pairs = [str(run.first.languages) for run in runs] + [str(suite.languages) for suite in suites.values()]
     return next((pair for pair in pairs if pair), "")
 
 
 def published_for(recipe: MatchedRecipe) -> list[Published]:
-    """The published values of exactly these settings."""
+    """Return the published values of exactly these settings."""
     return [v for v in published_values() if recipe.name in v.recipes and recipe.fits(v.setting)]
 
 
 def of_pair(values: Sequence[Published], pair: str) -> list[Published]:
-    """The values of a language pair, all if it is not known; without rows whose values are of others."""
-    valued = {(v.table_title, v.row, v.test.direction) for v in values if v.value is not None}
-    with_values = {(table, row) for table, row, _ in valued}
+    """Return the values of a language pair, or all if it is not known; rows for other pairs are omitted."""
+    if not pair:
+        return list(values)
+    pairs_of_row: dict[tuple[str, str], set[str]] = {}
+    for value in values:
+        if value.value is not None:
+            pairs_of_row.setdefault((value.table_title, value.row), set()).add(value.test.direction)
     return [
         v
         for v in values
-        if not pair
-        or (
-            v.test.direction == pair
-            and ((v.table_title, v.row, pair) in valued or (v.table_title, v.row) not in with_values)
-        )
+        if v.test.direction == pair and pair in pairs_of_row.get((v.table_title, v.row), {pair})
     ]
 
 
@@ -106,44 +107,45 @@ def _tables(recipe: MatchedRecipe, pair: str) -> dict[str, list[Published]]:
 
 
 def measured(
-    value: Published, run: MeasuredSystem, scores: Sequence[Score], pair: str, here: EvaluatedOn
+    value: Published, run: MeasuredSystem, scores: Sequence[Score], pair: str, data: EvaluatedOn
 ) -> float | None:
-    """Our figure of what a published one is of: the same language pair, test set or suite, and protocol."""
+    """Return our value for a published one: same language pair, test set or suite, and protocol."""
     if value.measure.here in ("accuracy", MEAN):
-        return _accuracy(value, run, here.suites)
+        return _accuracy(value, run, data.suites)
     size = (value.test.documents, value.test.sentences)
-    if value.test.direction != pair or size != (here.documents, here.sentences):
+    if value.test.direction != pair or size != (data.documents, data.sentences):
         return None
-    score = next((each for each in scores if each.protocol == value.measure.here), None)
+    score = next((item for item in scores if item.protocol == value.measure.here), None)
     return None if score is None or of_untokenised(run, score) else score.value
 
 
 def of_untokenised(run: MeasuredSystem, score: Score) -> bool:
-    """Whether a score that takes text for tokenised is of what a system writes, which is not."""
-    return not run.first.given and reads_words(score.protocol) and "|words:" not in score.signature
+    """Return whether a score that expects tokenised text is computed on plain text from a system."""
+    reads_words = find_protocol(score.protocol).reads_words
+    return not run.first.given and reads_words and "|words:" not in score.signature
 
 
 def _accuracy(value: Published, run: MeasuredSystem, suites: Mapping[str, ContrastiveSuite]) -> float | None:
-    """Over all suites that the value is of; none where one is missing, or a distance that it asks for.
+    """Return the accuracy over all suites of a value; None if a suite or a required distance is missing.
 
-    `mean-accuracy`: the mean of the accuracies of the suites, or of one suite, by distance from 1 on.
+    `mean-accuracy`: the mean of the accuracies of the suites, or for a single suite over distances from 1 on.
     """
     pair = Languages.parse(value.test.direction)
-    found = {
-        wanted: [s for s in suites.values() if _is(s, wanted) and s.languages == pair]
-        for wanted in value.test.suites
+    suites_by_name = {
+        name: [s for s in suites.values() if _is(s, name) and s.languages == pair]
+        for name in value.test.suites
     }
     examples = [
         (suite.name, example)
-        for of_name in found.values()
+        for of_name in suites_by_name.values()
         for suite in of_name
         for example in suite.examples
         if not value.phenomenon or example.phenomenon == value.phenomenon
     ]
     pooled = not value.phenomenon
-    if not examples or (pooled and not all(found.values())):
+    if not examples or (pooled and not all(suites_by_name.values())):
         return None
-    mean_of_distances = value.measure.here == MEAN and len(found) == 1
+    mean_of_distances = value.measure.here == MEAN and len(suites_by_name) == 1
     if (value.distance or mean_of_distances) and any(example.distance is None for _, example in examples):
         return None
     shares = {suite: run.right(suite) for suite in {name for name, _ in examples}}
@@ -161,9 +163,9 @@ def _accuracy(value: Published, run: MeasuredSystem, suites: Mapping[str, Contra
     return pooled_aggregates(right)["disc_avg"]
 
 
-def _is(suite: ContrastiveSuite, wanted: str) -> bool:
-    """Whether a suite is the wanted one or an edition of it, as contrapro-ctx1 is of contrapro."""
-    return suite.name == wanted or suite.name.startswith(f"{wanted}-")
+def _is(suite: ContrastiveSuite, name: str) -> bool:
+    """Return whether a suite is the required one or an edition of it, as contrapro-ctx1 is of contrapro."""
+    return suite.name == name or suite.name.startswith(f"{name}-")
 
 
 def _is_of(example: ContrastiveExample, value: Published) -> bool:
@@ -172,5 +174,5 @@ def _is_of(example: ContrastiveExample, value: Published) -> bool:
         return False
     if value.distance not in ("", "any", "context", bucket):
         return False
-    tag, _, wanted = value.tag.partition("=")
-    return not value.tag or example.tags.get(tag) == wanted
+    tag, _, tag_value = value.tag.partition("=")
+    return not value.tag or example.tags.get(tag) == tag_value

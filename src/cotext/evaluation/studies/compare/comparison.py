@@ -1,7 +1,7 @@
-"""Comparison of systems: scores, contrastive accuracies, use of context, tests against the first, papers.
+"""Comparison of systems: scores, contrastive accuracies, context use, tests against the first, papers.
 
-A system is a run, or runs that differ in their seeds alone; its figures are means over them. Everything here
-is figures; `verdict` puts them into words, and pages and tables lay them out.
+A system is a run, or runs that differ only in their seeds; its values are means over them. This module
+computes values; `verdict` describes them in words, and pages and tables format them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -48,11 +48,11 @@ from cotext.runtime.version import __version__
 
 @dataclass(frozen=True, slots=True)
 class ContrastiveTest:
-    """A test of contrastive accuracy against the first system, on a phenomenon and distance in the window.
+    """A test of contrastive accuracy against the first system, on one phenomenon and distance.
 
-    `first_sees`: whether the first system may see the clue, too. Accuracies in per cent, of `total` examples,
-    by seed; the test is over `documents`, and over seeds where there are several, corrected over all such
-    tests of all systems, which are `tests`.
+    `first_sees`: whether the clue is in the context window of the first system too. Accuracies are in per
+    cent of `total` examples, by seed. The test is over `documents`, and over seeds if there are several,
+    corrected for all such tests of all systems (`tests`).
     """
 
     run: int
@@ -68,27 +68,17 @@ class ContrastiveTest:
 
     @property
     def first(self) -> float:
-        """The accuracy of the first system."""
+        """Return the accuracy of the first system."""
         return self.first_by_seed.mean
 
     @property
     def own(self) -> float:
-        """The accuracy of the system."""
+        """Return the accuracy of the system."""
         return self.by_seed.mean
 
     @property
-    def p_corrected(self) -> float:
-        """After Holm."""
-        return self.test.p_corrected
-
-    @property
-    def significant(self) -> bool:
-        """Whether the difference is significant."""
-        return self.p_corrected < SIGNIFICANT
-
-    @property
     def too_few(self) -> bool:
-        """Whether so few documents could show no difference, however large."""
+        """Return whether there are too few documents for any significant difference."""
         return least_p(self.documents) * self.tests >= SIGNIFICANT
 
 
@@ -108,14 +98,18 @@ SOLVED_PERCENT: Final = 90.0
 def accuracy_rows(
     systems: Sequence[MeasuredSystem], groups: Sequence[Group], evidence: Sequence[Sequence[Evidence]]
 ) -> list[AccuracyRow]:
-    """Accuracies of all systems side by side, those of the controlled corpus first; means over seeds."""
+    """Return accuracies of all systems side by side, means over seeds; the controlled corpus first."""
     order = {name: number for number, name in enumerate(PHENOMENA)}
     by_title: dict[str, list[Group]] = {}
     for group in groups:
         of_title = by_title.setdefault(group.title, [])
         if not of_title or of_title[0].suite == group.suite:
             of_title.append(group)
-    controlled = {title for title, each in by_title.items() if each[0].suite.startswith(CONTROLLED)}
+    controlled = {
+        title
+        for title, groups_of_title in by_title.items()
+        if groups_of_title[0].suite.startswith(CONTROLLED)
+    }
     titles = sorted(
         by_title, key=lambda title: order.get(title, len(order)) if title in controlled else len(order)
     )
@@ -125,30 +119,30 @@ def accuracy_rows(
 def _row(
     systems: Sequence[MeasuredSystem], group: Group, evidence: Sequence[Sequence[Evidence]]
 ) -> AccuracyRow:
-    cells, asked = [], []
+    cells, tested = [], []
     for system, of_system in zip(systems, evidence, strict=True):
         shares, total = system.right(group.suite), len(group.examples)
         accuracy = Accuracy(sum(shares[example.id] for example in group.examples), total, 0, 0.0)
         learned = system.not_learned < len(system.runs)
-        found = [e for e in of_system if learned and e.group is group]
-        asked += found
+        evidence_here = [e for e in of_system if learned and e.group is group]
+        tested += evidence_here
         in_window = system.first.window.contains(group.phenomenon, group.distance)
-        shown = any(each.used for each in found)
+        significant = any(item.used for item in evidence_here)
         cells.append(
-            AccuracyCell(accuracy.percent, *accuracy.interval_percent, total, in_window, learned, shown)
+            AccuracyCell(accuracy.percent, *accuracy.interval_percent, total, in_window, learned, significant)
         )
     chance, exact = 100.0 * sum(group.chances) / len(group.examples), group.suite.startswith(CONTROLLED)
-    words = _words(chance, group.distance, cells, asked, exact)
+    words = _words(chance, group.distance, cells, tested, exact)
     return AccuracyRow(group.title, group.distance, chance, tuple(cells), words, exact)
 
 
 def _words(
-    chance: float, distance: str, cells: Sequence[AccuracyCell], asked: Sequence[Evidence], exact: bool
+    chance: float, distance: str, cells: Sequence[AccuracyCell], tested: Sequence[Evidence], exact: bool
 ) -> str:
-    """A few words on a row: a leak, a clue that no system sees, or what the tests say of context."""
+    """Return a short verdict on a row: a leak, a clue outside all windows, or the result of the tests."""
     seeing = [cell for cell in cells if cell.in_window]
     blind = [cell for cell in cells if not cell.in_window]
-    # Where chance is not exact, being above it tells nothing.
+    # If chance is not exact, an accuracy above it is not a leak.
     if exact and any(abs(cell.percent - chance) > CHANCE_TOLERANCE_POINTS for cell in blind):
         return "leak? check the data"
     if not seeing:
@@ -159,40 +153,40 @@ def _words(
         if all(cell.learned and cell.percent > SOLVED_PERCENT for cell in seeing):
             return "needs no context"
         return "partly learned" if any(cell.learned and cell.low > chance for cell in seeing) else NOT_LEARNED
-    if used := sum(each.used is True for each in asked):
-        return "context is used" if used == len(asked) else "used by one" if used == 1 else "used by some"
-    if asked:
-        return "too few documents" if any(each.too_few for each in asked) else "use not significant"
+    if uses := sum(evidence.used is True for evidence in tested):
+        return "context is used" if uses == len(tested) else "used by one" if uses == 1 else "used by some"
+    if tested:
+        return "too few documents" if any(evidence.too_few for evidence in tested) else "use not significant"
     return "" if all(cell.learned for cell in seeing) else NOT_LEARNED
 
 
 def evidence_of(
     systems: Sequence[MeasuredSystem], groups: Sequence[Group]
 ) -> tuple[tuple[Evidence, ...], ...]:
-    """By system, of the groups whose clue lies in context that it may see; corrected for all of them."""
+    """Return the evidence by system for groups with the clue in its context, corrected for all of them."""
     flat = []
     for number, system in enumerate(systems):
         for group in groups:
             readings = [run.decisions[group.suite].readings for run in system.runs]
-            known = [each for each in readings if each is not None]
-            if len(known) == len(readings) and _asks_context(system, group):
-                flat.append((number, least_sure([weigh(group, each) for each in known])))
-    found = zip([number for number, _ in flat], corrected([each for _, each in flat]), strict=True)
+            available = [item for item in readings if item is not None]
+            if len(available) == len(readings) and _asks_context(system, group):
+                flat.append((number, least_sure([weigh(group, item) for item in available])))
+    numbered = zip([number for number, _ in flat], corrected([item for _, item in flat]), strict=True)
     by_system: list[list[Evidence]] = [[] for _ in systems]
-    for number, each in found:
-        by_system[number].append(each)
+    for number, item in numbered:
+        by_system[number].append(item)
     return tuple(map(tuple, by_system))
 
 
 def contrastive_tests(systems: Sequence[MeasuredSystem], groups: Sequence[Group]) -> list[ContrastiveTest]:
-    """Tests of all systems but the first against it, where the clue lies in context that they may see."""
-    found = []
+    """Test all systems against the first one, on groups with the clue in their context."""
+    tests = []
     for number, system in enumerate(systems[1:], start=1):
         for group in groups:
             if not _asks_context(system, group):
                 continue
-            theirs, ours = (_decided(each, group) for each in (systems[0], system))
-            found.append(
+            theirs, ours = (_decided(test, group) for test in (systems[0], system))
+            tests.append(
                 ContrastiveTest(
                     run=number,
                     phenomenon=group.title,
@@ -205,8 +199,8 @@ def contrastive_tests(systems: Sequence[MeasuredSystem], groups: Sequence[Group]
                     test=compare_accuracies(theirs, ours, group.documents),
                 )
             )
-    differences = corrected_differences([each.test for each in found])
-    return [replace(each, test=d, tests=len(found)) for each, d in zip(found, differences, strict=True)]
+    differences = corrected_differences([test.test for test in tests])
+    return [replace(test, test=d, tests=len(tests)) for test, d in zip(tests, differences, strict=True)]
 
 
 def _asks_context(system: MeasuredSystem, group: Group) -> bool:
@@ -214,7 +208,7 @@ def _asks_context(system: MeasuredSystem, group: Group) -> bool:
 
 
 def _decided(system: MeasuredSystem, group: Group) -> list[list[bool]]:
-    """By seed, whether each example of a group is decided right."""
+    """Return by seed whether each example of a group is decided right."""
     return [[run.decisions[group.suite].right[e.id] for e in group.examples] for run in system.runs]
 
 
@@ -226,7 +220,7 @@ def _by_seed(decided: Sequence[Sequence[bool]]) -> Spread:
 class PooledAccuracy:
     """Accuracies of a system over several suites, in per cent, means over seeds; see `pooled_aggregates`.
 
-    `test` is of `disc` against the first system, corrected over all systems; None of the first itself.
+    `test` compares `disc` with the first system, corrected over all systems; None for the first itself.
     """
 
     suites: tuple[str, ...]
@@ -235,41 +229,43 @@ class PooledAccuracy:
     disc_avg: float
     test: Difference | None = None
 
-    @property
-    def differs(self) -> bool:
-        """Whether it differs significantly from the first system's."""
-        return self.test is not None and self.test.p_corrected < SIGNIFICANT
-
 
 def pooled_accuracies(
     systems: Sequence[MeasuredSystem], suites: Mapping[str, ContrastiveSuite]
 ) -> tuple[PooledAccuracy, ...]:
-    """By system; none where fewer than two suites have clues in other sentences."""
-    together = to_pool(suites)
-    if not together:
+    """Return pooled accuracies by system; none if fewer than two suites have clues in other sentences."""
+    pooled_suites = to_pool(suites)
+    if not pooled_suites:
         return ()
-    indices = {name: of_other_sentences(suite.examples) for name, suite in together.items()}
-    chosen = {name: [together[name].examples[i].id for i in of_suite] for name, of_suite in indices.items()}
-    numbers = zip(documents_of_suites(list(together.values())), indices.values(), strict=True)
+    indices = {name: of_other_sentences(suite.examples) for name, suite in pooled_suites.items()}
+    ids_of_suite = {
+        name: [pooled_suites[name].examples[i].id for i in of_suite] for name, of_suite in indices.items()
+    }
+    numbers = zip(documents_of_suites(list(pooled_suites.values())), indices.values(), strict=True)
     documents = [of_suite[i] for of_suite, those in numbers for i in those]
-    found, decided = [], []
+    accuracies, decided = [], []
     for system in systems:
-        shares = {name: system.right(name) for name in chosen}
-        pooled = pooled_aggregates({name: [shares[name][i] for i in ids] for name, ids in chosen.items()})
-        found.append(PooledAccuracy(tuple(together), len(documents), pooled["disc"], pooled["disc_avg"]))
-        decided.append(
-            [
-                [run.decisions[name].right[i] for name, ids in chosen.items() for i in ids]
-                for run in system.runs
-            ]
+        shares = {name: system.right(name) for name in ids_of_suite}
+        pooled = pooled_aggregates(
+            {name: [shares[name][i] for i in ids] for name, ids in ids_of_suite.items()}
         )
-    tests = corrected_differences([compare_accuracies(decided[0], own, documents) for own in decided[1:]])
-    return (found[0], *(replace(each, test=test) for each, test in zip(found[1:], tests, strict=True)))
+        accuracies.append(
+            PooledAccuracy(tuple(pooled_suites), len(documents), pooled["disc"], pooled["disc_avg"])
+        )
+        rights = [{name: run.decisions[name].right for name in ids_of_suite} for run in system.runs]
+        decided.append(
+            [[right[name][i] for name, ids in ids_of_suite.items() for i in ids] for right in rights]
+        )
+    tests = corrected_differences([compare_accuracies(decided[0], rows, documents) for rows in decided[1:]])
+    return (
+        accuracies[0],
+        *(replace(accuracy, test=test) for accuracy, test in zip(accuracies[1:], tests, strict=True)),
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class SeedFigure:
-    """A figure of a system by seed, that of the first system, and their difference; None of the first itself.
+    """A value of a system by seed, that of the first system, and their difference (None for the first).
 
     `group`: the distance of a contrastive accuracy.
     """
@@ -282,11 +278,13 @@ class SeedFigure:
 
     @property
     def lost_in_seeds(self) -> bool:
-        """Whether the seeds of one system differ as much as the systems do."""
+        """Return whether the seeds of one system differ as much as the systems do."""
         if self.against_first is None:
             return False
-        known = [each.deviation for each in (self.by_seed, self.first_by_seed) if each.deviation is not None]
-        return bool(known) and max(known) >= abs(self.against_first.difference)
+        deviations = [
+            spread.deviation for spread in (self.by_seed, self.first_by_seed) if spread.deviation is not None
+        ]
+        return bool(deviations) and max(deviations) >= abs(self.against_first.difference)
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,12 +309,12 @@ class RunComparison:
 
     @property
     def signature(self) -> str:
-        """The signature of the tests of contrastive accuracy."""
+        """Return the signature of the tests of contrastive accuracy."""
         return self._signature(len(self.contrastive_tests))
 
     @property
     def pooled_signature(self) -> str:
-        """The signature of the accuracies over all suites and their tests."""
+        """Return the signature of the pooled accuracies and their tests."""
         first = self.pooled[0]
         suites = f"suite:{'+'.join(first.suites)}|n:{first.examples}|clue:other-sentences"
         return f"{suites}|{self._signature(len(self.pooled) - 1)}"
@@ -331,20 +329,20 @@ class RunComparison:
         )
 
     def over_seeds(self, system: int) -> list[SeedFigure]:
-        """The figures of a system by seed, where it or the first one has several: scores, then accuracies."""
+        """Return the scores and accuracies of a system by seed, if it or the first one has several."""
         if len(self.runs[system].runs) == len(self.runs[0].runs) == 1:
             return []
-        found = [
-            SeedFigure(own.score.title, "", own.by_seed, first.by_seed, own.against_first)
-            for own, first in zip(self.scores[system], self.scores[0], strict=True)
+        figures = [
+            SeedFigure(score.score.title, "", score.by_seed, first.by_seed, score.against_first)
+            for score, first in zip(self.scores[system], self.scores[0], strict=True)
         ]
         if system > 0:
             tests = [t for t in self.contrastive_tests if t.run == system]
-            return found + [
+            return figures + [
                 SeedFigure(t.phenomenon, t.distance, t.by_seed, t.first_by_seed, t.test) for t in tests
             ]
         of_first = {(t.phenomenon, t.distance): t.first_by_seed for t in self.contrastive_tests}
-        return found + [SeedFigure(*group, each, each, None) for group, each in of_first.items()]
+        return figures + [SeedFigure(*group, spread, spread, None) for group, spread in of_first.items()]
 
 
 def compare_runs(
@@ -357,12 +355,14 @@ def compare_runs(
     words: Words | None = None,
     resampling: Resampling | None = None,
 ) -> RunComparison:
-    """Put measured systems side by side; the first is the one that all others are compared with.
+    """Compare measured systems; the first is the baseline of all others.
 
     Raises:
-        CotextError: translations that do not fit the references, suites decided by different rules.
+        CotextError: translations that do not match the references, suites decided by different rules.
     """
-    _check_rules(runs)
+    every = runs_of(runs)
+    if len(every) > 1 and every[0].decisions:  # raises if rules or examples differ
+        compare_decisions({run.title: run.decisions for run in every}, every[0].title)
     drawing = resampling or Resampling()
     quality = Quality.unknown(len(runs))
     notes = _notes(runs, languages_of(runs, suites))
@@ -374,8 +374,8 @@ def compare_runs(
     groups = [group for suite in suites.values() for group in groups_of(suite)]
     evidence = evidence_of(runs, groups)
     rows = accuracy_rows(runs, groups, evidence)
-    plain = [[each.score for each in of_system] for of_system in quality.scores]
-    here = EvaluatedOn(quality.documents, quality.sentences, suites)
+    plain = [[item.score for item in of_system] for of_system in quality.scores]
+    data = EvaluatedOn(quality.documents, quality.sentences, suites)
     return RunComparison(
         runs=tuple(runs),
         test=test,
@@ -390,7 +390,7 @@ def compare_runs(
         gains=tuple(gains_of_seeds([run.use for run in system.runs], drawing) for system in runs),
         lengths=quality.lengths,
         positions=quality.positions,
-        published=tuple(compare_with_papers(runs, plain, here)),
+        published=tuple(compare_with_papers(runs, plain, data)),
         notes=tuple(notes),
     )
 
@@ -420,12 +420,12 @@ def _notes(runs: Sequence[MeasuredSystem], pair: str) -> list[str]:
 
 
 def _notes_on_words(runs: Sequence[MeasuredSystem], quality: Quality) -> list[str]:
-    """Scores that take what runs write for tokenised text."""
+    """Return notes on scores that expect tokenised text while runs write plain text."""
     titles = {
-        each.score.title
+        score.score.title
         for run, scores in zip(runs, quality.scores, strict=True)
-        for each in scores
-        if of_untokenised(run, each.score)
+        for score in scores
+        if of_untokenised(run, score.score)
     }
     return [
         f"{title} takes text for tokenised, and what runs write is not: choose a tokenizer's words (--words)."
@@ -444,10 +444,3 @@ def _notes_on_seeds(runs: Sequence[MeasuredSystem]) -> list[str]:
         "much between seeds as that one."
         for title in single
     ]
-
-
-def _check_rules(systems: Sequence[MeasuredSystem]) -> None:
-    """Refuse decisions made by different rules, or on other examples."""
-    runs = runs_of(systems)
-    if len(runs) > 1 and runs[0].decisions:
-        compare_decisions({run.title: run.decisions for run in runs}, runs[0].title)

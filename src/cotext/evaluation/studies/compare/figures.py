@@ -1,4 +1,4 @@
-"""A comparison as figures for programs: CSV and JSON."""
+"""Results of a comparison for programs: CSV and JSON."""
 
 import csv
 import io
@@ -8,7 +8,6 @@ from functools import partial
 from typing import Any
 
 from cotext.evaluation.statistics.seeds import Difference
-from cotext.evaluation.studies.compare.against_papers import PublishedComparison
 from cotext.evaluation.studies.compare.comparison import RunComparison
 from cotext.evaluation.studies.compare.system import MeasuredSystem
 from cotext.evaluation.studies.compare.verdict import uses_context, verdict
@@ -17,9 +16,10 @@ from cotext.evaluation.studies.contrastive.decisions import ALL_SUITES
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
-    """One figure, measured or published; None: there is nothing of the kind.
+    """One value, measured or published; fields without a value are None.
 
-    `difference` and what follows are against `baseline`: the title of the first system, or a figure.
+    `difference` and the following fields are relative to `baseline`: the title of the first system, or a
+    value.
     """
 
     system: str
@@ -43,22 +43,22 @@ class Figure:
 CSV_COLUMNS = tuple(field.name for field in fields(Figure))
 
 
-def as_csv(found: RunComparison) -> str:
-    """One figure a line."""
+def as_csv(result: RunComparison) -> str:
+    """Return CSV with one value per line."""
     sink = io.StringIO()
     writer = csv.DictWriter(sink, CSV_COLUMNS, lineterminator="\n")
     writer.writeheader()
-    writer.writerows(map(asdict, figures(found)))
+    writer.writerows(map(asdict, figures(result)))
     return sink.getvalue()
 
 
-def as_dict(found: RunComparison) -> dict[str, Any]:
-    """The words, the evidence of the use of context run by run, and all figures, as CSV has them."""
+def as_dict(result: RunComparison) -> dict[str, Any]:
+    """Return the verdict, the evidence of context use by run, and all values as in CSV."""
     return {
         "format": "cotext-compare",
         "version": 1,
-        "verdict": {answer.question: answer.lines for answer in verdict(found)},
-        "notes": found.notes,
+        "verdict": {answer.question: answer.lines for answer in verdict(result)},
+        "notes": result.notes,
         "systems": [
             {
                 "system": run.title,
@@ -67,9 +67,9 @@ def as_dict(found: RunComparison) -> dict[str, Any]:
                 "seeds": list(run.seeds),
                 "not_learned": run.not_learned,
                 "has_context": run.first.window.has_context,
-                "uses_context": uses_context(found, number),
+                "uses_context": uses_context(result, number),
                 "use_of_context": [
-                    {"title": each.group.title, **each.as_dict()} for each in found.evidence[number]
+                    {"title": each.group.title, **each.as_dict()} for each in result.evidence[number]
                 ],
                 "over_seeds": [
                     {
@@ -79,62 +79,67 @@ def as_dict(found: RunComparison) -> dict[str, Any]:
                         "against_first": each.against_first and each.against_first.as_dict(),
                         "seeds_differ_as_much": each.lost_in_seeds,
                     }
-                    for each in found.over_seeds(number)
+                    for each in result.over_seeds(number)
                 ],
             }
-            for number, run in enumerate(found.runs)
+            for number, run in enumerate(result.runs)
         ],
         "figures": [
             {key: value for key, value in asdict(each).items() if value is not None}
-            for each in figures(found)
+            for each in figures(result)
         ],
     }
 
 
-def figures(found: RunComparison) -> Iterator[Figure]:
-    """Every figure, system by system."""
-    first = found.runs[0].title
-    for number, run in enumerate(found.runs):
+def figures(result: RunComparison) -> Iterator[Figure]:
+    """Yield every value, system by system."""
+    first = result.runs[0].title
+    for number, run in enumerate(result.runs):
         make = partial(Figure, system=run.title, recipe=run.first.recipe.title)
         yield from _run_figures(run, make)
-        for each in found.scores[number]:
+        for each in result.scores[number]:
             low, high = each.interval_95 or (None, None)
             yield make(kind="score", name=each.score.title, value=each.score.value, low=low, high=high,
                        n=each.score.documents, signature=each.score.signature,
                        **_against(each.against_first, first))  # fmt: skip
-        for what, buckets in (("length", found.lengths), ("position", found.positions)):
+        for what, buckets in (("length", result.lengths), ("position", result.positions)):
             for bucket in buckets:
                 score = bucket.scores[number][0]
                 yield make(kind=f"by {what}", name=score.title, group=bucket.name, value=score.value,
                            n=bucket.sentences, signature=score.signature)  # fmt: skip
-        for row in found.rows:
+        for row in result.rows:
             cell = row.cells[number]
             yield make(kind="accuracy", name=row.phenomenon, group=row.distance, value=cell.percent,
                        low=cell.low, high=cell.high, n=cell.total)  # fmt: skip
-        for test in found.contrastive_tests:
+        for test in result.contrastive_tests:
             if test.run == number:
                 yield make(kind="contrastive test", name=test.phenomenon, group=test.distance,
-                           value=test.own, n=test.total, signature=found.signature,
+                           value=test.own, n=test.total, signature=result.signature,
                            **_against(test.test, first))  # fmt: skip
-        if found.pooled:
-            pooled = found.pooled[number]
+        if result.pooled:
+            pooled = result.pooled[number]
             make_pooled = partial(make, kind="accuracy", group=ALL_SUITES, n=pooled.examples,
-                                  signature=found.pooled_signature)  # fmt: skip
+                                  signature=result.pooled_signature)  # fmt: skip
             yield make_pooled(name="disc", value=pooled.disc, **_against(pooled.test, first))
             yield make_pooled(name="disc_avg", value=pooled.disc_avg)
-        for evidence in found.evidence[number]:
+        for evidence in result.evidence[number]:
             for name, condition in evidence.conditions.items():
                 yield make(kind=f"use of context: {name}", name=evidence.group.title,
                            group=evidence.group.distance, value=condition.own, baseline=condition.other,
                            difference=condition.own - condition.other, p=condition.p,
                            p_corrected=condition.p_corrected, n=evidence.documents)  # fmt: skip
-        yield from _seed_figures(found, number, make)
-        for use in found.gains[number]:
+        yield from _seed_figures(result, number, make)
+        for use in result.gains[number]:
             yield make(kind="context", name=f"{use.condition} context, nats per token", value=use.nats,
                        low=use.interval_95[0], high=use.interval_95[1], p=use.p, n=use.tokens)  # fmt: skip
-        for published in found.published:
-            if published.run == number and published.published.value is not None:
-                yield _published_figure(published, make)
+        for compared in result.published:
+            value, measure, data = compared.published, compared.published.measure, compared.published.test
+            if compared.run == number and value.value is not None:
+                yield make(kind="published", name=f"{value.table_title}, {value.row}", group=value.column,
+                           value=value.value,
+                           difference=difference_of(value.value, compared.first_published),
+                           signature="|".join((measure.title, data.direction, data.corpus,
+                                               measure.protocol)))  # fmt: skip
 
 
 def _against(test: Difference | None, first: str) -> dict[str, Any]:
@@ -158,18 +163,18 @@ def _run_figures(run: MeasuredSystem, make: Callable[..., Figure]) -> Iterator[F
         yield from (make(kind="curve", name=name, group=update, value=loss) for update, loss in curve)
 
 
-def _seed_figures(found: RunComparison, number: int, make: Callable[..., Figure]) -> Iterator[Figure]:
-    """A line for every figure of every seed, and two for what the tests make of documents and of seeds."""
-    run = found.runs[number]
-    for each in found.over_seeds(number):
-        of_seeds = partial(make, name=each.name, group=each.group)
-        values = each.by_seed.values
+def _seed_figures(result: RunComparison, number: int, make: Callable[..., Figure]) -> Iterator[Figure]:
+    """Yield the values of every seed, and the standard errors from documents and seeds."""
+    run = result.runs[number]
+    for figure in result.over_seeds(number):
+        of_seeds = partial(make, name=figure.name, group=figure.group)
+        values = figure.by_seed.values
         for seed, value in zip(run.seeds, values, strict=bool(run.seeds)):
             yield of_seeds(kind=f"seed {seed}", value=value)
         if run.seeds:
-            yield of_seeds(kind="deviation of seeds", value=each.by_seed.deviation, low=min(values),
+            yield of_seeds(kind="deviation of seeds", value=figure.by_seed.deviation, low=min(values),
                            high=max(values), n=len(run.seeds))  # fmt: skip
-        test = each.against_first
+        test = figure.against_first
         if test is not None and (over := test.over_seeds) is not None:
             errors = (
                 ("documents", over.error_documents, test.p_documents),
@@ -177,27 +182,9 @@ def _seed_figures(found: RunComparison, number: int, make: Callable[..., Figure]
             )
             for kind, error, p in errors:
                 yield of_seeds(kind=f"standard error from {kind}", value=error, p=p,
-                               baseline=found.runs[0].title, difference=test.difference)  # fmt: skip
-
-
-def _published_figure(each: PublishedComparison, make: Callable[..., Figure]) -> Figure:
-    published = each.published
-    parts = (
-        published.measure.title,
-        published.test.direction,
-        published.test.corpus,
-        published.measure.protocol,
-    )
-    return make(
-        kind="published",
-        name=f"{published.table_title}, {published.row}",
-        group=published.column,
-        value=published.value,
-        signature="|".join(parts),
-        difference=difference_of(published.value, each.first_published),
-    )
+                               baseline=result.runs[0].title, difference=test.difference)  # fmt: skip
 
 
 def difference_of(value: float | None, first: float | None) -> float | None:
-    """A figure less that of the first system; None where either is missing."""
+    """Return a value minus that of the first system; None if either is missing."""
     return None if value is None or first is None else value - first

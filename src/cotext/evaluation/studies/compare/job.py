@@ -1,8 +1,7 @@
-"""The files of `cotext compare`: inputs checked, runs measured, page and tables written.
+"""The command `cotext compare`: check inputs, measure runs, write the page and tables.
 
-The test set of a comparison where its lines are paragraphs, as those of WMT: split into sentences.
-
-Systems are trained on sentences, and a paragraph that is translated as one is translated badly by all.
+The lines of a WMT test set are paragraphs, and systems trained on sentences translate a whole paragraph
+poorly. Paragraphs are therefore split into sentences.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -39,7 +38,7 @@ from cotext.translation.translate_file import check_output
 
 
 def split_test_set(test: EvaluationSet, languages: Languages, out: Path) -> tuple[EvaluationSet, str]:
-    """Write a test set a sentence a line, where both sides of a paragraph have equally many; and say so."""
+    """Split paragraphs where both sides have the same number of sentences; add a note."""
     pairs = test.documents()
     sides = ([Document(p.id, p.source) for p in pairs], [Document(p.id, p.target) for p in pairs])
     by = Splitting()
@@ -57,14 +56,14 @@ def split_test_set(test: EvaluationSet, languages: Languages, out: Path) -> tupl
 def compare_folders(
     request: ComparisonRequest, new_meter: Callable[[str], Meter], notes: Sequence[str] = ()
 ) -> RunComparison:
-    """Measure all runs and write the files; what a run folder holds already is not measured again.
+    """Measure all runs and write the files; results that a run folder contains are not measured again.
 
-    `notes`: paragraphs about the systems that the page shows too.
+    `notes`: further paragraphs about the systems for the page.
 
     Raises:
-        CotextError: nothing to measure, runs or files that are missing, damaged, given twice or of unlike
-            languages, seeds that are missing, unfinished or unlike;
-            all that can be known beforehand is checked before any work is done.
+        CotextError: nothing to measure; runs or files that are missing, damaged, given twice or of different
+            languages; seeds that are missing, unfinished or different. Everything is checked before any work,
+            as far as possible.
     """
     protocols = request.protocols
     drawing = Resampling(samples=request.samples)
@@ -75,9 +74,11 @@ def compare_folders(
         raise CotextError(
             "nothing to compare on: give --data FOLDER, or --source and --reference, or --suite FILE"
         )
-    words = _words(request, test)
+    if test is None and request.words is not None:
+        raise CotextError(f"--words {request.words} needs a test set; add --source and --reference")
+    words = Words.of(request.words)
     of_paragraphs = test is not None and test.kind.partition(":")[0] == "wmt"
-    runs = [path for each in folders for path in each.runs]
+    runs = [path for system in folders for path in system.runs]
     check_others([path for path in runs if is_other(path)], test is not None, bool(suites))
     inputs = [*suites, *(path for path in runs if path.is_file())]
     inputs += [test.source, test.reference] if test else []
@@ -89,17 +90,9 @@ def compare_folders(
         if test is not None and of_paragraphs:
             test, note = split_test_set(test, pair, split)
             notes.append(note)
-        settings = MeasurementSettings(
-            test=test,
-            suites=suites,
-            decode=request.decode,
-            device=request.device,
-            use=request.use,
-            controls=request.controls,
-            new_meter=new_meter,
-        )
-        measured = [_measure(each, settings) for each in folders]
-        found = compare_runs(
+        settings = MeasurementSettings(request, test, suites, new_meter)
+        measured = [_measure(system, settings) for system in folders]
+        comparison = compare_runs(
             measured,
             test,
             {suite.name: suite for suite in suites.values()},
@@ -108,19 +101,9 @@ def compare_folders(
             words=words,
             resampling=drawing,
         )
-        found = replace(found, notes=(*found.notes, *notes))
-        _write(found, request)
-        return found
-
-
-def _words(request: ComparisonRequest, test: EvaluationSet | None) -> Words | None:
-    """The words that the test set is scored in, if not its texts as they are."""
-    if test is None and request.words is not None:
-        raise CotextError(
-            f"--words {request.words}: there is no test set to score; add --source and --reference, or leave "
-            "it out"
-        )
-    return Words.of(request.words)
+        comparison = replace(comparison, notes=(*comparison.notes, *notes))
+        _write(comparison, request)
+        return comparison
 
 
 def _check_outputs(outputs: Sequence[Path], inputs: Sequence[Path]) -> None:
@@ -133,7 +116,7 @@ def _check_outputs(outputs: Sequence[Path], inputs: Sequence[Path]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class SystemFolders:
-    """A system that was asked for, and its runs; `seeds` is empty where it is a run by itself."""
+    """A requested system and its runs; `seeds` is empty for a single run."""
 
     title: str
     path: Path
@@ -142,17 +125,18 @@ class SystemFolders:
 
 
 def find_systems(paths: Sequence[Path]) -> list[SystemFolders]:
-    """The runs of each system that is asked for.
+    """Return the runs of each requested system.
 
     Raises:
-        CotextError: as `name_systems` and `run_folders`; a run that is given beside its folder of seeds.
+        CotextError: as `name_systems` and `run_folders`; a run that is given together with its folder of
+            seeds.
     """
-    found = []
+    systems = []
     for title, path in name_systems(paths).items():
         seeds = run_folders(path)
-        found.append(SystemFolders(title, path, tuple(seeds.values()) or (path,), tuple(seeds)))
-    require_different([run for each in found for run in each.runs])
-    return found
+        systems.append(SystemFolders(title, path, tuple(seeds.values()) or (path,), tuple(seeds)))
+    require_different([run for system in systems for run in system.runs])
+    return systems
 
 
 def _measure(folders: SystemFolders, settings: MeasurementSettings) -> MeasuredSystem:
@@ -167,18 +151,18 @@ def _measure(folders: SystemFolders, settings: MeasurementSettings) -> MeasuredS
 def _check_languages(
     systems: Sequence[SystemFolders], test: EvaluationSet | None, suites: Mapping[Path, ContrastiveSuite]
 ) -> Languages:
-    """The languages of all, as far as they tell; refuses runs, suites and files of unlike ones."""
-    known, whose = Languages(), ""
-    for run in (run for each in systems for run in each.runs):
+    """Return the language pair, as far as known; CotextError if runs, suites and files differ."""
+    languages, whose = Languages(), ""
+    for run in (run for system in systems for run in system.runs):
         pair = languages_of_other(run) if is_other(run) else Languages.parse(config_of(run).languages)
-        check_pair(known, pair, f"{run}", whose)
+        check_pair(languages, pair, f"{run}", whose)
         if test is not None:
             check_sides(pair, test.source, test.reference, f"{run} translates")
-        if str(pair) and not str(known):
-            known, whose = pair, f"{run} translates"
+        if str(pair) and not str(languages):
+            languages, whose = pair, f"{run} translates"
     for path, suite in suites.items():
-        check_pair(known, suite.languages, f"{path}", whose)
-    return known
+        check_pair(languages, suite.languages, f"{path}", whose)
+    return languages
 
 
 def _test_set(request: ComparisonRequest) -> EvaluationSet | None:
@@ -210,24 +194,24 @@ def _suites(request: ComparisonRequest) -> dict[Path, ContrastiveSuite]:
     paths = list(request.suite)
     if not paths and request.data is not None:
         paths = _suite_files(request.data)
-    found = {path: read_suite(path) for path in paths}
+    suites = {path: read_suite(path) for path in paths}
     names: dict[str, Path] = {}
-    for path, suite in found.items():
+    for path, suite in suites.items():
         if suite.name in names:
             raise CotextError(
                 f"{path}: a suite of the same name ({suite.name}) as {names[suite.name]}; give each once"
             )
         names[suite.name] = path
-    if len(found) < len(paths):
+    if len(suites) < len(paths):
         raise CotextError("a suite is given twice; give each once")
-    return found
+    return suites
 
 
 def _suite_files(data: Path) -> list[Path]:
     return sorted((data / "contrastive").glob("*.json"))
 
 
-def _write(found: RunComparison, request: ComparisonRequest) -> None:
+def _write(result: RunComparison, request: ComparisonRequest) -> None:
     from cotext.evaluation.studies.compare.figures import as_csv
     from cotext.evaluation.studies.compare.report import as_latex, render_comparison
 
@@ -239,4 +223,4 @@ def _write(found: RunComparison, request: ComparisonRequest) -> None:
     for path, render in contents:
         if path is not None:
             with replacing(path) as temporary:
-                temporary.write_text(render(found), encoding="utf-8")
+                temporary.write_text(render(result), encoding="utf-8")

@@ -1,8 +1,8 @@
-"""Systems of a comparison that are no runs: language models behind an API, and translations in files.
+"""Systems of a comparison that are not runs: language models behind an API, and translations in files.
 
     gpt.compared/<test set>.<format>    translations by the model that gpt.yaml describes, with their report
 
-They are made of kept answers, and written anew each time: what is there already costs no request.
+They are generated from cached responses and written again each time: cached responses cost no request.
 """
 
 from collections.abc import Sequence
@@ -31,29 +31,29 @@ TRANSLATIONS: Final = MatchedRecipe(None, (), described="translations in a file"
 
 
 def is_other(path: Path) -> bool:
-    """Whether what is to be compared is no folder of a run."""
+    """Return whether a path is not a run folder."""
     return path.is_file() or is_endpoint(path)
 
 
 def check_others(paths: Sequence[Path], has_test: bool, has_suites: bool) -> None:
-    """Refuse, before any work is done, systems that cannot be measured on what is asked.
+    """Check, before any work, that systems which are not runs can be measured.
 
     Raises:
-        CotextError: no test set, or suites, between whose candidates no such system decides; a description
-            of a language model that is wrong.
+        CotextError: there is no test set, or there are suites, whose candidates these systems cannot score;
+            an invalid description of a language model.
     """
     for path in paths:
         if is_endpoint(path):
             read_endpoint(path)
         if not has_test or has_suites:
             raise CotextError(
-                f"{path}: language models and translations in files decide no contrastive suite, and are "
-                "compared on a test set alone: give --source and --reference, and no --suite or --data"
+                f"{path}: language models and translations in files are compared only on a test set, not on "
+                "contrastive suites: give --source and --reference, and no --suite or --data"
             )
 
 
 def window_of_endpoint(endpoint: Endpoint) -> ContextWindow:
-    """The context that a request shows, as far as it goes."""
+    """Return the context window of the requests."""
     if endpoint.piece_sentences is None:
         return ContextWindow(WHOLE_DOCUMENT, WHOLE_DOCUMENT, WHOLE_DOCUMENT)
     others = endpoint.piece_sentences - 1
@@ -62,15 +62,15 @@ def window_of_endpoint(endpoint: Endpoint) -> ContextWindow:
 
 
 def languages_of_other(path: Path) -> Languages:
-    """The languages that a system translates from and to, as far as it tells."""
+    """Return the languages of a system, as far as known."""
     return read_endpoint(path).languages if is_endpoint(path) else Languages()
 
 
 def measure_other(path: Path, title: str, settings: MeasurementSettings) -> MeasuredRun:
-    """Measure what can be measured of a system that is no run.
+    """Measure a system that is not a run, as far as possible.
 
     Raises:
-        CotextError: no answer of the API, a folder that cannot be written to, another process at work in it.
+        CotextError: the API does not answer, the folder is not writable, or another process works in it.
     """
     if is_endpoint(path):
         return _measure_endpoint(path, title, settings)
@@ -89,7 +89,7 @@ def measure_other(path: Path, title: str, settings: MeasurementSettings) -> Meas
 
 def _measure_endpoint(path: Path, title: str, settings: MeasurementSettings) -> MeasuredRun:
     folder, test = path.with_name(f"{path.stem}.{FOLDER}"), settings.test
-    assert test is not None  # `check_others` has asked
+    assert test is not None  # see `check_others`
     with Client.open(path) as client, working_in(make_folder(folder)):
         out = folder / f"{test.digest}{test.source.suffix}"
         meter = settings.new_meter(f"translating, {title}")

@@ -11,7 +11,7 @@ from cotext.evaluation.metrics.interface import Measurement, Score, Texts, find_
 from cotext.evaluation.metrics.profile import Bucket, by_length, by_position
 from cotext.evaluation.metrics.tokenised import Words, measure_words
 from cotext.evaluation.statistics.seeds import Difference, ScoreTest, Spread, compare_scores, mean_score
-from cotext.evaluation.statistics.significance import SIGNIFICANT, Resampling
+from cotext.evaluation.statistics.significance import Resampling
 from cotext.evaluation.studies.compare.measured import EvaluationSet, MeasuredRun
 from cotext.evaluation.studies.compare.system import MeasuredSystem, runs_of
 from cotext.runtime.errors import CotextError
@@ -21,9 +21,9 @@ Each = TypeVar("Each")
 
 @dataclass(frozen=True, slots=True)
 class TestedScore:
-    """A score of a system, the mean over its seeds, and its difference from the first system's.
+    """A score of a system, the mean over its seeds, and its difference from that of the first system.
 
-    `interval_95` is over documents, and over seeds where there are several; `by_seed` has their values.
+    `interval_95` covers documents, and seeds if there are several; `by_seed` has their values.
     """
 
     score: Score
@@ -31,15 +31,10 @@ class TestedScore:
     against_first: Difference | None
     by_seed: Spread
 
-    @property
-    def differs(self) -> bool:
-        """Whether it differs significantly from the first system's."""
-        return self.against_first is not None and self.against_first.p_corrected < SIGNIFICANT
-
 
 @dataclass(frozen=True, slots=True)
 class Quality:
-    """Scores on a test set of so many documents and sentences, by system; tests by protocol; profiles."""
+    """Scores on a test set, by system; its size; tests by protocol; profiles by length and position."""
 
     documents: int
     sentences: int
@@ -50,7 +45,7 @@ class Quality:
 
     @classmethod
     def unknown(cls, systems: int) -> "Quality":
-        """Of so many systems without a test set."""
+        """Return the value for systems without a test set."""
         return cls(0, 0, tuple(() for _ in range(systems)), {}, (), ())
 
 
@@ -65,7 +60,7 @@ def measure_quality(
     """Score the translations of all systems, and compare them with those of the first.
 
     Raises:
-        CotextError: translations that are missing, or do not fit the references; an unknown protocol.
+        CotextError: translations are missing or do not match the references; an unknown protocol.
     """
     hypotheses = {f"{n}": _hypothesis(run) for n, run in enumerate(runs_of(systems))}
     source = test.source if any(find_protocol(name).needs_source for name in protocols) else None
@@ -74,9 +69,9 @@ def measure_quality(
     of_system = _by_system(list(measured.values()), systems)
     testable = len(systems) > 1 and len(references) > 1
     tests: dict[str, ScoreTest] = {}
-    for index, each in enumerate(of_system[0][0]) if testable else ():
+    for index, measurement in enumerate(of_system[0][0]) if testable else ():
         counts = [[seed[index].statistics for seed in seeds] for seeds in of_system]
-        tests[each.score.protocol] = compare_scores(counts, drawing)
+        tests[measurement.score.protocol] = compare_scores(counts, drawing)
     profiles = _profiles(list(aligned.values()), references, protocols[0], target_language, words)
     lengths, positions = (tuple(_averaged(bucket, systems) for bucket in buckets) for buckets in profiles)
     return Quality(
@@ -96,19 +91,20 @@ def _profiles(
     target_language: str | None,
     words: Words | None,
 ) -> list[list[Bucket]]:
-    """The parts of the test set by length and by position, scored like the whole."""
+    """Score the parts of the test set by length and by position."""
     if words is not None:
         translated = [words.documents(documents, protocol) for documents in translated]
         references = words.documents(references, protocol)
-    found = [
+    profiles = [
         by(translated, references, [protocol], target_language=target_language)
         for by in (by_length, by_position)
     ]
-    return found if words is None else [[_signed(b, words) for b in buckets] for buckets in found]
-
-
-def _signed(bucket: Bucket, words: Words) -> Bucket:
-    return replace(bucket, scores=tuple(tuple(map(words.signed, each)) for each in bucket.scores))
+    if words is None:
+        return profiles
+    return [
+        [replace(b, scores=tuple(tuple(map(words.signed, system)) for system in b.scores)) for b in buckets]
+        for buckets in profiles
+    ]
 
 
 def _hypothesis(run: MeasuredRun) -> Path:
@@ -118,18 +114,18 @@ def _hypothesis(run: MeasuredRun) -> Path:
 
 
 def _by_system(of_runs: Sequence[Each], systems: Sequence[MeasuredSystem]) -> list[list[Each]]:
-    found = iter(of_runs)
-    return [[next(found) for _ in system.runs] for system in systems]
+    items = iter(of_runs)
+    return [[next(items) for _ in system.runs] for system in systems]
 
 
 def _scores(
     number: int, seeds: Sequence[Sequence[Measurement]], tests: Mapping[str, ScoreTest]
 ) -> tuple[TestedScore, ...]:
-    found = []
+    tested = []
     for of_score in zip(*seeds, strict=True):
-        scores = [each.score for each in of_score]
+        scores = [measurement.score for measurement in of_score]
         test = tests.get(scores[0].protocol)
-        found.append(
+        tested.append(
             TestedScore(
                 mean_score(scores),
                 _possible(test.intervals_95[number], scores[0].protocol) if test else None,
@@ -137,11 +133,11 @@ def _scores(
                 Spread(tuple(score.value for score in scores)),
             )
         )
-    return tuple(found)
+    return tuple(tested)
 
 
 def _possible(interval: tuple[float, float], protocol: str) -> tuple[float, float]:
-    """The part of an interval in which there are scores; error rates may exceed 100."""
+    """Limit an interval to possible scores; error rates may exceed 100."""
     low, high = interval
     return max(0.0, low), high if is_lower_better(protocol) else min(100.0, high)
 

@@ -1,4 +1,4 @@
-"""The shipped recipe that matches a run: run folders hold configurations, not names."""
+"""The recipe that matches a run: run folders contain configurations, not names of recipes."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,26 +12,26 @@ from cotext.models.describe import describe_model
 from cotext.models.run_folder import describe_file, listed_seeds, noted_data, noted_seeds, seed_folder
 from cotext.runtime.errors import CotextError
 
-# What makes a system; training and decoding are told by signatures.
+# Sections that define a system; training and decoding are described by signatures.
 _SECTIONS = ("view", "model", "loss")
-# How large it is.
 _DIMENSIONS = {f"model.{key}" for key in ("dimension", "feed_forward", "heads")}
 _LAYERS = {"model.encoder_layers", "model.decoder_layers"}
-_NUMBERS = "view.numbers"  # at most as many as the training data has sentences in a document
+_NUMBERS = "view.numbers"  # depends on the number of sentences in training documents
 _STACKS: Final = ("encoder", "decoder", "cross")
-_SHIFT = "model.shift"  # a number once training begins, where the recipe has `corpus`
-# Recipes that differ in these alone are told apart by them.
+_SHIFT = "model.shift"  # `corpus` in a recipe becomes a number when training begins
+# Further settings in which recipes may differ.
 _FURTHER = ("train.context", "train.order")
-_LIKE = 3  # more changes than this make a system of its own
+_LIKE = 3  # with more changes, a configuration matches no recipe
 
 Settings = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class MatchedRecipe:
-    """The recipe closest to a configuration; None where none is close. `changes`: key=value, sorted.
+    """The recipe closest to a configuration; None if none is close. `changes`: key=value, sorted.
 
-    `settings` has all that the configuration sets, in the same form. `described`: what has no configuration.
+    `settings` has all settings of the configuration, in the same form. `described`: the title without a
+    recipe.
     """
 
     name: str | None
@@ -41,41 +41,40 @@ class MatchedRecipe:
 
     @property
     def title(self) -> str:
-        """As people read it."""
+        """Return the recipe and its changes."""
         if self.name is None:
             return self.described
         return f"{self.name}{' with ' if self.changes else ''}{' '.join(self.changes)}"
 
     def fits(self, setting: str) -> bool:
-        """Whether the configuration is the recipe with a setting such as "model.dropout=0.1": that, no less
+        """Return whether the configuration is the recipe with exactly a setting such as "model.dropout=0.1".
 
-        and no more. A row of a paper may name a value that the recipe has anyway.
+        A row of a paper may name a value that the recipe already has.
         """
-        wanted = setting.split()
-        keys = {part.partition("=")[0] for part in wanted}
+        parts = setting.split()
+        keys = {part.partition("=")[0] for part in parts}
         changed = {change.partition("=")[0] for change in self.changes}
-        return self.settings.issuperset(wanted) and changed <= keys
+        return self.settings.issuperset(parts) and changed <= keys
 
 
 def recipe_of(config: Config) -> MatchedRecipe:
-    """Find the recipe of a configuration: that whose row of a paper it names, else the closest.
+    """Find the recipe of a configuration: the one of the same row of a paper, otherwise the closest.
 
-    It is compared with the recipe at its own size, or where it has none of them, at that which makes it
-    closest. Width, depth, and what is filled in from the data do not count as changes. Among recipes with
-    equally few changes, depth decides, then the number of all keys that differ, also those of training and
-    decoding.
+    Recipes are compared at the size of the configuration, or, if none matches, at the closest size. Width,
+    depth, and values computed from the data do not count as changes. Among recipes with equally few changes,
+    depth decides, then the number of all keys that differ, including training and decoding.
     """
     ours = _settings(config)
-    found = []
+    candidates = []
     for name, recipe, theirs in _recipes(_kind(config)):
         changes = _written({key: value for key, value in ours.items() if _changed(key, ours, theirs)})
         sized = any(ours[key] != theirs[key] for key in _DIMENSIONS)
         depth = sum(ours[key] != theirs[key] for key in _LAYERS)
         further = sum(1 for key, _, _ in differences(recipe, config) if key != "paper")
-        found.append((recipe.paper != config.paper, sized, len(changes), depth, further, name, changes))
-    if not found:
+        candidates.append((recipe.paper != config.paper, sized, len(changes), depth, further, name, changes))
+    if not candidates:
         return MatchedRecipe(None, ())
-    foreign, _, count, _, _, name, changes = min(found)
+    foreign, _, count, _, _, name, changes = min(candidates)
     settings = frozenset([*_written(ours), *(f"{key}={_text(value)}" for key, value in ours.items())])
     if foreign and count > _LIKE:
         return MatchedRecipe(None, (), settings)
@@ -83,13 +82,13 @@ def recipe_of(config: Config) -> MatchedRecipe:
 
 
 def _kind(config: Config) -> str:
-    """The model without its switches."""
+    """Return the model without its options."""
     return describe_model(config.model).partition("(")[0]
 
 
 @cache
 def _recipes(model: str) -> tuple[tuple[str, Config, Settings], ...]:
-    """The recipes of a skeleton at all sizes: names, configurations, settings."""
+    """Return the recipes of a base model at all sizes: names, configurations, settings."""
     loaded = ((name, load_config(name)) for name in recipe_names())
     names = [name for name, config in loaded if _kind(config) == model]
     sized = ((name, load_config(name, size)) for name in names for size in SIZES)
@@ -105,15 +104,15 @@ def _changed(key: str, ours: Settings, theirs: Settings) -> bool:
 
 
 def _written(settings: Settings) -> tuple[str, ...]:
-    """As key=value, sorted; what all stacks have in common as a setting of `model.attention`."""
-    left, told = dict(settings), []
+    """Return key=value, sorted; values shared by all stacks become a setting of `model.attention`."""
+    separate, shared = dict(settings), []
     for key in [key for key in settings if key.startswith("model.encoder.")]:
         of_stacks = [key.replace("encoder", stack, 1) for stack in _STACKS]
-        if len({_text(settings.get(each)) for each in of_stacks}) == 1:
-            told.append(f"{key.replace('encoder', 'attention', 1)}={_text(settings[key])}")
-            for each in of_stacks:
-                del left[each]
-    return tuple(sorted([*told, *(f"{key}={_text(value)}" for key, value in left.items())]))
+        if len({_text(settings.get(stack_key)) for stack_key in of_stacks}) == 1:
+            shared.append(f"{key.replace('encoder', 'attention', 1)}={_text(settings[key])}")
+            for stack_key in of_stacks:
+                del separate[stack_key]
+    return tuple(sorted([*shared, *(f"{key}={_text(value)}" for key, value in separate.items())]))
 
 
 def _settings(config: Config) -> Settings:
@@ -121,43 +120,43 @@ def _settings(config: Config) -> Settings:
     del content["model"]["attention"]
     for stack in _STACKS:
         content["model"][stack] = config.model.stack(stack).model_dump(mode="json")
-    found: Settings = {}
+    settings: Settings = {}
     for section in _SECTIONS:
-        found |= _flat(content[section], f"{section}.")
+        settings |= _flat(content[section], f"{section}.")
     for key in _FURTHER:
-        found[key] = reduce(lambda inner, part: inner[part], key.split("."), content)
-    return found
+        settings[key] = reduce(lambda inner, part: inner[part], key.split("."), content)
+    return settings
 
 
 def _flat(content: dict[str, Any], prefix: str) -> Settings:
-    found: Settings = {}
+    flat: Settings = {}
     for key, value in content.items():
-        found |= _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
-    return found
+        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
+    return flat
 
 
 def _text(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-# Settings in which runs of one system may differ: the seed, and how training was watched and sped up.
+# Settings in which runs of one system may differ.
 _MAY_DIFFER: Final = ("train.seed", "train.log_every", "train.threads", "train.keep")
 
 
 def missing_seeds(path: Path, folders: Mapping[int, Path]) -> str:
-    """What to say where the runs, by seed, were trained among others that are not there; else empty."""
-    wanted = sorted({*folders, *(seed for run in folders.values() for seed in noted_seeds(run))})
-    missing = [seed for seed in wanted if seed not in folders]
+    """Return a message about runs that were trained together with these but are missing; empty if none is."""
+    expected = sorted({*folders, *(seed for run in folders.values() for seed in noted_seeds(run))})
+    missing = [seed for seed in expected if seed not in folders]
     if not missing:
         return ""
     return (
         f"{path}: the run of seed {listed_seeds(missing)} is missing: the others were trained with "
-        f"--seeds {listed_seeds(wanted)}; the same `cotext train` command makes it"
+        f"--seeds {listed_seeds(expected)}; the same `cotext train` command makes it"
     )
 
 
 def require_alike(path: Path, folders: Mapping[int, Path]) -> None:
-    """Check that runs, by seed, differ in their seeds alone; `path` is their folder, for messages.
+    """Check that runs, by seed, differ only in their seeds; `path` is their folder, for messages.
 
     Raises:
         CotextError: other settings, other data, or a seed that is not that of the folder's name; a model that
@@ -170,18 +169,25 @@ def require_alike(path: Path, folders: Mapping[int, Path]) -> None:
     for seed, config in configs.items():
         if config.train.seed != seed:
             raise CotextError(
-                f"{folders[seed]}: holds a run of seed {config.train.seed}; give the folder its name"
+                f"{folders[seed]}: contains a run of seed {config.train.seed}; rename the folder"
             )
-        if changed := _settings_changed(configs[first], config):
+        changed = [
+            f"  {key}: {before if before != '' else 'nothing'} in the one, "
+            f"{after if after != '' else 'nothing'} in the other"
+            for key, before, after in differences(configs[first], config)
+            if key not in _MAY_DIFFER
+        ]
+        if changed:
+            lines = "\n".join(changed)
             raise CotextError(
                 f"{path}: seed-{first} and seed-{seed} are not one system, and cannot be averaged; move one "
-                f"of them elsewhere:\n{changed}"
+                f"of them elsewhere:\n{lines}"
             )
-    noted = {seed: noted_data(run).get("checksums") for seed, run in folders.items()}
-    known = {seed: checksums for seed, checksums in noted.items() if checksums is not None}
-    for seed, checksums in known.items():
-        reference = next(iter(known))
-        if checksums != known[reference]:
+    digests = {seed: noted_data(run).get("checksums") for seed, run in folders.items()}
+    known_digests = {seed: checksums for seed, checksums in digests.items() if checksums is not None}
+    for seed, checksums in known_digests.items():
+        reference = next(iter(known_digests))
+        if checksums != known_digests[reference]:
             raise CotextError(
                 f"{path}: seed-{reference} and seed-{seed} were trained on different data, and cannot be "
                 "averaged; move one of them elsewhere"
@@ -189,21 +195,8 @@ def require_alike(path: Path, folders: Mapping[int, Path]) -> None:
 
 
 def _from_any_seed(config: Config) -> Config:
-    """The configuration; one that starts from the run of its seed in a folder of several, from the folder."""
+    """Replace `train.init` by its parent folder if it is the run with the same seed."""
     start = Path(config.train.init)
     if start != seed_folder(start.parent, config.train.seed):
         return config
     return config.model_copy(update={"train": config.train.model_copy(update={"init": str(start.parent)})})
-
-
-def _settings_changed(one: Config, other: Config) -> str:
-    lines = [
-        f"  {key}: {_shown(before)} in the one, {_shown(after)} in the other"
-        for key, before, after in differences(one, other)
-        if key not in _MAY_DIFFER
-    ]
-    return "\n".join(lines)
-
-
-def _shown(value: object) -> object:
-    return "nothing" if value == "" else value

@@ -1,26 +1,27 @@
-"""A comparison as sections of tables and pictures, for a terminal, a page and LaTeX."""
+"""A comparison as sections of tables and plots, for a terminal, a page and LaTeX."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
 from itertools import groupby
 
+from cotext.data.documents import Document
+from cotext.data.formats import read_documents
 from cotext.evaluation.metrics.profile import TITLES, Bucket
 from cotext.evaluation.statistics.seeds import Difference
-from cotext.evaluation.statistics.significance import SIGNIFICANT
 from cotext.evaluation.studies.compare.against_papers import PublishedComparison
 from cotext.evaluation.studies.compare.comparison import PHENOMENA, RunComparison
-from cotext.evaluation.studies.compare.example import example
 from cotext.evaluation.studies.compare.figures import difference_of
 from cotext.evaluation.studies.compare.quality import TestedScore
 from cotext.evaluation.studies.compare.system import MeasuredSystem
 from cotext.evaluation.studies.compare.verdict import context_words, verdict
+from cotext.evaluation.studies.context.page import differing
 from cotext.evaluation.studies.contrastive.decisions import ALL_SUITES
 from cotext.evaluation.studies.contrastive.evidence import EVIDENCE_HEADER, evidence_row, legend
 from cotext.evaluation.studies.tables import Cell, Row, Table, interval
 from cotext.evaluation.studies.versions import versions
 from cotext.models.run_folder import listed_seeds
-from cotext.runtime.html import facts, folded, whole_page
+from cotext.runtime.html import breakable, facts, folded, table, whole_page
 from cotext.runtime.tables import render_p
 
 NOTE = (
@@ -49,11 +50,12 @@ said to be significant where it is over documents, for the models that were trai
 documents together, for models of other seeds. Deviation: the standard deviation of single seeds. A difference
 that is no larger than the deviation of one of the two systems is marked ≈: two single runs may well differ
 the other way round."""
+MAX_SENTENCES = 12  # number of sentences shown of the example document
 
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A part of a comparison: tables, lines below them, and for a page a paragraph and pictures (HTML)."""
+    """A part of a comparison: tables, lines below them, and for a page a paragraph and plots (HTML)."""
 
     title: str
     tables: Sequence[Table] = ()
@@ -62,148 +64,151 @@ class Section:
     pictures: str = ""
 
     def text(self) -> str:
-        """For a terminal."""
+        """Return the section for a terminal."""
         return "\n".join([self.title, "\n\n".join(table.text() for table in self.tables), *self.notes])
 
     def html(self) -> str:
-        """For a page."""
+        """Return the section for a page."""
         about = [f"<p>{escape(self.about)}</p>"] if self.about else []
         notes = [f'<p class="soft">{escape(note)}</p>' for note in self.notes]
         tables = [table.html() for table in self.tables]
         return "\n".join([f"<h2>{escape(self.title)}</h2>", *about, self.pictures, *tables, *notes])
 
 
-def as_text(found: RunComparison, brief: bool = False) -> str:
-    """Everything but curves and maps, for a terminal; `brief`: the answers and the accuracies of choices."""
-    answers = ["\n".join([each.question, *(f"  {line}" for line in each.lines)]) for each in verdict(found)]
-    sections = [_choices(found, False)] if brief else _sections(found)
+def as_text(result: RunComparison, brief: bool = False) -> str:
+    """Return everything except plots for a terminal; `brief`: only the answers and contrastive accuracies."""
+    answers = [
+        "\n".join([answer.question, *(f"  {line}" for line in answer.lines)]) for answer in verdict(result)
+    ]
+    sections = [_choices(result, False)] if brief else _sections(result)
     blocks = [section.text() for section in sections if section.tables]
-    notes = ["\n".join(found.notes)] if found.notes and not brief else []
+    notes = ["\n".join(result.notes)] if result.notes and not brief else []
     return "\n\n".join([*answers, *blocks, *notes])
 
 
-def as_latex(found: RunComparison) -> str:
-    """The tables as LaTeX (needs booktabs)."""
+def as_latex(result: RunComparison) -> str:
+    """Return the tables as LaTeX (needs booktabs)."""
     heading = ["% needs \\usepackage{booktabs}", "% *: significant, p < 0.05 after correction"]
-    tables = (table.latex() for section in _sections(found) for table in section.tables)
+    tables = (table.latex() for section in _sections(result) for table in section.tables)
     return "\n".join([*heading, *tables, ""])
 
 
-def render_comparison(found: RunComparison) -> str:
-    """The page: a document and conclusions first, then the figures and their signatures."""
+def render_comparison(result: RunComparison) -> str:
+    """Return the page: a document and conclusions first, then the values and their signatures."""
     items = []
-    for answer in verdict(found):
+    for answer in verdict(result):
         lines = "".join(f"<dd>{escape(line)}</dd>" for line in answer.lines)
         items.append(f"<dt>{escape(answer.question)}</dt>{lines}")
-    notes = "".join(f'<p class="soft">{escape(note)}</p>' for note in found.notes)
+    notes = "".join(f'<p class="soft">{escape(note)}</p>' for note in result.notes)
     body = [
         f"<h1>Systems side by side</h1>\n<p>{LEAD}</p>",
-        example(found),
+        example(result),
         "<h2>Answers</h2>",
         f'<dl class="verdict">{"".join(items)}</dl>\n{notes}',
-        *(section.html() for section in _sections(found, pictures=True)),
+        *(section.html() for section in _sections(result, pictures=True)),
         "<h2>How these figures came about</h2>",
-        _facts(found),
+        _facts(result),
     ]
     return whole_page("Cotext: systems side by side", body)
 
 
-def _sections(found: RunComparison, pictures: bool = False) -> Iterator[Section]:
-    """The sections that there are figures for."""
-    yield _systems(found)
-    if found.scores[0]:
-        yield _quality(found, pictures)
-    if any(run.seeds for run in found.runs):
-        yield Section("Seeds", [_seeds(found)], about=SEEDS)
-    if found.rows:
-        yield _choices(found, pictures)
-    if found.pooled:
-        yield _pooled(found)
-    if any(found.evidence):
+def _sections(result: RunComparison, pictures: bool = False) -> Iterator[Section]:
+    """Yield the sections for which there are results."""
+    yield _systems(result)
+    if result.scores[0]:
+        yield _quality(result, pictures)
+    if any(run.seeds for run in result.runs):
+        yield Section("Seeds", [_seeds(result)], about=SEEDS)
+    if result.rows:
+        yield _choices(result, pictures)
+    if result.pooled:
+        yield _pooled(result)
+    if any(result.evidence):
         rows: list[Row] = [
-            (run.label, *evidence_row(each))
-            for run, evidence in zip(found.runs, found.evidence, strict=True)
-            for each in evidence
+            (run.label, *evidence_row(evidence_of_group))
+            for run, evidence in zip(result.runs, result.evidence, strict=True)
+            for evidence_of_group in evidence
         ]
-        words = legend([each for evidence in found.evidence for each in evidence])
+        words = legend([evidence_of_group for evidence in result.evidence for evidence_of_group in evidence])
         table = Table(("system", *EVIDENCE_HEADER), rows, left=2, heads=2)
         yield Section("Context use, tested", [table], words.splitlines(), EVIDENCE)
-    if found.contrastive_tests:
-        yield _contrastive_tests(found)
-    if any(found.gains):
-        yield Section("CXMI", [_gains(found)], about=USE)
-    if pictures and any(run.curve for run in found.runs):
-        yield _training(found)
-    if found.published:
-        yield _published(found)
+    if result.contrastive_tests:
+        yield _contrastive_tests(result)
+    if any(result.gains):
+        yield Section("CXMI", [_gains(result)], about=USE)
+    if pictures and any(run.curve for run in result.runs):
+        yield _training(result)
+    if result.published:
+        yield _published(result)
 
 
-def _systems(found: RunComparison) -> Section:
-    started = any(run.first_loss for run in found.runs)
+def _systems(result: RunComparison) -> Section:
+    started = any(run.first_loss for run in result.runs)
     header = ["system", "recipe", "context window", "parameters", "updates", "first loss"]
     rows: list[Sequence[str | Cell]] = [
         [
             _label(run),
             run.first.recipe.title,
             context_words(run),
-            run.parameters_in_words,
-            run.updates_in_words,
-            run.first_loss_in_words,
+            f"{run.first.parameters:,}" if run.has_model else "",
+            " to ".join(dict.fromkeys(f"{count:,}" for count in run.updates)) if run.has_model else "",
+            "" if run.first_loss is None else "{:.3f} ({:.3f})".format(*run.first_loss),
         ]
-        for run in found.runs
+        for run in result.runs
     ]
-    shown = len(header) if started else len(header) - 1
+    columns = len(header) if started else len(header) - 1
     caption = "Context window: the sentences around the one that is translated which the system may read."
-    table = Table(header[:shown], [row[:shown] for row in rows], caption, left=3)
+    table = Table(header[:columns], [row[:columns] for row in rows], caption, left=3)
     return Section("The systems", [table], [FIRST_LOSS] * started)
 
 
-def _quality(found: RunComparison, pictures: bool) -> Section:
-    tested = any(test.differences for test in found.tests.values())
+def _quality(result: RunComparison, pictures: bool) -> Section:
+    tested = any(test.differences for test in result.tests.values())
     rows: list[Row] = [
-        (run.label, *map(_score, scores)) for run, scores in zip(found.runs, found.scores, strict=True)
+        (run.label, *map(_score, scores)) for run, scores in zip(result.runs, result.scores, strict=True)
     ]
-    caption = f"{found.documents:,} documents, {found.sentences:,} sentences."
+    caption = f"{result.documents:,} documents, {result.sentences:,} sentences."
     if tested:
         caption += (
             " With 95 % intervals; below, the difference from the first system, its interval, and p after "
             "correction."
         )
-    notes = [each.score.signature for each in found.scores[0]]
+    notes = [score.score.signature for score in result.scores[0]]
     if tested:
-        signatures = dict.fromkeys(test.signature for test in found.tests.values())
+        signatures = dict.fromkeys(test.signature for test in result.tests.values())
         notes = [
             "* differs significantly from the first system, p < 0.05 after correction",
             *signatures,
             *notes,
         ]
-    profiles = [(TITLES["length"], found.lengths), (TITLES["position"], found.positions)]
-    tables = [Table(("", *(each.score.title for each in found.scores[0])), rows, caption)]
-    tables += [_profile(found, what, buckets) for what, buckets in profiles if buckets]
-    return Section("Quality", tables, notes, pictures=_profile_plots(found, profiles) if pictures else "")
+    profiles = [(TITLES["length"], result.lengths), (TITLES["position"], result.positions)]
+    tables = [Table(("", *(score.score.title for score in result.scores[0])), rows, caption)]
+    tables += [_profile(result, what, buckets) for what, buckets in profiles if buckets]
+    return Section("Quality", tables, notes, pictures=_profile_plots(result, profiles) if pictures else "")
 
 
-def _score(each: TestedScore) -> Cell:
-    small = [] if each.interval_95 is None else [interval(each.interval_95, ".1f")]
-    if (test := each.against_first) is not None:
+def _score(score: TestedScore) -> Cell:
+    small = [] if score.interval_95 is None else [interval(score.interval_95, ".1f")]
+    test = score.against_first
+    if test is not None:
         small += [f"{test.difference:+.2f}", interval(test.interval_95), f"p {render_p(test.p_corrected)}"]
-    return Cell(f"{each.score.value:.2f}", tuple(small), each.differs)
+    return Cell(f"{score.score.value:.2f}", tuple(small), test is not None and test.significant)
 
 
-def _profile(found: RunComparison, what: str, buckets: Sequence[Bucket]) -> Table:
+def _profile(result: RunComparison, what: str, buckets: Sequence[Bucket]) -> Table:
     header = (f"{buckets[0].scores[0][0].title} by {what}", "documents", "sentences")
     rows: list[Row] = [
         (b.name, f"{b.documents:,}", f"{b.sentences:,}", *(f"{scores[0].value:.2f}" for scores in b.scores))
         for b in buckets
     ]
-    return Table((*header, *(run.label for run in found.runs)), rows)
+    return Table((*header, *(run.label for run in result.runs)), rows)
 
 
-def _profile_plots(found: RunComparison, profiles: Iterable[tuple[str, Sequence[Bucket]]]) -> str:
+def _profile_plots(result: RunComparison, profiles: Iterable[tuple[str, Sequence[Bucket]]]) -> str:
     from cotext.evaluation.studies.plots import legend as legend_of
     from cotext.evaluation.studies.plots import quality_by
 
-    titles = [run.label for run in found.runs]
+    titles = [run.label for run in result.runs]
     drawn = [f"<figure>{quality_by(what, buckets, titles)}</figure>" for what, buckets in profiles if buckets]
     return f'{legend_of(titles)}\n<div class="pair">{"".join(drawn)}</div>'
 
@@ -212,30 +217,30 @@ def _label(run: MeasuredSystem) -> Cell:
     return Cell(run.label, (f"seeds {listed_seeds(run.seeds)}",) if run.seeds else ())
 
 
-def _seeds(found: RunComparison) -> Table:
-    """Every figure by seed, and what the tests make of seeds and of documents alone."""
+def _seeds(result: RunComparison) -> Table:
+    """Return every value by seed, and the tests over documents and over seeds."""
     rows: list[Row] = []
-    for number, run in enumerate(found.runs):
-        for each in found.over_seeds(number):
-            deviation = each.by_seed.deviation
+    for number, run in enumerate(result.runs):
+        for figure in result.over_seeds(number):
+            deviation = figure.by_seed.deviation
             cells: list[str | Cell] = ["", "", "", ""]
-            if (test := each.against_first) is not None:
+            if (test := figure.against_first) is not None:
                 over = "" if test.over_seeds is None else render_p(test.over_seeds.p)
-                difference = f"{test.difference:+.2f}{' ≈' if each.lost_in_seeds else ''}"
-                p = Cell(render_p(test.p_corrected), marked=test.p_corrected < SIGNIFICANT)
+                difference = f"{test.difference:+.2f}{' ≈' if figure.lost_in_seeds else ''}"
+                p = Cell(render_p(test.p_corrected), marked=test.significant)
                 cells = [difference, render_p(test.p_documents), over, p]
-            values = " ".join(f"{value:.1f}" for value in each.by_seed.values)
+            values = " ".join(f"{value:.1f}" for value in figure.by_seed.values)
             spread = "" if deviation is None else f"{deviation:.2f}"
-            name = (_label(run), each.name, each.group)
-            rows.append((*name, f"{each.by_seed.mean:.2f}", spread, values, *cells))
+            name = (_label(run), figure.name, figure.group)
+            rows.append((*name, f"{figure.by_seed.mean:.2f}", spread, values, *cells))
     header = (
         "by seed", "", "", "mean", "deviation", "values", "difference", "p, documents", "p, seeds",
         "corrected",
     )  # fmt: skip
-    return Table(header, rows, f"Differences from {found.runs[0].title}.", left=3, heads=3)
+    return Table(header, rows, f"Differences from {result.runs[0].title}.", left=3, heads=3)
 
 
-def _choices(found: RunComparison, pictures: bool) -> Section:
+def _choices(result: RunComparison, pictures: bool) -> Section:
     rows: list[Row] = [
         (
             row.phenomenon,
@@ -251,69 +256,69 @@ def _choices(found: RunComparison, pictures: bool) -> Section:
             ),
             row.verdict,
         )
-        for row in found.rows
+        for row in result.rows
     ]
-    header = ("contrastive accuracy, %", "distance", "chance", *(run.label for run in found.runs), "")
+    header = ("contrastive accuracy, %", "distance", "chance", *(run.label for run in result.runs), "")
     caption = (
         "With 95 % intervals. Distance: sentences back to the clue; ahead: the clue is in the next sentence."
     )
     notes = ["(in brackets): the clue is outside the context window, and chance is expected"]
-    if any(cell.shown for row in found.rows for cell in row.cells):
+    if any(cell.shown for row in result.rows for cell in row.cells):
         notes.append("* context use is significant")
     drawn = ""
     if pictures:
         from cotext.evaluation.studies.plots import accuracy_plots
 
-        about = PHENOMENA if any(row.exact_chance for row in found.rows) else {}
-        drawn = accuracy_plots(found.rows, [run.label for run in found.runs], about)
+        about = PHENOMENA if any(row.exact_chance for row in result.rows) else {}
+        drawn = accuracy_plots(result.rows, [run.label for run in result.runs], about)
     return Section("Contrastive accuracy", [Table(header, rows, caption, heads=2)], notes, pictures=drawn)
 
 
-def _tested(test: Difference | None, form: str, differs: bool) -> tuple[str | Cell, ...]:
-    """A difference, its interval, p, and p after correction."""
+def _tested(test: Difference | None, form: str) -> tuple[str | Cell, ...]:
+    """Return a difference, its interval, p, and corrected p."""
     if test is None:
         return "", "", "", ""
-    difference = Cell(format(test.difference, form), marked=differs)
+    difference = Cell(format(test.difference, form), marked=test.significant)
     return difference, interval(test.interval_95, form), render_p(test.p), render_p(test.p_corrected)
 
 
 _TESTED = ("difference", "95 % interval", "p", "corrected")
 
 
-def _pooled(found: RunComparison) -> Section:
+def _pooled(result: RunComparison) -> Section:
     rows: list[Row] = [
-        (run.label, f"{each.disc:.2f}", f"{each.disc_avg:.2f}", *_tested(each.test, "+.2f", each.differs))
-        for run, each in zip(found.runs, found.pooled, strict=True)
+        (run.label, f"{accuracy.disc:.2f}", f"{accuracy.disc_avg:.2f}", *_tested(accuracy.test, "+.2f"))
+        for run, accuracy in zip(result.runs, result.pooled, strict=True)
     ]
     caption = (
-        f"All {len(found.pooled[0].suites)} suites together, {found.pooled[0].examples:,} examples whose "
+        f"All {len(result.pooled[0].suites)} suites together, {result.pooled[0].examples:,} examples whose "
         "clue is in another sentence, in per cent; differences from the first system."
     )
     table = Table((ALL_SUITES, "every example", "every suite", *_TESTED), rows, caption)
-    return Section("All suites together", [table], [found.pooled_signature])
+    return Section("All suites together", [table], [result.pooled_signature])
 
 
-def _contrastive_tests(found: RunComparison) -> Section:
+def _contrastive_tests(result: RunComparison) -> Section:
     rows: list[Row] = []
-    for each in found.contrastive_tests:
-        words = "too few documents" if each.too_few else "no significant difference"
-        if each.significant:
-            words = "higher accuracy" if each.own > each.first else "lower accuracy"
-        words += "; in the window of the first, too" if each.first_sees else ""
-        name = (found.runs[each.run].label, each.phenomenon, each.distance)
-        accuracies = (f"{each.first:.1f}", f"{each.own:.1f}")
-        rows.append((*name, *accuracies, *_tested(each.test, "+.1f", each.significant), words))
+    for test in result.contrastive_tests:
+        words = "too few documents" if test.too_few else "no significant difference"
+        if test.test.significant:
+            words = "higher accuracy" if test.own > test.first else "lower accuracy"
+        words += "; in the window of the first, too" if test.first_sees else ""
+        name = (result.runs[test.run].label, test.phenomenon, test.distance)
+        accuracies = (f"{test.first:.1f}", f"{test.own:.1f}")
+        rows.append((*name, *accuracies, *_tested(test.test, "+.1f"), words))
     caption = (
         "Contrastive examples whose clue is within the context window of the system, compared with "
-        f"{found.runs[0].title}: accuracy in per cent, difference in points, and p over documents, corrected "
-        "for all rows."
+        f"{result.runs[0].title}: accuracy in per cent, difference in points, and p over documents, "
+        "corrected for all rows."
     )
     header = ("", "phenomenon", "distance", "first", "own", *_TESTED, "")
     table = Table(header, rows, caption, left=3, heads=3)
-    return Section("Every difference in contrastive accuracy, tested", [table], [found.signature])
+    return Section("Every difference in contrastive accuracy, tested", [table], [result.signature])
 
 
-def _gains(found: RunComparison) -> Table:
+def _gains(result: RunComparison) -> Table:
     rows: list[Row] = [
         (
             run.label,
@@ -324,31 +329,31 @@ def _gains(found: RunComparison) -> Table:
             f"{use.documents:,}",
             f"{use.tokens:,}",
         )
-        for run, uses in zip(found.runs, found.gains, strict=True)
+        for run, uses in zip(result.runs, result.gains, strict=True)
         for use in uses
     ]
     header = ("system", "context", "nats per token", "95 % interval", "p", "documents", "tokens")
     return Table(header, rows, "Over all sentences that have context.", left=2, heads=2)
 
 
-def _published(found: RunComparison) -> Section:
+def _published(result: RunComparison) -> Section:
     tables, notes = [], []
-    for title, group in groupby(found.published, key=lambda each: each.published.table_title):
+    for title, group in groupby(result.published, key=lambda value: value.published.table_title):
         values = list(group)
-        described = {each.published.column: each.published for each in values}
+        described = {value.published.column: value.published for value in values}
         by_row: dict[tuple[int, str], dict[str, Cell]] = {}
-        for each in values:
-            cells = by_row.setdefault((each.run, each.published.row), {})
-            cells[each.published.column] = _published_cell(each)
+        for value in values:
+            cells = by_row.setdefault((value.run, value.published.row), {})
+            cells[value.published.column] = _published_cell(value)
         rows: list[Row] = [
-            (found.runs[run].label, row, *(cells.get(column, "") for column in described))
+            (result.runs[run].label, row, *(cells.get(column, "") for column in described))
             for (run, row), cells in by_row.items()
         ]
         tables.append(Table((title, "row", *described), rows, left=2))
         notes += [
-            f"{title}, {name}: {each.test.corpus}, {each.test.direction}, {each.measure.title}, "
-            f"{each.measure.protocol}"
-            for name, each in described.items()
+            f"{title}, {name}: {value.test.corpus}, {value.test.direction}, {value.measure.title}, "
+            f"{value.measure.protocol}"
+            for name, value in described.items()
         ]
     about = (
         f"{NOTE} Below a value: its difference from the first row of the table, where both are published; "
@@ -357,46 +362,92 @@ def _published(found: RunComparison) -> Section:
     return Section("Published values", tables, [NOTE, *notes], about)
 
 
-def _published_cell(each: PublishedComparison) -> Cell:
-    value, small = each.published.value, []
-    if (difference := difference_of(value, each.first_published)) is not None:
+def _published_cell(compared: PublishedComparison) -> Cell:
+    value, small = compared.published.value, []
+    if (difference := difference_of(value, compared.first_published)) is not None:
         small.append(f"{difference:+.4g}")
-    if each.measured is not None:
-        own = difference_of(each.measured, each.first_measured)
-        small.append(f"here {each.measured:.4g}{'' if own is None else f', {own:+.3g}'}")
+    if compared.measured is not None:
+        difference_here = difference_of(compared.measured, compared.first_measured)
+        small.append(
+            f"here {compared.measured:.4g}{'' if difference_here is None else f', {difference_here:+.3g}'}"
+        )
     return Cell("–" if value is None else f"{value:g}", tuple(small))
 
 
-def _training(found: RunComparison) -> Section:
-    """Losses over updates, which are pictures alone."""
+def _training(result: RunComparison) -> Section:
+    """Return losses over updates, as plots only."""
     from cotext.evaluation.studies.plots import loss_ratios, training_curves
 
-    titles = [run.label for run in found.runs]
-    curves = [(training_curves(titles, [run.curve for run in found.runs]), CURVES)]
-    if any(run.loss_ratio for run in found.runs):
-        curves.append((loss_ratios(titles, [run.loss_ratio for run in found.runs]), RATIOS))
+    titles = [run.label for run in result.runs]
+    curves = [(training_curves(titles, [run.curve for run in result.runs]), CURVES)]
+    if any(run.loss_ratio for run in result.runs):
+        curves.append((loss_ratios(titles, [run.loss_ratio for run in result.runs]), RATIOS))
     drawn = [
         f'<figure class="curves">{svg}<figcaption>{words}</figcaption></figure>' for svg, words in curves
     ]
     return Section("Training", pictures=f'<div class="pair">{"".join(drawn)}</div>')
 
 
-def _facts(found: RunComparison) -> str:
+def _facts(result: RunComparison) -> str:
     parts = []
-    for number, run in enumerate(found.runs):
-        signatures = [score.score.signature for score in found.scores[number]]
-        told = []
-        for each in run.runs:
-            signatures += [f"{name}: {decisions.signature}" for name, decisions in each.decisions.items()]
-            signatures += [f"context: {each.use.signature}"] if each.use else []
-            told += [
-                ("run", f"<code>{escape(str(each.path))}</code>"),
-                ("model and decoding", f"<code>{escape(each.signature)}</code>"),
+    for number, run in enumerate(result.runs):
+        signatures = [score.score.signature for score in result.scores[number]]
+        entries = []
+        for measured in run.runs:
+            signatures += [f"{name}: {decisions.signature}" for name, decisions in measured.decisions.items()]
+            signatures += [f"context: {measured.use.signature}"] if measured.use else []
+            entries += [
+                ("run", f"<code>{escape(str(measured.path))}</code>"),
+                ("model and decoding", f"<code>{escape(measured.signature)}</code>"),
             ]
-        own = folded("Signatures of its figures", "\n".join(signatures))
-        parts.append(f"<h3>{escape(run.label)}</h3>\n{facts(told)}\n{own}")
+        folded_signatures = folded("Signatures of its figures", "\n".join(signatures))
+        parts.append(f"<h3>{escape(run.label)}</h3>\n{facts(entries)}\n{folded_signatures}")
     shared = [(name, escape(value)) for name, value in versions().items()]
-    if found.test is not None:
-        files = dict.fromkeys((str(found.test.source), str(found.test.reference)))
-        shared.insert(0, ("test set", f"{escape(', '.join(files))} ({found.test.digest})"))
+    if result.test is not None:
+        files = dict.fromkeys((str(result.test.source), str(result.test.reference)))
+        shared.insert(0, ("test set", f"{escape(', '.join(files))} ({result.test.digest})"))
     return f"{chr(10).join(parts)}\n<h3>All</h3>\n{facts(shared)}"
+
+
+def example(result: RunComparison) -> str:
+    """Return the document in which most sentences differ, as a table; empty without a test set.
+
+    Words of a translation that differ from that of the first system are marked.
+    """
+    paths = {run.label: run.first.hypothesis for run in result.runs if run.first.hypothesis is not None}
+    if result.test is None or not paths:
+        return ""
+    translations = [list(read_documents(path, result.test.format, "target")) for path in paths.values()]
+    sources = list(read_documents(result.test.source, result.test.format))
+    references = list(read_documents(result.test.reference, result.test.format, "target"))
+    differences = [
+        _differing_sentences([translation[n] for translation in translations]) for n in range(len(sources))
+    ]
+    number = differences.index(max(differences))
+    source, reference = sources[number], references[number].sentences
+    sides = [translation[number].sentences for translation in translations]
+    rows = []
+    for n in range(min(len(source), MAX_SENTENCES)):
+        first, *others = [side[n] for side in sides]
+        cells = [escape(first), *(_marked(other, first) for other in others)]
+        rows.append([str(n + 1), escape(source.sentences[n]), *cells, escape(reference[n])])
+    caption = f"Document {escape(source.id)}"
+    if differences[number]:
+        caption += (
+            f": the systems differ in more of its first {MAX_SENTENCES} sentences than in any other's. "
+            f"Marked: words that differ from {escape(next(iter(paths)))}"
+        )
+    header = ("", "source", *map(breakable, paths), "reference")
+    return f"<h2>A document, translated by each</h2>\n{table(f'{caption}.', header, rows, left=len(header))}"
+
+
+def _differing_sentences(translations: Sequence[Document]) -> int:
+    sides = [document.sentences[:MAX_SENTENCES] for document in translations]
+    return sum(len(set(sentences)) > 1 for sentences in zip(*sides, strict=True))
+
+
+def _marked(text: str, first: str) -> str:
+    return " ".join(
+        f"<mark>{escape(word)}</mark>" if differs else escape(word)
+        for word, differs in differing(text, first)
+    )

@@ -1,4 +1,4 @@
-"""A system of a comparison: one run, or runs that differ in their seeds alone."""
+"""A system of a comparison: one run, or runs that differ only in their seeds."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from cotext.training.resume import load_progress
 class MeasuredSystem:
     """A system with the measurements of its runs, one for each of its `seeds`.
 
-    Of a run that is given by itself, `seeds` is empty. What all runs have in common is that of the first.
+    `seeds` is empty for a single run. What all runs have in common is taken from the first.
     """
 
     title: str
@@ -25,93 +25,76 @@ class MeasuredSystem:
 
     @property
     def not_learned(self) -> int:
-        """How many of its runs ended as their start."""
+        """Return the number of runs that ended as their start."""
         return sum(run.is_start for run in self.runs)
 
     @property
     def label(self) -> str:
-        """The title, with a mark where runs ended as their start: for tables."""
+        """Return the title for tables, with a note on runs that ended as their start."""
         if not self.not_learned:
             return self.title
-        part = (
-            f" in {self.not_learned} of {len(self.runs)} seeds" if self.not_learned < len(self.runs) else ""
-        )
+        some = self.not_learned < len(self.runs)
+        part = f" in {self.not_learned} of {len(self.runs)} seeds" if some else ""
         return f"{self.title} (not learned{part})"
 
     @property
     def first_loss(self) -> tuple[float, float] | None:
-        """Means of `MeasuredRun.first_loss`, where all runs have one."""
-        found = [run.first_loss for run in self.runs if run.first_loss is not None]
-        if len(found) < len(self.runs):
+        """Return the means of `MeasuredRun.first_loss`, if all runs have one."""
+        losses = [run.first_loss for run in self.runs if run.first_loss is not None]
+        if len(losses) < len(self.runs):
             return None
-        own, there = (sum(column) / len(found) for column in zip(*found, strict=True))
-        return own, there
-
-    @property
-    def first_loss_in_words(self) -> str:
-        """As in 3.680 (2.290); nothing where it is not known."""
-        return "" if self.first_loss is None else "{:.3f} ({:.3f})".format(*self.first_loss)
+        first, start = (sum(column) / len(losses) for column in zip(*losses, strict=True))
+        return first, start
 
     @property
     def first(self) -> MeasuredRun:
-        """Its first run, for what all have in common."""
+        """Return the first run."""
         return self.runs[0]
 
     @property
     def has_model(self) -> bool:
-        """Whether its model is at hand, with its size and training."""
+        """Return whether the model is available, with its size and training."""
         return self.first.parameters > 0
 
     @property
-    def parameters_in_words(self) -> str:
-        """As in 1,200; nothing where the model is not at hand."""
-        return f"{self.first.parameters:,}" if self.has_model else ""
-
-    @property
     def updates(self) -> tuple[int, int]:
-        """The fewest and the most updates of a run."""
+        """Return the fewest and the most updates of a run."""
         counts = [run.updates for run in self.runs]
         return min(counts), max(counts)
 
     @property
-    def updates_in_words(self) -> str:
-        """As in 1,200, or 1,200 to 1,500; nothing where the model is not at hand."""
-        counts = self.updates if self.has_model else ()
-        return " to ".join(dict.fromkeys(f"{count:,}" for count in counts))
-
-    @property
     def curve(self) -> tuple[tuple[int, float], ...]:
-        """Updates and the mean development loss, where all runs have one."""
+        """Return updates and the mean development loss, as far as all runs have one."""
         return _mean_curve([run.curve for run in self.runs])
 
     @property
     def context_curve(self) -> tuple[tuple[int, float], ...]:
-        """The same of context sentences; empty without any."""
+        """Return the same for context sentences; empty without any."""
         return _mean_curve([run.context_curve for run in self.runs])
 
     @property
     def loss_ratio(self) -> tuple[tuple[int, float], ...]:
-        """Updates and the loss of current sentences over that of context sentences, where both are known.
+        """Return updates and the loss of current divided by that of context sentences, if both are known.
 
-        As in figure 3 of Lupo et al. 2022, but of all current sentences, and by token.
+        As in figure 3 of Lupo et al. 2022, but over all current sentences, and by token.
         """
         context = dict(self.context_curve)
         return tuple((u, loss / context[u]) for u, loss in self.curve if context.get(u, 0.0) > 0)
 
     def right(self, suite: str) -> dict[str, float]:
-        """The share of runs that decide an example of a suite right, by its id."""
+        """Return the share of runs that decide an example of a suite right, by its id."""
         decided = [run.decisions[suite].right for run in self.runs]
-        return {example: sum(each[example] for each in decided) / len(decided) for example in decided[0]}
+        return {example: sum(right[example] for right in decided) / len(decided) for example in decided[0]}
 
 
 def _mean_curve(curves: Sequence[Sequence[tuple[int, float]]]) -> tuple[tuple[int, float], ...]:
     first, *others = [dict(curve) for curve in curves]
-    shared = [update for update in first if all(update in each for each in others)]
-    return tuple((u, sum(each[u] for each in (first, *others)) / len(curves)) for u in shared)
+    shared = [update for update in first if all(update in curve for curve in others)]
+    return tuple((u, sum(curve[u] for curve in (first, *others)) / len(curves)) for u in shared)
 
 
 def run_folders(path: Path) -> dict[int, Path]:
-    """The runs of a folder of several seeds, by seed; none where it is a run.
+    """Return the runs of a folder of several seeds, by seed; none if it is a run.
 
     Raises:
         CotextError: a run that is missing or not finished, or runs that differ in more than their seed.
@@ -135,14 +118,12 @@ def _require_finished(run: Path) -> None:
             return
         where = f"it is at update {progress.update}"
     elif (run / "model.safetensors").is_file():
-        return  # taken elsewhere without its checkpoints
+        return  # copied without its checkpoints
     else:
         where = "it has no checkpoint yet"
-    raise CotextError(
-        f"{run}: training is not finished, {where}; the same `cotext train` command goes on with it"
-    )
+    raise CotextError(f"{run}: training is not finished, {where}; the same `cotext train` command resumes it")
 
 
 def runs_of(systems: Sequence[MeasuredSystem]) -> list[MeasuredRun]:
-    """The runs of all systems, one after the other."""
+    """Return the runs of all systems in order."""
     return [run for system in systems for run in system.runs]

@@ -1,7 +1,7 @@
-"""Conclusions of a comparison in words: which system uses context, where, how much, and how surely.
+"""Conclusions of a comparison in words: which system uses context, where, how much, and how certainly.
 
-Every sentence is computed from figures that stand in the tables below it. What it takes to say that a system
-uses context is in `metrics.evidence`.
+Every sentence is computed from values in the tables below it. The conditions for context use are in
+`evidence`.
 """
 
 from collections.abc import Iterable
@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from cotext.evaluation.metrics.interface import is_lower_better
-from cotext.evaluation.statistics.seeds import Spread
 from cotext.evaluation.statistics.significance import SIGNIFICANT, least_p
 from cotext.evaluation.studies.compare.comparison import ContrastiveTest, RunComparison, SeedFigure
 from cotext.evaluation.studies.compare.measured import ContextGain
@@ -28,101 +27,102 @@ from cotext.runtime.tables import listed, render_p
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A question about the runs, and its answers, one a line."""
+    """A question about the runs, and its answers, one per line."""
 
     question: str
     lines: tuple[str, ...]
 
 
-def verdict(found: RunComparison) -> tuple[Answer, ...]:
-    """The answers, those that there are figures for."""
+def verdict(result: RunComparison) -> tuple[Answer, ...]:
+    """Return the answers for which there are results."""
     answers = [
-        Answer("Which system uses context?", tuple(_which(found))),
-        Answer("Where?", tuple(_where(found))),
-        Answer("How much?", tuple(_how_much(found))),
-        Answer("Are the differences significant?", tuple(_real(found))),
-        Answer("Are the translations better?", tuple(_quality(found))),
-        Answer("How much do seeds differ?", tuple(_seeds(found))),
+        Answer("Which system uses context?", tuple(_which(result))),
+        Answer("Where?", tuple(_where(result))),
+        Answer("How much?", tuple(_how_much(result))),
+        Answer("Are the differences significant?", tuple(_real(result))),
+        Answer("Are the translations better?", tuple(_quality(result))),
+        Answer("How much do seeds differ?", tuple(_seeds(result))),
     ]
     return tuple(answer for answer in answers if answer.lines)
 
 
 def context_words(run: MeasuredSystem) -> str:
-    """The context window of a system in words; nothing where it is not known."""
+    """Return the context window of a system in words; empty if unknown."""
     return "" if run.first.given else window_words(run.first.window.before, run.first.window.after)
 
 
 def window_words(before: int, after: int) -> str:
-    """A context window in words."""
+    """Return a context window in words."""
     if before == WHOLE_DOCUMENT:
         return "the whole document" if after == WHOLE_DOCUMENT else "all sentences before"
     parts = [f"{count} {side}" for count, side in ((before, "before"), (after, "after")) if count]
     return " and ".join(parts) or "one sentence"
 
 
-def uses_context(found: RunComparison, run: int) -> bool | None:
-    """Whether it is shown that a run uses context: on some group all that it takes holds, and the test set,
+def uses_context(result: RunComparison, run: int) -> bool | None:
+    """Return whether a run is shown to use context; None if nothing was measured that could show it.
 
-    where it was scored, does not speak against it. None where nothing was measured that could show it.
+    All conditions must hold on some group, and the test set, if scored, must not contradict.
     """
-    tested = [each.used for each in found.evidence[run] if each.used is not None]
+    tested = [evidence.used for evidence in result.evidence[run] if evidence.used is not None]
     if not tested:
         return None
-    return any(tested) and _against(found, run) is None
+    return any(tested) and _against(result, run) is None
 
 
-def _against(found: RunComparison, run: int) -> ContextGain | None:
-    """True context of the test set, if it adds no more than sentences of other documents do.
+def _against(result: RunComparison, run: int) -> ContextGain | None:
+    """Return the true context of the test set if it adds no more than sentences of other documents.
 
-    Where there are documents enough to tell.
+    Only if there are enough documents for a test.
     """
-    for use in found.gains[run]:
+    for use in result.gains[run]:
         if use.p_foreign is not None and least_p(use.documents) < SIGNIFICANT:
-            foreign = next(other for other in found.gains[run] if other.condition == "random")
+            foreign = next(other for other in result.gains[run] if other.condition == "random")
             if use.nats <= foreign.nats or use.p_foreign >= SIGNIFICANT:
                 return use
     return None
 
 
-def _which(found: RunComparison) -> Iterable[str]:
-    if not found.rows and not any(found.gains):
+def _which(result: RunComparison) -> Iterable[str]:
+    if not result.rows and not any(result.gains):
         return
-    states = {run.title: uses_context(found, number) for number, run in enumerate(found.runs)}
-    given = [run.title for run in found.runs if run.first.given]
-    blind = [run.title for run in found.runs if not (run.first.given or run.first.window.has_context)]
+    states = {run.title: uses_context(result, number) for number, run in enumerate(result.runs)}
+    given = [run.title for run in result.runs if run.first.given]
+    blind = [run.title for run in result.runs if not (run.first.given or run.first.window.has_context)]
     if using := [title for title, state in states.items() if state]:
         yield f"{listed(using)} {_verb(using, 'uses', 'use')} context."
-    for number, run in enumerate(found.runs):
+    for number, run in enumerate(result.runs):
         if states[run.title] and run.seeds:
             yield f"For {run.title} this is shown by each of its {len(run.seeds)} seeds."
         if states[run.title] is False and run.title not in blind:
             yield (
-                f"{run.title} has context, but its use is not significant{_by_some(found, number)}: "
-                f"{_missing(found, number)}."
+                f"{run.title} has context, but its use is not significant{_by_some(result, number)}: "
+                f"{_missing(result, number)}."
             )
     if blind:
         yield f"{listed(blind)} {_verb(blind, 'reads', 'read')} single sentences and cannot use context."
-    for number, run in enumerate(found.runs):
+    for number, run in enumerate(result.runs):
         if states[run.title] is None and run.title not in (*blind, *given):
-            yield f"For {run.title} it cannot be tested: {_untold(found, number)}."
+            yield f"For {run.title} it cannot be tested: {_untold(result, number)}."
     if given:
         yield f"Of {listed(given)} nothing is known but {_verb(given, 'its', 'their')} translations."
 
 
-def _by_some(found: RunComparison, number: int) -> str:
-    """How many seeds of a system show by themselves what not all of them show."""
-    run = found.runs[number]
-    shown = sum(
-        any(each.by_seed[index].used for each in found.evidence[number]) for index in range(len(run.seeds))
+def _by_some(result: RunComparison, number: int) -> str:
+    """Return how many seeds of a system show context use by themselves, if not all do."""
+    run = result.runs[number]
+    count = sum(
+        any(evidence.by_seed[index].used for evidence in result.evidence[number])
+        for index in range(len(run.seeds))
     )
-    return f" in each of its {len(run.seeds)} seeds ({shown} of them show it)" if run.seeds else ""
+    return f" in each of its {len(run.seeds)} seeds ({count} of them show it)" if run.seeds else ""
 
 
-def _missing(found: RunComparison, run: int) -> str:
-    against = _against(found, run)
-    if against is None or not any(each.used for each in found.evidence[run]):
-        return shortfall(found.evidence[run])
-    used = listed(groups_in_words(each for each in found.evidence[run] if each.used))
+def _missing(result: RunComparison, run: int) -> str:
+    against = _against(result, run)
+    if against is None or not any(evidence.used for evidence in result.evidence[run]):
+        return shortfall(result.evidence[run])
+    used = listed(groups_in_words(evidence for evidence in result.evidence[run] if evidence.used))
     return (
         f"its contrastive accuracy shows use in {used}, but the references of the test set are no more "
         "probable than with context from other documents "
@@ -130,24 +130,24 @@ def _missing(found: RunComparison, run: int) -> str:
     )
 
 
-def _untold(found: RunComparison, run: int) -> str:
-    """Why it cannot be tested whether a run uses context."""
-    if found.evidence[run]:
-        return too_few(found.evidence[run])
-    if not found.rows:
+def _untold(result: RunComparison, run: int) -> str:
+    """Return why context use of a run cannot be tested."""
+    if result.evidence[run]:
+        return too_few(result.evidence[run])
+    if not result.rows:
         return "no contrastive suite was scored, and CXMI alone does not show which candidate is preferred"
-    sees = any(row.cells[run].in_window and row.distance != "0" for row in found.rows)
+    sees = any(row.cells[run].in_window and row.distance != "0" for row in result.rows)
     if sees:
         return "its accuracy without context and with context from other documents was not measured"
     return "no clue of the suites lies within its context window"
 
 
-def _where(found: RunComparison) -> Iterable[str]:
-    for number, run in enumerate(found.runs):
-        evidence = found.evidence[number]
-        used = groups_in_words(each for each in evidence if each.used)
-        rest = groups_in_words(each for each in evidence if each.used is False)
-        few = groups_in_words(each for each in evidence if each.used is None)
+def _where(result: RunComparison) -> Iterable[str]:
+    for number, run in enumerate(result.runs):
+        evidence = result.evidence[number]
+        used = groups_in_words(item for item in evidence if item.used)
+        rest = groups_in_words(item for item in evidence if item.used is False)
+        few = groups_in_words(item for item in evidence if item.used is None)
         parts = [f"in {listed(used)}"] if used else []
         if rest:
             parts.append(f"not significant in {listed(rest)}")
@@ -157,86 +157,89 @@ def _where(found: RunComparison) -> Iterable[str]:
             yield f"{run.title}: {'; '.join(parts)}."
 
 
-def _how_much(found: RunComparison) -> Iterable[str]:
-    first = found.runs[0].title
-    for number, run in enumerate(found.runs):
-        used = [each for each in found.evidence[number] if each.used]
-        by_title = groupby(used, key=lambda each: each.group.title)
+def _how_much(result: RunComparison) -> Iterable[str]:
+    first = result.runs[0].title
+    for number, run in enumerate(result.runs):
+        used = [evidence for evidence in result.evidence[number] if evidence.used]
+        by_title = groupby(used, key=lambda evidence: evidence.group.title)
         if parts := [_amount(title, list(members)) for title, members in by_title]:
             yield f"{run.title}: {listed(parts)}."
-        shared = [t for t in _tests(found, number, first_sees=True) if t.significant]
-        if shared:
+        tests = (t for t in result.contrastive_tests if t.run == number)
+        if shared := [t for t in tests if t.first_sees and t.test.significant]:
             parts = [
                 f"{'higher' if t.own > t.first else 'lower'} in "
                 f"{group_in_words(t.phenomenon, [t.distance])}: {t.own:.1f} % against "
-                f"{t.first:.1f} % ({_points(t)})"
+                f"{t.first:.1f} % ({t.test.difference:+.1f} points [{low:+.1f}, {high:+.1f}])"
                 for t in shared
+                for low, high in [t.test.interval_95]
             ]
             yield (
                 f"Accuracy of {run.title} where the clue is within the context window of {first}, too: "
                 f"{listed(parts)}."
             )
-        yield from (_added(found, run.title, use) for use in found.gains[number])
+        yield from (_added(result, run.title, use) for use in result.gains[number])
 
 
 def _amount(title: str, used: list[Evidence]) -> str:
-    """The accuracy of a run over all distances where it uses context, and with its control contexts."""
-    sizes = [len(each.group.examples) for each in used]
+    """Return the accuracy of a run over all distances where it uses context, and in its control contexts."""
+    sizes = [len(evidence.group.examples) for evidence in used]
 
     def mean(values: Iterable[float]) -> float:
         return sum(value * size for value, size in zip(values, sizes, strict=True)) / sum(sizes)
 
-    own = mean(each.conditions["chance"].own for each in used)
+    accuracy = mean(evidence.conditions["chance"].own for evidence in used)
     chance, none, foreign = (
-        mean(each.conditions[name].other for each in used) for name in ("chance", "none", "foreign")
+        mean(evidence.conditions[name].other for evidence in used) for name in ("chance", "none", "foreign")
     )
     return (
-        f"{own:.1f} % accuracy in {title} ({none:.1f} % without context, {foreign:.1f} % with context "
+        f"{accuracy:.1f} % accuracy in {title} ({none:.1f} % without context, {foreign:.1f} % with context "
         f"from other documents, {chance:.1f} % by chance)"
     )
 
 
-def _added(found: RunComparison, title: str, use: ContextGain) -> str:
+def _added(result: RunComparison, title: str, use: ContextGain) -> str:
     low, high = use.interval_95
     what = "the true context" if use.condition == "true" else "sentences of other documents"
     verb, to = ("add", "to") if use.nats >= 0 else ("take", "from")
-    beside = ""
+    note = ""
     if use.p_foreign is not None:
-        beside = f"; p {render_p(use.p_foreign)} against context from other documents"
+        note = f"; p {render_p(use.p_foreign)} against context from other documents"
         if least_p(use.documents) >= SIGNIFICANT:
-            beside = f"; too few documents ({use.documents}) for a significant difference from random context"
+            note = f"; too few documents ({use.documents}) for a significant difference from random context"
     return (
         f"{title}: {what} {verb}{'s' if use.condition == 'true' else ''} {abs(use.nats):.4f} nats per token "
-        f"{to} the log-probability of the reference [{low:+.4f}, {high:+.4f}]{beside}."
+        f"{to} the log-probability of the reference [{low:+.4f}, {high:+.4f}]{note}."
     )
 
 
-def _real(found: RunComparison) -> Iterable[str]:
-    if not found.contrastive_tests:
-        if len(found.runs) == 1 and found.rows:
+def _real(result: RunComparison) -> Iterable[str]:
+    if not result.contrastive_tests:
+        if len(result.runs) == 1 and result.rows:
             yield "A single run: compare it with one that has less context, to measure the gain."
         return
-    real = [t for t in found.contrastive_tests if t.significant]
-    titles = [run.title for run in found.runs]
-    count = len(found.contrastive_tests)
+    real = [t for t in result.contrastive_tests if t.test.significant]
+    titles = [run.title for run in result.runs]
+    count = len(result.contrastive_tests)
     if real:
-        worst = max(t.p_corrected for t in real)
-        several = any(run.seeds for run in found.runs)
+        worst = max(t.test.p_corrected for t in real)
+        several = any(run.seeds for run in result.runs)
         test = "by documents and seeds" if several else "McNemar by documents"
+        p = "p below 0.0001" if worst < 0.0001 else f"p at most {render_p(worst)}"
         yield (
             f"{len(real)} of {count} differences in contrastive accuracy from {titles[0]} are significant: "
-            f"{_at_most(worst)} ({test}, Holm correction for all {count})."
+            f"{p} ({test}, Holm correction for all {count})."
         )
     for number, title in enumerate(titles):
-        tests = [t for t in found.contrastive_tests if t.run == number]
-        if gained := [t for t in tests if t.significant and t.own > t.first and not _by_context(found, t)]:
+        tests = [t for t in result.contrastive_tests if t.run == number]
+        gained = [t for t in tests if t.test.significant and t.own > t.first]
+        if gained := [t for t in gained if not _by_context(result, t)]:
             yield (
                 f"{title} has a higher accuracy than {titles[0]} in {listed(_groups(gained))}, but not "
                 "significantly because of its context."
             )
-        rest = [t for t in tests if not t.significant]
+        rest = [t for t in tests if not t.test.significant]
         if able := [t for t in rest if not t.too_few]:
-            least = min(t.p_corrected for t in able)
+            least = min(t.test.p_corrected for t in able)
             yield (
                 f"No significant difference: {title} in {listed(_groups(able))} (p "
                 f"{'at least ' if least < 1 else ''}{render_p(least)})."
@@ -249,91 +252,76 @@ def _real(found: RunComparison) -> Iterable[str]:
             )
 
 
-def _by_context(found: RunComparison, test: ContrastiveTest) -> bool:
-    """Whether context use is significant on the examples of a test."""
+def _by_context(result: RunComparison, test: ContrastiveTest) -> bool:
+    """Return whether context use is significant on the examples of a test."""
     return any(
-        each.used and (each.group.title, each.group.distance) == (test.phenomenon, test.distance)
-        for each in found.evidence[test.run]
+        evidence.used and (evidence.group.title, evidence.group.distance) == (test.phenomenon, test.distance)
+        for evidence in result.evidence[test.run]
     )
 
 
-def _quality(found: RunComparison) -> Iterable[str]:
-    for number, run in enumerate(found.runs):
-        tested = [each for each in found.scores[number] if each.against_first is not None]
-        outcomes = dict.fromkeys(_outcome(found, each) for each in tested)
+def _quality(result: RunComparison) -> Iterable[str]:
+    for number, run in enumerate(result.runs):
+        tested = [score for score in result.scores[number] if score.against_first is not None]
+        outcomes = dict.fromkeys(_outcome(result, score) for score in tested)
         for outcome in outcomes:
-            parts = [_score_words(each) for each in tested if _outcome(found, each) == outcome]
+            parts = [_score_words(score) for score in tested if _outcome(result, score) == outcome]
             yield f"{run.title}: {outcome}: {', '.join(parts)}."
 
 
-def _outcome(found: RunComparison, each: TestedScore) -> str:
-    assert each.against_first is not None
-    first = found.runs[0].title
-    test = found.tests[each.score.protocol]
+def _outcome(result: RunComparison, score: TestedScore) -> str:
+    assert score.against_first is not None
+    first = result.runs[0].title
+    test = result.tests[score.score.protocol]
     if least_p(test.units) * len(test.differences) >= SIGNIFICANT:
         return f"too few documents ({test.units}) for a significant difference from {first}"
-    if each.against_first.p_corrected >= SIGNIFICANT:
+    if not score.against_first.significant:
         return f"no significant difference from {first}"
-    better = (each.against_first.difference > 0) != is_lower_better(each.score.protocol)
+    better = (score.against_first.difference > 0) != is_lower_better(score.score.protocol)
     return f"significantly {'better' if better else 'worse'} than {first}"
 
 
-def _score_words(each: TestedScore) -> str:
-    assert each.against_first is not None
-    low, high = each.against_first.interval_95
-    test = each.against_first
+def _score_words(score: TestedScore) -> str:
+    assert score.against_first is not None
+    low, high = score.against_first.interval_95
+    test = score.against_first
     alone = f"; p {render_p(test.p_documents)} over documents alone" if test.over_seeds else ""
     return (
-        f"{each.score.title} {each.score.value:.1f} ({test.difference:+.2f} [{low:+.2f}, "
+        f"{score.score.title} {score.score.value:.1f} ({test.difference:+.2f} [{low:+.2f}, "
         f"{high:+.2f}], p {render_p(test.p_corrected)}{alone})"
     )
 
 
-def _seeds(found: RunComparison) -> Iterable[str]:
-    first = found.runs[0].title
-    for number, run in enumerate(found.runs):
-        figures = found.over_seeds(number)
-        if run.seeds and (scores := [each for each in figures if not each.group]):
-            parts = [_spread_words(each.name, each.by_seed) for each in scores]
+def _seeds(result: RunComparison) -> Iterable[str]:
+    first = result.runs[0].title
+    for number, run in enumerate(result.runs):
+        figures = result.over_seeds(number)
+        if run.seeds and (scores := [figure for figure in figures if not figure.group]):
+            parts = []
+            for figure in scores:
+                spread = figure.by_seed
+                deviation = "" if spread.deviation is None else f", standard deviation {spread.deviation:.2f}"
+                parts.append(f"{figure.name} {min(spread.values):.1f} to {max(spread.values):.1f}{deviation}")
             yield f"{run.title} (seeds {listed([str(seed) for seed in run.seeds])}): {'; '.join(parts)}."
-        if lost := [each for each in figures if each.lost_in_seeds and not each.group]:
-            parts = [_lost_words(each) for each in lost]
+        if lost := [figure for figure in figures if figure.lost_in_seeds and not figure.group]:
+            parts = [_lost_words(figure) for figure in lost]
             yield (f"Seeds of one system differ as much as {run.title} and {first} do: {'; '.join(parts)}.")
-        if choices := [each for each in figures if each.lost_in_seeds and each.group]:
-            by_name = groupby(choices, key=lambda each: each.name)
-            parts = [group_in_words(name, [each.group for each in group]) for name, group in by_name]
+        if choices := [figure for figure in figures if figure.lost_in_seeds and figure.group]:
+            by_name = groupby(choices, key=lambda figure: figure.name)
+            parts = [group_in_words(name, [figure.group for figure in group]) for name, group in by_name]
             yield (
                 f"Seeds of one system differ as much in contrastive accuracy as {run.title} and {first} do: "
                 f"{listed(parts)}."
             )
 
 
-def _spread_words(name: str, spread: Spread) -> str:
-    low, high = min(spread.values), max(spread.values)
-    deviation = "" if spread.deviation is None else f", standard deviation {spread.deviation:.2f}"
-    return f"{name} {low:.1f} to {high:.1f}{deviation}"
-
-
-def _lost_words(each: SeedFigure) -> str:
-    assert each.against_first is not None
-    known = [s.deviation for s in (each.first_by_seed, each.by_seed) if s.deviation is not None]
+def _lost_words(figure: SeedFigure) -> str:
+    assert figure.against_first is not None
+    deviations = [s.deviation for s in (figure.first_by_seed, figure.by_seed) if s.deviation is not None]
     return (
-        f"{each.name}, difference {each.against_first.difference:+.2f}, standard deviation of seeds "
-        f"{' and '.join(f'{deviation:.2f}' for deviation in known)}"
+        f"{figure.name}, difference {figure.against_first.difference:+.2f}, standard deviation of seeds "
+        f"{' and '.join(f'{deviation:.2f}' for deviation in deviations)}"
     )
-
-
-def _at_most(p: float) -> str:
-    return "p below 0.0001" if p < 0.0001 else f"p at most {render_p(p)}"
-
-
-def _tests(found: RunComparison, run: int, *, first_sees: bool) -> list[ContrastiveTest]:
-    return [t for t in found.contrastive_tests if t.run == run and t.first_sees is first_sees]
-
-
-def _points(test: ContrastiveTest) -> str:
-    low, high = test.test.interval_95
-    return f"{test.test.difference:+.1f} points [{low:+.1f}, {high:+.1f}]"
 
 
 def _groups(tests: Iterable[ContrastiveTest]) -> list[str]:

@@ -41,17 +41,21 @@ DIGITS = 5
 
 @dataclass(frozen=True, slots=True)
 class CorpusUse:
-    """CXMI of a corpus by condition, and the quality of what is written under each, where that was asked."""
+    """CXMI per context condition and, if requested, the scores of the translations under each condition.
+
+    `means`: for every condition except "none". `texts`: digest of the corpus. `without_path`: sentences
+    without a valid CTC alignment, which are excluded.
+    """
 
     signature: str
     sentences: tuple[SentenceUse, ...]
-    means: tuple[ConditionMean, ...]  # of all conditions but none
+    means: tuple[ConditionMean, ...]
     scores: dict[str, tuple[Score, ...]]
-    texts: str  # their digest
-    without_path: int = 0  # sentences that take no part: too long for their positions
+    texts: str
+    without_path: int = 0
 
     def as_dict(self) -> dict[str, Any]:
-        """Everything, for a JSON file."""
+        """Return everything for a JSON file."""
         return {
             "format": "cotext-cxmi",
             "version": 1,
@@ -72,18 +76,18 @@ class CorpusUse:
             "quality": {name: [score.as_dict() for score in scores] for name, scores in self.scores.items()},
             "sentences": [
                 {
-                    "document": each.document,
-                    "sentence": each.number + 1,
-                    "context": each.context,
-                    "cxmi": {m.condition: round(each.cxmi(m.condition), DIGITS) for m in self.means},
-                    "tokens": [round(value, DIGITS) for value in each.token_cxmi()],
+                    "document": use.document,
+                    "sentence": use.number + 1,
+                    "context": use.context,
+                    "cxmi": {m.condition: round(use.cxmi(m.condition), DIGITS) for m in self.means},
+                    "tokens": [round(value, DIGITS) for value in use.token_cxmi()],
                 }
-                for each in self.sentences
+                for use in self.sentences
             ],
         }
 
     def render(self) -> str:
-        """A line for every condition."""
+        """Format as text, a line for every condition."""
         protocols = [score.title for score in next(iter(self.scores.values()), ())]
         rows: list[list[str]] = [["context", "nats/sentence", "nats/token", "above 0", *protocols]]
         by_condition = {mean.condition: mean for mean in self.means}
@@ -99,7 +103,7 @@ class CorpusUse:
             f"{mean.sentences:,} of {len(self.sentences):,} sentences have context; {mean.tokens:,} tokens"
         )
         if self.without_path:
-            counts += f"; {self.without_path:,} have no path, and take no part"
+            counts += f"; {self.without_path:,} have no valid CTC alignment and are excluded"
         signatures = [score.signature for score in next(iter(self.scores.values()), ())]
         return "\n".join([render_rows(rows, left=1), counts, *signatures, self.signature])
 
@@ -110,16 +114,17 @@ def measure_corpus(
     on_start: Callable[[int], None] = lambda total: None,
     on_sentences: Callable[[int], None] = lambda count: None,
 ) -> CorpusUse:
-    """Score reference translations under every condition; if it is asked for, write under each, too.
+    """Score reference translations under every condition; if requested, also translate under each.
 
-    `on_start` is told how many sentences there are, and `on_sentences` of each few that are scored.
+    `on_start` is called with the number of sentences, `on_sentences` with the number of newly scored
+    sentences after each group of documents.
 
     Raises:
         CotextError: as `read_checked`.
     """
     documents, translator = read_checked(opened, request), opened.translator
     on_start(sum(map(len, documents)))
-    found = list(measure(translator, documents, request.conditions, request.seed, on_sentences))
+    uses = list(measure(translator, documents, request.conditions, request.seed, on_sentences))
     written = {}
     if request.translate:
         pool, everything = Pool(documents), range(len(documents))
@@ -127,20 +132,16 @@ def measure_corpus(
             written[condition] = translate_under(
                 translator, documents, everything, pool, condition, request.seed
             )
-    return _corpus_use(documents, found, written, request, _signature(opened, request))
-
-
-def _signature(opened: OpenedRun, request: CxmiRequest) -> str:
-    """The system and what is random."""
-    return "|".join([opened.signature, f"seed:{request.seed}", "unit:nats"])
+    signature = f"{opened.signature}|seed:{request.seed}|unit:nats"
+    return _corpus_use(documents, uses, written, request, signature)
 
 
 def read_checked(opened: OpenedRun, request: CxmiRequest) -> list[ParallelDocument]:
-    """The documents of a corpus, which a run can be asked about.
+    """Read a parallel corpus and check that CXMI can be computed for it with this run.
 
     Raises:
-        CotextError: unreadable or unequal files, files whose names are the languages of the run the wrong
-            way round, a sentence over the limit, no context at all.
+        CotextError: unreadable or unequal files, files in the wrong order of languages, a sentence over the
+            limit, no context at all.
     """
     source, target, translator = request.source, request.target, opened.translator
     documents = corpus_texts(source, target, request.format)
@@ -151,7 +152,9 @@ def read_checked(opened: OpenedRun, request: CxmiRequest) -> list[ParallelDocume
     translator.plan.require_token_probabilities()
     translator.check_pairs(documents)
     if all(
-        len(visible) < 2 for each in _sources(documents) for visible in translator.visible_sentences(each)
+        len(visible) < 2
+        for document in _sources(documents)
+        for visible in translator.visible_sentences(document)
     ):
         raise CotextError(
             f"{opened.folder}: no sentence of {source} is translated with another in its context window; "
@@ -162,13 +165,13 @@ def read_checked(opened: OpenedRun, request: CxmiRequest) -> list[ParallelDocume
 
 def _corpus_use(
     documents: Sequence[ParallelDocument],
-    found: Sequence[SentenceUse],
+    uses: Sequence[SentenceUse],
     written: Mapping[str, Sequence[Document]],
     request: CxmiRequest,
     signature: str,
 ) -> CorpusUse:
-    """The figures of a corpus all of whose sentences are scored, and `written` under the conditions."""
-    means = tuple(mean_use(found, condition) for condition in request.conditions if condition != "none")
+    """Compute the results of a corpus from its scored sentences, and `written` translations by condition."""
+    means = tuple(mean_use(uses, condition) for condition in request.conditions if condition != "none")
     references = [Document(d.id, d.target) for d in documents]
     scores = {
         condition: tuple(evaluate(list(written[condition]), references, request.protocols))
@@ -177,9 +180,9 @@ def _corpus_use(
     pairs = ((s, t) for d in documents for s, t in zip(d.source, d.target, strict=True))
     without_path = sum(
         bool(s.strip() and t.strip()) and not use.tokens["none"]
-        for use, (s, t) in zip(found, pairs, strict=True)
+        for use, (s, t) in zip(uses, pairs, strict=True)
     )
-    return CorpusUse(signature, tuple(found), means, scores, digest_of_texts(documents), without_path)
+    return CorpusUse(signature, tuple(uses), means, scores, digest_of_texts(documents), without_path)
 
 
 def translate_under(
@@ -192,23 +195,23 @@ def translate_under(
 ) -> list[Document]:
     """Translate every sentence of the numbered documents in its excerpt under a condition.
 
-    As many documents and sentences come back. The context is what is translated with it: target sentences of
-    the corpus are not shown. `pool` is of all documents.
+    The result has the same documents and sentences. The context is what is translated with the sentence:
+    target sentences of the corpus are not used. `pool` contains all documents.
     """
-    asked: dict[tuple[str, ...], int] = {}
-    wanted: list[list[tuple[int, int]]] = []
+    indices: dict[tuple[str, ...], int] = {}
+    of_documents: list[list[tuple[int, int]]] = []
     for number in numbers:
         of_document = []
         excerpts_of = excerpts(translator, documents[number])
-        for made in conditions_of(excerpts_of, [condition], pool.without(number), seed):
-            found = made[condition]
-            of_document.append((asked.setdefault(found.document.source, len(asked)), found.sentence))
-        wanted.append(of_document)
-    todo = (Document(str(index), source) for source, index in asked.items())
-    written = {index: found.document.sentences for index, found in translator.translate(todo)}
+        for edits in conditions_of(excerpts_of, [condition], pool.without(number), seed):
+            excerpt = edits[condition]
+            of_document.append((indices.setdefault(excerpt.document.source, len(indices)), excerpt.sentence))
+        of_documents.append(of_document)
+    todo = (Document(str(index), source) for source, index in indices.items())
+    written = {index: excerpt.document.sentences for index, excerpt in translator.translate(todo)}
     return [
         Document(documents[number].id, tuple(written[index][sentence] for index, sentence in indices))
-        for number, indices in zip(numbers, wanted, strict=True)
+        for number, indices in zip(numbers, of_documents, strict=True)
     ]
 
 
@@ -219,8 +222,8 @@ def _sources(documents: Sequence[ParallelDocument]) -> Iterator[Document]:
 class CorpusUseJob(Job[None]):
     """The scoring of the documents of a shard under every condition, as `measure_corpus` does.
 
-    Documents that share batches are never divided, so that figures stay equal. All documents are read: random
-    context is drawn from the whole corpus.
+    Documents that share batches are never divided, so that results stay equal. All documents are read,
+    because random context is drawn from the whole corpus.
 
     Raises:
         CotextError: as `measure_corpus`, or an input that is not a regular file.
@@ -250,50 +253,50 @@ class CorpusUseJob(Job[None]):
             **systems_of(opened),
         }
         files = [str(path.absolute()) for path in corpus_files(source, target)]
-        self.facts = {"files": files, "signature": _signature(opened, request)}
+        self.facts = {"files": files, "signature": f"{opened.signature}|seed:{request.seed}|unit:nats"}
 
     def work(
         self, todo: Sequence[int], journal: Journal, on_size: Callable[[int], None]
     ) -> Iterator[tuple[int, Mapping[str, Any]]]:
-        """Score one group after the other, and translate it where that is asked."""
+        """Score one group after the other, and translate it if requested."""
         translator, documents, request = self._translator, self._documents, self._request
         pool = Pool(documents)
         for unit in todo:
             group = self._groups[unit]
-            found = measure_group(translator, documents, group, pool, request.conditions, request.seed)
+            uses = measure_group(translator, documents, group, pool, request.conditions, request.seed)
             written: dict[str, Any] = {}
             for condition in request.conditions if request.translate else ():
                 texts = translate_under(translator, documents, group, pool, condition, request.seed)
                 written[condition] = [text.sentences for text in texts]
-            yield unit, {"sentences": [asdict(use) for use in found], "written": written}
+            yield unit, {"sentences": [asdict(use) for use in uses], "written": written}
             on_size(self.sizes[unit])
 
 
 def joined_use(parts: Joined) -> CorpusUse:
-    """The figures of a corpus that shards have scored.
+    """Return the results of a corpus that shards have scored.
 
     Raises:
-        CotextError: a file is not where it was, or has changed; no sentence has context.
+        CotextError: a file was moved or changed; no sentence has context.
     """
     job, facts = parts.header.identity, parts.header.facts
     source, *targets = (Path(name) for name in facts["files"])
     target, format = targets[0] if targets else None, job["format"] or None
     if corpus_checksums(source, target, format) != job["inputs"]:
         names = " and ".join(map(str, (source, *targets)))
-        raise CotextError(f"{names}: not what the shards have scored; put that back")
-    # The run is of no more use.
+        raise CotextError(f"{names}: changed since the shards scored it; restore it")
+    # The run is not used any more.
     request = CxmiRequest(run=Path(), source=source, target=target, format=format, **job["asked"])
     documents = corpus_texts(source, target, format)
-    found: list[SentenceUse] = []
+    uses: list[SentenceUse] = []
     written: dict[str, list[Document]] = {}
     for unit, group in enumerate(groups_of(len(documents))):
         entry = parts[unit]
         for use in entry["sentences"]:
             tokens = {condition: tuple(values) for condition, values in use["tokens"].items()}
-            found.append(SentenceUse(use["document"], use["number"], use["context"], tokens))
+            uses.append(SentenceUse(use["document"], use["number"], use["context"], tokens))
         for condition, texts in entry["written"].items():
             written.setdefault(condition, []).extend(
                 Document(documents[number].id, tuple(sentences))
                 for number, sentences in zip(group, texts, strict=True)
             )
-    return _corpus_use(documents, found, written, request, facts["signature"])
+    return _corpus_use(documents, uses, written, request, facts["signature"])

@@ -11,13 +11,13 @@ from cotext.evaluation.studies.context.context_use import SentenceInfluences, in
 from cotext.runtime.tables import render_rows
 from cotext.translation.translator import DocumentTranslator
 
-DIGITS = 4  # of a log-probability that are worth keeping
-END = "(end)"  # stands for the symbol that closes a sentence
+DIGITS = 4  # decimal places of a log-probability
+END = "(end)"  # represents the symbol that closes a sentence
 
 
 @dataclass(frozen=True, slots=True)
 class WordChange:
-    """A word of the target and what is added to its log-probability, in nats."""
+    """A word of the target, and the change of its log-probability, in nats."""
 
     text: str
     nats: float
@@ -27,7 +27,7 @@ class WordChange:
 class ContextInfluence:
     """The influence of one context sentence, by its number from 1, on the words of another.
 
-    `nats` is the sum over the words, `change` that of its tokens' absolute values.
+    `nats` is the sum over the words, `change` the sum of the absolute values of its tokens.
     """
 
     number: int
@@ -37,13 +37,13 @@ class ContextInfluence:
 
     @property
     def strongest(self) -> WordChange:
-        """The word that it changes most."""
+        """Return the word that changes most."""
         return max(self.words, key=lambda word: abs(word.nats))
 
 
 @dataclass(frozen=True, slots=True)
 class ContextTranslations:
-    """The run's own translations of a sentence: in context, without the most telling sentence, alone."""
+    """The run's own translations of a sentence: in context, without the strongest context sentence, alone."""
 
     in_context: str
     without_most: str
@@ -52,13 +52,13 @@ class ContextTranslations:
 
 @dataclass(frozen=True, slots=True)
 class SentenceContextUse:
-    """One sentence, numbered from 1; `influences` in the order of how much they change."""
+    """One sentence, numbered from 1; `influences` are sorted by how much they change, largest first."""
 
     number: int
     source: str
     target: str
     cxmi: float
-    words: tuple[WordChange, ...]  # with all context and with none
+    words: tuple[WordChange, ...]  # with all context, compared with none
     influences: tuple[ContextInfluence, ...]
     translated: ContextTranslations | None  # None without context
 
@@ -73,31 +73,35 @@ class DocumentContextUse:
     sentences: tuple[SentenceContextUse, ...]
 
     def as_dict(self) -> dict[str, Any]:
-        """Everything, for a JSON file."""
-        target = "translation by the run" if self.translated_by_run else "given"
-        heading = {"format": "cotext-context", "version": 1, "signature": self.signature}
-        found = {"document": self.document, "target": target, "unit": "nats"}
-        return {**heading, **found, "sentences": [_rounded(asdict(each)) for each in self.sentences]}
+        """Return everything for a JSON file."""
+        return {
+            "format": "cotext-context",
+            "version": 1,
+            "signature": self.signature,
+            "document": self.document,
+            "target": "translation by the run" if self.translated_by_run else "given",
+            "unit": "nats",
+            "sentences": _rounded([asdict(sentence) for sentence in self.sentences]),
+        }
 
     def render(self) -> str:
-        """A line for every sentence: its CXMI, the sentence that changes most, and which word."""
+        """Format as text: the CXMI of every sentence, its strongest context sentence, and word."""
         rows = [("sentence", "CXMI", "without", "nats", "word", "nats")]
-        for each in self.sentences:
-            cells = (str(each.number), f"{each.cxmi:+.2f}", "", "", "", "")
-            if each.influences:
-                most = each.influences[0]
+        for sentence in self.sentences:
+            cells = ("", "", "", "")
+            if sentence.influences:
+                most = sentence.influences[0]
                 word = most.strongest
-                found = (str(most.number), f"{most.nats:+.2f}", word.text, f"{word.nats:+.2f}")
-                cells = (*cells[:2], *found)
-            rows.append(cells)
+                cells = (str(most.number), f"{most.nats:+.2f}", word.text, f"{word.nats:+.2f}")
+            rows.append((str(sentence.number), f"{sentence.cxmi:+.2f}", *cells))
         return render_rows(rows, left=0)
 
 
 def _rounded(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: _rounded(each) for key, each in value.items()}
+        return {key: _rounded(item) for key, item in value.items()}
     if isinstance(value, tuple | list):
-        return [_rounded(each) for each in value]
+        return [_rounded(item) for item in value]
     return round(value, DIGITS) + 0.0 if isinstance(value, float) else value
 
 
@@ -109,23 +113,23 @@ def document_context_use(
     on_start: Callable[[int], None] = lambda total: None,
     on_sentences: Callable[[int], None] = lambda count: None,
 ) -> DocumentContextUse:
-    """Take the context of every sentence away, piece by piece; `own`: the target is by this very run."""
-    found = influences(translator, document)
-    translations = _translations(translator, found, on_start, on_sentences)
+    """Remove the context of every sentence, one by one; `own`: the target is the translation by the run."""
+    sentence_influences = influences(translator, document)
+    translations = _translations(translator, sentence_influences, on_start, on_sentences)
     sentences = []
-    for number, (each, translated) in enumerate(zip(found, translations, strict=True)):
-        lengths, texts = _words(translator, document.target[number], len(each.cxmi))
+    for number, (effect, translated) in enumerate(zip(sentence_influences, translations, strict=True)):
+        lengths, texts = _words(translator, document.target[number], len(effect.cxmi))
         changes = [
             ContextInfluence(i.number + 1, i.nats, i.change, _changes(texts, lengths, i.tokens))
-            for i in sorted(each.influences, key=lambda i: -i.change)
+            for i in sorted(effect.influences, key=lambda i: -i.change)
         ]
         sentences.append(
             SentenceContextUse(
                 number + 1,
                 document.source[number],
                 document.target[number],
-                sum(each.cxmi),
-                _changes(texts, lengths, each.cxmi),
+                sum(effect.cxmi),
+                _changes(texts, lengths, effect.cxmi),
                 tuple(changes),
                 translated,
             )
@@ -134,7 +138,7 @@ def document_context_use(
 
 
 def _words(translator: DocumentTranslator, text: str, tokens: int) -> tuple[list[int], list[str]]:
-    """The words of a target sentence and how many tokens each has; its end comes last, if it has `tokens`."""
+    """Return the token counts and words of a target sentence, with its end if it has tokens."""
     ids = translator.tokenizer.encode(text, side="target")
     lengths = word_lengths(translator.tokenizer.decode, ids)
     bounds = list(accumulate(lengths, initial=0))
@@ -151,20 +155,20 @@ def _changes(texts: Sequence[str], lengths: Sequence[int], tokens: Sequence[floa
 
 def _translations(
     translator: DocumentTranslator,
-    found: Sequence[SentenceInfluences],
+    sentence_influences: Sequence[SentenceInfluences],
     on_start: Callable[[int], None],
     on_sentences: Callable[[int], None],
 ) -> list[ContextTranslations | None]:
-    """The run's own translations of every sentence that has context; equal documents are translated once."""
-    asked: list[tuple[Excerpt, Excerpt, Excerpt] | None] = []
-    for each in found:
-        most = each.most
+    """Translate every sentence that has context; equal documents are translated once."""
+    variants: list[tuple[Excerpt, Excerpt, Excerpt] | None] = []
+    for effect in sentence_influences:
+        most = effect.most
         if most is None:
-            asked.append(None)
+            variants.append(None)
             continue
-        index = each.excerpt.numbers.index(most.number)
-        asked.append((each.excerpt, without(each.excerpt, index), alone(each.excerpt)))
-    order = list(dict.fromkeys(e.document.source for group in asked if group for e in group))
+        index = effect.excerpt.numbers.index(most.number)
+        variants.append((effect.excerpt, without(effect.excerpt, index), alone(effect.excerpt)))
+    order = list(dict.fromkeys(e.document.source for group in variants if group for e in group))
     on_start(sum(map(len, order)))
     translated: dict[tuple[str, ...], tuple[str, ...]] = {}
     documents = (Document(str(i), source) for i, source in enumerate(order))
@@ -174,5 +178,5 @@ def _translations(
         None
         if group is None
         else ContextTranslations(*(translated[e.document.source][e.sentence] for e in group))
-        for group in asked
+        for group in variants
     ]

@@ -1,7 +1,7 @@
-"""The page of `cotext context`: one HTML file that needs nothing else, light and dark, without scripts.
+"""The page of `cotext context`: one self-contained HTML file with light and dark mode, without scripts.
 
-Shades tell how much a word gains (or loses) by context; figures stand beside strong ones, so that nothing is
-told by colour alone.
+Shades show how much a word gains (or loses) by context; numbers next to strong ones, so that no information
+depends on colour.
 """
 
 import json
@@ -28,12 +28,12 @@ from cotext.runtime.locks import writing
 from cotext.runtime.version import __version__
 from cotext.translation.translate_file import check_output
 
-STRONG_NATS = 0.5  # from here on a figure stands beside the word
-FAINT_NATS = 0.1  # below it nothing is shaded
-FULL_SHADE_NATS = 3.0  # no darker shade above it
-MOST_OPAQUE_PERCENT = 55  # so that the text stays legible
-MOST_COLUMNS = 24  # of the map from sentence to sentence
-SHOWN = 1  # context sentences that are not folded away
+STRONG_NATS = 0.5  # from here on, the number is shown next to the word
+FAINT_NATS = 0.1  # below this value, words are not shaded
+FULL_SHADE_NATS = 3.0  # value of the darkest shade
+MOST_OPAQUE_PERCENT = 55  # keeps the text legible
+MOST_COLUMNS = 24  # largest number of columns in the table of changes
+SHOWN = 1  # number of context sentences that are not folded
 
 LEAD = """
 Each context sentence of this document was removed in turn, from source and target, and every word of the
@@ -46,19 +46,19 @@ def report_context(
     on_start: Callable[[int], None] = lambda total: None,
     on_sentences: Callable[[int], None] = lambda count: None,
 ) -> DocumentContextUse:
-    """Measure the influence of each context sentence of a document; writes the page `out` and a .json file.
+    """Measure the influence of each context sentence of a document; write the page `out` and a .json file.
 
-    `on_start` is called with the number of sentences that are translated anew, `on_sentences` with each few
-    that are.
+    `on_start` is called with the number of sentences to translate, `on_sentences` with the number of newly
+    translated sentences.
 
     Raises:
-        CotextError: no such run, device or document, a translation that does not fit, files whose names are
-            the languages of the run the wrong way round, no words at all, an output that cannot be written.
+        CotextError: no such run, device or document, a translation that does not fit, files in the wrong
+            order of languages, no words at all, an output that cannot be written.
     """
     source, target, out = request.document, request.target, request.out
     if out.suffix == ".json":
         raise CotextError(
-            f"{out}: the figures of the page are written to that name; give the page the suffix .html"
+            f"{out}: the data of the page are written to this file; give the page the suffix .html"
         )
     require_page_name(out)
     figures = out.with_suffix(".json")
@@ -83,7 +83,7 @@ def report_context(
 
 
 def render_page(report: DocumentContextUse) -> str:
-    """The page."""
+    """Return the page."""
     sources = {sentence.number: sentence.source for sentence in report.sentences}
     body = [
         f"<h1>Which context sentence changes which word</h1>\n<p>{LEAD}</p>",
@@ -111,16 +111,16 @@ def _legend() -> str:
 
 def _table(report: DocumentContextUse) -> str:
     rows = []
-    for each in report.sentences:
+    for sentence in report.sentences:
         cells = ["", "", '<span class="soft">has no context</span>']
-        if each.influences and each.influences[0].change < FAINT_NATS:
+        if sentence.influences and sentence.influences[0].change < FAINT_NATS:
             cells[2] = '<span class="soft">no context sentence changes it</span>'
-        elif each.influences:
-            most = each.influences[0]
+        elif sentence.influences:
+            most = sentence.influences[0]
             number = f'<a href="#s{most.number}">{most.number}</a>'
             cells = [number, _nats(most.nats), _word(most.strongest, always=True)]
-        cxmi = _nats(each.cxmi) if each.influences else ""
-        rows.append((f'<a href="#s{each.number}">{each.number}</a>', cxmi, *cells))
+        cxmi = _nats(sentence.cxmi) if sentence.influences else ""
+        rows.append((f'<a href="#s{sentence.number}">{sentence.number}</a>', cxmi, *cells))
     caption = (
         "For every sentence: its CXMI, the context sentence whose removal changes it most, how many nats "
         "that one adds to it, and the word that changes most."
@@ -129,14 +129,14 @@ def _table(report: DocumentContextUse) -> str:
 
 
 def _map(report: DocumentContextUse) -> str:
-    """The change of every sentence by every other, where that fits on a screen."""
+    """Return a table with the change of every sentence by every other, if it fits on a screen."""
     if len(report.sentences) > MOST_COLUMNS or not any(s.influences for s in report.sentences):
         return ""
     numbers = [s.number for s in report.sentences]
     head = "".join(f'<th scope="col">{n}</th>' for n in numbers)
     rows = []
     for sentence in report.sentences:
-        by = {each.number: each for each in sentence.influences}
+        by = {influence.number: influence for influence in sentence.influences}
         cells = "".join(
             f'<td class="w up" style="{_shade(by[n].change)}">{by[n].change:.1f}</td>'
             if n in by
@@ -159,31 +159,34 @@ def _article(sentence: SentenceContextUse, sources: Mapping[int, str]) -> str:
         ("source", escape(sentence.source)),
         (f"all context, {_nats(sentence.cxmi)}" if sentence.influences else "target", _words(sentence.words)),
     ]
-    parts += [_influence(each, sources) for each in sentence.influences[:SHOWN]]
+    parts += [_influence(influence, sources) for influence in sentence.influences[:SHOWN]]
     lines = _lines(parts)
     folded = sentence.influences[SHOWN:]
     if folded:
         lines += (
             f"<details><summary>{len(folded)} more context sentence{'s' if len(folded) > 1 else ''}</summary>"
-            f"{_lines([_influence(each, sources) for each in folded])}</details>"
+            f"{_lines([_influence(influence, sources) for influence in folded])}</details>"
         )
     if sentence.translated is not None:
         lines += _lines(_translations(sentence.translated, sentence.influences[0].number))
     return f'<article id="s{sentence.number}"><h3>Sentence {sentence.number}</h3>\n{lines}</article>'
 
 
-def _influence(each: ContextInfluence, sources: Mapping[int, str]) -> tuple[str, str]:
-    source = f'<span class="soft from">{each.number}: {escape(sources[each.number])}</span>'
-    return f"by sentence {each.number}, {_nats(each.nats)}", f"{_words(each.words)} {source}"
+def _influence(influence: ContextInfluence, sources: Mapping[int, str]) -> tuple[str, str]:
+    source = f'<span class="soft from">{influence.number}: {escape(sources[influence.number])}</span>'
+    return f"by sentence {influence.number}, {_nats(influence.nats)}", f"{_words(influence.words)} {source}"
 
 
-def _translations(found: ContextTranslations, most: int) -> list[tuple[str, str]]:
-    """The run's own translations, of which only those that differ are written out."""
-    parts = [("own translation", escape(found.in_context))]
-    for what, text in ((f"without {most}", found.without_most), ("without context", found.alone)):
-        same = text == found.in_context
-        shown = '<span class="soft">the same</span>' if same else _marked(text, found.in_context)
-        parts.append((what, shown))
+def _translations(translations: ContextTranslations, most: int) -> list[tuple[str, str]]:
+    """Return the run's own translations; only those that differ are written out."""
+    parts = [("own translation", escape(translations.in_context))]
+    for what, text in (
+        (f"without {most}", translations.without_most),
+        ("without context", translations.alone),
+    ):
+        same = text == translations.in_context
+        html = '<span class="soft">the same</span>' if same else _marked(text, translations.in_context)
+        parts.append((what, html))
     return parts
 
 
@@ -193,9 +196,9 @@ def _lines(parts: Sequence[tuple[str, str]]) -> str:
 
 
 def _words(words: Sequence[WordChange]) -> str:
-    # The end of a sentence is of interest only where something happens to it.
-    shown = [w for i, w in enumerate(words) if i + 1 < len(words) or abs(w.nats) >= STRONG_NATS]
-    return " ".join(_word(word) for word in shown)
+    # The end of a sentence is shown only if it changes.
+    visible = [w for i, w in enumerate(words) if i + 1 < len(words) or abs(w.nats) >= STRONG_NATS]
+    return " ".join(_word(word) for word in visible)
 
 
 def _word(word: WordChange, always: bool = False) -> str:
@@ -208,7 +211,7 @@ def _word(word: WordChange, always: bool = False) -> str:
 
 
 def _nats(value: float, digits: int = 2) -> str:
-    """With its sign, a real minus."""
+    """Format with a sign, and a real minus."""
     return f"{round(value, digits) + 0.0:+.{digits}f}".replace("-", "\N{MINUS SIGN}")
 
 
@@ -217,8 +220,8 @@ def _shade(nats: float) -> str:
     return f"--shade:{round(MOST_OPAQUE_PERCENT * share)}%"
 
 
-def _marked(text: str, beside: str) -> str:
-    pairs = differing(text, beside)
+def _marked(text: str, other: str) -> str:
+    pairs = differing(text, other)
     if not any(marked for _, marked in pairs):
         return f'{escape(text)} <span class="soft">(words are missing)</span>'
     return " ".join(f"<mark>[{escape(w)}]</mark>" if marked else escape(w) for w, marked in pairs)
@@ -236,10 +239,10 @@ def _facts(report: DocumentContextUse) -> str:
     )
 
 
-def differing(text: str, beside: str) -> list[tuple[str, bool]]:
-    """The words of a text, and whether each differs from the text beside it."""
-    words, others = text.split(), beside.split()
-    kept = [False] * len(words)
+def differing(text: str, other: str) -> list[tuple[str, bool]]:
+    """Return the words of a text, and whether each differs from the other text."""
+    words, others = text.split(), other.split()
+    matched = [False] * len(words)
     for block in SequenceMatcher(None, words, others, autojunk=False).get_matching_blocks():
-        kept[block.a : block.a + block.size] = [True] * block.size
-    return [(word, not same) for word, same in zip(words, kept, strict=True)]
+        matched[block.a : block.a + block.size] = [True] * block.size
+    return [(word, not same) for word, same in zip(words, matched, strict=True)]

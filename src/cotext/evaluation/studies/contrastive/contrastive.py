@@ -1,12 +1,10 @@
-"""Contrastive suites with a run: which candidate it prefers, and which form it writes by itself.
+"""Contrastive suites with a run: which candidate it prefers, and which form it generates.
 
-Contrastive examples without their context, and in the context of other documents: controls of `run_suite`.
-
-What an example asks is then asked of each sentence in which its candidates differ, in the excerpt that the
-system sees of the document (see `cotext.data.context_edits`): of this sentence alone, and of the excerpt with
-sentences of the suite's other documents instead of its context. The candidates of an example have the
-same context, and so have examples with the same sentence and candidates, which then are one choice: what is
-asked twice is scored once.
+The controls of `run_suite` score examples without their context, and in the context of other documents. For
+controls, each sentence in which the candidates differ is scored in its excerpt of the document (see
+`cotext.data.context_edits`): the sentence alone, and the excerpt with sentences of the suite's other
+documents instead of its context. The candidates of an example have the same context, and so have examples
+with the same sentence and candidates. These are then one choice, which is scored once.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -52,9 +50,9 @@ from cotext.translation.scorer import SentenceScore
 from cotext.translation.signature import scoring_entries, signature_entries, systems_of, translation_entries
 from cotext.translation.translator import DocumentTranslator
 
-# Contexts that candidates may be scored in, and what the excerpt of a sentence becomes there.
+# Contexts for scoring candidates, and the condition of `edited` that changes the excerpt.
 EDITS: Final = {"none": "none", "foreign": "random", "shuffled": "shuffled", "global": "random"}
-SEED = 1  # of the sentences of other documents
+SEED = 1  # for drawing sentences of other documents
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,26 +60,26 @@ class ForeignSentences:
     """The sentences of a suite by document, each source with its right translation."""
 
     pool: Pool
-    documents: dict[str, int]  # by the id of the example
+    documents: dict[str, int]  # document number by example id
 
     @classmethod
     def of(cls, suite: ContrastiveSuite) -> "ForeignSentences":
-        """Gather them, each once a document.
+        """Collect the sentences, each once per document.
 
         Raises:
-            CotextError: all examples are of one document.
+            CotextError: all examples are from one document.
         """
         numbers = documents_of(suite.examples)
         pairs: list[dict[tuple[str, str], None]] = [{} for _ in set(numbers)]
         if len(pairs) < 2:
             raise CotextError(
-                f"contrastive suite {suite.name!r}: all examples are of one document, and foreign context is "
-                "drawn from others; leave the controls out"
+                f"contrastive suite {suite.name!r}: all examples are from one document, and foreign context "
+                "is drawn from others; remove --controls"
             )
         for example, number in zip(suite.examples, numbers, strict=True):
             right = example.candidates[example.correct]
             pairs[number].update(dict.fromkeys(zip(example.source, right, strict=True)))
-        pool = Pool([ParallelDocument("", *zip(*each, strict=True)) for each in pairs])
+        pool = Pool([ParallelDocument("", *zip(*of_document, strict=True)) for of_document in pairs])
         return cls(pool, {e.id: n for e, n in zip(suite.examples, numbers, strict=True)})
 
 
@@ -91,42 +89,42 @@ def score_in_contexts(
     foreign: ForeignSentences | None,
     edits: Sequence[str] | None = None,
 ) -> dict[str, list[CandidateScores]]:
-    """Score the candidates of examples in their own context and, given sentences of others, in `edits`.
+    """Score the candidates of examples in their own context and, given `foreign` sentences, in `edits`.
 
-    `edits` are among EDITS; not given: all of CONTEXTS. Everything is scored in one call, so that batches are
-    shared.
+    `edits` are keys of EDITS; None: the controls of CONTEXTS. Everything is scored in one call, so that
+    batches are shared.
     """
-    chosen = () if foreign is None else CONTEXTS[1:] if edits is None else edits
-    asked: dict[CandidateSet, int] = {}
-    indices: dict[str, list[list[int]]] = {context: [] for context in ("true", *chosen)}
+    contexts = () if foreign is None else CONTEXTS[1:] if edits is None else edits
+    numbers: dict[CandidateSet, int] = {}
+    indices: dict[str, list[list[int]]] = {context: [] for context in ("true", *contexts)}
     for example in examples:
         choices = {"true": [CandidateSet(example.source, example.candidates, example.differing_sentences)]}
         if foreign is not None:
-            choices |= _edited(translator, example, foreign, chosen)
+            choices |= _edited(translator, example, foreign, contexts)
         for context, of_example in choices.items():
-            indices[context].append([asked.setdefault(choice, len(asked)) for choice in of_example])
-    scores = score_candidates(translator, list(asked))
+            indices[context].append([numbers.setdefault(choice, len(numbers)) for choice in of_example])
+    scores = score_candidates(translator, list(numbers))
     return {
         context: [
             _added(len(example.candidates), [scores[index] for index in of_example])
-            for example, of_example in zip(examples, each, strict=True)
+            for example, of_example in zip(examples, of_context, strict=True)
         ]
-        for context, each in indices.items()
+        for context, of_context in indices.items()
     }
 
 
 def reaches_beyond_rows(translator: DocumentTranslator, example: ContrastiveExample) -> bool:
-    """Whether an example has a sentence that is seen through other rows alone, which `global` replaces."""
+    """Return whether an example has a sentence visible only through other sequences, as `global` needs."""
     right = ParallelDocument(example.id, example.source, example.candidates[example.correct])
     numbers = example.differing_sentences
-    found = excerpts(translator, right, numbers)
-    return any(_in_other_rows(translator, example, n, e).context for n, e in zip(numbers, found, strict=True))
+    parts = excerpts(translator, right, numbers)
+    return any(_in_other_rows(translator, example, n, e).context for n, e in zip(numbers, parts, strict=True))
 
 
 def _in_other_rows(
     translator: DocumentTranslator, example: ContrastiveExample, number: int, excerpt: Excerpt
 ) -> Excerpt:
-    """The excerpt of a sentence, whose context is what its own window does not show."""
+    """Return the excerpt of a sentence with the context that its own window does not show."""
     document = Document(example.id, example.source)
     return outside(excerpt, translator.visible_sentences(document, own_row=True)[number])
 
@@ -137,47 +135,44 @@ def _edited(
     foreign: ForeignSentences,
     contexts: Sequence[str],
 ) -> dict[str, list[CandidateSet]]:
-    """For every context, one choice a sentence in which candidates differ."""
+    """Return for every context one choice per sentence in which candidates differ."""
     right = ParallelDocument(example.id, example.source, example.candidates[example.correct])
     others = foreign.pool.without(foreign.documents[example.id])
-    found: dict[str, list[CandidateSet]] = {context: [] for context in contexts}
-    for number, excerpt in zip(
-        example.differing_sentences,
-        excerpts(translator, right, example.differing_sentences),
-        strict=True,
-    ):
-        # Drawn by what is asked, and not by whose example it is.
+    choices: dict[str, list[CandidateSet]] = {context: [] for context in contexts}
+    numbers = example.differing_sentences
+    for number, excerpt in zip(numbers, excerpts(translator, right, numbers), strict=True):
+        # The seed depends on sentence and candidates, so that equal choices have equal contexts.
         seed = f"{SEED} {example.source[number]} {[candidate[number] for candidate in example.candidates]}"
         for context in contexts:
-            asked = excerpt
+            original = excerpt
             if context == "global":
-                asked = _in_other_rows(translator, example, number, excerpt)
-            made = edited(asked, EDITS[context], others, Random(seed))
-            found[context].append(_choice(made, example.candidates))
-    return found
+                original = _in_other_rows(translator, example, number, excerpt)
+            changed = edited(original, EDITS[context], others, Random(seed))
+            choices[context].append(_choice(changed, example.candidates))
+    return choices
 
 
-def _choice(found: Excerpt, candidates: Sequence[Sequence[str]]) -> CandidateSet:
-    """The candidates in an edited excerpt of the document that has the right one."""
+def _choice(excerpt: Excerpt, candidates: Sequence[Sequence[str]]) -> CandidateSet:
+    """Put the candidates into an edited excerpt of the document with the right one."""
     targets = tuple(
         tuple(
             written if number is None else candidate[number]
-            for written, number in zip(found.document.target, found.numbers, strict=True)
+            for written, number in zip(excerpt.document.target, excerpt.numbers, strict=True)
         )
         for candidate in candidates
     )
-    return CandidateSet(found.document.source, targets, (found.sentence,))
+    return CandidateSet(excerpt.document.source, targets, (excerpt.sentence,))
 
 
 def _added(candidates: int, scores: Sequence[Sequence[SentenceScore]]) -> CandidateScores:
-    """The scores of an example's candidates, added up over choices."""
+    """Add up the scores of an example's candidates over choices."""
     return CandidateScores(
-        tuple(sum(each[n].log_probability for each in scores) for n in range(candidates)),
-        tuple(sum(each[n].tokens for each in scores) for n in range(candidates)),
+        tuple(sum(choice[n].log_probability for choice in scores) for n in range(candidates)),
+        tuple(sum(choice[n].tokens for choice in scores) for n in range(candidates)),
     )
 
 
-SUITE_CHUNK = 500  # candidates that are scored together, and never divided among shards
+SUITE_CHUNK = 500  # candidates that are scored together, in the same shard
 ChunkScorer = Callable[[Sequence[ContrastiveExample]], dict[str, list[CandidateScores]]]
 
 
@@ -190,40 +185,40 @@ def run_suite(
 ) -> ContrastiveReport:
     """Score every candidate of a suite in its context and count how often the right one wins.
 
-    What is scored are the sentences in which the candidates differ, each as current sentence of its window.
-    With `controls`, also without context and in the context of other documents.
+    The sentences in which the candidates differ are scored, each as current sentence of its window. With
+    `controls`, they are also scored without context and in the context of other documents.
 
     Raises:
-        CotextError: a sentence longer than the system takes, before any work is done; controls or another
-            context of a suite whose examples are all of one document; `global` of a system whose rows do not
-            see each other, or of a suite whose examples are no longer than a window.
+        CotextError: a sentence longer than the system accepts, before any work is done; controls or another
+            context for a suite whose examples are all from one document; `global` for a system whose
+            sequences do not attend to each other, or for a suite whose examples are no longer than a window.
     """
     rules = rules or SuiteRules()
     scorer = suite_scorer(translator, suite, rules)
     scores: dict[str, list[CandidateScores]] = {}
     for chunk in chunks_of(suite):
-        for name, found in scorer(chunk).items():
-            scores.setdefault(name, []).extend(found)
+        for name, chunk_scores in scorer(chunk).items():
+            scores.setdefault(name, []).extend(chunk_scores)
         on_candidates(sum(len(e.candidates) for e in chunk))
     return judged(suite, scores, rules, recipe)
 
 
 def suite_scorer(translator: DocumentTranslator, suite: ContrastiveSuite, rules: SuiteRules) -> ChunkScorer:
-    """What scores examples of a suite, as many at a time as `chunks_of` gives, by context.
+    """Return a function that scores the examples of a chunk (see `chunks_of`), by context.
 
     Raises:
         CotextError: as `run_suite`.
     """
     if rules.context == "global" and translator.plan.group_windows == 1:
         raise CotextError(
-            "--context global replaces what other rows of a batch show, and this system reads each row by "
-            "itself; choose shuffled, foreign or none"
+            "--context global replaces the context from other sequences of a batch, which this system does "
+            "not use; choose shuffled, foreign or none"
         )
     translator.check_pairs(_texts(suite))
     if rules.context == "global" and not any(reaches_beyond_rows(translator, e) for e in suite.examples):
         raise CotextError(
-            f"--context global replaces what stands beyond the own window, and contrastive suite "
-            f"{suite.name!r} has no sentence there; give it more context (`cotext convert-suite "
+            f"--context global replaces sentences outside the window, and contrastive suite "
+            f"{suite.name!r} has none; give it more context (`cotext convert-suite "
             "--context 15`), or choose another context"
         )
     edits = None if rules.controls else [rules.context] if rules.context != "true" else []
@@ -237,8 +232,8 @@ def judged(
     rules: SuiteRules,
     recipe: Mapping[str, str] | None = None,
 ) -> ContrastiveReport:
-    """The report on a suite all of whose examples are scored."""
-    controls = {name: found for name, found in scores.items() if name != rules.context}
+    """Return the report on a suite whose examples are all scored."""
+    controls = {name: scored for name, scored in scores.items() if name != rules.context}
     return contrastive_accuracy(
         suite,
         scores.get(rules.context, []),
@@ -250,7 +245,7 @@ def judged(
 
 
 def context_window_of(translator: DocumentTranslator) -> ContextWindow:
-    """The context window of a system: what it can know of a document, by its view and by its model."""
+    """Return the context window of a system, determined by its view and its model."""
     source, target = source_reach(translator.config), target_reach(translator.config)
     before, after, written = (
         int(min(sentences, WHOLE_DOCUMENT)) for sentences in (source.before, source.after, target.before)
@@ -259,7 +254,7 @@ def context_window_of(translator: DocumentTranslator) -> ContextWindow:
 
 
 def evidence_of(suite: ContrastiveSuite, readings: Readings, window: ContextWindow) -> list[Evidence]:
-    """Tests of context use by group of examples with the clue in the context window; not yet corrected."""
+    """Test context use for groups of examples with the clue in the context window; not yet corrected."""
     return [
         weigh(group, readings)
         for group in groups_of(suite)
@@ -276,13 +271,15 @@ def write_suite_forms(
 ) -> GenerativeReport:
     """Translate every source of a suite and count how often the right form is in the translation.
 
-    The context is what the system makes of it itself; equal sources are translated once.
+    The target context is the system's own translation. Equal sources are translated once.
 
     Raises:
-        CotextError: a sentence longer than the system takes, or a suite whose candidates differ in no word.
+        CotextError: a sentence longer than the system accepts, or a suite whose candidates do not differ in
+            words.
     """
     translator.check(Document(e.id, e.source) for e in suite.examples)
-    return generative_accuracy(suite, written(translator, suite.examples, on_sentences), recipe)
+    documents = translated(translator, [e.source for e in suite.examples], on_sentences)
+    return generative_accuracy(suite, documents, recipe)
 
 
 def write_endpoint_forms(
@@ -291,31 +288,22 @@ def write_endpoint_forms(
     on_start: Callable[[int], None] = lambda total: None,
     on_sentences: Callable[[int], None] = lambda count: None,
 ) -> GenerativeReport:
-    """As `write_suite_forms`, by a language model behind an API.
+    """Run `write_suite_forms` with a language model behind an API.
 
-    The signature counts what was left untranslated, which stands there in the source language.
+    The signature counts sentences that were left untranslated; the output has their source.
 
     Raises:
-        CotextError: as `EndpointTranslator.translate`, or a suite whose candidates differ in no word.
+        CotextError: as `EndpointTranslator.translate`, or a suite whose candidates do not differ in words.
     """
     sources = list(dict.fromkeys(example.source for example in suite.examples))
     on_start(sum(map(len, sources)))
     translator = EndpointTranslator(client)
     documents = [Document(str(number), source) for number, source in enumerate(sources)]
-    found = dict(zip(sources, translator.translate(documents, on_sentences), strict=True))
+    translations = dict(zip(sources, translator.translate(documents, on_sentences), strict=True))
     recipe = signature_entries(translation_signature(client, translator.prompt))
     del recipe["version"]
-    recipe["untranslated"] = str(sum(len(each.untranslated) for each in found.values()))
-    return generative_accuracy(suite, [found[e.source].document for e in suite.examples], recipe)
-
-
-def written(
-    translator: DocumentTranslator,
-    examples: Sequence[ContrastiveExample],
-    on_sentences: Callable[[int], None] = lambda count: None,
-) -> list[Document]:
-    """The translations of the sources of examples; equal ones are translated once."""
-    return translated(translator, [e.source for e in examples], on_sentences)
+    recipe["untranslated"] = str(sum(len(translation.untranslated) for translation in translations.values()))
+    return generative_accuracy(suite, [translations[e.source].document for e in suite.examples], recipe)
 
 
 def translated(
@@ -323,15 +311,15 @@ def translated(
     sources: Sequence[tuple[str, ...]],
     on_sentences: Callable[[int], None] = lambda count: None,
 ) -> list[Document]:
-    """The translations of sources, each a document; equal ones are translated once."""
+    """Translate sources, each a document; equal ones are translated once."""
     indices = {source: n for n, source in enumerate(dict.fromkeys(sources))}
     documents = [Document(str(n), source) for source, n in indices.items()]
-    found = dict(translator.translate(documents, on_sentences))
-    return [found[indices[source]].document for source in sources]
+    translations = dict(translator.translate(documents, on_sentences))
+    return [translations[indices[source]].document for source in sources]
 
 
 def _texts(suite: ContrastiveSuite) -> Iterator[ParallelDocument]:
-    """Every candidate beside its source; of further candidates, only where they differ from the first."""
+    """Yield every candidate with its source; further candidates only where they differ from the first."""
     for example in suite.examples:
         first, *others = example.candidates
         yield ParallelDocument(example.id, example.source, first)
@@ -342,7 +330,7 @@ def _texts(suite: ContrastiveSuite) -> Iterator[ParallelDocument]:
 
 
 def chunks_of(suite: ContrastiveSuite) -> Iterator[list[ContrastiveExample]]:
-    """The examples in turn, so many at a time that there are SUITE_CHUNK candidates, or a few more."""
+    """Yield the examples in order, in chunks of SUITE_CHUNK candidates or a few more."""
     chunk: list[ContrastiveExample] = []
     for example in suite.examples:
         chunk.append(example)
@@ -354,12 +342,12 @@ def chunks_of(suite: ContrastiveSuite) -> Iterator[list[ContrastiveExample]]:
 
 
 def suite_recipe(opened: OpenedRun) -> dict[str, str]:
-    """Signature entries of a contrastive accuracy: the model, and what it sees and scores."""
+    """Return signature entries of a contrastive accuracy: the model, its context and what is scored."""
     return {**scoring_entries(opened), "scored": "differing"}
 
 
 class SuitesJob(Job[None]):
-    """The scoring of the candidates of a shard of some suites; `generate`: its sources are translated, too.
+    """The scoring of a shard of some suites; with `generate`, the sources are also translated.
 
     Examples that share batches are never divided, so that scores stay equal.
 
@@ -377,13 +365,13 @@ class SuitesJob(Job[None]):
         self._translator, self._generate = opened.translator, request.generate
         self._groups = _groups(suite for _, suite in suites)
         self.sizes = [sum(len(example.source) for example in group) for _, group in self._groups]
-        chosen = [self._groups[unit] for unit in self.units]
+        groups = [self._groups[unit] for unit in self.units]
         self._scorers = {
             number: suite_scorer(opened.translator, suites[number][1], request)
-            for number in dict.fromkeys(number for number, _ in chosen)
+            for number in dict.fromkeys(number for number, _ in groups)
         }
         if request.generate:
-            opened.translator.check(Document(e.id, e.source) for _, group in chosen for e in group)
+            opened.translator.check(Document(e.id, e.source) for _, group in groups for e in group)
         self.identity = {
             "cotext": __version__,
             "suites": [checksum(path) for path, _ in suites],
@@ -406,19 +394,20 @@ class SuitesJob(Job[None]):
         """Score one group after the other."""
         for unit in todo:
             number, group = self._groups[unit]
-            found = {
-                context: [[each.log_probabilities, each.tokens] for each in of_examples]
+            scores = {
+                context: [[scored.log_probabilities, scored.tokens] for scored in of_examples]
                 for context, of_examples in self._scorers[number](group).items()
             }
-            texts = written(self._translator, group) if self._generate else []
-            yield unit, {"scores": found, "written": [document.sentences for document in texts]}
+            sources = [example.source for example in group] if self._generate else []
+            texts = translated(self._translator, sources)
+            yield unit, {"scores": scores, "written": [document.sentences for document in texts]}
             on_size(self.sizes[unit])
 
 
 class JoinedSuites:
-    """The suites of a job, with what its shards have found.
+    """The suites of a job, with the results of its shards.
 
-    Raises CotextError where a suite is not where it was, or has changed.
+    Raises CotextError if a suite was moved or changed.
     """
 
     def __init__(self, parts: Joined) -> None:
@@ -427,14 +416,14 @@ class JoinedSuites:
         self.rules = SuiteRules(**job["rules"])
         self.window = ContextWindow(**facts["window"])
         self.suites: list[tuple[Path, ContrastiveSuite]] = []
-        for name, stands_at, digest in zip(facts["named"], facts["suites"], job["suites"], strict=True):
-            path = Path(stands_at)
+        for name, location, digest in zip(facts["named"], facts["suites"], job["suites"], strict=True):
+            path = Path(location)
             if not path.is_file() or checksum(path) != digest:
-                raise CotextError(f"{path}: is not the suite that the shards have scored; put it back")
+                raise CotextError(f"{path}: is not the suite that the shards scored; restore it")
             self.suites.append((Path(name), read_suite(path)))
 
     def found(self) -> Iterator[tuple[ContrastiveReport, GenerativeReport | None]]:
-        """The reports on all suites, and on their translations where the job has those."""
+        """Yield the reports on all suites, and on their translations if there are any."""
         units = _groups(suite for _, suite in self.suites)
         header = self._parts.header
         for number, (_, suite) in enumerate(self.suites):
@@ -453,5 +442,5 @@ class JoinedSuites:
 
 
 def _groups(suites: Iterable[ContrastiveSuite]) -> list[tuple[int, Sequence[ContrastiveExample]]]:
-    """The chunks of all suites, each with the number of its suite."""
+    """Return the chunks of all suites, each with the number of its suite."""
     return [(number, chunk) for number, suite in enumerate(suites) for chunk in chunks_of(suite)]

@@ -1,15 +1,15 @@
-"""The context that a system may read, and whether a clue lies in it."""
+"""The context that a system may use, and whether a clue is in it."""
 
 from dataclasses import dataclass
 from typing import Final
 
 SAME_SENTENCE: Final = "0"  # the distance of a clue in the sentence itself
-WHOLE_DOCUMENT: Final = 10**6  # sentences: what a system sees that reads whole documents
+WHOLE_DOCUMENT: Final = 10**6  # sentences in the window of a system that reads whole documents
 
 
 @dataclass(frozen=True, slots=True)
 class ContextWindow:
-    """The context sentences that a system may read: before, after, and before in its own translation."""
+    """The context sentences that a system may use: before, after, and before in its own translation."""
 
     before: int
     after: int
@@ -17,13 +17,13 @@ class ContextWindow:
 
     @property
     def has_context(self) -> bool:
-        """Whether it has any sentence but the one that is translated."""
+        """Return whether there is any context sentence."""
         return self.before + self.after + self.target_before > 0
 
     def contains(self, phenomenon: str, distance: str) -> bool:
-        """Whether a clue in this distance bucket lies in it.
+        """Return whether a clue in this distance bucket is in the window.
 
-        A clue before is on both sides, that of cohesion in translations alone, one ahead in the source alone.
+        A clue before is on both sides; for cohesion only in translations, and ahead only in the source.
         """
         before = self.target_before if phenomenon == "cohesion" else max(self.before, self.target_before)
         if distance == "ahead":
@@ -37,8 +37,8 @@ class ContextWindow:
 class AccuracyCell:
     """The accuracy of one system in one group of examples, in per cent, with its 95 % interval.
 
-    `in_window`: the clue lies within the context window. `learned`: False where every run ended as its start.
-    `shown`: context use there is significant.
+    `in_window`: the clue is in the context window. `learned`: False if every run ended as its start. `shown`:
+    context use is significant.
     """
 
     percent: float
@@ -52,9 +52,9 @@ class AccuracyCell:
 
 @dataclass(frozen=True, slots=True)
 class AccuracyRow:
-    """One phenomenon at one distance; a cell for each system, in their order, and a few words on them.
+    """One phenomenon at one distance: a cell for each system, in their order, and a short verdict.
 
-    `exact_chance`: whether guessing without the clue gives chance, and nothing else, by construction.
+    `exact_chance`: without the clue, guessing has exactly chance accuracy by construction.
     """
 
     phenomenon: str

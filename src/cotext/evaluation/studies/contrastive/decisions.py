@@ -1,16 +1,12 @@
 """Contrastive decisions of several systems: accuracies, and tests of their differences.
 
-Decisions are read from files as `cotext contrastive --out` writes them; another tool's are welcome in the
-same form (see docs/contrastive-format.md).
-
-Contrastive accuracy over several suites together: Disc. of Lupo et al. (2022), appendix B.1.
-
-Examples whose clue is in the sentence itself (distance 0) take no part, as in `disc` of a single suite.
+Decisions are read from files written by `cotext contrastive --out`, or by other tools in the same format (see
+docs/contrastive-format.md). Several suites can be pooled: Disc. of Lupo et al. (2022), appendix B.1. Examples
+whose clue is in the sentence itself (distance 0) are excluded from it, as in `disc` of a single suite.
 """
 
-import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, Final
@@ -27,7 +23,6 @@ from cotext.evaluation.statistics.significance import (
     mcnemar_by_document,
 )
 from cotext.runtime.errors import CotextError, shown
-from cotext.runtime.files import replacing
 from cotext.runtime.reading import parse_json
 from cotext.runtime.tables import render_p, render_rows
 from cotext.runtime.version import __version__
@@ -35,10 +30,10 @@ from cotext.runtime.version import __version__
 
 @dataclass(frozen=True, slots=True)
 class Decisions:
-    """The decisions of one system on one suite: right or not, by the id of the example.
+    """The decisions of one system on one suite: right or not, by example id.
 
-    `documents` numbers the documents of the examples, where some share one; `readings` has what was decided
-    without context and in foreign context, where that was asked for.
+    `documents` has the document numbers of the examples if some share a document. `readings` has the
+    decisions without context and in foreign context, if available.
     """
 
     suite: str
@@ -49,19 +44,26 @@ class Decisions:
 
     @property
     def rules(self) -> dict[str, str]:
-        """The choices that make decisions comparable, as far as the signature tells them."""
+        """Return the rules that must agree for a comparison, as far as the signature states them."""
         entries = dict(part.split(":", 1) for part in self.signature.split("|") if ":" in part)
         return {key: entries[key] for key in ("tie", "score", "scored") if key in entries}
 
 
 @dataclass(frozen=True, slots=True)
 class DecisionTest:
-    """One system against another on one suite; `p_corrected` is `p_mid` after Holm, over all of the suite."""
+    """One system compared with another on one suite; `p_corrected` is `p_mid` after Holm, over the suite."""
 
     baseline: str
     system: str
     test: McNemar
     p_corrected: float
+
+
+def mcnemar_cells(test: McNemar) -> tuple[str, str, str, str]:
+    """Return the difference, its interval, and the cases that only one system decided right."""
+    low, high = test.interval_95
+    interval = f"[{low:+.2f}, {high:+.2f}]"
+    return f"{test.difference:+.2f}", interval, f"{test.only_baseline}", f"{test.only_system}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +79,11 @@ class SuiteDifference:
 
     @property
     def too_few(self) -> bool:
-        """Whether so few documents could show no difference, however large."""
+        """Return whether there are too few documents for any significant difference."""
         return least_p(self.documents) * len(self.tests) >= SIGNIFICANT
 
     def as_dict(self) -> dict[str, Any]:
-        """Everything, for a JSON file."""
+        """Return everything for a JSON file."""
         return {
             "examples": self.examples,
             "documents": self.documents,
@@ -93,32 +95,28 @@ class SuiteDifference:
             },
             "comparisons": [
                 {
-                    "baseline": each.baseline,
-                    "system": each.system,
-                    **each.test.as_dict(),
-                    "p_corrected": each.p_corrected,
+                    "baseline": comparison.baseline,
+                    "system": comparison.system,
+                    **asdict(comparison.test),
+                    "p_corrected": comparison.p_corrected,
                 }
-                for each in self.tests
+                for comparison in self.tests
             ],
         }
 
     def render(self) -> str:
-        """Plain text: accuracies, and a table of tests."""
+        """Format as text: accuracies, and a table of tests."""
         rows = [(name, f"{value:.2f}") for name, value in self.accuracies.items()]
         share = "" if self.documents == self.examples else f" of {self.documents:,} documents"
         table = [("", "difference", "95 % interval", "lost", "won", "p exact", "p mid", "corrected")]
-        for each in self.tests:
-            low, high = each.test.interval_95
+        for comparison in self.tests:
             table.append(
                 (
-                    f"{each.system} - {each.baseline}",
-                    f"{each.test.difference:+.2f}",
-                    f"[{low:+.2f}, {high:+.2f}]",
-                    f"{each.test.only_baseline}",
-                    f"{each.test.only_system}",
-                    render_p(each.test.p_exact),
-                    render_p(each.test.p_mid),
-                    render_p(each.p_corrected),
+                    f"{comparison.system} - {comparison.baseline}",
+                    *mcnemar_cells(comparison.test),
+                    render_p(comparison.test.p_exact),
+                    render_p(comparison.test.p_mid),
+                    render_p(comparison.p_corrected),
                 )
             )
         few = f"\n{self.documents} documents are too few for any significant difference"
@@ -128,16 +126,8 @@ class SuiteDifference:
         )
 
 
-def keep_decisions(path: Path, suite: str, report: ContrastiveReport) -> Decisions:
-    """Write a report as `cotext contrastive --out` does; the decisions as they are read again."""
-    with replacing(path) as temporary:
-        content = json.dumps({suite: report.as_dict()}, ensure_ascii=False)
-        temporary.write_text(content, encoding="utf-8")
-    return read_decisions(path)[suite]
-
-
 def read_decisions(path: Path) -> dict[str, Decisions]:
-    """Read the decisions of a system, by suite; CotextError where the file holds none."""
+    """Read the decisions of a system, by suite; CotextError if the file has none."""
     content = parse_json(read_whole(path), str(path))
     if not isinstance(content, dict) or not content:
         raise CotextError(f"{path}: holds no suites; give a file written by `cotext contrastive --out`")
@@ -148,8 +138,8 @@ def _parse(path: Path, suite: str, entry: Any) -> Decisions:
     decisions = entry.get("decisions") if isinstance(entry, dict) else None
     if decisions is None and isinstance(entry, dict) and "generative" in entry:
         raise CotextError(
-            f"{path}: suite {shown(suite)} was judged by generation, as no log-probabilities were offered: "
-            "what a model writes is no decision between candidates, and is not compared with one"
+            f"{path}: suite {shown(suite)} was evaluated by generation, because the API has no "
+            "log-probabilities; translations cannot be compared with decisions between candidates"
         )
     if not isinstance(decisions, dict) or not decisions:
         raise CotextError(
@@ -163,7 +153,7 @@ def _parse(path: Path, suite: str, entry: Any) -> Decisions:
             )
     signature = entry.get("signature", "")
     if not isinstance(signature, str):
-        raise CotextError(f"{path}: suite {shown(suite)}: its signature is no text")
+        raise CotextError(f"{path}: suite {shown(suite)}: its signature is not a text")
     documents = entry.get("documents", {})
     if documents and (not isinstance(documents, dict) or documents.keys() != decisions.keys()):
         raise CotextError(f"{path}: suite {shown(suite)}: 'documents' are not those of the decided examples")
@@ -176,8 +166,8 @@ def _parse_readings(path: Path, suite: str, entry: dict[str, Any], right: dict[s
         return None
     try:
         readings = Readings.from_dict(entry["contexts"])
-        complete = all(each.right.keys() == right.keys() == each.nats.keys() == readings.tokens.keys()
-                       for each in readings.by_context.values())  # fmt: skip
+        complete = all(reading.right.keys() == right.keys() == reading.nats.keys() == readings.tokens.keys()
+                       for reading in readings.by_context.values())  # fmt: skip
     except (KeyError, TypeError, ValueError, AttributeError):
         complete = False
     if not complete:
@@ -193,7 +183,8 @@ def compare_decisions(
 ) -> list[SuiteDifference]:
     """Compare systems on every suite that all of them decided: with `baseline`, or, if None, all pairs.
 
-    Raises CotextError where there is no such suite, or its examples or the rules of the decision differ.
+    Raises:
+        CotextError: there is no such suite, or its examples or the rules of the decision differ.
     """
     pairs = compared_pairs(list(systems), baseline)
     first, *others = systems.values()
@@ -203,7 +194,9 @@ def compare_decisions(
             f"no suite is decided by all systems; the first has {', '.join(first)}; decide the same suites "
             "with `cotext contrastive --out`"
         )
-    return [_compare({name: each[suite] for name, each in systems.items()}, pairs) for suite in shared]
+    return [
+        _compare({name: decisions[suite] for name, decisions in systems.items()}, pairs) for suite in shared
+    ]
 
 
 def _compare(systems: Mapping[str, Decisions], pairs: Sequence[tuple[str, str]]) -> SuiteDifference:
@@ -217,21 +210,21 @@ def _compare(systems: Mapping[str, Decisions], pairs: Sequence[tuple[str, str]])
         for key in first.rules.keys() & decisions.rules.keys():
             if first.rules[key] != decisions.rules[key]:
                 raise CotextError(
-                    f"suite {first.suite!r}: {name} was judged by {key}:{first.rules[key]}, {other} by "
-                    f"{key}:{decisions.rules[key]}; judge both by the same rule"
+                    f"suite {first.suite!r}: {name} uses {key}:{first.rules[key]}, {other} "
+                    f"{key}:{decisions.rules[key]}; use the same rule for both"
                 )
-    right = {system: [each.right[key] for key in first.right] for system, each in systems.items()}
-    # Any file that tells of documents tells of the same; of those that share none, each is one of its own.
-    known = next((each.documents for each in systems.values() if each.documents), {})
-    documents = [known.get(key, index) for index, key in enumerate(first.right)]
+    right = {system: [decisions.right[key] for key in first.right] for system, decisions in systems.items()}
+    # All files with document numbers have the same ones. Without them, each example is a document.
+    numbers = next((decisions.documents for decisions in systems.values() if decisions.documents), {})
+    documents = [numbers.get(key, index) for index, key in enumerate(first.right)]
     tests = [mcnemar_by_document(right[one], right[other], documents) for one, other in pairs]
     corrected = holm([test.p_mid for test in tests])
     return SuiteDifference(
         suite=first.suite,
         examples=len(first.right),
         documents=len(set(documents)),
-        accuracies={system: 100.0 * sum(each) / len(each) for system, each in right.items()},
-        signatures={system: each.signature for system, each in systems.items()},
+        accuracies={system: 100.0 * sum(decisions) / len(decisions) for system, decisions in right.items()},
+        signatures={system: decisions.signature for system, decisions in systems.items()},
         tests=tuple(
             DecisionTest(one, other, test, p)
             for (one, other), test, p in zip(pairs, tests, corrected, strict=True)
@@ -239,20 +232,20 @@ def _compare(systems: Mapping[str, Decisions], pairs: Sequence[tuple[str, str]])
     )
 
 
-ALL_SUITES: Final = "all suites"  # how the figures of several suites together are called
+ALL_SUITES: Final = "all suites"  # name of the pooled suites in tables
 
 
 def of_other_sentences(examples: Sequence[ContrastiveExample]) -> list[int]:
-    """The indices of the examples whose clue is not known to be in the sentence itself."""
+    """Return the indices of the examples whose clue is not known to be in the sentence itself."""
     return [index for index, example in enumerate(examples) if example.distance != 0]
 
 
 def pooled_aggregates(right: Mapping[str, Sequence[float]]) -> dict[str, float]:
-    """Accuracies in per cent over suites, given the decisions of each, or shares of seeds that are right.
+    """Return accuracies in per cent over suites, from decisions or from shares of seeds that are right.
 
-    `disc`: every example counts the same. `disc_avg`: every suite does.
+    `disc`: every example counts the same. `disc_avg`: every suite counts the same.
     """
-    shares = [100.0 * sum(each) / len(each) for each in right.values()]
+    shares = [100.0 * sum(decisions) / len(decisions) for decisions in right.values()]
     total = sum(map(len, right.values()))
     return {
         "disc": 100.0 * sum(map(sum, right.values())) / total,
@@ -261,25 +254,25 @@ def pooled_aggregates(right: Mapping[str, Sequence[float]]) -> dict[str, float]:
 
 
 def documents_of_suites(suites: Sequence[ContrastiveSuite]) -> list[list[int]]:
-    """The number of its document for every example of every suite; no two suites share a document."""
+    """Return the document number of every example of every suite; no two suites share a document."""
     numbers = [documents_of(suite.examples) for suite in suites]
-    counts = [max(each, default=-1) + 1 for each in numbers]
+    counts = [max(of_suite, default=-1) + 1 for of_suite in numbers]
     return [
-        [first + number for number in each]
-        for first, each in zip(accumulate(counts, initial=0), numbers, strict=False)
+        [first + number for number in of_suite]
+        for first, of_suite in zip(accumulate(counts, initial=0), numbers, strict=False)
     ]
 
 
 def to_pool(suites: Mapping[str, ContrastiveSuite]) -> dict[str, ContrastiveSuite]:
-    """The suites with an example that takes part; none where that is fewer than two."""
-    found = {name: suite for name, suite in suites.items() if of_other_sentences(suite.examples)}
-    return found if len(found) > 1 else {}
+    """Return the suites with an example to pool; none if there are fewer than two."""
+    pooled = {name: suite for name, suite in suites.items() if of_other_sentences(suite.examples)}
+    return pooled if len(pooled) > 1 else {}
 
 
 def pool(
     suites: Mapping[str, ContrastiveSuite], reports: Mapping[str, ContrastiveReport]
 ) -> ContrastiveReport:
-    """The reports of one system on the suites of `to_pool` as one; its groups are the suites."""
+    """Combine the reports of one system on the suites of `to_pool`; the groups are the suites."""
     parts: dict[str, Accuracy] = {}
     right: dict[str, list[bool]] = {}
     examples: list[str] = []
@@ -287,26 +280,28 @@ def pool(
     decisions: list[Decision] = []
     numbers = documents_of_suites(list(suites.values()))
     for (name, suite), of_documents in zip(suites.items(), numbers, strict=True):
-        chosen = of_other_sentences(suite.examples)
-        decided = [reports[name].decisions[index] for index in chosen]
-        right[name] = [each.right for each in decided]
+        indices = of_other_sentences(suite.examples)
+        decided = [reports[name].decisions[index] for index in indices]
+        right[name] = [decision.right for decision in decided]
         parts[name] = Accuracy(
             correct=sum(right[name]),
-            total=len(chosen),
-            ties=sum(each.tied for each in decided),
-            chance=sum(1 / len(suite.examples[index].candidates) for index in chosen) / len(chosen),
+            total=len(indices),
+            ties=sum(decision.tied for decision in decided),
+            chance=sum(1 / len(suite.examples[index].candidates) for index in indices) / len(indices),
         )
-        examples += [f"{name}: {suite.examples[index].id}" for index in chosen]
-        documents += [of_documents[index] for index in chosen]
+        examples += [f"{name}: {suite.examples[index].id}" for index in indices]
+        documents += [of_documents[index] for index in indices]
         decisions += decided
     total = len(examples)
+    signature = reports[next(iter(parts))].signature.split("|")
+    rest = [part for part in signature if not part.startswith(("suite:", "n:"))]
     return ContrastiveReport(
-        signature=_signature(reports[next(iter(parts))].signature, list(parts), total),
+        signature="|".join([f"suite:{'+'.join(parts)}", f"n:{total}", *rest]),
         overall=Accuracy(
-            correct=sum(each.correct for each in parts.values()),
+            correct=sum(decision.correct for decision in parts.values()),
             total=total,
-            ties=sum(each.ties for each in parts.values()),
-            chance=sum(each.chance * each.total for each in parts.values()) / total,
+            ties=sum(decision.ties for decision in parts.values()),
+            chance=sum(decision.chance * decision.total for decision in parts.values()) / total,
         ),
         by_phenomenon=parts,
         by_distance={},
@@ -317,9 +312,3 @@ def pool(
         documents=tuple(documents),
         decisions=tuple(decisions),
     )
-
-
-def _signature(of_one: str, names: Sequence[str], total: int) -> str:
-    """That of a suite with the names and the examples of all."""
-    rest = [part for part in of_one.split("|") if not part.startswith(("suite:", "n:"))]
-    return "|".join([f"suite:{'+'.join(names)}", f"n:{total}", *rest])

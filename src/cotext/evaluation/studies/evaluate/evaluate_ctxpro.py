@@ -1,4 +1,4 @@
-"""Files of translations of a suite of ctxPro, of any system: accuracies side by side, paired tests."""
+"""Evaluation of translations of a ctxPro suite in files: accuracies side by side, paired tests."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,66 +21,66 @@ from cotext.evaluation.statistics.significance import compared_pairs
 from cotext.evaluation.studies.evaluate.evaluate_files import Evaluation, paired_tests
 from cotext.runtime.errors import CotextError
 
-_PLAIN_LINES: Final = ("text", "line-documents", "eos-groups")  # a line may be read as it stands
+_PLAIN_LINES: Final = ("text", "line-documents", "eos-groups")  # every line is a sentence
 
 
 @dataclass(frozen=True, slots=True)
 class FormsEvaluation:
-    """The forms that systems write, by their names, and their accuracies as scores, with paired tests."""
+    """The forms found in the translations of each system, and accuracies as scores with paired tests."""
 
     suite: GenerativeSuite
     forms: dict[str, FormsFound]
     evaluation: Evaluation
 
     def as_dict(self) -> dict[str, Any]:
-        """Everything, for a JSON file; what a system has under `suites` is as `contrastive --out` writes."""
-        suites = {name: {self.suite.name: each.as_dict()} for name, each in self.forms.items()}
+        """Return everything for a JSON file; the entries of `suites` are as `contrastive --out` writes."""
+        suites = {name: {self.suite.name: forms.as_dict()} for name, forms in self.forms.items()}
         return {**self.evaluation.as_dict(), "suites": suites}
 
     def render(self) -> str:
-        """Plain text."""
+        """Format as plain text."""
         return f"{render_forms_found(self.forms)}\n\n{self.evaluation.render()}"
 
 
 def evaluate_ctxpro(request: CtxproRequest) -> FormsEvaluation:
-    """Measure translations of a suite, and compare them if that is asked for.
+    """Score translations of a suite and, if requested, compare them.
 
-    A hypothesis is a text with a line an example, which may hold its translated context, or documents, whose
-    last sentence is that of the example: one document an example, or all examples as one.
+    A hypothesis is a text with one line per example, which may contain its translated context, or documents
+    whose last sentence is that of the example: one document per example, or all examples as one document.
 
     Raises:
-        CotextError: files that are not of this suite.
+        CotextError: files that are not translations of this suite.
     """
     resampling, baseline, target = request.resampling(), request.baseline, request.target_language
-    read = read_ctxpro(request.suite, with_context=False)
+    suite = read_ctxpro(request.suite, with_context=False)
     named = name_systems(request.hypothesis)
     if resampling is not None:
         compared_pairs(list(named), baseline)
     language = target and language_code(target, "--target-language")
-    last = LastSentence.by(request.splitter or AS_PUBLISHED, language or read.languages.target)
+    last = LastSentence.by(request.splitter or AS_PUBLISHED, language or suite.languages.target)
     forms = {
-        name: forms_found(read, _translations(path, request.format, len(read.examples)), last)
+        name: forms_found(suite, _translations(path, request.format, len(suite.examples)), last)
         for name, path in named.items()
     }
-    measured = {name: [each.measurement()] for name, each in forms.items()}
+    measured = {name: [item.measurement()] for name, item in forms.items()}
     evaluation = Evaluation(
         hypotheses=named,
         references=(),
-        scores={name: [each.score for each in found] for name, found in measured.items()},
+        scores={name: [item.score for item in measurements] for name, measurements in measured.items()},
         paired={} if resampling is None else paired_tests(measured, resampling, baseline),
     )
-    return FormsEvaluation(read, forms, evaluation)
+    return FormsEvaluation(suite, forms, evaluation)
 
 
 def _translations(path: Path, format: str | None, examples: int) -> list[str]:
-    """A translation an example.
+    """Return one translation per example.
 
     Raises:
-        CotextError: the file has another number of them.
+        CotextError: the file has a different number of translations.
     """
     lines: list[str] = []
     if (format or detect_format(path)) in _PLAIN_LINES:
-        # An empty line is an empty translation here, and ends no document.
+        # Here, an empty line is an empty translation and does not end a document.
         lines = [line for _, line in numbered_lines(path)]
         if len(lines) == examples:
             return lines
@@ -89,8 +89,8 @@ def _translations(path: Path, format: str | None, examples: int) -> list[str]:
         return [document.sentences[-1] if document.sentences else "" for document in documents]
     if len(documents) == 1 and len(documents[0]) == examples:
         return list(documents[0].sentences)
-    found = f"{len(lines)} lines" if lines else f"{len(documents)} documents"
+    count = f"{len(lines)} lines" if lines else f"{len(documents)} documents"
     raise CotextError(
-        f"{path}: {found}, but the suite has {examples} examples; give one translation an example, "
-        "in its order"
+        f"{path}: {count}, but the suite has {examples} examples; give one translation per example, "
+        "in the same order"
     )

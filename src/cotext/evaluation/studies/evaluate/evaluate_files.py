@@ -1,16 +1,16 @@
-"""Measure translations that lie in files, ours or anyone's: several systems, one table, paired tests."""
+"""Evaluation of translations in files: several systems, one table, paired tests."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
 from cotext.data.languages import language_code, language_of_name, primary_language
 from cotext.data.splitting import Splitter
-from cotext.evaluation.metrics.aligned_files import name_systems, read_aligned, split_paragraphs
+from cotext.evaluation.metrics.aligned_files import located, name_systems, read_aligned, split_paragraphs
 from cotext.evaluation.metrics.comet import Progress, measure_comet
-from cotext.evaluation.metrics.discourse import MarkedDocument, measure_discourse, read_marks
-from cotext.evaluation.metrics.entities import EntityTypes, measure_entities, read_entities
+from cotext.evaluation.metrics.discourse import measure_discourse, read_marks
+from cotext.evaluation.metrics.entities import measure_entities, read_entities
 from cotext.evaluation.metrics.interface import (
     Measurement,
     Score,
@@ -35,14 +35,13 @@ from cotext.evaluation.statistics.significance import (
     least_p,
     paired_test,
 )
-from cotext.runtime.errors import CotextError
 from cotext.runtime.tables import render_p, render_rows
 from cotext.runtime.version import __version__
 from cotext.translation.terms.glossary import Glossary
 
 
 class Beside(Protocol):
-    """Figures beside the scores of systems, as text and for a JSON file."""
+    """Further results next to the scores of systems, as text and for a JSON file."""
 
     def as_dict(self) -> dict[str, Any]: ...  # noqa: D102
 
@@ -51,9 +50,9 @@ class Beside(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """Scores of systems by their names; paired tests by protocol, none if they were not asked for.
+    """Scores of systems by their names; paired tests by protocol, empty if not requested.
 
-    `beside` has further figures under the names that they have in a JSON file.
+    `beside` has further results by their names in a JSON file.
     """
 
     hypotheses: dict[str, Path]
@@ -63,7 +62,7 @@ class Evaluation:
     beside: Mapping[str, Beside] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
-        """Everything, for a JSON file."""
+        """Return everything for a JSON file."""
         return {
             "format": "cotext-evaluation",
             "version": 1,
@@ -76,12 +75,12 @@ class Evaluation:
                 }
                 for name, scores in self.scores.items()
             },
-            "paired": {protocol: test.as_dict() for protocol, test in self.paired.items()},
+            "paired": {protocol: asdict(test) for protocol, test in self.paired.items()},
             **{name: figures.as_dict() for name, figures in self.beside.items()},
         }
 
     def render(self) -> str:
-        """Plain text: one system with a line a score, several as a table; then the tests."""
+        """Format as text: one system with a line per score, several as a table; then the tests."""
         if len(self.scores) == 1:
             (only,) = self.scores.values()
             blocks = [render_scores(only)]
@@ -106,7 +105,7 @@ class Evaluation:
         return "\n".join([*lines, "", *self._signatures()])
 
     def _signatures(self) -> Iterator[str]:
-        """One for each score; where it counts something of the system, one for each system."""
+        """Yield one signature per score, or one per system if they differ."""
         first, *_ = self.scores.values()
         width = max(len(score.title) for score in first)
         for index, score in enumerate(first):
@@ -114,50 +113,52 @@ class Evaluation:
             if len(set(signatures.values())) == 1:
                 yield f"{score.title:{width}}  {score.signature}"
             else:
-                yield from (f"{score.title:{width}}  {name}  {own}" for name, own in signatures.items())
+                yield from (
+                    f"{score.title:{width}}  {name}  {signature}" for name, signature in signatures.items()
+                )
 
     def render_tests(self) -> str:
-        """The differences of systems under every score, as a table."""
+        """Format the differences of systems under every score as a table."""
         titles = {score.protocol: score.title for scores in self.scores.values() for score in scores}
         rows = [("", "", "difference", "95 % interval", "p", "corrected")]
         for protocol, test in self.paired.items():
-            for each in test.comparisons:
-                low, high = each.interval_95
+            for comparison in test.comparisons:
+                low, high = comparison.interval_95
                 rows.append(
                     (
                         titles[protocol],
-                        f"{each.system} - {each.baseline}",
-                        f"{each.difference:+.2f}",
+                        f"{comparison.system} - {comparison.baseline}",
+                        f"{comparison.difference:+.2f}",
                         f"[{low:+.2f}, {high:+.2f}]",
-                        render_p(each.p),
-                        render_p(each.p_corrected),
+                        render_p(comparison.p),
+                        render_p(comparison.p_corrected),
                     )
                 )
         signatures = dict.fromkeys(test.signature for test in self.paired.values())
         return "\n".join([render_rows(rows, left=2), *self._too_few(), *signatures])
 
     def _too_few(self) -> Iterator[str]:
-        """Messages for tests in which no outcome could be significant."""
+        """Yield messages for tests in which no outcome could be significant."""
         for protocol, test in self.paired.items():
-            # Drawing with replacement knows no such bound.
+            # Drawing with replacement has no such bound.
             randomised = test.signature.startswith("test:randomisation|")
             if randomised and least_p(test.units) * len(test.comparisons) >= SIGNIFICANT:
                 yield f"{protocol}: {test.units} {test.unit}s are too few for any significant difference"
 
 
 def evaluate_files(request: EvaluationRequest, on_comet: Progress | None = None) -> Evaluation:
-    """Score files of translations against reference files, and compare them if that is asked for.
+    """Score files of translations against reference files and, if requested, compare them.
 
-    Documents correspond by their order; ids are compared where files carry them. Protocols on tokenised text
-    read the words of `words`, other protocols the text that they join to. With `paragraphs`, lines of several
-    sentences are split for what is measured by sentences, where all sides have equally many; other scores are
-    of the lines as they are. `on_comet` is called with the number of sentences that COMET has scored, and
-    with that of all.
+    Documents correspond by their order; ids are compared if files have them. With `words`, protocols on
+    tokenised text use the words of this tokenizer, other protocols the text that they join to. With
+    `paragraphs`, lines of several sentences are split for scores of sentences, if all sides have the same
+    number; other scores use the lines as they are. `on_comet` is called with the number of sentences that
+    COMET has scored, and with their total.
 
     Raises:
         CotextError: files that do not correspond document by document and sentence by sentence.
     """
-    chosen, language = request.protocols, request.target_language
+    protocols, language = request.protocols, request.target_language
     comet = request.comet_model(request.comet_context)
     resampling, baseline = request.resampling(), request.baseline
     named = name_systems(request.hypothesis)
@@ -165,36 +166,46 @@ def evaluate_files(request: EvaluationRequest, on_comet: Progress | None = None)
         compared_pairs(list(named), baseline)  # before any work
     marks = None if request.discourse is None else read_marks(request.discourse)
     whole, alignment = _read(named, request)
-    units, beside, by = whole, _spacing(request.words, whole), ""
+    beside: dict[str, Beside] = {}
+    if request.words is None and (spacing := unlike_spacing(whole.systems, whole.references)):
+        beside["spacing"] = spacing
+    units, by = whole, ""
     if request.paragraphs:
         splitters = _splitters(request)
         (units, beside["paragraphs"]), by = split_paragraphs(whole, *splitters), f"|split:{splitters[0].name}"
-    measured = _measure_units(whole, units, by, Words.of(request.words), chosen, language)
-    if request.discourse is not None and marks is not None:
-        measured = _with(measured, _measure_marks(request.discourse, marks, whole))
+    measured = _measure_units(whole, units, by, Words.of(request.words), protocols, language)
+    right = whole.references[0]
+    if marks is not None:
+        with located(f"{request.discourse}"):
+            measured = _with(measured, measure_discourse(marks, whole.systems, right))
     if request.entities is not None:
-        more, beside["entities"] = _measure_listed(request.entities, whole, language)
+        code = _language_of(language)
+        entities = read_entities(request.entities, code)
+        with located(f"{request.entities}"):
+            more, beside["entities"] = measure_entities(entities, whole.systems, right, code)
         measured = _with(measured, more)
     if request.terms is not None:
-        measured = _with(measured, _measure_terms(request.terms, request, whole))
+        codes = language_of_name(request.source or request.terms), language or ""
+        glossary = Glossary.read(request.terms, *codes)
+        terms = [(term.source, term.targets) for term in glossary.terms if term.targets]
+        with located(f"{request.terms}"):
+            measured = _with(measured, measure_terms(terms, whole.systems, whole.source, right))
     if comet is not None:
         more = measure_comet(comet, units.systems, units.source, units.references, on_comet)
-        measured = _with(measured, {name: [m.signed(by) for m in each] for name, each in more.items()})
+        measured = _with(
+            measured, {name: [m.signed(by) for m in measurement] for name, measurement in more.items()}
+        )
     if alignment:
         measured, beside["realign"] = _signed(measured, alignment)
-    scores = {name: [each.score for each in found] for name, found in measured.items()}
+    scores = {
+        name: [measurement.score for measurement in measurements] for name, measurements in measured.items()
+    }
     tests = {} if resampling is None else paired_tests(measured, resampling, baseline)
     return Evaluation(named, tuple(request.reference), scores, tests, beside)
 
 
-def _spacing(words: Path | None, texts: Texts) -> dict[str, Beside]:
-    """Warning for a tokenised hypothesis scored against an untokenised reference, or the other way round."""
-    found = None if words is not None else unlike_spacing(texts.systems, texts.references)
-    return {} if found is None else {"spacing": found}
-
-
 def _read(named: Mapping[str, Path], request: EvaluationRequest) -> tuple[Texts, dict[str, AlignmentReport]]:
-    """The texts, and by system how they were realigned, if that is asked for."""
+    """Read the texts; return them with the realignment of each system, if requested."""
     language, realign = request.target_language, request.realigned
     read = read_aligned(
         named, request.reference, request.source, request.format, language, same_sentences=realign is None
@@ -209,54 +220,35 @@ def _read(named: Mapping[str, Path], request: EvaluationRequest) -> tuple[Texts,
 def _signed(
     measured: Mapping[str, list[Measurement]], alignment: dict[str, AlignmentReport]
 ) -> tuple[dict[str, list[Measurement]], AlignmentReports]:
-    """The measurements of realigned systems, signed as such where it matters, and what is told of them."""
-    found = {
-        name: [signed(each, alignment[name].signature) for each in every] for name, every in measured.items()
+    """Add the realignment to signatures where it matters, and return the reports."""
+    signed_measurements = {
+        name: [signed(measurement, alignment[name].signature) for measurement in every]
+        for name, every in measured.items()
     }
-    signatures = [each.score.signature for every in found.values() for each in every]
-    return found, AlignmentReports(alignment, all("|unit:document|" in each for each in signatures))
+    signatures = [
+        measurement.score.signature for every in signed_measurements.values() for measurement in every
+    ]
+    return signed_measurements, AlignmentReports(
+        alignment, all("|unit:document|" in measurement for measurement in signatures)
+    )
 
 
 def _with(
     measured: dict[str, list[Measurement]], more: Mapping[str, list[Measurement]]
 ) -> dict[str, list[Measurement]]:
-    """The measurements of systems, with more of each."""
-    return {name: [*found, *more[name]] for name, found in measured.items()}
+    """Return the measurements of systems, with more of each."""
+    return {name: [*measurements, *more[name]] for name, measurements in measured.items()}
 
 
-def _measure_marks(path: Path, marks: Sequence[MarkedDocument], texts: Texts) -> dict[str, list[Measurement]]:
-    try:
-        return measure_discourse(marks, texts.systems, texts.references[0])
-    except CotextError as error:
-        raise CotextError(f"{path}: {error}") from None
-
-
-def _measure_listed(
-    path: Path, whole: Texts, target_language: str | None
-) -> tuple[dict[str, list[Measurement]], EntityTypes]:
-    language = target_language and primary_language(language_code(target_language, "--target-language"))
-    entities = read_entities(path, language)
-    try:
-        return measure_entities(entities, whole.systems, whole.references[0], language)
-    except CotextError as error:
-        raise CotextError(f"{path}: {error}") from None
-
-
-def _measure_terms(path: Path, request: EvaluationRequest, texts: Texts) -> dict[str, list[Measurement]]:
-    codes = language_of_name(request.source or path), request.target_language or ""
-    terms = [(term.source, term.targets) for term in Glossary.read(path, *codes).terms if term.targets]
-    try:
-        return measure_terms(terms, texts.systems, texts.source, texts.references[0])
-    except CotextError as error:
-        raise CotextError(f"{path}: {error}") from None
+def _language_of(target_language: str | None) -> str | None:
+    return target_language and primary_language(language_code(target_language, "--target-language"))
 
 
 def _splitters(request: EvaluationRequest) -> tuple[Splitter, Splitter]:
-    """Those of target and source, whose languages are told, or stand in the names of the files."""
-    splitting, target = request.splitting(), request.target_language
-    given = target and primary_language(language_code(target, "--target-language"))
+    """Return the splitters of target and source; languages are given or taken from file names."""
+    splitting = request.splitting()
     return (
-        splitting.splitter(given or language_of_name(request.reference[0])),
+        splitting.splitter(_language_of(request.target_language) or language_of_name(request.reference[0])),
         splitting.splitter("" if request.source is None else language_of_name(request.source)),
     )
 
@@ -269,25 +261,27 @@ def _measure_units(
     protocols: Sequence[str],
     target_language: str | None,
 ) -> dict[str, list[Measurement]]:
-    """As `measure`: protocols on sentences of `units`, signed by how they were split, others of `whole`."""
+    """Run `measure`: protocols on sentences use `units`, signed by how they were split, others `whole`."""
     measured: dict[str, list[Measurement]] = {name: [] for name in whole.systems}
     for protocol in protocols:
         sentences = find_protocol(protocol).unit == "sentence"
         texts = units if sentences else whole
-        found = measure_words(words, texts, [protocol], target_language)
-        for name, [each] in found.items():
-            measured[name].append(each.signed(by) if sentences else each)
+        by_system = measure_words(words, texts, [protocol], target_language)
+        for name, [measurement] in by_system.items():
+            measured[name].append(measurement.signed(by) if sentences else measurement)
     return measured
 
 
 def paired_tests(
     measured: Mapping[str, list[Measurement]], resampling: Resampling, baseline: str | None
 ) -> dict[str, PairedTest]:
-    """Compare systems under each of their scores, by protocol."""
+    """Compare systems under each of their scores; return the tests by protocol."""
     first, *_ = measured.values()
     return {
-        each.score.protocol: paired_test(
-            {name: found[index].statistics for name, found in measured.items()}, baseline, resampling
+        measurement.score.protocol: paired_test(
+            {name: measurements[index].statistics for name, measurements in measured.items()},
+            baseline,
+            resampling,
         )
-        for index, each in enumerate(first)
+        for index, measurement in enumerate(first)
     }

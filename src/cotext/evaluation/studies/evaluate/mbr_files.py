@@ -10,7 +10,7 @@ from cotext.data.documents import Document
 from cotext.data.formats import detect_format, read_documents
 from cotext.data.formats.table import find_format
 from cotext.data.nbest_lists import Candidate, Candidates, ListedDocument, is_lists, read_lists
-from cotext.evaluation.metrics.aligned_files import require_different
+from cotext.evaluation.metrics.aligned_files import located, require_different
 from cotext.evaluation.metrics.comet import Comet, Progress, measure_comet
 from cotext.evaluation.metrics.interface import find_protocol
 from cotext.evaluation.metrics.mbr import (
@@ -21,17 +21,16 @@ from cotext.evaluation.metrics.mbr import (
     pooled,
 )
 from cotext.evaluation.requests import MbrRequest
-from cotext.evaluation.statistics.sufficient_statistics import Floats
 from cotext.runtime.errors import CotextError
 from cotext.runtime.version import __version__
 
 
 @dataclass(frozen=True, slots=True)
 class MbrReport:
-    """What was chosen, in figures; `utility` is the mean over sentences.
+    """The result of the selection; `utility` is the mean over sentences.
 
-    `changed` counts the sentences whose translation is another one than the first of the first file;
-    `translations` is the mean number of different ones that a sentence has.
+    `changed` counts the sentences whose translation is not the first one of the first file; `translations` is
+    the mean number of different translations of a sentence.
     """
 
     documents: int
@@ -44,7 +43,7 @@ class MbrReport:
     inputs: tuple[str, ...] = field(default=())
 
     def as_dict(self) -> dict[str, Any]:
-        """Everything, for a JSON file."""
+        """Return everything for a JSON file."""
         return {"format": "cotext-mbr", "version": 1, **asdict(self)}
 
 
@@ -54,13 +53,13 @@ def choose_translations(
     on_sentences: Callable[[int], None] = lambda count: None,
     on_comet: Progress | None = None,
 ) -> tuple[list[Document], MbrReport]:
-    """The translations of least risk, as documents, and what there is to say of the choice.
+    """Return the translations of least risk, as documents, and a report.
 
-    Files are lists of translations (`cotext.data.nbest_lists`) and outputs in any corpus format, each of a
-    system. The source is for COMET, and to check the number of sentences.
+    Files are lists of translations (`cotext.data.nbest_lists`) and outputs in any corpus format, one per
+    system. The source is used for COMET, and to check the number of sentences.
 
     Raises:
-        CotextError: a file given twice, files that cannot be read, or hold other documents than the first.
+        CotextError: a file given twice, files that cannot be read, or have other documents than the first.
     """
     paths, source, comet = request.files, request.source, request.comet_model()
     require_different(paths)
@@ -73,20 +72,22 @@ def choose_translations(
     named = next((system for system in systems if system.carries_ids), systems[0])
     pools = [_pools(documents, request) for documents in zip(*(s.documents for s in systems), strict=True)]
     on_start(sum(map(len, pools)))
-    if comet is not None:
+    if comet is not None and sources is not None:
         decisions, recipe = _by_comet(pools, comet, sources, on_comet)
     else:
         decisions, recipe = _by_counts(pools, request, on_sentences)
-    chosen = [
-        Document(document.id, tuple(pool.texts[k] for pool, k in zip(own, decision.chosen, strict=True)))
-        for document, own, decision in zip(named.documents, pools, decisions, strict=True)
+    selected = [
+        Document(
+            document.id, tuple(pool.texts[k] for pool, k in zip(of_document, decision.chosen, strict=True))
+        )
+        for document, of_document, decision in zip(named.documents, pools, decisions, strict=True)
     ]
-    return chosen, _report(pools, decisions, systems, request, recipe)
+    return selected, _report(pools, decisions, systems, request, recipe)
 
 
 @dataclass(frozen=True, slots=True)
 class _System:
-    """The lists of a file; `signature` is empty where it tells none."""
+    """The lists of a file; `signature` is empty if the file has none."""
 
     documents: list[ListedDocument]
     carries_ids: bool
@@ -97,12 +98,12 @@ def _read(path: Path, format: str | None, most: int | None) -> _System:
     if is_lists(path):
         signature, documents = read_lists(path)
         listed = [ListedDocument(d.id, tuple(c[:most] for c in d.sentences)) for d in documents]
-        # Documents of formats without ids are numbered.
+        # Documents from formats without ids are numbered from 1.
         numbered = all(d.id == str(number) for number, d in enumerate(listed, start=1))
         return _System(listed, not numbered, signature)
-    found = find_format(detect_format(path) if format is None else format)
-    side: Literal["source", "target"] = "target" if found.holds_both_languages else "source"
-    return _one_each(list(read_documents(path, found.name, side)), found.carries_ids)
+    kind = find_format(detect_format(path) if format is None else format)
+    side: Literal["source", "target"] = "target" if kind.holds_both_languages else "source"
+    return _one_each(list(read_documents(path, kind.name, side)), kind.carries_ids)
 
 
 def _one_each(documents: Sequence[Document], carries_ids: bool) -> _System:
@@ -114,10 +115,10 @@ def _one_each(documents: Sequence[Document], carries_ids: bool) -> _System:
 
 
 def _check(path: Path, system: _System, other_path: Path | None, other: _System) -> None:
-    """Refuse files that do not translate the same documents.
+    """Check that files translate the same documents.
 
     Raises:
-        CotextError: another number of documents or sentences, or other ids where both have them.
+        CotextError: another number of documents or sentences, or other ids if both have ids.
     """
     if len(system.documents) != len(other.documents):
         raise CotextError(
@@ -142,44 +143,40 @@ def _pools(documents: Sequence[ListedDocument], request: MbrRequest) -> list[Poo
     of_sentences: list[tuple[Candidates, ...]] = list(zip(*(d.sentences for d in documents), strict=True))
     pools = []
     for number, lists in enumerate(of_sentences, start=1):
-        try:
+        with located(f"document {documents[0].id!r}, sentence {number}"):
             pools.append(pooled(lists, request.probabilities, request.temperature))
-        except CotextError as error:
-            raise CotextError(f"document {documents[0].id!r}, sentence {number}: {error}") from None
     return pools
 
 
 def _by_counts(
     pools: Sequence[Sequence[Pool]], request: MbrRequest, on_sentences: Callable[[int], None]
 ) -> tuple[list[Decision], str]:
-    """The decisions by a metric of sacrebleu for every document, and its signature."""
+    """Return the decisions of every document by a metric of counts, and its signature."""
     metric = find_protocol("s-bleu" if request.utility == "bleu" else request.utility)
     utility = metric.utility(request.target_language)
     decisions = []
-    for own in pools:
-        of_pairs = [pair_utilities(utility.counts, utility.score, pool.texts) for pool in own]
-        decisions.append(decide_sentences(own, of_pairs))
-        on_sentences(len(own))
+    for of_document in pools:
+        of_pairs = [pair_utilities(utility.counts, utility.score, pool.texts) for pool in of_document]
+        decisions.append(decide_sentences(of_document, of_pairs))
+        on_sentences(len(of_document))
     return decisions, utility.signature
 
 
 def _by_comet(
     pools: Sequence[Sequence[Pool]],
     comet: Comet,
-    sources: Sequence[Document] | None,
+    sources: Sequence[Document],
     progress: Progress | None,
 ) -> tuple[list[Decision], str]:
-    """The decisions by COMET, which scores all pairs of translations of every sentence, and its signature.
+    """Return the decisions by COMET, which scores all pairs of translations, and its signature.
 
     Raises:
-        CotextError: no source; as `measure_comet`.
+        CotextError: as `measure_comet`.
     """
-    if sources is None:
-        raise CotextError("--utility comet reads the source: add --source FILE")
-    # A document is a sentence with all pairs: of its translations as hypothesis and as reference.
+    # One document for each sentence, with all pairs of its translations as hypothesis and reference.
     pairs: tuple[list[Document], list[Document], list[Document]] = [], [], []
-    for number, (document, own) in enumerate(zip(sources, pools, strict=True)):
-        for j, (sentence, pool) in enumerate(zip(document.sentences, own, strict=True)):
+    for number, (document, of_document) in enumerate(zip(sources, pools, strict=True)):
+        for j, (sentence, pool) in enumerate(zip(document.sentences, of_document, strict=True)):
             size = len(pool.texts)
             name, texts = f"{number}:{j}", pool.texts
             pairs[0].append(Document(name, (sentence,) * size**2))
@@ -188,14 +185,12 @@ def _by_comet(
     source, hypotheses, references = pairs
     [measured] = measure_comet(comet, {"": hypotheses}, source, [references], progress)[""]
     scores = measured.statistics.scorer(measured.statistics.counts)
-    edges = accumulate((len(each) for each in source), initial=0)
-    utilities = iter([_square(scores[start:stop]) for start, stop in pairwise(edges)])
-    return [decide_sentences(own, [next(utilities) for _ in own]) for own in pools], measured.score.signature
-
-
-def _square(scores: Floats) -> Floats:
-    size = round(len(scores) ** 0.5)
-    return scores.reshape(size, size)
+    edges = accumulate((len(document) for document in source), initial=0)
+    sizes = (len(pool.texts) for of_document in pools for pool in of_document)
+    utilities = (scores[a:b].reshape(k, k) for (a, b), k in zip(pairwise(edges), sizes, strict=True))
+    return [
+        decide_sentences(of_document, [next(utilities) for _ in of_document]) for of_document in pools
+    ], measured.score.signature
 
 
 def _report(
@@ -206,7 +201,7 @@ def _report(
     recipe: str,
 ) -> MbrReport:
     sentences = sum(map(len, pools))
-    translations = sum(len(pool.texts) for own in pools for pool in own) / sentences
+    translations = sum(len(pool.texts) for of_document in pools for pool in of_document) / sentences
     entries = [
         "mbr:sentence",
         f"utility:{request.utility}",

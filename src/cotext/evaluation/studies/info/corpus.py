@@ -1,4 +1,4 @@
-"""A summary of a corpus file: format, documents, sentences; of a file of WMT, language pairs and kinds."""
+"""Summary of a corpus file: format, documents, sentences; for WMT files also language pairs and kinds."""
 
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -15,7 +15,7 @@ _COUNTS: Final = ("documents", "paragraphs", "instructions", "references", "hypo
 
 @dataclass(slots=True)
 class PairInfo:
-    """Documents of a language pair in a file of WMT, and what they are."""
+    """Counts of the documents of a language pair in a WMT file."""
 
     documents: int = 0
     paragraphs: int = 0
@@ -24,14 +24,10 @@ class PairInfo:
     hypotheses: int = 0
     kinds: dict[str, int] = field(default_factory=dict)
 
-    def as_dict(self) -> dict[str, Any]:
-        """The counts by name."""
-        return asdict(self)
-
 
 @dataclass(slots=True)
 class CorpusInfo:
-    """The content of a corpus file; `pairs` of a file of WMT alone."""
+    """The content of a corpus file; `pairs` only for WMT files."""
 
     path: Path
     format: str
@@ -41,20 +37,12 @@ class CorpusInfo:
     pairs: dict[str, PairInfo] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
-        """Everything, for JSON."""
-        return {
-            "format": "cotext-corpus",
-            "version": 1,
-            "file": str(self.path),
-            "kind": self.format,
-            "documents": self.documents,
-            "sentences": self.sentences,
-            "languages": self.languages,
-            "pairs": {name: pair.as_dict() for name, pair in self.pairs.items()},
-        }
+        """Return everything for JSON."""
+        heading = {"format": "cotext-corpus", "version": 1, "file": str(self.path), "kind": self.format}
+        return {**heading, **{k: v for k, v in asdict(self).items() if k not in ("path", "format")}}
 
     def render(self) -> str:
-        """One line for each thing that is known."""
+        """Format as text, one line for each known property."""
         sides = "sides" if self.languages == 2 else "side"
         rows = [
             ("format", f"{self.format}, {self.languages} {sides}"),
@@ -63,45 +51,45 @@ class CorpusInfo:
         ]
         lines = [str(self.path), *render_info(rows)]
         if self.pairs:
-            kept = [key for key in _COUNTS if any(getattr(pair, key) for pair in self.pairs.values())]
-            table = [("", *kept, "kinds")]
+            columns = [key for key in _COUNTS if any(getattr(pair, key) for pair in self.pairs.values())]
+            table = [("", *columns, "kinds")]
             for name, pair in self.pairs.items():
                 kinds = ", ".join(f"{count} {kind}" for kind, count in pair.kinds.items())
-                table.append((name, *(f"{getattr(pair, key):,}" for key in kept), kinds))
+                table.append((name, *(f"{getattr(pair, key):,}" for key in columns), kinds))
             lines += ["", render_rows(table, left=1)]
         return "\n".join(lines)
 
 
 def corpus_info(path: Path) -> CorpusInfo:
-    """The summary of a corpus file in any format; a file of WMT may hold several language pairs.
+    """Summarise a corpus file in any format; a WMT file may have several language pairs.
 
     Raises:
-        CotextError: no corpus, or a damaged one.
+        CotextError: not a corpus, or a damaged one.
     """
-    found = CorpusInfo(path, detect_format(path))
-    if found.format == "wmt":
-        _count_wmt(found)
-        return found
-    for record in checked_records(path, find_format(found.format)):
-        found.documents += 1
-        found.sentences += len(record.sentences or record.source or record.target or ())
+    info = CorpusInfo(path, detect_format(path))
+    if info.format == "wmt":
+        _count_wmt(info)
+        return info
+    for record in checked_records(path, find_format(info.format)):
+        info.documents += 1
+        info.sentences += len(record.sentences or record.source or record.target or ())
         if record.source is not None and record.target is not None:
-            found.languages = 2
-    return found
+            info.languages = 2
+    return info
 
 
-def _count_wmt(found: CorpusInfo) -> None:
-    for line in all_wmt_lines(found.path):
+def _count_wmt(info: CorpusInfo) -> None:
+    for line in all_wmt_lines(info.path):
         text = line.source if line.source is not None else line.hypothesis or ""
         read = paragraphs(text)
-        pair = found.pairs.setdefault(line.pair or "unknown languages", PairInfo())
+        pair = info.pairs.setdefault(line.pair or "unknown languages", PairInfo())
         pair.documents += 1
         pair.paragraphs += len(read.texts)
         pair.instructions += bool(line.instruction)
         pair.references += line.reference is not None
         pair.hypotheses += line.hypothesis is not None
         pair.kinds[read.kind] = pair.kinds.get(read.kind, 0) + 1
-        found.documents += 1
-        found.sentences += len(read.texts)
+        info.documents += 1
+        info.sentences += len(read.texts)
         if line.source is not None and (line.hypothesis or line.reference) is not None:
-            found.languages = 2
+            info.languages = 2

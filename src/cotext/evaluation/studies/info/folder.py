@@ -1,4 +1,4 @@
-"""A summary of a folder that Cotext has made: `cotext info`."""
+"""Summary of a folder that Cotext has made: `cotext info`."""
 
 import os
 from pathlib import Path
@@ -29,11 +29,11 @@ from cotext.runtime.errors import CotextError
 from cotext.runtime.integrity import require_whole
 from cotext.runtime.tables import in_bytes, listed
 
-DATA_MARKS: Final = (REPORT, TRAIN)  # any of them makes a folder prepared data
+DATA_MARKS: Final = (REPORT, TRAIN)  # each marks a folder as prepared data
 
 
 def folder_info(folder: Path) -> "Summary | SeedsSummary":
-    """The summary of a run folder, of one with runs of several seeds, of an engine or of prepared data.
+    """Summarise a run folder, a folder with runs of several seeds, an engine or prepared data.
 
     Raises:
         CotextError: none of these.
@@ -55,16 +55,16 @@ def folder_info(folder: Path) -> "Summary | SeedsSummary":
 
 
 def engine_info(folder: Path) -> Summary:
-    """Read what an engine folder says of itself, without the engine; damage is listed in `problems`."""
-    found = Summary("engine", f"{folder}: an engine", {"folder": str(folder), "bytes": size_of(folder)})
-    found.facts |= dict.fromkeys(("signature", "system", "engine", "tokenizer", "data"))
-    try:
+    """Read the description of an engine folder; damage is listed in `problems`."""
+    summary = Summary("engine", f"{folder}: an engine", {"folder": str(folder), "bytes": size_of(folder)})
+    summary.facts |= dict.fromkeys(("signature", "system", "engine", "tokenizer", "data"))
+    with summary.collecting():
         described, checksums = describe_engine(folder)
         system = describe_system(described.config)
         keys = ("version", "quantization", "positions", "parameters", "updates")
         engine = {"name": described.engine, **{key: getattr(described, key) for key in keys}}
-        found.facts |= {"signature": described.signature, "system": system, "engine": engine}
-        found.rows += [
+        summary.facts |= {"signature": described.signature, "system": system, "engine": engine}
+        summary.rows += [
             *system_rows(system),
             ("parameters", f"{described.parameters:,}"),
             weights_row(described.updates),
@@ -74,81 +74,69 @@ def engine_info(folder: Path) -> Summary:
             ("signature", described.signature),
         ]
         require_whole(folder, checksums, REMEDY)
-    except CotextError as error:
-        found.problems.append(str(error))
-    try:
-        found.facts["tokenizer"] = tokenizer = describe_tokenizer(folder / "tokenizer")
-        found.rows.append(tokenizer_row(tokenizer))
+    with summary.collecting():
+        summary.facts["tokenizer"] = tokenizer = describe_tokenizer(folder / "tokenizer")
+        summary.rows.append(tokenizer_row(tokenizer))
         if data := noted_totals(folder):
-            found.facts["data"] = data
-            found.rows.append(("data", data["folder"]))
-            found.rows += totals_rows({split: data[split] for split in ("train", "dev")})
-    except CotextError as error:
-        found.problems.append(str(error))
-    files = "some are missing or damaged" if found.problems else "all whole"
-    size = in_bytes(found.facts["bytes"])
-    found.rows.append(("files", f"{size}, {files}; to translate elsewhere, all of them"))
-    return found
+            summary.facts["data"] = data
+            summary.rows.append(("data", data["folder"]))
+            summary.rows += totals_rows({split: data[split] for split in ("train", "dev")})
+    files = "some are missing or damaged" if summary.problems else "all whole"
+    size = in_bytes(summary.facts["bytes"])
+    summary.rows.append(("files", f"{size}, {files}; to translate elsewhere, all of them"))
+    return summary
 
 
 def data_info(folder: Path) -> Summary:
-    """Read what a folder of prepared data says of itself; damage is listed in `problems`."""
-    found = Summary("data", f"{folder}: prepared data", {"folder": str(folder), "bytes": size_of(folder)})
+    """Read the description of a folder of prepared data; damage is listed in `problems`."""
+    summary = Summary("data", f"{folder}: prepared data", {"folder": str(folder), "bytes": size_of(folder)})
     content: dict[str, Any] = {}
     report, tokenizer = None, {}
-    try:
+    with summary.collecting():
         content = read_report(folder)
         report = report_of(content, folder / REPORT)
-    except CotextError as error:
-        found.problems.append(str(error))
-    try:
+    with summary.collecting():
         tokenizer = describe_tokenizer(folder / "tokenizer")
-    except CotextError as error:
-        found.problems.append(str(error))
-    told = {key: value for key, value in content.items() if key != "files"}
-    found.facts |= {"tokenizer": tokenizer or None, "report": told or None}
+    facts = {key: value for key, value in content.items() if key != "files"}
+    summary.facts |= {"tokenizer": tokenizer or None, "report": facts or None}
     if report is not None:
-        found.rows.append(("languages", str(report.pair) or "not known"))
+        summary.rows.append(("languages", str(report.pair) or "not known"))
         for name, split in report.splits.items():
-            found.rows.append((name, render_totals({key: getattr(split, key) for key in TOTALS})))
+            summary.rows.append((name, render_totals({key: getattr(split, key) for key in TOTALS})))
     if tokenizer:
         pieces = f"{tokenizer['kind']}, {tokenizer['pieces']:,} pieces"
-        found.rows += [("tokenizer", pieces), ("fingerprint", tokenizer["fingerprint"])]
+        summary.rows += [("tokenizer", pieces), ("fingerprint", tokenizer["fingerprint"])]
     if report is not None:
-        found.rows += [("made from", f"{key}: {_value(value)}") for key, value in _given(report.command)]
-        found.rows.append(("written by", f"Cotext {report.cotext}"))
+        command = {k: value for k, value in report.command.items() if value not in (None, "", False, [], {})}
+        summary.rows += [("made from", f"{key}: {_value(value)}") for key, value in command.items()]
+        summary.rows.append(("written by", f"Cotext {report.cotext}"))
         if isinstance(teacher := content.get("distillation"), dict):
-            found.rows.append(("targets by", str(teacher.get("signature"))))
-        found.rows += [("", overlap.render(split)) for split, overlap in report.overlap.items()]
-        found.rows += [("", note) for note in report.notes]
-        noted = report.tokenizer.get("fingerprint")
-        if tokenizer and noted not in (None, tokenizer["fingerprint"]):
+            summary.rows.append(("targets by", str(teacher.get("signature"))))
+        summary.rows += [("", overlap.render(split)) for split, overlap in report.overlap.items()]
+        summary.rows += [("", note) for note in report.notes]
+        fingerprint = report.tokenizer.get("fingerprint")
+        if tokenizer and fingerprint not in (None, tokenizer["fingerprint"]):
             problem = "not the tokenizer that the corpus was prepared with"
-            found.problems.append(f"{folder / 'tokenizer'}: {problem}")
-    found.rows.append(("on disk", in_bytes(found.facts["bytes"])))
+            summary.problems.append(f"{folder / 'tokenizer'}: {problem}")
+    summary.rows.append(("on disk", in_bytes(summary.facts["bytes"])))
     for name in (TRAIN, "dev.arrow"):
         if not store_exists(folder / name):
-            found.problems.append(f"{folder / name}: is missing; training needs it")
-    return found
-
-
-def _given(command: dict[str, Any]) -> list[tuple[str, Any]]:
-    """What of a command says something."""
-    return [(key, value) for key, value in command.items() if value not in (None, "", False, [], {})]
+            summary.problems.append(f"{folder / name}: is missing; training needs it")
+    return summary
 
 
 def _value(value: Any) -> str:
     if isinstance(value, list):
         return ", ".join(map(str, value))
     if isinstance(value, dict):
-        return ", ".join(f"{key}={each}" for key, each in value.items())
+        return ", ".join(f"{key}={item}" for key, item in value.items())
     return str(value)
 
 
 class SeedsSummary:
     """A summary of runs of several seeds.
 
-    `problems`: what keeps the runs from being one system. Each run has problems of its own.
+    `problems`: reasons why the runs are not one system. Each run has its own problems too.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -166,7 +154,7 @@ class SeedsSummary:
                 self.problems.append(str(error))
 
     def as_dict(self) -> dict[str, Any]:
-        """Everything, for JSON."""
+        """Return everything for JSON."""
         return {
             "format": "cotext-seeds",
             "version": 1,
@@ -178,8 +166,8 @@ class SeedsSummary:
         }
 
     def render(self) -> str:
-        """What keeps the runs from being one system, then each of them."""
+        """Format as text: the problems of the folder, then each run."""
         heading = f"{self.folder}: runs of the seeds {listed([str(seed) for seed in self.runs])}"
-        told = [("on disk", in_bytes(self.size)), *(("problem", problem) for problem in self.problems)]
-        blocks = ["\n".join([heading, *render_info(told)]), *(run.render() for run in self.runs.values())]
+        rows = [("on disk", in_bytes(self.size)), *(("problem", problem) for problem in self.problems)]
+        blocks = ["\n".join([heading, *render_info(rows)]), *(run.render() for run in self.runs.values())]
         return "\n\n".join(blocks)

@@ -1,13 +1,13 @@
-"""A summary of a run: system, data, scores, sizes, and the files needed to translate elsewhere.
+"""Summary of a run: system, data, scores, sizes, and the files needed to translate elsewhere.
 
-Read without torch, and within limits, from whatever lies there: what is missing or damaged is listed with the
-rest. Weights are not read.
+Read without torch and with size limits. Missing or damaged files are listed as problems. Weights are not
+read.
 """
 
 import math
 import os
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -32,7 +32,7 @@ from cotext.runtime.integrity import sealed_lines, unsealed
 from cotext.runtime.reading import parse_yaml, read_text
 from cotext.runtime.tables import in_bytes
 
-MARKS: Final = ("model.safetensors", "config.yaml", "checkpoints")  # any of them makes a folder a run
+MARKS: Final = ("model.safetensors", "config.yaml", "checkpoints")  # each marks a folder as a run
 MAX_METRICS_BYTES: Final = 1 << 26  # a few hundred thousand reports
 TOTALS: Final = ("documents", "sentences", "source_tokens", "target_tokens")
 LABEL_WIDTH: Final = 14
@@ -42,9 +42,9 @@ Rows = list[tuple[str, str]]
 
 @dataclass(slots=True)
 class Summary:
-    """The content of a folder: `facts` for a program (JSON), `rows` of label and text for people.
+    """The content of a folder: `facts` for programs (JSON), `rows` of label and text for people.
 
-    What is not known is None or empty. `problems`: what is missing or damaged.
+    Unknown facts are None or empty. `problems`: missing or damaged files.
     """
 
     kind: str
@@ -53,91 +53,95 @@ class Summary:
     rows: Rows = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
 
+    @contextmanager
+    def collecting(self) -> Iterator[None]:
+        """Add a CotextError to the problems instead of raising it."""
+        try:
+            yield
+        except CotextError as error:
+            self.problems.append(str(error))
+
     def as_dict(self) -> dict[str, Any]:
-        """Everything, for JSON."""
+        """Return everything for JSON."""
         return {"format": f"cotext-{self.kind}", "version": 1, **self.facts, "problems": self.problems}
 
     def render(self) -> str:
-        """One line for each thing that is known."""
+        """Format as text, one line for each row and problem."""
         problems = (("problem", problem) for problem in self.problems)
         return "\n".join([self.heading, *render_info([*self.rows, *problems])])
 
 
 def run_info(run: Path) -> Summary:
-    """Read what a run folder says of itself; damage is listed in `problems`."""
-    found = Summary("run", f"{run}: a run", {"run": str(run)})
-    described = _read_model(found, run)
-    tokenizer = _read_tokenizer(found, run, described)
-    noted = noted_import(run)
-    imported = {key: str(noted.get(key, "")) for key in ("class", "folder", "licence")} if noted else None
+    """Read the description of a run folder; damage is listed in `problems`."""
+    summary = Summary("run", f"{run}: a run", {"run": str(run)})
+    described = _read_model(summary, run)
+    tokenizer = _read_tokenizer(summary, run, described)
+    record = noted_import(run)
+    imported = {key: str(record.get(key, "")) for key in ("class", "folder", "licence")} if record else None
     if imported is not None:
         licence = imported["licence"] or "not recorded"
-        told = f"{imported['class']}, {imported['folder']}; licence {licence}"
-        found.rows.append(("imported from", told))
-    found.facts["imported"] = imported
-    _read_data(found, run)
-    _read_scores(found, run)
+        source = f"{imported['class']}, {imported['folder']}; licence {licence}"
+        summary.rows.append(("imported from", source))
+    summary.facts["imported"] = imported
+    _read_data(summary, run)
+    _read_scores(summary, run)
     travels = []
     if described is not None and tokenizer:
         travels = ["model.safetensors", *(f"tokenizer/{name}" for name in tokenizer["files"])]
     saved = checkpoints(run)
     sizes = {name: size_of(run / file) for name, file in (("model", "model.safetensors"),
              ("checkpoints", "checkpoints"), ("all", ""))}  # fmt: skip
-    system = found.facts["system"] or {}
+    system = summary.facts["system"] or {}
     carried = sum(size_of(run / name) for name in travels)
-    found.facts |= {
+    summary.facts |= {
         "bytes": {**sizes, "travels": carried},
         "checkpoints": saved,
         "travels": {"files": travels, "bytes": carried, "first_pass": system.get("first_pass")},
     }
     listed = ", ".join(map(str, saved)) or "none"
-    found.rows += [
+    summary.rows += [
         ("on disk", f"{in_bytes(sizes['all'])}; model {in_bytes(sizes['model'])}"),
         ("checkpoints", f"{listed}; {in_bytes(sizes['checkpoints'])}"),
     ]
     if travels:
-        found.rows.append(("to translate", travel_words(travels, carried, system.get("first_pass"))))
-    return found
+        summary.rows.append(("to translate", travel_words(travels, carried, system.get("first_pass"))))
+    return summary
 
 
 def travel_words(files: Sequence[str], size: int, first_pass: str | None) -> str:
-    """The files that it takes to translate elsewhere; those of another run too that writes the first pass."""
+    """Return the files needed to translate elsewhere, with the run of the first pass."""
     needed = f"{', '.join(files)} ({in_bytes(size)}), nothing else"
     if first_pass:
         needed += f" of this run; and the run {first_pass}, which writes the first pass"
     return needed
 
 
-def _read_model(found: Summary, run: Path) -> Description | None:
+def _read_model(summary: Summary, run: Path) -> Description | None:
     path, written = run / "model.safetensors", run / "config.yaml"
     metadata: dict[str, str] = {}
     parameters, described, config = None, None, None
-    try:
+    with summary.collecting():
         if not os.path.lexists(path):
-            found.problems.append(f"{path}: no model yet: there is one from the first validation on")
+            summary.problems.append(f"{path}: no model yet: there is one from the first validation on")
         else:
             metadata = read_metadata(path)
             parameters = sum(map(math.prod, read_shapes(path).values()))
             described = describe_file(path)
             config = described.config
-    except CotextError as error:
-        found.problems.append(str(error))
     if config is None and os.path.lexists(written):
-        try:
+        with summary.collecting():
             config = parse_config(parse_yaml(read_text(written), str(written)), str(written))
-        except CotextError as error:
-            found.problems.append(str(error))
     system = {} if config is None else describe_system(config)
-    found.rows += system_rows(system)
+    summary.rows += system_rows(system)
     if parameters is not None and described is not None:
         words = f"Cotext {metadata.get('cotext.version')}, model format {metadata['cotext.format']}"
-        found.rows += [
+        summary.rows += [
             ("parameters", f"{parameters:,}"),
             weights_row(described.updates),
             ("written by", words),
             ("signature", described.signature),
         ]
-    found.facts |= {
+    summary.facts |= {
         "signature": None if described is None else described.signature,
         "system": system or None,
         "model": {
@@ -151,7 +155,7 @@ def _read_model(found: Summary, run: Path) -> Description | None:
 
 
 def describe_system(config: Config) -> dict[str, Any]:
-    """A configuration in words."""
+    """Describe a configuration in words."""
     recipe, words, model = recipe_of(config), entry("", config, 0), config.model
     first_pass = config.train.init if config.decode.first_pass == "init" else config.decode.first_pass
     return {
@@ -172,49 +176,47 @@ def describe_system(config: Config) -> dict[str, Any]:
     }
 
 
-def _read_tokenizer(found: Summary, run: Path, described: Description | None) -> dict[str, Any]:
+def _read_tokenizer(summary: Summary, run: Path, described: Description | None) -> dict[str, Any]:
     folder, tokenizer = run / "tokenizer", {}
-    try:
+    with summary.collecting():
         tokenizer = describe_tokenizer(folder)
-        found.rows.append(tokenizer_row(tokenizer))
+        summary.rows.append(tokenizer_row(tokenizer))
         if described is not None and tokenizer["fingerprint"] != described.fingerprint:
-            found.problems.append(f"{folder}: not the tokenizer that the model was trained with")
-    except CotextError as error:
-        found.problems.append(str(error))
-    found.facts["tokenizer"] = tokenizer or None
+            summary.problems.append(f"{folder}: not the tokenizer that the model was trained with")
+    summary.facts["tokenizer"] = tokenizer or None
     return tokenizer
 
 
-def _read_data(found: Summary, run: Path) -> None:
-    """What training noted of its data, and whether these are still there."""
+def _read_data(summary: Summary, run: Path) -> None:
+    """Read what training recorded about its data, and check whether the data still exist."""
     path = run / "data.json"
-    found.facts["data"] = None
+    summary.facts["data"] = None
     if not os.path.lexists(path):
         return
     try:
-        noted = unsealed(read_text(path))
-        folder, digests = str(noted["folder"]), dict(noted["checksums"])
-        totals = {split: _totals(noted.get(split)) for split in ("train", "dev")}
+        record = unsealed(read_text(path))
+        folder, digests = str(record["folder"]), dict(record["checksums"])
+        totals = {split: _totals(record.get(split)) for split in ("train", "dev")}
         state = _state(Path(folder), digests)
     except CotextError as error:
-        found.problems.append(str(error))
+        summary.problems.append(str(error))
         return
     except (ValueError, KeyError, TypeError):
-        found.problems.append(f"{path}: damaged, or written by an earlier version of Cotext")
+        summary.problems.append(f"{path}: damaged, or written by an earlier version of Cotext")
         return
-    found.facts["data"] = {"folder": folder, "state": state, **totals}
+    summary.facts["data"] = {"folder": folder, "state": state, **totals}
     states = {"there": "still there", "missing": "no longer there", "other": "other data by now"}
-    found.rows.append(("data", f"{folder} ({states[state]})"))
-    found.rows += totals_rows(totals)
+    summary.rows.append(("data", f"{folder} ({states[state]})"))
+    summary.rows += totals_rows(totals)
 
 
 def totals_rows(totals: dict[str, dict[str, int] | None]) -> Rows:
-    """The totals of the splits that are known."""
-    return [(f"  {split}", render_totals(each)) for split, each in totals.items() if each]
+    """Return the totals of the splits that are known."""
+    return [(f"  {split}", render_totals(counts)) for split, counts in totals.items() if counts]
 
 
 def _state(folder: Path, digests: dict[str, Any]) -> str:
-    """Whether the data of a run are where they were: there, missing or other."""
+    """Return the state of the data of a run: there, missing or other (changed)."""
     if not store_exists(folder / TRAIN):
         return "missing"
     try:
@@ -225,29 +227,29 @@ def _state(folder: Path, digests: dict[str, Any]) -> str:
 
 
 def noted_totals(run: Path) -> dict[str, Any]:
-    """What is noted of the data that a run was trained on: their folder and totals; nothing if nothing is."""
-    noted = noted_data(run)
-    if not noted:
+    """Return the folder and totals of the training data of a run, if recorded."""
+    record = noted_data(run)
+    if not record:
         return {}
-    return {"folder": noted["folder"], **{split: _totals(noted.get(split)) for split in ("train", "dev")}}
+    return {"folder": record["folder"], **{split: _totals(record.get(split)) for split in ("train", "dev")}}
 
 
-def _totals(noted: Any) -> dict[str, int] | None:
-    if not isinstance(noted, dict) or not all(type(noted.get(key)) is int for key in TOTALS):
+def _totals(record: Any) -> dict[str, int] | None:
+    if not isinstance(record, dict) or not all(type(record.get(key)) is int for key in TOTALS):
         return None
-    return {key: noted[key] for key in TOTALS}
+    return {key: record[key] for key in TOTALS}
 
 
-def _read_scores(found: Summary, run: Path) -> None:
-    """Scores on the development set, as training reported them."""
+def _read_scores(summary: Summary, run: Path) -> None:
+    """Read the scores on the development set, as reported by training."""
     path = run / "metrics.jsonl"
-    found.facts["training"] = None
+    summary.facts["training"] = None
     if not os.path.lexists(path):
         return
     try:
         *lines, _ = sealed_lines(path, MAX_METRICS_BYTES)
     except CotextError as error:
-        found.problems.append(str(error))
+        summary.problems.append(str(error))
         return
     reports, damaged = [], 0
     for line in lines:
@@ -257,11 +259,13 @@ def _read_scores(found: Summary, run: Path) -> None:
         except (ValueError, KeyError, TypeError, OverflowError):
             damaged += 1
     if damaged:
-        found.problems.append(f"{path}: {damaged:,} of {len(lines):,} reports are damaged; they do not count")
+        summary.problems.append(
+            f"{path}: {damaged:,} of {len(lines):,} reports are damaged; they do not count"
+        )
     if reports:
-        by = (found.facts["system"] or {}).get("best_by", "loss")
-        found.facts["training"] = scores = _scores(reports, by)
-        found.rows += _score_rows(scores)
+        by = (summary.facts["system"] or {}).get("best_by", "loss")
+        summary.facts["training"] = scores = _scores(reports, by)
+        summary.rows += _score_rows(scores)
 
 
 def _scores(reports: Sequence[dict[str, Any]], by: str) -> dict[str, Any]:
@@ -298,18 +302,18 @@ def _score_rows(scores: dict[str, Any]) -> Rows:
         words = (f"{name} {value:.3f}" for name, value in gates.items())
         rows.append(("gates", f"to other sentences, open by {', '.join(words)}"))
     if final := scores["final"]:
-        told = [f"{key} {value:.4g}" for key, value in final.items() if value is not None]
-        rows.append(("final model", f"{', '.join(told)} on the development set"))
+        values = [f"{key} {value:.4g}" for key, value in final.items() if value is not None]
+        rows.append(("final model", f"{', '.join(values)} on the development set"))
     return rows
 
 
 def _best(reports: Sequence[dict[str, Any]], key: str, choose: Any) -> dict[str, Any] | None:
-    """The best value among reports, and the first update that has it."""
-    found = [(value, report["update"]) for report in reports if (value := _number(report, key)) is not None]
-    if not found:
+    """Return the best value among reports, and the first update that has it."""
+    values = [(value, report["update"]) for report in reports if (value := _number(report, key)) is not None]
+    if not values:
         return None
-    value = choose(value for value, _ in found)
-    return {"value": value, "update": next(update for other, update in found if other == value)}
+    value = choose(value for value, _ in values)
+    return {"value": value, "update": next(update for other, update in values if other == value)}
 
 
 def _number(report: dict[str, Any], key: str) -> float | None:
@@ -318,21 +322,26 @@ def _number(report: dict[str, Any], key: str) -> float | None:
 
 
 def describe_tokenizer(folder: Path) -> dict[str, Any]:
-    """Kind, pieces and fingerprint of a tokenizer on disk, and the names of its files.
+    """Return kind, pieces and fingerprint of a tokenizer on disk, and the names of its files.
 
     Raises:
         CotextError: as `load_tokenizer`.
     """
-    found = load_tokenizer(folder)
-    files = ["tokenizer.json", *found.files]
-    described = {"kind": found.kind, "pieces": found.pieces, "fingerprint": found.fingerprint, "files": files}
-    if languages := chosen_languages(found):
+    tokenizer = load_tokenizer(folder)
+    files = ["tokenizer.json", *tokenizer.files]
+    described = {
+        "kind": tokenizer.kind,
+        "pieces": tokenizer.pieces,
+        "fingerprint": tokenizer.fingerprint,
+        "files": files,
+    }
+    if languages := chosen_languages(tokenizer):
         described["languages"] = languages
     return described
 
 
 def system_rows(system: dict[str, Any]) -> list[tuple[str, str]]:
-    """A system in words, line by line; nothing where it is not known."""
+    """Return rows that describe a system; none if it is not known."""
     if not system:
         return []
     layers = " + ".join(map(str, system["layers"]))
@@ -350,24 +359,24 @@ def system_rows(system: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def weights_row(updates: Sequence[int]) -> tuple[str, str]:
-    """The updates that weights were taken from."""
+    """Return the updates from which the weights come."""
     kind = "update" if len(updates) == 1 else "the mean of updates"
     return "weights of", f"{kind} {', '.join(map(str, updates))}"
 
 
 def tokenizer_row(described: dict[str, Any]) -> tuple[str, str]:
-    """A tokenizer that `describe_tokenizer` described."""
+    """Return a row for the result of `describe_tokenizer`."""
     languages = f", {described['languages']}" if "languages" in described else ""
     pieces = f"{described['pieces']:,} pieces"
     return "tokenizer", f"{described['kind']}, {pieces}, {described['fingerprint'][:16]}{languages}"
 
 
 def size_of(path: Path) -> int:
-    """Bytes of a file, or of all regular files below a folder; links are not followed."""
+    """Return the size in bytes of a file, or of all regular files below a folder; links are not followed."""
     total = 0
     files = [path, *(Path(folder, name) for folder, _, names in os.walk(path) for name in names)]
     for file in files:
-        # A training run may delete it meanwhile.
+        # A training run may delete files meanwhile.
         with suppress(OSError):
             if file.is_file() and not file.is_symlink():
                 total += file.stat().st_size
@@ -375,11 +384,11 @@ def size_of(path: Path) -> int:
 
 
 def render_totals(totals: dict[str, int]) -> str:
-    """Documents, sentences and tokens in a line."""
+    """Return documents, sentences and tokens in one line."""
     documents, sentences, source, target = (f"{totals[key]:,}" for key in TOTALS)
     return f"{documents} documents, {sentences} sentences, {source} source and {target} target tokens"
 
 
 def render_info(rows: Sequence[tuple[str, str]]) -> list[str]:
-    """A line for each pair of label and text."""
+    """Return a line for each pair of label and text."""
     return [f"  {label:<{LABEL_WIDTH}}{text}" for label, text in rows]

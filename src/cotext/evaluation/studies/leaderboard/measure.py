@@ -18,7 +18,7 @@ from cotext.evaluation.metrics.interface import (
     is_lower_better,
     measure,
 )
-from cotext.evaluation.metrics.profile import LENGTHS, Bucket
+from cotext.evaluation.metrics.profile import POSITIONS, Bucket
 from cotext.evaluation.metrics.realign import AlignmentReport, Realigned, realign_systems, signed
 from cotext.evaluation.requests import LeaderboardRequest
 from cotext.evaluation.statistics.significance import (
@@ -43,32 +43,32 @@ REFERENCE: Final = "reference"
 def controls(
     source: Sequence[Document], reference: Sequence[Document], seed: int
 ) -> dict[str, list[Document]]:
-    """The controls that can be made of a source (if there is any) and a reference, by name.
+    """Return the controls that can be made from a source (if any) and a reference, by name.
 
-    The reference of other documents has as many sentences in every document as it should, and is good text of
-    the same kind, which has nothing to do with the source. The shuffled one has the sentences of each
-    document in another order: scores that are as good as the reference's do not see it.
+    The reference of other documents has the right number of sentences in every document. It is good text of
+    the same kind, unrelated to the source. The shuffled reference has the sentences of each document in
+    another order: a score that rates it as high as the reference does not depend on order.
     """
-    made = {SOURCE: list(source)} if source else {}
+    by_name = {SOURCE: list(source)} if source else {}
     if len(reference) > 1:
-        made[FOREIGN] = [_of_others(reference, index) for index in range(len(reference))]
+        by_name[FOREIGN] = [_of_others(reference, index) for index in range(len(reference))]
     generator = random.Random(seed)
-    made[SHUFFLED] = [_shuffled(document, generator) for document in reference]
-    made[REFERENCE] = list(reference)
-    return made
+    by_name[SHUFFLED] = [_shuffled(document, generator) for document in reference]
+    by_name[REFERENCE] = list(reference)
+    return by_name
 
 
 def _of_others(documents: Sequence[Document], index: int) -> Document:
-    """The sentences of the documents that follow, as many as a document has, again from the first on."""
-    wanted = len(documents[index])
+    """Return the sentences of the following documents, cyclically, as many as a document has."""
+    count = len(documents[index])
     others = chain(documents[index + 1 :], documents[:index])
     sentences: list[str] = []
     for document in others:
         sentences += document.sentences
-        if len(sentences) >= wanted:
+        if len(sentences) >= count:
             break
-    repeated = sentences * (1 + wanted // max(1, len(sentences)))
-    return Document(documents[index].id, tuple(repeated[:wanted]))
+    repeated = sentences * (1 + count // max(1, len(sentences)))
+    return Document(documents[index].id, tuple(repeated[:count]))
 
 
 def _shuffled(document: Document, generator: random.Random) -> Document:
@@ -79,11 +79,11 @@ def _shuffled(document: Document, generator: random.Random) -> Document:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A system in a ranking.
+    """The rank of a system.
 
-    It is significantly worse than `first` - 1 systems, and than all but the `last` significantly better: its
-    rank is one of `first` to `last`. Every system of a `cluster`, counted from 1, is significantly better
-    than every one of the clusters behind it.
+    It is significantly worse than `first` - 1 systems, and significantly better than all but `last`: its rank
+    is between `first` and `last`. Every system of a `cluster`, counted from 1, is significantly better than
+    every system of later clusters.
     """
 
     system: str
@@ -93,49 +93,51 @@ class Place:
 
     @property
     def ranks(self) -> str:
-        """As in 3 or 2-4."""
+        """Return the rank or range, such as 3 or 2-4."""
         return f"{self.first}" if self.first == self.last else f"{self.first}-{self.last}"
 
 
 def ranked(scores: Mapping[str, float], protocol: str) -> list[str]:
-    """The systems, the best first; equals in the order given."""
+    """Return the systems, the best first; equal ones in the given order."""
     sign = 1 if is_lower_better(protocol) else -1
     return sorted(scores, key=lambda name: sign * scores[name])
 
 
 def places(order: Sequence[str], test: PairedTest | None, protocol: str) -> list[Place]:
-    """The places of systems in this order, by tests of all pairs; without tests nobody is apart."""
+    """Return the ranks of systems in this order, from tests of all pairs; without tests, one cluster."""
     better = _better(test, protocol)
     count = len(order)
-    found, cluster = [], 1
+    ranks, cluster = [], 1
     for index, system in enumerate(order):
         apart = all((above, below) in better for above in order[:index] for below in order[index:])
         cluster += index > 0 and apart
         above = sum((other, system) in better for other in order)
         below = sum((system, other) in better for other in order)
-        found.append(Place(system, 1 + above, count - below, cluster))
-    return found
+        ranks.append(Place(system, 1 + above, count - below, cluster))
+    return ranks
 
 
 def _better(test: PairedTest | None, protocol: str) -> set[tuple[str, str]]:
-    """Pairs of which the first system is significantly better than the second."""
+    """Return the pairs in which the first system is significantly better than the second."""
     pairs = set()
-    for each in test.comparisons if test is not None else ():
-        if each.p_corrected < SIGNIFICANT and each.difference:
-            up = (each.difference > 0) != is_lower_better(protocol)
-            pairs.add((each.system, each.baseline) if up else (each.baseline, each.system))
+    for comparison in test.comparisons if test is not None else ():
+        if comparison.p_corrected < SIGNIFICANT and comparison.difference:
+            up = (comparison.difference > 0) != is_lower_better(protocol)
+            pairs.add(
+                (comparison.system, comparison.baseline) if up else (comparison.baseline, comparison.system)
+            )
     return pairs
 
 
 SAMPLES: Final = 10_000
-# Of randomisation: the least p that is corrected for all pairs is then at most 1 / 40.
+# With randomisation, the smallest p after correction for all pairs is then at most 1 / 40.
 _SAMPLES_FOR_EACH_PAIR: Final = 40
 _PAGES: Final = (".html", ".htm")
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A system or a control: its scores with their intervals, if there are documents enough for these."""
+    """A system or a control: its scores with their intervals, if there are enough documents."""
 
     name: str
     scores: tuple[Score, ...]
@@ -145,12 +147,12 @@ class Entry:
 
     @property
     def aligned(self) -> AlignmentReport:
-        """How a system was aligned; controls are not."""
+        """Return the alignment of a system; controls have none."""
         assert self.alignment is not None
         return self.alignment
 
     def as_dict(self) -> dict[str, Any]:
-        """Everything, for a JSON file."""
+        """Return everything for a JSON file."""
         return {
             "name": self.name,
             "file": None if self.path is None else str(self.path),
@@ -166,7 +168,8 @@ class Entry:
 class Leaderboard:
     """Systems, the best first, and controls; `ranking` is the index of the score that ranks.
 
-    `lengths` has documents of like length, with the scores that rank of all systems in their order.
+    `lengths` has buckets of documents of similar length, with the ranking score of all systems in their
+    order.
     """
 
     request: LeaderboardRequest
@@ -182,11 +185,11 @@ class Leaderboard:
 
     @property
     def ranks_by(self) -> Score:
-        """The score that ranks, of the best system."""
+        """Return the score that ranks, of the best system."""
         return self.systems[0].scores[self.ranking]
 
     def as_dict(self) -> dict[str, Any]:
-        """Everything, for a JSON file."""
+        """Return everything for a JSON file."""
         return {
             "format": "cotext-leaderboard",
             "version": 1,
@@ -199,13 +202,13 @@ class Leaderboard:
             "places": [asdict(place) for place in self.places],
             "systems": [entry.as_dict() for entry in self.systems],
             "controls": [entry.as_dict() for entry in self.controls],
-            "test": None if self.test is None else self.test.as_dict(),
+            "test": None if self.test is None else asdict(self.test),
             "by_length": [bucket.as_dict() for bucket in self.lengths],
             "notes": list(self.notes),
         }
 
     def render(self) -> str:
-        """The ranking as plain text."""
+        """Format the ranking as text."""
         titles = [score.title for score in self.systems[0].scores]
         rows = [("rank", "cluster", "", *titles, "omitted", "added")]
         for place, entry in zip(self.places, self.systems, strict=True):
@@ -220,10 +223,10 @@ def _values(entry: Entry) -> list[str]:
 
 
 def make_leaderboard(request: LeaderboardRequest, on_comet: Progress | None = None) -> Leaderboard:
-    """Read, realign, measure and rank the outputs of systems; `on_comet` hears how far COMET is.
+    """Read, realign, measure and rank the outputs of systems; `on_comet` receives the progress of COMET.
 
     Raises:
-        CotextError: no system; files whose documents do not correspond; a protocol that is not there.
+        CotextError: no system; files whose documents do not correspond; an unknown protocol.
     """
     paths = name_systems(output_files(request))
     comet = request.comet_model(request.comet_context)
@@ -239,18 +242,18 @@ def make_leaderboard(request: LeaderboardRequest, on_comet: Progress | None = No
     )
     which: Realigned = "all" if request.realign_all else "unequal"
     aligned, reports = realign_systems(written, references, request.target_language, which)
-    made = controls(source, references[0], request.seed) if request.controls else {}
-    if taken := sorted(made.keys() & aligned.keys()):
-        raise CotextError(f"{taken[0]!r} is the name of a control; rename the file")
-    texts = {**aligned, **made}
+    control_texts = controls(source, references[0], request.seed) if request.controls else {}
+    if clashes := sorted(control_texts.keys() & aligned.keys()):
+        raise CotextError(f"{clashes[0]!r} is the name of a control; rename the file")
+    texts = {**aligned, **control_texts}
     measured = measure(
         texts, references, request.protocols, target_language=request.target_language, source=source
     )
     if comet is not None:
         more = measure_comet(comet, texts, source, references, on_comet)
-        measured = {name: [*each, *more[name]] for name, each in measured.items()}
+        measured = {name: [*measurement, *more[name]] for name, measurement in measured.items()}
     for name, report in reports.items():
-        measured[name] = [signed(each, report.signature) for each in measured[name]]
+        measured[name] = [signed(measurement, report.signature) for measurement in measured[name]]
     values = {name: measured[name][ranking].score.value for name in aligned}
     protocol = measured[next(iter(aligned))][ranking].score.protocol
     order = ranked(values, protocol)
@@ -258,7 +261,7 @@ def make_leaderboard(request: LeaderboardRequest, on_comet: Progress | None = No
     intervals = _intervals(measured, resampling)
 
     def entry(name: str) -> Entry:
-        scores = tuple(each.score for each in measured[name])
+        scores = tuple(measurement.score for measurement in measured[name])
         return Entry(name, scores, intervals[name], paths.get(name), reports.get(name))
 
     return Leaderboard(
@@ -268,7 +271,7 @@ def make_leaderboard(request: LeaderboardRequest, on_comet: Progress | None = No
         ranking=ranking,
         systems=tuple(map(entry, order)),
         places=tuple(places(order, test, protocol)),
-        controls=tuple(map(entry, made)),
+        controls=tuple(map(entry, control_texts)),
         test=test,
         lengths=tuple(lengths_of([measured[name][ranking] for name in order], references[0])),
         notes=tuple(_notes(reports, test, resampling.samples)),
@@ -276,41 +279,39 @@ def make_leaderboard(request: LeaderboardRequest, on_comet: Progress | None = No
 
 
 def output_files(request: LeaderboardRequest) -> list[Path]:
-    """The files of systems: those named, and those in folders.
+    """Return the files of systems: those named, and those in folders.
 
-    Of folders, not those that are hidden, lists of ids, what `translate` writes beside an output, source,
-    reference, or the page to be written, if its name says that it is one.
+    In folders, hidden files, lists of ids, files that `translate` writes next to an output, source,
+    reference, and the page to write are skipped.
 
     Raises:
-        CotextError: nothing there.
+        CotextError: a folder without outputs.
     """
     page = request.out if request.out.suffix.lower() in _PAGES else None
     others = (*request.reference, request.source, page)
     beside = [path.resolve() for path in others if path is not None]
-    found: list[Path] = []
+    files: list[Path] = []
     for path in request.systems:
         if not path.is_dir():
-            found.append(path)
+            files.append(path)
             continue
         inside = [
             file
             for file in sorted(path.iterdir())
-            if file.is_file() and not file.name.startswith(".") and not _is_beside(file)
+            if file.is_file()
+            and not file.name.startswith(".")
+            and ".docids" not in file.suffixes
+            and not file.name.endswith((".nbest.jsonl", ".report.json"))
         ]
         outputs = [file for file in inside if file.resolve() not in beside]
         if not outputs:
-            raise CotextError(f"{path}: has no outputs of systems; put a file for each system there")
-        found += outputs
-    return found
-
-
-def _is_beside(file: Path) -> bool:
-    """Whether a file is called as what Cotext writes beside an output."""
-    return ".docids" in file.suffixes or file.name.endswith((".nbest.jsonl", ".report.json"))
+            raise CotextError(f"{path}: has no outputs of systems; add a file for each system")
+        files += outputs
+    return files
 
 
 def _ranking(request: LeaderboardRequest) -> int:
-    """Which of the scores ranks; CotextError, before any of them is computed, where it is none of them."""
+    """Return the index of the score that ranks; CotextError, before any work, if it is not measured."""
     measured = list(request.protocols)
     if request.comet is not None:
         measured += ["comet", *(["doc-comet"] if request.comet_context else [])]
@@ -328,8 +329,8 @@ def _resampling(request: LeaderboardRequest, systems: int) -> Resampling:
 
 
 def _test(systems: Mapping[str, Measurement], resampling: Resampling) -> PairedTest | None:
-    """The test of all pairs, where there are two systems and two documents."""
-    statistics = {name: each.statistics for name, each in systems.items()}
+    """Test all pairs, if there are two systems and two documents."""
+    statistics = {name: measurement.statistics for name, measurement in systems.items()}
     first = next(iter(statistics.values()))
     if len(systems) < 2 or len(first.by("document")[0]) < 2:
         return None
@@ -339,11 +340,11 @@ def _test(systems: Mapping[str, Measurement], resampling: Resampling) -> PairedT
 def _intervals(
     measured: Mapping[str, Sequence[Measurement]], resampling: Resampling
 ) -> dict[str, tuple[tuple[float, float] | None, ...]]:
-    """Of every score of every system; None where there is one document alone."""
+    """Return the interval of every score of every system; None if there is only one document."""
     drawing = replace(resampling, samples=min(resampling.samples, SAMPLES))
     columns: list[list[tuple[float, float] | None]] = []
     for index in range(len(next(iter(measured.values())))):
-        statistics = [each[index].statistics for each in measured.values()]
+        statistics = [measurements[index].statistics for measurements in measured.values()]
         if len(statistics[0].by("document")[0]) < 2:
             columns.append([None] * len(statistics))
         else:
@@ -351,15 +352,13 @@ def _intervals(
     return dict(zip(measured, zip(*columns, strict=True), strict=True))
 
 
-def lengths_of(
-    measured: Sequence[Measurement], reference: Sequence[Document], starts: Sequence[int] = LENGTHS
-) -> list[Bucket]:
-    """One score of systems on documents of like length, in sentences; what no document has is left out.
+def lengths_of(measured: Sequence[Measurement], reference: Sequence[Document]) -> list[Bucket]:
+    """Return one score of systems on documents of similar length, in sentences; empty buckets are omitted.
 
-    Any score that is a function of sums over documents, learned metrics too.
+    This works for any score that is a function of sums over documents, including learned metrics.
     """
     sizes = np.array([len(document) for document in reference])
-    edges = [*starts, int(sizes.max()) + 1]
+    edges = [*POSITIONS, int(sizes.max()) + 1]
     buckets = []
     for first, stop in pairwise(edges):
         inside = (sizes >= first) & (sizes < stop)
@@ -367,11 +366,13 @@ def lengths_of(
             continue
         documents, sentences = int(inside.sum()), int(sizes[inside].sum())
         scores = []
-        for each in measured:
-            counts, _ = each.statistics.by("document")
-            value = float(each.statistics.scorer(counts[inside].sum(axis=0, keepdims=True))[0])
-            scores.append((replace(each.score, value=value, documents=documents, sentences=sentences),))
-        last = None if first == starts[-1] else stop - 1
+        for measurement in measured:
+            counts, _ = measurement.statistics.by("document")
+            value = float(measurement.statistics.scorer(counts[inside].sum(axis=0, keepdims=True))[0])
+            scores.append(
+                (replace(measurement.score, value=value, documents=documents, sentences=sentences),)
+            )
+        last = None if first == POSITIONS[-1] else stop - 1
         buckets.append(Bucket(first, last, documents, sentences, tuple(scores)))
     return buckets
 
@@ -385,5 +386,5 @@ def _notes(reports: Mapping[str, AlignmentReport], test: PairedTest | None, samp
     if least_p(test.units) * pairs >= SIGNIFICANT:
         notes.append(f"{test.units} documents are too few for any significant difference of {pairs}")
     if pairs / (samples + 1) >= SIGNIFICANT:
-        notes.append(f"{samples} samples are too few for {pairs} tests; leave --samples out, or take more")
+        notes.append(f"{samples} samples are too few for {pairs} tests; remove --samples, or use more")
     return notes

@@ -1,4 +1,4 @@
-"""The page of `cotext leaderboard`: the ranking with its clusters first, then what stands behind it."""
+"""The page of `cotext leaderboard`: the ranking with its clusters first, then details."""
 
 from collections.abc import Iterable, Iterator
 from html import escape
@@ -21,8 +21,8 @@ from cotext.evaluation.studies.versions import versions
 from cotext.runtime.html import facts, folded, whole_page
 from cotext.runtime.tables import listed, render_p
 
-_PLOTTED = 4  # systems that a plot tells apart by marker and line
-_COLUMNS = 10  # of differences that fit on a screen and on paper
+_PLOTTED = 4  # systems with different markers and lines in a plot
+_COLUMNS = 10  # columns of differences that fit on a screen and on paper
 ABOUT_CONTROLS = {
     SOURCE: "the source as it is, untranslated: a floor",
     FOREIGN: "good text of the target language that translates something else: a floor",
@@ -34,34 +34,34 @@ and fewer than a quarter of its own are among them; a line of a system counts as
 Lengths are words for every word of the reference, errors are edits for every 100 tokens of it."""
 
 
-def render_leaderboard(found: Leaderboard) -> str:
-    """The page."""
+def render_leaderboard(board: Leaderboard) -> str:
+    """Return the page."""
     body = [
-        f"<h1>Leaderboard</h1>\n<p>{_lead(found)}</p>",
-        *(f'<p class="soft">{escape(note)}</p>' for note in found.notes),
+        f"<h1>Leaderboard</h1>\n<p>{_lead(board)}</p>",
+        *(f'<p class="soft">{escape(note)}</p>' for note in board.notes),
         "<h2>Ranking</h2>",
-        _ranking(found),
-        _intervals(found),
+        _ranking(board),
+        _intervals(board),
     ]
-    if found.controls:
-        body += ["<h2>What the scores are worth</h2>", _controls(found)]
-    if found.test is not None:
-        body += ["<h2>Every difference, tested</h2>", *_tests(found)]
-    body += ["<h2>Length of documents</h2>", *_lengths(found)]
-    body += ["<h2>Omissions and additions</h2>", f"<p>{GAPS}</p>", _gaps(found), *_gap_lists(found)]
-    body += ["<h2>How these figures came about</h2>", _facts(found)]
+    if board.controls:
+        body += ["<h2>What the scores are worth</h2>", _controls(board)]
+    if board.test is not None:
+        body += ["<h2>Every difference, tested</h2>", *_tests(board)]
+    body += ["<h2>Length of documents</h2>", *_lengths(board)]
+    body += ["<h2>Omissions and additions</h2>", f"<p>{GAPS}</p>", _gaps(board), *_gap_lists(board)]
+    body += ["<h2>How these figures came about</h2>", _facts(board)]
     return whole_page("Cotext: leaderboard", body)
 
 
-def _lead(found: Leaderboard) -> str:
-    title = escape(found.ranks_by.title)
+def _lead(board: Leaderboard) -> str:
+    title = escape(board.ranks_by.title)
     words = (
-        f"{len(found.systems)} systems on {found.documents:,} documents ({found.sentences:,} sentences), "
+        f"{len(board.systems)} systems on {board.documents:,} documents ({board.sentences:,} sentences), "
         f"ranked by {title}"
     )
-    if found.test is None:
+    if board.test is None:
         return f"{words}; differences could not be tested."
-    clusters = found.places[-1].cluster
+    clusters = board.places[-1].cluster
     apart = (
         f"{clusters} clusters: every system is significantly better than all systems of the clusters below"
         if clusters > 1
@@ -70,11 +70,11 @@ def _lead(found: Leaderboard) -> str:
     return (
         f"{words}. {apart}. Ranks are ranges: 2-4 is significantly worse than one system, and significantly "
         f"better than all behind the fourth. Tests are over documents, p &lt; {SIGNIFICANT:g} after "
-        f"correction for all {len(found.test.comparisons):,} pairs."
+        f"correction for all {len(board.test.comparisons):,} pairs."
     )
 
 
-def _ranking(found: Leaderboard) -> str:
+def _ranking(board: Leaderboard) -> str:
     rows: list[Row] = [
         (
             place.ranks,
@@ -85,20 +85,20 @@ def _ranking(found: Leaderboard) -> str:
             f"{entry.aligned.added:,}",
             f"{entry.aligned.length_ratio:.2f}",
         )
-        for place, entry in zip(found.places, found.systems, strict=True)
+        for place, entry in zip(board.places, board.systems, strict=True)
     ]
-    titles = [score.title for score in found.systems[0].scores]
+    titles = [score.title for score in board.systems[0].scores]
     header = ("rank", "cluster", "system", *titles, "omitted", "added", "length")
-    return Table(header, rows, _caption(found), left=3, heads=3).html()
+    return Table(header, rows, _caption(board), left=3, heads=3).html()
 
 
-def _caption(found: Leaderboard) -> str:
-    scored = found.systems[0].intervals_95[found.ranking] is not None
+def _caption(board: Leaderboard) -> str:
+    scored = board.systems[0].intervals_95[board.ranking] is not None
     intervals = " With 95 % intervals by bootstrap over documents." if scored else ""
-    lower = [score.title for score in found.systems[0].scores if is_lower_better(score.protocol)]
+    lower = [score.title for score in board.systems[0].scores if is_lower_better(score.protocol)]
     direction = f" {listed(lower)}: lower is better." if lower else ""
     return (
-        f"Ranked by {found.ranks_by.title}.{intervals}{direction} "
+        f"Ranked by {board.ranks_by.title}.{intervals}{direction} "
         "Omitted: sentences of the reference; added: lines of the system; length: words for every word of "
         "the reference."
     )
@@ -109,70 +109,70 @@ def _score_cells(entry: Entry) -> Iterator[Cell]:
         yield Cell(f"{score.value:.2f}", () if ends is None else (interval(ends, ".1f"),))
 
 
-def _intervals(found: Leaderboard) -> str:
-    index = found.ranking
-    systems = [(e.name, e.scores[index].value, e.intervals_95[index]) for e in found.systems]
-    marks = [(e.name, e.scores[index].value) for e in found.controls]
-    told = ", ".join(f"{name} {value:.2f}" for name, value, _ in systems)
-    title = found.ranks_by.title
-    svg = score_intervals(title, systems, marks, escape(f"{title} of systems: {told}."))
+def _intervals(board: Leaderboard) -> str:
+    index = board.ranking
+    systems = [(e.name, e.scores[index].value, e.intervals_95[index]) for e in board.systems]
+    marks = [(e.name, e.scores[index].value) for e in board.controls]
+    values = ", ".join(f"{name} {value:.2f}" for name, value, _ in systems)
+    title = board.ranks_by.title
+    svg = score_intervals(title, systems, marks, escape(f"{title} of systems: {values}."))
     return f"<figure>{svg}<figcaption>{escape(title)} with 95 % intervals.</figcaption></figure>"
 
 
-def _controls(found: Leaderboard) -> str:
-    best = found.systems[0]
-    rows: list[Row] = [(entry.name, *_score_cells(entry)) for entry in found.controls]
+def _controls(board: Leaderboard) -> str:
+    best = board.systems[0]
+    rows: list[Row] = [(entry.name, *_score_cells(entry)) for entry in board.controls]
     rows.append((f"{best.name}, the best system", *_score_cells(best)))
     header = ("", *(score.title for score in best.scores))
     caption = "The same scores of texts that no system wrote; they take no part in the tests."
-    about = [(entry.name, escape(ABOUT_CONTROLS[entry.name])) for entry in found.controls]
+    about = [(entry.name, escape(ABOUT_CONTROLS[entry.name])) for entry in board.controls]
     return f"{facts(about)}\n{Table(header, rows, caption).html()}"
 
 
-def _tests(found: Leaderboard) -> Iterable[str]:
-    """The differences of all pairs, in tables of at most `_COLUMNS` systems."""
-    assert found.test is not None
-    by_pair = {(each.baseline, each.system): each for each in found.test.comparisons}
+def _tests(board: Leaderboard) -> Iterable[str]:
+    """Yield the differences of all pairs, in tables of at most `_COLUMNS` systems."""
+    assert board.test is not None
+    by_pair = {(test.baseline, test.system): test for test in board.test.comparisons}
     caption = (
-        f"{found.ranks_by.title} of the row less that of the column, and p after correction. Bold: "
+        f"{board.ranks_by.title} of the row less that of the column, and p after correction. Bold: "
         "significant."
     )
-    for first in range(1, len(found.systems), _COLUMNS):
-        columns = found.systems[first : first + _COLUMNS]
+    for first in range(1, len(board.systems), _COLUMNS):
+        columns = board.systems[first : first + _COLUMNS]
         rows = []
         # The lower half is empty: the last system of a table has no row in it.
-        for number, above in enumerate(found.systems[: first + len(columns) - 1], 1):
+        for number, above in enumerate(board.systems[: first + len(columns) - 1], 1):
             cells = (_tested(by_pair.get((above.name, below.name))) for below in columns)
             rows.append((f"{number}. {above.name}", *cells))
         header = ("", *(f"{first + n}." for n in range(1, len(columns) + 1)))
         yield Table(header, rows, caption).html()
 
 
-def _tested(each: SystemDifference | None) -> str | Cell:
-    if each is None:
+def _tested(test: SystemDifference | None) -> str | Cell:
+    if test is None:
         return ""
-    small = (f"p {render_p(each.p_corrected)}",)
-    return Cell(f"{-each.difference:+.2f}", small, each.p_corrected < SIGNIFICANT)
+    small = (f"p {render_p(test.p_corrected)}",)
+    return Cell(f"{-test.difference:+.2f}", small, test.p_corrected < SIGNIFICANT)
 
 
-def _lengths(found: Leaderboard) -> Iterable[str]:
-    title = found.ranks_by.title
-    if len(found.lengths) > 1:
-        titles = [entry.name for entry in found.systems[:_PLOTTED]]
-        svg = quality_by(TITLES["length"], found.lengths, titles)
-        first = f"The first {len(titles)} systems." if len(found.systems) > len(titles) else ""
+def _lengths(board: Leaderboard) -> Iterable[str]:
+    title = board.ranks_by.title
+    if len(board.lengths) > 1:
+        titles = [entry.name for entry in board.systems[:_PLOTTED]]
+        svg = quality_by(TITLES["length"], board.lengths, titles)
+        first = f"The first {len(titles)} systems." if len(board.systems) > len(titles) else ""
         yield f'{legend(titles)}\n<figure class="curves">{svg}<figcaption>{first}</figcaption></figure>'
     rows = [
-        (entry.name, *(f"{bucket.scores[number][0].value:.2f}" for bucket in found.lengths))
-        for number, entry in enumerate(found.systems)
+        (entry.name, *(f"{bucket.scores[number][0].value:.2f}" for bucket in board.lengths))
+        for number, entry in enumerate(board.systems)
     ]
-    header = ("", *(f"{bucket.name} ({bucket.documents:,} documents)" for bucket in found.lengths))
+    header = ("", *(f"{bucket.name} ({bucket.documents:,} documents)" for bucket in board.lengths))
     yield Table(header, rows, f"{title} by {TITLES['length']}.").html()
 
 
-def _gaps(found: Leaderboard) -> str:
+def _gaps(board: Leaderboard) -> str:
     rows = []
-    for entry in found.systems:
+    for entry in board.systems:
         report = entry.aligned
         counts = [
             report.omitted,
@@ -191,24 +191,26 @@ def _gaps(found: Leaderboard) -> str:
     return Table(header, rows, caption).html()
 
 
-def _gap_lists(found: Leaderboard) -> Iterable[str]:
-    for entry in found.systems:
+def _gap_lists(board: Leaderboard) -> Iterable[str]:
+    for entry in board.systems:
         if lines := document_lines(entry.aligned):
             yield folded(f"{entry.name}: documents with omissions or additions", "\n".join(lines))
 
 
-def _facts(found: Leaderboard) -> str:
-    request = found.request
-    told = [("references", escape(", ".join(map(str, request.reference))))]
+def _facts(board: Leaderboard) -> str:
+    request = board.request
+    entries = [("references", escape(", ".join(map(str, request.reference))))]
     if request.source is not None:
-        told.append(("source", escape(str(request.source))))
-    told += [(entry.name, f"<code>{escape(str(entry.path))}</code>") for entry in found.systems if entry.path]
-    if found.test is not None:
-        told.append(("tests", f"<code>{escape(found.test.signature)}</code>"))
-    told += [(name, escape(value)) for name, value in versions().items()]
+        entries.append(("source", escape(str(request.source))))
+    entries += [
+        (entry.name, f"<code>{escape(str(entry.path))}</code>") for entry in board.systems if entry.path
+    ]
+    if board.test is not None:
+        entries.append(("tests", f"<code>{escape(board.test.signature)}</code>"))
+    entries += [(name, escape(value)) for name, value in versions().items()]
     signatures = [
         f"{entry.name}: {score.signature}"
-        for entry in (*found.systems, *found.controls)
+        for entry in (*board.systems, *board.controls)
         for score in entry.scores
     ]
-    return f"{facts(told)}\n{folded('Signatures of all scores', chr(10).join(signatures))}"
+    return f"{facts(entries)}\n{folded('Signatures of all scores', chr(10).join(signatures))}"

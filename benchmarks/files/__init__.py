@@ -1,1 +1,0 @@
-"""Measurements of what files need beside translation: alignment, inline elements, confidence."""
