@@ -17,7 +17,7 @@ import sys
 class Without:
     def find_spec(self, name, path=None, target=None):
         top = name.partition(".")[0]
-        if top in ("accelerate", "tensorboard", "matplotlib", "pyarrow", "starlette", "httpx"):
+        if top in ("accelerate", "tensorboard", "matplotlib", "pyarrow", "starlette", "httpx2"):
             raise ModuleNotFoundError(f"No module named {top!r}", name=top)
 
 sys.meta_path.insert(0, Without())

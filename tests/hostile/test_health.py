@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import httpx
+import httpx2 as httpx
 import pytest
 
 from tests.hostile.attacks import Attacks

@@ -6,7 +6,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
-import httpx
+import httpx2 as httpx
 import pytest
 
 from tests.hostile.attacks import Attacks

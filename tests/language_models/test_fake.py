@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-import httpx
+import httpx2 as httpx
 import pytest
 
 from tests.language_models.fake import TEXTS, TYPES, Fake

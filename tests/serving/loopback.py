@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2 as httpx
 import uvicorn
 
 from cotext.serving.server import address_of, listening_socket, serve_until_stopped

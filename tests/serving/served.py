@@ -9,7 +9,7 @@ from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2 as httpx
 
 from tests.killing import Moment, die_at
 from tests.serving.waiting import SECONDS

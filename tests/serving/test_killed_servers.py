@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-import httpx
+import httpx2 as httpx
 import pytest
 
 from cotext.serving.systems import Systems

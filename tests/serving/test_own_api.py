@@ -10,7 +10,7 @@ from pathlib import Path
 from threading import Event as Flag
 from typing import TYPE_CHECKING, Any
 
-import httpx
+import httpx2 as httpx
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st

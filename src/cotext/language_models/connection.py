@@ -109,15 +109,15 @@ class Connections:
     """Up to `at_once` connections to one address; a response has at most `most_bytes`.
 
     Raises:
-        CotextError: httpx is not installed, or the address or a proxy setting is invalid.
+        CotextError: httpx2 is not installed, or the address or a proxy setting is invalid.
     """
 
     def __init__(self, address: str, headers: Mapping[str, str], most_bytes: int, at_once: int) -> None:
         try:
-            import httpx
+            import httpx2 as httpx
             from anyio.from_thread import start_blocking_portal
         except ImportError:
-            raise CotextError("language models need httpx; pip install 'cotext[endpoints]'") from None
+            raise CotextError("language models need httpx2; pip install 'cotext[endpoints]'") from None
         self._most_bytes = most_bytes
         try:
             httpx.Request("POST", address)  # raises for invalid host names
@@ -207,6 +207,6 @@ def _are_headers_too_large(error: BaseException) -> bool:
 @cache
 def certificates() -> ssl.SSLContext:
     """Return the trusted certificates, which are loaded once, because this takes long."""
-    import httpx
+    import httpx2 as httpx
 
     return httpx.create_ssl_context()
