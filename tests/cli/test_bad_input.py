@@ -178,7 +178,7 @@ CASES = {
         (f"prepare --out {{out}}/p {CORPUS} --dev-source {{bad}}/nul.en --dev-target {{bad}}/nul.en", [":2"]),
         (PREPARE.replace("{out}/data", "{bad}/good.en"), ["good.en", "is a file"]),
         (PREPARE.replace("{out}/data", "{bad}/full"), ["full", "is not a folder of prepared data"]),
-        (PREPARE.replace("{out}/data", "{bad}/full") + " --overwrite", ["full", "left alone"]),
+        (PREPARE.replace("{out}/data", "{bad}/full") + " --overwrite", ["full", "not replaced"]),
         (PREPARE.replace("{out}/data", "{bad}/good.en/p"), ["good.en", "written"]),
         (PREPARE.replace("{out}/data", "/proc/p"), ["/proc/p", "written"]),
         (f"{PREPARE} --format jason", ["'jason'", "jsonl"]),

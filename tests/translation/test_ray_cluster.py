@@ -51,9 +51,9 @@ def test_a_shortlist_made_anew_since_the_work_was_given_out_is_refused(run: Path
     assert files.keys() == {"configuration", "model", "tokenizer", "shortlist"}
     assert len(worker(folder, files, shortlist=2).translate(DOCUMENTS)) == len(DOCUMENTS)
     write_shortlist(folder, 6)
-    with pytest.raises(CotextError, match="given out: another shortlist; every machine must"):
+    with pytest.raises(CotextError, match="another shortlist; every machine needs"):
         worker(folder, files, shortlist=2)
-    with pytest.raises(CotextError, match="another configuration and shortlist; every machine must"):
+    with pytest.raises(CotextError, match="another configuration and shortlist; every machine needs"):
         worker(folder, files)
 
 
@@ -65,9 +65,9 @@ def test_another_model_under_the_same_name_is_refused(run: Path, tmp_path: Path)
     loaded = open_run(run).loaded
     tensors = {name: 2 * tensor for name, tensor in load_weights(run / MODEL).items()}
     save_model(other / MODEL, tensors, loaded.config, loaded.tokenizer.fingerprint, [1])
-    with pytest.raises(CotextError, match="given out: another first pass's model; every"):
+    with pytest.raises(CotextError, match="another first pass's model; every"):
         worker(run, files, first_pass=str(other))
-    with pytest.raises(CotextError, match="given out: another model; every"):
+    with pytest.raises(CotextError, match="another model; every"):
         worker(other, files_of(open_run(run)))
 
 

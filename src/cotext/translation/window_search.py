@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from cotext.data.batch import Instance
-from cotext.data.collate import pack
+from cotext.data.collate import pack, source_batch
 from cotext.data.documents import Document
 from cotext.data.nbest_lists import Candidate, Candidates
 from cotext.data.shortlist import Shortlist
@@ -360,8 +360,11 @@ class WindowSearch:
 
     def _search(self, batch: Sequence[Row], symbols: SearchSymbols) -> list[Hypothesis]:
         scorer, plan = self._scorer, self._scorer.plan
-        windows = [(row.document, row.number) for row in batch]
-        source = source_of(windows, plan.group_windows, plan.symbols)
+        if plan.sees_other_rows:
+            windows = [(row.document, row.number) for row in batch]
+            source = source_of(windows, plan.group_windows, plan.symbols)
+        else:
+            source = source_batch([row.instance for row in batch], plan.symbols)
         requests = [row.request for row in batch]
         return plan.kind.search(scorer.model, source.to(scorer.device), requests, symbols, plan.options)
 
