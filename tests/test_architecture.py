@@ -316,12 +316,26 @@ def test_files_that_pages_name_exist() -> None:
     top = ROOT.parents[1]
     named = {
         (page.name, name)
-        for page in (top / "README.md", *(top / "docs").rglob("*.md"))
-        for name in re.findall(r"`((?:[\w.-]+/)+[\w-]+\.py)`", page.read_text(encoding="utf-8"))
+        for page in (top / "README.md", top / "CONTRIBUTING.md", *(top / "docs").rglob("*.md"))
+        for name in re.findall(
+            r"(?<!As an example, the file )`((?:[\w.-]+/)+[\w-]+\.py)`", page.read_text(encoding="utf-8")
+        )
     }
     assert named
     for page, name in named:
         assert any((base / name).is_file() for base in (ROOT, ROOT.parent, top)), f"{page}: {name}"
+
+
+def test_short_names_in_the_reading_guide_exist() -> None:
+    """A name without a folder is in the folder of the name before it."""
+    top = ROOT.parents[1]
+    guide = (top / "docs" / "reading-guide.md").read_text(encoding="utf-8")
+    names = re.findall(r"`((?:[\w-]+/)*(?:[\w-]+\.py)?)`", guide.split("## Find a line in two steps")[1])
+    assert names
+    folder = ""
+    for name in names:
+        folder = name.rpartition("/")[0] if "/" in name else folder
+        assert (ROOT / folder / name.rpartition("/")[2]).exists(), f"{folder}: {name}"
 
 
 def test_the_site_has_every_page() -> None:
