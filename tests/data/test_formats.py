@@ -417,7 +417,7 @@ BAD_FILES: dict[str, tuple[dict[str, bytes], str | None, str]] = {
     "side file counts too many": (
         {"a.en": b"A.\n\nB.\n", "a.docids": b"x\t1\ny\t2\n"},
         None,
-        r"a\.en: ends after line 3, but document 'y' \(.*a\.docids:2\) has 2 sentences and only 1 are there",
+        r"a\.en: ends after line 3; document 'y' \(.*a\.docids:2\) should have 2 sentences, but has 1",
     ),
     "side file counts too few": (
         {"a.en": b"A.\n\nB.\nC.\n\nD.\n", "a.docids": b"x\t1\ny\t1\nz\t1\n"},
@@ -427,7 +427,7 @@ BAD_FILES: dict[str, tuple[dict[str, bytes], str | None, str]] = {
     "side file ends early": (
         {"a.en": b"A.\n\nB.\n", "a.docids": b"x\t1\n"},
         None,
-        r"a\.en:3: 'B\.' comes after the last sentence that .*a\.docids counts",
+        r"a\.en:3: 'B\.' comes after the last document of .*a\.docids",
     ),
     "side file changes its kind": (
         {"a.en": b"A.\nB.\n", "a.docids": b"x\t1\ny\n"},

@@ -203,7 +203,7 @@ class PreparationRequest(TrainingCorpus):
         if taken and self.vocabulary is not None:
             raise CotextError(f"{given} has its own vocabulary; leave out --vocabulary")
         if taken and self.tokenizer_sample is not None:
-            raise CotextError(f"{given} is trained already; leave out --tokenizer-sample")
+            raise CotextError(f"{given} is already trained; remove --tokenizer-sample")
         if not taken and self.tokenizer not in KINDS:
             raise CotextError(
                 f"{given}: not a run or data folder with a tokenizer; give one, or choose {', '.join(KINDS)}"
