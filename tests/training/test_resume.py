@@ -513,7 +513,7 @@ class TestRefusals:
         holder = own if kind == "living" else replace(own, machine="0" * 12)
         (run / ".lock").write_text(json.dumps({**asdict(holder), "token": "another's"}))
         before = listing(run)
-        with pytest.raises(CotextError, match=f"{run}: another process is at work on it, number {own.pid}"):
+        with pytest.raises(CotextError, match=f"{run}: another process is working on it, id {own.pid}"):
             train_here(run_config(log_every=1), data, run)
         assert listing(run) == before
 
