@@ -382,7 +382,7 @@ class _Planner:
                 indices = self.free_indices(index + 1, index + 1 + _MAX_COHESION_DISTANCE)
 
     def say(self, kind: str, bound: Mapping[str, object], avoid: Sequence[object] = ()) -> Sentence:
-        """Add a sentence of a kind; ``bound`` has some of its words, all others are drawn without repetition."""
+        """Add a sentence of a kind; ``bound`` has some of its words; others are drawn without repetition."""
         draw = self.draw
         frames = _FRAMES[kind][len(self.sentences) < self.events_closed_until]
         frame = draw.choose(frames)

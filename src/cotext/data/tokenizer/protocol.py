@@ -42,9 +42,9 @@ class TokenizerSettings:
     that outputs have no unknown tokens. If it is None, it is on unless fewer than 4,000 subwords are
     requested. `character_coverage`: if it is None, 0.9995 with byte fallback, otherwise 1. `num_threads`
     changes the result slightly (order of summation), so it does not depend on the machine.
-    `sample_sentences`: number of training sentences of both languages. If it is None, all sentences are used, in memory. `language`: language of the Moses rules for both sides.
-    Outputs are detokenised with these rules, so choose the target language. `truecase` and `jieba` (Chinese
-    words) are for `moses-bpe`.
+    `sample_sentences`: number of training sentences of both languages. If it is None, all sentences are used,
+    in memory. `language`: language of the Moses rules for both sides. Outputs are detokenised with these
+    rules, so choose the target language. `truecase` and `jieba` (Chinese words) are for `moses-bpe`.
     """
 
     kind: str = "sentencepiece"
