@@ -215,7 +215,7 @@ CASES = {
         (TRAIN.replace("{world}/data", "{world}/train.en") + " --out {out}/r", ["train.en"]),
         (f"{TRAIN} --out {{bad}}/good.en", ["good.en"]),
         (f"{TRAIN} --out {{bad}}/good.en/r", ["good.en/r", "cannot be written"]),
-        (f"{TRAIN} --out {{bad}}/full", ["full", "holds no run"]),
+        (f"{TRAIN} --out {{bad}}/full", ["full", "contains no run"]),
         (f"{TRAIN} --out /proc/r", ["/proc/r", "cannot be written"]),
         (
             f"{TRAIN} --out {{world}}/run decode.beam=3",

@@ -141,7 +141,7 @@ def test_a_folder_is_not_replaced_by_joining(world: World, tmp_path: Path) -> No
     (out / "notes").write_text("of somebody else")
     for more in ([], ["--overwrite"]):
         refused = cotext("join", out, *more)
-        assert (refused.code, "is a folder that holds something" in refused.err) == (2, True), refused.err
+        assert (refused.code, "is a folder that is not empty" in refused.err) == (2, True), refused.err
     (out / "notes").unlink()
     succeed("join", out)
     assert (out / "train.arrow").exists()

@@ -132,7 +132,7 @@ def test_training_translating_and_scoring_in_a_language(
     assert "there are: deu_Latn, eng_Latn, zho_Hans, zho_Hant" in " ".join(failed.err.split())
     failed = cotext("translate", world.run, source, "--out", tmp_path / "x", "--target-language", "de")
     assert failed.code == 2
-    assert "has no symbol of a language" in " ".join(failed.err.split())
+    assert "has no language symbols" in " ".join(failed.err.split())
     # Going on with data of another language is refused as any other data are.
     other = tmp_path / "zh"
     shutil.copytree(data, other)

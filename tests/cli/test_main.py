@@ -247,7 +247,7 @@ def test_free_translation_tells_what_is_missing_and_leaves_it_empty(
     assert "jsonl" in refused.err
     source.write_text("the cat _eos a dog\na bird\n")
     refused = cotext("translate", world.run, source, "--out", tmp_path / "none")
-    assert (refused.code, "the format eos-groups is read, not written" in refused.err) == (2, True)
+    assert (refused.code, "the format eos-groups can be read, but not written" in refused.err) == (2, True)
     assert not list(tmp_path.glob("none*"))
 
 

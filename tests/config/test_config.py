@@ -193,7 +193,7 @@ def test_what_cannot_be_built() -> None:
         build_model(load_config(RECIPE), 100)
     with pytest.raises(CotextError, match=r"view.numbers = corpus must be resolved"):
         build_model(load_config("docflat/docflat-c"), 100)
-    with pytest.raises(CotextError, match=r"view.kind = sentence takes no view.before"):
+    with pytest.raises(CotextError, match=r"view.kind = sentence does not support view.before"):
         build_view(load_config(RECIPE, None, ["view.kind=sentence"]).view)
 
 
@@ -219,7 +219,7 @@ def test_a_view_names_its_limit_of_sentences() -> None:
 def test_a_limit_of_sentences_is_of_documents() -> None:
     for kind in ("sentence", "window"):
         config = load_config(RECIPE, None, [f"view.kind={kind}", "view.before=0", "view.max_sentences=5"])
-        with pytest.raises(CotextError, match=rf"view.kind = {kind} takes no view.max_sentences"):
+        with pytest.raises(CotextError, match=rf"view.kind = {kind} does not support view.max_sentences"):
             build_view(config.view)
 
 

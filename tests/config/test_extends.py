@@ -54,7 +54,7 @@ def test_a_circle_a_missing_parent_and_a_wrong_list_are_refused(tmp_path: Path) 
         load_config(one)
     with pytest.raises(CotextError, match=r"no recipe 'parts/gate'.*parts/gated-attention"):
         load_config(recipe(tmp_path, "missing", {"extends": ["parts/gate"]}))
-    with pytest.raises(CotextError, match="extends takes a list"):
+    with pytest.raises(CotextError, match="extends must be a list"):
         load_config(recipe(tmp_path, "text", {"extends": "mcn/final"}))
 
 

@@ -417,7 +417,7 @@ BAD_FILES: dict[str, tuple[dict[str, bytes], str | None, str]] = {
     "side file counts too many": (
         {"a.en": b"A.\n\nB.\n", "a.docids": b"x\t1\ny\t2\n"},
         None,
-        r"a\.en: ends after line 3, but document 'y' \(.*a\.docids:2\) has 2 sentences and only 1 are there",
+        r"a\.en: ends after line 3; document 'y' \(.*a\.docids:2\) should have 2 sentences, but has 1",
     ),
     "side file counts too few": (
         {"a.en": b"A.\n\nB.\nC.\n\nD.\n", "a.docids": b"x\t1\ny\t1\nz\t1\n"},
@@ -427,7 +427,7 @@ BAD_FILES: dict[str, tuple[dict[str, bytes], str | None, str]] = {
     "side file ends early": (
         {"a.en": b"A.\n\nB.\n", "a.docids": b"x\t1\n"},
         None,
-        r"a\.en:3: 'B\.' comes after the last sentence that .*a\.docids counts",
+        r"a\.en:3: 'B\.' comes after the last document of .*a\.docids",
     ),
     "side file changes its kind": (
         {"a.en": b"A.\nB.\n", "a.docids": b"x\t1\ny\n"},
@@ -489,7 +489,11 @@ BAD_FILES: dict[str, tuple[dict[str, bytes], str | None, str]] = {
         "jsonl",
         r"a\.en:1: expected a JSON object with the key 'id', found list",
     ),
-    "JSON id": ({"a.en": b'{"id": 7, "sentences": ["A."]}'}, None, r"a\.en:1: the key 'id' must hold a text"),
+    "JSON id": (
+        {"a.en": b'{"id": 7, "sentences": ["A."]}'},
+        None,
+        r"a\.en:1: the key 'id' must contain a text",
+    ),
     "JSON sentences": (
         {"a.en": b'{"id": "x", "source": "A."}'},
         None,
@@ -530,7 +534,7 @@ BAD_PARALLEL_FILES = {
     "one language": (
         "text",
         b"A.\n",
-        r"a: the format text holds one language a file; name the target file too",
+        r"a: files of the format text have one language; name the target file, too",
     ),
     "no target": ("jsonl", b'{"id": "x", "source": ["A."]}', r"a:1: document 'x' has no target side"),
     "JSON counts": (
@@ -578,14 +582,18 @@ CANNOT_WRITE: dict[str, tuple[str, list[Document], str]] = {
         [Document("docid", ("A.",)), Document("\t", ("A.",))],
         r"out: document id '\\t' cannot be written",
     ),
-    "read only": ("eos-groups", [Document("x", ("A.",))], r"the format eos-groups is read, not written"),
+    "read only": (
+        "eos-groups",
+        [Document("x", ("A.",))],
+        r"the format eos-groups can be read, but not written",
+    ),
     "mark": ("d-lines", [Document("x", ("A.", "<d>"))], r"document 'x', sentence 2 is '<d>', which opens"),
     "control": (
         "tmx",
         [Document("x", ("A\x01",))],
-        r"sentence 1 contains U\+0001, which XML cannot hold",
+        r"sentence 1 contains U\+0001, which XML cannot contain",
     ),
-    "surrogate": ("text", [Document("x", ("A\ud800",))], r"out: document 'x' holds half a character"),
+    "surrogate": ("text", [Document("x", ("A\ud800",))], r"out: document 'x' has half a character"),
     "no sentences": ("jsonl", [Document("x", ())], r"document 'x' is empty and cannot be written"),
     "no documents": ("jsonl", [], r"out: there are no documents to write"),
     "no id": ("jsonl", [Document("", ("A.",))], r"empty id"),
@@ -669,7 +677,7 @@ def test_source_and_target_cannot_be_one_file(tmp_path: Path) -> None:
     pairs = [ParallelDocument("x", ("A.",), ("a",))]
     with pytest.raises(CotextError, match="written twice"):
         write_parallel(tmp_path / "out", tmp_path / "out", pairs, "text")
-    with pytest.raises(CotextError, match="holds both languages in one file; leave out the target"):
+    with pytest.raises(CotextError, match="contains both languages in one file; remove the target"):
         write_parallel(tmp_path / "out", tmp_path / "out.de", pairs, "jsonl")
 
 

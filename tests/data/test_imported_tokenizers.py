@@ -308,9 +308,9 @@ def test_storage(tmp_path: Path, make: Callable[[], ImportedTokenizer]) -> None:
         (tmp_path / name).write_bytes(content)
     told = json.loads(description)
     for key, value, message in (
-        ("model", [*tokenizer.files, "../../secret"], "names other files"),
-        ("model", list(tokenizer.files)[1:], "names other files"),
-        ("model", "source.spm", "names other files"),
+        ("model", [*tokenizer.files, "../../secret"], "the file names are not those"),
+        ("model", list(tokenizer.files)[1:], "the file names are not those"),
+        ("model", "source.spm", "the file names are not those"),
         ("languages", {"source": "", "target": "xxx"}, "'xxx': not among the languages"),
         ("languages", {"source": 1, "target": []}, "names no languages"),
         ("languages", None, "names no languages"),
@@ -340,7 +340,7 @@ VOCABULARY = vocabulary(spm("source"))
         ({"vocab.json": VOCABULARY[:-1]}, "vocab.json: not valid JSON"),
         ({"vocab.json": b"[" * 100_000}, "vocab.json: not valid JSON: nested too deep"),
         ({"vocab.json": b"{}"}, "</s> is not in it"),
-        ({"vocab.json": b"[]"}, "vocab.json: damaged: holds no JSON object"),
+        ({"vocab.json": b"[]"}, "vocab.json: damaged: not a JSON object"),
         ({"vocab.json": b'{"</s>": 0, "<unk>": 2}'}, "piece '<unk>' has the number 2"),
         ({"vocab.json": b'{"</s>": 0, "<unk>": 0}'}, "piece '<unk>' has the number 0"),
         ({"vocab.json": b'{"</s>": 0, "<unk>": true}'}, "piece '<unk>' has the number True"),
@@ -359,16 +359,16 @@ def test_what_is_no_tokenizer_of_marian_is_refused(change: dict[str, bytes], mes
 
 def test_a_vocabulary_beyond_any_length_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cotext.data.tokenizer.imported.MAX_OBJECT_BYTES", len(VOCABULARY) - 1)
-    with pytest.raises(CotextError, match=r"vocab\.json: longer than the .* bytes that such a file may have"):
+    with pytest.raises(CotextError, match=r"vocab\.json: has more than .* bytes, the maximum"):
         marian({**marian_files(), "vocab.json": VOCABULARY})
 
 
 def test_rows_and_symbols_must_fit_the_vocabulary() -> None:
     files = marian_files()
     rows = len(json.loads(files["vocab.json"]))
-    with pytest.raises(CotextError, match="they are not of one model"):
+    with pytest.raises(CotextError, match="the files belong to different models"):
         marian(files, rows=rows - 1)
-    with pytest.raises(CotextError, match="they are not of one model"):
+    with pytest.raises(CotextError, match="the files belong to different models"):
         marian(files, rows=10**9)
     longer = marian(files, rows=rows + 5)
     assert len(longer.rows) == rows + 5 - 2
@@ -376,7 +376,7 @@ def test_rows_and_symbols_must_fit_the_vocabulary() -> None:
     assert longer.encode_batch(HARD) == marian(files).encode_batch(HARD)
     model = spm("both", "bpe")
     for languages in ({}, [], {"deu_Latn": 5}, {"deu_Latn": -1}, {"deu_Latn": 10**9}, {"<unk>": 300}):
-        with pytest.raises(CotextError, match=r"no symbol of a language|does not fit"):
+        with pytest.raises(CotextError, match=r"no language symbols|conflicts with"):
             FairseqTokenizer.from_files(model, languages=languages)
     with pytest.raises(CotextError, match="does not begin with"):
         FairseqTokenizer.from_files(_headless(), languages=["deu_Latn"])

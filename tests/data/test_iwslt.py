@@ -139,7 +139,7 @@ def test_xml_of_two_languages_in_two_files(tmp_path: Path) -> None:
 
 def test_xml_of_two_sets_is_refused(tmp_path: Path) -> None:
     both = "<mteval>\n<srcset></srcset>\n<refset></refset></mteval>"
-    with pytest.raises(CotextError, match=r"a\.xml:3: <refset> after <srcset>; give each a file"):
+    with pytest.raises(CotextError, match=r"a\.xml:3: <refset> after <srcset>; write them to separate files"):
         list(read_documents(of(tmp_path, both, "a.xml")))
 
 

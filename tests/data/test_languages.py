@@ -68,7 +68,7 @@ def test_codes_as_people_write_them() -> None:
         "zh",
         "deu",
     ]
-    with pytest.raises(CotextError, match="--x German: give a language by its code"):
+    with pytest.raises(CotextError, match="--x German: pass a language code"):
         language_code("German", "--x")
 
 
@@ -103,7 +103,7 @@ def test_what_is_told_counts_more_than_names(tmp_path: Path) -> None:
     }
     refused = cotext(*told, "--source-language", "English", "--overwrite")
     assert refused.code == 2
-    assert "--source-language English: give a language by its code" in refused.err
+    assert "--source-language English: pass a language code" in refused.err
 
 
 def test_a_corpus_the_wrong_way_round(tmp_path: Path) -> None:
@@ -151,7 +151,7 @@ def test_a_suite_of_another_pair_is_refused(world: World, tmp_path: Path) -> Non
     refused = cotext("contrastive", world.run, tmp_path / "suite.json", "--out", tmp_path / "out.json")
     assert refused.code == 2
     assert "suite.json is en-ru, and" in refused.err
-    assert "translates en-de; give one of the same language pair" in refused.err
+    assert "translates en-de; use the same language pair for both" in refused.err
     assert not (tmp_path / "out.json").exists()
 
 

@@ -77,7 +77,7 @@ def test_other_files_are_no_lists(tmp_path: Path, first: str) -> None:
 def test_lists_are_told_from_a_damaged_corpus(tmp_path: Path) -> None:
     path = tmp_path / "lists.jsonl"
     path.write_text(f"{HEAD}\n{line(1, 1)}\n")
-    with pytest.raises(CotextError, match=r"lists.jsonl:1: 'cotext-nbest', which Cotext writes beside texts"):
+    with pytest.raises(CotextError, match=r"lists.jsonl:1: 'cotext-nbest', an additional output of Cotext"):
         list(read_documents(path))
 
 

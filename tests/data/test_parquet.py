@@ -83,7 +83,7 @@ def test_a_damaged_file(tmp_path: Path) -> None:
     write_parallel(path, None, PAIRS, "parquet")
     content = path.read_bytes()
     path.write_bytes(content[: len(content) // 2])
-    with pytest.raises(CotextError, match=r"x\.parquet: no Parquet file, or a damaged one"):
+    with pytest.raises(CotextError, match=r"x\.parquet: not a Parquet file, or damaged"):
         list(read_documents(path))
 
 

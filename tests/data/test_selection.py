@@ -153,7 +153,7 @@ def test_what_the_language_rule_needs(monkeypatch: pytest.MonkeyPatch) -> None:
         ("ratio=x", "a number from 1 to 1000"),
         ("ratio=0.5", "a number from 1 to 1000"),
         ("ratio=1e9", "a number from 1 to 1000"),
-        ("copies=3", "takes no number"),
+        ("copies=3", "has no number"),
         ("all=3", "no such rule"),
         ("", "no such rule"),
     ],

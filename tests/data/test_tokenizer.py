@@ -194,7 +194,7 @@ def test_vocabulary_that_text_cannot_fill_names_the_largest() -> None:
 
 
 def test_vocabulary_too_small_for_the_characters_names_the_smallest() -> None:
-    with pytest.raises(CotextError, match=r"20 pieces can't hold the characters.*at least (\d+)") as e:
+    with pytest.raises(CotextError, match=r"20 pieces cannot contain the characters.*at least (\d+)") as e:
         train_tokenizer(SENTENCES, TokenizerSettings(vocabulary=20))
     smallest = int(str(e.value).split("at least ")[1].split(",")[0])
     assert train_tokenizer(SENTENCES, TokenizerSettings(vocabulary=smallest)).pieces == smallest
@@ -332,7 +332,7 @@ def test_damaged_folders_are_refused(name: str, request: pytest.FixtureRequest, 
         ({**content, "version": 99}, "tokenizer format 99"),
         ({**content, "kind": "words"}, "unknown tokenizer 'words'"),
         ({"a": 1}, "not the description of a tokenizer"),
-        ([1], "holds no JSON object"),
+        ([1], "not a JSON object"),
     ):
         description.write_text(json.dumps(changed))
         with pytest.raises(CotextError, match=message):

@@ -88,7 +88,7 @@ def test_what_it_is_refused_with(corpus: Path, texts: tuple[Path, Path], tmp_pat
         each for each in prepare_arguments(corpus, tmp_path / "out") if each not in ("--vocabulary", "48")
     ]
     for arguments, message in (
-        ([*trained, "--tokenizer", other], "is trained already"),
+        ([*trained, "--tokenizer", other], "is already trained"),
         (["prepare-controlled", "9", "--out", tmp_path / "out"], "No such option"),
     ):
         refused = cotext(*arguments, text)

@@ -216,7 +216,7 @@ def test_views_of_configurations() -> None:
     ],
 )
 def test_a_view_refuses_the_keys_of_another(kind: str, key: str) -> None:
-    with pytest.raises(CotextError, match=rf"view\.kind = {kind} takes no view\.{key}"):
+    with pytest.raises(CotextError, match=rf"view\.kind = {kind} does not support view\.{key}"):
         build_view(ViewConfig.model_validate({"kind": kind, key: 2}))
 
 

@@ -161,8 +161,8 @@ def test_codes_that_a_person_means() -> None:
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ({"doc_id": "a", "hypothesis": 3}, "the key 'hypothesis' must hold a text"),
-        ({"doc_id": "", "hypothesis": "a"}, "the key 'doc_id' must hold a text that is not empty"),
+        ({"doc_id": "a", "hypothesis": 3}, "the key 'hypothesis' must contain a text"),
+        ({"doc_id": "", "hypothesis": "a"}, "the key 'doc_id' must contain a text that is not empty"),
         ({"doc_id": "a", "hypothesis": None}, "has none of the keys"),
     ],
 )

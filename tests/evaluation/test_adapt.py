@@ -114,9 +114,9 @@ def test_what_cannot_be_adapted_is_refused(here: Path, tmp_path: Path) -> None:
     out = ("--out", tmp_path / "x")
     reversed_sides = (here / "all.de", here / "all.en")
     for arguments, reason in (
-        ((here / "model", *reversed_sides), "give one of the same language pair"),
+        ((here / "model", *reversed_sides), "use the same language pair for both"),
         ((here / "none", here / "all.tmx"), "no such run folder"),
-        ((here / "model", here / "all.en"), "name the target file too"),
+        ((here / "model", here / "all.en"), "name the target file, too"),
         ((here / "model", here / "all.tmx", "--test-documents", "500"), "set fewer aside"),
         ((here / "model", here / "all.en", here / "all.de", here / "all.en"), "one file or two"),
     ):

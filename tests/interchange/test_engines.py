@@ -418,7 +418,7 @@ def test_what_cannot_be_exported_is_refused(make: Make, tokenizer: Tokenizer, tm
         return outcome.err
 
     to = ("--to", "ctranslate2", "--out", out)
-    assert "cannot express model.positions = reset" in refusal(tmp_path / "reset", *to)
+    assert "does not support model.positions = reset" in refusal(tmp_path / "reset", *to)
     assert "--quantization int4: choose one of float32" in refusal(run, *to, "--quantization", "int4")
     assert "--to onnx: choose one of" in refusal(run, "--to", "onnx", "--out", out)
     assert "no such run folder" in refusal(tmp_path / "nowhere", *to)

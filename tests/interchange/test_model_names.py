@@ -109,7 +109,7 @@ def test_the_folder_of_a_run_wins_over_an_installed_model(world: World, installe
 
 
 def test_unknown_names_get_the_nearest_one(world: World, installed: Path, hub: LocalHub) -> None:
-    listed = "; `cotext models` lists those that are here"
+    listed = "; `cotext models` lists the available models"
     for name, near in (("en-d", "; the nearest known one is 'en-de'"), ("zzz", listed)):
         with pytest.raises(CotextError) as refused:
             resolve_run(name)
@@ -208,7 +208,7 @@ def test_what_the_hub_has_not_is_refused(
     hub.folders["owner/no"] = tmp_path / "texts"
     (tmp_path / "texts").mkdir()
     (tmp_path / "texts" / "notes.txt").write_text("nothing")
-    with pytest.raises(CotextError, match="holds no run of Cotext"):
+    with pytest.raises(CotextError, match="contains neither a run of Cotext"):
         resolve_run("owner/no")
     (tmp_path / "texts" / "config.json").write_text('{"model_type": "bert"}')
     with pytest.raises(CotextError, match=r"owner/no: .*model_type = 'bert'"):

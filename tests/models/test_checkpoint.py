@@ -485,7 +485,7 @@ class TestRunFolders:
         with pytest.raises(CotextError) as caught:
             train_here(asked, data, run)
         message = str(caught.value)
-        assert "holds a run with another configuration" in message
+        assert "contains a run with another configuration" in message
         assert message.splitlines()[1:] == ["  model.dropout: 0.2 there, 0.3 asked for"]
         assert "choose another --out" in message
 
@@ -497,7 +497,7 @@ class TestRunFolders:
 
     def test_foreign_folder(self, data: Path, tmp_path: Path) -> None:
         (tmp_path / "thesis.tex").touch()
-        with pytest.raises(CotextError, match="the folder is not empty and holds no run"):
+        with pytest.raises(CotextError, match="the folder is not empty and contains no run"):
             train_here(run_config(), data, tmp_path)
         assert [p.name for p in tmp_path.iterdir()] == ["thesis.tex"]
 

@@ -203,7 +203,7 @@ def test_far_positions_take_no_table(monkeypatch: pytest.MonkeyPatch) -> None:
         ('{"version": [1, [2]], "kind": "x", "fingerprint": "y"}', "tokenizer format [1, [2]]"),
         ('{"version": 1, "kind": ["x"], "fingerprint": "y"}', "unknown tokenizer ['x']"),
         (f'{{"version": "{"1" * 10**5}", "kind": "x", "fingerprint": "y"}}', "tokenizer format '111"),
-        ("[]", "holds no JSON object"),
+        ("[]", "not a JSON object"),
         (" " * (1 << 21), "longer than the 1,048,576 bytes"),
     ],
 )

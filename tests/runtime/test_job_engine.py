@@ -416,7 +416,7 @@ def refused(out: Path) -> str:
 
 def test_shards_that_are_not_all_there_are_named(tmp_path: Path) -> None:
     out = tmp_path / "out"
-    assert "out.shards: no parts of shards are there" in refused(out)
+    assert "out.shards: contains no results of shards" in refused(out)
     for number in (1, 5):
         shard(out, number, 6)
     assert "shards 2-4,6 of 6 are missing; run them (as an array of SLURM: --array=2-4,6)" in refused(out)
@@ -454,7 +454,7 @@ def test_shards_that_divide_otherwise_are_refused(tmp_path: Path) -> None:
     out = tmp_path / "out"
     shard(out, 1, 2)
     shard(out, 2, 2, sizes=[50, 1, 1, 1, 1, 1])
-    assert "2-of-2.jsonl: its documents do not follow those of the shard before" in refused(out)
+    assert "2-of-2.jsonl: its documents do not follow the previous shard" in refused(out)
 
 
 def test_an_output_that_exists_is_not_replaced_unasked(tmp_path: Path) -> None:
@@ -472,12 +472,12 @@ def test_nobody_joins_while_a_shard_is_at_work_nor_begins_while_somebody_joins(t
 
     class Meanwhile(Copy):
         def work(self, *arguments: Any) -> Iterator[tuple[int, Mapping[str, Any]]]:
-            with pytest.raises(CotextError, match="shard 1/1: another process is at work on it"):
+            with pytest.raises(CotextError, match="shard 1/1: another process is working on it"):
                 join(out)
             return super().work(*arguments)
 
     run_shard(Meanwhile(out, Shard(1, 1)))
-    with joining(out), pytest.raises(CotextError, match="out: another process is at work on it"):
+    with joining(out), pytest.raises(CotextError, match="out: another process is working on it"):
         shard(out, 1, 1)
 
 

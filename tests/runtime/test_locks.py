@@ -48,9 +48,7 @@ def test_a_lock_is_there_while_it_is_held(tmp_path: Path) -> None:
         lock.require()
         with pytest.raises(CotextError) as refused, writing(out):
             pass
-        assert str(refused.value).startswith(
-            f"{out}: another process is at work on it, number {os.getpid()} on "
-        )
+        assert str(refused.value).startswith(f"{out}: another process is working on it, id {os.getpid()} on ")
     assert list(tmp_path.iterdir()) == []
     with working_in(tmp_path / "run"):
         assert (tmp_path / "run" / ".lock").is_file()
@@ -93,7 +91,7 @@ def test_the_lock_of_a_killed_process_is_taken_over(tmp_path: Path) -> None:
     assert process.stdout is not None
     assert process.stdout.readline() == b"held\n"
     for ask in (lambda: require_free(path, "it"), Lock(path, "it").acquire):
-        with pytest.raises(CotextError, match=f"at work on it, number {process.pid} on this machine"):
+        with pytest.raises(CotextError, match=f"working on it, id {process.pid} on this machine"):
             ask()
     process.kill()
     process.wait()
@@ -137,7 +135,7 @@ def test_a_holder_on_another_machine_is_believed_until_it_is_silent(tmp_path: Pa
         pass
     message = str(refused.value)
     assert re.match(
-        "runs/a: another process is at work on it, number 4711 on node7, which gave its last sign", message
+        "runs/a: another process is working on it, id 4711 on node7; it gave its last sign", message
     )
     assert re.search("sign of life (49|50|51) seconds ago", message)
     assert message.endswith(
@@ -229,7 +227,7 @@ def test_of_two_that_find_a_dead_holder_one_takes_over(
         record(path, token="the other's")
 
     monkeypatch.setattr(locks, "_require_dead", overtaken)
-    with pytest.raises(CotextError, match="at work on it"):
+    with pytest.raises(CotextError, match="working on it"):
         Lock(path, "it").acquire()
     assert json.loads(path.read_text())["token"] == "the other's"
 

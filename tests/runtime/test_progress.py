@@ -239,5 +239,5 @@ def test_processes_take_a_device_each(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 def test_a_gpu_that_training_does_not_take_is_refused() -> None:
-    with pytest.raises(CotextError, match="training takes the cpu here"):
+    with pytest.raises(CotextError, match="training uses cpu here"):
         make_accelerator(TrainConfig(), device="cuda:0")

@@ -52,8 +52,8 @@ def test_plain_yaml(text: str, value: Any) -> None:
         (ALIAS_BOMB, "line 1, column 4: anchors and aliases"),
         ("a: &a [*a]", "line 1, column 4: anchors and aliases"),
         ("a: *b", "anchors and aliases"),
-        ("a: 1\nb: 2\na: 3", "line 3, column 1: the key 'a' comes twice"),
-        ("{1: a, true: b}", "the key True comes twice"),
+        ("a: 1\nb: 2\na: 3", "line 3, column 1: the key 'a' is duplicated"),
+        ("{1: a, true: b}", "the key True is duplicated"),
         ("? [1]\n: 2", "unhashable key"),
         ("a: !!int x", "line 1, column 4: tags"),
         ("a: !!timestamp x", "tags"),
@@ -155,7 +155,7 @@ def test_only_regular_files_of_a_size(tmp_path: Path) -> None:
     assert read_bytes(tmp_path / "large", 101) == b"x" * 101
     with pytest.raises(CotextError, match="binary: cannot be read: not a text in UTF-8"):
         read_text(tmp_path / "binary")
-    with pytest.raises(CotextError, match=r"list\.json: damaged: holds no JSON object"):
+    with pytest.raises(CotextError, match=r"list\.json: damaged: not a JSON object"):
         read_json(tmp_path / "list.json")
     assert read_json(tmp_path / "whole.json") == {"a": 1}
 

@@ -334,7 +334,7 @@ def test_the_oldest_finished_files_make_room(
 
 def test_another_server_on_the_folder_is_refused(opened: Opened) -> None:
     opened()
-    with pytest.raises(CotextError, match="another process is at work on it"):
+    with pytest.raises(CotextError, match="another process is working on it"):
         opened()
 
 

@@ -302,7 +302,7 @@ def test_processes_that_would_be_in_each_others_way(
 
     monkeypatch.setattr(DistillationJob, "work", meanwhile)
     succeed(*command(world, out, "--shard", "1/2"))
-    assert (found["1/2"].code, "shard 1/2: another process is at work on it" in found["1/2"].err) == (2, True)
+    assert (found["1/2"].code, "shard 1/2: another process is working on it" in found["1/2"].err) == (2, True)
     assert found["2/2"].code == 0
     assert (found["join"].code, "shard 1/2: another process is at work" in found["join"].err) == (
         2,
@@ -430,7 +430,7 @@ def test_what_another_job_has_translated_is_not_taken_over(
     ):
         refused = cotext(*arguments, "--shard", "2/2")
         assert (refused.code, f"\n  job.{differing}" in refused.err) == (2, True), refused.err
-        assert "is of another job; give the same again to go on with it" in refused.err
+        assert "belongs to another job; pass its options to resume it" in refused.err
         assert listing(folder_of(out)) == before
         assert not out.exists()
 

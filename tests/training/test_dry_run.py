@@ -114,7 +114,7 @@ def test_what_training_refuses_is_refused(world: World, tmp_path: Path) -> None:
     assert "raise view.max_tokens" in outcome.err
     there = cotext(*arguments(world, world.run))
     assert there.code == 2
-    assert "holds a run" in there.err
+    assert "contains a run" in there.err
     without = cotext("train", RECIPE, "--data", world.folder / "data", "--out", out, "--json")
     assert without.code == 2
     assert "--json needs --dry-run" in without.err

@@ -50,7 +50,7 @@ def test_training_goes_on_from_a_run_with_another_corpus(
     }
     assert report["command"]["tokenizer"] == str(world.folder / of)
     assert report["splits"]["train"]["unknown_token_rate"][0] > 0
-    assert "the tokenizer is that of other data" in shown
+    assert "the tokenizer was trained on other data" in shown
     if of == "run":
         command = ["train", "focused-concatenation/s2to2", *TINY, "--data", data, "--out", tmp_path / "run"]
         started = succeed(*command, "--init", world.run)

@@ -402,7 +402,7 @@ class TestRefusals:
     @pytest.mark.parametrize(
         ("change", "reason"),
         [
-            (lambda t: t.clear(), "holds no state of any parameter"),
+            (lambda t: t.clear(), "contains no state of a parameter"),
             (lambda t: t.update({MOMENT: torch.tensor(0.0)}), "does not belong to this model"),
             (lambda t: t.update({MOMENT: t[MOMENT].double()}), "does not belong to this model"),
             (lambda t: t.update({MOMENT: t[MOMENT].T.contiguous()}), "does not belong to this model"),
@@ -413,7 +413,7 @@ class TestRefusals:
                 lambda t: t.update({"embedding.weight|mood": t[MOMENT].clone()}),
                 "weight|mood' does not belong",
             ),
-            (lambda t: t.pop(STEP), "of 'embedding.weight', there is no step"),
+            (lambda t: t.pop(STEP), "'embedding.weight' has no step"),
         ],
     )
     def test_moments_of_another_kind(
@@ -495,7 +495,7 @@ class TestRefusals:
         assert TokenStore(other / f"{name}.arrow").totals == store.totals
         before = listing(run)
         with pytest.raises(
-            CotextError, match=f"trained on other data, with another {name}.arrow; give the same"
+            CotextError, match=f"trained on other data, with another {name}.arrow; pass the same"
         ):
             train_here(run_config(), other, run)
         assert listing(run) == before
@@ -513,7 +513,7 @@ class TestRefusals:
         holder = own if kind == "living" else replace(own, machine="0" * 12)
         (run / ".lock").write_text(json.dumps({**asdict(holder), "token": "another's"}))
         before = listing(run)
-        with pytest.raises(CotextError, match=f"{run}: another process is at work on it, number {own.pid}"):
+        with pytest.raises(CotextError, match=f"{run}: another process is working on it, id {own.pid}"):
             train_here(run_config(log_every=1), data, run)
         assert listing(run) == before
 
@@ -617,5 +617,5 @@ def test_reports_that_are_gone_are_missed(data: Path, tmp_path: Path, left: str 
         runs.train(run_config(max_updates=updates), data, run, reports)
         return told
 
-    assert f"{run}/metrics.jsonl: missing or cut short; what it held is lost" in messages(8)
+    assert f"{run}/metrics.jsonl: missing or truncated; its content is lost" in messages(8)
     assert not any("metrics.jsonl" in text for text in messages(12))

@@ -112,7 +112,7 @@ def test_the_limit_is_of_documents_not_of_files(tmp_path: Path, monkeypatch: pyt
         (b"<d><!-- " + b"a" * 5000 + b" --></d>", "markup of more than 1,000"),
         (b"<d x='" + b"a" * 5000 + b"'></d>", "markup of more than 1,000"),
         (b"<" + b"d" * 5000 + b"></d>", "markup of more than 1,000"),
-        (b"<d>" * 500 + b"</d>" * 500, "more than 100 elements inside each other"),
+        (b"<d>" * 500 + b"</d>" * 500, "more than 100 nested elements"),
     ],
 )
 def test_xml_without_end(

@@ -152,7 +152,7 @@ def test_translations_of_another_job_are_neither_taken_over_nor_lost(
     ):
         refused = cotext("translate", run, document, "--out", out, *more)
         assert refused.code == 2
-        assert "is of another job" in refused.err
+        assert "belongs to another job" in refused.err
         assert "add --overwrite to discard it" in refused.err
         assert f"\n  job.{differing}" in refused.err
         assert partial(out).read_bytes() == journal
@@ -257,7 +257,7 @@ def test_two_processes_on_one_output(
     monkeypatch.setattr(Journal, "add", meanwhile)
     succeed(*command(world, source, out))
     for name, refused in found.items():
-        assert (refused.code, f"{out}: another process is at work on it" in refused.err) == (2, True), name
+        assert (refused.code, f"{out}: another process is working on it" in refused.err) == (2, True), name
     assert {p.name for p in tmp_path.iterdir()} == {"in.en", "out.de"}
 
 
@@ -271,7 +271,7 @@ def test_two_processes_in_one_folder(world: World, source: Path, tmp_path: Path)
     with working_in(out):
         for name, arguments in commands.items():
             refused = cotext(*arguments)
-            assert (refused.code, f"{out}: another process is at work on it" in refused.err) == (2, True), (
+            assert (refused.code, f"{out}: another process is working on it" in refused.err) == (2, True), (
                 name
             )
     assert list(out.iterdir()) == []
@@ -282,7 +282,7 @@ def test_two_comparisons_of_one_run(world: World, tmp_path: Path) -> None:
     run = shutil.copytree(world.run, tmp_path / "run")
     with working_in(run / "compared"):
         refused = cotext("compare", run, "--suite", world.folder / "suite.json", "--out", tmp_path / "page")
-    assert (refused.code, "compared: another process is at work on it" in refused.err) == (2, True)
+    assert (refused.code, "compared: another process is working on it" in refused.err) == (2, True)
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
 
 

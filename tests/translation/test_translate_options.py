@@ -73,7 +73,7 @@ def test_other_abbreviations_are_another_job(
         assert cotext(*command, *asked).code == 130
     (tmp_path / "terms.tsv").write_text("cat\tdog\n")
     refused = " ".join(cotext(*command, "--glossary", tmp_path / "terms.tsv").err.split())
-    assert "b.txt.partial: is of another job" in refused
+    assert "b.txt.partial: belongs to another job" in refused
     assert "job.split: " in refused
     assert "job.terms" in refused
     succeed(*command, *asked)

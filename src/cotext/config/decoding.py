@@ -14,7 +14,7 @@ class DecodeConfig(Closed):
     """Beam search, and the order in which the sentences of a document are translated."""
 
     beam: Annotated[int, Field(gt=0, le=1000, strict=True)] = 4
-    """Beam size; 1: greedy search."""
+    """Beam size; 1 is greedy search."""
     beam_per: Literal["document", "sentence"] = "document"
     """For documents translated as a whole: whether hypotheses compete until the end of the `document` (or
     piece), or until the end of each `sentence`, whose best hypothesis becomes the context of the next;
@@ -25,20 +25,20 @@ class DecodeConfig(Closed):
     length_penalty: Annotated[float, Field(ge=0, le=10)] = 0.6
     """Exponent of the length penalty; 0: no penalty."""
     length_penalty_form: LengthPenaltyForm = "power"
-    """What the log-probability of n tokens is divided by; n counts the end of sentence. `power`: n **
+    """Divisor of the log-probability of n tokens; n includes the end of sentence. `power`: n **
     `length_penalty`, as in fairseq. `gnmt`: ((5 + n) / 6) ** `length_penalty`, as in Wu et al. 2016 and
     Vaswani et al. 2017."""
     align: Literal["constrained", "free"] = "constrained"
     """`constrained`: search is forced to generate the number of sentences of the source, none of them empty.
-    `free`: search has no such constraint; sentences are recovered from separators, and missing ones are
-    empty."""
+    `free`: search has no such constraint; sentences are recovered from separators, and missing sentences
+    are empty."""
     target_context: Literal["prefix", "regenerate"] = "prefix"
-    """For windows with target context. `prefix`: the translations already made are forced, and only the
-    current sentence is searched. `regenerate`: the whole window is translated again and its last sentence
-    kept, as in Lupo et al. 2022."""
+    """For windows with target context. `prefix`: the existing translations of context sentences are forced,
+    and only the current sentence is searched. `regenerate`: the whole window is translated again, and its
+    last sentence is kept, as in Lupo et al. 2022."""
     before: Sentences | None = None
-    """For windows: context sentences before the current one, on both sides, in translation and scoring.
-    Default: `view.before`, as in training."""
+    """For windows: number of context sentences before the current sentence, on both sides, in translation and
+    scoring. Default: `view.before`, as in training."""
     group_windows: Annotated[int, Field(gt=0, le=10_000, strict=True)] = 16
     """For batch-level context: number of consecutive windows of a document that attend to each other."""
     schedule: Literal["sequential", "simultaneous"] = "sequential"
@@ -52,21 +52,23 @@ class DecodeConfig(Closed):
     """Precision of the model's large matrices (speed.md). `int8`: fastest on a CPU. `bfloat16`: for GPUs, and
     CPUs with instructions for it. `float16`: for GPUs only."""
     shortlist: Annotated[int, Field(ge=0, le=100, strict=True)] = 0
-    """Search only the target tokens most probable for the source tokens, this many for each, and the most
-    frequent ones (speed.md). Needs the table that `cotext shortlist` makes. 0: the whole vocabulary."""
+    """Number of most probable target tokens per source token to which search is restricted, in addition to
+    the most frequent target tokens (speed.md). Needs the table of `cotext shortlist`. 0: the whole
+    vocabulary."""
     scores: bool = True
-    """Whether translations have log-probabilities. `false`: greedy search leaves them out and writes the same
-    texts a little faster (speed.md); there is nothing for `--scores` then, and no confidence."""
+    """Whether translations have log-probabilities. `false`: greedy search does not compute them and is a
+    little faster, with the same texts (speed.md). Then `--scores` and confidence are not available."""
     source_language: str = ""
-    """For multilingual tokenizers: the source language. Default: that of the run's data."""
+    """For multilingual tokenizers: the source language. Default: the source language of the run's data."""
     target_language: str = ""
-    """For multilingual tokenizers: the language to translate into. Default: that of the run's data."""
+    """For multilingual tokenizers: the target language. Default: the target language of the run's data."""
     max_ratio: Annotated[float, Field(gt=0, le=20)] = 2.0
     """Length limit: a sentence has at most `max_ratio` times the tokens of its source, plus `max_extra`."""
     max_extra: Annotated[int, Field(ge=0, le=10_000, strict=True)] = 20
     """See `max_ratio`."""
     max_source_tokens: Annotated[int, Field(gt=0, le=1_000_000, strict=True)] = 1024
-    """Longest source sentence, in tokens; a longer one is an error before any work is done. In scoring,
-    target sentences longer than the length limit for such a source are errors, too."""
+    """Maximum length of a source sentence, in tokens. Longer sentences are reported as an error before
+    translation begins. In scoring, target sentences over the length limit of such a source are errors,
+    too."""
     max_tokens: PositiveInt = 8000
     """Batch size in tokens while decoding, beams included."""

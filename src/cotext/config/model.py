@@ -7,7 +7,7 @@ The attention of each stack is span x score x mix:
                                                  segment_distance, rotary, alibi
     mix      of the two spans of top layers      one (only the top span) or gated (both)
 
-`models/checks.py` lists which of them can be combined.
+`models/checks.py` lists the combinations that are possible.
 """
 
 from typing import Annotated, Literal
@@ -39,33 +39,33 @@ class TopConfig(Closed):
     span: Span = "row"
     """Their span; see `attention.span`."""
     mix: Literal["one", "gated"] = "one"
-    """`one`: this span replaces the other. `gated`: both spans, mixed by a gate (Bao et al. 2021)."""
+    """`one`: this span replaces the lower span. `gated`: both spans, mixed by a gate (Bao et al. 2021)."""
 
 
 class AttentionConfig(Closed):
     """Attention of all stacks; the sections `encoder`, `decoder` and `cross` can override it."""
 
     span: Span = "row"
-    """Which tokens a token attends to. `row`: the whole row (on the target side, all tokens before it).
+    """The tokens that a token attends to. `row`: the whole row (on the target side, all tokens before it).
     `sentence`: its own sentence (in cross-attention, the source sentence that it translates). `memory`: its
     sentence and `memory_sentences` before it; decoder only. `nodes`: its sentence, and the first and last
     token of every other sentence (Yu et al. 2024). `node_queries`: its sentence, or the whole row for the
     first and last token of a sentence (their equation 14 as printed). `current`: current sentences only;
     encoder only."""
     score: ScoreKind = "content"
-    """What attention scores depend on. `content`: the states only. `absolute`: absolute positions, added to
+    """Inputs of attention scores. `content`: only the states. `absolute`: absolute positions, added to
     queries and keys in every layer. `relative`: a table of relative positions, in self-attention.
-    `positions`: both of these (Li et al. 2022). `transformer_xl`: relative positions with biases, with the
-    span `memory`. `segment_distance`: the distance in sentences (Zheng et al. 2020); encoder only. `rotary`:
-    queries and keys rotated by their positions (Su et al. 2021), in self-attention. `alibi`: a penalty for
-    distance, in cross-attention measured between aligned sentences (Press et al. 2022; Post and
+    `positions`: `absolute` and `relative` (Li et al. 2022). `transformer_xl`: relative positions with biases,
+    with the span `memory`. `segment_distance`: the distance in sentences (Zheng et al. 2020); encoder only.
+    `rotary`: queries and keys rotated by their positions (Su et al. 2021), in self-attention. `alibi`: a
+    penalty for distance, in cross-attention measured between aligned sentences (Press et al. 2022; Post and
     Junczys-Dowmunt 2023). Or a class in your own file: `idea.py:MyScore`."""
     others: Literal["joint", "gated"] = "joint"
     """How the span `row` weighs other sentences. `joint`: one softmax over all tokens. `gated`: one softmax
     over the own sentence, plus one over the other sentences behind a gate per head. The gate starts closed:
     a model that starts from a sentence model begins with its output."""
     gate_rate: Annotated[float, Field(gt=0, le=1000)] = 30.0
-    """With `others: gated`: learning rate of these gates as a multiple of `train.learning_rate`."""
+    """With `others: gated`: learning rate of the gates, as a multiple of `train.learning_rate`."""
     memory_sentences: Sentences = 1
     """For the span `memory`: number of previous target sentences that a token attends to."""
     top: TopConfig = TopConfig()
@@ -78,7 +78,7 @@ class AttentionConfig(Closed):
 
 
 class StackConfig(Closed):
-    """Attention of one stack; missing keys are those of `attention`."""
+    """Attention of one stack; missing keys have the values of `attention`."""
 
     span: Span | None = None
     """See `attention.span`."""
@@ -93,7 +93,7 @@ class StackConfig(Closed):
 
 
 class BatchConfig(Closed):
-    """How rows of a document attend to each other, if `batch_context` is set."""
+    """Attention between the rows of a document, if `batch_context` is set."""
 
     source: bool = True
     """Whether rows attend to each other on the source side."""
@@ -137,8 +137,8 @@ class NatConfig(Closed):
     """How all tokens of a row are predicted in parallel, if `writes` is `non_autoregressive`."""
 
     path: Literal["sentences", "row", "length"] = "sentences"
-    """How tokens are aligned with decoder positions. `sentences`: one CTC path per sentence. `row`: one CTC
-    path for the whole row. `length`: as many positions as tokens, a number which the model predicts."""
+    """Alignment of tokens with decoder positions. `sentences`: one CTC path per sentence. `row`: one CTC path
+    for the whole row. `length`: one position per token; the model predicts the number of positions."""
     soft_copy: Literal["sentences", "row"] = "sentences"
     """Whether encoder states are copied to the decoder's positions sentence by sentence or over the whole
     row."""
@@ -171,9 +171,9 @@ class ModelConfig(Closed):
     cross: StackConfig = StackConfig()
     """Settings for cross-attention."""
     relative_span: Symbols = 512
-    """For the scores `relative` and `positions`: longest distance in tokens that has a vector of its own, in
-    either direction; longer ones share the last. Li et al. (2022) have one for every distance: choose
-    `view.max_tokens` where that is larger."""
+    """For the scores `relative` and `positions`: maximum distance in tokens with its own vector, in either
+    direction. Larger distances share the last vector. Li et al. (2022) have a vector for every distance: for
+    this, set it to `view.max_tokens` if that is larger."""
     source_sentences: Sentences | None = None
     """Largest distance, in sentences, to which attention over whole source rows reaches. Default: no
     limit."""
@@ -224,11 +224,11 @@ class ModelConfig(Closed):
     """Positions added to embeddings. `absolute`: counted from the start of the row. `reset`: from the start
     of the sentence. `shifted`: absolute, plus `shift` for every sentence (Lupo et al. 2022). `none`: none."""
     target_positions: Positions | None = None
-    """The same for the target side. Default: as `positions`."""
+    """Positions added to embeddings of the target side. Default: the value of `positions`."""
     position_encoding: Literal["sinusoidal", "learned"] = "sinusoidal"
     """Whether positions are sinusoids or trained vectors, with a table for each side."""
     learned_positions: Symbols = 1026
-    """Number of trained vectors in each table; all later positions use the last one."""
+    """Number of trained vectors in each table; all later positions use the last vector."""
     wavelengths: Wavelengths = "half_minus_one"
     """Wavelengths of sinusoids in D dimensions, for i = 0 ... D/2 - 1. `half_minus_one`: 2 pi * 10,000^(i /
     (D/2 - 1)), as in fairseq and tensor2tensor. `half`: 2 pi * 10,000^(i / (D/2)), as in Vaswani et al. 2017
@@ -237,33 +237,35 @@ class ModelConfig(Closed):
     """Position of the first token of a row; 2 in fairseq's models."""
     shift: Sentences | Literal["corpus", "sequence"] = "corpus"
     """With `positions: shifted`: positions added for every sentence. `corpus`: the mean sentence length of
-    the training corpus in tokens. `sequence`: that of the source window, rounded up; closing symbols count as
-    tokens."""
+    the training corpus in tokens. `sequence`: the mean sentence length of the source window, rounded up;
+    closing symbols count as tokens."""
     segments: SegmentsKind = "none"
     """Segment embeddings added at the input. `learned`, `sinusoidal`: one for each sentence index. `current`:
     one for current sentences and one for context."""
     target_segments: SegmentsKind | None = None
-    """The same for the target side. Default: as `segments`."""
+    """Segment embeddings of the target side. Default: the value of `segments`."""
     segments_from: Literal["first", "current"] = "first"
-    """Where `learned` and `sinusoidal` segments count from. `first`: forwards from the first sentence of the
-    row, 0, 1, 2 ... `current`: backwards from the current sentence, 1, 2, 3 ..., so that it has one segment
-    wherever its document begins; takes views with one current sentence and none after it."""
+    """The start of counting `learned` and `sinusoidal` segments. `first`: forwards from the first sentence of
+    the row, 0, 1, 2 ... `current`: backwards from the current sentence, 1, 2, 3 ..., so that its segment does
+    not depend on the number of context sentences. `current` needs views with one current sentence, which is
+    the last."""
     from_first: bool | None = None
     """Whether shifted positions and sinusoidal segments begin with the first sentence of a row, as published,
-    or with the second. Default: as published; but with the second in training that starts from a run without
-    them (`train.init`), so that first sentences stay as that run knows them."""
+    or with the second. Default: with the first. If training starts from a run without them (`train.init`),
+    the default is the second, so that first sentences are encoded as in that run."""
     neutral_start: bool | None = None
-    """Whether new parts of a model leave the output of the run that training starts from unchanged before the
-    first update: extra gates begin at zero, even where the paper has no gate. Default: yes where training
-    starts from an imported model, otherwise as published."""
+    """Whether new parts of a model have no effect before the first update, so that the output is unchanged
+    from the run that training starts from. Additional gates start at zero, even if the paper has no gate.
+    Default:
+    yes if training starts from an imported model, otherwise as published."""
 
     def stack(self, name: StackName) -> AttentionConfig:
-        """Return the attention settings of a stack; missing ones are those of `attention`."""
+        """Return the attention settings of a stack; missing settings are taken from `attention`."""
         stack: StackConfig = {"encoder": self.encoder, "decoder": self.decoder, "cross": self.cross}[name]
         return self.attention.model_copy(update={key: value for key, value in stack if value is not None})
 
     def layer_spans(self, name: StackName, layer: int) -> tuple[str, ...]:
-        """Return the spans of a layer, counted from the bottom: one, or two that a gate mixes."""
+        """Return the spans of a layer, counted from the bottom: one span, or two that a gate mixes."""
         attention = self.stack(name)
         layers = self.encoder_layers if name == "encoder" else self.decoder_layers
         if layer < layers - attention.top.layers:

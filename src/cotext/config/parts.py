@@ -1,8 +1,9 @@
-"""Names of the parts of a model, shipped ones and classes in files of users.
+"""Names of the parts of a model: shipped parts, and classes in files of users.
 
-A key of type `Part` takes the name of a shipped part, or a class of a Python file, as in `idea.py:MyScore`.
-The path is relative to the recipe; in an override, to the working folder. In loaded configurations and
-signatures, the beginning of the SHA-256 of the file is added: `idea.py:MyScore@0123456789abcdef`.
+The value of a key of type `Part` is the name of a shipped part, or a class of a Python file, such as
+`idea.py:MyScore`. The path is relative to the recipe or, in an override, to the working folder. In loaded
+configurations and signatures, a prefix of the SHA-256 of the file is added:
+`idea.py:MyScore@0123456789abcdef`.
 """
 
 import re
@@ -26,7 +27,7 @@ OWN: Final = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Check that a value is one of the shipped names, or a class of a file."""
+    """Check that a value is a shipped name or a class of a file."""
 
     names: tuple[str, ...]
 
@@ -35,7 +36,7 @@ class Part:
         if value in self.names or OWN.fullmatch(value):
             return value
         names = ", ".join(map(repr, self.names))
-        raise ValueError(f"input should be {names} or a class of a file, as in idea.py:MyPart")
+        raise ValueError(f"input should be {names} or a class of a file, such as idea.py:MyPart")
 
 
 def names_of(metadata: object) -> tuple[str, ...]:

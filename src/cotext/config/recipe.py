@@ -1,8 +1,8 @@
 """Loading and checking of configurations: YAML recipes, sizes and dotted overrides.
 
-A recipe is a YAML file, which can extend others. A size (see `sizes.py`) and then `key.path=value` overrides
-replace some of its settings. The result is stored in every checkpoint. An unknown key is an error that names
-the nearest known one.
+A recipe is a YAML file, which can extend other recipes. Some of its settings are replaced by a size (see
+`sizes.py`), and then by overrides `key.path=value`. The result is stored in every checkpoint. The error for
+an unknown key contains the nearest known key.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -57,19 +57,19 @@ USUAL_NAMES: Final[Mapping[str, str]] = {
 }
 
 
-MAX_SECTIONS = 8  # nesting depth of an override's key, and of recipes that extend others
+MAX_SECTIONS = 8  # maximum nesting depth of an override's key, and of recipes that extend other recipes
 _ROOT = resources.files("cotext.config") / "recipes"
 PARTS = "parts/"  # folder of partial recipes
-MAX_PROBLEMS = 10  # problems that one message lists
+MAX_PROBLEMS = 10  # maximum number of problems in a message
 
 
 class Config(Closed):
     """A recipe: all settings of a system, for training and translation."""
 
     paper: str = ""
-    """Which row of which table the recipe stands for."""
+    """The table and the row of the paper that the recipe implements."""
     languages: Annotated[str, Field(pattern="^([a-z]{2,3}-[a-z]{2,3})?$")] = ""
-    """Source and target language, as in en-de; filled in from the data. Empty: not known."""
+    """Source and target language, such as en-de, which come from the data. Empty: unknown."""
     view: ViewConfig = ViewConfig()
     model: ModelConfig = ModelConfig()
     loss: LossConfig = LossConfig()
@@ -98,8 +98,8 @@ def load_config(recipe: str, size: str | None = None, overrides: Iterable[str] =
     """Read a shipped recipe by name or a YAML file by path; apply a size, then overrides.
 
     Raises:
-        CotextError: no such recipe, invalid YAML, an unknown key or size, an invalid value, parents
-            (`extends`) that contradict each other.
+        CotextError: the recipe does not exist or is invalid YAML; a key or size is unknown; a value is
+            invalid; or the parents (`extends`) contradict each other.
     """
     content, where = read_recipe(recipe)
     if size is not None:
@@ -151,7 +151,7 @@ def differences(before: Config, now: Config) -> Iterator[tuple[str, Any, Any]]:
 
 
 def is_file(recipe: str) -> bool:
-    """Return whether a recipe is given as the path of a file, not as the name of a shipped one."""
+    """Return whether a recipe is given as the path of a file, not as the name of a shipped recipe."""
     return recipe.endswith((".yaml", ".yml"))
 
 
@@ -159,10 +159,10 @@ def read_recipe(recipe: str, children: tuple[str, ...] = ()) -> tuple[dict[str, 
     """Return the content of a recipe, merged with the recipes that it extends, and its name for messages.
 
     Raises:
-        CotextError: as `load_config`; recipes that extend each other in a circle.
+        CotextError: recipes extend each other in a circle; also the errors of `load_config`.
     """
     if recipe in children:
-        raise CotextError(f"recipe {' extends '.join([*children, recipe])}: a circle; leave one of them out")
+        raise CotextError(f"recipe {' extends '.join([*children, recipe])}: a circle; remove one of them")
     if is_file(recipe):
         where = recipe
         text = read_text(Path(recipe))
@@ -183,7 +183,7 @@ def read_recipe(recipe: str, children: tuple[str, ...] = ()) -> tuple[dict[str, 
     if is_file(recipe):
         content = _pinned(content, Path(recipe).parent)
     if not isinstance(parents, list) or not all(isinstance(parent, str) for parent in parents):
-        raise CotextError(f"{where}: extends takes a list of recipes, as in extends: [p-transformer/ctx]")
+        raise CotextError(f"{where}: extends must be a list of recipes, such as extends: [p-transformer/ctx]")
     if len(children) >= MAX_SECTIONS:
         raise CotextError(f"{where}: extends recipes that extend others, more than {MAX_SECTIONS} deep")
     merged: dict[str, Any] = {}
@@ -204,7 +204,7 @@ def _pinned(content: dict[str, Any], folder: Path) -> dict[str, Any]:
 def _merge_parent(
     merged: dict[str, Any], inherited: dict[str, Any], parent: str, origin: dict[str, str], where: str
 ) -> None:
-    """Add the keys of one more parent; raises CotextError if another parent has a different value."""
+    """Add the keys of another parent; raise CotextError if an earlier parent has a different value."""
     for key, value in leaves(inherited):
         *sections, last = key.split(".")
         target = merged
@@ -213,7 +213,7 @@ def _merge_parent(
         if last in target and target[last] != value:
             raise CotextError(
                 f"{where}: extends {origin[key]}, where {key} = {shown(target[last])}, and {parent}, where "
-                f"it is {shown(value)}; leave one of them out, or extend a recipe without that key"
+                f"it is {shown(value)}; remove one of them, or extend a recipe without this key"
             )
         target[last] = value
         origin.setdefault(key, parent)
@@ -229,7 +229,7 @@ def leaves(content: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, 
 
 
 def _lay_over(below: dict[str, Any], above: Mapping[str, Any]) -> None:
-    """Overwrite a mapping with another one, section by section."""
+    """Overwrite a mapping with another mapping, section by section."""
     for key, value in above.items():
         if isinstance(value, dict) and isinstance(below.get(key), dict):
             _lay_over(below[key], value)
@@ -241,7 +241,7 @@ def _apply_override(content: dict[str, Any], override: str) -> None:
     key, equals, value = override.partition("=")
     written = shown(override)
     if not equals or not key:
-        raise CotextError(f"{written} is not an override: write key.path=value, as in train.max_updates=3")
+        raise CotextError(f"{written} is not an override: write key.path=value, such as train.max_updates=3")
     *sections, last = key.split(".")
     if len(sections) > MAX_SECTIONS:
         raise CotextError(f"{written}: no key lies in so many sections")

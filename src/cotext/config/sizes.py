@@ -1,4 +1,4 @@
-"""Sizes: settings that replace those of a recipe, which is written for base size.
+"""Sizes: settings that replace the settings of a recipe, which is written for base size.
 
 A size scales the model and preserves the idea of the recipe:
 
@@ -6,7 +6,7 @@ A size scales the model and preserves the idea of the recipe:
                                           (tiny)
     of unequal depth                      keep their proportion: 10 + 2 become 7 + 1 (small) and 5 + 1 (tiny)
     top layers with another span          keep their number, at most half of the shorter stack
-    learning rates                        are those of the size; a recipe that starts from another run has a
+    learning rates                        are set by the size; a recipe that starts from another run has a
                                           lower rate than from scratch, and is scaled by the same factor
     initial weights                       are scaled with the width
 """
@@ -18,7 +18,7 @@ from typing import Any
 from cotext.runtime.errors import CotextError
 
 SIZES: dict[str, dict[str, dict[str, Any]]] = {
-    # For the controlled corpus and for experiments that take minutes on one core.
+    # For the controlled corpus and for experiments of minutes on one core.
     "tiny": {
         "model": {
             "dimension": 128,
@@ -112,7 +112,7 @@ def sized(written: Mapping[str, Any], recipe: Mapping[str, Any], size: str) -> d
 
 
 def _laid_over(written: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
-    """Merge the values of a size into those of a recipe, section by section."""
+    """Merge the values of a size into the values of a recipe, section by section."""
     subsections = {
         key: _laid_over(written.get(key) or {}, value)
         for key, value in values.items()

@@ -12,14 +12,14 @@ BEST_BY: Final = {"loss": "nll_current", "objective": "loss", "undiscounted": "u
 
 
 class LossConfig(Closed):
-    """What training minimises."""
+    """The loss that training minimises."""
 
     name: Literal["cross_entropy", "glancing"] = "cross_entropy"
     """The loss: `cross_entropy`, or `glancing` for non-autoregressive models."""
     label_smoothing: BelowOne = 0.1
     """Label smoothing: probability mass spread over the vocabulary."""
     context_discount: Fraction = 1.0
-    """Weight of context sentences in the loss; 1: the same as current sentences."""
+    """Weight of context sentences in the loss; 1 is the weight of current sentences."""
     glancing: tuple[Fraction, Fraction] = (0.5, 0.3)
     """For `glancing`: share of the wrongly predicted positions revealed to the decoder, at the start and at
     the end of training."""
@@ -31,21 +31,22 @@ class TrainConfig(Closed):
     init: str = ""
     """Run whose weights training starts from (`--init RUN`). `required`: the recipe needs such a run."""
     init_parts: Literal["all", "encoder"] = "all"
-    """What to take from that run. `all`: everything that fits. `encoder`: everything but the parts that only
-    the decoder has; embeddings are shared, and so are taken."""
+    """Parameters to take from that run. `all`: all matching parameters. `encoder`: the same without the
+    parameters that only the decoder uses; embeddings are shared, and are taken."""
     init_copies: bool = True
-    """Where one weight of that run has two counterparts here, as in G-Transformer's local and global
-    attention: whether both start from it; otherwise the second starts at random. With `model.neutral_start`,
-    both always do."""
+    """If a weight of that run has two counterparts, such as G-Transformer's local and global attention:
+    whether both start from it; otherwise the second starts at random. With `model.neutral_start`, both always
+    start from it."""
     init_architecture: Literal["auto", "recipe", "run"] = "auto"
-    """Where the model's sizes, norms, activation, kind of positions and output layer come from: the `recipe`
-    or the `run` that training starts from. `auto`: from the run if it is an imported model or descends from
-    one, otherwise from the recipe."""
+    """Whether the model's sizes, norms, activation, kind of positions and output layer come from the `recipe`
+    or from the `run` that training starts from. `auto`: from the run if it is an imported model or descends
+    from an imported model, otherwise from the recipe."""
     blend: tuple[Blended, ...] | None = None
-    """New parts that are blended in gradually, because they change the output from the start. `positions`: no
-    positions at the input, where the other run has them. `score`: rotary or ALiBi. `mean`: the mean in front
-    of the row. `separators`, `symbols`: new separators or sentence numbers that the output layer can predict.
-    Default: all that the other run lacks where `model.neutral_start` is true, otherwise none."""
+    """New parts that are blended in gradually, because they change the output from the start. `positions`:
+    removal of the input positions of the other run. `score`: rotary or ALiBi. `mean`: the mean in front of
+    the row. `separators`, `symbols`: new separators or sentence numbers that the output layer can predict.
+    Default: all of these that the other run does not have, if `model.neutral_start` is true; otherwise
+    none."""
     blend_updates: Count | None = None
     """Number of updates over which these parts are blended in, linearly; translation and validation always
     have them in full. Default: the warm-up."""
@@ -56,21 +57,21 @@ class TrainConfig(Closed):
     max_updates: PositiveInt = 100_000
     """Number of updates (optimiser steps)."""
     max_epochs: Count = 0
-    """Most epochs to train; 0: no limit. Schedules depend on `max_updates` only."""
+    """Maximum number of epochs; 0: no limit. Schedules depend only on `max_updates`."""
     max_cpu_minutes: NonNegativeFloat = 0.0
-    """Most processor time to train for, in minutes, summed over threads and processes, without validation and
-    checkpoints; 0: no limit. Schedules depend on `max_updates` only."""
+    """Maximum processor time of training, in minutes, summed over threads and processes, without validation
+    and checkpoints; 0: no limit. Schedules depend only on `max_updates`."""
     max_tokens: PositiveInt = 16_000
     """Batch size in tokens for each process: rows times the length of the longer side, padding included."""
     checkpoint_activations: bool = False
     """Keep only the inputs of layers for the backward pass and compute the rest again: the same results, with
     less memory and about a third more time."""
     order: Literal["shuffled", "documents"] = "shuffled"
-    """What shares a batch. `shuffled`: random instances of similar length. `documents`: consecutive instances
-    of a document."""
+    """Instances of a batch. `shuffled`: random instances of similar length. `documents`: consecutive
+    instances of a document."""
     context: Literal["own", "foreign"] = "own"
-    """Context sentences in training: the document's `own`, or `foreign` ones from another document, as a
-    control experiment."""
+    """Context sentences in training: the document's `own`, or `foreign` sentences from another document, for
+    a control experiment."""
     word_dropout: BelowOne = 0.0
     """Share of the tokens of source and target input that training replaces by the unknown token; labels
     stay."""
@@ -80,8 +81,8 @@ class TrainConfig(Closed):
     """Share of the source tokens of current sentences that training replaces by the unknown token, so that
     context is worth reading (Fernandes et al. 2021)."""
     position_offset: Annotated[int, Field(ge=0, le=50_000, strict=True)] = 0
-    """Training shifts the positions of every row by a random number from 0 to this one, separately for source
-    and target, so that the model learns not to depend on absolute positions (Kiyono et al. 2021)."""
+    """Maximum random shift of the positions of a row in training. Shifts are drawn separately for source and
+    target, so that the model learns not to depend on absolute positions (Kiyono et al. 2021)."""
     accumulate: Annotated[int, Field(gt=0, le=10_000, strict=True)] = 1
     """Gradient accumulation: batches per update."""
     learning_rate: Annotated[float, Field(gt=0)] = 7e-4
@@ -96,7 +97,7 @@ class TrainConfig(Closed):
     weight_decay: NonNegativeFloat = 0.0
     """Weight decay, decoupled from the gradient (AdamW)."""
     clip_norm: NonNegativeFloat = 1.0
-    """Largest gradient norm; 0: no limit."""
+    """Maximum gradient norm; 0: no limit."""
     precision: Literal["fp32", "bf16", "fp16"] = "fp32"
     """Precision of matrix products; weights, sums and losses stay in fp32. `bf16`: for GPUs, and for CPUs
     with AMX or AVX512-BF16. `fp16`: for GPUs without bfloat16. With `fp32`, GPUs multiply in TF32."""
@@ -107,8 +108,8 @@ class TrainConfig(Closed):
     validate_bleu: bool = True
     """Whether validation also translates development documents (greedily) and computes BLEU."""
     validate_sentences: PositiveInt = 300
-    """Number of development sentences that are translated for BLEU: the first ones; the document in which
-    this number is reached is cut there."""
+    """Number of first development sentences that are translated for BLEU; the document in which this number
+    is reached is cut."""
     best_by: Literal["loss", "objective", "undiscounted", "bleu"] = "loss"
     """The figure of the development set by which the best checkpoint is chosen and patience counts. `loss`:
     negative log-likelihood of current sentences, without smoothing. `objective`: the loss that training
@@ -117,16 +118,16 @@ class TrainConfig(Closed):
     patience: Count = 12
     """Stop after this many validations without improvement; 0: never."""
     keep: PositiveInt = 5
-    """Number of most recent checkpoints to keep, in addition to those needed for averaging."""
+    """Number of most recent checkpoints to keep, in addition to the checkpoints needed for averaging."""
     average: PositiveInt = 5
     """Number of checkpoints averaged into the final model; if the best checkpoint is better on the
     development set, it is the final model instead. 1: no averaging."""
     average_by: Literal["best", "last"] = "best"
-    """Which checkpoints are averaged: the `best` one and those closest to it in time, or the `last` ones."""
+    """Checkpoints to average: the `best` and the closest ones in time, or the `last` checkpoints."""
     log_every: PositiveInt = 100
     """Updates between progress reports."""
     pool_tokens: PositiveInt = 2_000_000
     """Number of tokens read ahead, for shuffling and for batching by length."""
     threads: Annotated[int, Field(ge=0, le=1024, strict=True)] = 0
-    """CPU threads of each process, at most the number of cores; 0: one for models with `dimension` below 256,
-    otherwise all cores."""
+    """CPU threads of each process, at most the number of cores. 0: one thread for models with `dimension`
+    below 256, otherwise all cores."""

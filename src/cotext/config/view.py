@@ -8,7 +8,7 @@ from cotext.config.fields import Closed, Count, PositiveInt, Sentences, Symbols
 
 
 class CutConfig(Closed):
-    """One way of cutting documents into instances."""
+    """A way to cut documents into instances."""
 
     kind: Literal["sentence", "window", "document", "cumulative"] = "sentence"
     """What an instance is. `sentence`: one sentence. `window`: a sentence with sentences around it.
@@ -31,7 +31,7 @@ class CutConfig(Closed):
 
 
 class SharedCut(CutConfig):
-    """Further instances to train on."""
+    """Additional instances to train on."""
 
     weight: Annotated[float, Field(gt=0, le=1000)] = 1.0
     """How often an epoch shows each of these instances, on average."""
@@ -44,23 +44,23 @@ class ViewConfig(CutConfig):
     """Most tokens on either side of an instance. A longer window loses context sentences, a longer document
     is cut into pieces, and a longer sentence is left out of training."""
     max_sentences: Count = 0
-    """For `document` and `cumulative`: most sentences in a piece, in addition to `max_tokens`; 0: no
-    limit."""
+    """For `document` and `cumulative`: maximum number of sentences in a piece, in addition to `max_tokens`;
+    0: no limit."""
     separators: Literal["plain", "indexed", "bracket", "numbered"] = "plain"
     """Symbols between sentences. `plain`: one symbol for all. `indexed`: a different symbol after the first,
     second, third ... sentence of the row. `bracket`: a begin and an end symbol around every sentence.
     `numbered`: the same, with the number of the sentence in its document as the begin symbol."""
     open_source: bool | None = None
     """With `bracket` and `numbered`: whether source sentences have a begin symbol, too. Default: yes, as
-    published; no where `model.neutral_start` is true, because sentence models have never seen one."""
+    published, but no if `model.neutral_start` is true: sentence models are trained without this symbol."""
     indexed_separators: Symbols = 100
-    """With `indexed`: number of different symbols; all later sentences use the last one."""
+    """With `indexed`: number of different symbols; all later sentences use the last symbol."""
     numbers: Symbols | Literal["corpus"] = "corpus"
-    """With `numbered`: number of different sentence numbers, at most as many as the longest training document
-    has sentences (`corpus`: exactly as many). All later sentences use the last one."""
+    """With `numbered`: number of different sentence numbers. The maximum is the number of sentences of the
+    longest training document (`corpus`: exactly this number). All later sentences use the last number."""
     mixed_with: Annotated[tuple[SharedCut, ...], Field(max_length=100)] = ()
-    """Further kinds of instances to train on, each with its own `kind` ... and `weight`. Translation and
-    validation use the main one only."""
+    """Additional kinds of instances to train on, each with `kind` ... and `weight`. Translation and
+    validation use only the main kind."""
 
     @property
     def bracketed(self) -> bool:

@@ -1,8 +1,8 @@
 """A corpus from documents aligned by sentence: which documents are excluded, and where they are cut.
 
-A single unaligned sentence is dropped, and its document is not cut. Longer unaligned stretches are removed,
-and so are stretches in which the words of the two sides are unrelated. The document is cut there, and its
-parts become separate documents, as in cleaning (`cotext.data.selection`).
+A single unaligned sentence is dropped, and its document is not cut. Longer unaligned passages are removed.
+Passages in which the words of the two sides are unrelated are removed, too. The document is cut there, and
+its parts become separate documents, as in cleaning (`cotext.data.selection`).
 """
 
 from collections import Counter
@@ -168,7 +168,7 @@ def _add(
 
 
 def _doubtful(alignment: Alignment, least: float) -> list[bool]:
-    """Return for each bead whether the mean evidence of it and its neighbours is less than `least`."""
+    """Return for each bead whether its mean evidence, averaged with its neighbours, is less than `least`."""
     both = np.array([all(bead) for bead in alignment.beads], float)
     window = np.ones(min(WINDOW, len(both)))
     sums = np.convolve(alignment.evidence, window, mode="same")
@@ -176,7 +176,7 @@ def _doubtful(alignment: Alignment, least: float) -> list[bool]:
 
 
 def _reasons(documents: Sequence[tuple[Document, Document]]) -> list[str]:
-    """Return for each document why it is excluded before alignment; empty if it is not."""
+    """Return the reason why each document is excluded before alignment; empty if it is not excluded."""
     words = [
         [Counter(word for text in side.sentences for word in word_texts(text.lower())) for side in both]
         for both in documents

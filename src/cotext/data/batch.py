@@ -14,11 +14,11 @@ begin and end: the label `eos` ends it, and in its place the next decoder input 
 
     input     bos  a  bos  b  bos  c          label     a  eos  b  eos  c  eos
 
-Numbered sentences are bracketed sentences whose begin symbol is their number in the document, not in the
-row: `<7> a eos <8> b eos <9> c eos`.
+Numbered sentences are bracketed sentences. Their begin symbol is their number in the document (not in the
+row): `<7> a eos <8> b eos <9> c eos`.
 
 On the source side, a separator belongs to the sentence that it ends. Bracketed sentences have both symbols:
-`bos a eos bos b eos`. If the model knows no begin symbol there, they have only the end symbol: `a eos b eos`.
+`bos a eos bos b eos`. If the model has no source begin symbol, they have only the end symbol: `a eos b eos`.
 Sentence indices count from the first *source* sentence of the row on both sides. So index k means the same
 sentence on both sides.
 
@@ -100,10 +100,10 @@ class SpecialSymbols:
 
 @dataclass(slots=True)
 class ExtraRows:
-    """Further rows of the documents in a batch, to which a batch-level model attends without decoding them.
+    """Additional rows of the documents in a batch, which a batch-level model attends to but does not decode.
 
-    In training, all rows of a document are in one batch. When they are decoded one after the other, the other
-    rows are here: the source of all of them, and the target of those before the decoded row.
+    In training, all rows of a document are in one batch. If rows are decoded one after the other, this object
+    contains the other rows: the source of all of them, and the target of the rows before the decoded row.
     """
 
     source: "Source"  # C rows; its `extra_rows` is None
@@ -171,8 +171,8 @@ class Batch:
 class Labels:
     """The N labels of a batch, row by row, without padding.
 
-    `index`: positions in the flattened [B, T]. `current` and `context`: which of the N labels belong to
-    current sentences, and which do not.
+    `index` contains their positions in the flattened [B, T]. `current` and `context` are masks of the labels
+    in current sentences and of all other labels.
     """
 
     index: Tensor  # [N]
@@ -231,7 +231,7 @@ def _hidden(tokens: Tensor, share: float, symbols: SpecialSymbols, unknown: int)
 class Instance:
     """One window of one document as token ids, which becomes a row of a batch.
 
-    `source` and `target` are its sentences. Lengths include separators and brackets.
+    `source` and `target` are the sentences of the window. Lengths include separators and brackets.
     """
 
     document: int

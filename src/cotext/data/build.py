@@ -35,7 +35,7 @@ def opens_source(view: ViewConfig) -> bool:
 def further_symbols(view: ViewConfig) -> int:
     """Return the number of symbols that a recipe appends to the vocabulary.
 
-    The first indexed separator is the plain one, and is not counted.
+    The first indexed separator is the plain separator, and is not counted.
 
     Raises:
         CotextError: the number is `corpus`, and was not resolved.
@@ -50,7 +50,7 @@ def further_symbols(view: ViewConfig) -> int:
 
 
 def special_symbols(tokenizer: Tokenizer, view: ViewConfig) -> SpecialSymbols:
-    """Return the special symbols of the tokenizer and, after them, those that the recipe appends.
+    """Return the special symbols of the tokenizer and, after them, the symbols that the recipe appends.
 
     Raises:
         CotextError: the recipe appends symbols, but a separate source vocabulary already uses these ids.
@@ -59,7 +59,7 @@ def special_symbols(tokenizer: Tokenizer, view: ViewConfig) -> SpecialSymbols:
     if count and tokenizer.source_vocabulary_size > first:
         raise CotextError(
             f"view.separators = {view.separators}: this tokenizer has a vocabulary for each side, and no "
-            "room for further symbols; choose plain or bracket"
+            "room for additional symbols; choose plain or bracket"
         )
     further = tuple(range(first, first + count))
     bracket = view.bracketed
@@ -77,7 +77,7 @@ def special_symbols(tokenizer: Tokenizer, view: ViewConfig) -> SpecialSymbols:
 
 
 def build_view(config: ViewConfig) -> View:
-    """Return the view for validation and translation; raises CotextError for keys of other kinds."""
+    """Return the view for validation and translation; raise CotextError for keys of other kinds."""
     return _build_cut(config, config)
 
 
@@ -91,10 +91,10 @@ def _build_cut(cut: CutConfig, config: ViewConfig) -> View:
     takes = {"sentence": (), "window": ("before", "after", "target_before")}.get(cut.kind, ("parts",))
     for key in ("before", "after", "target_before", "parts"):
         if key not in takes and getattr(cut, key) != CutConfig.model_fields[key].default:
-            raise CotextError(f"view.kind = {cut.kind} takes no view.{key}")
+            raise CotextError(f"view.kind = {cut.kind} does not support view.{key}")
     kinds = {part.kind for part in (config, *config.mixed_with)}
     if config.max_sentences and kinds.isdisjoint({"document", "cumulative"}):
-        raise CotextError(f"view.kind = {cut.kind} takes no view.max_sentences")
+        raise CotextError(f"view.kind = {cut.kind} does not support view.max_sentences")
     limit = Limit(config.max_tokens, 2 if opens_source(config) else 1)
     if cut.kind == "sentence":
         return SentenceView()
@@ -107,7 +107,7 @@ def _build_cut(cut: CutConfig, config: ViewConfig) -> View:
 
 
 def check_align(align: str, bracket: bool) -> None:
-    """Raise CotextError for free search with brackets, where only the sentence count tells the last `eos`."""
+    """Raise CotextError for free search with brackets: it cannot recognise the `eos` of the last sentence."""
     if align == "free" and bracket:
         raise CotextError(
             "decode.align = free does not go with view.separators = bracket or numbered: there `eos` closes "

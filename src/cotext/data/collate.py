@@ -25,9 +25,9 @@ def joined(
     opened: bool = False,
     sentence_index: int = 0,
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Join sentences with separators and end the last one with `eos`.
+    """Join sentences with separators and end the last sentence with `eos`.
 
-    `opened`: every sentence has a begin symbol. `sentence_index`: index of the first sentence in the
+    `opened`: whether every sentence has a begin symbol. `sentence_index`: index of the first sentence in the
     document, for numbered sentences. Returns tokens and sentence indices, counted from `first`, each [T].
     """
     lengths = [len(s) + 1 + opened for s in sentences]
@@ -49,7 +49,7 @@ def decoder_input(
     """Return the decoder input [T]: labels shifted right by one, after `bos`.
 
     With brackets, every sentence begins with its begin symbol instead of the last label. An input token has
-    the sentence index of the label that it predicts. `sentence_index`: index of sentence 0 in the document.
+    the sentence index of the predicted label. `sentence_index` is the index of sentence 0 in the document.
     """
     shifted = np.concatenate(([symbols.bos], label[:-1]))
     if symbols.bracket:
@@ -61,7 +61,7 @@ def decoder_input(
 def headed(prefix: Sequence[int], tokens: Ids, sentence: Ids, behind: int = 0) -> tuple[Ids, Ids]:
     """Insert language symbols at the beginning of a row, after its first `behind` tokens.
 
-    They belong to the first sentence of the row. Returns tokens and sentence indices, [T + prefix] each.
+    The symbols belong to the first sentence. Returns tokens and sentence indices, both [T + prefix].
     """
     if not prefix:
         return tokens, sentence
@@ -82,7 +82,7 @@ class TargetRow:
 
 
 def target_row(instance: Instance, symbols: SpecialSymbols) -> TargetRow:
-    """Return the target side of an instance; empty without a target."""
+    """Return the target side of an instance, which is empty if there is no target."""
     if not instance.target:
         nothing = np.empty(0, np.int64)
         return TargetRow(nothing, nothing, nothing, nothing)
@@ -123,7 +123,10 @@ def source_batch(instances: Sequence[Instance], symbols: SpecialSymbols) -> Sour
 
 
 def extra_rows(instances: Sequence[Instance], symbols: SpecialSymbols) -> ExtraRows:
-    """Return further rows to which those of a batch attend; without a target, they have no decoder input."""
+    """Return additional rows to which the rows of a batch attend.
+
+    They have no decoder input if there is no target.
+    """
     rows = [(row.inputs, row.input_sentence) for row in (target_row(i, symbols) for i in instances)]
     return ExtraRows(source_batch(instances, symbols), *padded(rows, symbols.pad))
 
@@ -228,9 +231,9 @@ class _OpenBatch:
 def pack_apart(
     lengths: Sequence[Sequence[int]], keys: Sequence[Hashable], max_tokens: int
 ) -> list[list[int]]:
-    """Group items with different keys to batches of at most `max_tokens`; a longer item is a separate batch.
+    """Group items with different keys into batches of at most `max_tokens`; a longer item is a batch.
 
-    `lengths` is as in `pack`. Items are sorted by the length of their longest row, longest first.
+    For `lengths`, see `pack`. Items are sorted by the length of their longest row, longest first.
     """
     batches: list[_OpenBatch] = []
     waiting: list[_OpenBatch] = []

@@ -1,7 +1,8 @@
 """Edits of the context of one sentence: removal, shuffling and replacement.
 
-An excerpt contains a sentence and its context, as a separate document. So no other sentence becomes context
-when one is removed. Both sides are edited alike, except by `one_sided`. The sentence itself never changes.
+An excerpt is a separate document that contains a sentence and its context. So no other sentence becomes
+context when a context sentence is removed. Both sides are edited alike, except by `one_sided`. The examined
+sentence never changes.
 
     document   a b c d e f        excerpt of d, with two sentences of context           b c d
     without c                                                                           b d
@@ -25,7 +26,8 @@ Pair = tuple[str, str]  # a source sentence and its target
 class Excerpt:
     """A document with the index of the examined `sentence` and the indices of its `context`, in order.
 
-    `numbers`: indices of the sentences in the original document; None for a sentence of another document.
+    `numbers` contains the indices of the sentences in the original document, or None for a sentence of
+    another document.
     """
 
     document: ParallelDocument
@@ -39,10 +41,10 @@ class Excerpt:
 
 
 def excerpt(document: ParallelDocument, sees: range, number: int, whole: bool = False) -> Excerpt:
-    """Return the excerpt of sentence `number`; `sees` is the range of visible sentences, including itself.
+    """Return the excerpt of sentence `number`.
 
-    With `whole`, the excerpt contains all sentences, but those outside of `sees` are not context. Blank
-    sentence pairs are never context.
+    `sees` is the range of visible sentences, including `number`. With `whole`, the excerpt contains all
+    sentences, but only sentences in `sees` are context. Blank sentence pairs are never context.
 
     Raises:
         CotextError: `number` is not in `sees`, or `sees` exceeds the document.
@@ -68,7 +70,7 @@ def without(original: Excerpt, index: int) -> Excerpt:
     """Remove one context sentence."""
     if index not in original.context:
         raise CotextError(
-            f"document {original.document.id!r}: sentence {index + 1} is no context of its excerpt"
+            f"document {original.document.id!r}: sentence {index + 1} is not context of the excerpt"
         )
     return _kept(original, [i for i in range(len(original.document)) if i != index])
 
@@ -101,8 +103,8 @@ def replaced(original: Excerpt, others: Sequence[Pair], random: Random) -> Excer
     """Replace the context by sentence pairs drawn from `others`; raises CotextError if there are none."""
     if original.context and not others:
         raise CotextError(
-            f"document {original.document.id!r}: no sentences of other documents to replace its context by; "
-            "give a file with several documents, or leave the random context out"
+            f"document {original.document.id!r}: no sentences of other documents to replace its context; "
+            "pass a file with several documents, or omit the random context"
         )
     pairs, numbers = original.pairs(), list(original.numbers)
     for index in original.context:

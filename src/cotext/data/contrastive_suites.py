@@ -22,11 +22,12 @@ FORMAT_VERSION = 1
 class ContrastiveExample:
     """A document with several candidate targets, of which exactly one is correct.
 
-    `distance`: number of sentences from clue to choice; 0 in the same sentence, negative if the clue comes
-    after the choice, None if unknown. An incorrect candidate may be equal to the correct one, as in a few
-    examples of published suites. `document`: name of the original document, if the suite has it.
+    `distance`: number of sentences from the disambiguating words (the clue) to the words that differ between
+    candidates (the choice). It is 0 in the same sentence, negative if the clue follows the choice, and None
+    if unknown. In a few examples of published suites, an incorrect candidate is equal to the correct one.
+    `document`: name of the original document, if the suite contains it.
 
-    Raises CotextError if the candidates do not fit the source.
+    Raises CotextError if the candidates do not match the source.
     """
 
     id: str
@@ -41,7 +42,7 @@ class ContrastiveExample:
     def __post_init__(self) -> None:
         where = f"contrastive example {self.id!r}"
         if not self.source:
-            raise CotextError(f"{where}: the source has no sentence; give at least one")
+            raise CotextError(f"{where}: the source has no sentence; it needs at least one")
         if len(self.candidates) < 2:
             raise CotextError(f"{where}: {len(self.candidates)} candidate(s); a choice needs at least two")
         for number, candidate in enumerate(self.candidates):
@@ -64,14 +65,14 @@ class ContrastiveExample:
 
     @property
     def identical_to_correct(self) -> tuple[int, ...]:
-        """Indices of the incorrect candidates that are equal to the correct one."""
+        """Indices of the incorrect candidates that are equal to the correct candidate."""
         right = self.candidates[self.correct]
         return tuple(n for n, target in enumerate(self.candidates) if n != self.correct and target == right)
 
 
 @dataclass(frozen=True, slots=True)
 class ContrastiveSuite:
-    """A named set of contrastive examples in one language pair; raises CotextError for duplicate ids."""
+    """A named set of contrastive examples in one language pair. Duplicate ids raise CotextError."""
 
     name: str
     source_language: str
@@ -125,9 +126,9 @@ def write_suite(path: Path, suite: ContrastiveSuite) -> None:
 def documents_of(examples: Sequence[ContrastiveExample]) -> list[int]:
     """Return the number of the document of every example, counted from 0.
 
-    Examples of the same document are not independent in significance tests. If the suite does not name
-    documents, examples belong together if they have the same source, or are consecutive and share a source
-    sentence.
+    Examples of the same document are not independent in significance tests. If the suite contains no names of
+    documents, examples belong to one document if they have the same source, or are consecutive and share a
+    source sentence.
     """
     numbers: list[int] = []
     known: dict[str | tuple[str, ...], int] = {}
@@ -166,14 +167,14 @@ def sharing() -> Callable[[str], str]:
 
 
 def sentences_of(value: Any, key: str, where: str, share: Callable[[str], str]) -> tuple[str, ...]:
-    """Check a list of sentences; raises CotextError for other values."""
+    """Check a list of sentences; raise CotextError for other values."""
     if not isinstance(value, list):
         raise CotextError(f"{where}: {key!r} must be a list of sentences, found {kind_of(value)}")
     return tuple(sentence_of(item, f"{key}[{number}]", where, share) for number, item in enumerate(value))
 
 
 def sentence_of(value: Any, key: str, where: str, share: Callable[[str], str]) -> str:
-    """Check a sentence, which may be empty; raises CotextError unless it is a string of one line."""
+    """Check a sentence, which may be empty; raise CotextError unless it is a string of one line."""
     if not isinstance(value, str):
         raise CotextError(f"{where}: {key!r} must be a string, found {kind_of(value)}")
     if "\n" in value or "\r" in value:
@@ -197,7 +198,7 @@ def refuse_unknown_keys(entry: dict[str, Any], known: frozenset[str], where: str
 
 
 def number_of(entry: dict[str, Any], key: str, where: str) -> int | None:
-    """Return an integer, or None if it is null or missing; raises CotextError for other values."""
+    """Return an integer, or None if it is null or missing; raise CotextError for other values."""
     value = entry.get(key)
     if value is not None and (not isinstance(value, int) or isinstance(value, bool)):
         raise CotextError(f"{where}: {key!r} must be a whole number or null, found {shown(value)}")

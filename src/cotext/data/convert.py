@@ -32,7 +32,7 @@ D = TypeVar("D", Document, ParallelDocument)
 # --- Detokenisation: undoing the Moses tokenizer.
 #
 # Published corpora and suites are often tokenised (`weren 't , he said .`), which models trained on raw text
-# have never seen. The rules of Moses handle only ASCII punctuation; further rules are here.
+# have never seen. The rules of Moses handle only ASCII punctuation; additional rules are here.
 
 Rule = tuple[re.Pattern[str], str]
 SUFFIX = "-detokenised"  # appended to the name of a suite, because scores differ from the published suite
@@ -54,7 +54,7 @@ _INWARD_GUILLEMETS = "cs da de hr hu pl sk sl sr"  # and »so«, but «so» too
 
 
 def _rules(language: str) -> tuple[Rule, ...]:
-    """Return the rules of a language that are applied after those of Moses: patterns and replacements."""
+    """Return the additional rules of a language, applied after the rules of Moses: patterns, replacements."""
     opening, closing = ("„‘", "”“") if language in _GERMAN_QUOTES.split() else ("„‘“", "”")
     pairs = "“„”" if language in {"fi", "sv"} else "“„"
     rules = [
@@ -81,7 +81,7 @@ def _rules(language: str) -> tuple[Rule, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Detokeniser:
-    """Detokenises sentences of one language by Moses' and further rules, and decodes Moses' escapes.
+    """A detokeniser of one language, with the rules of Moses and additional rules. It decodes Moses escapes.
 
     Raises:
         CotextError: sacremoses is not installed.
@@ -92,7 +92,7 @@ class Detokeniser:
 
     @classmethod
     def of(cls, language: str) -> "Detokeniser":
-        """Return the detokeniser of a language; for an unknown one, it has only general rules."""
+        """Return the detokeniser of a language; for an unknown language, it has only general rules."""
         code = primary_language(language) or "xx"
         joiner = moses_detokenizer(code)
         joiner.IS_OPEN_QUOTE = _ASCII_QUOTES  # its own pattern accepts “ for both ends, and never ”
@@ -179,13 +179,14 @@ def convert(
 ) -> Tally:
     """Write a corpus in the format `to`, with the same documents and sentences in the same order.
 
-    Input and output have one or two languages, in one or two files. `out_target` is required if there are two
-    languages, but the format has one per file. The format wmt distinguishes sources from translations, and
-    this is preserved. `detokenise` undoes the Moses tokenizer; a single language uses the rules of the
-    source.
+    Input and output have one or two languages, in one or two files. `out_target` is required for two
+    languages if files of the format contain one language. The distinction of sources and translations in the
+    format wmt is preserved. `detokenise` undoes the Moses tokenizer. For a corpus in one language, the rules
+    of the source are used.
 
     Raises:
-        CotextError: invalid input, content that the format cannot hold, an output that is also an input.
+        CotextError: the input is invalid, the format cannot represent the content, or an output is also an
+            input.
     """
     for written in (out, out_target):
         for read in (source, target):
@@ -194,7 +195,7 @@ def convert(
     row, tally = find_format(to), Tally()
     if target is None and not holds_two_languages(source, format):
         if out_target is not None:
-            raise CotextError(f"{source}: holds one language; leave --out-target {out_target} out")
+            raise CotextError(f"{source}: contains one language; remove --out-target {out_target}")
         check_readable(source)
         source_format = find_format(format or detect_format(source))
         untranslated = _kind(next(checked_records(source, source_format))) == SOURCE_ALONE
@@ -208,7 +209,7 @@ def convert(
         return tally
     if not row.holds_both_languages and out_target is None:
         raise CotextError(
-            f"the format {to} holds one language a file, and the corpus two: name the file of the other, "
+            f"files of the format {to} contain one language, but the corpus has two: name a second file, "
             "--out-target"
         )
     pairs = read_parallel(source, target, format)
@@ -231,7 +232,8 @@ def _alike(path: Path, format: Format) -> Iterator[Record]:
     """Yield the records of a file, which must contain the same languages as the first record.
 
     Raises:
-        CotextError: invalid input; a document contains other languages, one of which would be lost.
+        CotextError: the input is invalid, or a document has more languages than the first, so that a language
+            would be lost.
     """
     first = ""
     for record in checked_records(path, format):
@@ -275,7 +277,7 @@ def holds_two_languages(path: Path, format: str | None = None) -> bool:
     """Return whether the first document of a corpus file has two languages.
 
     Raises:
-        CotextError: invalid input.
+        CotextError: the input is invalid.
     """
     row = find_format(format or detect_format(path))
     if not row.holds_both_languages:
@@ -318,7 +320,7 @@ def _stored(folder: Path, split: str) -> Iterator[ParallelDocument]:
 def render_beginning(
     documents: Iterable[Document | ParallelDocument], sentences: int, characters: int
 ) -> str:
-    """Format the first sentences of documents, with each target below its source; long ones are cut."""
+    """Format the first sentences of documents, with each target below its source; long sentences are cut."""
     lines: list[str] = []
     for document in documents:
         count = len(document)

@@ -39,7 +39,7 @@ from cotext.runtime.workers import in_order
 
 CHUNK_SENTENCES: Final = 4096
 CHUNK_CHARACTERS: Final = 1_000_000
-CHUNKS_ALONE: Final = 8  # chunks encoded in this process; starting workers for fewer takes longer
+CHUNKS_ALONE: Final = 8  # chunks encoded in this process; for fewer chunks, starting workers is slower
 PROGRESS_DOCUMENTS: Final = 1000
 
 # Called with the name of the stage and the number of finished documents.
@@ -73,10 +73,10 @@ def corpus_of_files(split: str, source: Path, target: Path | None, selection: Se
 def languages_of_files(source: Path, target: Path | None, format: str | None) -> Languages:
     """Return the language pair in the names of two files, or inside of a file with both languages.
 
-    It is unknown unless both languages are found and differ.
+    The pair is unknown unless two different languages are found.
 
     Raises:
-        CotextError: as the reader of the format.
+        CotextError: the reader of the format raises an error.
     """
     if target is not None or not source.is_file():
         return languages_of_names(source, target)
@@ -173,7 +173,7 @@ def tokenizer_notes(
     if not isinstance(chosen, TokenizerSettings):
         languages = chosen_languages(tokenizer)
         symbols = f"; rows begin with the symbols of {languages.strip('-')}" if languages else ""
-        return (f"the tokenizer is that of other data; nothing was learned here{symbols}",)
+        return (f"the tokenizer was trained on other data, and is used unchanged{symbols}",)
     notes: tuple[str, ...] = ()
     if texts:
         notes += (f"the tokenizer was trained on {', '.join(texts)} (--tokenizer-text)",)
@@ -192,10 +192,10 @@ def tokenizer_notes(
 
 
 def document_notes(statistics: Mapping[str, Mapping[str, Any]]) -> tuple[str, ...]:
-    """Return notes on splits that are one long document, probably without document boundaries."""
+    """Return notes on splits with a single long document, probably without document boundaries."""
     return tuple(
-        f"note: {split} is one document of {counts['sentences']:,} sentences: nothing says where documents "
-        f"end, so that sentences of unrelated texts may become context of each other; {BOUNDARIES}, or train "
+        f"note: {split} is one document of {counts['sentences']:,} sentences without document "
+        f"boundaries; sentences of unrelated texts may become context of each other; {BOUNDARIES}, or train "
         "on single sentences"
         for split, counts in statistics.items()
         if counts["documents"] == 1 and counts["sentences"] >= LONG_DOCUMENT
@@ -225,11 +225,11 @@ def selection_notes(corpus: CorpusSplit) -> list[str]:
 def taken_tokenizer(folder: Path, symbols: LanguageChoice, pair: Languages) -> Tokenizer:
     """Load the tokenizer of a run or of prepared data, and choose the languages of this corpus.
 
-    For a multilingual tokenizer, these are the languages of `symbols`, otherwise those already chosen in the
-    folder, otherwise those whose code is that of the corpus (`pair`).
+    For a multilingual tokenizer, the choice is `symbols`, otherwise the choice already stored in the folder,
+    otherwise the languages with the codes of the corpus (`pair`).
 
     Raises:
-        CotextError: the tokenizer has no symbol of a language, or a language is unknown; otherwise as
+        CotextError: the tokenizer has no language symbols, or a language is unknown; also the errors of
             `load_tokenizer`.
     """
     tokenizer = load_tokenizer(folder / "tokenizer")
@@ -245,7 +245,7 @@ def taken_tokenizer(folder: Path, symbols: LanguageChoice, pair: Languages) -> T
 
 
 class _Sentences:
-    """Iterates over the sentences of documents or lines; `count` is the number of non-empty ones."""
+    """An iterator over the sentences of documents or lines; `count` is the number of non-empty sentences."""
 
     def __init__(self, groups: Iterable[Sequence[str]], on_documents: OnDocuments) -> None:
         self.count = 0
@@ -275,10 +275,10 @@ def text_checksums(files: Sequence[Path]) -> dict[str, str]:
 
 
 def sentences_of_texts(files: Iterable[Path]) -> Iterator[Sequence[str]]:
-    """Yield the sentences of each document in training files of the tokenizer, of one language or two.
+    """Yield the sentences of each document in training files of the tokenizer, in one language or two.
 
-    In the format `text`, each line is yielded separately: documents do not matter here, and a large file may
-    have no empty lines, or several in a row.
+    In the format `text`, each line is yielded separately. Document boundaries have no effect here, and a
+    large file may have no empty lines, or several in a row.
 
     Raises:
         CotextError: a file is missing, empty or malformed.

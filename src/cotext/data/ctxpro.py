@@ -1,8 +1,9 @@
 """ctxPro suites (Wicks and Post, 2023): sources whose translation needs context, with the expected word form.
 
 A suite is generative: there are no candidates. A system translates the source, and the expected form is
-searched in the last sentence. A suite has a JSON file with the tested segments, and a text file with a line
-for each. In a line, up to nine segments of context precede the tested one, separated by `<eos> `.
+searched in the last sentence. A suite has a JSON file with the tested segments, and a text file with one line
+per tested segment. In a line, up to nine segments of context precede the tested segment, separated by
+`<eos> `.
 """
 
 import re
@@ -51,7 +52,7 @@ class GenerativeExample:
 class GenerativeSuite:
     """Generative examples of one language pair, in the order of their file.
 
-    `has_context`: whether sources include the sentences before the tested one.
+    `has_context`: whether sources include the sentences before the tested sentence.
     """
 
     name: str
@@ -81,11 +82,11 @@ def is_ctxpro_file(path: Path) -> bool:
 def read_ctxpro(path: Path, contexts: Path | None = None, *, with_context: bool = True) -> GenerativeSuite:
     """Read a ctxPro suite: its JSON file and, by default, its contexts.
 
-    `contexts` is the file of contexts, or its folder. By default, it is searched next to the suite and in
-    `../inputs`, as published. Its name is that of the suite without `.json`.
+    `contexts` is the file of contexts, or its folder. The file has the name of the suite without `.json`. By
+    default, it is searched in the folder of the suite and, as in the published data, in `../inputs`.
 
     Raises:
-        CotextError: not a ctxPro suite, no contexts, or those of another suite.
+        CotextError: the file is not a ctxPro suite, or its contexts are missing or belong to another suite.
     """
     content = parse_json(read_whole(path), str(path))
     if not is_ctxpro(content):

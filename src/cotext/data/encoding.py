@@ -43,7 +43,7 @@ class EncodedChunk:
         return cls(tuple(names), counts, source, target, _digests(source, target), frozenset(found))
 
     def documents(self) -> Iterator[tuple[str, Flat, Flat]]:
-        """Yield name, source and target of each document, as `StoreWriter.add_flat` takes them."""
+        """Yield name, source and target of each document, in the form for `StoreWriter.add_flat`."""
         bounds = [0, *np.cumsum(self.sizes).tolist()]
         both = self.source, self.target
         sides = [(side, [0, *np.cumsum(side.lengths, dtype=np.int64).tolist()]) for side in both]
@@ -74,7 +74,7 @@ def _digests(source: Flat, target: Flat) -> bytes:
 
 
 def location_of(files: Sequence[Path], side: int, sentence: str) -> str:
-    """Return file and line of a sentence as the beginning of a message; empty without files."""
+    """Return file and line of a sentence, to begin a message; empty if there are no files."""
     if not files:
         return ""
     path = files[min(side, len(files) - 1)]

@@ -1,7 +1,7 @@
 """The language pair of a corpus, a run or a suite: given, or guessed from file names such as train.en.
 
-File names are only hints, so that a contradicting name gives a warning. Two known language pairs that differ,
-such as those of a run and a suite, are an error. So are two files with swapped names.
+File names are only hints, so that a contradicting name gives a warning. If the language pairs of a run and a
+suite are known and differ, this is an error. Two files with swapped names are an error, too.
 """
 
 import re
@@ -71,16 +71,16 @@ class Languages:
         return cls(source, target)
 
     def __str__(self) -> str:
-        """As in "en-de"; empty unless both are known."""
+        """The pair as text, such as "en-de"; empty unless both languages are known."""
         return f"{self.source}-{self.target}" if self.source and self.target else ""
 
     @property
     def reversed(self) -> "Languages":
-        """The other direction."""
+        """The pair with source and target swapped."""
         return Languages(self.target, self.source)
 
     def contradicts(self, other: "Languages") -> bool:
-        """Return whether both pairs are known and differ; codes of unequal lengths may mean the same."""
+        """Return whether both pairs are known and differ; two codes may denote the same language."""
         sides = ((self.source, other.source), (self.target, other.target))
         return bool(str(self) and str(other)) and any(len(a) == len(b) and a != b for a, b in sides)
 
@@ -93,7 +93,7 @@ def language_code(text: str, option: str) -> str:
     """
     code = re.split("[-_]", text.strip().lower(), maxsplit=1)[0]
     if not re.fullmatch("[a-z]{2,3}", code):
-        raise CotextError(f"{option} {text}: give a language by its code, as in en, de or zh")
+        raise CotextError(f"{option} {text}: pass a language code such as en, de or zh")
     return code
 
 
@@ -104,9 +104,9 @@ def primary_language(code: str) -> str:
 
 
 def fitting_codes(wanted: str, available: Iterable[str]) -> list[str]:
-    """Return the available codes that match a requested one.
+    """Return the available codes that match a requested code.
 
-    These are equal codes; if there are none, codes that begin with it; if there are none, codes of the same
+    Equal codes are preferred to codes that begin with the requested code, and these to other codes of the
     language. So `de` matches `de_DE`, even if `deu_Latn` is available, too.
     """
     codes = [code for code in dict.fromkeys(available) if code]
@@ -123,18 +123,18 @@ def fitting_codes(wanted: str, available: Iterable[str]) -> list[str]:
 
 
 def same_language(first: str, second: str) -> bool:
-    """Return whether two codes mean the same language, such as "en", "EN", "en-US" and "eng_Latn"."""
+    """Return whether two codes denote the same language, such as "en", "EN", "en-US" and "eng_Latn"."""
     return primary_language(first) == primary_language(second) != ""
 
 
 def language_of_name(path: Path) -> str:
-    """Return the language in a file name, from its last such ending, as in train.en or a.de.txt.xz."""
+    """Return the language of the last language suffix in a file name, such as train.en or a.de.txt.xz."""
     endings = path.name.lower().split(".")[1:]
     return next((ending for ending in reversed(endings) if ending in CODES), "")
 
 
 def languages_of_names(source: Path, target: Path | None) -> Languages:
-    """Return the language pair in the names of two files; unknown unless they name two languages."""
+    """Return the language pair in the names of two files; unknown unless the names contain two languages."""
     if target is None:
         return Languages()
     pair = Languages(language_of_name(source), language_of_name(target))
@@ -152,11 +152,11 @@ def check_sides(known: Languages, source: Path, target: Path | None, whose: str)
 def check_pair(known: Languages, other: Languages, what: str, whose: str) -> None:
     """Raise CotextError if both language pairs are known and differ."""
     if known.contradicts(other):
-        raise CotextError(f"{what} is {other}, and {whose} {known}; give one of the same language pair")
+        raise CotextError(f"{what} is {other}, and {whose} {known}; use the same language pair for both")
 
 
 def name_warning(path: Path, language: str, whose: str) -> str:
-    """Return a warning if the name of a source file names another language; otherwise an empty string."""
+    """Return a warning if the name of a source file contains another language; otherwise an empty string."""
     named = language_of_name(path)
     if not named or not language or named == language or len(language) != 2:
         return ""

@@ -5,8 +5,8 @@
     {"document": "a", "sentence": 1, "rank": 2, "text": "...", "log_probability": -3.6, "score": -1.1}
     {"document": "a", "sentence": 2, "rank": 1, ...
 
-Sentences and ranks count from 1. `log_probability` is that of the translation, including its end symbol, or
-null if unknown. `score` is the value by which the search ranked it.
+Sentences and ranks count from 1. `log_probability` is the log-probability of the translation, including its
+end symbol, or null if unknown. `score` is the value by which the search ranks translations.
 """
 
 import json
@@ -66,7 +66,7 @@ def _number(value: float) -> float | None:
 
 
 def is_lists(path: Path) -> bool:
-    """Return whether a file begins like n-best lists; raises CotextError as `numbered_lines`."""
+    """Return whether a file begins like n-best lists; raise the same errors as `numbered_lines`."""
     _, first = next(numbered_lines(path), (1, ""))
     if not first.lstrip().startswith("{"):
         return False
@@ -125,7 +125,7 @@ def _documents(path: Path, lines: Iterable[tuple[int, str]]) -> Iterator[ListedD
                 "are in the order of documents, sentences and ranks, and none is left out"
             )
     if not sentences:
-        raise CotextError(f"{path}: holds no translations; write the lists again")
+        raise CotextError(f"{path}: contains no translations; write the lists again")
     yield ListedDocument(name, tuple(map(tuple, sentences)))
 
 

@@ -1,7 +1,7 @@
 """Overlap of development and test sets with the training data.
 
 Scores on sentences that occur in the training data overestimate quality. Sentences are compared by hashes
-without case and white space. Short ones ("Thank you.") recur by chance, so that pairs are counted, too.
+without case and white space. Short sentences ("Thank you.") recur by chance. So pairs are counted, too.
 """
 
 import hashlib
@@ -15,8 +15,8 @@ from cotext.data.documents import ParallelDocument
 class Overlap:
     """The overlap of a set with the training data.
 
-    `sentences`: sentences with a non-empty source. `sources`: those whose source is that of a training pair.
-    `pairs`: those with the same target, too.
+    `sentences`: number of sentences with a non-empty source. `sources`: number of sentences whose source
+    occurs in a training pair. `pairs`: number of sentences whose source and target occur as a training pair.
     """
 
     sentences: int

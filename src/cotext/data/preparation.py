@@ -4,7 +4,7 @@
     .OUT.preparing/preparing.json   the job, and for each finished stage the digests of its files
     .OUT.replaced/                  the old folder OUT, until the new one is in place
 
-A process that works there holds the lock of OUT.
+The process that prepares the data holds the lock of OUT.
 """
 
 import os
@@ -67,7 +67,7 @@ class Preparation:
         return {}
 
     def done(self, stage: str) -> Any:
-        """Return what was noted of a finished stage; None if it is unfinished or its files are damaged."""
+        """Return the record of a finished stage; None if it is unfinished or its files are damaged."""
         noted = self._stages.get(stage)
         if noted is None:
             return None
@@ -78,7 +78,7 @@ class Preparation:
         return noted["content"]
 
     def note(self, stage: str, files: Iterable[Path], content: Any) -> None:
-        """Record that a stage is finished, with the `files` that it has written and further `content`."""
+        """Record that a stage is finished, with the `files` that it has written and other `content`."""
         self._stages[stage] = {"files": digests(self.folder, files), "content": content}
         self._write_state()
 
@@ -136,8 +136,8 @@ class Preparation:
             pass  # damaged
         if not self._overwrite:
             raise CotextError(
-                f"{self.folder}: holds what an interrupted preparation from other files or with other "
-                "settings has done, or is damaged; give the same again to go on with it, choose another "
+                f"{self.folder}: contains an interrupted preparation of other files or with other "
+                "settings, or is damaged; pass the same options to resume it, choose another "
                 "--out, or add --overwrite to discard it"
             )
         return False
@@ -160,9 +160,9 @@ def preparing(out: Path, overwrite: bool, inputs: Sequence[Path]) -> Iterator[Pr
     """
     out = out.resolve()
     if out.is_file():
-        raise CotextError(f"{out}: is a file; name a folder to write to")
+        raise CotextError(f"{out}: is a file; pass a folder to write to")
     if is_occupied(out) and not (out / REPORT).is_file():
-        raise CotextError(f"{out}: is not a folder of prepared data, and is not replaced; choose another one")
+        raise CotextError(f"{out}: is not a folder of prepared data; choose another folder")
     inside = next((path for path in inputs if path.resolve().is_relative_to(out)), None)
     if inside is not None:
         raise CotextError(f"{inside}: lies inside the folder to be replaced, {out}; choose another folder")

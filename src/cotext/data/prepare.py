@@ -1,8 +1,8 @@
 """Preparation of training data from corpus files: the command `cotext prepare`.
 
 The text is read twice: to sample the sentences for the tokenizer, and to encode it. Memory does not grow with
-the corpus. The output folder contains train.arrow, dev.arrow, dev.jsonl, tokenizer/ and report.json; with a
-test set, test.arrow and test.jsonl; and with --shortlist, shortlist.safetensors.
+the corpus. The output folder contains train.arrow, dev.arrow, dev.jsonl, tokenizer/ and report.json. A test
+set adds test.arrow and test.jsonl; --shortlist adds shortlist.safetensors.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -64,13 +64,13 @@ CONTROLLED_TOKENIZER_DOCUMENTS = 5000
 def prepare(request: PreparationRequest, on_documents: OnDocuments = lambda stage, documents: None) -> Report:
     """Train a tokenizer, encode training, development and test corpora, and write all to the folder `out`.
 
-    If a target is None, the source file contains both languages. Missing languages are those of the training
-    files, see `languages_of_files`. The folder appears when it is complete; the same call resumes an
-    interrupted one.
+    If a target is None, the source file contains both languages. Languages that are not given are inferred
+    from the training files (`languages_of_files`). `out` is created only when all files are complete. To
+    resume after an interruption, call again with the same arguments.
 
     Raises:
-        CotextError: invalid corpus files, sentences over `max_characters`, swapped source and target files;
-            otherwise as `taken_tokenizer` and `preparing`.
+        CotextError: a corpus file is invalid, a sentence is longer than `max_characters`, or source and
+            target files are swapped; also the errors of `taken_tokenizer` and `preparing`.
     """
     given = {
         "train": (request.source, request.target),
@@ -111,7 +111,7 @@ def _carry_out(
     request: PreparationRequest,
     on_documents: OnDocuments,
 ) -> Report:
-    """Do the remaining stages of a job, and publish the folder."""
+    """Carry out the remaining stages of a job, and publish the folder."""
     report = work.begin(job)
     if not report:
         build_tokenizer(
@@ -134,7 +134,11 @@ def _corpora(
     rules: dict[str, float],
     splitters: tuple[Splitter, Splitter] | None,
 ) -> list[CorpusSplit]:
-    """Return the corpora. Rules apply only to training data; so do splitters, except with `paragraphs`."""
+    """Return the corpora.
+
+    Cleaning rules apply only to training data. Sentence splitting applies to training data or, with
+    `paragraphs`, to all splits.
+    """
     corpora: list[CorpusSplit] = []
     parts: dict[str, frozenset[int]] = {}
     for split, (source, target) in given.items():
@@ -159,12 +163,12 @@ def prepare_controlled(
 ) -> Report:
     """Generate the controlled corpus and prepare it.
 
-    In addition to the files of `prepare`, `out` contains contrastive/<phenomenon>.json and the plain text of
-    dev and test (dev.en, dev.de, test.en, test.de), for translation.
+    In addition to the files of `prepare`, `out` contains contrastive/<phenomenon>.json and, for translation,
+    the development and test sets as plain text (dev.en, dev.de, test.en, test.de).
     """
     documents, seed, order = request.documents, request.seed, request.word_order
-    # Without byte fallback, because the generator has a fixed set of words and so of characters. BPE, because
-    # nearly every word is frequent enough to become one token.
+    # Byte fallback is not needed, because the generator uses a fixed set of words and characters. BPE is used
+    # because nearly every word is frequent enough to become one token.
     settings = TokenizerSettings(
         kind="sentencepiece-bpe", vocabulary=request.vocabulary, byte_fallback=False, seed=seed
     )
@@ -186,7 +190,7 @@ def prepare_controlled(
         job = _job(command, {}, Languages("en", "de"), settings)
         report = work.begin(job)
         if not report:
-            # From the same documents for every size, so that all sizes of a seed share one vocabulary.
+            # All sizes of a seed use the same documents for the tokenizer, and so share one vocabulary.
             of_all = partial(
                 training_documents, CONTROLLED_TOKENIZER_DOCUMENTS, seed, order, request.mentions
             )
@@ -224,11 +228,11 @@ def _job(
     chosen: TokenizerSettings | Tokenizer,
     tokenizer_text: Sequence[Path] = (),
 ) -> dict[str, Any]:
-    """Return all that determines the content of a prepared folder; `inputs`: digests by file.
+    """Return everything that determines the content of a prepared folder; `inputs` maps files to digests.
 
     Raises:
-        CotextError: text for the tokenizer is given, but the tokenizer is already trained, or it is
-        unreadable.
+        CotextError: `tokenizer_text` is given for a tokenizer that is already trained, or a file of it cannot
+            be read.
     """
     if isinstance(chosen, TokenizerSettings):
         how = asdict(chosen)
@@ -236,10 +240,10 @@ def _job(
             how["text"] = text_checksums(tokenizer_text)
     else:
         if tokenizer_text:
-            raise CotextError(f"a {chosen.kind} tokenizer is trained already; leave out --tokenizer-text")
+            raise CotextError(f"a {chosen.kind} tokenizer is already trained; remove --tokenizer-text")
         how = {"kind": chosen.kind, "taken": chosen.fingerprint}
-        if spoken := chosen_languages(chosen):
-            how["languages"] = spoken
+        if language_pair := chosen_languages(chosen):
+            how["languages"] = language_pair
     return {
         "cotext": __version__,
         "command": command,
@@ -267,7 +271,7 @@ def _build(
             noted = _encoded(folder, corpus, corpora[1:], workers, on_documents)
             work.note(corpus.split, store_files(folder / f"{corpus.split}.arrow"), noted)
         encoded[corpus.split] = noted
-    # The keys are numbers if just counted, and texts if read back from JSON.
+    # Percentile keys are integers if they were computed in this call, and strings if read from JSON.
     lengths = encoded["train"]["statistics"]["sentence_tokens"]["source"]["percentiles"]
     usual = {str(q): n for q, n in lengths.items()}["99"]
     for corpus in corpora[1:]:
@@ -302,7 +306,10 @@ def _encoded(
     workers: int,
     on_documents: OnDocuments,
 ) -> dict[str, Any]:
-    """Encode a corpus and return its part of the report; for training data with the overlap."""
+    """Encode a corpus and return its section of the report.
+
+    For training data, the section includes the overlap with the held-out sets.
+    """
     sets = HeldOut({other.split: other.text() for other in held_out} if corpus.split == "train" else {})
     tokenizer = folder / "tokenizer"
     statistics, found = encode_corpus(folder, corpus, tokenizer, sets.wanted, workers, on_documents)
@@ -316,7 +323,10 @@ def _selected(corpus: CorpusSplit) -> dict[str, Any]:
 
 
 def _check_lengths(folder: Path, corpus: CorpusSplit, usual_tokens: int) -> dict[str, Any]:
-    """Count long sentences of a held-out set, given its store; return the counts of its selection."""
+    """Count the long sentences of a held-out set; return its selection counts and notes.
+
+    The lengths of sentences are read from the token store of the set.
+    """
     if corpus.selection is not None:
         store = TokenStore(folder / f"{corpus.split}.arrow")
         for index, document in enumerate(corpus.read()):

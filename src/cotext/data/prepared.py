@@ -28,7 +28,7 @@ def read_report(folder: Path) -> dict[str, Any]:
     """Return the content of report.json, or an empty dict if it does not exist.
 
     Raises:
-        CotextError: it is damaged; otherwise as `read_json`.
+        CotextError: the report is damaged; also the errors of `read_json`.
     """
     path = folder / REPORT
     if not path.exists():

@@ -29,7 +29,7 @@ class SentenceSplitting(Request):
     """How text is split into sentences."""
 
     abbreviations: Path | None = option(
-        "File of further abbreviations, one per line: the full stop after one does not end a sentence.",
+        "File of additional abbreviations, one per line. Their full stops do not end sentences.",
         default=None,
     )
     splitter: str | None = option(
@@ -41,7 +41,8 @@ class SentenceSplitting(Request):
         """Check the splitting options.
 
         Raises:
-            CotextError: options are given, but not `used` (`remedy`: what to do); otherwise as `splitting`.
+            CotextError: options are given, but not `used`; the message ends with `remedy`. Also the errors
+                of `splitting`.
         """
         if not used and (self.abbreviations or self.splitter):
             given = "--abbreviations" if self.abbreviations else "--splitter"
@@ -145,12 +146,12 @@ class PreparationRequest(TrainingCorpus):
         least=0,
     )
     source_language: str = option(
-        "Language code such as en, or a language that the tokenizer of --tokenizer knows, such as eng_Latn. "
+        "Language code such as en, or a language of the tokenizer of --tokenizer, such as eng_Latn. "
         "Default: guessed from the file names.",
         default="",
     )
     target_language: str = option(
-        "Language code such as de, or a language that the tokenizer of --tokenizer knows, such as deu_Latn. "
+        "Language code such as de, or a language of the tokenizer of --tokenizer, such as deu_Latn. "
         "Default: guessed from the file names.",
         default="",
     )
@@ -203,7 +204,7 @@ class PreparationRequest(TrainingCorpus):
         if taken and self.vocabulary is not None:
             raise CotextError(f"{given} has its own vocabulary; leave out --vocabulary")
         if taken and self.tokenizer_sample is not None:
-            raise CotextError(f"{given} is trained already; leave out --tokenizer-sample")
+            raise CotextError(f"{given} is already trained; remove --tokenizer-sample")
         if not taken and self.tokenizer not in KINDS:
             raise CotextError(
                 f"{given}: not a run or data folder with a tokenizer; give one, or choose {', '.join(KINDS)}"

@@ -34,8 +34,8 @@ SHARDS_SHUFFLED: Final = 8  # files of a sharded store that are shuffled togethe
 class Cursor:
     """The position of the next batch: epoch, pool (its first document in the epoch), and number in the pool.
 
-    `skipped` counts the instances of finished pools that were too long, `shed` those that had to drop
-    context.
+    `skipped` is the number of instances of finished pools that were too long. `shed` is the number of
+    instances from which context was removed.
     """
 
     epoch: int = 0
@@ -69,8 +69,8 @@ def _instances(document: TokenDocument, windows: Iterable[Window]) -> Iterator[I
 class Arrangement:
     """The order of instances in batches, and the context in windows.
 
-    `order`: shuffled instances of similar length, or runs of consecutive windows. `context`: the own context
-    of a window or, as a control experiment, that of another document of the pool.
+    `order`: shuffled instances of similar length, or runs of consecutive windows. `context`: the true context
+    of a window or, for a control experiment, context from another document of the pool.
     """
 
     order: Literal["shuffled", "documents"] = "shuffled"
@@ -78,9 +78,10 @@ class Arrangement:
 
 
 def epoch_order(ranges: Sequence[range], random: np.random.Generator) -> np.ndarray:
-    """Return the documents of a store in the order of an epoch; `ranges`: the documents of each file.
+    """Return the documents of a store in the order of an epoch; `ranges` gives the documents of each file.
 
-    A few files drawn at random are shuffled together, then the next ones. So an epoch reads each file once.
+    Files are drawn at random in groups, and the documents of a group are shuffled together. So an epoch reads
+    each file once.
     """
     files = random.permutation(len(ranges)) if len(ranges) > 1 else np.arange(len(ranges))
     parts = []
@@ -93,7 +94,7 @@ def epoch_order(ranges: Sequence[range], random: np.random.Generator) -> np.ndar
 class Sampler:
     """An endless stream of shuffled batches over one shard of a store.
 
-    Shard r of n has every n-th document of the order of the epoch. Instances with a side of more than
+    Shard r of n contains every n-th document in the order of the epoch. Instances with a side of more than
     `max_row_tokens` are skipped; the cursor counts them.
     """
 
@@ -164,7 +165,7 @@ class Sampler:
         """Check, without reading a pool, that there are instances to draw.
 
         Raises:
-            CotextError: as `batches`; no second document for the context `foreign`.
+            CotextError: see `batches`; also if there is no second document for the context `foreign`.
         """
         self._require_documents()
         self._require_fit()
@@ -244,7 +245,7 @@ class Sampler:
     def _in_foreign_context(
         self, instances: Iterable[Instance], documents: Sequence[TokenDocument], random: np.random.Generator
     ) -> Iterator[Instance]:
-        """Yield the instances with context from other documents, drawn separately for each."""
+        """Yield the instances with context from other documents, which are drawn for each instance."""
         (view, _), *_ = self.mixture.parts
         pool = [document for document in documents if document.source]
         index_in_pool = {document.index: i for i, document in enumerate(pool)}
@@ -273,8 +274,8 @@ def in_context_of(
 ) -> Instance:
     """Replace the context of an instance by consecutive sentences of `other`, drawn at random.
 
-    If `other` is too short, there is less context, because a sentence that occurred twice in a row would
-    reveal its labels. Context over the length limit of the view is dropped, as in the windows of the view.
+    If `other` is too short, the instance has less context. A sentence cannot be repeated, because it would
+    reveal its labels. Context over the length limit of the view is dropped, as in other windows of the view.
     """
     window, offset = instance.window, instance.target_offset
     start, stop = instance.current
@@ -308,9 +309,9 @@ def ordered_batches(
 ) -> Iterator[Batch]:
     """Yield validation batches: every instance of a store once, in batches of similar length.
 
-    `group_windows`, for models that attend to other rows: this number of consecutive windows of a document
-    share a batch, even over the budget. A batch has at most one such group per document. Instances that are
-    too long are skipped.
+    `group_windows` is the number of consecutive windows of a document that are kept in one batch, even over
+    the budget, for models that attend to other sequences. A batch has at most one such group per document.
+    Instances that are too long are skipped.
     """
     length = functools.partial(Instance.row_tokens, symbols=symbols)
     if group_windows is None:

@@ -30,7 +30,7 @@ RULES: Final = ("empty", "length", "ratio", "copies", "language", "duplicates")
 RATIO_CHARACTERS: Final = 10  # added to both sides, because lengths of short sentences vary by chance
 COPY_LETTERS: Final = 10  # names and numbers are the same in both languages
 LANGUAGE_LETTERS: Final = 40  # language identification is unreliable on shorter text
-PASSAGE_SENTENCES: Final = 3  # length of a repeated passage; shorter ones recur by chance
+PASSAGE_SENTENCES: Final = 3  # length of a repeated passage; shorter passages recur by chance
 _NUMBER = re.compile(r"[0-9]{1,6}(\.[0-9]{1,6})?")
 
 Pair = tuple[str, str]
@@ -60,10 +60,10 @@ def parse_rules(texts: Sequence[str]) -> dict[str, float]:
 def _number(name: str, value: str, text: str) -> float:
     bounds = {"length": (1.0, 999_999.0), "ratio": (1.0, 1000.0), "language": (0.0, 1.0)}
     if name not in bounds:
-        raise CotextError(f"--clean {shown(text)}: the rule {name} takes no number")
+        raise CotextError(f"--clean {shown(text)}: the rule {name} has no number")
     least, most = bounds[name]
     if not _NUMBER.fullmatch(value) or not least <= float(value) <= most:
-        raise CotextError(f"--clean {shown(text)}: {name} takes a number from {least:g} to {most:g}")
+        raise CotextError(f"--clean {shown(text)}: {name} needs a number from {least:g} to {most:g}")
     return float(value)
 
 
@@ -88,7 +88,7 @@ class Cleaned:
 
 
 class Cleaner:
-    """Cleans documents by rules in one pass; `cleaned` has the counts.
+    """A filter of documents by rules, in one pass; `cleaned` contains the counts.
 
     `lengths`: characters of all source and of all target sentences; `ratio` is relative to their ratio.
 
@@ -139,7 +139,7 @@ class Cleaner:
             yield from pieces_of(document.id, kept)
 
     def _reason(self, pair: Pair) -> str:
-        """Return the first rule that matches a pair; empty if none does."""
+        """Return the first rule that matches a pair; empty if no rule matches."""
         if not any(pair):
             return ""
         return next((rule for rule, test in self._tests.items() if test(pair)), "")
@@ -180,7 +180,7 @@ class Cleaner:
         for language in (self._languages.source, self._languages.target):
             if language not in known:
                 raise CotextError(
-                    f"--clean language: {language} is no language that can be identified; leave the rule out"
+                    f"--clean language: the language {language} cannot be identified; remove the rule"
                 )
 
     def _repeated(self, pairs: Sequence[Pair]) -> set[int]:
@@ -214,8 +214,8 @@ def pieces_of(document_id: str, runs: Sequence[Sequence[tuple[str, str]]]) -> It
 def align_lengths(source: Sequence[int], target: Sequence[int]) -> list[Bead]:
     """Return the most probable beads (1-1, 1-2, 2-1) of two texts, given the characters of each sentence.
 
-    The expected length ratio is that of the two texts. The result is empty if such beads cannot cover all
-    sentences, because one side has more than twice as many as the other, or none.
+    The expected length ratio is the ratio of the two texts. The result is empty if such beads cannot cover
+    all sentences, because one side is empty or has more than twice as many sentences as the other.
     """
     # Number of characters before each sentence.
     before = [[0, *accumulate(side)] for side in (source, target)]
@@ -274,10 +274,10 @@ class MultiSentenceCounts:
 
 @dataclass(slots=True)
 class Selection:
-    """One split of a corpus, which can be read several times; the counts are those of the last time.
+    """One split of a corpus, which can be read several times; the counts refer to the last time.
 
     `read_files` reads the files and counts skipped documents in its argument. `splitters` split lines of
-    source and target, `rules` are those of `Cleaner`.
+    source and target. `rules` are the rules of `Cleaner`.
     """
 
     read_files: Callable[[Alignment], Iterator[ParallelDocument]]

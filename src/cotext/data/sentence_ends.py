@@ -1,7 +1,7 @@
 """Rules for sentence boundaries, based on punctuation, capitalisation and abbreviations.
 
-They need no other package and no model, and run in linear time. Their accuracy was measured on annotated
-paragraphs and on real text: see docs/results/sentences-and-files.md.
+The rules need no other package and no model, and run in linear time. Their accuracy on annotated paragraphs
+and on real text is in docs/results/sentences-and-files.md.
 """
 
 import re
@@ -13,9 +13,9 @@ from typing import Final
 from cotext.runtime.errors import CotextError
 from cotext.runtime.reading import read_text
 
-# --- Abbreviations whose full stop does not end a sentence, and words that often begin one, by language.
+# --- By language: abbreviations whose full stop does not end a sentence, words that often begin a sentence.
 #
-# In lower case. Abbreviations are written without the last full stop and without white space, as in "z.b".
+# All are in lower case. Abbreviations have no last full stop and no white space: "z.b".
 
 LONGEST: Final = 20  # characters of an abbreviation given by a user
 
@@ -52,7 +52,7 @@ LEADING: Final = {
     "hi": "डॉ श्री प्रो",
     "mr": "डॉ श्री प्रा",
 }
-# Abbreviations only if a number follows; otherwise ordinary words, such as "no" and "art".
+# Words such as "no" and "art", which are abbreviations only if a number follows.
 NUMBERED: Final = {
     "en": """
         no nos p pp fig figs eq eqs sec secs ch chap art arts vol vols ed par para tab app ex ref refs tel jan
@@ -184,7 +184,7 @@ SYLLABIC: Final = {"cs", "sk", "hr", "sl", "sr", "bs", "mk"}
 
 
 def words_of(table: dict[str, str], language: str) -> frozenset[str]:
-    """Return the words of a table for a language; for an unknown language, those of all languages."""
+    """Return the words of a table for a language; for an unknown language, the words of all languages."""
     chosen = table.values() if not language else [table.get(language, "")]
     return frozenset(word for words in chosen for word in words.split())
 
@@ -193,7 +193,7 @@ def read_abbreviations(path: Path) -> frozenset[str]:
     """Read a file with one abbreviation per line, with or without full stop; # begins a comment line.
 
     Raises:
-        CotextError: a line is not an abbreviation; otherwise as `cotext.runtime.reading.read_text`.
+        CotextError: a line is not an abbreviation; also the errors of `cotext.runtime.reading.read_text`.
     """
     abbreviations = set()
     for number, line in enumerate(read_text(path).splitlines(), 1):
@@ -202,14 +202,14 @@ def read_abbreviations(path: Path) -> frozenset[str]:
             continue
         if len(abbreviation) > LONGEST or not any(map(str.isalpha, abbreviation)):
             raise CotextError(
-                f"{path}:{number}: no abbreviation; write one a line, as in Dr., of {LONGEST} characters "
-                "at most"
+                f"{path}:{number}: not an abbreviation; write one per line, such as Dr., of {LONGEST} at most"
             )
         abbreviations.add(abbreviation)
     return frozenset(abbreviations)
 
 
-# Scripts without a space between sentences. Thai, for example, has no space between words, but one here.
+# Scripts without a space between sentences. Thai does not belong here: it has a space between sentences, but
+# none between words.
 UNSPACED_CHARACTER: Final = re.compile("[\u2e80-\u303f\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\uff00-\uffef]")
 _STRONG: Final = frozenset("!?！？؟፧;\u037e")
 _BRACKETS: Final = {")": "(", "）": "（", "]": "[", "】": "【", "〕": "〔"}
@@ -258,7 +258,7 @@ _SEARCHED: Final = 400  # characters before the punctuation that are searched fo
 class EndRules:
     """The rules for texts of one language; an empty `language` is unknown.
 
-    `abbreviations`: additional abbreviations, whose full stop does not end a sentence.
+    `abbreviations`: additional abbreviations; their full stop does not end a sentence.
     """
 
     def __init__(self, language: str, abbreviations: frozenset[str] = frozenset()) -> None:
@@ -320,7 +320,7 @@ class EndRules:
         return self._full_stop(text, start, match.start(), word, closing)
 
     def _unspaced(self, text: str, match: re.Match[str], marks: str) -> bool:
-        """Return whether no space is needed: before Chinese and Japanese, and after an Indic danda."""
+        """Return whether a boundary needs no space: before Chinese and Japanese, and after an Indic danda."""
         if set(marks) & set("।॥။"):
             return True
         return marks != "." and "…" not in marks and bool(UNSPACED_CHARACTER.match(text, match.end()))
@@ -345,7 +345,7 @@ class EndRules:
         before = text[dots - 1 : dots]
         if before in _BRACKETS.values() and closing[:1] in _BRACKETS:
             return False
-        if before.isspace():  # words are omitted, not the end of one
+        if before.isspace():  # words are omitted, and no sentence ends
             return self._begins(word)
         return not self._is_pronoun(word)
 

@@ -22,7 +22,7 @@ Read = Callable[[Alignment], Iterator[ParallelDocument]]
 def set_aside(
     documents: Iterable[ParallelDocument], wanted: Mapping[str, int], seed: int
 ) -> dict[str, frozenset[int]]:
-    """Draw documents for each part and return their numbers, from 0. All others are training documents.
+    """Draw documents for each part and return their numbers, from 0. All other documents are for training.
 
     Pieces of a document that was cut (d#1, d#2), documents with the same id, and documents with the same
     source are always in the same part.
@@ -36,7 +36,7 @@ def set_aside(
         available = f"{len(groups):,} document{'s' if len(groups) > 1 else ''}"
         raise CotextError(
             f"{asked}: the corpus has {available}, and at least one must be left for training; set fewer "
-            f"aside, give a corpus of more, or, if it does not say where documents end, {BOUNDARIES}"
+            f"aside, pass a larger corpus or, if it has no document boundaries, {BOUNDARIES}"
         )
     random.Random(seed).shuffle(groups)
     parts, first = {}, 0
@@ -47,7 +47,7 @@ def set_aside(
 
 
 def _groups(documents: Iterable[ParallelDocument]) -> list[list[int]]:
-    """Return the numbers of documents that belong together, in the order of the first of each group."""
+    """Return groups of numbers of documents that belong together, ordered by their first documents."""
     owner: dict[str | bytes, int] = {}  # name or digest -> group
     groups: dict[int, list[int]] = {}
     for number, document in enumerate(documents):
@@ -64,7 +64,7 @@ def _groups(documents: Iterable[ParallelDocument]) -> list[list[int]]:
 
 
 def part_of(read: Read, parts: Mapping[str, frozenset[int]], part: str) -> Read:
-    """Return a reader of the documents of one part; "train": of the documents in no part."""
+    """Return a reader of the documents of one part; "train" is the part of all other documents."""
     others = frozenset().union(*parts.values())
 
     def documents(alignment: Alignment) -> Iterator[ParallelDocument]:

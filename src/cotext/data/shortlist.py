@@ -2,7 +2,7 @@
 
 A sentence needs only a small part of the vocabulary. A table has the most probable target tokens for each
 source token, and the most frequent target tokens for all sentences (Jean et al. 2015, "On Using Very Large
-Target Vocabulary for Neural Machine Translation", section 3.3). The probabilities are those of IBM Model 1
+Target Vocabulary for Neural Machine Translation", section 3.3). The probabilities come from IBM Model 1
 (Brown et al. 1993, "The Mathematics of Statistical Machine Translation", section 4), with an empty source
 token:
 
@@ -44,7 +44,7 @@ Numbers = NDArray[np.float64]
 class Shortlist:
     """Candidates of every source token, best first and padded with -1, and the most frequent tokens.
 
-    `fingerprint` is that of the tokenizer.
+    `fingerprint` is the fingerprint of the tokenizer.
     """
 
     fingerprint: str
@@ -107,15 +107,16 @@ def identity_of(shortlist: Shortlist | None) -> dict[str, str]:
 
 
 def named(shortlist: Shortlist | None) -> str:
-    """Return the beginning of the SHA-256 of the table, for signatures; empty without a shortlist."""
+    """Return a prefix of the SHA-256 of the table, for signatures; empty if there is no shortlist."""
     return "".join(identity_of(shortlist).values())[:8]
 
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """How much of the references shortlists contain, in per cent, and their mean size.
+    """Coverage of references by shortlists, in per cent, and the mean size of shortlists.
 
-    `tokens`: share of the tokens of references. `sentences`: share of references without other tokens.
+    `tokens`: share of reference tokens that are in the shortlist. `sentences`: share of references of which
+    all tokens are in the shortlist.
     """
 
     tokens: float
@@ -198,8 +199,8 @@ def _pairs(store: "TokenStore") -> Iterator[tuple[Ids, Ids]]:
 class _Model1:
     """IBM Model 1; each token counts once per sentence.
 
-    Sums over pairs are computed for one source token after the other, by an index of the pairs that contain
-    it. So the only table of source and target tokens is that of the sparse probabilities.
+    Sums over pairs are computed for one source token after the other, with an index of the pairs that contain
+    the token. So the sparse probabilities are the only table of source and target tokens.
     """
 
     def __init__(self, pairs: Sequence[tuple[Ids, Ids]], sources: int, targets: int) -> None:
@@ -221,7 +222,7 @@ class _Model1:
         self._bounds = np.searchsorted(tokens[order], np.arange(sources + 1))
 
     def improve(self) -> None:
-        """Make one round of expectation and maximisation."""
+        """Carry out one step of expectation and maximisation."""
         tokens, sums = self._tokens, self._sums
         after = self._expected(tokens, sums, self._unsourced)
         self._unsourced, self._sums = after, after[tokens]

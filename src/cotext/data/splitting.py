@@ -16,9 +16,9 @@ UNSPACED: Final = frozenset({"zh", "ja"})  # written without a space between sen
 
 
 class SegmentAnyText:
-    """A model of Segment any Text (SaT; Frohmann et al. 2024), by the package wtpsplit-lite.
+    """A model of Segment any Text (SaT; Frohmann et al. 2024), run with the package wtpsplit-lite.
 
-    `name`: name of a model, such as "sat-3l-sm", which the package downloads once, or the folder of one.
+    `name`: name of a model such as "sat-3l-sm", which the package downloads once, or the folder of a model.
 
     Raises:
         CotextError: the package is not installed, or cannot load the model.
@@ -36,8 +36,8 @@ class SegmentAnyText:
             self._model: Any = package.SaT(name)
         except Exception as error:  # the package and the hub raise various errors
             raise CotextError(
-                f"--splitter sat:{name}: the model cannot be loaded ({error}); give the name of a model of "
-                "Segment any Text, such as sat-3l-sm, or the folder of one"
+                f"--splitter sat:{name}: the model cannot be loaded ({error}); pass the name of a model of "
+                "Segment any Text, such as sat-3l-sm, or the folder of a model"
             ) from None
 
     def ends(self, text: str) -> list[int]:
@@ -62,14 +62,14 @@ class SegmentAnyText:
 
 
 class Splitter:
-    """Splits texts of one language into sentences. `name` identifies the method, for reports and resumption.
+    """A splitter of texts into sentences. `name` identifies the method, for reports and resumption.
 
-    `abbreviations`: additional abbreviations, whose full stop does not end a sentence. `by`: "rules"
+    `abbreviations`: additional abbreviations; their full stop does not end a sentence. `by`: "rules"
     (`cotext.data.sentence_ends`), or "sat:" and the name or folder of a model of Segment any Text, which does
     not support abbreviations.
 
     Raises:
-        CotextError: unknown `by`, or its package or model is missing.
+        CotextError: `by` is unknown, or its package or model is missing.
     """
 
     def __init__(
@@ -84,7 +84,9 @@ class Splitter:
             self._by = SegmentAnyText(model)
             self.name = by
         else:
-            raise CotextError(f"--splitter {shown(by)}: choose {BY_RULES}, or sat:MODEL, as in sat:sat-3l-sm")
+            raise CotextError(
+                f"--splitter {shown(by)}: choose {BY_RULES}, or sat:MODEL, for example sat:sat-3l-sm"
+            )
         if abbreviations:
             if by != BY_RULES:
                 raise CotextError(f"--abbreviations are for the rules; leave them or --splitter {by} out")
@@ -92,7 +94,7 @@ class Splitter:
             self.name += f"+{len(abbreviations)}-{hashlib.sha256(listed).hexdigest()[:8]}"
 
     def sentences(self, text: str) -> list[str]:
-        """Return the sentences of a text without surrounding white space; empty for white space only."""
+        """Return the sentences of a text without surrounding white space; an empty list for blank text."""
         return [text[start:stop] for start, stop in self.spans(text)]
 
     def spans(self, text: str) -> list[tuple[int, int]]:
@@ -129,7 +131,7 @@ class Splitting:
 def join_sentences(sentences: Sequence[str], language: str) -> str:
     """Join sentences to one line, with a space between them, except in Chinese and Japanese.
 
-    In these languages, and in unknown ones, there is no space next to a character of their scripts.
+    In these and in unknown languages, there is no space next to a Chinese or Japanese character.
     """
     may_join = not language or language in UNSPACED
     line = ""

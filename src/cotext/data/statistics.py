@@ -100,7 +100,7 @@ class Histogram:
         return self._sum
 
     def distribution(self) -> Distribution:
-        """Return the percentiles so far; those beyond the limit are the limit."""
+        """Return the percentiles of the numbers added so far; larger values are reduced to the limit."""
         cumulative = np.cumsum(self._counts)
         ranks = {q: -(-q * self._number // 100) for q in PERCENTILES}
         return Distribution(
@@ -119,20 +119,20 @@ class PairBloomFilter:
         self._steps = np.arange(hashes, dtype=np.uint64)[:, None]
 
     def add(self, digests: bytes) -> int:
-        """Add pairs by digests of 16 bytes; return the number of those that are not new."""
+        """Add pairs by digests of 16 bytes; return the number of pairs that are not new."""
         pairs = [digests[at : at + 16] for at in range(0, len(digests), 16)]
         unique = dict.fromkeys(pairs)
         return int(self._remember(unique).sum()) + len(pairs) - len(unique)
 
     def add_each(self, pairs: Iterable[tuple[str, str]]) -> list[bool]:
-        """Add pairs; return for each whether the filter contained it before this call."""
+        """Add pairs; return for each pair whether the filter contained it before this call."""
         digests = [_digest(pair) for pair in pairs]
         return [bool(known) for known in self._remember(digests)] if digests else []
 
     def _remember(self, digests: Iterable[bytes]) -> NDArray[np.bool_]:
-        """Add digests; return for each whether the filter contained it before."""
+        """Add digests; return for each digest whether the filter contained it before."""
         words = np.frombuffer(b"".join(digests), np.uint64).reshape(-1, 2)
-        # Linear combinations of two hashes replace further ones (Kirsch and Mitzenmacher 2006).
+        # Linear combinations of two hashes replace additional hashes (Kirsch and Mitzenmacher 2006).
         slots = (words[:, 0] + self._steps * words[:, 1]) & self._mask
         byte, bit = slots >> np.uint64(3), (1 << (slots & np.uint64(7))).astype(np.uint8)
         known: NDArray[np.bool_] = (self._bits[byte] & bit).astype(bool).all(axis=0)
@@ -151,7 +151,7 @@ def _digest(pair: tuple[str, str]) -> bytes:
 
 
 class StatisticsCollector:
-    """Collects the statistics of one split, chunk by chunk."""
+    """A collector of the statistics of one split, chunk by chunk."""
 
     def __init__(self, unk: int) -> None:
         self._unk = unk
@@ -167,7 +167,7 @@ class StatisticsCollector:
         self._duplicates = 0
 
     def add(self, chunk: "EncodedChunk") -> None:
-        """Count the documents of a chunk; each must have at least one sentence."""
+        """Count the documents of a chunk; every document must have at least one sentence."""
         starts = np.cumsum(chunk.sizes) - chunk.sizes
         self._documents += len(chunk.sizes)
         self._document_sentences.add(chunk.sizes)

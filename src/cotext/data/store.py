@@ -81,7 +81,7 @@ class Flat:
 
 
 class FileWriter:
-    """Writes one file of a store in bounded memory; `close` completes it."""
+    """A writer of one file of a store, in bounded memory; `close` completes the file."""
 
     def __init__(self, path: Path, tokenizer_fingerprint: str) -> None:
         list_type = pa.list_(pa.field("item", pa.int32(), nullable=False))
@@ -200,7 +200,7 @@ class StoreFile:
         return self._batches[number], index - first_row
 
     def _is_consistent(self, batches: int) -> bool:
-        """Return whether the totals are possible for the file size, and equal the sum of the batches."""
+        """Return whether the totals are possible for the file size and equal the sums over the batches."""
         largest = self._map.size()
         totals = list(asdict(self.totals).values())
         if not isinstance(self._ends, list) or len(self._ends) != batches:
@@ -364,9 +364,9 @@ class TokenDocument:
 
 
 class StoreWriter:
-    """Writes a store in bounded memory; it appears under its name when the `with` block ends without error.
+    """A writer of a store, in bounded memory. The store appears when the `with` block ends without error.
 
-    A corpus of more than `MAX_SHARD_TOKENS` becomes a folder of shards, a smaller one a file.
+    A corpus of more than `MAX_SHARD_TOKENS` becomes a folder of shards; a smaller corpus becomes a file.
     """
 
     def __init__(self, path: Path, tokenizer_fingerprint: str) -> None:

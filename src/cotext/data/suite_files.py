@@ -39,7 +39,7 @@ class SubtitleContext:
 
     def __init__(self, folder: Path | None, sentences: int) -> None:
         if folder is not None and not folder.is_dir():
-            raise CotextError(f"{folder}: no such folder; give the one with the documents of OpenSubtitles")
+            raise CotextError(f"{folder}: no such folder; pass the folder with the OpenSubtitles documents")
         if folder is None and sentences:
             raise CotextError(
                 f"{sentences} sentences of context need the folder with the documents of OpenSubtitles "
@@ -55,8 +55,8 @@ class SubtitleContext:
     ) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Return the sentences before `line` (counted from 1) on both sides, fewer at the start of the film.
 
-        Raises CotextError if there is no such file or line, or the line is not `source`; white space and
-        quotation marks are not compared.
+        Raises CotextError if there is no such file or line, or the line differs from `source`. White space
+        and quotation marks are not compared.
         """
         if self.folder is None:
             return (), ()
@@ -151,7 +151,7 @@ def read_contrapro_with_context(path: Path, text: str) -> ContrastiveSuite:
 
 
 def _contrapro_meta(meta: Any, where: str) -> tuple[int | None, dict[str, str]]:
-    """Return antecedent distance (None if unknown) and further tags; most examples have no meta."""
+    """Return the antecedent distance (None if unknown) and other tags; most examples have no meta."""
     if meta is None:
         return None, {}
     if not isinstance(meta, dict):
@@ -218,8 +218,8 @@ def is_bawden(content: Any) -> bool:
 def read_bawden(path: Path, blocks: dict[str, Any]) -> ContrastiveSuite:
     """Read a set of Bawden et al. (2018), English-French: pairs of a correct and an incorrect target.
 
-    A block of the anaphora set has one source and several pairs. A block of the lexical choice set has
-    examples with a source and a pair each. A text has two sentences; the clue is in the first.
+    A block of the anaphora set has one source and several pairs. In the lexical choice set, each example of a
+    block has a source and a pair. A text has two sentences; the first disambiguates the second.
     """
     share = sharing()
     anaphora = "examples" not in next(iter(blocks.values()))
@@ -310,7 +310,7 @@ def read_suite(path: Path, context: SubtitleContext | None = None) -> Contrastiv
     try:
         content = parse_json(text, str(path))
     except CotextError as error:
-        raise CotextError(f"{error}; give a contrastive suite (docs/contrastive-format.md)") from None
+        raise CotextError(f"{error}; pass a contrastive suite (docs/contrastive-format.md)") from None
     if is_contrapro(content):
         if context is None:
             raise CotextError(

@@ -53,12 +53,12 @@ class View(Protocol):
 
     @property
     def sentences(self) -> int:
-        """The largest number of sentences on one side of a window."""
+        """The maximum number of sentences on one side of a window."""
 
     def split(self, source_lengths: Sequence[int], target_lengths: Sequence[int]) -> list[Window]:
         """Split a document, given the number of tokens of each sentence; return its windows in order.
 
-        `target_lengths` may be empty if there is no translation yet.
+        `target_lengths` may be empty if the document has no translation yet.
         """
 
 
@@ -111,7 +111,7 @@ class Limit:
 
     @property
     def sentences(self) -> int:
-        """The largest possible number of sentences; each has at least one token and its symbols."""
+        """The largest possible number of sentences; a sentence has at least one token and its symbols."""
         most = max(1, (self.max_tokens or 0) // (1 + self.per_source_sentence))
         return most if self.max_sentences is None else min(most, self.max_sentences)
 
@@ -129,13 +129,12 @@ class Limit:
 class WindowView:
     """Sliding windows of `before` + 1 sentences (sKtoK with K = before + 1; Lupo et al. 2022, section 2.2).
 
-    At the start of a document, windows are shorter. `after` adds future sentences on the source side only: on
-    the target side they would follow the current sentence, where a left-to-right decoder cannot use them.
-    `target_before`: context sentences on the target side, if different; 0 is Doc2Sent (Li et al. 2022,
-    section III-D).
+    At the start of a document, windows are shorter. `after` adds future sentences on the source side only: a
+    left-to-right decoder cannot use sentences after the current sentence. `target_before` is the number of
+    context sentences on the target side, if it differs; 0 is Doc2Sent (Li et al. 2022, section III-D).
 
-    A window over the limit drops context until both sides fit: first future sentences from the last one, if
-    the source is too long, then past sentences from the first one. The current sentence is always kept.
+    Context is dropped from a window over the limit until both sides fit. If the source is too long, the last
+    future sentences are dropped first; then the first past sentences. The current sentence is always kept.
     """
 
     before: int
@@ -174,9 +173,10 @@ class WindowView:
 class DocumentView:
     """Pieces of documents that are as long as the limit allows, each cut into `parts`.
 
-    With one part, these are the sub-documents of Li et al. 2022, section IV-A; with 2, 4, 8 ... the
-    resolutions of Sun et al. 2022. The parts of a piece differ by at most one sentence. A piece with fewer
-    sentences than `parts` is cut into single sentences. A sentence over the limit is a separate piece.
+    With one part, the pieces are the sub-documents of Li et al. 2022, section IV-A. With 2, 4, 8 ... parts,
+    they are the resolutions of Sun et al. 2022. The parts of a piece differ by at most one sentence. A piece
+    with fewer sentences than `parts` is cut into single sentences. A sentence over the limit is a separate
+    piece.
     """
 
     limit: Limit
@@ -237,7 +237,7 @@ class CumulativeView:
 
     def split(self, source_lengths: Sequence[int], target_lengths: Sequence[int]) -> list[Window]:
         """Return one window per sentence."""
-        # A target is one sentence, so that only the source limits the pieces.
+        # A target is one sentence, so that the pieces are limited only by the source.
         whole = DocumentView(self.limit, self.parts).split(source_lengths, ())
         return [
             Window(source=range(part.source.start, j + 1), target=range(j, j + 1), current=range(j, j + 1))

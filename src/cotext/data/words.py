@@ -27,7 +27,7 @@ def is_letter(character: str) -> bool:
 
 
 def is_boundary(before: str, after: str) -> bool:
-    """Return whether there can be a word boundary between two characters; empty: the end of the text."""
+    """Return whether there can be a word boundary between two characters; "" is the end of the text."""
     return not (before and after and is_letter(before) and is_letter(after))
 
 
@@ -80,7 +80,7 @@ def overlaps(spans: Sequence[tuple[int, int]], start: int, stop: int) -> bool:
 
 
 def consists_of(text: str, phrases: Sequence[str]) -> bool:
-    """Return whether all letters and digits of a text belong to phrases; False without phrases."""
+    """Return whether phrases cover all letters and digits of a text; False if there are no phrases."""
     if not phrases:
         return False
     spans = covered(text, phrases)
@@ -108,8 +108,8 @@ def word_texts(text: str) -> list[str]:
 def token_spans(tokenizer: Tokenizer, tokens: Sequence[int], text: str, side: Side) -> list[tuple[int, int]]:
     """Return the span of characters (start, stop) of each token of a text; empty for invisible tokens.
 
-    Works with every tokenizer: prefixes of the tokens are decoded, and characters other than white space are
-    counted. The decoded text may differ from `text`, because tokenizers normalise.
+    The function works with every tokenizer: it decodes prefixes of the tokens, and counts the characters
+    other than white space. The decoded text may differ from `text`, because tokenizers normalise.
     """
     decoded = "".join(tokenizer.decode(tokens, side).split())
     offsets = [i for i, character in enumerate(text) if not character.isspace()]

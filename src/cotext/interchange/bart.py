@@ -1,4 +1,4 @@
-"""What models of Hugging Face's BART family have in common: names of tensors, sizes, ids."""
+"""Common properties of the models of Hugging Face's BART family: names of tensors, sizes, ids."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -20,7 +20,7 @@ def sizes(settings: Settings) -> dict[str, Any]:
     """Return the keys of `model` that define sizes; raise CotextError for missing or different widths."""
     for key in ("attention_heads", "ffn_dim"):
         decoder = settings.whole(f"decoder_{key}")
-        settings.require(f"encoder_{key}", decoder, decoder, "both stacks are of one width here")
+        settings.require(f"encoder_{key}", decoder, decoder, "encoder and decoder must have the same width")
     return {
         "dimension": settings.whole("d_model"),
         "feed_forward": settings.whole("decoder_ffn_dim"),
@@ -43,7 +43,7 @@ def decoding(folder: Path, settings: Settings) -> dict[str, Any]:
 
 
 def generation(folder: Path) -> Settings:
-    """Return the decoding settings of the folder; empty if there are none."""
+    """Return the decoding settings of the folder; an empty dict if it has none."""
     path = folder / GENERATION
     return Settings.read(path) if path.exists() else Settings({}, str(path))
 
@@ -103,5 +103,5 @@ def _attention(own: str, foreign: str, fused: tuple[str, str]) -> Iterator[tuple
 
 
 def module(own: str, *there: str) -> dict[str, Part]:
-    """Return weight and bias of a module, made of the modules `there`, one below the other."""
+    """Return weight and bias of a module, concatenated from the modules `there`."""
     return {f"{own}.{kind}": Part(tuple(f"{name}.{kind}" for name in there)) for kind in ("weight", "bias")}

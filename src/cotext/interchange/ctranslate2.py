@@ -1,8 +1,8 @@
-"""Export of plain Transformers to CTranslate2, in float32 or quantized.
+"""Export of standard Transformers to CTranslate2, in float32 or quantized.
 
-The engine supports encoder and decoder with content attention over whole rows, one position encoding that
-depends only on the place in the row, and no segments. Other settings are rejected by name. Tokens are named
-by their ids. CTranslate2 is an optional package, needed only for the export.
+CTranslate2 supports standard attention over the whole sequence and absolute positions. It has no segment
+embeddings. Other settings raise an error that names them. In the vocabularies of the export, tokens are
+represented by their ids. CTranslate2 is an optional package.
 """
 
 import copy
@@ -28,11 +28,11 @@ from cotext.runtime.integrity import new_or_same
 
 QUANTIZATIONS: Final = ("float32", "int8", "int8_float32", "int8_float16", "float16")
 STEP: Final = 1024  # the number of positions is rounded up to a multiple of this
-MOST_EXTRA: Final = 64  # sentences of a row that may have the full extra length (`decode.max_extra`)
+MOST_EXTRA: Final = 64  # maximum number of sentences for which `decode.max_extra` positions are reserved
 
 
 def installed() -> bool:
-    """Whether CTranslate2 is installed."""
+    """Return whether CTranslate2 is installed."""
     return find_spec("ctranslate2") is not None
 
 
@@ -67,7 +67,7 @@ def obstacles(config: Config) -> Iterator[str]:
 
 
 def further_parts(loaded: LoadedModel) -> Iterator[str]:
-    """Yield the names of parameters that a plain Transformer does not have."""
+    """Yield the names of parameters that a standard Transformer does not have."""
     model = loaded.config.model
     plain = {"embedding.weight", "embedding.source_weight", "output_bias", *mbart_parts()}
     plain |= layer_parts(model.encoder_layers, model.decoder_layers, model.pre_norm).keys()
@@ -75,20 +75,20 @@ def further_parts(loaded: LoadedModel) -> Iterator[str]:
 
 
 def require_expressible(config: Config, run: Path) -> None:
-    """Raise CotextError for a system that CTranslate2 does not support, with the settings that prevent it."""
+    """Raise CotextError with the settings of a system that CTranslate2 does not support, if there are any."""
     if settings := list(dict.fromkeys(obstacles(config))):
         raise CotextError(
-            f"{run}: CTranslate2 cannot express {', '.join(settings)}; it runs only plain Transformers "
-            "(export one, or --to hub, which takes every system)"
+            f"{run}: CTranslate2 does not support {', '.join(settings)}; it supports only standard "
+            "Transformers. Export another run, or use --to hub, which supports every system"
         )
 
 
 def export_engine(run: Path, out: Path, quantization: str = "float32", update: int | None = None) -> None:
-    """Write a run as an engine folder; see `new_or_same`.
+    """Export a run as an engine folder. `new_or_same` handles an existing `out`.
 
     Raises:
-        CotextError: as `load_run` and `require_expressible`, an unknown quantization, CTranslate2 is not
-            installed, or `out` cannot be written.
+        CotextError: the quantization is unknown, CTranslate2 is not installed, or `out` cannot be written;
+            also the errors of `load_run` and `require_expressible`.
     """
     if quantization not in QUANTIZATIONS:
         raise CotextError(f"--quantization {quantization}: choose one of {', '.join(QUANTIZATIONS)}")
@@ -98,14 +98,14 @@ def export_engine(run: Path, out: Path, quantization: str = "float32", update: i
     loaded = load_run(run, update)
     if names := list(further_parts(loaded)):
         raise CotextError(
-            f"{run}: CTranslate2 cannot express {', '.join(names[:3])}, parameters of this model"
+            f"{run}: CTranslate2 does not support these parameters of the model: {', '.join(names[:3])}"
         )
     with new_or_same(out) as temporary:
         write_engine(loaded, quantization, temporary, published_data(run))
 
 
 def write_engine(loaded: LoadedModel, quantization: str, folder: Path, data: Mapping[str, Any]) -> None:
-    """Write a new engine folder; `data`: the description of the training data, if any."""
+    """Write a new engine folder; `data` is the description of the training data, if there is one."""
     write_weights(loaded, quantization, folder)
     loaded.tokenizer.save(folder / "tokenizer")
     write_data(folder, data)
@@ -132,7 +132,7 @@ def write_weights(loaded: LoadedModel, quantization: str, folder: Path) -> None:
 
 
 def positions_for(config: Config) -> int:
-    """Return the number of positions for the longest rows that a system is expected to read or write."""
+    """Return the number of positions for the longest expected source and target sequences."""
     view, decode = config.view, config.decode
     symbols = 2 if view.bracketed else 1
     if view.kind == "sentence":
@@ -147,7 +147,10 @@ def positions_for(config: Config) -> int:
 
 
 def _config(config: Config) -> Config:
-    """Return the published configuration with the path of a first pass, without precision and shortlist."""
+    """Return the published configuration in float32 without shortlist.
+
+    `first_pass = init` is replaced by the path of that run.
+    """
     changed: dict[str, Any] = {"precision": "float32", "shortlist": 0}
     if config.decode.first_pass == "init":
         changed["first_pass"] = config.train.init
@@ -156,7 +159,10 @@ def _config(config: Config) -> Config:
 
 
 def _spec(loaded: LoadedModel) -> Any:
-    """Return the engine's description of a model, with its weights; both fuse the same projections."""
+    """Convert the model to a CTranslate2 spec.
+
+    Cotext and CTranslate2 fuse the same projections (QKV; KV in cross-attention), so weights are copied.
+    """
     from ctranslate2.specs import TransformerSpec
     from ctranslate2.specs.common_spec import Activation
 
@@ -196,7 +202,7 @@ def _put_norm(to: Any, norm: nn.Module) -> None:
 
 
 def _put_block(to: Any, block: Any) -> None:
-    """Set the weights of an encoder block, or of a decoder block, which has cross-attention."""
+    """Set the weights of an encoder block or of a decoder block; only the latter has cross-attention."""
     _put(to.self_attention.linear[0], block.attention.qkv)
     _put(to.self_attention.linear[1], block.attention.out)
     _put_norm(to.self_attention.layer_norm, block.after_attention.norm)
@@ -211,7 +217,7 @@ def _put_block(to: Any, block: Any) -> None:
 
 
 def _put_embeddings(spec: Any, model: Any, rows: int) -> None:
-    """Set the vectors of tokens and positions, which the engine scales and adds as Cotext does."""
+    """Set the embeddings of tokens and positions, which CTranslate2 scales and adds in the same way."""
     embedding = model.embedding
     spec.encoder.embeddings[0].weight = embedding.weight_of("source").detach().numpy()
     spec.decoder.embeddings.weight = spec.decoder.projection.weight = model.output_weight.detach().numpy()
@@ -226,7 +232,7 @@ def _put_embeddings(spec: Any, model: Any, rows: int) -> None:
 
 
 def _put_symbols(spec: Any, loaded: LoadedModel) -> None:
-    """Name tokens by their ids; the engine adds no symbols to rows."""
+    """Represent tokens by their ids in the vocabularies; CTranslate2 must not add symbols to sequences."""
     spec.register_source_vocabulary([str(i) for i in range(len(spec.encoder.embeddings[0].weight))])
     spec.register_target_vocabulary([str(i) for i in range(len(spec.decoder.embeddings.weight))])
     symbols = special_symbols(loaded.tokenizer, loaded.config.view)

@@ -1,8 +1,8 @@
 """M2M-100, NLLB-200 and mBART-50 models of Hugging Face: models of fairseq with one symbol per language.
 
-All are pre-norm, with a norm at the top of both stacks, and count positions from 2. M2M-100 and NLLB-200 have
-sinusoids. mBART-50 has learned positions, norms of embeddings on both sides, and a zero bias of the output
-layer. The decoder starts with `</s>`.
+All models are pre-norm, with a norm at the top of both stacks, and count positions from 2. M2M-100 and
+NLLB-200 have sinusoids. mBART-50 has learned positions, norms of embeddings on both sides, and a zero bias of
+the output layer. The decoder starts with `</s>`.
 """
 
 from collections.abc import Mapping

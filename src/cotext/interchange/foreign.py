@@ -1,11 +1,11 @@
-"""Foreign models as models of Cotext: the parameter for each tensor, and the order of vocabulary rows.
+"""Conversion of foreign models: the parameter for each tensor, and the order of vocabulary rows.
 
     own row     subword 0 ... P-1     pad              bos                 eos         sep
     foreign     in its order          <pad>, or zeros  decoder's start     </s>        </s>
 
 All symbols that the foreign model predicts keep their probabilities. Symbols that it does not predict get a
-bias so low that they have no effect: `bos` and `sep`, whose rows are copies, and `pad` if it has none.
-Training on documents starts `sep` from `</s>`.
+bias so low that they have no effect. These are `bos` and `sep`, whose rows are copies, and `pad` if the model
+has no padding row. In training on documents, `sep` starts from `</s>`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -35,7 +35,7 @@ MISFITS = 5  # wrong tensors that a message names
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """The source of a parameter: foreign tensors, one below the other; `rows` selects from `count` rows."""
+    """The source of a parameter: concatenated foreign tensors; `rows` selects from `count` rows."""
 
     names: tuple[str, ...]
     transposed: bool = False
@@ -125,7 +125,7 @@ class Settings:
 
 
 def read_files(folder: Path, required: Iterable[str], optional: Iterable[str] = ()) -> dict[str, bytes]:
-    """Read required files and, if they exist, optional files; raise CotextError if one is missing."""
+    """Read required files and existing optional files; raise CotextError if a required file is missing."""
     contents = {}
     for name in required:
         if not (folder / name).exists():
@@ -150,7 +150,7 @@ class LanguagePair:
         return self.target
 
     def of_tokenizer(self, config: bytes | None) -> str:
-        """Return the pair as in en-de; what is not given is taken from tokenizer_config.json."""
+        """Return the pair, such as en-de; a language that is not given comes from tokenizer_config.json."""
         default = _default_languages(config)
         pair = [
             _code(given or fallback)
@@ -208,8 +208,8 @@ class VocabularyRows:
         if end not in others or len(pieces) + len(others) != count:
             raise CotextError(
                 f"{where}: sentences end with the symbol of row {shown(end)} of {count:,} and begin with "
-                f"that of row {shown(start)}, but the vocabulary has them elsewhere: these files are not "
-                "of one model"
+                f"that of row {shown(start)}, but the vocabulary has them elsewhere: these files "
+                "belong to different models"
             )
         pad = next(iter(others - {end}), NO_ROW)
         own = tokenizer.pieces
@@ -236,7 +236,7 @@ def read_model(foreign: ForeignModel) -> Model:
     most = 4 * parameters_at_most(foreign.config, max(sizes))
     if most > max(MOST_TIMES * tensors.size, 4 * ALWAYS_ALLOWED):
         raise CotextError(
-            f"{tensors.where}: far smaller than the model in its configuration; they do not belong together"
+            f"{tensors.where}: far smaller than the model of its configuration; they do not belong together"
         )
     with torch.no_grad():
         model = build_model(foreign.config, *sizes)

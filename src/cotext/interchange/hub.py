@@ -36,16 +36,16 @@ def export_hub(
     recipe: str = "",
     update: int | None = None,
 ) -> None:
-    """Write a run as a folder for publication; see `new_or_same`.
+    """Write a run as a folder for publication. `new_or_same` handles an existing `out`.
 
-    `licence`: of the model, in the notation of the hub (apache-2.0, cc-by-4.0 ...); empty: that of the
-    import, if it is in this notation, else not recorded. `scores`: JSON files of `cotext evaluate` and
-    `cotext contrastive`, in addition to those in the run folder. `recipe`: the name of the recipe; empty:
-    that of the paper's table row.
+    `licence`: licence of the model, in the notation of the hub (apache-2.0, cc-by-4.0 ...). If it is empty,
+    the licence of the import is used if it is in this notation. `scores`: JSON files of `cotext evaluate` and
+    `cotext contrastive`, in addition to the files in the run folder. `recipe`: name of the recipe; if it is
+    empty, the recipe of the paper's table row is used.
 
     Raises:
-        CotextError: as `load_run`, a run that needs another one, a file without scores, or `out` cannot be
-            written.
+        CotextError: the run needs another run, a file has no scores, or `out` cannot be written; also the
+            errors of `load_run`.
     """
     if licence and not _LICENCE.fullmatch(licence):
         raise CotextError(
@@ -54,8 +54,8 @@ def export_hub(
     loaded = load_run(run, update)
     if first := loaded.config.decode.first_pass:
         raise CotextError(
-            f"{run}: decode.first_pass = {first}: it translates with another run, and what is published "
-            "stands for itself; publish a run without"
+            f"{run}: decode.first_pass = {first}: it translates with another run, but a published run "
+            "must be complete; publish a run without decode.first_pass"
         )
     own = [path for path in sorted(run.glob("*.json")) if path.name not in _OTHERS]
     figures = [figure for path in own for figure in read_scores(path, required=False)]
@@ -84,13 +84,13 @@ def export_hub(
 
 
 def export_int8(run: Path, out: Path, update: int | None = None) -> None:
-    """Write a run folder with large matrices in int8, and decode.precision = int8; see `new_or_same`.
+    """Write a run folder with large matrices in int8, and decode.precision = int8.
 
-    It has a quarter of the size and cannot be trained. Its translations and scores equal those of the run
-    with decode.precision = int8, bit for bit.
+    `new_or_same` handles an existing `out`. The int8 run has a quarter of the size and cannot be trained. Its
+    translations and scores equal, bit for bit, the results of the run with decode.precision = int8.
 
     Raises:
-        CotextError: as `load_run`, or `out` cannot be written.
+        CotextError: `out` cannot be written; also the errors of `load_run`.
     """
     loaded = load_run(run, update)
     decode = loaded.config.decode.model_copy(update={"precision": "int8"})

@@ -1,5 +1,4 @@
-"""Download of models from the Hugging Face hub by its client, with verified checksums; import of other
-models.
+"""Download of models from the Hugging Face hub, with verified checksums, and import of other models.
 
 An interrupted download resumes where it stopped.
 """
@@ -37,13 +36,13 @@ PICKLE: Final = ("pytorch_model.bin",)  # if there are no safetensors
 
 
 def fetch(name: str, folder: Path) -> None:
-    """Download a repository of the hub into a folder: a run or an engine as it is, other models imported.
+    """Download a repository of the hub into a folder. Models other than runs and engines are imported.
 
     The environment variable HF_ENDPOINT selects another hub. Licence, size and self-test are reported.
 
     Raises:
-        CotextError: huggingface_hub is not installed; there is no such repository, or it cannot be reached; a
-            file differs from its checksum at the hub; else as `import_model`.
+        CotextError: huggingface_hub is not installed; the repository does not exist or cannot be reached; or
+            a file differs from its checksum at the hub. Also the errors of `import_model`.
     """
     try:
         from huggingface_hub import HfApi
@@ -90,13 +89,15 @@ def _chosen(name: str, files: Sequence[Any]) -> list[Any]:
     weights = PICKLE if names.isdisjoint(WEIGHTS) else WEIGHTS
     patterns = OF_RUN if is_own else (*OF_FOREIGN, *weights)
     if not is_own and "config.json" not in names:
-        raise CotextError(f"{name}: the repository holds no run of Cotext, and no model that can be imported")
+        raise CotextError(
+            f"{name}: the repository contains neither a run of Cotext nor a model that can be imported"
+        )
     chosen = [file for file in files if any(fnmatchcase(file.rfilename, pattern) for pattern in patterns)]
     return [file for file in chosen if ".." not in Path(file.rfilename).parts]
 
 
 def _require_same(path: Path, stated: Any) -> None:
-    """Compare a file with its SHA-256 or git id at the hub; if they differ, delete it and fail."""
+    """Compare a file with its SHA-256 or git id at the hub; if they differ, delete it and raise an error."""
     if stated.lfs is not None:
         same = checksum(path) == stated.lfs.sha256
     else:
@@ -105,7 +106,7 @@ def _require_same(path: Path, stated: Any) -> None:
     if not same:
         remove(path)
         raise CotextError(
-            f"{path}: damaged during download: its checksum differs from that of the hub; try again"
+            f"{path}: damaged during download: its checksum differs from the checksum at the hub; try again"
         )
 
 

@@ -61,7 +61,7 @@ def open_foreign(folder: Path, languages: LanguagePair) -> ForeignModel:
     config = folder / "config.json"
     if not config.exists():
         raise CotextError(
-            f"{folder}: has neither a config.json of Hugging Face nor an .npz of Marian; give the folder of "
+            f"{folder}: has neither a config.json of Hugging Face nor an .npz of Marian; pass the folder of "
             "a model"
         )
     kind = Settings.read(config).content.get("model_type")

@@ -25,7 +25,7 @@ from cotext.runtime.errors import CotextError
 
 MOST_POSITIONS = 1 << 16
 TABLE_TOLERANCE = 0.01  # for tables in half precision
-# Settings whose only supported value in the class of Hugging Face is this one.
+# Settings with their only supported values in the class of Hugging Face.
 FIXED = {
     "normalize_before": (False, "this class normalises after its layers"),
     "normalize_embedding": (False, "this class has no norm of embeddings"),
@@ -46,7 +46,7 @@ def _require_sinusoids(tensors: Tensors) -> None:
         difference = (tensors.read(name).float() - sinusoidal(torch.arange(shape[0]), shape[1], "half")).abs()
         if not bool((difference < TABLE_TOLERANCE).all()):
             raise CotextError(
-                f"{tensors.where}: {name} holds no sinusoids, which alone are known in this class"
+                f"{tensors.where}: {name} does not contain sinusoids, the only positions of this class"
             )
 
 

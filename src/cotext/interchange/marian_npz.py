@@ -51,7 +51,7 @@ END = "</s>"
 
 
 def is_marian(path: Path) -> bool:
-    """Whether this is an `.npz` file, or a folder with one and without config.json."""
+    """Return whether this is an `.npz` file, or a folder with an `.npz` file and without config.json."""
     return path.suffix == ".npz" or (
         path.is_dir() and not (path / "config.json").exists() and any(path.glob("*.npz"))
     )
@@ -127,7 +127,7 @@ def _model_file(path: Path) -> Path:
     plain = [file for file in files if ".best-" not in file.name and ".optimizer" not in file.name]
     if len(plain) != 1:
         listed = ", ".join(file.name for file in files)
-        raise CotextError(f"{path}: holds several models ({listed}); give the path of one")
+        raise CotextError(f"{path}: contains several models ({listed}); pass the path of one model")
     return plain[0]
 
 
@@ -138,12 +138,12 @@ def _options(tensors: Tensors) -> Settings:
     content = tensors.read(INSIDE).numpy().tobytes().rstrip(b"\0").decode("utf-8", "replace")
     options = parse_yaml(content, f"{tensors.where}: {INSIDE}")
     if not isinstance(options, dict):
-        raise CotextError(f"{tensors.where}: {INSIDE} is damaged: it holds no options")
+        raise CotextError(f"{tensors.where}: {INSIDE} is damaged: it contains no options")
     return Settings(options, f"{tensors.where}: {INSIDE}")
 
 
 def _sizes(options: Settings) -> tuple[dict[str, Any], bool]:
-    """Return the keys of the section `model`, and whether norms come first; d (dropout) is ignored."""
+    """Return the keys of the section `model`, and whether layers are pre-norm; d (dropout) is ignored."""
     for option, value in FIXED.items():
         options.require(option, value, value, "this kind of model is not supported")
     steps = {
@@ -199,7 +199,7 @@ def _layers(model: Mapping[str, Any], pre_norm: bool) -> dict[str, Part]:
 
 
 def _linear(own: str, *there: str) -> dict[str, Part]:
-    """Return a projection made of foreign projections; * stands for W and b."""
+    """Return a projection concatenated from foreign projections; * stands for W and b."""
     return {
         f"{own}.weight": Part(tuple(name.replace("*", "W") for name in there), transposed=True),
         f"{own}.bias": Part(tuple(name.replace("*", "b") for name in there)),
@@ -214,7 +214,7 @@ def _norm(own: str, there: str, suffix: str) -> dict[str, Part]:
 
 
 def _vocabularies(folder: Path) -> tuple[Path, ...]:
-    """Return the vocabulary files, source first: those in decoder.yml, or the only ones."""
+    """Return the vocabulary files, source first: the files in decoder.yml, or the only files."""
     decoder = folder / "decoder.yml"
     if decoder.exists():
         content = parse_yaml(read_bytes(decoder).decode("utf-8", "replace"), str(decoder))
@@ -238,7 +238,7 @@ def _vocabulary(path: Path) -> bytes:
     rows: dict[str, int] = {}
     for number, name, row in _entries(text):
         if name is None or name in rows:
-            raise CotextError(f"{path}, line {number}: no entry of a vocabulary, or one for the second time")
+            raise CotextError(f"{path}, line {number}: not an entry of a vocabulary, or a duplicate")
         rows[name] = row
     return json.dumps(rows, ensure_ascii=False).encode()
 

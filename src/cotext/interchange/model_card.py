@@ -36,7 +36,7 @@ UNITS: Final = {
 class Figure:
     """A score, or an accuracy on a contrastive suite in per cent, with its signature.
 
-    `metric`: its name in the head of the card. `what`: the output or the examples.
+    `metric`: name of the metric in the head of the card. `what`: name of the output or of the examples.
     """
 
     metric: str
@@ -48,10 +48,10 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class CardFacts:
-    """The facts about a published run; empty: unknown.
+    """The facts about a published run; unknown facts are empty.
 
-    `imported`: content of import.json of the run; `start_imported`: that of the run that training started
-    from.
+    `imported`: content of import.json of the run. `start_imported`: content of import.json of the run from
+    which training started.
     """
 
     name: str
@@ -81,7 +81,7 @@ def read_scores(path: Path, required: bool = True) -> list[Figure]:
             raise
     if required and not figures:
         raise CotextError(
-            f"{path}: holds no scores; give what `cotext evaluate --json` or `cotext contrastive --out` wrote"
+            f"{path}: contains no scores; pass output of `cotext evaluate --json` or `contrastive --out`"
         )
     return figures
 

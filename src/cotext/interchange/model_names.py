@@ -1,11 +1,11 @@
-"""Models by name: the folder of a run, of an installed model, or of a repository of the Hugging Face hub.
+"""Models by name: resolution of paths and names to the folder of a model.
 
     a file, or the folder of a run     itself
     the name of an installed model     the folder of its package, by the entry point group `cotext.models`
     `owner/name`                       its copy in the cache, downloaded from the hub if it is missing
 
-The first that applies is used. The cache is `$XDG_CACHE_HOME/cotext/models/owner/name`. A downloaded model
-stays in it, so that later uses need no network.
+The first rule that applies is used. The cache is `$XDG_CACHE_HOME/cotext/models/owner/name`. A downloaded
+model is kept there, so that later uses need no network. The hub is the Hugging Face hub.
 """
 
 import re
@@ -27,7 +27,7 @@ _REPOSITORY = re.compile(f"{_NAME.pattern}/{_NAME.pattern}")
 
 
 def known_models() -> dict[str, NamedModel]:
-    """Return the models on this machine by name: installed ones, then those in the cache."""
+    """Return the models on this machine by name: installed models, then models in the cache."""
     models: dict[str, NamedModel] = {}
     for point in entry_points(group=GROUP):
         spec = find_spec(point.module)  # finds the package without running it
@@ -51,7 +51,8 @@ def resolve_run(name: str | Path) -> Path:
     A repository that is not in the cache is downloaded: see `fetch`.
 
     Raises:
-        CotextError: an unknown name, with the nearest known one; else as `fetch`.
+        CotextError: the name is unknown; the message contains the nearest known name. Also the errors of
+            `fetch`.
     """
     path, text = Path(name), str(name)
     if path.is_file() or _is_run(path):
@@ -66,11 +67,11 @@ def resolve_run(name: str | Path) -> Path:
         fetch(text, _cache() / text)
         return _cache() / text
     neighbours = (str(folder) for folder in path.parent.iterdir() if _is_run(folder))
-    near = nearest_known(text, [*known, *neighbours]) or "; `cotext models` lists those that are here"
+    near = nearest_known(text, [*known, *neighbours]) or "; `cotext models` lists the available models"
     raise CotextError(f"{text}: no such run folder, and no installed model of this name{near}")
 
 
 def _is_run(path: Path) -> bool:
-    """Whether a folder contains a run, begun or finished, runs of several seeds, or an engine."""
+    """Return whether a folder contains a begun or finished run, runs of several seeds, or an engine."""
     is_one = is_engine(path) or any((path / file).is_file() for file in ("config.yaml", "model.safetensors"))
     return is_one or bool(seeds_in(path))

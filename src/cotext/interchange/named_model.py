@@ -11,7 +11,7 @@ from cotext.runtime.files import discard
 from cotext.runtime.integrity import digests, require_whole
 from cotext.runtime.reading import parse_yaml, read_text
 
-CHECKSUMS: Final = "SHA256SUMS"  # the format of sha256sum, which checks it with -c
+CHECKSUMS: Final = "SHA256SUMS"  # in the format of `sha256sum`; verify with `sha256sum -c`
 CARD: Final = "README.md"
 
 _SUM = re.compile(r"([0-9a-f]{64}) [ *](.+)")
@@ -22,7 +22,7 @@ _HEAD = re.compile(r"---\n(.*?)\n---\n", re.DOTALL)
 class NamedModel:
     """A model on this machine with a name.
 
-    `package` is the distribution that installed it; empty: it is in the cache.
+    `package` is the name of the Python package that contains the model, or empty for a model in the cache.
     """
 
     name: str
@@ -31,7 +31,7 @@ class NamedModel:
 
     @property
     def licence(self) -> str:
-        """The licence that its import or its model card states; else empty."""
+        """The licence recorded when the model was imported, or given in the model card; empty if unknown."""
         if stated := noted_import(self.folder).get("licence"):
             return str(stated)
         try:
@@ -59,16 +59,16 @@ class NamedModel:
         return len(sums)
 
     def remove(self) -> None:
-        """Delete it from the cache; raise CotextError for an installed package."""
+        """Delete the model from the cache; raise CotextError for a model of an installed package."""
         if self.package:
             raise CotextError(
-                f"{self.name}: is an installed package; remove it by pip uninstall {self.package}"
+                f"{self.name}: is an installed package; remove it with pip uninstall {self.package}"
             )
         discard(self.folder)
 
 
 def write_checksums(folder: Path) -> None:
-    """Write the SHA-256 of all files of a folder into it, for `NamedModel.verify`."""
+    """Write the SHA-256 checksums of all files of a folder into its file SHA256SUMS."""
     files = (path for path in folder.rglob("*") if path.is_file() and path.name != CHECKSUMS)
     lines = [f"{digest}  {name}\n" for name, digest in digests(folder, files).items()]
     (folder / CHECKSUMS).write_text("".join(lines), encoding="utf-8")

@@ -1,7 +1,7 @@
-"""Self-test of an import: ids, logits and a greedy translation are compared with those of `transformers`.
+"""Self-test of an import: ids, logits and a greedy translation are compared with results of `transformers`.
 
-Texts are random subwords of the model, so that no language has to be known. The other program reads the
-weights in the folder again.
+Texts are random subwords of the model, so that the test does not depend on the language. `transformers` reads
+the weights from the folder again.
 """
 
 import random
@@ -56,7 +56,7 @@ class SelfTest:
 
 
 def run_self_test(folder: Path, foreign: ForeignModel, model: Model) -> SelfTest:
-    """Compare an imported model with that of `transformers`; raise CotextError if they differ."""
+    """Compare an imported model with the model of `transformers`; raise CotextError if they differ."""
     if foreign.kind == "Marian":
         return SelfTest("transformers does not read Marian's own files")
     if find_spec("transformers") is None:
@@ -147,7 +147,7 @@ def _compared(foreign: ForeignModel, model: TranslationModel, other: _Other) -> 
 
 
 def _their_ids(foreign: ForeignModel, tokenizer: Any, text: str) -> list[int]:
-    """Return the ids of a source row by the other program, for the languages chosen here."""
+    """Return the ids of a source sequence from the tokenizer of `transformers`, for the chosen languages."""
     own = foreign.tokenizer
     if own.kind == "marian":
         tag = f">>{own.chosen.target}<< " if own.source_prefix else ""

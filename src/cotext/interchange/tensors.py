@@ -67,7 +67,7 @@ def open_folder(folder: Path) -> Tensors:
     if (folder / "pytorch_model.bin").exists():
         return open_pickle(folder / "pytorch_model.bin")
     raise CotextError(
-        f"{folder}: has no model.safetensors and no pytorch_model.bin; give the folder that holds the weights"
+        f"{folder}: has no model.safetensors and no pytorch_model.bin; pass the folder with the weights"
     )
 
 
@@ -81,7 +81,7 @@ def _shards(index: Path) -> list[str]:
 
 
 def open_safetensors(paths: Sequence[Path]) -> Tensors:
-    """Open the tensors in safetensors files; raise CotextError if one is missing or damaged."""
+    """Open the tensors in safetensors files; raise CotextError if a file is missing or damaged."""
     holding: dict[str, Any] = {}
     shapes: dict[str, tuple[int, ...]] = {}
     for path in paths:
@@ -109,13 +109,13 @@ def open_pickle(path: Path) -> Tensors:
     except _PICKLE_ERRORS as error:
         reason = shown(str(error).partition("\n")[0])
         raise CotextError(
-            f"{path}: damaged or truncated, or holds more than tensors, which are all that is read: {reason}"
+            f"{path}: damaged or truncated, or contains objects other than tensors: {reason}"
         ) from None
     is_valid = isinstance(content, Mapping) and all(
         isinstance(name, str) and isinstance(tensor, Tensor) for name, tensor in content.items()
     )
     if not is_valid:
-        raise CotextError(f"{path}: does not hold tensors by name")
+        raise CotextError(f"{path}: does not contain named tensors")
     return Tensors((path,), {name: tuple(t.shape) for name, t in content.items()}, content.__getitem__)
 
 
@@ -151,7 +151,7 @@ def _shape(archive: zipfile.ZipFile, member: zipfile.ZipInfo, path: Path) -> tup
         begin = file.tell()
     numbers: np.dtype[Any] = dtype
     if numbers.kind not in "fiu":
-        raise CotextError(f"{path}: {shown(member.filename)} is no array of numbers")
+        raise CotextError(f"{path}: {shown(member.filename)} is not an array of numbers")
     if begin + math.prod(shape) * numbers.itemsize != member.file_size:
-        raise CotextError(f"{path}: {shown(member.filename)} is damaged: its size is not that of its content")
+        raise CotextError(f"{path}: {shown(member.filename)} is damaged: its size does not match its content")
     return tuple(shape)

@@ -3,11 +3,12 @@
 A word has the code whose vector is nearest to its embedding. Vectors are not parameters: each is the moving
 average of the embeddings that it was nearest to (van den Oord et al. 2017, appendix A.1; Bao et al. 2022).
 
-Vectors start near zero. Embeddings are long and almost orthogonal. The mean of many is short, and a short
-vector is nearer to any word than another long vector is. If vectors started as long as words (N(0, 1)), the
-first that became a mean of many would attract all words, and the others would never be used. Among short
-vectors, the direction decides. Each grows only towards its own words, and a vector without words stays short,
-available for words that are far from all others.
+Vectors start near zero, for the following reason. Embeddings are long and almost orthogonal. The mean of many
+embeddings is short, and a short vector is nearer to any word than another long vector. If vectors started as
+long as words (N(0, 1)), the first mean of many words would attract all words, and the other vectors would
+never be used. Among short vectors, the nearest vector depends on the direction. Each vector grows only
+towards its own words. A vector without words stays short, available for words that are far from all other
+vectors.
 
 Shapes: N words, K codes, D model.
 """
@@ -21,7 +22,7 @@ from torch.nn.functional import linear
 from cotext.layers.int8_linear import joint
 
 DECAY = 0.999
-START = 0.05  # standard deviation; that of embeddings is 0.2 to 1
+START = 0.05  # standard deviation; embeddings have 0.2 to 1
 
 
 class Codebook(nn.Module):

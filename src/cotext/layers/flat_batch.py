@@ -1,19 +1,19 @@
-"""Flat-batch attention: the current tokens of many rows as one sequence per document.
+"""Flat-batch attention: the current tokens of all rows of a document form one sequence.
 
 A row is a window of a document: current sentences with their context. Flat-batch attention (Wu et al. 2023,
-section 3.2) drops the context. It arranges the current tokens in document order, whatever the order of the
-rows, and lets them attend to each other:
+section 3.2) drops the context. It arranges the current tokens in document order, and these tokens attend to
+each other:
 
     row 0    document 7, sentence 2    x x a a          sequence 0    b b b a a
     row 1    document 7, sentence 1    x b b b          sequence 1    c c . . .
     row 2    document 9, sentence 5    x x x c c
 
-On the target, a token attends to its own row up to itself, and only to those other rows that end before its
-own row begins. If views are mixed or windows are drawn twice, rows share current sentences, and one row must
-not show another the labels that it still has to predict.
+On the target side, a token attends to its own row up to itself, and to the rows that end before its own row
+begins. If views are mixed or windows are drawn twice, rows share current sentences. Then a row must not
+attend to another row that contains its labels.
 
 Shapes: B entries, N current tokens of all rows, M tokens of other rows, G sequences, L tokens of the longest,
-T tokens, D model, H heads, K per head.
+T tokens, D model, H heads, K dimensions per head.
 """
 
 from dataclasses import dataclass
@@ -46,7 +46,7 @@ class RowOrder:
 
     @staticmethod
     def of(document: Tensor, first_sentence: Tensor, current: Tensor, cross_document: bool) -> "RowOrder":
-        """Group rows by document; with `cross_document`, all rows are one group, in document order.
+        """Group rows by document; with `cross_document`, put all rows into one group, in document order.
 
         `first_sentence` [N] is the index of the first sentence of each row in its document; `current` [N, 2]
         counts from there.
@@ -63,7 +63,7 @@ class RowOrder:
         return RowOrder(*(x.index_select(0, index) for x in (self.group, self.begin, self.end)))
 
     def join(self, other: "RowOrder") -> "RowOrder":
-        """Return these rows, followed by the others."""
+        """Return these rows, followed by the rows of the argument."""
         pairs = (self.group, other.group), (self.begin, other.begin), (self.end, other.end)
         return RowOrder(*(torch.cat(pair) for pair in pairs))
 
@@ -124,10 +124,10 @@ class Sequences:
 
 
 class NeuralContextGate(nn.Module):
-    """The share of the attention output that is let through, per dimension: equations 8 to 10.
+    """The gate of the attention output, per dimension: equations 8 to 10.
 
-    A linear layer and a sigmoid. `discrete`: 1 from `threshold` on, else 0; gradients are those of the
-    sigmoid.
+    The gate is a linear layer and a sigmoid. If it is `discrete`, values from `threshold` on become 1 and
+    others 0, and gradients are the gradients of the sigmoid.
     """
 
     def __init__(self, dimension: int, discrete: bool, threshold: float) -> None:
@@ -140,7 +140,7 @@ class NeuralContextGate(nn.Module):
         """Attention output of current tokens [..., D] -> gate values [..., D]."""
         gate: Tensor = self.linear(seen).sigmoid()
         if self.discrete:
-            # Straight-through: the value is rounded, the gradient is that of the sigmoid.
+            # Straight-through estimator: the value is rounded, and the gradient of the sigmoid is used.
             gate = (gate >= self.threshold).to(gate.dtype) + (gate - gate.detach())
         return gate
 
@@ -148,8 +148,8 @@ class NeuralContextGate(nn.Module):
 class FlatLayout:
     """Current tokens of rows as padded sequences, with the mask of attention between them.
 
-    `causal`: a token attends to its own row up to itself and to rows that it follows; else to all of its
-    group. `extra` is the order of further tokens that are attended to. `in_order`: the mask is simply causal.
+    `causal`: a token attends to its own row up to itself and to the rows before it; otherwise, it attends to
+    its whole group. `extra`: order of additional tokens that are keys. `in_order`: the mask is simply causal.
     """
 
     def __init__(
@@ -210,7 +210,7 @@ class FlatBatchAttention(nn.Module):
         return out_ND
 
     def keys_values(self, h_MD: Tensor) -> tuple[Tensor, Tensor]:
-        """Return keys and values of tokens that others attend to: two [M, H, K]."""
+        """Return keys and values of the tokens that other rows attend to, both [M, H, K]."""
         size = h_MD.size(1) // self.heads
         key_value = outputs(self.qkv, h_MD, h_MD.size(1)).view(len(h_MD), 2, self.heads, size)
         return key_value[:, 0], key_value[:, 1]
@@ -230,7 +230,7 @@ def _follows(own: Sequences, seen: Sequences, row_N: Tensor, begin_N: Tensor, en
     """Return the causal mask between tokens of rows: [G, 1, L, L'].
 
     A token attends to the tokens of rows that end before its own row begins, and to its own row up to itself.
-    The tokens of its row are consecutive among the first of all M.
+    The tokens of a row are consecutive and precede the additional keys.
     """
     never = torch.iinfo(end_M.dtype).max
     each_M = torch.arange(len(end_M), device=end_M.device)
@@ -257,9 +257,9 @@ def dense(group: Tensor) -> tuple[Tensor, int]:
 class FlatContext(nn.Module):
     """Flat-batch attention, its gate, and the residual connection into the rows: equation 7.
 
-    H' = norm((1 - g) H + g FBA(H)) for current tokens, H for others; without a gate (`identity`), norm(H +
-    FBA(H)). `neutral`: H' passes a gate that starts at zero. This is needed to start from a model without a
-    layer norm on its embeddings.
+    H' = norm((1 - g) H + g FBA(H)) for current tokens, and H for other tokens. Without a gate (`identity`),
+    H' = norm(H + FBA(H)). `neutral`: H' passes a gate that starts at zero. This is needed to start from a
+    model without a layer norm on its embeddings.
     """
 
     def __init__(
@@ -284,7 +284,7 @@ class FlatContext(nn.Module):
         tokens = laid.tokens
         h_ND = tokens.pack(x_BTD)
         out_ND = self.combine(h_ND, self.attention(h_ND, laid, extra))
-        # Context tokens stay as they are.
+        # Context tokens do not change.
         flat = x_BTD.flatten(0, 1).index_copy(0, tokens.index_N, out_ND.to(x_BTD.dtype))
         return flat.view_as(x_BTD)
 
@@ -334,8 +334,8 @@ class PrefixedCache(KeyValueCache):
 class ActiveGroups:
     """Entries that are decoded together, by document, and the keys and values of finished rows.
 
-    A token attends to its own past, to the first beam of entries that its own entry follows, and to all
-    finished rows that it follows.
+    A token attends to its own past, to the first beam of the entries before its own entry, and to all
+    finished rows before it.
     """
 
     def __init__(self, rows: RowOrder, ended: tuple[Tensor, Tensor], ended_order: RowOrder) -> None:

@@ -15,7 +15,7 @@ from cotext.layers.kernels.int8 import OFFSET, Product, fastest, quantised_rows
 class Int8Linear(nn.Module):
     """W x + bias with int8 weights W [V, D] and one scale per row [V]; it has no gradients.
 
-    `product` is the kind of product; None: the fastest that is exact on this machine.
+    `product` is the kind of product. If it is None, the fastest exact kind on this machine is used.
     """
 
     def __init__(

@@ -21,10 +21,10 @@ class ContextLayout:
 class Layouts:
     """The layouts of a batch, made before its forward pass.
 
-    `source`: the encoder's rows. `side`: the source side of cross-attention, without keys and values.
-    `target`: the decoder's rows, with inputs of `input_sentence` [B, T], if known. `context` and
-    `target_context`: those of a batch context. `shift`: an upper bound of all position shifts. `texts`: most
-    texts of a row, for `soft_copy`.
+    `source`: layout of the encoder's rows. `side`: source side of cross-attention, without keys and values.
+    `target`: layout of the decoder's rows, with inputs of `input_sentence` [B, T], if known. `context` and
+    `target_context`: layouts of a batch context. `shift`: upper bound of all position shifts. `texts`:
+    maximum number of texts of a row, for `soft_copy`.
     """
 
     source: Layout

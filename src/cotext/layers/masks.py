@@ -10,14 +10,14 @@ from torch import Tensor
 def visible(sentence: Tensor) -> Tensor | None:
     """Hide padding keys: [B, S] sentence indices -> [B, 1, 1, S], or None if nothing is padded.
 
-    With None, attention takes its fastest path; the result is the same.
+    With None, attention uses its fastest kernel; the result is the same.
     """
     mask = sentence >= 0
     return None if bool(mask.all()) else mask[:, None, None, :]
 
 
 def causal(queries: int, keys: int, device: torch.device) -> Tensor:
-    """Let query t attend to the keys 0 .. t + keys - queries: [queries, keys].
+    """Return the mask with which query t attends to the keys 0 .. t + keys - queries: [queries, keys].
 
     keys       0 1 2 3
     query 0    T T F F        two queries at the end of four keys

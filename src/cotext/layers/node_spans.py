@@ -21,10 +21,11 @@ from cotext.layers.state import KeysValues
 
 
 class NodeSpan(RowSpan):
-    """The own sentence (in cross-attention, its source) and the nodes of all others; complete rows only.
+    """Attention to the own sentence (in cross-attention, its source) and the nodes of all other sentences.
 
-    Nodes are keys of the whole row, once. With `dropout` of attention weights, in training, they are copied
-    to every sentence, because the weights of all keys of a query must be in one tensor.
+    This span supports only complete rows. Nodes are keys of the whole row, and are not copied. With `dropout`
+    of attention weights, in training, they are copied to every sentence, because the weights of all keys of a
+    query must be in one tensor.
     """
 
     by_sentence = True
@@ -110,7 +111,7 @@ class _Group:
         return packed.view(len(packed), self.heads, -1), self.pack(total)
 
     def added(self, whole: Mixed) -> Tensor:
-        """Return what these keys add to the values mixed over all keys, with gradients: [n, D]."""
+        """Return the contribution of these keys to the values mixed over all keys, with gradients: [n, D]."""
         out, total = (self.unpack(x.flatten(1)) for x in whole)
         whole = out.view(*total.shape, -1), total
         mixed = with_gradients(*self.inputs, self.apart, whole)
@@ -166,7 +167,10 @@ def _token_indices(bucket: Bucket, own: Tensor | None, nodes: ExtraTokens) -> To
 
 
 class NodeQuerySpan(RowSpan):
-    """First and last tokens of sentences attend to the row, others to their sentence; complete rows only."""
+    """Attention of first and last tokens of sentences to the row, and of other tokens to their sentence.
+
+    This span supports only complete rows.
+    """
 
     def attend(self, attention: SelfAttention, x: Tensor, layout: Layout) -> Tensor:
         score = attention.score

@@ -6,12 +6,12 @@ For a query i of sentence s, with the same queries, keys and values in both term
     out_i =             sum over j in s     of softmax over s      (q_i k_j / sqrt(K)) v_j
           + tanh(a_h) * sum over j not in s of softmax over others (q_i k_j / sqrt(K)) v_j
 
-There is one number a_h per head and attention. It starts at 0, so that the first output is that of the
-sentence model. In cross-attention, s is the source sentence that the query translates. Queries and keys
-cannot learn what to look for in other sentences before the gates open. Gates therefore need a higher learning
-rate than other weights (`model.attention.gate_rate`).
+There is one number a_h per head and attention. It starts at 0, so that the output at the start of training is
+the output of the sentence model. In cross-attention, s is the source sentence that the query translates.
+Queries and keys of other sentences have no gradient before the gates open. Gates therefore need a higher
+learning rate than other weights (`model.attention.gate_rate`).
 
-Shapes: B rows, H heads, T queries, S keys, K per head.
+Shapes: B rows, H heads, T queries, S keys, K dimensions per head.
 """
 
 from collections.abc import Callable, Mapping
@@ -29,13 +29,13 @@ from cotext.layers.state import KeysValues
 
 
 class GatedOthersSpan(nn.Module, RowSpan, StartsFromOthers):
-    """Attention over whole rows in two softmaxes: the own sentence, and other sentences behind a gate."""
+    """Attention over whole rows in two softmaxes: one for the own sentence, a gated one for others."""
 
     answers = ("has_several",)
     source_answers = ("source.spans",)
 
     def __init__(self, heads: int, rate: float) -> None:
-        """`rate`: learning rate of the gates as a multiple of that of other parameters."""
+        """Create the span; `rate` is the learning rate of the gates, relative to other parameters."""
         super().__init__()
         self.rate = rate
         self.gate = nn.Parameter(torch.zeros(heads))
@@ -77,7 +77,7 @@ class GatedOthersSpan(nn.Module, RowSpan, StartsFromOthers):
         keys: Keys,
         apart: Apart | None,
     ) -> Tensor:
-        """`fast`: scores depend only on contents, so that one kernel can compute both products."""
+        """`fast`: whether one kernel can compute both products, because scores depend only on contents."""
         if apart is None:  # every row is one sentence
             return attend(keys)
         if fast and not watched():

@@ -77,7 +77,7 @@ def positions_of(tokens: Callable[[], TokenIndices], layout: Layout) -> tuple[Te
 
 
 def aligned_of(tokens: Callable[[], TokenIndices], layout: Layout) -> tuple[Tensor, Tensor]:
-    """Return the positions of source keys, and those of queries as in `Layout.aligned_position`."""
+    """Return the positions of source keys and queries; see `Layout.aligned_position`."""
     indices = tokens()
     query = layout.aligned_position.flatten()[indices.query.clamp(min=0)]
     return query, indices.key.clamp(min=0) % layout.source.tokens

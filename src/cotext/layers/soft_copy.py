@@ -1,14 +1,15 @@
 """Soft copy of source states to the positions of a non-autoregressive decoder.
 
-Position i of t, over a text of s tokens, corresponds to token i * s / t. It gets the mean of the states with
-the weights
+A decoder sequence of t positions is aligned with a source text of s tokens: position i with token i * s / t.
+Its state is the weighted mean of the source states, with the weights
 
     w[j] = exp(-(j - i * s / t) ** 2)        j = 0 ... s - 1
 
-(Yu et al. 2024, equations 16 and 17, whose indices are mixed up as printed; Wei et al. 2019). The text is the
-row or, with sentence alignment, the sentence, so that nothing is copied between sentences.
+normalised to the sum 1 (Yu et al. 2024, equations 16 and 17, with the indices corrected; Wei et al. 2019).
+The source text is the whole sequence, or the sentence if sentences are aligned. In the second case, nothing
+is copied between sentences.
 
-Shapes: B rows, S source tokens, T positions, D model.
+Shapes: B: batch size, S: source length, T: decoder length, D: model dimension.
 """
 
 import torch
@@ -18,11 +19,15 @@ from torch.nn.functional import embedding_bag
 from cotext.layers.kernels.precision import precise_dtype
 from cotext.layers.positions import ranks
 
-WINDOW = 5  # tokens on either side; all others together have a weight below 1e-10
+WINDOW = 5  # tokens on either side; the tokens outside have a total weight below 1e-10
 
 
 def stretched(sentence: Tensor, length: Tensor) -> Tensor:
-    """Return the sentences of positions: [B, S] and the number of positions [B] -> [B, T], -1 on padding."""
+    """Return the sentence index of each decoder position [B, T], -1 on padding.
+
+    `sentence` [B, S] contains the sentence indices of the source tokens, which are stretched to `length` [B]
+    positions.
+    """
     tokens = (sentence >= 0).sum(dim=1)
     i = torch.arange(int(length.max()), device=sentence.device)
     token = i * tokens[:, None] // length[:, None]
@@ -31,10 +36,10 @@ def stretched(sentence: Tensor, length: Tensor) -> Tensor:
 
 
 def soft_copy(x_BSD: Tensor, source: Tensor, positions: Tensor, texts: int) -> Tensor:
-    """Copy states of the source to positions: [B, T, D], zero on padding.
+    """Copy source states to decoder positions: [B, T, D], zero on padding.
 
-    `source` [B, S] and `positions` [B, T] are the indices of their texts in the row, -1 on padding. No row
-    has more than `texts` texts.
+    `source` [B, S] and `positions` [B, T] contain the index of the text in the sequence for each token, -1 on
+    padding. No sequence has more than `texts` texts.
     """
     first, s = _texts(source, texts)
     _, t = _texts(positions, texts)
@@ -47,7 +52,7 @@ def soft_copy(x_BSD: Tensor, source: Tensor, positions: Tensor, texts: int) -> T
     weight = torch.exp(-((j - centre[:, :, None]) ** 2))
     weight = weight.masked_fill((j < 0) | (j >= s_BT[:, :, None]) | (positions < 0)[:, :, None], 0)
     weight = weight / weight.sum(dim=2, keepdim=True).clamp(min=torch.finfo(weight.dtype).tiny)
-    # Outside a text, weights are 0; indices are clamped only to be valid.
+    # Outside a text, weights are 0; indices are clamped to avoid out-of-range access.
     row = torch.arange(source.size(0), device=positions.device)[:, None, None] * source.size(1)
     at = first.gather(1, text)[:, :, None] + j.clamp(min=0).minimum(s_BT[:, :, None] - 1).clamp(min=0)
     copied = embedding_bag(
@@ -60,7 +65,7 @@ def soft_copy(x_BSD: Tensor, source: Tensor, positions: Tensor, texts: int) -> T
 
 
 def _texts(index: Tensor, texts: int) -> tuple[Tensor, Tensor]:
-    """Return begin and length of the texts of every row: two [B, texts]."""
+    """Return the begins and the lengths of the texts of every sequence, both [B, texts]."""
     length = index.new_zeros(index.size(0), texts)
     length.scatter_add_(1, index.clamp(min=0), (index >= 0).long())
     return length.cumsum(dim=1) - length, length
@@ -72,11 +77,12 @@ def _texts(index: Tensor, texts: int) -> tuple[Tensor, Tensor]:
 
 
 def glanced(wrong: Tensor, eligible: Tensor, ratio: float) -> Tensor:
-    """Return random eligible positions of each row: `ratio` times the number of wrong ones, rounded.
+    """Return a mask of randomly chosen eligible positions.
 
-    All [B, T]. Draws from torch's global generator.
+    Their number per sequence is `ratio` times the number of wrong positions, rounded. All masks are [B, T].
+    Random numbers are drawn from torch's global generator.
     """
-    # The rank of a random number selects `count` eligible positions at random.
+    # Select the `count` eligible positions with the smallest random numbers.
     count = (wrong.sum(dim=1, keepdim=True) * ratio).round()
     order = torch.rand(eligible.shape, device=eligible.device).masked_fill(~eligible, 2.0)
     return (order.argsort(dim=1).argsort(dim=1) < count) & eligible

@@ -1,4 +1,4 @@
-"""Parts that have no effect at first, if training starts from a model that lacks them.
+"""Parts that have no effect at first, if training starts from a model without these parts.
 
 A part whose output can be weighted gets a gate that starts at zero (`ZeroGate`). A part that replaces
 something of the other model, such as rotary positions, is blended in during the first updates (`Blended`).
@@ -28,14 +28,14 @@ class StartsFromOthers(ABC):
         """Parameter name -> constant with which the module has almost no effect."""
 
     def rates(self) -> Mapping[str, float]:
-        """Parameter name -> its learning rate, as a multiple of that of other parameters."""
+        """Return a mapping from parameter names to learning rates, relative to other parameters."""
         return {}
 
 
 class ZeroGate(nn.Module, StartsFromOthers):
     """Weight of a change, per dimension: x + a * (changed - x), with a = 0 at first.
 
-    The gate has a gradient from the first update on. What it lets through has one from the second update on,
+    The gate has a gradient from the first update on. The gated part has a gradient from the second update on,
     when a is no longer 0 (ReZero; Bachlechner et al. 2021, here with a vector instead of a number).
     """
 
@@ -52,10 +52,10 @@ class ZeroGate(nn.Module, StartsFromOthers):
 
 
 class Blended:
-    """A module that replaces something: in training, to the extent that `blended` states (0 ... 1).
+    """A module that replaces a part of the other model: in training, with the weight `blended` (0 ... 1).
 
-    Outside training it is fully in force, so that scores and translations are those of the final model,
-    unless `everywhere` is True. `what` is its name in the configuration (`train.blend`).
+    Outside training the weight is 1, so that scores and translations are the results of the final model,
+    unless `everywhere` is True. `what` is the name of the module in the configuration (`train.blend`).
     """
 
     what = ""
@@ -70,10 +70,10 @@ class Blended:
 
 
 class NewSymbols(nn.Module, Blended):
-    """Output symbols that the other model lacks, which start as copies of known symbols.
+    """Output symbols that the other model does not have, which start as copies of known symbols.
 
-    A copy of the end symbol would take half of its probability. Therefore p(symbol) grows from zero in
-    proportion to the share in force, by log(share) added to its logit.
+    A copy of the end symbol would halve the probability of the end symbol. Therefore p(symbol) grows from
+    zero in proportion to the weight of blending, whose logarithm is added to the logit.
     """
 
     def __init__(self, what: str, ids: range) -> None:
@@ -81,7 +81,7 @@ class NewSymbols(nn.Module, Blended):
         self.what, self.ids = what, ids
 
     def held_back(self, bias_V: Tensor | None, weight_VD: Tensor) -> Tensor | None:
-        """Return the output bias, lowered for these symbols until they are fully in force."""
+        """Return the output bias, lowered for these symbols until the weight of blending is 1."""
         if self.in_force == 1:
             return bias_V
         lower = weight_VD.new_zeros(weight_VD.size(0))

@@ -13,10 +13,10 @@ KEPT_KERNELS: Final = 64  # more than the forward and backward pass of an encode
 
 
 def choose_device(name: str | None) -> torch.device:
-    """Return the named device; without a name, the GPU if there is one, else the CPU.
+    """Return the named device; without a name, the GPU or, if there is none, the CPU.
 
     Raises:
-        CotextError: no such device, or it cannot be used.
+        CotextError: the device does not exist or cannot be used.
     """
     if name is None:
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -27,15 +27,15 @@ def choose_device(name: str | None) -> torch.device:
     except (RuntimeError, AssertionError, ImportError) as error:
         raise CotextError(
             f"device {shown(name)} cannot be used: {str(error).splitlines()[0][:200]}; choose "
-            "another, as in --device cpu"
+            "another, such as --device cpu"
         ) from None
 
 
 def choose_threads(dimension: int, requested: int) -> int:
     """Return the number of threads for this process, at most the number of its cores.
 
-    If `requested` is 0: one thread for a model `dimension` below 256, because small matrix products are
-    slower with several; otherwise all cores, at most OMP_NUM_THREADS.
+    If `requested` is 0, the number depends on the model `dimension`. Below 256 it is 1, because small matrix
+    products are slower with several threads. Otherwise it is the number of cores, at most OMP_NUM_THREADS.
     """
     cores = usable_cores()
     if requested:
@@ -64,7 +64,7 @@ def multiplies_bfloat16() -> bool:
 
 
 def slow_precision(key: str, device: torch.device) -> str:
-    """Return a warning that bfloat16, requested by the setting `key`, is slow here; empty if it is not."""
+    """Return a warning if bfloat16, requested by the setting `key`, is slow on this device, or ""."""
     if device.type != "cpu" or multiplies_bfloat16():
         return ""
     return f"{key}: this CPU has no instructions for bfloat16, which is slower on it than float32"

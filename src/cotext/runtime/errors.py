@@ -12,7 +12,7 @@ _REPR.maxstring = _REPR.maxother = _REPR.maxlong = SHOWN_CHARACTERS
 
 
 class CotextError(Exception):
-    """An error that the user can correct: what is wrong, where, and what to do.
+    """An error that the user can correct. The message states what is wrong, where, and what to do.
 
     The command line prints only the message, without a traceback, and exits with code 2.
     """
@@ -25,7 +25,7 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def shown(value: object) -> str:
-    """Return the `repr` of a value for a message. Of a long one, only the beginning and the end are shown.
+    """Return the `repr` of a value for a message, with the middle of long values left out.
 
     Lone surrogates, which a terminal may be unable to print, are escaped.
     """
@@ -50,12 +50,12 @@ def nearest(word: str, known: Iterable[str], count: int = 1) -> list[str]:
     words = list(known)
     spellings = {re.split("[./]", name)[-1]: name for name in reversed(words)}
     spellings |= {name: name for name in words}
-    # The comparison takes time with the length, and a word that long resembles no known one.
+    # The time of the comparison grows with the length, and such a long word is unlike all known words.
     matches = get_close_matches(word[:SHOWN_CHARACTERS], spellings, count)
     return list(dict.fromkeys(spellings[match] for match in matches))
 
 
 def nearest_known(word: str, known: Iterable[str]) -> str:
-    """Return a hint with the nearest known word, to append to a message; empty if none is similar."""
+    """Return a hint with the nearest known word, to append to a message; empty if no word is similar."""
     near = nearest(word, known)
     return f"; the nearest known one is '{near[0]}'" if near else ""

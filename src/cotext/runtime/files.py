@@ -18,7 +18,7 @@ from cotext.runtime.errors import CotextError
 
 
 def is_first_process() -> bool:
-    """Return whether this is the only process, or the first one started by a launcher such as torchrun."""
+    """Return whether this is the only process, or the first process of a launcher such as torchrun."""
     return int(os.environ.get("RANK", "0")) == 0
 
 
@@ -29,8 +29,8 @@ ON_WINDOWS: Final = os.name == "nt"
 class Process:
     """A process, identified even if its process id is reused.
 
-    `machine` identifies the running kernel and its process-id namespace, which a container may have for
-    itself. `start` is in clock ticks since the kernel started, 0 if unknown.
+    `machine` identifies the running kernel and its process-id namespace; a container may have its own
+    namespace. `start` is in clock ticks since the kernel started, or 0 if unknown.
     """
 
     host: str
@@ -53,7 +53,7 @@ class Process:
             return False
         try:
             os.kill(self.pid, 0)
-        except PermissionError:  # it exists, and belongs to another user
+        except PermissionError:  # the process exists, and belongs to another user
             pass
         except (OSError, OverflowError):
             return False
@@ -78,7 +78,7 @@ def _status(pid: int) -> tuple[str, int] | None:
     """Return state and start time of a process, or None if unknown (proc(5), /proc/pid/stat)."""
     try:
         content = Path(f"/proc/{pid}/stat").read_bytes()
-        # The second field, the program name in brackets, may itself contain brackets and spaces.
+        # The second field, the program name in brackets, may contain brackets and spaces.
         fields = content.rpartition(b")")[2].split()
         return fields[0].decode("ascii"), int(fields[19])
     except (OSError, IndexError, ValueError):
@@ -98,10 +98,10 @@ def replacing(
     """Yield a temporary name next to `path`. The file or folder written there then replaces `path`.
 
     A folder can only replace an empty folder or nothing. If the block fails, the temporary file is deleted
-    and `path` is unchanged. `put` takes the temporary name and `path`; default: `os.replace`.
+    and `path` is unchanged. `put` is called with the temporary name and `path`; the default is `os.replace`.
 
     Raises:
-        CotextError: the block raised OSError, or one of `refusals`, the write errors of a library.
+        CotextError: the block raised OSError or an error of `refusals`, the write errors of a library.
     """
     sweep(path)
     temporary = temporary_name(path)
@@ -176,9 +176,9 @@ def require_new(out: Path) -> None:
 
 
 def standard_folder(variable: str, usual: str) -> Path:
-    """Return the folder `cotext` in an XDG base directory: that of the variable, else ~/`usual`."""
+    """Return the folder `cotext` in an XDG base directory, given by the variable or else ~/`usual`."""
     named = os.environ.get(variable, "")
-    # The specification tells programs to ignore relative paths.
+    # According to the specification, relative paths must be ignored.
     return (Path(named) if named.startswith("/") else Path.home() / usual) / "cotext"
 
 

@@ -1,6 +1,7 @@
 """Style sheet and building blocks of HTML pages without other files, scripts or network access.
 
-The light or dark scheme follows the system. Plots have descriptions, and nothing is shown only by colour.
+The light or dark scheme follows the settings of the system. Plots have descriptions, and no information is
+shown only by colour.
 """
 
 from collections.abc import Iterable, Sequence

@@ -15,7 +15,7 @@ from cotext.runtime.files import checksum, replacing
 from cotext.runtime.locks import writing
 from cotext.runtime.reading import read_bytes
 
-MAX_LISTED: Final = 10_000  # names that are read from a folder, which may hold any number
+MAX_LISTED: Final = 10_000  # maximum number of names that are read from a folder
 MAX_SHOWN: Final = 5
 MAX_SEALED_BYTES: Final = 1 << 32  # largest file of sealed lines
 
@@ -42,13 +42,13 @@ def unsealed(line: str) -> dict[str, Any]:
 
 
 def sealed_lines(path: Path, max_bytes: int = MAX_SEALED_BYTES) -> list[str]:
-    """Return the lines of a file of sealed lines, and last the text after the last line feed.
+    """Return the lines of a file of sealed lines and, as the last item, the text after the last line feed.
 
-    The last text is empty, unless writing was interrupted. A missing file counts as empty. Invalid UTF-8 is
-    replaced, so that its line fails the check.
+    The last item is empty, unless writing was interrupted. A missing file counts as empty. Invalid UTF-8 is
+    replaced, so that the checksum of its line is wrong.
 
     Raises:
-        CotextError: as `read_bytes`.
+        CotextError: `read_bytes` raises an error.
     """
     if not os.path.lexists(path):
         return [""]
@@ -66,7 +66,7 @@ def digests(folder: Path, paths: Iterable[Path]) -> dict[str, str]:
 
 
 def is_occupied(out: Path) -> bool:
-    """Return whether the output folder exists and is not empty; raises CotextError if it is a file."""
+    """Return whether the output folder exists and is not empty; raise CotextError if it is a file."""
     if out.exists() and not out.is_dir():
         raise CotextError(f"{out}: exists; choose another --out")
     return out.is_dir() and any(out.iterdir())
@@ -74,10 +74,11 @@ def is_occupied(out: Path) -> bool:
 
 @contextmanager
 def new_or_same(out: Path, refusals: type[Exception] = OSError) -> Iterator[Path]:
-    """Yield a temporary folder that becomes `out`. If `out` is not empty, only compare the two.
+    """Yield a temporary folder that becomes `out`. If `out` is not empty, the two are only compared.
 
     Raises:
-        CotextError: as `is_occupied` and `replacing`; another process is writing it; `out` has other content.
+        CotextError: another process is writing `out`, or `out` has other content; also the errors of
+            `is_occupied` and `replacing`.
     """
     put = _require_same if is_occupied(out) else None
     with writing(out), replacing(out.resolve(), refusals, put) as temporary:
@@ -85,7 +86,7 @@ def new_or_same(out: Path, refusals: type[Exception] = OSError) -> Iterator[Path
 
 
 def _require_same(made: Path, there: Path) -> None:
-    """Raise CotextError if an existing folder does not hold the same files as the new one."""
+    """Raise CotextError if an existing folder does not contain the same files as the new folder."""
     new = digests(made, filter(Path.is_file, made.rglob("*")))
     problems = []
     for name, digest in new.items():

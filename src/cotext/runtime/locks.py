@@ -1,13 +1,14 @@
 """Locks: only one process at a time writes a run or an output, even if several machines share a disk.
 
-A lock is a file that names the process that holds it. The holder updates its modification time every
-SIGN_SECONDS. A process that finds a lock checks whether the holder still runs. On the same machine this check
-is certain, and the lock of a dead process is taken over at once. A process on another machine is considered
-dead if the lock was not touched for LAPSE_SECONDS. File-system locks alone are not enough: network disks may
-lack them.
+A lock is a file that contains the id of the process that holds it. The holder updates its modification time
+every SIGN_SECONDS. A process that finds a lock checks whether the holder still runs. On the same machine this
+check is certain, and the lock of a dead process is taken over at once. A process on another machine is
+considered dead if the lock was not touched for LAPSE_SECONDS. File-system locks alone are not enough, because
+network disks may not support them.
 
 A holder on another machine may be suspended rather than dead. Therefore `Lock.require` is called before every
-step that two processes must not both do. It raises an error if another process has taken the lock over.
+step that must not be carried out by two processes. It raises an error if another process has taken over the
+lock.
 """
 
 import json
@@ -40,7 +41,7 @@ MAX_BYTES: Final = 4096
 
 
 class Lock:
-    """A lock to `acquire` and to `release`; `what` names the locked file or folder in messages."""
+    """A lock to `acquire` and to `release`; `what` is the locked file or folder, for messages."""
 
     def __init__(self, path: Path, what: str) -> None:
         self.path = path
@@ -51,10 +52,10 @@ class Lock:
         self._signs = threading.Thread(target=self._show_signs, daemon=True)
 
     def acquire(self) -> None:
-        """Take the lock; that of a dead holder is taken over.
+        """Take the lock; the lock of a dead holder is taken over.
 
         Raises:
-            CotextError: another process holds it, the file is not a lock, or storage error.
+            CotextError: another process holds the lock, the file is not a lock, or it cannot be written.
         """
         try:
             for _ in range(ATTEMPTS):
@@ -66,14 +67,14 @@ class Lock:
             raise CotextError(
                 f"{self.what}: cannot be written: {error.strerror or error} (its lock, {self.path})"
             ) from None
-        raise CotextError(f"{self.what}: one process after the other is at work on it; try again")
+        raise CotextError(f"{self.what}: several processes take turns to write it; try again")
 
     def require(self) -> None:
         """Raise CotextError if another process has taken the lock over."""
         if _read(self.path)[1] != self._token:
             raise CotextError(
-                f"{self.what}: another process has taken over, as this one gave no sign of life for "
-                f"{LAPSE_SECONDS:.0f} seconds (or {self.path} was deleted); this one stops here"
+                f"{self.what}: another process has taken over, because this one did not update its lock for "
+                f"{LAPSE_SECONDS:.0f} seconds (or {self.path} was deleted); this process stops"
             )
 
     def release(self) -> None:
@@ -108,14 +109,14 @@ class Lock:
     def _show_signs(self) -> None:
         assert self._file is not None
         while not self._released.wait(SIGN_SECONDS):
-            # By file descriptor: the name may belong to the lock of another process by now. Windows needs it.
+            # Use the descriptor: the path may now be the lock of another process. Windows needs the path.
             with suppress(OSError):
                 os.utime(self._file.fileno() if os.utime in os.supports_fd else self.path)
 
 
 @contextmanager
 def holding(path: Path, what: str) -> Iterator[Lock]:
-    """Hold the lock in the file `path`; raises CotextError as `Lock.acquire`."""
+    """Hold the lock in the file `path`; raise the same errors as `Lock.acquire`."""
     lock = Lock(path, what)
     lock.acquire()
     try:
@@ -131,7 +132,7 @@ def writing(*outputs: Path) -> Iterator[Lock]:
     The lock file is next to the output. Yields the lock of the first output.
 
     Raises:
-        CotextError: another process is writing one of them, or storage error.
+        CotextError: another process is writing an output, or a lock cannot be written.
     """
     with ExitStack() as stack:
         locks: list[Lock] = []
@@ -165,13 +166,13 @@ def working_in(folder: Path) -> Iterator[Lock]:
         with holding(folder / NAME, str(folder)) as lock:
             yield lock
     except CotextError:
-        with suppress(OSError):  # not empty: it holds earlier work or other files
+        with suppress(OSError):  # not empty: the folder contains earlier results or other files
             folder.rmdir()
         raise
 
 
 def require_free(path: Path, what: str) -> None:
-    """Raise CotextError if a running process holds the lock; delete the lock of a dead one."""
+    """Raise CotextError if a running process holds the lock; delete the lock of a dead process."""
     _clear_away(path, what)
 
 
@@ -208,13 +209,13 @@ def _require_dead(path: Path, what: str) -> None:
     runs = holder.runs()
     if runs:
         raise CotextError(
-            f"{what}: another process is at work on it, number {holder.pid} on this machine; wait until it "
+            f"{what}: another process is working on it, id {holder.pid} on this machine; wait until it "
             "has ended"
         )
     silent = _silent_seconds(path) if runs is None else LAPSE_SECONDS
     if silent < LAPSE_SECONDS:
         raise CotextError(
-            f"{what}: another process is at work on it, number {holder.pid} on {holder.host}, which gave its "
+            f"{what}: another process is working on it, id {holder.pid} on {holder.host}; it gave its "
             f"last sign of life {silent:.0f} seconds ago; wait until it has ended. If it is dead, the same "
             f"command takes over {LAPSE_SECONDS:.0f} seconds after that sign, or once you delete {path}"
         )

@@ -1,4 +1,4 @@
-"""Python files of users that define parts of a model. They are stored with the run.
+"""User-written Python files that define components of a model. A copy is stored with the run.
 
 Code is executed only if the SHA-256 of its file is listed in `cotext/trusted-code` in the configuration
 folder of the user. Code of a downloaded run is not executed before the user agrees (`--trust-code`).
@@ -36,12 +36,12 @@ class Code:
         """Read a file and register it for `module`.
 
         Raises:
-            CotextError: it cannot be read, or its SHA-256 does not begin with `digest`.
+            CotextError: the file cannot be read, or its SHA-256 does not begin with `digest`.
         """
         code = cls(path, read_text(path, max_bytes=MAX_BYTES))
         if digest is not None and not code.digest.startswith(digest):
             raise CotextError(
-                f"{path}: was changed: its SHA-256 begins with {code.digest[:16]}, not with {digest}"
+                f"{path}: was modified: its SHA-256 begins with {code.digest[:16]}, not with {digest}"
             )
         _codes[code.digest[:16]] = code
         return code
@@ -54,7 +54,7 @@ class Code:
 
 @contextmanager
 def trusting(all_code: bool) -> Iterator[None]:
-    """Within the block, trust all code if `all_code`; executed files are added to the trusted ones."""
+    """Trust all code within the block if `all_code`; executed files are added to the trusted files."""
     global _allowed
     before, _allowed = _allowed, _allowed or all_code
     try:
@@ -64,24 +64,25 @@ def trusting(all_code: bool) -> Iterator[None]:
 
 
 def known() -> Collection[str]:
-    """Return the beginnings of the checksums of all registered files."""
+    """Return the checksum prefixes (16 digits) of all registered files."""
     return _codes.keys()
 
 
 def code_of(digest: str, name: str) -> Code:
-    """Return a registered file by the beginning of its SHA-256; raises CotextError if there is none."""
+    """Return the registered file whose SHA-256 has this prefix; raise CotextError if there is none."""
     if digest not in _codes:
         raise CotextError(
-            f"{FOLDER}/{name}: is missing in the run folder, or was changed; its model needs it"
+            f"{FOLDER}/{name}: is missing in the run folder or was modified; the model of this run cannot be "
+            "loaded without it"
         )
     return _codes[digest]
 
 
 def module(digest: str, name: str) -> ModuleType:
-    """Import a registered file; in one process, it is executed once.
+    """Import a registered file, which is executed once per process.
 
     Raises:
-        CotextError: it is not registered, is not trusted, or raises an error.
+        CotextError: the file is not registered, is not trusted, or raises an error.
     """
     full_name = f"cotext_own_code_{digest}"
     if full_name in sys.modules:
@@ -91,8 +92,8 @@ def module(digest: str, name: str) -> ModuleType:
         _remember(code)
     elif code.digest not in _trusted():
         raise CotextError(
-            f"{code.path}: is Python code that the model needs, and would be run; read it, then add "
-            "--trust-code (Python: trust_code=True), once for this version of the file"
+            f"{code.path}: the model needs this Python file, which is not trusted yet; review it, then pass "
+            "--trust-code (Python: trust_code=True) once"
         )
     made = ModuleType(full_name)
     made.__file__ = str(code.path)
@@ -105,21 +106,21 @@ def module(digest: str, name: str) -> ModuleType:
     return made
 
 
-def _list() -> Path:
+def _trusted_list_path() -> Path:
     return standard_folder("XDG_CONFIG_HOME", ".config") / TRUSTED
 
 
 def _trusted() -> set[str]:
-    path = _list()
+    path = _trusted_list_path()
     lines = read_text(path).splitlines() if path.is_file() else []
     return {line.split()[0] for line in lines if line.strip()}
 
 
 def _remember(code: Code) -> None:
-    """Add a file to the list of trusted ones; ignored if the list cannot be written."""
+    """Add a file to the list of trusted files; do nothing if the list cannot be written."""
     if code.digest in _trusted():
         return
-    path = _list()
+    path = _trusted_list_path()
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         before = read_text(path) if path.is_file() else ""

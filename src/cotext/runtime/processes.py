@@ -1,7 +1,7 @@
 """Parallel child processes with dependencies and progress display.
 
-A job is skipped if its result exists, so repeating a list of jobs does only the missing ones. If a job fails
-or this process is interrupted, the others are asked to stop; training then saves a checkpoint.
+A job is skipped if its result exists, so that a repeated list of jobs runs only the missing jobs. If a job
+fails or this process is interrupted, all other jobs are terminated; training then saves a checkpoint.
 """
 
 import os
@@ -26,7 +26,7 @@ class Job:
     """One child process.
 
     `finished` returns whether the result exists; it is called before the start and after the end. `progress`
-    returns how many of `total` steps are done, and a short note to display.
+    returns the number of finished steps of `total`, and a short note to display.
     """
 
     name: str
@@ -125,7 +125,7 @@ def _require_success(child: _Child) -> None:
 
 
 def _stop(processes: Sequence[subprocess.Popen[bytes]]) -> None:
-    """Terminate processes, wait, and kill those that have not stopped."""
+    """Terminate processes, wait, and kill the processes that have not stopped."""
     if processes:
         console.print("stopping; training saves itself, and the same command resumes from there")
     for process in processes:

@@ -1,7 +1,7 @@
 """Progress display: a live line on a terminal, otherwise a line from time to time.
 
-The live line has a running clock, and a spinner that turns only when the work reports something. So a spinner
-that stands still shows that the process hangs.
+The live line has a running clock, and a spinner that turns only when progress is reported. So the spinner of
+a process that hangs does not turn.
 """
 
 import sys
@@ -75,9 +75,9 @@ class Meter:
         self.task = live.add_task(what, total=total, note="", mark=" ") if live else None
         self.updates = 0
         self.shown = shown
-        self.ended = False  # whether the final line has been printed
+        self.ended = False  # whether the final line was printed
         self.last_line = time.monotonic()
-        # The first count may come from an interrupted job, and does not tell the speed.
+        # The first count may come from an interrupted job, and is useless for measuring speed.
         self.first: tuple[float, int] | None = None
         self.stage_began: tuple[str, float, int] | None = None
 
@@ -160,7 +160,7 @@ def _joined(*parts: str) -> str:
 
 @contextmanager
 def meter(what: str, total: int, shown: bool = True) -> Iterator[Meter]:
-    """Show progress of one task; `shown` is False in a process that prints nothing."""
+    """Show progress of one task; `shown` is False in processes that must not print."""
     if not shown or not is_live():
         yield Meter(what, total, None, shown)
         return
@@ -179,7 +179,7 @@ def display(terminal: Console) -> Progress:
         _ElapsedColumn(),
         TextColumn("{task.fields[note]}", markup=False, table_column=Column(ratio=1, no_wrap=True)),
     )
-    # `time.monotonic` is looked up at each call, as in `Meter`, so that tests can replace it.
+    # `time.monotonic` is looked up at each call, so that tests can replace it; `Meter` does the same.
     return Progress(*columns, console=terminal, get_time=lambda: time.monotonic(), expand=True)
 
 

@@ -1,8 +1,8 @@
 """Reading of untrusted files within limits: descriptions, configurations, JSON and YAML.
 
-In a downloaded folder, a name may belong to a device or an endless file. A text may expand to far more than
-its size, and a number may have any length. Corpora are read as streams and have separate limits: see
-`cotext.data.formats.streams`.
+In a downloaded folder, a name may belong to a device or an endless file. When a text is parsed, its size may
+grow without bound, and a number may have any length. Corpora are read as streams and have separate limits:
+see `cotext.data.formats.streams`.
 """
 
 import json
@@ -23,11 +23,11 @@ MAX_YAML_CHARACTERS: Final = 1 << 16  # of a configuration; twenty times the lon
 MAX_YAML_DEPTH: Final = 20
 MAX_YAML_NUMBER: Final = 40  # characters
 MAX_JSON_WHOLE: Final = 2**63  # integers of 64 bits
-PART: Final = 1 << 18  # characters; a substitution in so many takes 20 ms at most
+PART: Final = 1 << 18  # characters; a substitution in a text of this length takes at most 20 ms
 
 _ESCAPED_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 _SURROGATE = re.compile("[\ud800-\udfff]")
-# Dates would become objects that no setting accepts; << and = would merge other mappings.
+# Dates would become objects, which are invalid for all settings; << and = would merge other mappings.
 _UNRESOLVED = {f"tag:yaml.org,2002:{name}" for name in ("timestamp", "merge", "value")}
 
 
@@ -64,11 +64,11 @@ def read_json(path: Path, max_bytes: int = MAX_DESCRIPTION_BYTES) -> dict[str, A
     """Return the JSON object in a regular file.
 
     Raises:
-        CotextError: not an object; otherwise as `read_text` and `parse_json`.
+        CotextError: the content is not an object; also the errors of `read_text` and `parse_json`.
     """
     content = parse_json(read_text(path, max_bytes), str(path))
     if not isinstance(content, dict):
-        raise CotextError(f"{path}: damaged: holds no JSON object")
+        raise CotextError(f"{path}: damaged: not a JSON object")
     return content
 
 
@@ -92,7 +92,7 @@ def parse_json(text: str, where: str, numbers: bool = True, unique: bool = False
         raise CotextError(f"{where}: not valid JSON: {error}") from None
     # Only an escape can produce a surrogate, so that most texts need no search.
     if _ESCAPED_SURROGATE.search(text) and _holds_surrogate(value):
-        raise CotextError(f"{where}: holds half a character (a lone surrogate); correct its \\u escapes")
+        raise CotextError(f"{where}: contains half a character (a lone surrogate); correct its \\u escapes")
     return value
 
 
@@ -117,7 +117,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     mapping: dict[str, Any] = {}
     for key, value in pairs:
         if key in mapping:
-            raise ValueError(f"the key {shown(key)} comes twice")
+            raise ValueError(f"the key {shown(key)} is duplicated")
         mapping[key] = value
     return mapping
 
@@ -130,10 +130,10 @@ _JSON_WITHOUT_NUMBERS = json.JSONDecoder(parse_int=_nothing, parse_float=_nothin
 
 
 def substituted(pattern: re.Pattern[str], replacement: str, text: str) -> str:
-    """Return `pattern.sub(replacement, text)`, computed in parts, because one call would block all threads.
+    """Return `pattern.sub(replacement, text)`, computed in parts: a single call would block all threads.
 
-    Only for patterns that match one character or a run of characters of one kind. A part ends after a run, or
-    at the maximum length if there is no run.
+    This works only for patterns that match one character or a run of characters of one kind. A part ends
+    after a run, or at the maximum length if there is no run.
     """
     parts, start = [], 0
     while start < len(text):
@@ -163,11 +163,11 @@ def _holds_surrogate(value: object) -> bool:
 def parse_yaml(text: str, where: str) -> Any:
     """Parse a YAML text of mappings, lists, texts, numbers, true, false and null.
 
-    Dates are read as text. `where` names the text in messages.
+    Dates are read as text. Messages begin with `where`.
 
     Raises:
-        CotextError: not YAML; an anchor, an alias or a tag; a duplicate key; too many characters, too deep
-            nesting or too long numbers; a lone surrogate, or NUL.
+        CotextError: the text is not YAML, or it contains an anchor, an alias, a tag, a duplicate key, a lone
+            surrogate or NUL, has too many characters, is nested too deeply, or has too long numbers.
     """
     if len(text) > MAX_YAML_CHARACTERS:
         raise CotextError(f"{where} is not valid YAML: more than {MAX_YAML_CHARACTERS:,} characters")
@@ -208,9 +208,7 @@ class _Loader(yaml.SafeLoader):
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
         event: Any = self.peek_event()  # type: ignore[no-untyped-call]
         if event.anchor is not None:
-            raise _refusal(
-                "anchors and aliases (& and *) are not taken; write out what they stand for", event
-            )
+            raise _refusal("anchors and aliases (& and *) are not supported; write the values instead", event)
         if event.tag is not None:
             raise _refusal("tags (!) are not taken", event)
         if self._depth == MAX_YAML_DEPTH:
@@ -227,7 +225,7 @@ class _Loader(yaml.SafeLoader):
             for key_node, _ in node.value:
                 key = self.construct_object(key_node, deep=True)
                 if key in seen:
-                    raise _refusal(f"the key {shown(key)} comes twice", key_node)
+                    raise _refusal(f"the key {shown(key)} is duplicated", key_node)
                 seen.add(key)
         return mapping
 

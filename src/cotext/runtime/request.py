@@ -37,11 +37,11 @@ def option(
     needs: str | Sequence[str] = (),
     is_run: bool = False,
 ) -> Any:
-    """Declare a field of a request; without a default, it is required.
+    """Declare a field of a request; a field without a default is required.
 
-    `name`: name of the option, if it differs from the field. `argument`: positional on the command line.
-    `least`: smallest value. `needs`: this option requires one of these options, given by name or with a
-    value, as in "level=document". `is_run`: the command line also accepts the name of a model.
+    `name`: name of the option, if it differs from the field. `argument`: whether the field is positional on
+    the command line. `least`: minimum value. `needs`: options of which this option requires one; an item may
+    include a value, such as "level=document". `is_run`: whether the name of a model is also accepted.
     """
     needed = (needs,) if isinstance(needs, str) else tuple(needs)
     about = {"option": Option(help, name, argument, least, needed, is_run)}
@@ -54,8 +54,8 @@ def option(
 class Request:
     """Base of requests. Every subclass becomes a frozen dataclass with keyword-only arguments.
 
-    Paths may be given as text, and a single value instead of a sequence. Error messages name a field as the
-    command line does: `--comet-context` is the field `comet_context`.
+    Paths may be given as text, and a single value instead of a sequence. Error messages use the option names
+    of the command line: `--comet-context` is the field `comet_context`.
     """
 
     def __init_subclass__(cls) -> None:
@@ -74,7 +74,7 @@ class Request:
             value = _converted(getattr(self, name), declared.type, flag)
             object.__setattr__(self, name, value)
             if declared.least is not None and any(number < declared.least for number in _all(value)):
-                raise CotextError(f"{flag} {shown(value)}: give at least {declared.least:g}")
+                raise CotextError(f"{flag} {shown(value)}: the minimum is {declared.least:g}")
         for name, declared in declarations.items():
             if declared.needs and self.is_given(name) and not any(map(self._has, declared.needs)):
                 needed = " or ".join(
@@ -94,7 +94,7 @@ class Request:
     __hash__ = None  # type: ignore[assignment]
 
     def check(self) -> None:
-        """Check values against each other; overridden by subclasses, which raise CotextError."""
+        """Check the combination of values. Subclasses override this method and raise CotextError."""
 
     def is_given(self, name: str) -> bool:
         """Return whether a field differs from its default."""
@@ -112,7 +112,7 @@ class Request:
 def options_of(request: type[Request]) -> Mapping[str, Option]:
     """Return the options by field, with their types, in the order of the command line.
 
-    Required fields come first, then those of the class itself, then those of its bases.
+    Required fields come first, then the fields of the class itself, then the fields of its bases.
     """
     hints = get_type_hints(request)
     declared = {f.name: f for f in fields(cast(Any, request)) if "option" in f.metadata}

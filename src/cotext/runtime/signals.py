@@ -1,4 +1,4 @@
-"""Signal handling: a first signal asks training to stop, a second one interrupts it."""
+"""Signal handling: the first signal requests that training stops; the second signal interrupts it."""
 
 import signal
 from collections.abc import Iterator
@@ -6,11 +6,11 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any, Final
 
-INTERRUPTED: Final = 130  # exit code of a command that Ctrl-C or SIGTERM has ended, as in shells
+INTERRUPTED: Final = 130  # exit code of a command that was ended by Ctrl-C or SIGTERM, as in shells
 
 
 class StopRequest:
-    """A flag: whether this process was asked to stop."""
+    """A flag that is set when a signal requests that this process stops."""
 
     def __init__(self) -> None:
         self.requested = False

@@ -9,7 +9,7 @@ def render_p(p: float) -> str:
 
 
 def listed(parts: Sequence[str]) -> str:
-    """Join parts as in "a, b and c"; with semicolons if a part contains a comma."""
+    """Join parts to "a, b and c"; separate them by semicolons if a part contains a comma."""
     joint = "; " if any("," in part for part in parts) else ", "
     if len(parts) < 2:
         return "".join(parts)
@@ -17,7 +17,7 @@ def listed(parts: Sequence[str]) -> str:
 
 
 def render_rows(rows: Sequence[Sequence[str]], left: int) -> str:
-    """Align rows in columns: the first `left` columns to the left, the others to the right."""
+    """Align rows in columns: the first `left` columns to the left, all other columns to the right."""
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     return "\n".join(
         "  ".join(
@@ -29,7 +29,7 @@ def render_rows(rows: Sequence[Sequence[str]], left: int) -> str:
 
 
 def in_bytes(count: int) -> str:
-    """Format a number of bytes as in "4.5 MB"."""
+    """Format a number of bytes, such as "4.5 MB"."""
     number, units = float(count), ["bytes", "kB", "MB", "GB", "TB"]
     while number >= 1000 and len(units) > 1:
         number, units = number / 1000, units[1:]

@@ -41,7 +41,7 @@ class Times:
         return spread([things / seconds for seconds in self.seconds[name]], form)
 
     def ratios(self, name: str, to: str) -> list[float]:
-        """Return the time of an alternative divided by that of another, for each round."""
+        """Return the time of an alternative divided by the time of another alternative, for each round."""
         return [a / b for a, b in zip(self.seconds[name], self.seconds[to], strict=True)]
 
     def ratio(self, name: str, to: str, form: str = "{:.2f}") -> str:

@@ -65,7 +65,7 @@ def _side_by_side(make: Callable[[], Callable[[T], R]], items: Iterable[T], work
             yield under_way.popleft().result()
     except BrokenProcessPool:
         raise CotextError(
-            "a worker process was ended from outside; memory may have run out: ask for fewer (--workers)"
+            "a worker process was ended from outside; memory may have run out: use fewer workers (--workers)"
         ) from None
     finally:
         pool.shutdown(cancel_futures=True)

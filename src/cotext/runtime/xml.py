@@ -1,6 +1,6 @@
 """Parsing of XML within limits, without entities or network access, and writing in the original spelling.
 
-Trees are those of lxml, which is imported when the first file is read.
+Trees are trees of lxml, which is imported when the first file is read.
 """
 
 import codecs
@@ -51,13 +51,14 @@ def namespace_of(node: "etree._Element") -> str:
 
 
 def parse(content: bytes, where: str) -> "etree._ElementTree[etree._Element]":
-    """Parse an XML document; `where` names it in messages.
+    """Parse an XML document; messages begin with `where`.
 
     Comments, processing instructions and white space are kept. A document type is kept but not processed:
     entity declarations are rejected, and no other file is opened.
 
     Raises:
-        CotextError: not well-formed, declares entities, or exceeds a limit (bytes, elements, 256 levels).
+        CotextError: the document is not well-formed, declares entities, or exceeds a limit (bytes, elements,
+            256 levels).
     """
     library = lxml_etree()
     if len(content) > MAX_BYTES or content.count(b"<") > MAX_MARKS:
@@ -86,7 +87,7 @@ def serialised(tree: "etree._ElementTree[etree._Element]", like: bytes) -> bytes
     """Serialise a changed tree in the style of the document `like` from which it was parsed.
 
     Everything before the root is copied from `like`, byte for byte. Encoding, line ends and white space at
-    the end are those of `like`. Characters that its encoding lacks become references.
+    the end are also copied. Characters that are missing in the encoding become references.
     """
     to_text = lxml_etree().tostring
     start = _root_start(like, "XML")
@@ -126,7 +127,7 @@ def _root_start(content: bytes, where: str) -> int:
     """
 
     def refuse(*_: object) -> None:
-        raise CotextError(f"{where}: declares entities, which are not taken; write out what they stand for")
+        raise CotextError(f"{where}: declares entities, which are not supported; write their values instead")
 
     def stop(*_: object) -> None:
         raise _RootReachedError(parser.CurrentByteIndex)

@@ -16,10 +16,11 @@ def make_accelerator(
     """Return the `Accelerator` with the device and the processes to train on.
 
     `spares_parameters`: see `System.spares_parameters`. `device`: cpu, cuda or, for a single process, one of
-    several GPUs, such as cuda:1; None: the GPU if there is one. On a GPU, this enables TF32.
+    several GPUs, such as cuda:1. If it is None, the GPU is used, if there is one. On a GPU, this enables
+    TF32.
 
     Raises:
-        CotextError: no such device, or it does not support `precision`.
+        CotextError: the device does not exist or does not support `precision`.
     """
     requested = None if device is None else choose_device(device)
     if requested is not None and requested.index is not None:
@@ -43,8 +44,8 @@ def make_accelerator(
         raise CotextError(f"train.precision = {config.precision}: {error}") from None
     if requested is not None and accelerator.device.type != requested.type:
         raise CotextError(
-            f"--device {device}: training takes the {accelerator.device.type} here (ACCELERATE_USE_CPU, or "
-            "another kind of device than --device asks for); leave it out"
+            f"--device {device}: training uses {accelerator.device.type} here (ACCELERATE_USE_CPU, or "
+            "--device is another kind of device); remove --device"
         )
     # Accelerate would use single precision without a warning.
     if config.precision == "fp16" and accelerator.device.type == "cpu":

@@ -24,8 +24,8 @@ from cotext.training.sharding import divided, gathered
 class RunCheckpoints:
     """Model files and training states of one run folder.
 
-    `parameter_names` are those of the optimizer's parameters, in order. `tokenizer` is the fingerprint stored
-    in model files. `lock`: the lock of the run; None in other processes than the main one.
+    `parameter_names` are the names of the optimizer's parameters, in order. `tokenizer` is the fingerprint
+    stored in model files. `lock`: the lock of the run in the main process, otherwise None.
     """
 
     run: Path
@@ -62,7 +62,7 @@ class RunCheckpoints:
         Every process must call this, each with its own state.
 
         Raises:
-            CotextError: another process has taken the run over, or storage error.
+            CotextError: another process has taken over the run, or files cannot be written.
         """
         self.require_run()
         main = self.accelerator.is_main_process
@@ -87,7 +87,7 @@ class RunCheckpoints:
                 self._prune(progress)
         except (OSError, SafetensorError, CotextError) as error:
             raise CotextError(
-                f"{final}: the checkpoint cannot be written: {error}; earlier ones are whole: make room, "
+                f"{final}: the checkpoint cannot be written: {error}; earlier ones are complete: make room, "
                 "then the same command resumes from the last"
             ) from None
         finally:
@@ -106,7 +106,7 @@ class RunCheckpoints:
         `require_resumable` must have checked it.
 
         Raises:
-            CotextError: trained by another number of processes, or the state of another model.
+            CotextError: the checkpoint was written by another number of processes or for another model.
         """
         saved = checkpoints(self.run)
         if not saved:
@@ -118,7 +118,7 @@ class RunCheckpoints:
                 f"{folder}: trained by {progress.processes} processes; {processes} cannot resume it"
             )
         self.fill([progress.update])
-        if progress.update:  # before the first one, Adam has no moments
+        if progress.update:  # before the first update, Adam has no moments
             file = folder / "optimizer.safetensors"
             training_state.load_optimizer(file, self.optimizer, self.parameter_names)
         state = training_state.load_process_state(folder, self.accelerator.process_index)

@@ -49,13 +49,13 @@ UNCHANGED: Final = ("tokenizer/*", "contrastive/*", "dev.*", "dev.*/*", "test.*"
 
 @dataclass(slots=True)
 class Noted:
-    """A number of documents or sentences, and the names of the first ones."""
+    """A number of documents or sentences, and the names of the first of them."""
 
     count: int = 0
     examples: list[str] = field(default_factory=list)
 
     def add(self, name: str) -> None:
-        """Count one more."""
+        """Add a document or a sentence to the count."""
         self.count += 1
         if len(self.examples) < EXAMPLES:
             self.examples.append(name)
@@ -163,7 +163,7 @@ class DistilledCorpus:
         return replace(noted, documents=totals.documents, sentences=totals.sentences), collector.statistics()
 
     def _report(self, folder: Path, outcome: Outcome, train: SplitStatistics) -> dict[str, Any]:
-        """Return the report: as of `prepare`, with the result of distillation and parts of the old report."""
+        """Return a report as `prepare` does, with the result of distillation and parts of the old report."""
         request = self.request
         before, store = self.data.report, digest_file(self.data.train.path)
         command = {"distill": str(request.teacher), "data": str(request.data)}
@@ -200,9 +200,8 @@ class DistillationJob(Job[Outcome]):
     while the corpus is written, with the arguments of `Meter.next_task`.
 
     Raises:
-        CotextError: no such teacher or data, unknown settings, settings that differ from those of a finished
-            folder `out`, other languages than those of the teacher, a folder `out` that is not empty or lies
-            in the data.
+        CotextError: the teacher or the data do not exist, or have different languages; settings are unknown,
+            or differ from the settings of a finished folder `out`; or `out` is not empty or lies in the data.
     """
 
     command, unit = "distill", "documents"
@@ -240,7 +239,7 @@ class DistillationJob(Job[Outcome]):
         """Translate the remaining documents and write the corpus; if it is finished, only return its result.
 
         Raises:
-            CotextError: as `cotext.runtime.jobs.engine.run`.
+            CotextError: `cotext.runtime.jobs.engine.run` raises an error.
         """
         if not self.finished:
             return run(self, on_sentences, overwrite=None)
@@ -306,7 +305,7 @@ def join_distilled(out: Path, parts: Joined, on_stage: Callable[[str, int, int],
     )
     data = open_data(request.data)
     if changed := differences(job, {**job, "data": checked_digests(data.folder, data.files_read)}):
-        raise CotextError(f"{request.data}: not what the shards have translated; put that back:\n{changed}")
+        raise CotextError(f"{request.data}: not the data of the shards; restore that data:\n{changed}")
     corpus = DistilledCorpus(request, data, job, began / facts["model"], facts["signature"])
     return corpus.write(parts, on_stage)
 

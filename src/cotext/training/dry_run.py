@@ -23,7 +23,7 @@ from cotext.training.trainer import TrainingCallbacks
 
 UPDATES: Final = 3  # the first is not timed
 BYTES_PER_PARAMETER: Final = 16  # weight, gradient and the two moments of Adam, in single precision
-PATIENCE_SECONDS: Final = 60.0  # after an update that takes longer, no other is made
+PATIENCE_SECONDS: Final = 60.0  # after an update that takes longer, no other update is made
 LONG_SECONDS: Final = 3 * 3600.0  # training time on a CPU from which the dry run suggests faster settings
 SHOWN_SENTENCES: Final = 6
 SHOWN_CHARACTERS: Final = 100
@@ -91,7 +91,7 @@ class FirstBatch:
 
 @dataclass(frozen=True, slots=True)
 class DryRun:
-    """The result of `train --dry-run`. Memory is in bytes; `training_instances` are those of an epoch."""
+    """The result of `train --dry-run`. Memory is in bytes; `training_instances` refer to one epoch."""
 
     system: str
     device: str
@@ -174,10 +174,10 @@ def dry_run(config: Config, data_folder: Path, run: Path, recipe: str, device: s
     """Set up training, make a few updates in memory, and return measurements.
 
     Raises:
-        CotextError: as `cotext.training.run.train`; the folder contains a run.
+        CotextError: the folder contains a run; also the errors of `cotext.training.run.train`.
     """
     if (run / "config.yaml").exists():
-        raise CotextError(f"{run}: holds a run; choose another --out to see what another would be")
+        raise CotextError(f"{run}: contains a run; choose another --out")
     setup = set_up(config, data_folder, run, recipe, device)
     nobody = TrainingCallbacks(lambda figures: None, lambda figures: None, lambda text: None)
     bleu = (lambda model: 0.0) if config.train.validate_bleu else None  # is never called

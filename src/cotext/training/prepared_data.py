@@ -36,7 +36,7 @@ class PreparedData:
 
     @property
     def files_read(self) -> list[str]:
-        """The names of the files that training reads; for a sharded store, that of its manifest."""
+        """The names of the files that training reads; for a sharded store, the name of its manifest."""
         paths = digest_file(self.train.path), digest_file(self.dev.path), self.folder / "dev.jsonl"
         return [path.relative_to(self.folder).as_posix() for path in paths]
 
@@ -100,7 +100,11 @@ class PreparedData:
 
 
 def open_data(folder: Path) -> PreparedData:
-    """Open a prepared folder; raises CotextError if it is not one, or has parts of different tokenizers."""
+    """Open a prepared folder.
+
+    Raises:
+        CotextError: the folder does not contain prepared data, or has parts of different tokenizers.
+    """
     if not store_exists(folder / TRAIN) or not (folder / REPORT).is_file():
         where = f"{folder}" if folder.is_dir() or not folder.exists() else "FOLDER"
         raise CotextError(
@@ -133,14 +137,14 @@ def other_languages(run: Path, data: PreparedData) -> str:
     """Return a message if the run to start from has other language symbols; otherwise an empty string.
 
     Raises:
-        CotextError: as `load_tokenizer`.
+        CotextError: `load_tokenizer` raises an error.
     """
     there = chosen_languages(load_tokenizer(run / "tokenizer"))
     here = chosen_languages(data.tokenizer)
     if not there or there == here:
         return ""
     return (
-        f"{data.folder}: rows begin with the symbols of {here or 'no language'}, and those of {run} with "
+        f"{data.folder}: rows begin with the symbols of {here or 'no language'}, but rows of {run} with "
         f"{there}; the system learns another language from here on"
     )
 

@@ -1,6 +1,6 @@
 """The training state in a checkpoint, from which training resumes bit for bit.
 
-A checkpoint that training can resume from contains:
+A checkpoint from which training can resume contains:
 
     model.safetensors      weights (see `models.checkpoint`)
     optimizer.safetensors  moments and step counts, named after their parameters
@@ -28,7 +28,7 @@ from cotext.runtime.integrity import digests, require_whole, sealed, unsealed
 from cotext.runtime.reading import read_text
 from cotext.training.sharding import divided, gathered
 
-MOMENTS = frozenset({"step", "exp_avg", "exp_avg_sq"})  # of AdamW, by the names that torch gives them
+MOMENTS = frozenset({"step", "exp_avg", "exp_avg_sq"})  # names of the moments of AdamW in torch
 
 
 @dataclass(slots=True)
@@ -37,7 +37,8 @@ class TrainingProgress:
 
     `epoch`: completed epochs, on average over the processes. `cpu_seconds`: processor time of all processes
     for updates and their batches, if `train.max_cpu_minutes` limits it. `validated`: updates with a
-    validation, whose checkpoints averaging may use; others are written when training is stopped. `corpus`:
+    validation, whose checkpoints can be averaged; other checkpoints are written when training is stopped.
+    `corpus`:
     digests of the data. `scaler`: state of the loss scale (only fp16).
     """
 
@@ -71,9 +72,9 @@ class _Saved:
 
 
 def save_optimizer(path: Path, optimizer: Optimizer, names: Sequence[str], main: bool) -> None:
-    """Write the state of the optimizer; `names` are those of its parameters, in order.
+    """Write the state of the optimizer; `names` are the names of its parameters, in order.
 
-    Every process must call this; only the `main` one writes.
+    Every process must call this; only the `main` process writes.
     """
     state = optimizer.state_dict()["state"]
     tensors = {f"{names[i]}|{key}": value for i, entry in state.items() for key, value in entry.items()}
@@ -102,9 +103,9 @@ def load_optimizer(path: Path, optimizer: Optimizer, names: Sequence[str]) -> No
         )
     for i, entries in state.items():
         if len(entries) != len(MOMENTS):
-            raise CotextError(f"{path}: of '{names[i]}', there is no {', '.join(MOMENTS - entries.keys())}")
+            raise CotextError(f"{path}: '{names[i]}' has no {', '.join(MOMENTS - entries.keys())}")
     if not state:
-        raise CotextError(f"{path}: holds no state of any parameter")
+        raise CotextError(f"{path}: contains no state of a parameter")
     optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
 
 
@@ -128,7 +129,11 @@ def save_process_state(folder: Path, rank: int, state: ProcessState) -> None:
 
 
 def load_process_state(folder: Path, rank: int) -> ProcessState:
-    """Restore the random state of a process and return the rest; raises CotextError for damaged files."""
+    """Restore the random state of a process, and return its other state.
+
+    Raises:
+        CotextError: a file is damaged.
+    """
     path = folder / f"process-{rank}.safetensors"
     tensors = read_tensors(path)
     sums = {n.removeprefix("sum|"): t.clone() for n, t in tensors.items() if n.startswith("sum|")}
@@ -166,7 +171,7 @@ def require_resumable(run: Path, corpus: Mapping[str, str]) -> None:
     """Check the last checkpoint, if there is one, and that it was trained on the same data.
 
     Raises:
-        CotextError: a file is missing, damaged, or of another checkpoint; data with other digests.
+        CotextError: a file is missing, damaged or of another checkpoint, or the data have other digests.
     """
     updates = checkpoints(run)
     if not updates:
@@ -175,7 +180,7 @@ def require_resumable(run: Path, corpus: Mapping[str, str]) -> None:
     saved = _load(folder)
     if changed := [name for name, digest in corpus.items() if saved.progress.corpus.get(name) != digest]:
         raise CotextError(
-            f"{folder}: trained on other data, with another {', '.join(changed)}; give the same data, or "
+            f"{folder}: trained on other data, with another {', '.join(changed)}; pass the same data, or "
             "choose another --out"
         )
     require_whole(folder, saved.files, _remedy(folder))

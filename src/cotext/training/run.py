@@ -56,7 +56,7 @@ def open_run(run: Path, config: Config, tokenizer: Tokenizer) -> None:
     """Create a run in a folder, or check that it contains the same run.
 
     Raises:
-        CotextError: the folder contains another run or other files, or storage error.
+        CotextError: the folder contains another run or other files, or cannot be written.
     """
     try:
         require_own(run, config)
@@ -71,8 +71,8 @@ def require_own(run: Path, config: Config) -> None:
     """Check that an existing folder is empty, or contains the same run.
 
     Raises:
-        CotextError: it contains another run or other files.
-        OSError: it cannot be read.
+        CotextError: the folder contains another run or other files.
+        OSError: the folder cannot be read.
     """
     path = run / "config.yaml"
     if path.exists():
@@ -83,7 +83,7 @@ def require_own(run: Path, config: Config) -> None:
             )
         _require_same(written_config(path), config, run)
     elif any(not entry.name.startswith((".config.yaml", NAME)) for entry in run.iterdir()):
-        raise CotextError(f"{run}: the folder is not empty and holds no run; choose another --out")
+        raise CotextError(f"{run}: the folder is not empty and contains no run; choose another --out")
 
 
 def note_seeds(run: Path, seeds: Sequence[int]) -> None:
@@ -107,7 +107,7 @@ def _keep_tokenizer(run: Path, tokenizer: Tokenizer) -> None:
         tokenizer.save(folder)
     elif load_tokenizer(folder).fingerprint != tokenizer.fingerprint:
         raise CotextError(
-            f"{folder}: another tokenizer than that of the data; give the data that the run was trained on, "
+            f"{folder}: not the tokenizer of the data; pass the data that the run was trained on, "
             "or choose another --out"
         )
 
@@ -120,7 +120,7 @@ def _require_same(before: Config, now: Config, run: Path) -> None:
             for key, there, here in changed
         )
         raise CotextError(
-            f"{run}: holds a run with another configuration; choose another --out, or give the same settings "
+            f"{run}: contains a run with another configuration; choose another --out, or the same settings "
             "to go on with it:\n" + "\n".join(lines)
         )
 
@@ -133,10 +133,10 @@ def development_bleu(
 ) -> Callable[[Model], float]:
     """Return a function that translates the first development sentences greedily and computes s-BLEU.
 
-    `on_stage` as in `TrainingCallbacks`.
+    For `on_stage`, see `TrainingCallbacks`.
     """
     documents = _first_sentences(data.folder / "dev.jsonl", config.train.validate_sentences)
-    # Greedy and in one pass, because BLEU only compares checkpoints of one run, and is computed often.
+    # Search is greedy and in one pass: BLEU only compares checkpoints of one run, and is computed often.
     greedy = {"beam": 1, "nbest": 1, "schedule": "sequential", "first_pass": "", "shortlist": 0}
     fast = config.model_copy(update={"decode": config.decode.model_copy(update=greedy)})
     references = [sentence for d in documents for sentence in d.target]
@@ -181,12 +181,12 @@ def train(
 ) -> TrainingProgress:
     """Train the configured system on a prepared folder; resume where an earlier call was interrupted.
 
-    `recipe` is the name of the configuration in messages; `device` is as in `make_accelerator`. `seeds`: the
-    seeds of all runs that are trained together, if it is one of several.
+    `recipe` is the name of the configuration in messages. For `device`, see `make_accelerator`. `seeds`: the
+    seeds of all runs that are trained together, if there are several.
 
     Raises:
-        CotextError: settings that contradict each other, the data or this machine (before the run folder is
-            created); another run in the folder; otherwise as `Trainer.train`.
+        CotextError: settings contradict each other, the data or this machine (before the run folder is
+            created), or the folder contains another run; also the errors of `Trainer.train`.
     """
     setup = set_up(config, data_folder, run, recipe, device)
     config, data, start, accelerator = setup.config, setup.data, setup.start, setup.accelerator

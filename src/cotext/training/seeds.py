@@ -27,15 +27,16 @@ def train_seeds(
     recipe: str = "this recipe",
     device: str | None = None,
 ) -> dict[int, TrainingProgress]:
-    """Train a run for each seed, one after the other; resumes where an earlier call was interrupted.
+    """Train a run for each seed, one after the other; resume where an earlier call was interrupted.
 
-    `configs` has the configuration of every seed, `watched` returns the callbacks of its training. Returns
-    the progress of each run. If a run was asked to stop, the later ones are not begun.
+    `configs` contains the configuration of every seed. `watched` returns the callbacks for the training of a
+    seed. Returns the progress of each run. If a run is stopped by a signal, later runs are not begun.
 
     Raises:
-        CotextError: as `train`; problems with the folder of any seed are reported before the first training.
+        CotextError: `train` raises an error. Problems with the folder of a seed are reported before the first
+            training.
     """
-    # Only the first process checks, because others may come when it has begun to write.
+    # Only the first process checks, because it may begin to write before other processes check.
     if is_first_process():
         require_seeds(configs, data_folder, folder, recipe)
     progress: dict[int, TrainingProgress] = {}
@@ -69,11 +70,11 @@ def require_seeds(configs: Mapping[int, Config], data_folder: Path, folder: Path
         raise CotextError(f"{folder}: is a file; choose another --out")
     if (folder / "config.yaml").exists():
         raise CotextError(
-            f"{folder}: holds a run; choose another --out for the runs of several seeds, or leave out "
+            f"{folder}: contains a run; choose another --out for the runs of several seeds, or remove "
             "--seeds to go on with it"
         )
     if not seeds_in(folder) and any(folder.iterdir()):
-        raise CotextError(f"{folder}: the folder is not empty and holds no runs; choose another --out")
+        raise CotextError(f"{folder}: the folder is not empty and contains no runs; choose another --out")
     for seed, config in configs.items():
         run = seed_folder(folder, seed)
         if run.exists():

@@ -35,7 +35,7 @@ def _require_memory(config: Config, vocabulary: int, source_vocabulary: int) -> 
     if weights > memory:
         raise CotextError(
             f"the model asked for has {weights // 4:,} parameters, {weights / 2**30:,.0f} GiB, and this "
-            f"machine has {memory / 2**30:,.0f} GiB of memory; ask for fewer layers or a smaller "
+            f"machine has {memory / 2**30:,.0f} GiB of memory; use fewer layers or a smaller "
             "model.dimension"
         )
 
@@ -44,7 +44,7 @@ def _require_heads_of_rows(config: Config, data: PreparedData) -> None:
     """Raise CotextError if the decoder is told the target language by a symbol, but reads no target."""
     if config.model.writes == "non_autoregressive" and data.tokenizer.target_prefix:
         raise CotextError(
-            f"{data.folder}: its tokenizer tells the decoder the target language by a symbol, but "
+            f"{data.folder}: its tokenizer gives the decoder a symbol of the target language, but "
             f"{describe_model(config.model)} is non-autoregressive and reads no target; prepare the text "
             "with a tokenizer of one language pair, or choose an autoregressive system"
         )
@@ -99,7 +99,7 @@ def set_up(config: Config, data_folder: Path, run: Path, recipe: str, device: st
     """Open the data, complete the configuration and build the model.
 
     Raises:
-        CotextError: settings that contradict each other, the data or this machine.
+        CotextError: settings contradict each other, the data or this machine.
     """
     data = open_data(data_folder)
     requested, config = config, settle(config, data, run, recipe)

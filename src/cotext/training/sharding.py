@@ -1,9 +1,10 @@
 """Fully sharded training (`train.shard_model`): each process stores a part of weights, gradients and moments.
 
-This is stage 3 of Rajbhandari et al. 2020 (section 5.3), by torch's `fully_shard`. The weights of a group of
-modules are gathered on every process when the group is computed, and freed afterwards. Gradients are summed
-and scattered. Each block is a group. So is each cross-attention, whose keys and values are computed before
-its block. All other modules form one group. Files contain full tensors, as in other training.
+This is stage 3 of Rajbhandari et al. 2020 (section 5.3), implemented with torch's `fully_shard`. The weights
+of a group of modules are gathered on every process when the group is computed, and freed afterwards.
+Gradients are summed and scattered. Each block is a group. Each cross-attention is a separate group, because
+its keys and values are computed before its block. All other modules form one group. Files contain full
+tensors, as in other training.
 
 `torch.distributed` is imported when it is needed, because this takes a second.
 """
@@ -25,14 +26,15 @@ def require_shardable(config: TrainConfig, processes: int) -> None:
     """Check that the settings are possible with fully sharded training.
 
     Raises:
-        CotextError: a single process; translation for BLEU, which needs the full model on one process.
+        CotextError: there is only one process, or BLEU is computed, which needs the full model on one
+        process.
     """
     if not config.shard_model:
         return
     if processes == 1:
         raise CotextError(
-            "train.shard_model = true: divides the model among processes, and there is one; start several, "
-            "as in `torchrun --nproc-per-node=8 -m cotext train ...`"
+            "train.shard_model = true: divides the model among processes, but there is one; start several, "
+            "for example `torchrun --nproc-per-node=8 -m cotext train ...`"
         )
     if config.validate_bleu:
         raise CotextError(
@@ -59,14 +61,14 @@ def shard(objective: nn.Module, device: torch.device, processes: int) -> None:
 
 
 def whole(tensor: Tensor) -> Tensor:
-    """Return the full tensor of a sharded one; every process must call this."""
+    """Return the full tensor of a sharded tensor; every process must call this."""
     sharded: Any = tensor
     full: Tensor = sharded.full_tensor() if _is_divided(tensor) else tensor
     return full
 
 
 def gathered(tensors: Mapping[str, Tensor], keep: bool) -> dict[str, Tensor]:
-    """Return full tensors, one after the other; sharded ones are moved to the CPU.
+    """Return full tensors, one after the other; sharded tensors are moved to the CPU.
 
     Every process must call this. Without `keep`, the result is empty.
     """
@@ -79,7 +81,7 @@ def gathered(tensors: Mapping[str, Tensor], keep: bool) -> dict[str, Tensor]:
 
 
 def divided(tensor: Tensor, like: Tensor) -> Tensor:
-    """Shard a tensor that every process has like another one."""
+    """Shard a tensor in the same way as another tensor; every process has the full tensor."""
     if not _is_divided(like):
         return tensor
     from torch.distributed.tensor import distribute_tensor

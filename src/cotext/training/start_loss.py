@@ -22,16 +22,17 @@ from cotext.models.checkpoint import LoadedModel, load_run
 from cotext.models.interface import Model, TranslationModel
 from cotext.training.start_settings import blended
 
-SAMPLE_SENTENCES = 400  # at the beginning of the corpus, in complete documents; takes seconds
+SAMPLE_SENTENCES = 400  # at the beginning of the corpus, in complete documents; this takes seconds
 
 
 @dataclass(frozen=True, slots=True)
 class StartLoss:
     """Mean negative log-likelihood per current label, in nats, over the same documents.
 
-    `sentences_there`: of the other run, on single sentences. `sentences_here`, `instances_here`: of the model
-    before its first update, on single sentences and on instances of its view. `sentences_blended`: on single
-    sentences with all blended parts in full (`train.blend`); None if there are none.
+    `sentences_there`: loss of the other run on single sentences. `sentences_here`, `instances_here`: loss of
+    the model before its first update, on single sentences and on instances of its view. `sentences_blended`:
+    loss on single sentences with the full effect of all blended parts (`train.blend`), or None if there are
+    no blended parts.
     """
 
     sentences_there: float
@@ -53,7 +54,7 @@ class StartLoss:
 def start_loss(
     run: Path, model: Model, config: Config, dev: TokenStore, tokenizer: Tokenizer, device: torch.device
 ) -> StartLoss | None:
-    """Measure a model that was initialised from `run`; None if either is non-autoregressive.
+    """Measure a model that was initialised from `run`; return None if either is non-autoregressive.
 
     Raises:
         CotextError: the run cannot be loaded.
@@ -71,7 +72,7 @@ def start_loss(
 
     measured = partial(_mean_nll, documents=documents, tokenizer=tokenizer, device=device)
     sentences = SentenceView()
-    if "separators" in blend:  # the other run has not been trained to predict them
+    if "separators" in blend:  # the other run was not trained to predict these symbols
         sep = there.tokenizer.sep
         old_model.new_symbols.append(NewSymbols("separators", range(sep, sep + 1)))
         old_model.blend(0.0, blend, everywhere=True)

@@ -18,7 +18,7 @@ from cotext.runtime.errors import CotextError
 from cotext.runtime.reading import parse_yaml, read_text
 from cotext.training.prepared_data import PreparedData
 
-# Keys of `model` that belong to the weights: with another value, the weights compute another function.
+# Keys of `model` that belong to the weights: with other values, the same weights compute another function.
 ARCHITECTURE = (
     *("dimension", "feed_forward", "heads", "encoder_layers", "decoder_layers", "pre_norm", "activation"),
     *("position_encoding", "learned_positions", "wavelengths", "first_position"),
@@ -98,10 +98,10 @@ def _gated_already(config: Config) -> bool:
 
 
 def _with_gated_others(config: Config) -> Config:
-    """Set separators, positions and attention so that each sentence of a sequence is encoded as if alone.
+    """Set separators, positions and attention so that each sentence of a sequence is encoded separately.
 
-    Every sentence has the begin and end symbols that a sentence model knows, and its own positions. Attention
-    to other sentences passes gates that start closed.
+    Every sentence has the begin and end symbols of a sentence model, and its own positions. Attention to
+    other sentences passes gates that start closed.
     """
     model, view = config.model, config.view
     if not view.bracketed:
@@ -135,7 +135,7 @@ def _with_blending(config: Config, there: Config) -> Config:
 
 
 def replacements(there: Config, here: Config) -> list[Blended]:
-    """Return the new parts of a model, compared with another one, that cannot start without effect."""
+    """Return the parts that are new, compared with another model, and cannot start without effect."""
     known = _replacing(there)
     return [kind for kind in _replacing(here) if kind not in known]
 
@@ -163,7 +163,7 @@ def blended(train: TrainConfig, done: int) -> float:
 
 
 def _with_first_sentence(config: Config, there: Config) -> Config:
-    """Set `model.from_first`, so that first sentences stay as a run without shift and segments knows them."""
+    """Set `model.from_first`, so that first sentences are encoded as in a run without shift and segments."""
     model = config.model
     if model.from_first is None and (model.positions == "shifted" or model.segments == "sinusoidal"):
         known = (there.model.positions, there.model.segments) == (model.positions, model.segments)
@@ -207,7 +207,7 @@ def settle(config: Config, data: PreparedData, run: Path, recipe: str) -> Config
     """Complete a configuration, given the data, the run to start from, and the run folder.
 
     Raises:
-        CotextError: as `resolve`, `settle_start` and `settle_by_start`.
+        CotextError: `resolve`, `settle_start` or `settle_by_start` raises an error.
     """
     return settle_by_start(settle_start(resolve(config, data), run, recipe), run)
 

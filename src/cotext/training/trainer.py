@@ -132,7 +132,7 @@ class MetricsLog:
 
 
 class Objective(nn.Module):
-    """Model and loss as one module, so that data-parallel wrappers have a single forward pass."""
+    """Model and loss in one module, so that data-parallel wrappers have a single forward pass."""
 
     def __init__(self, model: Model, loss: Loss) -> None:
         super().__init__()
@@ -167,8 +167,9 @@ def make_optimizer(
 ) -> tuple[Adam, list[str]]:
     """Return Adam with decoupled weight decay, and the names of its parameters in order.
 
-    `fresh` names the parameters with `config.fresh_rate` times the learning rate of the others: those that
-    are new when training starts from another run. The model can set separate rates for some parameters.
+    `fresh` contains the names of parameters that are new when training starts from another run. They have
+    `config.fresh_rate` times the learning rate of the others. The model can set separate rates for some
+    parameters.
     """
     named = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
     rates = model.rates() if isinstance(model, System) else {}
@@ -197,8 +198,8 @@ class Trainer:
     """The training of one model in one run folder; `train` resumes where an earlier process stopped.
 
     `score_development` translates the development documents with the current model and returns BLEU; it is
-    called only on the main process. `fresh`: see `make_optimizer`. `lock`: the lock of the run; None in other
-    processes than the main one.
+    called only on the main process. `fresh`: see `make_optimizer`. `lock`: the lock of the run in the main
+    process, otherwise None.
     """
 
     def __init__(
@@ -291,9 +292,9 @@ class Trainer:
             damaged, logged = self.journal.forget_after(reached)
             if damaged:
                 self.callbacks.on_message(f"{self.journal.path}: damaged lines, left out: {damaged}")
-            # A validation is logged before its checkpoint is written, so the log must contain the last one.
+            # Validations are logged before their checkpoints are written, so the log has the last validation.
             elif self.progress.validated and self.progress.validated[-1] not in logged:
-                self.callbacks.on_message(f"{self.journal.path}: missing or cut short; what it held is lost")
+                self.callbacks.on_message(f"{self.journal.path}: missing or truncated; its content is lost")
             if self.progress.update:
                 self.callbacks.on_message(f"going on from update {self.progress.update} of {self.run}")
             self.callbacks.on_start(self.progress.update)
@@ -407,8 +408,8 @@ class Trainer:
             microseconds = round(1e6 * (now - self.counted_until))
             self.counted_until = now
         if self.accelerator.num_processes > 1:
-            # A signal may reach the processes at different updates, and they end an epoch at different ones.
-            # If one process is asked to stop, all of them stop at this update.
+            # A signal may reach the processes at different updates, and epochs may end at different updates.
+            # If one process has received a signal to stop, all processes stop at this update.
             shared = torch.tensor([stops, epochs, microseconds], device=self.accelerator.device)
             stops, epochs, microseconds = self.accelerator.reduce(shared, "sum").tolist()
             processes = self.accelerator.num_processes

@@ -22,7 +22,7 @@ from cotext.training.prepared_data import Corpus
 from cotext.training.sharding import whole
 
 Sums = dict[str, tuple[float, float]]  # name -> sum and count
-INFINITE: Final = "infinite_losses"  # number of batches that all other sums exclude
+INFINITE: Final = "infinite_losses"  # number of batches that are excluded from all other sums
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +40,9 @@ class Interval:
 class IntervalSums:
     """Sums of this process since the last report, which was at `since` (seconds).
 
-    They stay on the device until they are read, so that no update waits for the device. `labels` counts the
-    labels of all batches, including those that a loss ignores. `stopped` (float, 0 or 1) is 1 from the first
-    update whose gradient was not finite.
+    The sums stay on the device until they are read, so that no update waits for the device. `labels` is the
+    number of labels of all batches, including labels that a loss ignores. `stopped` (float, 0 or 1) is 1 from
+    the first update whose gradient was not finite.
     """
 
     def __init__(self, since: float, device: torch.device) -> None:
@@ -104,7 +104,7 @@ def _pairs(outcome: LossParts) -> dict[str, Tensor]:
 
 
 def means(sums: Sums) -> dict[str, float]:
-    """Return sums divided by their counts, without those of count 0, and `INFINITE` if it is not 0."""
+    """Return sums divided by their counts, without sums of count 0, and `INFINITE` if it is not 0."""
     infinite = sums.get(INFINITE, (0.0, 0.0))[0]
     quotients = {name: total / count for name, (total, count) in sums.items() if count}
     return {**quotients, INFINITE: infinite} if infinite else quotients
@@ -158,7 +158,7 @@ class Validator:
             corpus.symbols,
             self.config.train.max_tokens,
             corpus.max_row_tokens,
-            # The same groups as in translation, so that the loss is that of the translated sequences.
+            # The groups of translation are used, so that the loss is the loss of the translated sequences.
             group_windows=self.config.decode.group_windows if self.model.sees_other_rows else None,
         )
 

@@ -1,19 +1,19 @@
 """Initialisation from the weights of another run (`train.init`), and a report on their origin.
 
-A parameter is initialised from the first of these that the other run has:
+A parameter is initialised from the first of these parameters that the other run has:
 
     taken     the parameter of the same name and shape
-    adopted   the parameter of the same shape that the model names (`System.adopted_names`)
+    adopted   the parameter of the same shape and with the name in `System.adopted_names`
     partly    the parameter of the same name with fewer rows, such as an embedding to which the recipe has
               appended special symbols; only the leading rows are taken
 
 Otherwise it gets the constant at which it has no effect (`System.neutral_start`), or keeps its random values.
-Without `train.init_copies`, a parameter of the other run initialises only one. With `train.init_parts:
-encoder`, parameters that only the decoder has are ignored.
+Without `train.init_copies`, a parameter of the other run initialises only one parameter. With
+`train.init_parts: encoder`, parameters that only the decoder has are ignored.
 
-Separators need care, because their rows in the embedding mean something else if the two recipes separate
-sentences differently. A symbol that the other run has never seen starts as a copy of a similar one
-(`translate_symbols`). Its own row would be a bad start: symbols that never occur have been trained to be
+Separators need care: if the two recipes separate sentences differently, their rows in the embedding have
+different meanings. A symbol that does not occur in the other run starts as a copy of a similar symbol
+(`translate_symbols`). Its own row would be a bad start, because symbols that never occur are trained to be
 improbable.
 """
 
@@ -40,7 +40,7 @@ from cotext.runtime.jobs.engine import in_ranges
 from cotext.runtime.reading import read_text
 from cotext.training.start_settings import ARCHITECTURE, architecture, replacements
 
-# Settings that change the meaning of the same weights: scores, and what is added to embeddings.
+# Settings that change the meaning of the same weights: scores, and vectors added to embeddings.
 TELLING = (
     *("score", "positions", "target_positions", "shift", "from_first", "relative_span"),
     *("segments", "target_segments", "segments_from"),
@@ -56,8 +56,8 @@ class Inheritance:
     """The origins of the initial parameters of a model, by name.
 
     `sizes`: number of elements of each parameter of the model. `source`: parameters of the other run.
-    `partly`: rows taken, and all rows. `constant`: value of fresh parameters, or of the remaining rows of
-    those taken in part, if all their elements are equal.
+    `partly`: number of rows taken, and of all rows. `constant`: value of fresh parameters, or of the
+    remaining rows of parameters taken in part, if all elements are equal.
     """
 
     sizes: dict[str, int]
@@ -119,11 +119,11 @@ class Inheritance:
 
 @dataclass(frozen=True, slots=True)
 class WarmStart:
-    """The run from which training started, and what was taken from it.
+    """The run from which training started, and the parameters taken from it.
 
     `left_out`: parameters of the other run that were excluded (`train.init_parts`). `differing`: settings
     that change the meaning of the weights, with the values here and there. `symbols`: the origin of symbols
-    that the other run has never seen. `architecture`: settings taken from the other run
+    that do not occur in the other run. `architecture`: settings taken from the other run
     (`train.init_architecture`), with the values here and in the recipe. `blended`: parts that are blended in
     over the first `blend_updates` updates.
     """
@@ -200,7 +200,7 @@ def read_account(path: Path) -> dict[str, Any]:
         return unsealed(read_text(path))
     except (CotextError, ValueError):
         raise CotextError(
-            f"{path}: missing or damaged; it says what training started from: restore it, or choose another "
+            f"{path}: missing or damaged; it describes the start of training: restore it, or choose another "
             "--out"
         ) from None
 
@@ -213,14 +213,14 @@ def start_from(
     `requested` is the configuration before `settle_by_start`.
 
     Raises:
-        CotextError: not a trained run, one with another tokenizer, or no matrix fits.
+        CotextError: the other run is not trained or has another tokenizer, or no matrix fits.
     """
     path = model_file(run)
     described = describe_file(path)
     if described.fingerprint != tokenizer.fingerprint:
         raise CotextError(
-            f"{run}: was trained with another tokenizer than that of the data, so its embeddings are those "
-            "of other subwords; give the data that it was trained on, or start from a run on this data"
+            f"{run}: was not trained with the tokenizer of the data, so its embeddings belong to other "
+            "subwords; pass the data that it was trained on, or start from a run on this data"
         )
     weights = load_weights(path)
     symbols = ""
@@ -263,15 +263,16 @@ def start_from(
 def translate_symbols(
     table: Tensor, there: ViewConfig, here: ViewConfig, tokenizer: Tokenizer
 ) -> tuple[Tensor, str]:
-    """Return an embedding with the rows that a recipe needs, and a description of the new ones.
+    """Return an embedding with the rows that a recipe needs, and a description of the new rows.
 
-    `there` and `here` are the views of the other run and of the recipe. A separator that the other run lacks
-    is a copy of the end symbol. Further indexed separators are copies of its last one, which it uses for all
-    later sentences. Sentence numbers are copies of the begin symbol, or of its last number.
+    `there` and `here` are the views of the other run and of the recipe. A separator that the other run does
+    not have is a copy of the end symbol. Additional indexed separators are copies of the last separator of
+    the other run, which it uses for all later sentences. Sentence numbers are copies of the begin symbol, or
+    of its last number.
     """
     shared, wanted = tokenizer.vocabulary_size, further_symbols(here)
     known = table[shared:][:wanted] if there.separators == here.separators else table[:0]
-    # In a separate source vocabulary, subwords follow the special symbols, and there are no further symbols.
+    # In a separate source vocabulary, subwords follow the special symbols, and there are no other symbols.
     pieces = table[shared : tokenizer.source_vocabulary_size]
     table, words = torch.cat((table[:shared], pieces)), []
     if has_separators(here) and not has_separators(there):
@@ -292,7 +293,7 @@ def translate_symbols(
 def at_span(table: Tensor, span: int) -> Tensor:
     """Resize a table of relative positions to distances up to `span`: [2 * old + 1, K] -> [2 * span + 1, K].
 
-    Larger distances are copies of the largest one, which represents them in the other run.
+    Larger distances are copies of the largest old distance, which represents them in the other run.
     """
     old = len(table) // 2
     return table[torch.arange(-span, span + 1).clamp(-old, old) + old]
@@ -363,7 +364,7 @@ def without_common_ending(own: str, other: str) -> tuple[str, str]:
 
 
 def grouped(names: Collection[str], everything: Iterable[str]) -> list[str]:
-    """Shorten names of parameters to the largest modules that contain only these, and join numbered ones.
+    """Shorten names of parameters to the largest modules that contain only them, and join numbered modules.
 
     `encoder.4.ffn.weight`, `encoder.4.ffn.bias`, `encoder.5.ffn...` become `encoder.4-5.ffn`.
     """

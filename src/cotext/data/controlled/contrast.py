@@ -1,9 +1,9 @@
 """Splits of the controlled corpus, and contrastive suites that cannot be solved without context.
 
 Examples are in groups. A group is one planned document in which a clue determines exactly one choice. The
-members of a group differ only in the clue, so that a different candidate is correct in each. All members have
-the same candidates for the current sentence in the same order. So a scorer that sees only the current
-sentence is right for exactly one member of each group, which is chance accuracy.
+members of a group differ only in the clue, so that in each member a different candidate is correct. All
+members have the same candidates for the current sentence in the same order. So a model without context is
+right for exactly one member of each group, which is chance accuracy.
 """
 
 import zlib
@@ -45,7 +45,9 @@ def _documents(
     split: Split, documents: int, seed: int, order: WordOrder, mentions: int | None = None
 ) -> Iterator[ParallelDocument]:
     if documents < 0:
-        raise CotextError(f"controlled corpus: {documents} documents asked for; give a number from 0 up")
+        raise CotextError(
+            f"controlled corpus: {documents} documents requested; the number must be at least 0"
+        )
     for name, plan in planned_documents(split, documents, seed, mentions):
         yield ParallelDocument(name, plan.source(), plan.target(order))
 
@@ -75,7 +77,7 @@ def training_documents(
     Raises CotextError if ``mentions`` is less than 2 or, at the first document, if ``documents`` is negative.
     """
     if mentions is not None and mentions < 2:
-        raise CotextError(f"controlled corpus: {mentions} mentions of a hero; give a number from 2 up")
+        raise CotextError(f"controlled corpus: {mentions} mentions of a hero; the number must be at least 2")
     return _documents("training", documents, seed, order, mentions)
 
 
@@ -127,7 +129,7 @@ def contrastive_suites(seed: int, examples: int, order: WordOrder = "verb-second
     phenomenon, group and member. Raises CotextError if ``examples`` is not positive.
     """
     if examples < 1:
-        raise CotextError(f"contrastive suites: {examples} examples asked for; give a number from 1 up")
+        raise CotextError(f"contrastive suites: {examples} examples requested; the number must be at least 1")
     return [_suite(phenomenon, seed, examples, order) for phenomenon in DISTANCES]
 
 
@@ -144,7 +146,7 @@ def _suite(phenomenon: Phenomenon, seed: int, examples: int, order: WordOrder) -
 def _group(
     draw: Draw, phenomenon: Phenomenon, distance: int, group: int, order: WordOrder
 ) -> list[ContrastiveExample]:
-    """Draw documents until one has a suitable choice, and create a group from it."""
+    """Draw documents until a document has a suitable choice, and create a group from it."""
     while True:
         plan = plan_document(draw)
         choices = [choice for choice in _lone_choices(plan, phenomenon) if choice.distance == distance]
@@ -157,7 +159,7 @@ def _group(
 
 
 def _lone_choices(plan: Plan, phenomenon: Phenomenon) -> list[CandidateSet]:
-    """Return the choices whose clue has no other dependent choice, which would reveal the answer."""
+    """Return the choices whose clue determines no other choice; another choice would reveal the answer."""
     kind = [choice for choice in plan.choices if choice.phenomenon == phenomenon]
     clues = [choice.clue for choice in plan.choices if _SLOTS[choice.phenomenon] == _SLOTS[phenomenon]]
     return [choice for choice in kind if clues.count(choice.clue) == 1]

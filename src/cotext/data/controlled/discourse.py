@@ -1,10 +1,10 @@
 """The discourse planner: the sequence of sentences, and the clue of every context-dependent choice.
 
-A document is planned from left to right. A *clue* reserves a later sentence for the *choice* that depends on
-it. Clues are things, activities, statements of who speaks to whom, and first mentions of a hero. No sentence
-between clue and choice may change the interpretation:
+A document is planned from left to right. A *clue* determines the correct form of a *choice*, for which it
+reserves a later sentence. Clues are things, activities, sentences that state who speaks to whom, and first
+mentions of a hero. No sentence between clue and choice may change the interpretation:
 
-* "it" refers to the last mentioned thing or, if there is none, to that of the next sentence;
+* "it" refers to the last mentioned thing or, if there is none, to the thing of the next sentence;
 * "did too" refers to the activity that is the last event;
 * "you" is the listener of the only statement in the document;
 * a hero has the rendering of the first mention.
@@ -244,7 +244,7 @@ class Draw:
         return int(self._random() * bound)
 
     def choose(self, items: Sequence[T]) -> T:
-        """Return one of ``items`` with equal probability."""
+        """Return an item, drawn with equal probabilities."""
         return items[int(self._random() * len(items))]
 
     def chance(self, probability: float) -> bool:
@@ -288,7 +288,7 @@ class Plan:
         return tuple([sentence.german(order) for sentence in self.sentences])
 
 
-# By kind: all frames, and those that are not events.
+# By kind: all frames, and all frames that are not events.
 _FRAMES: Final[Mapping[str, tuple[tuple[Frame, ...], tuple[Frame, ...]]]] = {
     kind: (frames, tuple(frame for frame in frames if not frame.event))
     for kind, frames in {
@@ -344,7 +344,7 @@ class _Planner:
         return [index for index in range(start, min(stop, self.length)) if self.reserved[index] is None]
 
     def later(self, indices: Sequence[int]) -> int:
-        """Draw one of ``indices``, with a preference for large ones, which are rarer near the end."""
+        """Draw one of ``indices``, with a preference for large values, which are rarer near the end."""
         index = self.draw.choose(indices)
         return max(index, self.draw.choose(indices)) if self.draw.chance(0.5) else index
 
@@ -382,7 +382,7 @@ class _Planner:
                 indices = self.free_indices(index + 1, index + 1 + _MAX_COHESION_DISTANCE)
 
     def say(self, kind: str, bound: Mapping[str, object], avoid: Sequence[object] = ()) -> Sentence:
-        """Add a sentence of a kind: ``bound`` has some of its words, the others are drawn, all different."""
+        """Add a sentence of a kind; ``bound`` has some of its words; others are drawn without repetition."""
         draw = self.draw
         frames = _FRAMES[kind][len(self.sentences) < self.events_closed_until]
         frame = draw.choose(frames)
@@ -445,7 +445,7 @@ class _Planner:
         self.say("thing and pronoun", {"t": thing, "o": thing})
         index = len(self.sentences) - 1
         self.note("pronoun", index)
-        # Half of them have no further "it", so that distance 0 also occurs alone.
+        # Half of them have no other "it", so that distance 0 also occurs alone.
         if self.draw.chance(0.5):
             self.mention(thing, index)
         else:
@@ -523,5 +523,5 @@ class _Planner:
 
 
 def plan_document(draw: Draw, mentions: int | None = None) -> Plan:
-    """Plan one document of 4 to 12 sentences; `mentions`: of its hero, if there is room."""
+    """Plan a document of 4 to 12 sentences; `mentions` is the number of mentions of its hero, if they fit."""
     return _Planner(draw, mentions).plan()

@@ -286,7 +286,7 @@ FAMILIAR_LISTENERS: Final = {"she": _family("her", "ihr"), "he": _family("his", 
 FORMAL_LISTENERS: Final = {"she": _OFFICIALS, "he": _OFFICIALS}
 
 
-# --- Word order of the target: that of German main clauses, or orders that are unlike the source.
+# --- Word order of the target: the order of German main clauses, or orders that are unlike the source.
 #
 # The source, the words of the target and all choices are the same in all orders; only the positions of target
 # words differ. So differences between orders in the scores of a system are caused only by re-ordering.

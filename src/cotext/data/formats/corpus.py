@@ -85,16 +85,16 @@ def read_parallel(
 
     With `skip_unequal`, documents with unequal numbers of sentences are skipped, and counted in `alignment`.
 
-    Raises CotextError if the numbers of documents or their ids (if both files have them) differ,
-    UnequalSidesError if numbers of sentences differ; otherwise as `read_documents`.
+    Raises CotextError if the numbers of documents or their ids (if both files have ids) differ, and
+    UnequalSidesError if numbers of sentences differ; also the errors of `read_documents`.
     """
     counts = alignment if alignment is not None else Alignment()
     source_format = _resolve(source, format)
     if target is None:
         if not source_format.holds_both_languages:
             raise CotextError(
-                f"{source}: the format {source_format.name} holds one language a file; name the target file "
-                "too"
+                f"{source}: files of the format {source_format.name} have one language; name the target "
+                "file, too"
             )
         return _pairs_of_one_file(source, source_format, counts, skip_unequal)
     target_format = _resolve(target, format)
@@ -102,7 +102,7 @@ def read_parallel(
 
 
 def second_file(source: Path, target: Path | None) -> Path | None:
-    """Return the second file for `read_parallel`: None if the target is the source file."""
+    """Return the second argument for `read_parallel`: None if the target file is the source file."""
     same = target in (None, source) or (target.exists() and source.exists() and target.samefile(source))
     return None if same else target
 
@@ -155,7 +155,7 @@ def _pairs_of_two_files(
 
 
 def pair_problem(order: int, source: Record, target: Record, both_have_ids: bool) -> str | None:
-    """Return why two records of one language do not correspond, or None if they do."""
+    """Return the reason why two records of one language do not correspond, or None if they correspond."""
     if both_have_ids and source.id != target.id:
         return (
             f"document number {order} is {source.id!r} in the source but {target.id!r} in the target; both "
@@ -201,7 +201,7 @@ def empty_document_problem(record: Record, format: Format) -> str:
     if format.name == "text":
         return (
             "an empty line where a sentence should begin: an empty document, or an empty sentence, which "
-            "the format text cannot hold; leave one empty line between documents and none at the beginning"
+            "the format text cannot represent; leave one empty line between documents and none at the start"
         )
     return f"document {record.id!r} is empty; remove it"
 
@@ -227,9 +227,10 @@ def write_documents(
 ) -> None:
     """Write documents of one language; the file appears when all are written.
 
-    The format docids also writes its side file; tsv has two columns, jsonl the key `sentences`, wmt
-    hypotheses, or sources if they are `untranslated`. Raises CotextError for content that the format cannot
-    hold, if there are no documents, and for storage errors.
+    For the format docids, a side file is also written. Files of tsv get two columns, and jsonl the key
+    `sentences`. Files of wmt get hypotheses, or sources if the documents are `untranslated`. Raises
+    CotextError for content that the format cannot represent, if there are no documents, and for storage
+    errors.
     """
     row = find_format(format)
     as_sources = untranslated and row.name == "wmt"
@@ -247,20 +248,20 @@ def write_parallel(
     format: str,
     languages: tuple[str, str] | None = None,
 ) -> None:
-    """Write two files, or one file with both languages if the format has both (`target` is None).
+    """Write two files, or one file if the format contains both languages (`target` is None).
 
-    `languages` become the `lang` attributes of tmx. Raises CotextError as `write_documents`.
+    `languages` become the `lang` attributes of tmx. Raises the same errors as `write_documents`.
     """
     row = find_format(format)
     if row.holds_both_languages:
         if target is not None:
             raise CotextError(
-                f"the format {format} holds both languages in one file; leave out the target file {target}"
+                f"the format {format} contains both languages in one file; remove the target file {target}"
             )
         _write(row, [source], _both_sides(documents), languages)
         return
     if target is None:
-        raise CotextError(f"the format {format} holds one language a file; name the target file too")
+        raise CotextError(f"files of the format {format} contain one language; name the target file, too")
     sides = ((Record(d.id, sentences=d.source), Record(d.id, sentences=d.target)) for d in documents)
     _write(row, [source, target], sides)
 
@@ -273,8 +274,9 @@ def write_translations(
 ) -> None:
     """Write translations in the format of the translated file; the target is the hypothesis.
 
-    Formats of one language contain only the hypothesis, others source and hypothesis. `read_documents` with
-    side "target" returns the hypotheses in both cases. Raises CotextError as `write_documents`.
+    Formats of one language contain only the hypothesis; other formats contain source and hypothesis.
+    `read_documents` with side "target" returns the hypotheses in both cases. Raises the same errors as
+    `write_documents`.
     """
     row = find_format(format)
     if row.holds_both_languages:
@@ -322,7 +324,7 @@ def _write(
                     sink.write(opening + encode(record))
                 except UnicodeEncodeError:
                     raise CotextError(
-                        f"{sink.path}: document {document_id!r} holds half a character (a lone surrogate), "
+                        f"{sink.path}: document {document_id!r} has half a character (a lone surrogate), "
                         "which UTF-8 cannot write; remove it"
                     ) from None
                 except CotextError as error:
@@ -333,7 +335,7 @@ def _write(
                 side_file.add(records[0])
             previous = document_id
         if previous is None:
-            raise CotextError(f"{paths[0]}: there are no documents to write; the file is left as it was")
+            raise CotextError(f"{paths[0]}: there are no documents to write; the file is unchanged")
         for sink in sinks[: len(paths)]:
             sink.write(row.footer)
         for side_file in side_files:
@@ -341,7 +343,7 @@ def _write(
 
 
 class _SideFile:
-    """Writes a side file, and protects an existing one that other texts use."""
+    """A writer of a side file; it does not replace an existing side file that other texts use."""
 
     def __init__(self, sink: TextSink, paths: list[Path]) -> None:
         self._sink = sink
@@ -367,7 +369,7 @@ class _SideFile:
                 f"{self._sink.path} names other documents than are to be written, and belongs to "
                 f"{self._relying[0]} too; choose a name with another beginning for what is written"
             )
-        # Equal content, perhaps in the other variant: the existing file is kept.
+        # The content is equal, perhaps in the other variant of side files: the existing file is kept.
         self._sink.keep_old()
 
     def _next_old(self) -> tuple[str, int] | None:

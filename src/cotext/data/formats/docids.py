@@ -1,7 +1,7 @@
 """The format docids: one sentence per line, and a side file with the ids of documents.
 
-The side file of `train.en` is `train.docids`. It has either an id for every line of text, or one line per
-document: the id, a tab, the number of sentences.
+The side file of `train.en` is `train.docids`. It contains either one id per line of text, or one line per
+document with the id, a tab and the number of sentences.
 """
 
 import re
@@ -27,7 +27,10 @@ COUNT_LINE = re.compile(r"([^\t]+)\t([0-9]{1,9})")
 
 
 def side_file_to_write(path: Path) -> Path:
-    """Return the name of the side file: the last suffix becomes .docids, that of a compression is kept."""
+    """Return the path of the side file, with .docids instead of the last suffix.
+
+    A compression suffix such as .gz is kept.
+    """
     plain = without_compression(path)
     compression = path.suffix if plain != path else ""
     return plain.with_name(plain.with_suffix("").name + ".docids" + compression)
@@ -44,7 +47,7 @@ def find_side_file(path: Path) -> Path | None:
 
 
 def read_docids(path: Path) -> Iterator[Record]:
-    """Read a text file with its side file; raises CotextError if they disagree."""
+    """Read a text file with its side file; raise CotextError if they do not match."""
     side_path = find_side_file(path)
     if side_path is None:
         raise CotextError(
@@ -56,12 +59,12 @@ def read_docids(path: Path) -> Iterator[Record]:
 
 
 def encode_docids(record: Record) -> str:
-    """Write one sentence per line; it may be empty."""
+    """Return the sentences, one per line; a sentence may be empty."""
     return "\n".join(sentences_to_write(record)) + "\n"
 
 
 def encode_side_line(record: Record) -> str:
-    """Write the id, a tab, the number of sentences."""
+    """Return the line of a document in the side file: the id, a tab and the number of sentences."""
     return f"{id_to_write(record)}\t{len(record.sentences or ())}\n"
 
 
@@ -93,7 +96,8 @@ def other_users(path: Path, side_path: Path) -> list[Path]:
 def empty_lines_between(side_path: Path) -> bool:
     """Return whether a text with this side file may have empty lines between documents.
 
-    With counts it may. With an id for every line, it may only if the side file has an empty line, too.
+    True if the side file contains counts. If it contains one id per line, True if the line after the first
+    document is empty.
     """
     if _counts_sentences(side_path):
         return True
@@ -109,7 +113,7 @@ def _counts_sentences(side_path: Path) -> bool:
     for _, line in numbered_lines(side_path):
         if line.strip(OUTER_SPACE):
             return COUNT_LINE.fullmatch(line.strip(OUTER_SPACE)) is not None
-    raise CotextError(f"{side_path}: is empty; it must name the documents of the text file beside it")
+    raise CotextError(f"{side_path}: is empty; it must contain the document ids of the text file")
 
 
 def _count_lines(side_path: Path) -> Iterator[tuple[int, str, int]]:
@@ -139,15 +143,15 @@ def _read_by_counts(path: Path, side_path: Path) -> Iterator[Record]:
         if order > 0:
             waiting = waiting or next(lines, None)
             if empty_line_between is None and waiting is not None:
-                # The first boundary decides for all. If this line is an empty sentence, the numbers of
-                # lines do not match at the end, so a wrong guess gives an error.
+                # If the first boundary has an empty line, all must have one. If that line was an empty
+                # sentence instead, the line count is wrong at the end of the file, which raises an error.
                 empty_line_between = waiting[1] == ""
             if empty_line_between and waiting is not None:
                 if waiting[1]:
                     raise CotextError(
                         f"{path}:{waiting[0]}: expected the empty line before document {document_id!r} "
-                        f"({side_path}:{side_line}) but found {waiting[1][:60]!r}; the side file counts "
-                        "fewer sentences than the document before it has"
+                        f"({side_path}:{side_line}) but found {waiting[1][:60]!r}; the count of the "
+                        "previous document in the side file is too small"
                     )
                 waiting = None
                 line_number += 1
@@ -158,8 +162,8 @@ def _read_by_counts(path: Path, side_path: Path) -> Iterator[Record]:
             waiting = None
             if pair is None:
                 raise CotextError(
-                    f"{path}: ends after line {line_number}, but document {document_id!r} "
-                    f"({side_path}:{side_line}) has {count} sentences and only {len(sentences)} are there"
+                    f"{path}: ends after line {line_number}; document {document_id!r} "
+                    f"({side_path}:{side_line}) should have {count} sentences, but has {len(sentences)}"
                 )
             line_number = pair[0]
             sentences.append(pair[1])
@@ -167,8 +171,8 @@ def _read_by_counts(path: Path, side_path: Path) -> Iterator[Record]:
     if waiting := waiting or next((line for line in lines if line[1]), None):
         number, sentence = waiting
         raise CotextError(
-            f"{path}:{number}: {sentence[:60]!r} comes after the last sentence that {side_path} counts; the "
-            "side file has too few documents or sentences"
+            f"{path}:{number}: {sentence[:60]!r} comes after the last document of {side_path}; a document or "
+            "a sentence is missing in the side file"
         )
 
 
@@ -181,8 +185,8 @@ def _read_by_lines(path: Path, side_path: Path) -> Iterator[Record]:
                     continue
                 number = (text or side)[0]
                 raise CotextError(
-                    f"{ended}: ends before line {number}, but {longer} goes on; the side file needs exactly "
-                    "one document id for every line of text"
+                    f"{ended}: has fewer lines than {longer}, which has a line {number}; the side file needs "
+                    "exactly one document id for every line of text"
                 )
             number, document_id = side
             sentence = text[1].strip(OUTER_SPACE)

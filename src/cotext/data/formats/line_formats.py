@@ -51,13 +51,13 @@ def read_text(path: Path) -> Iterator[Record]:
 
 
 def encode_text(record: Record) -> str:
-    """Write one sentence per line; raises CotextError for an empty sentence, which would end the document."""
+    """Return one sentence per line; raise CotextError for an empty sentence, which would end the document."""
     sentences = sentences_to_write(record)
     for index, sentence in enumerate(sentences):
         if not sentence:
             raise CotextError(
                 f"document {record.id!r}, sentence {index + 1} is empty, and an empty line ends a document "
-                "in the format text; write jsonl or docids instead, which hold empty sentences"
+                "in the format text; write jsonl or docids instead, which support empty sentences"
             )
     return "\n".join(sentences) + "\n"
 
@@ -87,7 +87,7 @@ def read_d_lines(path: Path) -> Iterator[Record]:
 
 
 def encode_d_lines(record: Record) -> str:
-    """Write a line `<d>`, then one sentence per line; raises CotextError for a sentence `<d>`."""
+    """Return a line `<d>`, then one sentence per line; raise CotextError for a sentence `<d>`."""
     sentences = sentences_to_write(record)
     if DOCUMENT_LINE in sentences:
         index = sentences.index(DOCUMENT_LINE)
@@ -157,7 +157,7 @@ def begins_talks(lines: list[str]) -> bool:
 
 
 def read_iwslt_tags(path: Path) -> Iterator[Record]:
-    """Read talks as documents; the id is that of `<doc>`, otherwise `<talkid>`.
+    """Read talks as documents; the id is the id of `<doc>`, otherwise the text of `<talkid>`.
 
     An empty line inside a talk is an empty sentence. Raises CotextError for text outside of talks, metadata
     that are not closed on their line, and unclosed `<doc>`.
@@ -210,7 +210,7 @@ class _Talk:
 
     @property
     def has_text(self) -> bool:
-        """Whether its sentences or final metadata have begun."""
+        """Whether the sentences or the final metadata of the talk have begun."""
         return bool(self._sentences or self._behind)
 
     def add(self, sentence: str, line: int) -> None:
@@ -252,14 +252,14 @@ def _add_metadata(talk: _Talk | None, metadata: re.Match[str], where: str) -> No
     if not content.endswith(closing):
         raise CotextError(f"{where}: <{element}> without {closing} at the end of its line; put it there")
     if talk is None:
-        raise CotextError(f"{where}: <{element}> outside of a talk; it belongs behind the sentences of one")
+        raise CotextError(f"{where}: <{element}> outside of a talk; it must follow the sentences of a talk")
     if element in _BEHIND:
         talk.close(element)
     elif element == "talkid":
         talk.talk_id = content.removesuffix(closing).strip(OUTER_SPACE)
 
 
-# --- The format tsv: lines of document id, source and target; for one language, of document id and sentence.
+# --- The format tsv: lines of document id, source and target or, for one language, document id and sentence.
 
 HEADER = ["docid", "source", "target"]
 
@@ -321,7 +321,7 @@ def encode_tsv(record: Record) -> str:
     return "".join(lines)
 
 
-# --- The format jsonl, the native and lossless one: a JSON object per document and line.
+# --- The format jsonl, which is the native and lossless format: a JSON object per document and line.
 #
 # `{"id": ..., "source": [...], "target": [...]}`; for one language `{"id": ..., "sentences": [...]}`.
 
@@ -343,9 +343,9 @@ def _jsonl_record(where: str, number: int, value: object, escapes: bool) -> Reco
         raise CotextError(f"{where}: expected a JSON object with the key 'id', found {type(value).__name__}")
     document_id = value.get("id")
     if document_id is None and str(kind := value.get("format")).startswith("cotext-"):
-        raise CotextError(f"{where}: {shown(kind)}, which Cotext writes beside texts, and no corpus itself")
+        raise CotextError(f"{where}: {shown(kind)}, an additional output of Cotext, which is not a corpus")
     if not isinstance(document_id, str) or not document_id:
-        raise CotextError(f"{where}: the key 'id' must hold a text that is not empty")
+        raise CotextError(f"{where}: the key 'id' must contain a text that is not empty")
     sides = {key: _sentences(where, document_id, key, value.get(key), escapes) for key in LISTS}
     if (sides["sentences"] is None) == (sides["source"] is None and sides["target"] is None):
         raise CotextError(
@@ -361,7 +361,7 @@ def _sentences(
     if value is None:
         return None
     if not isinstance(value, list) or not all(isinstance(sentence, str) for sentence in value):
-        raise CotextError(f"{where}: document {document_id!r}: the key {key!r} must hold a list of texts")
+        raise CotextError(f"{where}: document {document_id!r}: the key {key!r} must contain a list of texts")
     if escapes:
         for index, sentence in enumerate(value):
             try:

@@ -1,9 +1,9 @@
 """The format parquet: a table with one document or one sentence per row.
 
 The columns are `id` (or `document`, `docid`) and `source`, `target` or both, or `sentences` for one language;
-others are ignored. If these columns contain lists of texts, a row is a document. If they contain texts, a row
-is a sentence, and consecutive rows with the same id are a document. Files are read in chunks. pyarrow is
-imported only when a table is read or written, because most commands import this module.
+other columns are ignored. If these columns contain lists of texts, a row is a document. If they contain
+texts, a row is a sentence, and consecutive rows with the same id are a document. Files are read in chunks.
+pyarrow is imported only when a table is read or written, because most commands import this module.
 """
 
 from collections.abc import Iterable, Iterator
@@ -31,7 +31,8 @@ def read_parquet(path: Path) -> Iterator[Record]:
     """Read the documents; line numbers in messages are rows, counted from 1.
 
     Raises:
-        CotextError: not a Parquet file, or damaged; missing columns, or columns of other types; nulls.
+        CotextError: the file is not a Parquet file or is damaged, columns are missing or have other types, or
+            there are nulls.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -45,7 +46,7 @@ def read_parquet(path: Path) -> Iterator[Record]:
             yield from _documents(path, rows, sides) if by_row else _of_sentences(path, rows, sides)
         except pa.ArrowException as error:
             reason = next(iter(str(error).splitlines()), type(error).__name__)
-            raise CotextError(f"{path}: no Parquet file, or a damaged one: {reason}") from None
+            raise CotextError(f"{path}: not a Parquet file, or damaged: {reason}") from None
 
 
 def _columns(path: Path, schema: Any) -> tuple[str, list[str], bool]:
@@ -66,7 +67,7 @@ def _columns(path: Path, schema: Any) -> tuple[str, list[str], bool]:
     if len({*by_row}) > 1 or not all(_is_text(kind) for kind in texts):
         listed = ", ".join(f"{name}: {kind}" for name, kind in zip(sides, kinds, strict=True))
         raise CotextError(
-            f"{path}: the columns hold {listed}; a side is a list of texts, or a text, in each row"
+            f"{path}: the columns contain {listed}; in each row, a side must be a text or a list of texts"
         )
     return id_column, sides, by_row[0]
 
@@ -137,16 +138,19 @@ def _checked(path: Path, number: int, document_id: str, side: str, index: int, t
 
 
 def write_parquet(path: Path, records: Iterable[Record]) -> None:
-    """Write one document per row; the file appears when all are written.
+    """Write one document per row; the file appears when all rows are written.
 
     Raises:
-        CotextError: no documents, or an empty one; a suffix of a compression; storage error.
+        CotextError: there are no documents, a document is empty, the path has the suffix of a compression, or
+            the file cannot be written.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     if path.suffix in COMPRESSIONS:
-        raise CotextError(f"{path}: a Parquet table is compressed in itself; leave {path.suffix} out")
+        raise CotextError(
+            f"{path}: Parquet tables have internal compression; remove the suffix {path.suffix}"
+        )
     with replacing(path, pa.ArrowException) as temporary:
         writer: Any = None
         sides: list[str] = []
@@ -170,7 +174,7 @@ def write_parquet(path: Path, records: Iterable[Record]) -> None:
             if writer is not None:
                 writer.close()
         if writer is None:
-            raise CotextError(f"{path}: there are no documents to write; the file is left as it was")
+            raise CotextError(f"{path}: there are no documents to write; the file is unchanged")
 
 
 def _groups(path: Path, records: Iterable[Record]) -> Iterator[list[Record]]:

@@ -26,7 +26,7 @@ from cotext.runtime.files import ON_WINDOWS, sweep, temporary_name
 # Messages name the kind of file instead of an invalid byte. Rules look at more than the first characters,
 # because an ordinary sentence may begin with "<", "1" or "GIF89a".
 
-# Elements of older test sets (mteval); a file has one, with documents of one language.
+# Elements of older test sets (mteval); a file has one of them, with documents of one language.
 ONE_LANGUAGE_SETS: Final = ("srcset", "refset", "tstset")
 # Root elements that the reader of wmt-xml accepts.
 CORPUS_ROOTS: Final = ("dataset", "collection", "doc", "mteval", *ONE_LANGUAGE_SETS)
@@ -94,15 +94,15 @@ def refuse(path: Path, kind: str) -> None:
     """Raise CotextError for a file of this kind; nothing if `kind` is empty."""
     if kind:
         raise CotextError(
-            f"{path}: not a supported format: it looks like {kind}; take out its text, one sentence a line, "
-            "an empty line between documents, or give another of the formats in docs/data-format.md"
+            f"{path}: not a supported format: it looks like {kind}; extract its text, one sentence per line, "
+            "an empty line between documents, or use another format of docs/data-format.md"
         )
 
 
 def binary_kind(head: bytes) -> str:
-    """Return the kind of a binary file, by its beginning; empty for text in any encoding.
+    """Return the kind of a binary file, detected from its beginning; empty for text in any encoding.
 
-    Files in UTF-16 or compressed by gzip or xz are not binary here, because they can be converted to text.
+    Files in UTF-16 or compressed by gzip or xz do not count as binary: they can be converted to text.
     """
     if head.startswith((b"PK\3\4", b"PK\5\6")):
         return next((kind for mark, kind in _ZIPPED if mark in head), "a zip archive")
@@ -156,7 +156,7 @@ def markup_kind(text: str) -> str:
 
 
 def subtitle_kind(lines: list[str]) -> str:
-    """Return the kind of subtitles, by the first lines; empty for other text."""
+    """Return the kind of subtitles, detected from the first lines; empty for other text."""
     first = [line.strip() for line in lines if line.strip()][:200]
     if not first:
         return ""
@@ -182,8 +182,8 @@ READ_ERRORS = (OSError, EOFError, lzma.LZMAError, zlib.error)
 _FOREIGN_BEGINNINGS = (
     (b"\xff\xfe", "it looks like UTF-16: convert it to UTF-8"),
     (b"\xfe\xff", "it looks like UTF-16: convert it to UTF-8"),
-    (XZ_BEGINNING, "it looks xz-compressed: give its name the ending .xz"),
-    (GZ_BEGINNING, "it looks gzip-compressed: give its name the ending .gz"),
+    (XZ_BEGINNING, "it looks xz-compressed: add .xz to the file name"),
+    (GZ_BEGINNING, "it looks gzip-compressed: add .gz to the file name"),
 )
 
 
@@ -191,7 +191,7 @@ def check_readable(path: Path) -> None:
     """Raise CotextError if there is no such file, or it is a directory."""
     try:
         if path.is_dir():
-            raise CotextError(f"{path}: is a directory; name the corpus file inside it")
+            raise CotextError(f"{path}: is a directory; pass the corpus file inside it")
         if not path.exists():
             raise CotextError(f"{path}: no such file")
     except OSError as error:
@@ -227,8 +227,8 @@ def _cannot_be_read(path: Path, error: Exception) -> CotextError:
 def numbered_lines(path: Path, whole: bool = False) -> Iterator[tuple[int, str]]:
     r"""Yield (line number from 1, line without its ending); only \n and \r\n end a line.
 
-    A byte order mark at the beginning is removed. With `whole`, it is kept, and so are line endings. Raises
-    CotextError for invalid UTF-8, for NUL, and as `raw_lines`.
+    A byte order mark at the beginning is removed. With `whole`, the byte order mark and line endings are
+    kept. Raises CotextError for invalid UTF-8 and for NUL; also the errors of `raw_lines`.
     """
     for number, raw in raw_lines(path):
         try:
@@ -287,7 +287,7 @@ def read_whole(path: Path) -> str:
     except READ_ERRORS as error:
         raise _cannot_be_read(path, error) from error
     if len(content) > MAX_WHOLE_BYTES:
-        raise CotextError(f"{path}: holds more than {MAX_WHOLE_BYTES:,} bytes; split it")
+        raise CotextError(f"{path}: contains more than {MAX_WHOLE_BYTES:,} bytes; split it")
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -300,7 +300,7 @@ def refuse_named_pipe(path: Path) -> None:
     Pipes that a shell creates for `<(...)` have a writer, and are allowed.
     """
     if path.is_fifo() and not str(path.absolute()).startswith(("/dev/fd/", "/dev/stdin", "/proc/")):
-        raise CotextError(f"{path}: is a named pipe; give a file, or a command as in <(...)")
+        raise CotextError(f"{path}: is a named pipe; pass a file, or a command such as <(...)")
 
 
 class TextSink:
@@ -315,9 +315,9 @@ class TextSink:
         self.final = Path(os.path.realpath(path))
         with self._named_errors():
             if self.final.is_dir():
-                raise CotextError(f"{path}: is a directory; name a file to write")
+                raise CotextError(f"{path}: is a directory; pass a file to write")
             if self.final.exists() and not self.final.is_file():
-                raise CotextError(f"{path}: is no regular file, and cannot be replaced by one")
+                raise CotextError(f"{path}: is not a regular file, and cannot be replaced by a file")
             if not self.final.parent.is_dir():
                 raise CotextError(f"{path}: the folder {path.parent} does not exist; create it first")
         self._temporary = temporary_name(self.final)
@@ -339,7 +339,7 @@ class TextSink:
             self._empty = False
             if text.startswith("\ufeff"):
                 raise CotextError(
-                    f"{self.path}: the text begins with U+FEFF, which reading takes for a byte order mark; "
+                    f"{self.path}: the text begins with U+FEFF, which would be read as a byte order mark; "
                     "remove it from the first sentence"
                 )
         self._put(text.encode())
@@ -416,7 +416,7 @@ def without_compression(path: Path) -> Path:
 
 
 def beginning(path: Path, max_bytes: int) -> tuple[bytes, bool]:
-    """Return up to `max_bytes` decompressed bytes without byte order mark, and whether the file ends then."""
+    """Return up to `max_bytes` decompressed bytes without byte order mark, and whether the file has ended."""
     with opened(path) as stream:
         head = stream.read(max_bytes + 1)
     return head[:max_bytes].removeprefix(BYTE_ORDER_MARK), len(head) <= max_bytes
@@ -497,12 +497,14 @@ class Gathered(list[str]):
 
 
 def sentences_to_write(record: Record) -> tuple[str, ...]:
-    """Return the sentences of a record in one language without outer white space, for one line each.
+    """Return the sentences of a record in one language without outer white space, to write one per line.
 
     Raises CotextError for a sentence that contains a line feed or a NUL character.
     """
     if record.sentences is None:
-        raise CotextError(f"document {record.id!r} has two languages; this format holds one language a file")
+        raise CotextError(
+            f"document {record.id!r} has two languages; files of this format contain one language"
+        )
     return tuple(one_line(record.id, i, text).strip(OUTER_SPACE) for i, text in enumerate(record.sentences))
 
 

@@ -66,7 +66,7 @@ class Format:
         if not self.is_written:
             written = ", ".join(name for name, row in FORMATS.items() if row.is_written)
             raise CotextError(
-                f"the format {self.name} is read, not written; choose one of {written} "
+                f"the format {self.name} can be read, but not written; choose one of {written} "
                 "(`cotext convert FILE --to jsonl --out NEW` makes a copy in another format)"
             )
 
@@ -158,7 +158,7 @@ def find_format(name: str) -> Format:
 
 
 def require_written(out: Path) -> None:
-    """Raise CotextError if the suffix of an output is that of a format that cannot be written."""
+    """Raise CotextError if the suffix of an output belongs to a format that cannot be written."""
     if out.suffix.lower() in UNWRITTEN:
         raise CotextError(f"{out}: ends in {out.suffix}, a format that is not written; choose another name")
 
@@ -189,7 +189,7 @@ def detect_format(path: Path) -> str:
     check_readable(path)
     if not path.is_file():
         raise CotextError(
-            f"{path}: the format of what is no regular file cannot be detected; name the format"
+            f"{path}: not a regular file, so that its format cannot be detected; name the format"
         )
     head, complete = beginning(path, BEGINNING_BYTES)
     if (kind := binary_kind(head)) == PARQUET:

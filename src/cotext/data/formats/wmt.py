@@ -4,8 +4,8 @@
     2025  {doc_id, src_lang, tgt_lang, src_text, prompt_instruction}, published with {refs: {refA: {ref}}}
     submissions  {dataset_id, doc_id, tgt_lang, hypothesis, translation_granularity}; published ones lack some
 
-The sentences of a document are its paragraphs. From a file of several language pairs, one pair is read: the
-name of the format is then `wmt:de_DE` or `wmt:cs-de_DE`.
+The sentences of a document are its paragraphs. From a file of several language pairs, one pair is read. It is
+selected by the name of the format, such as `wmt:de_DE` or `wmt:cs-de_DE`.
 """
 
 import json
@@ -62,7 +62,7 @@ class Paragraphs:
         """Replace the paragraphs of the text by translations, escaped as the kind requires.
 
         Raises:
-            CotextError: the number of translations differs from that of paragraphs.
+            CotextError: the number of translations differs from the number of paragraphs.
         """
         if len(translations) != len(self.texts):
             raise CotextError(f"{len(translations)} paragraphs for {len(self.texts)} of the source")
@@ -81,7 +81,7 @@ _SPELLED: Final[dict[Kind, Callable[[str], str]]] = {
 
 
 def unfenced(text: str) -> tuple[str, str, str]:
-    """Split a text into opening, content and end of a code fence (```); without one, all is content."""
+    """Split a text into opening, content and end of a code fence (```); without a fence, all is content."""
     opening = _FENCE.match(text)
     bare = text.rstrip()
     if opening is None or not bare.endswith("```") or len(bare) < opening.end() + 3:
@@ -91,7 +91,7 @@ def unfenced(text: str) -> tuple[str, str, str]:
 
 
 def paragraphs(text: str) -> Paragraphs:
-    """Split a text into paragraphs; a text without any has one empty paragraph without a span.
+    """Split a text into paragraphs; an empty text has one empty paragraph without a span.
 
     Invalid JSON is treated as plain text, because systems may produce it.
     """
@@ -226,7 +226,7 @@ class WmtLine:
 
 
 def begins_wmt(line: str) -> bool:
-    """Return whether a first line, which may be cut off, is one of the task or of a submission."""
+    """Return whether a first line, which may be cut off, is a line of the task or of a submission."""
     try:
         value = parse_json(line, "", numbers=False)
     except CotextError:
@@ -242,7 +242,8 @@ def read_wmt_lines(path: Path, wanted: str = "") -> Iterator[WmtLine]:
     If `wanted` is empty, the file must have only one language pair.
 
     Raises:
-        CotextError: a line is not of the task; several language pairs, or not the wanted one.
+        CotextError: a line is not a line of the task, or the file has several language pairs or does not have
+            the wanted pair.
     """
     pairs = _chosen(path, wanted) if wanted else None
     first: WmtLine | None = None
@@ -255,7 +256,8 @@ def read_wmt_lines(path: Path, wanted: str = "") -> Iterator[WmtLine]:
         if line.pair != first.pair:
             raise CotextError(
                 f"{path}:{line.number}: a document of {line.pair or 'an unknown language'}, after others of "
-                f"{first.pair or 'an unknown language'}: name one, as in --format wmt:{line.pair or 'de_DE'}"
+                f"{first.pair or 'an unknown language'}: choose a pair, "
+                f"for example --format wmt:{line.pair or 'de_DE'}"
             )
         yield line
 
@@ -277,7 +279,7 @@ def _chosen(path: Path, wanted: str) -> set[tuple[str, str]]:
     """Return the pairs of source and target codes in a file that match a code or pair.
 
     Raises:
-        CotextError: none, or several different pairs.
+        CotextError: no pair or several different pairs match.
     """
     pairs = list(dict.fromkeys((line.source_language, line.target_language) for line in all_wmt_lines(path)))
     source, dash, target = wanted.partition("-")
@@ -299,7 +301,7 @@ def _chosen(path: Path, wanted: str) -> set[tuple[str, str]]:
     if len(named) > 1 or len({second for _, second in chosen if second}) > 1:
         matches = ", ".join(named or sorted(second for _, second in chosen))
         raise CotextError(
-            f"{path}: {shown(wanted)} may be {matches}; name one, as in --format wmt:{named[0]}"
+            f"{path}: {shown(wanted)} may be {matches}; choose a pair, for example --format wmt:{named[0]}"
         )
     return chosen
 
@@ -310,15 +312,15 @@ def wmt_line(value: object, number: int, where: str) -> WmtLine:
         raise CotextError(f"{where}: expected a JSON object, found {type(value).__name__}")
     document_id = value.get(ID)
     if not isinstance(document_id, str) or not document_id:
-        raise CotextError(f"{where}: the key {ID!r} must hold a text that is not empty")
+        raise CotextError(f"{where}: the key {ID!r} must contain a text that is not empty")
     for key in (*_TEXTS, *INSTRUCTIONS, "src_lang", "tgt_lang"):
         if not isinstance(value.get(key), str | None):
-            raise CotextError(f"{where}: document {document_id!r}: the key {key!r} must hold a text")
+            raise CotextError(f"{where}: document {document_id!r}: the key {key!r} must contain a text")
     source = next((value[key] for key in SOURCES if value.get(key) is not None), None)
     hypothesis = value.get(HYPOTHESIS)
     if source is None and hypothesis is None:
         raise CotextError(
-            f"{where}: document {document_id!r} has none of the keys {', '.join(_TEXTS)}; a line holds a text"
+            f"{where}: document {document_id!r} has none of the keys {', '.join(_TEXTS)}; a line needs a text"
         )
     first, second = _languages(value, document_id)
     return WmtLine(
@@ -380,8 +382,8 @@ def in_order(path: Path, documents: Sequence[Document], ids: Sequence[str]) -> l
     if not missing and len(set(ids)) < len(ids):
         twice = next(id for id, count in Counter(ids).items() if count > 1)
         raise CotextError(
-            f"{path}: which documents it answers cannot be told, as there are two {shown(twice)} among those "
-            "that are asked for; leave one out there"
+            f"{path}: cannot be matched with the task, which has two documents {shown(twice)}; remove one of "
+            "them there"
         )
     if missing or unknown or len(documents) != len(ids):
         problems = [
@@ -421,17 +423,17 @@ def submission_line(line: WmtLine, hypothesis: str) -> str:
 
 
 def joined(path: Path, documents: Iterable[Document], like: Path, wanted: str = "") -> Iterator[str]:
-    """Yield the lines of a submission: those of the task, with translated paragraphs.
+    """Yield the lines of a submission: the lines of the task with translated paragraphs.
 
     Raises:
-        CotextError: the documents or their numbers of paragraphs differ from the task.
+        CotextError: the documents or their numbers of paragraphs do not match the task.
     """
     lines = list(read_wmt_lines(like, wanted))
     for line, document in zip(
         lines, in_order(path, list(documents), [line.doc_id for line in lines]), strict=True
     ):
         if line.source is None or not line.target_language:
-            raise CotextError(f"{like}:{line.number}: has no source or no tgt_lang; give lines of the task")
+            raise CotextError(f"{like}:{line.number}: has no source or no tgt_lang; pass lines of the task")
         try:
             yield submission_line(line, paragraphs(line.source).replaced(line.source, document.sentences))
         except CotextError as error:

@@ -6,8 +6,8 @@ A unit of tmx is a sentence pair:
 
 Consecutive units with the same document name, in one of the properties that tools use for it, are a document.
 Without such names, all units are one document. The source is the text in the language `srclang` of the unit
-or the header, otherwise the first text. The target is the first text in another language. Codes inside of
-inline elements are removed; the text that they enclose is kept.
+or the header, otherwise the first text. The target is the first text in another language. Codes inside
+inline elements are removed; the text between such elements is kept.
 """
 
 import re
@@ -39,10 +39,10 @@ _NOT_XML: Final = re.compile("[^\t\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010fff
 
 
 class XmlStream:
-    """A parser that calls functions for elements and text, and rejects what a corpus does not need.
+    """A parser that calls functions for elements and text, and rejects XML features that no corpus needs.
 
-    `encoding` overrides the declaration of the file; None: as declared. A DOCTYPE is an error. With
-    `doctype`, one without internal declarations is allowed; external files are never opened.
+    `encoding` overrides the declared encoding of the file, unless it is None. A DOCTYPE is an error. With
+    `doctype`, a DOCTYPE without internal declarations is allowed; external files are never opened.
     """
 
     def __init__(
@@ -105,12 +105,14 @@ class XmlStream:
             )
 
     def _refuse_entity(self, entity: str, is_parameter: int) -> None:
-        raise CotextError(f"{self._path}:{self.line}: XML knows no entity &{entity}; write it out")
+        raise CotextError(
+            f"{self._path}:{self.line}: XML has no entity &{entity}; replace it by the character"
+        )
 
     def _start_element(self, tag: str, attributes: dict[str, str]) -> None:
         self._depth += 1
         if self._depth > MAX_DEPTH:
-            raise CotextError(f"{self._path}:{self.line}: more than {MAX_DEPTH} elements inside each other")
+            raise CotextError(f"{self._path}:{self.line}: more than {MAX_DEPTH} nested elements")
         self._start(tag, attributes)
 
     def _end_element(self, tag: str) -> None:
@@ -119,10 +121,10 @@ class XmlStream:
 
 
 def check_characters(text: str, what: str) -> None:
-    """Raise CotextError for a character that XML cannot contain; `what` names the text in messages."""
+    """Raise CotextError for a character that XML cannot contain; messages begin with `what`."""
     if match := _NOT_XML.search(text):
         raise CotextError(
-            f"{what} contains U+{ord(match[0]):04X}, which XML cannot hold; remove it or write jsonl instead"
+            f"{what} contains U+{ord(match[0]):04X}, which XML cannot contain; remove it or write jsonl"
         )
 
 
@@ -184,15 +186,15 @@ def read_units(path: Path) -> Iterator[Unit]:
         yield from reader.finished
         reader.finished.clear()
     if not reader.is_memory:
-        raise CotextError(f"{path}: the root element is not <tmx>; this is no translation memory")
+        raise CotextError(f"{path}: the root element is not <tmx>; this is not a translation memory")
 
 
 def read_tmx(path: Path) -> Iterator[Record]:
     """Read documents; a line break inside a segment becomes a space.
 
     Raises:
-        CotextError: more than two languages in the file, or units with one and with two languages in one
-            document; otherwise as `read_units`.
+        CotextError: the file has more than two languages, or a document has units with one and with two
+            languages; also the errors of `read_units`.
     """
     known: list[str] = []
     gathered: _Document | None = None
@@ -211,7 +213,7 @@ def read_tmx(path: Path) -> Iterator[Record]:
                 known.append(primary(language))
         if len(known) > 2:
             raise CotextError(
-                f"{path}:{unit.line}: more than two languages ({', '.join(known)}); take one pair out of it"
+                f"{path}:{unit.line}: more than two languages ({', '.join(known)}); extract one pair"
             )
         if gathered is None or gathered.document != unit.document:
             if gathered is not None:
@@ -329,7 +331,7 @@ class _Reader:
             self._count(streams.SENTENCE_BYTES)
             if not self._language:
                 raise CotextError(
-                    f"{self._path}:{self.stream.line}: a <tuv> without xml:lang; name its language"
+                    f"{self._path}:{self.stream.line}: a <tuv> without xml:lang; add the attribute"
                 )
         elif tag == "prop" and self._language is None:
             self._count(streams.SENTENCE_BYTES)
@@ -446,7 +448,7 @@ def read_wmt_xml(path: Path) -> Iterator[Record]:
 
 
 def languages_of_wmt_xml(path: Path) -> tuple[str, str]:
-    """Return the `lang` attributes of source and target of the first document; a missing one is empty."""
+    """Return the `lang` attributes of source and target of the first document; empty if missing."""
     reader = _WmtXmlReader(path)
     next((True for _ in reader.stream.read() if reader.finished), False)
     target = reader.languages.get("ref") or reader.languages.get("hyp", "")
@@ -469,7 +471,7 @@ class _WmtXmlReader:
         self._segment: list[str] | None = None
         self._segment_id: str | None = None
         self._document_bytes = self._segment_characters = 0
-        # UTF-8 as in all other formats; the declaration is ignored.
+        # The encoding is UTF-8, as in all other formats; the declaration is ignored.
         self.stream = XmlStream(path, self._start, self._end, self._text)
 
     def _start(self, tag: str, attributes: dict[str, str]) -> None:
@@ -488,7 +490,9 @@ class _WmtXmlReader:
             self._document_bytes = 0
         elif tag in ONE_LANGUAGE_SETS:
             if self._set is not None:
-                raise CotextError(f"{self._path}:{line}: <{tag}> after <{self._set}>; give each a file")
+                raise CotextError(
+                    f"{self._path}:{line}: <{tag}> after <{self._set}>; write them to separate files"
+                )
             self._set = tag
         elif tag in SIDES and self._document_id is not None:
             # A second reference is read and ignored.

@@ -1,6 +1,6 @@
 """Tokenizers: encoding of text to ids of subwords, and decoding.
 
-Both languages share one vocabulary; tokenizers of pretrained models may have two. Ids 0 .. P-1 are those of
+Both languages share one vocabulary; tokenizers of pretrained models may have two. Ids 0 .. P-1 are the ids of
 the subword model. The special symbols follow: pad = P, bos = P+1, eos = P+2 and sep = P+3. So no text can be
 encoded as a special symbol.
 """

@@ -1,11 +1,11 @@
 """Tokenizers of the many-to-many models of fairseq: M2M-100, NLLB-200 and mBART-50.
 
-    row       0    1      2     3      4 ...             languages          after them
-    name      <s>  <pad>  </s>  <unk>  sentencepiece's   __de__ / deu_Latn  <mask>, rows without a name
+    row       0    1      2     3      4 ...          languages          further rows
+    symbol    <s>  <pad>  </s>  <unk>  subwords       __de__ / deu_Latn  <mask>, rows without a name
 
-M2M-100 numbers its subwords in vocab.json; the others use the numbers of sentencepiece, plus one. On both
-sides, a sequence begins with the symbol of its language: `[source] X </s>` and, for the decoder,
-`</s> [target] Y </s>`.
+Rows are the rows of the embedding matrix. For M2M-100, vocab.json maps subwords to ids. For the other models,
+the id is the sentencepiece id plus one, because of `<pad>`. On both sides, a sequence begins with the symbol
+of its language: `[source] X </s>` and, for the decoder, `</s> [target] Y </s>`.
 """
 
 import json
@@ -33,7 +33,8 @@ MODEL, PIECES, LANGUAGES = "sentencepiece.bpe.model", "pieces.json", "languages.
 _BEGIN = "<s>"
 _OTHER: Final = frozenset({_BEGIN, "<mask>"})
 
-# In the order of their symbols (Fan et al. 2021; Tang et al. 2021). Some published folders lack these lists.
+# Language codes in the order of their rows in the embedding matrix (Fan et al. 2021; Tang et al. 2021). Some
+# published folders do not contain these lists.
 _M2M100 = """
 af am ar ast az ba be bg bn br bs ca ceb cs cy da de el en es et fa ff fi fr fy ga gd gl gu ha he hi hr ht hu
 hy id ig ilo is it ja jv ka kk km kn ko lb lg ln lo lt lv mg mk ml mn mr ms my ne nl no ns oc or pa pl ps pt
@@ -69,11 +70,12 @@ class FairseqTokenizer(ImportedTokenizer):
     ) -> Self:
         """Create the tokenizer from sentencepiece.bpe.model and, for M2M-100, vocab.json.
 
-        `languages`: language symbols with their rows, or in order, after the subwords. `others`: further
-        symbols, such as `<mask>`, with their rows. `rows`: number of rows of the embedding matrix.
+        `languages` is a mapping of language symbols to rows, or a sequence of symbols whose rows follow the
+        subwords. `others` maps further symbols, such as `<mask>`, to their rows. `rows` is the number of rows
+        of the embedding matrix.
 
         Raises:
-            CotextError: an invalid file, or symbols and rows that do not match it.
+            CotextError: a file is invalid, or symbols and rows do not match it.
         """
         names: list[str] = (
             _of_model(model) if vocabulary is None else read_vocabulary(vocabulary, "vocab.json")
@@ -81,7 +83,9 @@ class FairseqTokenizer(ImportedTokenizer):
         if not isinstance(languages, Mapping):
             languages = {name: len(names) + i for i, name in enumerate(languages)}
         if not languages:
-            raise CotextError("no symbol of a language: such a model has one for each; give its whole folder")
+            raise CotextError(
+                "the tokenizer files define no language symbols; pass the complete folder of the model"
+            )
         names = _placed(names, {**languages, **(others or {})})
         named = {name: row for row, name in enumerate(extended(names, rows, MODEL))}
         codes = {name.strip("_"): name for name in sorted(languages, key=lambda name: languages[name])}
@@ -94,7 +98,7 @@ class FairseqTokenizer(ImportedTokenizer):
 
     @classmethod
     def from_stored(cls, files: Mapping[str, bytes], chosen: LanguageChoice) -> Self:
-        """Create the tokenizer from the files that `save` wrote; raises CotextError as `from_files`."""
+        """Create the tokenizer from the files that `save` wrote; raise the same errors as `from_files`."""
         names = read_vocabulary(files[PIECES], PIECES)
         codes = _read_languages(files[LANGUAGES], names)
         table = PieceTable.of(names, {*codes.values(), *_OTHER, *unnamed(names)}, PIECES)
@@ -116,57 +120,59 @@ class FairseqTokenizer(ImportedTokenizer):
 
 
 def _of_model(content: bytes) -> list[str]:
-    """Return the names of rows of a model that uses the numbers of sentencepiece, with `<pad>` inserted.
+    """Return the symbols of all rows of a model that uses the ids of sentencepiece, with `<pad>` inserted.
 
     Raises:
-        CotextError: not a sentencepiece model, or not one of fairseq.
+        CotextError: the file is not a sentencepiece model, or is not a model of fairseq.
     """
     model = open_model(content, MODEL)
     count: int = model.get_piece_size()
     begins = count > 3 and model.is_unknown(0) and model.is_control(1) and model.is_control(2)
     if not begins or count > MAX_VOCABULARY:
         raise CotextError(
-            f"{MODEL}: does not begin with an unknown piece, a begin and an end symbol, as such a model does"
+            f"{MODEL}: is not a fairseq model: its first pieces are not unknown, begin and end, or it has "
+            f"more than {MAX_VOCABULARY:,} pieces"
         )
     return [_BEGIN, PADDING, END, UNKNOWN, *(model.id_to_piece(i) for i in range(3, count))]
 
 
 def _placed(names: Sequence[str], symbols: Mapping[str, int]) -> list[str]:
-    """Insert symbols into the names of rows; unnamed rows between them get a name.
+    """Insert symbols into the list of row names; rows between symbols get an artificial name.
 
     Raises:
-        CotextError: two names for a row, or a too large row number.
+        CotextError: a row has two names, a name has two rows, or a row number is out of range.
     """
     named = dict(enumerate(names))
     known = {name: row for row, name in named.items()}
     for name, row in symbols.items():
         if not 0 <= row < MAX_VOCABULARY or named.get(row, name) != name or known.get(name, row) != row:
             raise CotextError(
-                f"the symbol {shown(name)} does not fit the vocabulary of {len(names):,} pieces at row {row}"
+                f"row {row} of the symbol {shown(name)} conflicts with the vocabulary of {len(names):,} "
+                "pieces"
             )
         named[row], known[name] = name, row
     return [named.get(row, f"madeupword{row}") for row in range(max(named) + 1)]
 
 
 def _read_languages(content: bytes, names: Sequence[str]) -> dict[str, str]:
-    """Return the names of language symbols by code.
+    """Return a mapping of language codes to language symbols.
 
     Raises:
-        CotextError: not such an object, or a symbol is not in the vocabulary.
+        CotextError: the file is not a JSON object of strings, or a symbol is not in the vocabulary.
     """
     symbols = read_object(content, LANGUAGES)
     known = {*names} - {END, PADDING, UNKNOWN}
     if not symbols or not all(isinstance(name, str) and name in known for name in symbols.values()):
-        raise CotextError(f"{LANGUAGES}: damaged: holds no JSON object of languages and their symbols")
+        raise CotextError(f"{LANGUAGES}: damaged: is not a JSON object that maps languages to symbols")
     return symbols
 
 
 def language_symbols(files: Mapping[str, bytes]) -> dict[str, int] | list[str]:
     """Return the language symbols in the configuration files of a published tokenizer.
 
-    `files`: contents by name of those that exist: tokenizer.json, tokenizer_config.json, added_tokens.json
-    and special_tokens_map.json. The symbols have their rows, if known. Otherwise they are a list in the order
-    of their rows, which is empty if there are none.
+    `files` maps names to contents, for those of these files that exist: tokenizer.json,
+    tokenizer_config.json, added_tokens.json and special_tokens_map.json. Return a mapping of symbols to rows
+    if the rows are given. Otherwise, return a list of symbols in the order of their rows; it may be empty.
 
     Raises:
         CotextError: a file is not a JSON object.
@@ -185,7 +191,7 @@ def language_symbols(files: Mapping[str, bytes]) -> dict[str, int] | list[str]:
 
 
 def _numbered(read: Mapping[str, Any]) -> list[tuple[str, int]]:
-    """Return all added symbols with their rows."""
+    """Return all added symbols and their rows."""
     rows: list[tuple[str, Any]] = []
     listed = read.get("tokenizer.json", {}).get("added_tokens")
     if isinstance(listed, list):

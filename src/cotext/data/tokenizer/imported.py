@@ -45,7 +45,7 @@ WORD_BOUNDARY = "▁"
 class PieceTable:
     """The vocabulary of one side: names, rows of the imported matrix, and symbols.
 
-    `ids` has only subwords of text, so that no text is encoded as a symbol.
+    `ids` contains only subwords of text, so that no text is encoded as a symbol.
     """
 
     names: tuple[str, ...]
@@ -56,14 +56,14 @@ class PieceTable:
 
     @classmethod
     def of(cls, names: Sequence[str], is_symbol: Collection[str], what: str) -> "PieceTable":
-        """Create the table from the names of rows; `is_symbol` has those that are not text.
+        """Create the table from the names of rows; `is_symbol` contains the names that are not text.
 
         Raises:
             CotextError: there is no end of sentence, or no unknown token.
         """
         for needed in (END, UNKNOWN):
             if needed not in names:
-                raise CotextError(f"{what}: not the vocabulary of such a model: {needed} is not in it")
+                raise CotextError(f"{what}: not the vocabulary of such a model: {needed} is missing")
         rows = tuple(row for row, name in enumerate(names) if name not in (END, PADDING))
         kept = tuple(names[row] for row in rows)
         symbols = frozenset(i for i, name in enumerate(kept) if name in is_symbol)
@@ -78,13 +78,13 @@ class PieceTable:
 def read_object(content: bytes, what: str) -> dict[str, Any]:
     """Parse the JSON object in a file of a tokenizer; raises CotextError if it is invalid or too large."""
     if len(content) > MAX_OBJECT_BYTES:
-        raise CotextError(f"{what}: longer than the {MAX_OBJECT_BYTES:,} bytes that such a file may have")
+        raise CotextError(f"{what}: has more than {MAX_OBJECT_BYTES:,} bytes, the maximum for such a file")
     try:
         value = parse_json(content.decode(), what)
     except UnicodeDecodeError:
         raise CotextError(f"{what}: not a text in UTF-8") from None
     if not isinstance(value, dict):
-        raise CotextError(f"{what}: damaged: holds no JSON object")
+        raise CotextError(f"{what}: damaged: not a JSON object")
     return value
 
 
@@ -118,18 +118,18 @@ def extended(names: Sequence[str], rows: int | None, what: str) -> list[str]:
         return list(names)
     if not len(names) <= rows <= MAX_VOCABULARY:
         raise CotextError(
-            f"{what}: {len(names):,} pieces, and the model has {rows:,} rows; they are not of one model"
+            f"{what}: {len(names):,} pieces, but {rows:,} rows; the files belong to different models"
         )
     return [*names, *(f"madeupword{row}" for row in range(len(names), rows))]
 
 
 def unnamed(names: Sequence[str]) -> set[str]:
-    """Return the names of unused rows: the last ones, as added by `extended` or fairseq."""
+    """Return the names of the unused rows at the end, which `extended` or fairseq adds."""
     return set(takewhile(lambda name: name.startswith("madeupword"), reversed(names)))
 
 
 def open_model(content: bytes, what: str) -> sentencepiece.SentencePieceProcessor:
-    """Load a sentencepiece model; raises CotextError for other content."""
+    """Load a sentencepiece model; raise CotextError for other content."""
     if not content:  # sentencepiece accepts empty models
         raise CotextError(f"{what}: not a sentencepiece model: it is empty")
     try:
@@ -157,7 +157,7 @@ class TextSide:
 
 @dataclass(frozen=True, slots=True)
 class LanguageChoice:
-    """The chosen languages, as named by the symbols of a tokenizer; empty if none is chosen."""
+    """The chosen languages, with the names of the tokenizer's symbols; empty if none is chosen."""
 
     source: str = ""
     target: str = ""
@@ -166,9 +166,9 @@ class LanguageChoice:
 class ImportedTokenizer:
     """A tokenizer of a pretrained model; `files` contain everything that determines the encoding.
 
-    `rows`: row of the imported target matrix (and output layer) for each subword; `source_rows`: of the
-    source matrix. With one vocabulary, they are equal. With two, source ids from `pieces` are shifted by the
-    number of special symbols, so that special symbols have the same ids on both sides.
+    `rows`: row of the imported target matrix (and output layer) for each subword. `source_rows`: row of the
+    source matrix for each subword. With one vocabulary, they are equal. With two, source ids from `pieces`
+    are shifted by the number of special symbols, so that these have the same ids on both sides.
     """
 
     kind = ""
@@ -216,7 +216,7 @@ class ImportedTokenizer:
         return tuple(self._files)
 
     def names_alike(self, code: str) -> list[str]:
-        """Return the language with this name, otherwise those with this code before `_`."""
+        """Return the language with this name, otherwise the languages with this code before `_`."""
         if code in self.languages:
             return [code]
         return [name for name in self.languages if re.split("[_-]", name)[0] == code]
@@ -231,10 +231,10 @@ class ImportedTokenizer:
         return self._remade(self.chosen, num_threads)
 
     def with_languages(self, source: str, target: str) -> Self:
-        """Return the tokenizer for other languages; an empty one is not changed.
+        """Return the tokenizer for other languages; an empty language means no change.
 
         Raises:
-            CotextError: there is no symbol of a language.
+            CotextError: there is no symbol for a language.
         """
         chosen = LanguageChoice(
             self._found(source, "--source-language") if source else self.chosen.source,
@@ -307,8 +307,9 @@ class ImportedTokenizer:
 # --- The tokenizer of MarianMT (OPUS-MT): two sentencepiece models, and the vocabulary of Marian.
 #
 # As in `MarianTokenizer` of transformers, text is split by the model of its side without normalisation, and
-# vocab.json maps subwords to ids, unknown ones to `<unk>`. One difference: in transformers, `>>deu<<` at the
-# beginning of a text is a symbol; here it is text, and the symbol comes from the chosen target language.
+# vocab.json maps subwords to ids, and unknown subwords to `<unk>`. There is one difference: in transformers,
+# `>>deu<<` at the beginning of a text is a symbol. Here it is text, and the symbol comes from the chosen
+# target language.
 
 _OPENING, _CLOSING = ">>", "<<"
 
@@ -337,11 +338,11 @@ class MarianTokenizer(ImportedTokenizer):
     ) -> Self:
         """Create the tokenizer from the contents of source.spm, target.spm, vocab.json and target_vocab.json.
 
-        The last one exists only with separate vocabularies. `rows`: rows of the embedding matrix, if it has
-        more than the vocabulary (`target_rows`: of the target embedding).
+        The last file exists only with separate vocabularies. `rows` is the number of rows of the embedding
+        matrix, if it is larger than the vocabulary; `target_rows` is this number for the target embedding.
 
         Raises:
-            CotextError: an invalid file, or files of different models.
+            CotextError: a file is invalid, or the files belong to different models.
         """
         files = {"source.spm": source_spm, "target.spm": target_spm}
         files["vocab.json"] = _of_rows(vocabulary, rows, "vocab.json")
@@ -378,7 +379,7 @@ class MarianTokenizer(ImportedTokenizer):
         return ["target"] if len(self.languages) > 1 and not self.chosen.target else []
 
     def with_languages(self, source: str, target: str) -> Self:
-        """As for other tokenizers; the source language is ignored, because it has no symbol."""
+        """Return the tokenizer for another target language; the source language is ignored (no symbol)."""
         return super().with_languages("", target)
 
 

@@ -30,7 +30,7 @@ MAX_MODEL_BYTES = 1 << 28  # about 10 bytes per character of a vocabulary of a m
 
 
 def reservoir_sample(sentences: Iterable[str], size: int | None, seed: int) -> list[str]:
-    """Draw up to `size` of the non-empty sentences at random in one pass; all of them if it is None."""
+    """Draw up to `size` non-empty sentences at random in one pass; return all of them if `size` is None."""
     generator = random.Random(seed)
     sample: list[str] = []
     seen = 0
@@ -75,9 +75,7 @@ def train_tokenizer(sentences: Iterable[str], settings: TokenizerSettings) -> To
     if vocabulary < 1 or (sample is not None and sample < 1):
         raise CotextError("the vocabulary and the sample of the tokenizer need at least one element")
     if vocabulary > MAX_VOCABULARY:
-        raise CotextError(
-            f"a vocabulary has at most {MAX_VOCABULARY:,} subwords; ask for fewer (--vocabulary)"
-        )
+        raise CotextError(f"a vocabulary has at most {MAX_VOCABULARY:,} subwords; reduce --vocabulary")
     count = 0
 
     def counted() -> Iterator[str]:
@@ -144,7 +142,7 @@ def _load_imported(
     listed, languages = description.get("model"), description.get("languages")
     names = [name for name in (*kind.required, *kind.optional) if isinstance(listed, list) and name in listed]
     if listed != names or not {*kind.required} <= {*names}:
-        raise CotextError(f"{path}: damaged: names other files than such a tokenizer has")
+        raise CotextError(f"{path}: damaged: the file names are not those of such a tokenizer")
     if not isinstance(languages, dict) or not all(isinstance(languages.get(side), str) for side in SIDES):
         raise CotextError(f"{path}: damaged: names no languages")
     chosen = LanguageChoice(languages["source"], languages["target"])
@@ -166,17 +164,17 @@ def _foreign(path: Path) -> CotextError:
 
 
 def choose_languages(tokenizer: Tokenizer, source: str, target: str) -> Tokenizer:
-    """Return the tokenizer for other languages; an empty one is not changed.
+    """Return the tokenizer for other languages; an empty language means no change.
 
     Raises:
-        CotextError: the tokenizer has no symbol of a language.
+        CotextError: the tokenizer has no symbol for the language.
     """
     if not source and not target:
         return tokenizer
     if not isinstance(tokenizer, ImportedTokenizer):
         raise CotextError(
-            f"the tokenizer ({tokenizer.kind}) has no symbol of a language to choose {source or target} by, "
-            "and serves one pair; leave the language out"
+            f"the tokenizer ({tokenizer.kind}) has no language symbols to choose {source or target}, "
+            "and supports one pair; remove the language"
         )
     return tokenizer.with_languages(source, target)
 

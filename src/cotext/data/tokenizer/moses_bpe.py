@@ -58,12 +58,12 @@ class TruecaseModel:
 
 @dataclass(slots=True)
 class WordSplitter:
-    """Splits sentences into words, and joins words to sentences.
+    """A splitter of sentences into words, which also joins words to sentences.
 
-    `language`: language of the Moses rules. `chinese`: version of Jieba for Chinese; empty: always Moses.
+    `language`: language of the Moses rules. `chinese`: version of Jieba for Chinese, or empty for Moses only.
 
     Raises:
-        CotextError: a required package is not installed, or has another version.
+        CotextError: a required package is not installed or has another version.
     """
 
     language: str
@@ -133,7 +133,7 @@ def _jieba(version: str) -> Any:
     jieba.setLogLevel(logging.WARNING)  # suppresses messages about its dictionary
     if version and jieba.__version__ != version:
         raise CotextError(
-            f"the tokenizer was made with jieba {version}, whose dictionary decides what a word is, and here "
+            f"the tokenizer was made with jieba {version}, whose dictionary defines the words, and here "
             f"is {jieba.__version__}: pip install jieba=={version}"
         )
     return jieba
@@ -165,7 +165,7 @@ class _Extra(NamedTuple):
 class MosesBPETokenizer:
     """Moses tokenisation, then byte pair encoding (Sennrich et al. 2016), as in many papers.
 
-    For replication: it is slower than sentencepiece, and the Moses rules do not restore every text exactly.
+    Use it for replications: it is slower than sentencepiece, and the Moses rules do not restore every text.
     `words` splits sentences into words, with Jieba and truecasing if selected.
     """
 
@@ -218,7 +218,7 @@ class MosesBPETokenizer:
         merges = codes.count("\n") - 1  # the first line is a version
         if settings.vocabulary is not None and merges < settings.vocabulary:
             raise CotextError(
-                f"the text supports {merges} merges, fewer than the {settings.vocabulary} asked for: ask for "
+                f"the text supports {merges} merges, fewer than the requested {settings.vocabulary}: request "
                 "at most that, or for no size to get the largest possible"
             )
         segmenter = extra.apply_bpe.BPE(io.StringIO(codes))
@@ -259,7 +259,7 @@ class MosesBPETokenizer:
 
 
 def _replication_extra() -> _Extra:
-    """Import the optional packages; raises CotextError if one is not installed."""
+    """Import the optional packages; raise CotextError if a package is not installed."""
     try:
         from subword_nmt import apply_bpe, learn_bpe
     except ImportError as error:

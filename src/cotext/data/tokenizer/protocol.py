@@ -26,7 +26,7 @@ def clean(text: str) -> str:
     """Return the text as one line in Unicode normal form C.
 
     Control characters and line separators become spaces, invisible characters are removed, and white space is
-    collapsed and trimmed. All other characters are kept, such as full-width forms. Idempotent.
+    collapsed and trimmed. All other characters, such as full-width forms, are kept. The result is idempotent.
     """
     if not text.isprintable() or _WORD_BOUNDARY in text or _BROKEN_BYTE in text:
         text = _INVISIBLE.sub("", _CONTROL.sub(" ", text))
@@ -37,13 +37,14 @@ def clean(text: str) -> str:
 class TokenizerSettings:
     """Settings for training a tokenizer.
 
-    `vocabulary`: number of subwords (for `moses-bpe`, of merges). None: `usual_vocabulary`, or the largest
-    possible number. `byte_fallback` None: on, unless fewer than 4,000 subwords are requested; then outputs
-    have no unknown tokens. `character_coverage` None: 0.9995 with byte fallback, otherwise 1. `num_threads`
+    `vocabulary`: number of subwords or, for `moses-bpe`, of merges. If it is None, `usual_vocabulary` is
+    used, or the largest possible number. `byte_fallback`: whether unknown characters are encoded as bytes, so
+    that outputs have no unknown tokens. If it is None, it is on unless fewer than 4,000 subwords are
+    requested. `character_coverage`: if it is None, 0.9995 with byte fallback, otherwise 1. `num_threads`
     changes the result slightly (order of summation), so it does not depend on the machine.
-    `sample_sentences`: number of training sentences of both languages; None: all, in memory. `language`:
-    language of the Moses rules for both sides; as outputs are detokenised with it, choose the target
-    language. `truecase` and `jieba` (Chinese words) are for `moses-bpe`.
+    `sample_sentences`: number of training sentences of both languages. If it is None, all sentences are used,
+    in memory. `language`: language of the Moses rules for both sides. Outputs are detokenised with these
+    rules, so choose the target language. `truecase` and `jieba` (Chinese words) are for `moses-bpe`.
     """
 
     kind: str = "sentencepiece"
@@ -93,7 +94,7 @@ class Tokenizer(Protocol):
 
     @property
     def files(self) -> tuple[str, ...]:
-        """Return the names of the files that hold the model."""
+        """Return the names of the files that contain the model."""
 
     @property
     def unwritten(self) -> tuple[int, ...]:
@@ -136,7 +137,7 @@ def fingerprint_of_files(kind: str, files: Mapping[str, bytes]) -> str:
 def description_of(
     tokenizer: Tokenizer, files: Sequence[str], languages: Mapping[str, str] | None = None
 ) -> dict[str, Any]:
-    """Return the content of tokenizer.json; `languages` are the chosen ones of an imported tokenizer."""
+    """Return the content of tokenizer.json; `languages` are the chosen languages of an imported tokenizer."""
     return {
         "version": FORMAT_VERSION,
         "kind": tokenizer.kind,

@@ -104,7 +104,7 @@ class SentencePieceTokenizer:
         if settings.vocabulary is not None and tokenizer.pieces < settings.vocabulary:
             raise CotextError(
                 f"the text can't fill a vocabulary of {settings.vocabulary} pieces; the largest possible is "
-                f"{tokenizer.pieces}: ask for at most that, or for no size to get the largest possible"
+                f"{tokenizer.pieces}: request at most this size, or no size to get the largest possible"
             )
         return tokenizer
 
@@ -157,7 +157,7 @@ def _training_problem(error: str, requested: int) -> str:
     too_small = re.search(r"smaller than required_chars\. \d+ vs (\d+)", error)
     if too_small:
         return (
-            f"a vocabulary of {requested} pieces can't hold the characters of the text; ask for at least "
+            f"a vocabulary of {requested} pieces cannot contain the characters of the text; request at least "
             f"{too_small[1]}, or lower the character coverage"
         )
     return f"sentencepiece can't train on this text with {requested} pieces: {error}"

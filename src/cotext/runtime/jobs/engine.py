@@ -4,7 +4,7 @@
     OUT.shards/2-of-4.jsonl   journal of shard 2 of 4; `joining` reads all of them
     OUT.shards/2-of-4.lock    held by the process that works on the shard
 
-A unit is never divided: a document, or documents or examples that share batches.
+A unit is a document, or several documents or examples that share batches. It is never divided.
 """
 
 from abc import ABC, abstractmethod
@@ -37,13 +37,13 @@ Report = TypeVar("Report")
 class Job(ABC, Generic[Report]):
     """A job whose units are numbered from 0, and that writes `out` at the end.
 
-    `sizes` of all units, in sentences, divide the job into shards and count progress. A job with a `shard`
-    processes only the units of that shard. `identity` and `facts` are as in `Header`; `facts` contain the
-    `signature`.
+    `sizes`, the numbers of sentences of all units, are used to divide the job into shards and to count
+    progress. A job with a `shard` processes only the units of that shard. For `identity` and `facts`, see
+    `Header`; `facts` contain the `signature`.
     """
 
     command: ClassVar[str]
-    unit: ClassVar[str]  # what units are called, in the plural
+    unit: ClassVar[str]  # the name of units, in the plural
     out: Path
     identity: Mapping[str, Any]
     facts: Mapping[str, Any]
@@ -115,10 +115,10 @@ def run(
     """Process the unfinished units of a job in this process, and write the output.
 
     `overwrite`: the results of an interrupted job with other settings may be discarded. `keep`: the journal
-    is kept until `forget`.
+    is kept until `forget` is called.
 
     Raises:
-        CotextError: another process writes the output; otherwise as `Journal` and the job.
+        CotextError: another process writes the output; also the errors of `Journal` and the job.
     """
     path = journal_of(job.out)
     with (
@@ -144,11 +144,11 @@ def run_shard(
     on_start: Callable[[int], None] = lambda total: None,
     on_size: Callable[[int], None] = lambda size: None,
 ) -> ShardReport:
-    """Process the unfinished units of a shard. `on_start` is called with its size.
+    """Process the unfinished units of a shard. `on_start` is called with the size of the shard.
 
     Raises:
-        CotextError: another process works on the shard or joins shards, the output exists; otherwise as
-            `Journal` and the job.
+        CotextError: another process works on the shard or joins shards, or the output exists; also the errors
+            of `Journal` and the job.
     """
     out, shard = job.out, job.shard
     assert shard is not None
@@ -159,7 +159,7 @@ def run_shard(
         with storage(path):
             path.parent.mkdir(parents=True, exist_ok=True)
         with holding(path.with_suffix(".lock"), f"{out}: shard {shard}"):
-            # The lock is taken before the others are checked, so that of two processes at least one notices.
+            # The lock is taken before other locks are checked, so that one of two processes finds the other.
             require_free(lock_path(out), str(out))
             require_new(out)
             header = job.header
@@ -186,7 +186,7 @@ def _work(job: Job[Any], journal: Journal, on_size: Callable[[int], None]) -> No
 
 
 class Joined(Results):
-    """The results of all shards of a job. `header` is that of its first shard."""
+    """The results of all shards of a job. `header` is the header of its first shard."""
 
     def __init__(self, journals: Sequence[tuple[Path, Header]]) -> None:
         self.header = journals[0][1]
@@ -229,7 +229,7 @@ class Joined(Results):
             last = path == self._journals[-1][0]
             if header.units.start != due or (last and header.units.stop != header.total):
                 raise CotextError(
-                    f"{path}: its {header.unit} do not follow those of the shard before; run it again"
+                    f"{path}: its {header.unit} do not follow the previous shard; run this shard again"
                 )
             due = header.units.stop
         if not self._lacking:
@@ -254,16 +254,16 @@ def joining(out: Path, overwrite: bool = False) -> Iterator[Joined]:
     `overwrite`: an output file may be replaced.
 
     Raises:
-        CotextError: no shards; a shard is missing, duplicated, unfinished or of another job; a process works
-            on one, or on the output; the output exists; storage error.
+        CotextError: there are no shards; a shard is missing, duplicated, unfinished or of another job; a
+            process works on a shard or on the output; the output exists; or files cannot be written.
     """
     folder = folder_of(out)
     with storage(folder), writing(out):
         _require_nobody(out)
-        before = f"if it is what these shards were joined to before, delete {folder}"
+        before = f"if it is the joined output of these shards, delete {folder}"
         if out.is_dir() and any(out.iterdir()):
             raise CotextError(
-                f"{out}: is a folder that holds something, and is not replaced; move it away; {before}"
+                f"{out}: is a folder that is not empty, and is not replaced; move it away; {before}"
             )
         if out.exists() and not (overwrite or out.is_dir()):
             raise CotextError(f"{out}: exists; move it away, or add --overwrite to replace it; {before}")
@@ -283,7 +283,7 @@ def _require_nobody(out: Path) -> None:
 
 
 def clear(out: Path) -> None:
-    """Delete the journals of a finished output; raises CotextError if a process works on one."""
+    """Delete the journals of a finished output; raise CotextError if a process works on a journal."""
     _require_nobody(out)
     for path in folder_of(out).glob(JOURNALS):
         path.unlink()
@@ -296,7 +296,7 @@ def _journals(folder: Path) -> list[tuple[Path, Header]]:
     paths = sorted(folder.glob(JOURNALS))
     if not paths:
         raise CotextError(
-            f"{folder}: no parts of shards are there, so that nothing can be joined; give the --out that the "
+            f"{folder}: contains no results of shards, so that nothing can be joined; use the --out that the "
             "shards were given"
         )
     journals: dict[Shard, tuple[Path, Header]] = {}
@@ -308,7 +308,9 @@ def _journals(folder: Path) -> list[tuple[Path, Header]]:
             raise CotextError(f"{path}: is of another job than {paths[0].name}; move it away:\n{changed}")
         if header.shard in journals:
             other = journals[header.shard][0]
-            raise CotextError(f"{path} and {other}: both are of shard {header.shard}; move one of them away")
+            raise CotextError(
+                f"{path} and {other}: both belong to shard {header.shard}; move one of them away"
+            )
         journals[header.shard] = path, header
     of = header.shard.of
     if absent := [number for number in range(1, of + 1) if Shard(number, of) not in journals]:
@@ -320,13 +322,13 @@ def _journals(folder: Path) -> list[tuple[Path, Header]]:
 
 
 def _named(numbers: Sequence[int], of: int) -> str:
-    """Format the numbers of shards, as in "shards 3,5-7 of 8 are"."""
+    """Format the numbers of shards, such as "shards 3,5-7 of 8 are"."""
     several = len(numbers) > 1
     return f"shard{'s' if several else ''} {in_ranges(numbers)} of {of} {'are' if several else 'is'}"
 
 
 def in_ranges(numbers: Iterable[int]) -> str:
-    """Format ascending integers as in `3,5-7`."""
+    """Format ascending integers, such as `3,5-7`."""
     runs: list[list[int]] = []
     for number in numbers:
         if runs and runs[-1][1] == number - 1:

@@ -1,7 +1,7 @@
 """The journal of a job on disk: a header, then one line for each finished unit.
 
 Every line ends with a checksum. An interrupted job resumes with the units that have no complete line. Results
-stay on disk; memory holds the offset of each line, 8 bytes per unit.
+stay on disk; only the offset of each line is in memory, 8 bytes per unit.
 """
 
 import json
@@ -34,11 +34,11 @@ class Shard:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read `i/n`; raises CotextError for other text."""
+        """Parse `i/n`; raise CotextError for other text."""
         match = re.fullmatch("([0-9]{1,6})/([0-9]{1,6})", text)
         if match and 1 <= int(match[1]) <= int(match[2]):
             return cls(int(match[1]), int(match[2]))
-        raise CotextError(f"--shard {shown(text)}: write i/n, as in 1/4 to 4/4 for four shards")
+        raise CotextError(f"--shard {shown(text)}: write i/n, for example 1/4 to 4/4 for four shards")
 
     def units(self, sizes: Sequence[int]) -> range:
         """Return the units of this shard, given the sizes of all units. Shards are runs of consecutive units.
@@ -70,8 +70,9 @@ WHOLE: Final = Shard(1, 1)
 class Header:
     """The first line of a journal.
 
-    `command` and `unit`, a noun in the plural, name the job. `identity` is everything that determines its
-    result; it must be equal in all shards and when the job resumes. `facts` are needed only for joining.
+    `command` and `unit`, a noun in the plural, are used in messages. `identity` is everything that determines
+    the result of the job. It must be equal in all shards and when the job resumes. `facts` are needed only
+    for joining.
     """
 
     command: str
@@ -103,7 +104,7 @@ class Header:
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """Read the header of a journal; raises CotextError for other files and storage errors."""
+        """Read the header of a journal; raise CotextError for other files and storage errors."""
         require_regular(path)
         with storage(path), path.open("rb") as file:
             line = file.readline(MAX_HEADER_BYTES)
@@ -141,7 +142,7 @@ class Results(Mapping[int, Mapping[str, Any]]):
     def scan(self, file: BinaryIO, accept: Callable[[int, Mapping[str, Any]], object]) -> int:
         """Index the results from the second line on; return the end of the last complete line.
 
-        `accept` raises one of DAMAGE for a result that does not belong to its unit.
+        `accept` raises an error of DAMAGE for a result that does not belong to its unit.
         """
         file.seek(0)
         end = len(file.readline())
@@ -202,10 +203,11 @@ class Results(Mapping[int, Mapping[str, Any]]):
 class Journal(Results):
     """The journal that this process writes; the output is `out`.
 
-    `accept`: see `Results.scan`. `discard`: whether the journal of another job may be replaced; None: the
-    command has no option for this. `on_message` receives messages about resumption for the user.
+    `accept`: see `Results.scan`. `discard`: whether the journal of another job may be replaced, or None if
+    the command has no option for this. `on_message` receives messages about resumption for the user.
 
-    Entering raises CotextError: journal of another job, not a journal, storage error.
+    Entering raises CotextError if the file is not a journal, is the journal of another job, or cannot be
+    written.
     """
 
     def __init__(
@@ -220,7 +222,7 @@ class Journal(Results):
         super().__init__(path, header.units)
         self._out, self._header, self._accept = out, header, accept
         self._on_message, self._discard = on_message, discard
-        self._end, self._begun = 0, False  # whether any unit is begun
+        self._end, self._begun = 0, False  # whether a unit has begun
 
     def __enter__(self) -> Self:
         with storage(self.path):
@@ -249,20 +251,20 @@ class Journal(Results):
             self.path.unlink(missing_ok=True)  # nothing to resume
 
     def _close(self) -> None:
-        """Close the file, as Windows deletes no open one."""
+        """Close the file, because Windows cannot delete an open file."""
         if self._file is not None:
             # On a full disk, closing fails again; the first failure has been reported.
             with suppress(OSError):
                 self._file.close()
 
     def _is_same_job(self) -> bool:
-        """Return whether the file is the journal of this job; CotextError if it must not be replaced."""
+        """Return whether the file is the journal of this job; raise CotextError if it must be kept."""
         before = Header.read(self.path)
         changed = differences(before.of_job, self._header.of_job)
         if not changed and (before.shard, before.units) == (self._header.shard, self._header.units):
             return True
         if not changed:
-            raise CotextError(f"{self.path}: is of another shard than its name says; delete it")
+            raise CotextError(f"{self.path}: belongs to another shard than its name; delete it")
         if not self._discard:
             way = "delete it" if self._discard is None else "add --overwrite to discard it"
             raise other_job(self.path, changed, way)
@@ -320,7 +322,7 @@ def require_regular(path: Path) -> None:
 def other_job(path: Path, changed: str, way: str) -> CotextError:
     """Return the error for the journal of another job; `way` states how to remove it."""
     return CotextError(
-        f"{path}: is of another job; give the same again to go on with it, choose another --out, or {way}:\n"
+        f"{path}: belongs to another job; pass its options to resume it, choose another --out, or {way}:\n"
         f"{changed}"
     )
 
@@ -343,7 +345,7 @@ def storage(path: Path) -> Iterator[None]:
 
 def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
     """Return the differences between two descriptions of a job, one line per key."""
-    # Converted as in the file: JSON turns tuples into lists.
+    # Values are converted as in the file: JSON turns tuples into lists.
     there, here = _flat(before), _flat(json.loads(json.dumps(now)))
     changed = [key for key in {**there, **here} if there.get(key) != here.get(key)]
     return "\n".join(f"  {key}: {there.get(key)} there, {here.get(key)} now" for key in changed)
