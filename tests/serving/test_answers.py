@@ -239,7 +239,7 @@ def test_what_nobody_waits_for_makes_room(service: Service) -> None:
 
 
 def test_more_sentences_than_are_taken_are_refused(service: Service) -> None:
-    with pytest.raises(RequestError, match="21 sentences; 20 are taken at once") as refused:
+    with pytest.raises(RequestError, match="21 sentences, but 20 are allowed at once") as refused:
         asyncio.run(service.translate(request(service, "It runs. " * 21), ANNA))
     assert refused.value.status == 413
 

@@ -106,7 +106,7 @@ def test_a_client_has_an_eighth_of_the_space(tmp_path: Path, monkeypatch: pytest
         for n in range(20):
             store.create(f"{n}", "much", EN_DE, entries)
 
-    with pytest.raises(RequestError, match="no room for more glossaries") as refused:
+    with pytest.raises(RequestError, match="no space for more glossaries") as refused:
         fill()
     assert refused.value.status == 503
     assert store.all_of("ann") == [mine]

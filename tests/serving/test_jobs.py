@@ -237,7 +237,7 @@ def test_a_full_disk_is_the_jobs_error(
     with monkeypatch.context() as patched:
         usage = shutil.disk_usage(tmp_path)._replace(free=1 << 20)
         patched.setattr(shutil, "disk_usage", lambda path: usage)
-        assert "no room" in refused(sender.send).message
+        assert "too little disk space" in refused(sender.send).message
     assert folders(tmp_path) == set()
     assert sender.finished(sender.send()).state == "done"
 
@@ -382,7 +382,7 @@ def test_what_a_killed_server_leaves_is_put_in_order(
     (jobs / empty.id / "result.txt").unlink()
     (jobs / lost.id / "source.txt").unlink()
     again = opened()
-    assert again.finished(lost).message == "the file is lost; send it again"
+    assert again.finished(lost).message == "the uploaded file was lost; send it again"
     assert again.translated(waiting) == again.translated(done)
     assert refused(lambda: again.status(empty)).status == 404
     assert folders(tmp_path) == {done.id, waiting.id}
@@ -491,7 +491,7 @@ def test_a_system_of_the_same_name_and_another_model_begins_anew(
     ("change", "words"),
     [
         ({"attempts": 10}, "stopped 10 times"),
-        ({"status": {"system": "gone"}}, "the system 'gone' is not served any more"),
+        ({"status": {"system": "gone"}}, "the system 'gone' is no longer served"),
     ],
 )
 def test_a_job_that_cannot_be_gone_on_with_is_given_up(

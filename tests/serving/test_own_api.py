@@ -203,7 +203,7 @@ def test_half_a_character_is_refused(client: httpx.Client) -> None:
 
 
 def test_an_unknown_system(client: httpx.Client) -> None:
-    assert "known are" in refused(client, "/api/translate", {"system": "/etc", "text": "A."}, 404)
+    assert "known systems are" in refused(client, "/api/translate", {"system": "/etc", "text": "A."}, 404)
 
 
 def test_terms_are_kept_and_told(client: httpx.Client) -> None:

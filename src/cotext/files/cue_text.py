@@ -229,7 +229,7 @@ def flows_of(parts: Sequence[Part], syntax: Syntax) -> Iterator[Flow]:
 
 
 def _continues(before: Part, after: Part) -> bool:
-    """Whether the last part of a cue and the first part of the next belong to one sentence."""
+    """Return whether the last part of a cue and the first part of the next belong to one sentence."""
     one, two = before.cue, after.cue
     if before.alone or after.alone or after.turn or not before.last or two.number == one.number:
         return False

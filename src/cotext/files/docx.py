@@ -195,7 +195,7 @@ def _open(content: bytes, name: str) -> PartsFile:
         readers("comments"),
         package.properties(),
     ]
-    messages = list(package.left("word/"))
+    messages = list(package.untranslated_content("word/"))
     root = package.tree(package.main).getroot()
     if count := sum(1 for _ in root.iter(*(namespace_of(root) + name for name in _CHANGES))):
         messages.insert(0, f"tracked changes: {count}, read as if accepted; deleted text is kept as it is")

@@ -26,7 +26,7 @@ _PROPERTIES: Final = ("title", "subject", "description")
 
 
 def _recognises(head: bytes) -> bool:
-    """Whether a file is an archive whose first part has the media type of EPUB."""
+    """Return whether a file is an archive whose first part has the media type of EPUB."""
     return head.startswith(b"PK\3\4") and head[30:].startswith(b"mimetype" + _MIMETYPE)
 
 

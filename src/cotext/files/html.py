@@ -39,7 +39,7 @@ _FRAGMENT: Final = re.compile(
 
 
 def _recognises(head: bytes) -> bool:
-    """Whether the first content, after comments, is a page or one of its elements."""
+    """Return whether the first content, after comments, is a page or one of its elements."""
     mark, encoding = marked_encoding(head)
     text = head[len(mark) :].decode(encoding or "latin-1", "replace")
     start = _LEADING.match(text)

@@ -194,7 +194,7 @@ class Scanner:
 
 
 def _is_plain(text: str) -> bool:
-    """Whether a text inside an element can be translated: it has letters, and no markup."""
+    """Return whether a text inside an element can be translated: it has letters, and no markup."""
     return any(map(str.isalpha, text)) and not _SPECIAL.search(text) and "\n" not in text and '"' not in text
 
 

@@ -401,7 +401,7 @@ class Markup:
         return last is not None and last.name == "br"
 
     def _is_kept(self, token: Token) -> bool:
-        """Whether attributes of the element say that it must not be translated."""
+        """Return whether attributes of the element say that it must not be translated."""
         if not _MAY_BE_KEPT.search(self._page, token.start, token.stop):
             return False
         values = {name: value.lower().split() for name, value, _, _ in attributes(self._page, token)}

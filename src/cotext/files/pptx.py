@@ -80,7 +80,7 @@ def _open(content: bytes, name: str) -> PartsFile:
         readers.append(package.reader(slide, partial(drawn_slots, label=f"slide {number}")))
         notes = [part for _, kind, part in package.relations(slide) if kind == "notesSlide"]
         readers += [package.reader(part, partial(drawn_slots, label=f"notes {number}")) for part in notes]
-    messages = list(package.left("ppt/"))
+    messages = list(package.untranslated_content("ppt/"))
     if any(part.startswith("ppt/comments/") for part in package.archive.names):
         messages.append("comments are left as they are")
     return PartsFile(package.archive, [readers, package.properties()], messages)

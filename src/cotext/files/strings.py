@@ -74,7 +74,7 @@ class CatalogueString:
 
 
 def has_words(pieces: Sequence[Piece]) -> bool:
-    """Whether the text that is not copied contains a letter."""
+    """Return whether the text that is not copied contains a letter."""
     return any(isinstance(piece, str) and _LETTER.search(piece) for piece in pieces)
 
 

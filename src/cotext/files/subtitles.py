@@ -31,7 +31,7 @@ _DRAWING: Final = re.compile(r"\\p[1-9]")
 
 
 def _is_drawing(text: str) -> bool:
-    """Whether an override block begins a drawing."""
+    """Return whether an override block begins a drawing."""
     overrides = (part.partition("{")[2] for part in text.split("}")[:-1])
     return any(map(_DRAWING.search, overrides))
 

@@ -218,7 +218,7 @@ def _free(text: str, starts: Iterable[int], taken: Sequence[Span]) -> Iterator[S
 
 
 def _apart(target: str, span: Span) -> bool:
-    """Whether the span is not part of a longer word."""
+    """Return whether the span is not part of a longer word."""
     return not any(0 < at < len(target) and target[at - 1].isalnum() and target[at].isalnum() for at in span)
 
 

@@ -43,7 +43,7 @@ def wrap_width(lines: Sequence[str]) -> int:
 
 
 def breaks_at(width: int, line: str, word: str) -> bool:
-    """Whether a line is so long that the next word does not fit."""
+    """Return whether a line is so long that the next word does not fit."""
     return len(line.rstrip()) + 1 + len(word) > width
 
 
@@ -143,7 +143,7 @@ def paragraphs(lines: Sequence[Line]) -> tuple[list[range], int]:
 
 
 def _continues(line: Line, following: Line, width: int) -> bool:
-    """Whether a line break between two lines is only due to the width."""
+    """Return whether a line break between two lines is only due to the width."""
     if following.marked == "bullet" or (following.marked and line.text.endswith(_SENTENCE_ENDS)):
         return False
     if _COLUMN.search(line.text) or line.before.count(">") != following.before.count(">"):
@@ -259,7 +259,7 @@ def decoded(content: bytes, name: str) -> str:
 
 
 def _recognises(head: bytes) -> bool:
-    """Whether it is text, and does not look like a corpus with one sentence per line."""
+    """Return whether it is text, and does not look like a corpus with one sentence per line."""
     if b"\0" in head:
         return False
     try:

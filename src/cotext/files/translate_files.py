@@ -312,7 +312,8 @@ def check_outputs_of(
     `formats`: formats of the sources, and so of the outputs.
 
     Raises:
-        CotextError: as `check_outputs` and `require_fitting_name`; an output exists, without `overwrite`.
+        CotextError: the errors of `check_outputs` and `require_fitting_name`; an output exists, without
+            `overwrite`.
     """
     for out, source, format in zip(outs, sources, formats, strict=False):
         require_fitting_name(out, format, source)

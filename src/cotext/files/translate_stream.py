@@ -156,7 +156,7 @@ class StreamTranslation:
             yield from _document(lines_of_document, first)
 
     def _is_running_text(self, lines: list[str]) -> bool:
-        """Whether a paragraph looks like running text, and not like one sentence per line."""
+        """Return whether a paragraph looks like running text, and not like one sentence per line."""
         if self._running_text is False:
             return False
         ends = sum(len(self._prose.sentences(_text_and_ending(line)[0])) - 1 for line in lines)

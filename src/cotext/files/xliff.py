@@ -90,10 +90,10 @@ def segments(
 def _gather(text: str, element: Element, kind_of: Callable[[Element], Kind], parts: list[_Part]) -> None:
     for child in element.children:
         if not isinstance(child, Element):
-            if child.meant is None:
+            if child.content is None:
                 parts.append(_Part("point", text[child.start : child.stop]))
             else:
-                _gather_text(child.meant, parts)
+                _gather_text(child.content, parts)
             continue
         kind = kind_of(child)
         whole = text[child.start : child.stop]
@@ -388,7 +388,7 @@ class _Reader:
         return f"line {self._lines.of(element.start)}" + (f" ({named})" if named else "")
 
     def _wanted(self, target: Element | None, state: str) -> bool:
-        """Whether to translate a segment; count it if not."""
+        """Return whether to translate a segment; count it if not."""
         if state in _FINAL:
             self._counts[_IS_FINAL] += 1
             return False

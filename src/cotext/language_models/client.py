@@ -218,7 +218,7 @@ class Client:
     `tell` is called with messages about failed attempts and unusual responses.
 
     Raises:
-        CotextError: as `Endpoint.secret` and `Connections`.
+        CotextError: the errors of `Endpoint.secret` and `Connections`.
     """
 
     def __init__(self, endpoint: Endpoint, answers: Answers, tell: Callable[[str], None] = say) -> None:
@@ -319,7 +319,7 @@ class Client:
         """Send a request once, with a time limit.
 
         Raises:
-            RefusedRequestError: as `post`.
+            RefusedRequestError: the errors of `post`.
             PassingError: a temporary error.
         """
         try:

@@ -168,7 +168,7 @@ def _code(language: str) -> str:
 
 
 def is_endpoint(path: Path) -> bool:
-    """Whether a path given as a run is an endpoint file."""
+    """Return whether a path given as a run is an endpoint file."""
     return path.suffix.lower() in SUFFIXES and not path.is_dir()
 
 

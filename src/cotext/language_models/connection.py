@@ -195,7 +195,7 @@ class Connections:
 
 
 def _are_headers_too_large(error: BaseException) -> bool:
-    """Whether the HTTP/1.1 parser of the client failed because of the length of headers."""
+    """Return whether the HTTP/1.1 parser of the client failed because of the length of headers."""
     from h11 import RemoteProtocolError
 
     cause: BaseException | None = error

@@ -128,8 +128,8 @@ def find_systems(paths: Sequence[Path]) -> list[SystemFolders]:
     """Return the runs of each requested system.
 
     Raises:
-        CotextError: as `name_systems` and `run_folders`; a run that is given together with its folder of
-            seeds.
+        CotextError: the errors of `name_systems` and `run_folders`; a run that is given together with its
+            folder of seeds.
     """
     systems = []
     for title, path in name_systems(paths).items():

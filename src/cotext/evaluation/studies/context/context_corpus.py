@@ -120,7 +120,7 @@ def measure_corpus(
     sentences after each group of documents.
 
     Raises:
-        CotextError: as `read_checked`.
+        CotextError: the errors of `read_checked`.
     """
     documents, translator = read_checked(opened, request), opened.translator
     on_start(sum(map(len, documents)))
@@ -226,7 +226,7 @@ class CorpusUseJob(Job[None]):
     because random context is drawn from the whole corpus.
 
     Raises:
-        CotextError: as `measure_corpus`, or an input that is not a regular file.
+        CotextError: the errors of `measure_corpus`, or an input that is not a regular file.
     """
 
     command, unit = "cxmi", "groups of documents"

@@ -207,7 +207,7 @@ def suite_scorer(translator: DocumentTranslator, suite: ContrastiveSuite, rules:
     """Return a function that scores the examples of a chunk (see `chunks_of`), by context.
 
     Raises:
-        CotextError: as `run_suite`.
+        CotextError: the errors of `run_suite`.
     """
     if rules.context == "global" and translator.plan.group_windows == 1:
         raise CotextError(
@@ -293,7 +293,8 @@ def write_endpoint_forms(
     The signature counts sentences that were left untranslated; the output has their source.
 
     Raises:
-        CotextError: as `EndpointTranslator.translate`, or a suite whose candidates do not differ in words.
+        CotextError: the errors of `EndpointTranslator.translate`, or a suite whose candidates do not differ
+            in words.
     """
     sources = list(dict.fromkeys(example.source for example in suite.examples))
     on_start(sum(map(len, sources)))
@@ -352,7 +353,7 @@ class SuitesJob(Job[None]):
     Examples that share batches are never divided, so that scores stay equal.
 
     Raises:
-        CotextError: as `run_suite`.
+        CotextError: the errors of `run_suite`.
     """
 
     command, unit = "contrastive", "groups of examples"

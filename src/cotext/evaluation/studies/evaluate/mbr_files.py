@@ -171,7 +171,7 @@ def _by_comet(
     """Return the decisions by COMET, which scores all pairs of translations, and its signature.
 
     Raises:
-        CotextError: as `measure_comet`.
+        CotextError: the errors of `measure_comet`.
     """
     # One document for each sentence, with all pairs of its translations as hypothesis and reference.
     pairs: tuple[list[Document], list[Document], list[Document]] = [], [], []

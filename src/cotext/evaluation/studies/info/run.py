@@ -325,7 +325,7 @@ def describe_tokenizer(folder: Path) -> dict[str, Any]:
     """Return kind, pieces and fingerprint of a tokenizer on disk, and the names of its files.
 
     Raises:
-        CotextError: as `load_tokenizer`.
+        CotextError: the errors of `load_tokenizer`.
     """
     tokenizer = load_tokenizer(folder)
     files = ["tokenizer.json", *tokenizer.files]
