@@ -197,7 +197,7 @@ def test_what_is_wrong_with_a_file_is_told_without_paths(opened: Opened, tmp_pat
         (b"%PDF-1.7\n", "a.pdf", "a.pdf: not a supported format: it looks like a PDF document; save it in"),
         (b"\x1f\x8b\x08\0", "a.txt", "unpack"),
         (TEXT, "a.txt.gz", "unpack"),
-        (b"The cat", "a.docx", "a.docx: ends in .docx, and what it holds is only text; save it"),
+        (b"The cat", "a.docx", "a.docx: ends in .docx, and but it contains only text; save it"),
     ):
         error = refused(lambda: sender.send(content, name))  # noqa: B023
         assert (error.status, word in error.message) == (400, True), error.message
@@ -353,7 +353,7 @@ def test_a_damaged_record_is_refused(opened: Opened, tmp_path: Path) -> None:
     ticket = sender.send()
     sender.service.jobs.close()
     (tmp_path / "state" / "jobs" / ticket.id / "job.json").write_text('{"number": "x"}')
-    with pytest.raises(CotextError, match="cannot be read as a job"):
+    with pytest.raises(CotextError, match="not a valid record of a job"):
         opened()
     shutil.rmtree(tmp_path / "state" / "jobs" / ticket.id)
     opened()  # the lock is given back

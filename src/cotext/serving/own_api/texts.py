@@ -36,7 +36,7 @@ async def events_of(service: Service, system: System, body: TranslateBody, clien
     """Yield the events `start`, `sentence` (for each translated one) and `done`; closing cancels the work.
 
     Raises:
-        RequestError: before the first event, as `Service.translate`; 400, `given` is invalid.
+        RequestError: before the first event: the errors of `Service.translate`; 400, `given` is invalid.
     """
     begun = time.monotonic()
     lines = await service.in_thread(partial(PlainText, body.text, "1", ""), Work(client.name))
