@@ -244,8 +244,8 @@ def test_the_case_of_the_dashes() -> None:
     )
     assert "uses context" not in said(found)
     assert (
-        "dashes has a higher accuracy than base in contrapro-ctx1 pronoun (1 back), but not significantly "
-        "because of its context." in said(found)
+        "dashes has a higher accuracy than base in contrapro-ctx1 pronoun (1 back), but it is not shown "
+        "that context is the reason." in said(found)
     )
     assert [row.verdict for row in found.rows] == ["use not significant"]
     assert "<td>use not significant</td>" in render_comparison(found)

@@ -115,8 +115,8 @@ def test_means_stand_where_single_figures_would() -> None:
     assert row.cells[0].percent == pytest.approx(sum(of_runs) / 2)
     assert row.cells[0].total == 400
     assert (
-        "b is a single training run: compared with a system of several seeds, it is taken to vary as much "
-        "between seeds as that one." in found.notes
+        "b is a single training run: compared with a system with several seeds, its variance between seeds is "
+        "assumed to be equal." in found.notes
     )
 
 
@@ -228,7 +228,7 @@ def test_scores_are_means_with_tests_over_seeds(tmp_path: Path) -> None:
 def test_a_score_that_takes_what_runs_write_for_tokenised_text_is_told(tmp_path: Path) -> None:
     found = scored(tmp_path, {"a": (0.1,), "bb": (0.2,)}, ["s-bleu", "s-bleu-tok"])
     [note] = [each for each in found.notes if "--words" in each]
-    assert note.startswith("s-BLEU (tok) takes text for tokenised")
+    assert note.startswith("s-BLEU (tok) expects tokenised text")
 
 
 # ------------------------------------------------------------------------------------- folders of seeds

@@ -348,7 +348,7 @@ def test_what_is_not_translated_is_said() -> None:
         "tracked changes: 1",
         "charts: 1",
         "diagrams (SmartArt): 1",
-        "macros are kept as they are",
+        "macros are kept unchanged",
         "the digital signature is not valid for the translated file",
     ]
 

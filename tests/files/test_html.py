@@ -270,7 +270,7 @@ def test_encodings(content: bytes, expected: str, written: bytes | None) -> None
 
 def test_an_encoding_that_is_guessed_is_said() -> None:
     assert opened("<p>grün</p>".encode("latin-1")).contents.messages == [
-        "the encoding is not declared, and it is not UTF-8: read as windows-1252"
+        "no encoding is declared, and the page is not UTF-8: read as windows-1252"
     ]
 
 

@@ -214,7 +214,7 @@ def test_a_fault_of_the_server_is_the_jobs_error(opened: Opened, monkeypatch: py
     sender = opened()
     status = sender.finished(sender.send())
     assert status.state == "error"
-    assert "the server failed" in status.message
+    assert "an internal server error" in status.message
     assert "secret" not in status.message
     monkeypatch.undo()
     assert sender.finished(sender.send()).state == "done"
@@ -343,7 +343,7 @@ def test_a_folder_of_another_version_is_refused(opened: Opened, tmp_path: Path) 
     ticket = sender.send()
     sender.service.jobs.close()
     changed(tmp_path, ticket, lambda record: record.update(version=2))
-    with pytest.raises(CotextError, match="of version 2") as error:
+    with pytest.raises(CotextError, match="has version 2") as error:
         opened()
     assert "--state" in str(error.value)
 
