@@ -115,8 +115,8 @@ def test_means_stand_where_single_figures_would() -> None:
     assert row.cells[0].percent == pytest.approx(sum(of_runs) / 2)
     assert row.cells[0].total == 400
     assert (
-        "b is a single training run: compared with a system with several seeds, its variance between seeds is "
-        "assumed to be equal." in found.notes
+        "b is a single training run: compared with a system with several seeds, its variance between "
+        "seeds is assumed to be equal." in found.notes
     )
 
 

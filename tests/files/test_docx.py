@@ -346,8 +346,8 @@ def test_what_is_not_translated_is_said() -> None:
     file = FORMAT.open(packed({**parts, **dict.fromkeys(extra, b"x")}), "a.docm")
     assert [message.split(",")[0] for message in file.contents.messages] == [
         "tracked changes: 1",
-        "charts: 1",
-        "diagrams (SmartArt): 1",
+        "charts (1): their text is not translated",
+        "SmartArt diagrams (1): their text is not translated",
         "macros are kept unchanged",
         "the digital signature is not valid for the translated file",
     ]

@@ -240,7 +240,10 @@ def test_languages() -> None:
     with pytest.raises(CotextError, match="of the languages en-US-de, en-de, the run of en-fr"):
         FORMAT.for_job(Job("en", "fr")).open(FIRST.encode(), "file")
     unknown = FORMAT.for_job(Job("en")).open(FIRST.encode(), "file").contents.messages
-    said = "the languages of the job are unknown, and not compared with the languages of the file (en-US-de, en-de)"
+    said = (
+        "the languages of the job are unknown, and not compared with the languages of the file "
+        "(en-US-de, en-de)"
+    )
     assert said in unknown
     assert said not in FORMAT.for_job(Job("en", "de")).open(FIRST.encode(), "file").contents.messages
     unnamed = FIRST.replace(' target-language="de"', "").encode()

@@ -198,13 +198,13 @@ class Package:
         """Yield messages about content that is not translated; `folder`: folder of the main part."""
         for pattern, what in (
             (r"charts/chart[^/]*\.xml", "charts"),
-            (r"diagrams/data[^/]*\.xml", "diagrams (SmartArt)"),
+            (r"diagrams/data[^/]*\.xml", "SmartArt diagrams"),
             (r"embeddings/.+", "embedded documents"),
-            (r"afchunk.*", "inserted documents (altChunk)"),
+            (r"afchunk.*", "inserted altChunk documents"),
         ):
             count = sum(bool(re.fullmatch(folder + pattern, name)) for name in self.archive.names)
             if count:
-                yield f"{count} {what}: their text is not translated"
+                yield f"{what} ({count}): their text is not translated"
         if any(name.lower().endswith("vbaproject.bin") for name in self.archive.names):
             yield "macros are kept unchanged and not run"
         if any(name.startswith("_xmlsignatures/") for name in self.archive.names):
