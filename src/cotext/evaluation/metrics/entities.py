@@ -1,4 +1,4 @@
-"""Translation of listed entities, as in BWB (Jiang et al., 2022): accuracy and consistency.
+"""Translation of listed entities, after BWB (Jiang et al., 2022): accuracy and consistency.
 
 A list has, by document, the forms that an entity may have in the target language. A mention is an occurrence
 of a form: the longest at its position, ignoring case, and a whole word in languages with spaces. Mentions of
@@ -129,7 +129,7 @@ def _forms(text: str, where: str) -> tuple[str, ...]:
             value = None
     if not isinstance(value, list) or not value or not all(isinstance(form, str) for form in value):
         raise CotextError(
-            f"{where}: expected a list of forms, as in ['Qiao Lian', 'Lian'], found {shown(text)}"
+            f"{where}: expected a list of forms, such as ['Qiao Lian', 'Lian'], found {shown(text)}"
         )
     forms = tuple(dict.fromkeys(" ".join(form.split()) for form in value))
     if not all(forms):
