@@ -58,7 +58,7 @@ class MatchedRecipe:
 
 
 def recipe_of(config: Config) -> MatchedRecipe:
-    """Find the recipe of a configuration: the recipe for the same row of a paper, otherwise the closest recipe.
+    """Find the recipe of a configuration: a recipe for the same row of a paper, otherwise the closest.
 
     Recipes are compared at the size of the configuration, or, if none matches, at the closest size. Width,
     depth, and values computed from the data do not count as changes. Among recipes with equally few changes,

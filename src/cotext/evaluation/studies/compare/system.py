@@ -64,7 +64,7 @@ class MeasuredSystem:
 
     @property
     def curve(self) -> tuple[tuple[int, float], ...]:
-        """Return updates and the mean development loss, up to the last update that all runs have."""
+        """Return updates and the mean development loss, at the updates that all runs have."""
         return _mean_curve([run.curve for run in self.runs])
 
     @property
