@@ -70,7 +70,7 @@ def pooled(lists: Sequence[Candidates], weighting: Weighting, temperature: float
 class Decision:
     """The selected translation of every sentence, and the expected utilities, summed over sentences.
 
-    `utility`: of the selected translations; `utility_of_first`: of the first translations.
+    `utility`: utility of the selected translations; `utility_of_first`: utility of the first translations.
     """
 
     chosen: tuple[int, ...]

@@ -36,7 +36,7 @@ Work = Callable[[Sequence[Document]], list[list[str]]]  # translates documents t
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """A run and its decoding settings; `left_to_right`: autoregressive, and an alternative to the other ways."""
+    """A run and its decoding settings; `left_to_right`: autoregressive, an alternative to others."""
 
     name: str
     signature: str
