@@ -191,7 +191,7 @@ def test_the_influence_of_context_stands_on_the_page(world: World, tmp_path: Pat
 def test_rules_of_options_hold_in_python(world: World) -> None:
     with pytest.raises(CotextError, match="--comet-context needs --comet"):
         cotext.EvaluationRequest(hypothesis=[Path("a")], reference=[Path("b")], comet_context=2)
-    with pytest.raises(CotextError, match="--out is for one file, and there are 2"):
+    with pytest.raises(CotextError, match="--out is for one file, but 2 files are given"):
         cotext.TranslationRequest(run=world.run, files=[Path("a"), Path("b")], out=Path("c"))
     with pytest.raises(CotextError, match="--jieba needs --tokenizer moses-bpe"):
         cotext.PreparationRequest(source=Path("a"), dev_source=Path("b"), out=Path("c"), jieba=True)

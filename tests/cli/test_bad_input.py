@@ -280,7 +280,7 @@ CASES = {
         (f"{TRANSLATE} --out {{out}}/o --set beam=many", ["decode.beam", "'many'"]),
         (f"{TRANSLATE} --out {{out}}/o --set max_ratio=nan", ["decode.max_ratio", "nan"]),
         (f"{TRANSLATE} --out {{out}}/o --checkpoint 4", ["update 4", "3, 6"]),
-        ("translate {world}/run /dev/null --format text --out {out}/o", ["/dev/null", "no regular file"]),
+        ("translate {world}/run /dev/null --format text --out {out}/o", ["/dev/null", "not a regular file"]),
     ],
     "score": [
         (f"{SCORE} --out {{world}}/test.de", ["test.de", "would overwrite"]),

@@ -83,7 +83,7 @@ def test_what_is_refused_leaves_nothing(world: World, text: Path) -> None:
     assert there.read_text() == "mine"
     outcome = cotext("translate", world.run, text, "--out", page, "--bilingual", page)
     assert outcome.code == 2
-    assert "another file of this command" in outcome.err
+    assert "this command also reads or writes this file" in outcome.err
     several = ["translate", world.run, text, there, "--out-dir", text.with_name("all"), "--bilingual", page]
     assert "a single file" in cotext(*several).err
     assert sorted(path.name for path in text.parent.iterdir()) == ["notes.txt", "there.html"]

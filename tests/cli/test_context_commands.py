@@ -221,7 +221,7 @@ def test_bad_input(world: World, tmp_path: Path) -> None:
     assert "unknown protocol" in refusal("cxmi", run, *files, "--translate", "--protocol", "x")
     single = tmp_path / "one.jsonl"
     write_parallel(single, None, [ParallelDocument("a", ("the cat", "a"), ("die katze", "eine"))], "jsonl")
-    assert "there is one alone" in refusal("cxmi", run, "--source", single)
+    assert "there is only one" in refusal("cxmi", run, "--source", single)
     alone = [ParallelDocument(name, ("the cat",), ("die katze",)) for name in "ab"]
     write_parallel(tmp_path / "alone.jsonl", None, alone, "jsonl")
     assert "no sentence of" in refusal("cxmi", run, "--source", tmp_path / "alone.jsonl")

@@ -151,4 +151,4 @@ def test_a_tokenised_reference_is_like_what_was_joined_in_the_words_of_the_token
         assert all((f["value"] == pytest.approx(100)) == bool(more) for f in rows)
         assert all(("|words:tokenised-" in f["signature"]) == bool(more) for f in rows)
         # Whether a file is tokenised is not known.
-        assert "takes text for tokenised" not in outcome.out
+        assert "expects tokenised text" not in outcome.out

@@ -79,8 +79,8 @@ def test_a_pair_has_a_number_to_be_linked_and_reached_by() -> None:
 def test_the_tenth_of_which_the_model_is_least_sure_is_marked() -> None:
     page, read = page_of([sentence(j) for j in range(20)])
     assert re.findall(r"unsure: [\d.]+", page) == ["unsure: 0.50", "unsure: 0.51"]
-    assert "of which the model is least sure" in "".join(read.texts)
-    assert "least sure" not in page_of([sentence(j) for j in range(9)])[0]
+    assert "with the lowest confidence" in "".join(read.texts)
+    assert "lowest confidence" not in page_of([sentence(j) for j in range(9)])[0]
 
 
 def test_memory_terms_and_paragraphs_are_told() -> None:

@@ -209,8 +209,8 @@ def test_the_words_follow_from_the_figures(usual: RunComparison) -> None:
         "documents, 50.0 % by chance).",
     )
     assert words["Are the differences significant?"] == (
-        "1 of 2 differences in contrastive accuracy from base are significant: p below 0.0001 (McNemar by "
-        "documents, Holm correction for all 2).",
+        "1 of 2 differences in contrastive accuracy from base are significant: p below 0.0001 (McNemar's "
+        "test over documents, Holm correction for all 2).",
         "Too few documents (at most 4) for any significant difference: s4to4 in pronoun (2 back).",
     )
     assert "Are the translations better?" not in words
@@ -244,8 +244,8 @@ def test_the_case_of_the_dashes() -> None:
     )
     assert "uses context" not in said(found)
     assert (
-        "dashes has a higher accuracy than base in contrapro-ctx1 pronoun (1 back), but not significantly "
-        "because of its context." in said(found)
+        "dashes has a higher accuracy than base in contrapro-ctx1 pronoun (1 back), but it is not shown "
+        "that context is the reason." in said(found)
     )
     assert [row.verdict for row in found.rows] == ["use not significant"]
     assert "<td>use not significant</td>" in render_comparison(found)
@@ -260,9 +260,10 @@ def test_one_that_uses_context_stands_beside_the_dashes() -> None:
     assert (uses_context(found, 0), uses_context(found, 1)) == (False, True)
     assert [row.verdict for row in found.rows] == ["used by one"]
     assert "reader uses context." in said(found)
-    assert "Accuracy of reader where the clue is within the context window of dashes, too: higher in" in said(
-        found
-    )
+    assert (
+        "Accuracy of reader on examples whose clue is in the context window of both reader and dashes: "
+        "higher in"
+    ) in said(found)
 
 
 def test_without_controls_it_cannot_be_told() -> None:
@@ -270,14 +271,15 @@ def test_without_controls_it_cannot_be_told() -> None:
     found = compared([blind, seeing], SUITE)
     assert uses_context(found, 1) is None
     assert (
-        "For s4to4 it cannot be tested: its accuracy without context and with context from other documents "
-        "was not measured." in said(found)
+        "Context use of s4to4 cannot be tested: its accuracy without context and with context from other "
+        "documents was not measured." in said(found)
     )
     # Nor where no clue is in sight.
     far = suite("controlled/pronoun", {5: 20})
     found = compared([run("base", far, {5: 10}), run("s2to2", far, {5: 10}, before=1)], far)
-    assert "For s2to2 it cannot be tested: no clue of the suites lies within its context window." in said(
-        found
+    assert (
+        "Context use of s2to2 cannot be tested: in all suites, the disambiguating sentence is outside its "
+        "context window." in said(found)
     )
 
 
@@ -289,8 +291,9 @@ def test_few_documents_are_not_said_to_show_no_difference() -> None:
     ]
     found = compared(made, few)
     assert uses_context(found, 1) is None
-    assert "For s4to4 it cannot be tested: too few documents (4) for any significant difference." in said(
-        found
+    assert (
+        "Context use of s4to4 cannot be tested: too few documents (4) for any significant difference."
+        in said(found)
     )
     assert "No significant difference" not in said(found)
     assert "Too few documents (at most 4) for any significant difference: s4to4 in pronoun (1 back)." in said(
@@ -345,8 +348,9 @@ def test_foreign_context_that_helps_the_test_set_as_much_speaks_against_use() ->
     values = [1.0 + n / 10 for n in range(8)]
     found = seeing(of_test_set(values, [v + 0.1 * (-1) ** n for n, v in enumerate(values)]))
     assert uses_context(found, 0) is False
-    assert "shows use in pronoun (1 back), but the references of the test set are no more probable" in said(
-        found
+    assert (
+        "contrastive accuracy is significantly higher with context in pronoun (1 back), but the references "
+        "of the test set are not significantly more probable" in said(found)
     )
     found = seeing(of_test_set(values, [0.0] * 8))
     assert uses_context(found, 0) is True

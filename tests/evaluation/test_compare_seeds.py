@@ -89,7 +89,7 @@ def test_a_planted_difference_is_found() -> None:
     assert test.test.significant
     assert test.own - test.first == pytest.approx(test.test.difference)
     assert "1 of 1 differences in contrastive accuracy from a are significant" in said(found)
-    assert "(by documents and seeds, Holm correction for all 1)" in said(found)
+    assert "(test over documents and seeds, Holm correction for all 1)" in said(found)
     assert "Seeds of one system differ" not in said(found)
     assert found.notes[-1].endswith("no published value applies.")
     assert "test:flips+welch|unit:document" in as_text(found)
@@ -115,8 +115,8 @@ def test_means_stand_where_single_figures_would() -> None:
     assert row.cells[0].percent == pytest.approx(sum(of_runs) / 2)
     assert row.cells[0].total == 400
     assert (
-        "b is a single training run: compared with a system of several seeds, it is taken to vary as much "
-        "between seeds as that one." in found.notes
+        "b is a single training run: compared with a system with several seeds, its variance between "
+        "seeds is assumed to be equal." in found.notes
     )
 
 
@@ -135,7 +135,7 @@ def reading(rules: Sequence[Rule]) -> MeasuredSystem:
 def test_a_system_uses_context_where_each_of_its_seeds_does() -> None:
     found = compared([reading([reader, reader, reader])], UNBALANCED)
     assert uses_context(found, 0) is True
-    assert "For a this is shown by each of its 3 seeds." in said(found)
+    assert "a: context use is significant for each of its 3 seeds." in said(found)
     (evidence,) = found.evidence[0]
     assert len(evidence.by_seed) == 3
     owns = [each.conditions["none"].own for each in evidence.by_seed]
@@ -146,7 +146,7 @@ def test_a_system_uses_context_where_each_of_its_seeds_does() -> None:
     found = compared([reading([reader, guesser, reader])], UNBALANCED)
     assert uses_context(found, 0) is False
     assert (
-        "a has context, but its use is not significant in each of its 3 seeds (2 of them show it): "
+        "a has context, but its use is not significant for the system (only for 2 of its 3 seeds): "
         in said(found)
     )
     assert as_dict(found)["systems"][0]["use_of_context"][0]["uses_context_by_seed"] == [True, False, True]
@@ -216,7 +216,7 @@ def test_scores_are_means_with_tests_over_seeds(tmp_path: Path) -> None:
     assert same.lengths[0].scores[1][0].value == pytest.approx(own.score.value)
     words = said(same)
     assert "bb: no significant difference from a: s-BLEU" in words
-    assert "over documents alone" in words
+    assert "in the test over documents, without seeds" in words
     assert "Seeds of one system differ as much as bb and a do: s-BLEU, difference -" in words
     assert "a (seeds 1, 2 and 3): s-BLEU " in words
     planted = scored(tmp_path, {"a": (0.30, 0.31, 0.32), "bb": (0.10, 0.11, 0.12)})
@@ -228,7 +228,7 @@ def test_scores_are_means_with_tests_over_seeds(tmp_path: Path) -> None:
 def test_a_score_that_takes_what_runs_write_for_tokenised_text_is_told(tmp_path: Path) -> None:
     found = scored(tmp_path, {"a": (0.1,), "bb": (0.2,)}, ["s-bleu", "s-bleu-tok"])
     [note] = [each for each in found.notes if "--words" in each]
-    assert note.startswith("s-BLEU (tok) takes text for tokenised")
+    assert note.startswith("s-BLEU (tok) expects tokenised text")
 
 
 # ------------------------------------------------------------------------------------- folders of seeds

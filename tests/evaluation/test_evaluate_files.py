@@ -314,10 +314,10 @@ def test_decisions_that_cannot_be_compared(tmp_path: Path) -> None:
     ("text", "message"),
     [
         ("{", "not valid JSON"),
-        ("[]", "holds no suites"),
+        ("[]", "contains no suites"),
         ('{"s": {"overall": {}}}', "suite 's' has no 'decisions'"),
         ('{"s": {"decisions": {"1": true}}}', "example '1': neither 'right' nor 'wrong'"),
-        ('{"s": {"decisions": {"1": "right"}, "signature": 3}}', "signature is not a text"),
+        ('{"s": {"decisions": {"1": "right"}, "signature": 3}}', "signature is not a string"),
     ],
 )
 def test_files_without_decisions(tmp_path: Path, text: str, message: str) -> None:

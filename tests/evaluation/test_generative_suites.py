@@ -97,9 +97,9 @@ def test_the_command(world: World, tmp_path: Path) -> None:
 @loop_over(
     ("options", "words"),
     [
-        ("", "have no candidates to score: give --generate"),
-        ("--generate --shard 1/2 --out o", "nor --shard"),
-        ("--generate --tie first", "neither --tie"),
+        ("", "have no candidates to score: use --generate"),
+        ("--generate --shard 1/2 --out o", "and --shard"),
+        ("--generate --tie first", "omit --tie"),
         ("--generate --context shuffled", "of ctxPro, choose one of true, none, foreign"),
         ("--generate --context none --controls", "is one of the controls"),
         ("--generate --contexts {folder}/absent", "absent: no such file"),

@@ -256,6 +256,6 @@ def test_an_odd_name_shows_as_escapes_and_a_foreign_folder_is_refused(copy: Path
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "notes.txt").write_text("nothing of ours")
     refused = cotext("info", tmp_path / "other")
-    assert (refused.code, "neither a run nor an engine nor prepared data" in refused.err) == (2, True)
+    assert (refused.code, "not a run, an engine or prepared data" in refused.err) == (2, True)
     (tmp_path / "other" / "notes.bin").write_bytes(b"\x00\xff\x00")
     assert cotext("info", tmp_path / "other" / "notes.bin").code == 2

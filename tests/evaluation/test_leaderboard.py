@@ -289,7 +289,7 @@ def test_a_folder_without_outputs_is_refused(board: Path, tmp_path: Path) -> Non
     outcome = cotext(
         "leaderboard", tmp_path / "empty", "--reference", board / "reference.de", "--out", tmp_path / "p.html"
     )
-    assert (outcome.code, "has no outputs of systems" in outcome.err) == (2, True)
+    assert (outcome.code, "contains no outputs of systems" in outcome.err) == (2, True)
 
 
 def test_no_output_of_a_system_is_overwritten(board: Path) -> None:

@@ -99,7 +99,7 @@ def test_the_command_splits_paragraphs(files: Path) -> None:
 
 
 def test_marked_words_are_those_of_lines(files: Path) -> None:
-    with pytest.raises(CotextError, match="leave --paragraphs out"):
+    with pytest.raises(CotextError, match="omit --paragraphs"):
         EvaluationRequest(
             hypothesis=[files / "a.de"],
             reference=[files / "r.de"],

@@ -196,7 +196,7 @@ def test_scores_of_documents_do_not_need_it(files: Path) -> None:
 def test_what_is_refused(files: Path) -> None:
     for options, words in (
         ([*command(files, "moved"), "--realign"], "document number 1 is 'two' in the hypothesis but 'one'"),
-        ([*command(files, "ours"), "--realign", "--paragraphs"], "leave --paragraphs out"),
+        ([*command(files, "ours"), "--realign", "--paragraphs"], "omit --paragraphs"),
     ):
         outcome = cotext(*options)
         assert (outcome.code, outcome.out) == (2, "")

@@ -107,7 +107,7 @@ def test_bad_input(runs: dict[str, Path], tmp_path: Path) -> None:
     document = ("--document", source)
     assert "--clock 'sun': choose one of cpu, wall" in refusal(runs["doc"], *document, "--clock", "sun")
     assert "--setting 'all': choose one of one, many" in refusal(runs["doc"], *document, "--setting", "all")
-    assert "at the beam of its own" in refusal(runs["doc"], *document, "--set", "beam=2")
+    assert "with its configured beam" in refusal(runs["doc"], *document, "--set", "beam=2")
     assert "would overwrite" in refusal(runs["doc"], *document, "--out", source)
     (tmp_path / "blank.jsonl").write_text('{"id": "b", "sentences": ["", ""]}\n')
     assert "no words" in refusal(runs["doc"], "--document", tmp_path / "blank.jsonl")

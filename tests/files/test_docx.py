@@ -295,7 +295,7 @@ def test_what_is_written_hangs_on_the_blocks_alone() -> None:
     [
         (bytes.fromhex("d0cf11e0a1b11ae1") + bytes(600), r"protected by a password, or in an old format"),
         (b"PK\3\4", "damaged archive"),
-        (packed({"word/document.xml": "<a/>"}), "does not say which part"),
+        (packed({"word/document.xml": "<a/>"}), "the main document part is missing or not declared"),
         (document("<w:p>"), r"word/document\.xml: not well-formed"),
         (document("")[:-30], "damaged archive"),
         (
@@ -346,10 +346,10 @@ def test_what_is_not_translated_is_said() -> None:
     file = FORMAT.open(packed({**parts, **dict.fromkeys(extra, b"x")}), "a.docm")
     assert [message.split(",")[0] for message in file.contents.messages] == [
         "tracked changes: 1",
-        "charts: 1",
-        "diagrams (SmartArt): 1",
-        "macros are kept as they are",
-        "the digital signature no longer fits the translated file",
+        "charts (1): their text is not translated",
+        "SmartArt diagrams (1): their text is not translated",
+        "macros are kept unchanged",
+        "the digital signature is not valid for the translated file",
     ]
 
 

@@ -95,7 +95,7 @@ def test_changed_pages_stay_well_formed_and_the_rest_as_it_is() -> None:
 @pytest.mark.parametrize(
     ("parts", "reason"),
     [
-        ({"META-INF/container.xml": "<container/>"}, "does not say which of its parts"),
+        ({"META-INF/container.xml": "<container/>"}, "its container does not declare the book"),
         ({"OEBPS/book.opf": "<package>"}, r"OEBPS/book\.opf: not well-formed"),
         (
             {"META-INF/encryption.xml": '<e><CipherReference xmlns="x" URI="OEBPS/text/one.xhtml"/></e>'},

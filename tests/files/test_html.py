@@ -83,8 +83,8 @@ def test_a_page_is_read_in_blocks() -> None:
     assert blocks[8].pieces[1::2] == (Copied(1, "f(x)"), Copied(3, "Cotext"))
     assert [block.place for block in blocks[:3]] == ["line 2", "line 4", "line 7"]
     assert file.contents.messages == [
-        "<li> is left as it is (line 11)",
-        "<pre> is left as it is (line 12)",
+        "<li> is not translated (line 11)",
+        "<pre> is not translated (line 12)",
     ]
 
 
@@ -270,7 +270,7 @@ def test_encodings(content: bytes, expected: str, written: bytes | None) -> None
 
 def test_an_encoding_that_is_guessed_is_said() -> None:
     assert opened("<p>grün</p>".encode("latin-1")).contents.messages == [
-        "the encoding is not declared, and it is not UTF-8: read as windows-1252"
+        "no encoding is declared, and the page is not UTF-8: read as windows-1252"
     ]
 
 
@@ -291,7 +291,7 @@ def test_damage_is_survived() -> None:
 
 
 def test_a_page_beyond_the_limit_is_refused() -> None:
-    with pytest.raises(CotextError, match=r"page\.html: 67,108,865 bytes, the limit is 67,108,864"):
+    with pytest.raises(CotextError, match=r"page\.html: 67,108,865 bytes, but the limit is 67,108,864"):
         opened(bytes((64 << 20) + 1))
 
 

@@ -105,9 +105,9 @@ def test_every_construct_comes_back_with_other_text() -> None:
         assert said in upper
     found = [message.partition(": ")[2] for message in file.contents.messages]
     assert found == [
-        "front matter of 3 lines is kept",
-        "paragraphs whose markup cannot be taken apart are kept as they are: 1",
-        "blocks of code are kept as they are: 2",
+        "front matter of 3 lines is not translated",
+        "1 paragraphs whose markup cannot be parsed are kept unchanged",
+        "2 blocks of code are kept unchanged",
         "blocks of HTML are kept as they are: 1",
     ]
 
@@ -205,7 +205,7 @@ def test_a_paragraph_that_no_spelling_makes_keeps_its_elements_and_is_said() -> 
     given = replace(block, pieces=(Point(1), "[c] ", Open(2), "d", Close(2)))
     assert file.written([[given]]) == b"<div>\\[c\\] <em>d</em>\n"
     [message] = file.contents.messages
-    assert message == ("line 1: paragraphs whose translation may read as other markup than it should: 1")
+    assert message == ("line 1: paragraphs whose translation may contain unintended markup: 1")
     # An empty translation has nothing to say.
     file = opened("a\n")
     assert file.written([[replace(file.contents.documents[0][0], pieces=())]]) == b"\n"
@@ -279,7 +279,8 @@ def test_a_row_of_a_table_is_taken_out_of_the_text_once(monkeypatch: pytest.Monk
 
 
 PARTS = r"""
-cat|dog |*|**|_|`|[|](x)|](x 'T')|![|]|[^1]|~~|# |- |> |1. |    |<b>|</b>|\|\*|&amp;|&|<!-- |-->|[^1]: |<http://x>|é
+cat|dog |*|**|_|`|[|](x)|](x 'T')|![|]|[^1]|~~|# |- |> |1. |    |<b>|</b>|\|\*|&amp;|&|<!-- |-->|[^1]:
+|<http://x>|é
 """
 LINES = " @\n@\n\n@\t@| @|---|---|\n@\n===\n@---\n@```\n@[a]: x 'T'\n@  \n@\r\n"
 ALL = [*PARTS.strip().split("|"), *LINES.split("@")]

@@ -175,11 +175,11 @@ def test_what_is_not_translated_is_said() -> None:
     said = FORMAT.open(FIRST.encode(), "file").contents.messages
     for word in (
         "2 translated",
-        "1 segments that wait",
-        "1 segments are final",
+        "1 segments waiting for review",
+        "1 segments are marked as final",
         "translate=no",
         "bin-unit",
-        "how long",
+        "limit the length",
     ):
         assert any(word in line for line in said), word
 
@@ -240,7 +240,10 @@ def test_languages() -> None:
     with pytest.raises(CotextError, match="of the languages en-US-de, en-de, the run of en-fr"):
         FORMAT.for_job(Job("en", "fr")).open(FIRST.encode(), "file")
     unknown = FORMAT.for_job(Job("en")).open(FIRST.encode(), "file").contents.messages
-    said = "the languages of the job are not known, and not compared with those of the file (en-US-de, en-de)"
+    said = (
+        "the languages of the job are unknown, and not compared with the languages of the file "
+        "(en-US-de, en-de)"
+    )
     assert said in unknown
     assert said not in FORMAT.for_job(Job("en", "de")).open(FIRST.encode(), "file").contents.messages
     unnamed = FIRST.replace(' target-language="de"', "").encode()

@@ -172,7 +172,7 @@ def test_an_answer_in_drops_has_no_more_time_than_others(tmp_path: Path, fake: F
         assert client.counts.sent_again == 1
         assert time.monotonic() - began < 4
         fake.misbehave("drip", times=None, part=part, seconds=5)
-        with pytest.raises(CotextError, match=r"after 2 attempts: no whole answer in 0.3 seconds"):
+        with pytest.raises(CotextError, match=r"after 2 attempts: no complete answer in 0.3 seconds"):
             client.post(PATH, asking("A dog barks."))
 
 
@@ -424,5 +424,5 @@ def test_answers_lie_beside_the_description(tmp_path: Path) -> None:
 
 def test_a_folder_that_takes_no_answers(tmp_path: Path, fake: Fake) -> None:
     (tmp_path / "model.answers").write_text("in the way")
-    with opened(tmp_path, fake) as client, pytest.raises(CotextError, match="answers cannot be kept there"):
+    with opened(tmp_path, fake) as client, pytest.raises(CotextError, match="answers cannot be stored there"):
         client.post(PATH, asking())

@@ -60,7 +60,7 @@ def test_compare_a_run_with_a_language_model_and_a_file(
     assert (model["recipe"], file["recipe"]) == ("a language model", "translations in a file")
     assert model["has_context"]
     words = [line for lines in shown["verdict"].values() for line in lines]
-    assert "Of others.de nothing is known but its translations." in words
+    assert "For others.de, only translations were given, so context use cannot be tested." in words
     assert not any("others.de reads single sentences" in line for line in words)
     figures = {(f["system"], f["name"]): f for f in shown["figures"] if f["kind"] in ("score", "run")}
     assert figures["others.de", "s-BLEU"]["value"] == pytest.approx(100.0)

@@ -51,7 +51,7 @@ def asked(folder: Path, fake: Fake, **settings: Any) -> tuple[UnansweredError, l
 ANSWERS: dict[str, tuple[dict[str, Any], str]] = {
     "no JSON": ({"body": b"<html>"}, "not valid JSON"),
     "cut off": ({"body": b'{"choices": ['}, "not valid JSON"),
-    "no object": ({"body": b"[]"}, "no JSON object"),
+    "no object": ({"body": b"[]"}, "not a JSON object"),
     "deep": ({"body": DEEP}, "nested too deep"),
     "headers": (
         {"body": b"{}", "headers": {"X-Large": "x" * 200_000}},
@@ -94,7 +94,7 @@ def test_one_limit_for_all_attempts(tmp_path: Path, fake: Fake, fault: str) -> N
     error, told = asked(tmp_path, fake, timeout=0.4, total_timeout=1.0)
     assert 0.9 < time.monotonic() - began < 2
     assert 2 <= len(told) <= 3
-    assert told[0].endswith("no whole answer in 0.4 seconds; the next one starts in 0.01 seconds")
+    assert told[0].endswith("no complete answer in 0.4 seconds; the next one starts in 0.01 seconds")
     assert told[0].startswith(f"{fake.url}/{PATH}: attempt 1 of 7 failed: ")
     assert "of total_timeout (1 seconds) 0 seconds are left" in str(error)
 

@@ -81,7 +81,7 @@ def fake(told: Told) -> Starlette:
     async def check(request: Request, name: str, content: Any = None) -> None:
         told.asked.append((name, content))
         if told.key and request.headers.get("authorization") != f"Bearer {told.key}":
-            raise RequestError(403, "this key is not known here")
+            raise RequestError(403, "this key is unknown to this server")
         if name in told.fail:
             raise RequestError(*told.fail[name])
 

@@ -239,7 +239,7 @@ def test_what_nobody_waits_for_makes_room(service: Service) -> None:
 
 
 def test_more_sentences_than_are_taken_are_refused(service: Service) -> None:
-    with pytest.raises(RequestError, match="21 sentences; 20 are taken at once") as refused:
+    with pytest.raises(RequestError, match="21 sentences, but 20 are allowed at once") as refused:
         asyncio.run(service.translate(request(service, "It runs. " * 21), ANNA))
     assert refused.value.status == 413
 
@@ -270,7 +270,9 @@ def test_given_translations_are_kept_and_are_context(service: Service, name: str
 
 @pytest.mark.parametrize("given", [{0: {5: "x"}}, {1: {0: "x"}}, {0: {-1: "x"}}])
 def test_what_is_given_for_no_sentence_is_refused(service: Service, given: Any) -> None:
-    with pytest.raises(RequestError, match="is not there: both count from 0") as refused:
+    with pytest.raises(
+        RequestError, match="does not exist; sentences and documents are counted from 0"
+    ) as refused:
         asyncio.run(service.translate(request(service, given=given), ANNA))
     assert refused.value.status == 400
 
@@ -305,7 +307,7 @@ def test_too_little_memory_for_a_sentence_is_told(service: Service, monkeypatch:
         raise torch.OutOfMemoryError("out of memory")
 
     monkeypatch.setattr(WindowSearch, "_search", search)
-    with pytest.raises(RequestError, match="takes more memory than there is") as refused:
+    with pytest.raises(RequestError, match="needs more memory than is available") as refused:
         asyncio.run(service.translate(request(service), ANNA))
     assert refused.value.status == 413
 

@@ -149,7 +149,7 @@ def test_model_types_are_greedy_search_and_the_runs_own(client: deepl.DeepLClien
         ({"glossary": "none", "source_lang": "EN"}, "no such glossary"),
         ({"extra_body_parameters": {"cotext": {"document": "x"}}}, "document"),
         ({"extra_body_parameters": {"cotext": "{"}}, "cotext"),
-        ({"extra_body_parameters": {"cotext": {"system": "none"}}}, "known are"),
+        ({"extra_body_parameters": {"cotext": {"system": "none"}}}, "known systems are"),
         ({"extra_body_parameters": {"text": ["a", 1]}}, "'text' has to be"),
         ({"extra_body_parameters": {"text": []}}, "'text' not specified"),
     ],

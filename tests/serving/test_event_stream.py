@@ -71,7 +71,7 @@ def test_comments_keep_the_connection() -> None:
     ("error", "message"),
     [
         (RequestError(400, "too long"), "too long"),
-        (OSError("/home/me"), "a fault of this server"),
+        (OSError("/home/me"), "an internal server error"),
         (CancelledError(), "the server is being stopped"),
     ],
 )

@@ -238,7 +238,7 @@ def test_a_disk_that_is_full_while_a_file_arrives(
 ) -> None:
     monkeypatch.setattr(JobFolder, "upload", lambda self: Path("/dev/full/x"))
     answer = client.post("/api/files", files={"file": ("a.txt", TEXT)})
-    assert (answer.status_code, "no room" in answer.json()["message"]) == (503, True)
+    assert (answer.status_code, "too little disk space" in answer.json()["message"]) == (503, True)
     assert "retry-after" in answer.headers
 
 

@@ -49,11 +49,11 @@ def test_nothing_of_one_client_is_there_for_another(tmp_path: Path) -> None:
         ("n\n", EN_DE, [("a", "b")], "name"),
         ("n", Languages("en", "en"), [("a", "b")], "two languages"),
         ("n", Languages("en", "xx"), [("a", "b")], "two languages"),
-        ("n", EN_DE, [], "an entry at least"),
+        ("n", EN_DE, [], "must have 1 to"),
         ("n", EN_DE, [("a", "b"), ("", "c")], "entry 2"),
         ("n", EN_DE, [("a", "b\x07")], "entry 1"),
         ("n", EN_DE, [("a", "b\ud800")], "entry 1"),
-        ("n", EN_DE, [("a", "b"), ("c", "d"), ("a ", "e")], "entry 3 has the source term of entry 1"),
+        ("n", EN_DE, [("a", "b"), ("c", "d"), ("a ", "e")], "entry 3 has the same source term as entry 1"),
     ],
 )
 def test_what_cannot_be_kept_is_refused(
@@ -96,7 +96,7 @@ def test_a_client_has_an_eighth_of_the_space(tmp_path: Path, monkeypatch: pytest
     store = GlossaryStore(tmp_path)
     entries = [(f"{n} {'x' * 900}", "y") for n in range(80)]  # 80,000 bytes
     made = store.create("eve", "much", EN_DE, entries)
-    with pytest.raises(RequestError, match="your glossaries have 100,000 bytes at most") as refused:
+    with pytest.raises(RequestError, match="your glossaries may use 100,000 bytes at most") as refused:
         store.create("eve", "more", EN_DE, entries)
     assert refused.value.status == 456
     assert store.all_of("eve") == [made]
@@ -106,7 +106,7 @@ def test_a_client_has_an_eighth_of_the_space(tmp_path: Path, monkeypatch: pytest
         for n in range(20):
             store.create(f"{n}", "much", EN_DE, entries)
 
-    with pytest.raises(RequestError, match="no room for more glossaries") as refused:
+    with pytest.raises(RequestError, match="no space for more glossaries") as refused:
         fill()
     assert refused.value.status == 503
     assert store.all_of("ann") == [mine]

@@ -199,7 +199,7 @@ def test_settings_of_the_frontend(client: TestClient) -> None:
         ({"q": "x", "source": "en"}, 400, "'target' not specified"),
         ({"q": 3, **EN_DE}, 400, "'q' has to be"),
         ({"q": ["x", 3], **EN_DE}, 400, "'q' has to be"),
-        ({"q": "x", "source": 7, "target": "de"}, 400, "'source' has to be a text"),
+        ({"q": "x", "source": 7, "target": "de"}, 400, "'source' has to be a string"),
         ({"q": "x", "source": "xx", "target": "de"}, 400, "'xx' is not supported"),
         ({"q": "x", "source": "auto", "target": "fr"}, 400, "'fr' is not supported; there are en-de"),
         ({"q": "x", "source": "de", "target": "de"}, 400, "'de' is not supported; there are en-de"),
@@ -288,7 +288,7 @@ def test_a_file_that_takes_long_is_not_there_yet(client: TestClient, monkeypatch
     address = urlsplit(send_file(client, source="auto", target="de").json()["translatedFileUrl"]).path
     waiting = client.get(address)
     assert waiting.status_code == 404
-    assert waiting.json() == {"error": "not ready: 4 of 10 sentences; ask again"}
+    assert waiting.json() == {"error": "not ready: 4 of 10 sentences; try again later"}
     monkeypatch.setattr(Jobs, "status", known)
 
 

@@ -170,13 +170,13 @@ def test_a_given_sentence_is_kept(client: httpx.Client, name: str) -> None:
         ({"system": "window", "text": "A.", "more": 1}, "more"),
         (
             {"system": "window", "text": "A cat.", "given": {"1": "x"}},
-            "sentence 1 of document 0, which is not there",
+            "sentence 1 of document 0, which does not exist",
         ),
-        ({"system": "window", "text": "A cat.", "given": {"-1": "x"}}, "is not a sentence"),
+        ({"system": "window", "text": "A cat.", "given": {"-1": "x"}}, "is not the number of a sentence"),
         ({"system": "window", "text": "A cat.", "given": {"0": " "}}, "no words"),
         ({"system": "window", "text": "A cat. It runs.", "given": {"1": "xa" * 2000}}, "target sentence 2"),
         ({"system": "window", "text": "A cat.", "glossary": [["cat", "Katze"], ["cat", "Kater"]]}, "entry 2"),
-        ({"system": "window", "text": "A cat.", "glossary": [["", "Katze"]]}, "not a term"),
+        ({"system": "window", "text": "A cat.", "glossary": [["", "Katze"]]}, "not a valid term"),
     ],
 )
 def test_what_cannot_be_translated(client: httpx.Client, content: Any, said: str) -> None:
@@ -203,7 +203,7 @@ def test_half_a_character_is_refused(client: httpx.Client) -> None:
 
 
 def test_an_unknown_system(client: httpx.Client) -> None:
-    assert "known are" in refused(client, "/api/translate", {"system": "/etc", "text": "A."}, 404)
+    assert "known systems are" in refused(client, "/api/translate", {"system": "/etc", "text": "A."}, 404)
 
 
 def test_terms_are_kept_and_told(client: httpx.Client) -> None:

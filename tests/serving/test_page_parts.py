@@ -91,7 +91,7 @@ def test_a_key_is_asked_for_and_kept_until_the_tab_is_closed(visit: Open, told: 
         page.wait_for_selector("#key-form", state="hidden")
         translate(page)
         page.wait_for_selector("#key-error:visible")
-        assert page.inner_text("#key-error") == "this key is not known here"
+        assert page.inner_text("#key-error") == "this key is unknown to this server"
         page.fill("#key", "secret")
         page.keyboard.press("Enter")
         page.wait_for_selector("#key-form", state="hidden")

@@ -69,7 +69,7 @@ def test_files_together_are_as_each_alone(world: World, folder: Path) -> None:
         succeed("translate", world.run, folder / name, "--out", folder / f"alone-{name}")
         assert (folder / "out" / name).read_bytes() == (folder / f"alone-{name}").read_bytes()
     told = " ".join(shown.err.split())
-    assert f"{folder}/notes.txt: read as running text, as 2 of 6 lines hold several sentences" in told
+    assert f"{folder}/notes.txt: read as running text, because 2 of 6 lines contain several sentences" in told
     assert "3 paragraphs are split into 7 sentences" in told
     assert sorted(path.name for path in (folder / "out").iterdir()) == sorted(FILES)
 
@@ -107,7 +107,7 @@ def test_what_cannot_be_written_as_it_should_be_is_said(
 ) -> None:
     monkeypatch.setattr(MarkdownFile, "_said", lambda self, place, lines: None)
     done = succeed("translate", world.run, folder / "page.md", "--out", folder / "a", "--json")
-    said = "paragraphs whose translation may read as other markup than it should"
+    said = "paragraphs whose translation may contain unintended markup"
     assert said in done.err
     assert any(said in message for message in json.loads(done.out)["messages"])
 
@@ -126,14 +126,14 @@ def test_nothing_is_overwritten_unasked(world: World, folder: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["notes.txt", "page.md", "--out", "x"], "--out is for one file, and there are 2"),
+        (["notes.txt", "page.md", "--out", "x"], "--out is for one file, but 2 files are given"),
         (["notes.txt"], "--out FILE is needed, or --out-dir FOLDER"),
-        (["notes.txt", "--out", "x", "--out-dir", "y"], "give one of them"),
+        (["notes.txt", "--out", "x", "--out-dir", "y"], "give only one of them"),
         (["notes.txt", "a/notes.txt", "--out-dir", "y"], "would both be written to"),
-        (["notes.txt", "--out-dir", "page.md"], "is no folder"),
+        (["notes.txt", "--out-dir", "page.md"], "is not a folder"),
         (["notes.txt", "--out-dir", "."], "would overwrite what is read from"),
         (["notes.txt", "--out", "notes.txt"], "would overwrite what is read from"),
-        (["notes.txt", "page.md", "-", "--out-dir", "y"], "leave out other files"),
+        (["notes.txt", "page.md", "-", "--out-dir", "y"], "omit other files"),
         (["notes.txt", "--out", "x", "--format", "markdwn"], "did you mean markdown?"),
         (["notes.txt", "--out", "x", "--scores", "s"], "--scores can be used only with a single corpus"),
         (["bad.txt", "none.txt", "notes.txt", "--out-dir", "y"], "none.txt: no such file"),
@@ -141,12 +141,12 @@ def test_nothing_is_overwritten_unasked(world: World, folder: Path) -> None:
         (["bad.md", "notes.txt", "--out-dir", "y"], "bad.md:1: contains a NUL character"),
         (
             ["big.txt", "--out", "x", "--format", "prose"],
-            "big.txt: holds 10,737,418,240 bytes, and a file at most",
+            "big.txt: has 10,737,418,240 bytes, but the limit is",
         ),
-        (["big.txt", "--out", "x", "--format", "markdown"], "big.txt: holds 10,737,418,240 bytes"),
+        (["big.txt", "--out", "x", "--format", "markdown"], "big.txt: has 10,737,418,240 bytes"),
         (
             ["lines.docx", "--out", "x"],
-            "lines.docx: ends in .docx, and what it holds is only text; save it as",
+            "lines.docx: ends in .docx, but it contains only text; save it as",
         ),
         (
             ["page.md", "--out", "x.pdf"],
@@ -154,16 +154,16 @@ def test_nothing_is_overwritten_unasked(world: World, folder: Path) -> None:
         ),
         (
             ["page.md", "--out", "x.docx"],
-            "x.docx: ends in .docx, and what is written is markdown; let",
+            "x.docx: ends in .docx, but the output is written as markdown; let",
         ),
-        (["page.md", "--out", "x.txt"], "is written is markdown; let --out end in .md"),
-        (["talk.srt", "--out", "x.vtt"], "is written is subtitles; let --out end in .srt"),
-        (["corpus.en", "--out", "x.PO"], "and what is written is text; let --out end in .en"),
-        (["corpus.en", "--out", "x.parquet"], "and what is written is text"),
-        (["table.po", "--out", "x"], "table.po: ends in .po, and what it holds is only text"),
+        (["page.md", "--out", "x.txt"], "is written as markdown; let --out end in .md"),
+        (["talk.srt", "--out", "x.vtt"], "is written as subtitles; let --out end in .srt"),
+        (["corpus.en", "--out", "x.PO"], "but the output is written as text; let --out end in .en"),
+        (["corpus.en", "--out", "x.parquet"], "but the output is written as text"),
+        (["table.po", "--out", "x"], "table.po: ends in .po, but it contains only text"),
         (
             ["lines.docx", "--out", "x", "--format", "docx"],
-            "lines.docx: not an archive, as it should be",
+            "lines.docx: not a zip archive",
         ),
     ],
 )

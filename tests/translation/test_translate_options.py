@@ -124,9 +124,9 @@ def test_what_is_no_file_with_text_is_named(
     refused = cotext("translate", world.run, "pipe", "folder", "empty.docx", "--out-dir", "out")
     assert refused.code == 2
     assert refused.err.splitlines() == [
-        "cotext: pipe: is no regular file; copy it to one, or give - for standard input",
-        "folder: is a folder; name the files in it, as in folder/*",
-        "empty.docx: is empty, so that there is nothing to translate; leave it out",
+        "cotext: pipe: is not a regular file; copy it to a regular file, or give - for standard input",
+        "folder: is a folder; give the files in it, such as folder/*",
+        "empty.docx: is empty: there is nothing to translate; omit this file",
     ]
 
 

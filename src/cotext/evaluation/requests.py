@@ -20,7 +20,7 @@ class Protocols(Request):
     """The metrics to compute."""
 
     protocol: Sequence[str] = option(
-        "Metric, by its name in docs/metrics.md, as in d-bleu; may be repeated. Default: s-bleu, d-bleu and "
+        "Name of a metric in docs/metrics.md, such as d-bleu; may be repeated. Default: s-bleu, d-bleu and "
         "chrf.",
         default=(),
     )
@@ -43,15 +43,17 @@ class Protocols(Request):
 class TargetLanguage(Request):
     """The target language."""
 
-    target_language: str | None = option("Language code such as zh, for a metric's tokenizer.", default=None)
+    target_language: str | None = option(
+        "Language code, such as zh, for the tokenizer of a metric.", default=None
+    )
 
 
 class Words(Request):
     """A tokenizer into whose words texts are split for scoring."""
 
     words: Path | None = option(
-        "Run or data folder with a moses-bpe tokenizer: score the texts tokenised (and truecased, if it was "
-        "prepared so) by it.",
+        "Run or data folder with a moses-bpe tokenizer: score the texts tokenised (and truecased, if "
+        "the tokenizer does so) by it.",
         default=None,
     )
 
@@ -60,7 +62,7 @@ class CometOptions(Request):
     """A COMET model, and where COMET is installed."""
 
     comet: str | None = option(
-        "COMET model, a path or name (docs/metrics.md); adds its score.", default=None, needs="source"
+        "Path or name of a COMET model (docs/metrics.md); adds its score.", default=None, needs="source"
     )
     comet_python: Path | None = option(
         "Python interpreter or environment in which COMET is installed. Default: $COTEXT_COMET_PYTHON.",
@@ -69,7 +71,7 @@ class CometOptions(Request):
     )
 
     def comet_model(self, context: int = 0) -> "Comet | None":
-        """Return the settings of COMET, or None if not requested; raises CotextError as `Comet`."""
+        """Return the settings of COMET, or None if not requested; raise the errors of `Comet`."""
         from cotext.evaluation.metrics.comet import Comet, find_python
 
         if self.comet is None:
@@ -127,12 +129,12 @@ class EvaluationRequest(
     reference: Sequence[Path] = option("Reference translations; repeat for several references.")
     source: Path | None = option("Source, for COMET and to check the number of sentences.", default=None)
     paragraphs: bool = option(
-        "Lines hold several sentences: for sentence scores, split those lines in which all sides have the "
+        "Lines contain several sentences: for sentence scores, split those lines in which all sides have the "
         "same number.",
         default=False,
     )
     realign: bool = option(
-        "Realign documents whose number of sentences differs from the reference's, with as few edits as "
+        "Realign documents whose number of sentences differs from the reference, with as few edits as "
         "possible; report omissions and additions.",
         default=False,
     )
@@ -156,9 +158,9 @@ class EvaluationRequest(
         super().check()
         self.require_split(self.paragraphs, "add --paragraphs")
         if self.paragraphs and self.discourse is not None:
-            raise CotextError("--discourse marks words of the lines as they are; leave --paragraphs out")
+            raise CotextError("--discourse needs the original lines; omit --paragraphs")
         if self.paragraphs and self.realigned is not None:
-            raise CotextError("--realign finds the sentences of whole documents; leave --paragraphs out")
+            raise CotextError("--realign splits whole documents into sentences; omit --paragraphs")
 
     @property
     def realigned(self) -> "Realigned | None":
@@ -261,7 +263,7 @@ class AdaptRequest(CorpusFormat, Device):
     def check(self) -> None:
         """Raise CotextError unless there are one or two files."""
         if len(self.corpus) > 2:
-            raise CotextError(f"a corpus is one file or two, and {len(self.corpus)} are given")
+            raise CotextError(f"a corpus is one file or two, but {len(self.corpus)} files are given")
 
 
 class MbrRequest(TargetLanguage, CometOptions, CorpusFormat):
@@ -272,7 +274,8 @@ class MbrRequest(TargetLanguage, CometOptions, CorpusFormat):
     )
     out: Path = option("File to write.")
     utility: str = option(
-        "Metric that measures agreement: chrf, bleu, comet (with --comet and --source), or another that can.",
+        "Metric that measures agreement: chrf, bleu, comet (with --comet and --source), or another metric "
+        "that supports it (docs/metrics.md).",
         default="chrf",
     )
     probabilities: Literal["scores", "uniform"] = option(
@@ -285,7 +288,7 @@ class MbrRequest(TargetLanguage, CometOptions, CorpusFormat):
         needs="probabilities=scores",
     )
     candidates: int | None = option(
-        "Use at most this many translations of each list. Default: all.", default=None, least=1
+        "Maximum number of translations used of each list. Default: all.", default=None, least=1
     )
     source: Path | None = option("Source documents, for COMET.", default=None)
     target_language: str | None = option(
@@ -313,7 +316,7 @@ class DocumentRequest(CorpusFormat, RunOptions):
 
     run: Path = option("Run folder, or name of a model.", argument=True, is_run=True)
     document: Path = option("File with the document, in any format.", argument=True)
-    out: Path = option("Folder for figures and plots.")
+    out: Path = option("Folder for values and plots.")
     target: Path | None = option("Translation of the document. Default: the run translates it.", default=None)
     id: str | None = option("Id of the document. Default: the first one.", name="document", default=None)
 
@@ -321,7 +324,7 @@ class DocumentRequest(CorpusFormat, RunOptions):
 class ContextRequest(DocumentRequest):
     """A document whose context sentences are removed one by one; see `report_context`."""
 
-    out: Path = option("HTML page to write; the figures go into a .json file of the same name.")
+    out: Path = option("HTML page to write; the values are written to a .json file of the same name.")
 
 
 Condition = Literal["true", "shuffled", "random", "none"]
@@ -344,7 +347,7 @@ class CxmiRequest(Protocols, Sharded, CorpusFormat, RunOptions):
     seed: int = option("Seed of shuffled and random context.", default=1)
     translate: bool = option("Also translate with each kind of context, and evaluate.", default=False)
     protocol: Sequence[str] = option(
-        "Metric, by its name in docs/metrics.md, as in d-bleu; may be repeated.",
+        "Name of a metric in docs/metrics.md, such as d-bleu; may be repeated.",
         default=(),
         needs="translate",
     )
@@ -361,13 +364,15 @@ class SpeedRequest(CorpusFormat, Decoding):
     """Runs whose decoding time is measured; see `measure_speed`."""
 
     runs: Sequence[Path] = option(
-        "Run or engine folders, or names of models; the first is the one that others are compared with.",
+        "Run or engine folders, or names of models; the others are compared with the first.",
         argument=True,
         is_run=True,
     )
     document: Path = option("File with the documents to translate, in any format.")
     documents: int | None = option(
-        "Number of documents to take, from the beginning of the file. Default: all.", default=None, least=1
+        "Number of documents to translate, from the beginning of the file. Default: all.",
+        default=None,
+        least=1,
     )
     setting: Sequence[Literal["one", "many"]] = option(
         "one: a document at a time; many: all documents in shared batches of decode.max_tokens (--set "
@@ -382,10 +387,10 @@ class SpeedRequest(CorpusFormat, Decoding):
     out: Path | None = option("JSON file for all figures.", default=None)
 
     def check(self) -> None:
-        """Raise CotextError if the beam is set: the measurement sets it itself."""
+        """Raise CotextError if the beam is set: the measurement sets it."""
         if "beam" in self.decode:
             raise CotextError(
-                "--set beam: every run is timed greedily and at the beam of its own configuration"
+                "--set beam: omit it; every run is timed with greedy search and with its configured beam"
             )
 
 
@@ -445,14 +450,14 @@ class ContrastiveRequest(SuiteRules, Sharded, RunOptions):
         if self.is_ctxpro:
             if not self.generate or self.shard is not None or self.is_given("tie") or self.is_given("score"):
                 raise CotextError(
-                    "suites of ctxPro have no candidates to score: give --generate, and neither --tie, "
-                    "--score nor --shard"
+                    "ctxPro suites have no candidates to score: use --generate, and omit --tie, "
+                    "--score and --shard"
                 )
             if self.context not in ("true", "none", "foreign"):
-                raise CotextError(f"--context {self.context}: of ctxPro, choose one of true, none, foreign")
+                raise CotextError(f"--context {self.context}: for ctxPro, choose one of true, none, foreign")
             if self.controls and self.context != "true":
                 raise CotextError(
-                    f"--context {self.context} is one of the controls: leave it or --controls out"
+                    f"--context {self.context} is one of the controls: omit --context or --controls"
                 )
         elif self.context != "true" and (self.controls or self.generate):
             flag = "--controls" if self.controls else "--generate"
@@ -475,12 +480,13 @@ class ContrastiveRequest(SuiteRules, Sharded, RunOptions):
         kinds = [is_ctxpro_file(path) for path in self.suites]
         if any(kinds) and not all(kinds):
             odd = self.suites[kinds.index(False)]
-            raise CotextError(f"{odd}: is not a ctxPro suite, as others are; give suites of one kind")
+            raise CotextError(f"{odd}: is not a ctxPro suite, but others are; give suites of one kind")
         if (self.contexts is not None or self.splitter is not None) and not any(kinds):
             flag = "--splitter" if self.contexts is None else "--contexts"
             raise CotextError(f"{flag} requires ctxPro suites; remove it")
         if self.contexts is not None and len(self.suites) > 1 and not self.contexts.is_dir():
             raise CotextError(
-                f"--contexts {self.contexts}: one file for {len(self.suites)} suites; give their folder"
+                f"--contexts {self.contexts}: one file is given for {len(self.suites)} suites; give the "
+                f"folder of their contexts"
             )
         return any(kinds)

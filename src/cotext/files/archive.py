@@ -15,8 +15,8 @@ from typing import Final
 from cotext.runtime.errors import CotextError, shown
 
 MAX_MEMBERS: Final = 20_000
-MAX_MEMBER_BYTES: Final = 256 << 20  # of a member, unpacked
-MAX_TOTAL_BYTES: Final = 4 << 30  # of all members, unpacked, as declared
+MAX_MEMBER_BYTES: Final = 256 << 20  # limit of a member, unpacked
+MAX_TOTAL_BYTES: Final = 4 << 30  # limit of all members, unpacked, by their declared sizes
 # Markup rarely compresses by more than 100:1; the limit of DEFLATE is 1032:1. Small members are exempt.
 MAX_RATIO: Final = 300
 RATIO_FROM_BYTES: Final = 8 << 20
@@ -44,8 +44,8 @@ class Archive:
             self._zip = zipfile.ZipFile(io.BytesIO(content))
             self._members = {info.filename: info for info in self._zip.infolist()}
         except (zipfile.BadZipFile, ValueError, OverflowError, struct.error, NotImplementedError) as error:
-            kind = f"a damaged archive ({error})" if b"PK" in content else "not an archive, as it should be"
-            raise self._refused(f"{kind}; open it in its program and save it again") from None
+            kind = f"a damaged archive ({error})" if b"PK" in content else "not a zip archive"
+            raise self._refused(f"{kind}; open the file in its program and save it again") from None
         self._check_directory()
         self._check_sizes()
 
@@ -65,13 +65,15 @@ class Archive:
         """
         info = self._members.get(name)
         if info is None:
-            raise self._refused(f"has no part {shown(name)}; open and save it again")
+            raise self._refused(f"has no part {shown(name)}; open the file and save it again")
         if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-            raise self._refused(f"part {shown(name)} is packed in an unusual way; open and save it again")
+            raise self._refused(
+                f"part {shown(name)} has an unsupported compression; open the file and save it again"
+            )
         if info.file_size > MAX_MEMBER_BYTES:
             raise self._refused(
                 f"part {shown(name)} has {info.file_size:,} bytes unpacked, beyond the limit of"
-                f" {MAX_MEMBER_BYTES:,}; divide the document"
+                f" {MAX_MEMBER_BYTES:,}; split the document"
             )
         try:
             with self._zip.open(info) as member:
@@ -111,7 +113,7 @@ class Archive:
     def _check_directory(self) -> None:
         infos = self._zip.infolist()
         if len(infos) != len(self._members):
-            raise self._refused("two parts have the same name; open and save it again")
+            raise self._refused("two parts have the same name; open the file and save it again")
         if len(infos) > MAX_MEMBERS:
             raise self._refused(f"{len(infos):,} parts, beyond the limit of {MAX_MEMBERS:,}")
         for info in infos:
@@ -119,7 +121,7 @@ class Archive:
             if path.startswith("/") or ".." in path.split("/") or ":" in path or "\0" in path:
                 raise self._refused(f"part {shown(info.orig_filename)} has a name that leaves the archive")
             if info.flag_bits & _ENCRYPTED:
-                raise self._refused("encrypted; save it without a password")
+                raise self._refused("encrypted; save the file without a password")
 
     def _check_sizes(self) -> None:
         infos = sorted(self._zip.infolist(), key=lambda info: info.header_offset)
@@ -130,12 +132,12 @@ class Archive:
             if info.file_size > max(RATIO_FROM_BYTES, MAX_RATIO * info.compress_size):
                 raise self._refused(
                     f"part {shown(info.filename)} unpacks to more than {MAX_RATIO} times its size; such"
-                    " archives are made to fill memory"
+                    " archives can exhaust memory"
                 )
             if info.header_offset + _LOCAL.size + info.compress_size > len(self._content):
                 raise self._refused(f"part {shown(info.filename)} is cut off")
         if infos and infos[0].header_offset:
-            raise self._refused("does not begin with its first part; open and save it again")
+            raise self._refused("does not begin with its first part; open the file and save it again")
         for info, following in pairwise(infos):
             if self._data_start(info) + info.compress_size > following.header_offset:
                 raise self._refused(f"parts {shown(info.filename)} and {shown(following.filename)} overlap")
@@ -147,7 +149,7 @@ class Archive:
     def _local_fields(self, info: zipfile.ZipInfo) -> tuple[int, ...]:
         magic, *fields = _LOCAL.unpack_from(self._content, info.header_offset)
         if magic != b"PK\3\4" or fields[3] != info.compress_type:
-            raise self._refused(f"part {shown(info.filename)} is not where the archive says")
+            raise self._refused(f"part {shown(info.filename)} is not at the declared position")
         return tuple(fields)
 
     def _packed(self, info: zipfile.ZipInfo) -> bytes:

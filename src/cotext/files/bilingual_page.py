@@ -13,7 +13,7 @@ from cotext.runtime.html import facts, whole_page
 from cotext.translation.confidence import LEAST_SURE, least_sure
 from cotext.translation.dropped import DroppedContent
 
-SHOWN_CONTEXT = 8  # most context sentences that are shown with their text
+SHOWN_CONTEXT = 8  # maximum number of context sentences that are shown with their text
 
 Influences = Sequence[tuple[int, float]]  # context sentences (position in the file) and influence in nats
 
@@ -62,7 +62,7 @@ def render_page(
         _legend(sentences, low, bool(explained)),
         f'<table class="both"><thead><tr><th scope="col" class="number">No.</th>{"".join(heads)}</tr></thead>'
         f"\n<tbody>\n{chr(10).join(rows)}\n</tbody></table>",
-        "<h2>How this came about</h2>",
+        "<h2>How this translation was made</h2>",
         facts((name, escape(text)) for name, text in about),
     ]
     return whole_page(f"Cotext: {title}", body)
@@ -71,24 +71,25 @@ def render_page(
 def _legend(sentences: Sequence[PairedSentence], low: Sequence[bool], explained: bool) -> str:
     taken = sum(sentence.taken for sentence in sentences)
     lines = [
-        "A pair lights up under the pointer, and when its number is reached with the tab key. A thick line "
-        "is the start of a paragraph.",
+        "A pair is highlighted under the pointer, or when its number has the focus (tab key). A thick line "
+        "marks the start of a paragraph.",
     ]
     if any(low):
         lines.append(
-            f"{_note('unsure', 'unsure')} and a wavy line: one of the {LEAST_SURE:.0%} of the sentences of "
-            "this file of which the model is least sure. Confidence is the geometric mean of the "
-            "probabilities of a sentence's tokens, from 0 to 1: a reason to look, no verdict."
+            f"{_note('unsure', 'unsure')} and a wavy line: one of the {LEAST_SURE:.0%} of sentences of "
+            "this file with the lowest confidence. Confidence is the geometric mean of the "
+            "probabilities of a sentence's tokens, from 0 to 1. Check these sentences; they may be right."
         )
     if explained:
         lines.append(
-            "Context, opened: the sentences that change the probability of the translation most. +0.50: its "
+            "Context, expanded: the sentences that change the probability of the translation most. +0.50: "
+            "its "
             "logarithm is 0.5 higher with that sentence in the context than without it."
         )
     if taken:
         lines.append(f"{_note('memory')} taken from the translation memory ({taken:,}).")
     if any(sentence.terms for sentence in sentences):
-        lines.append(f"{_note('term')} a term of the glossary that the translation has.")
+        lines.append(f"{_note('term')} a glossary term that is in the translation.")
     lacking = DroppedContent()
     for number, sentence in enumerate(sentences, 1):
         lacking.add(f"no. {number}", sentence.dropped)

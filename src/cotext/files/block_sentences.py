@@ -347,7 +347,7 @@ def shown(pieces: Sequence[Piece], tokenizer: Tokenizer) -> dict[int, str]:
 
 
 def gives_back(tokenizer: Tokenizer, text: str) -> bool:
-    """Whether a tokenizer reproduces a text exactly, on both sides and inside a sentence."""
+    """Return whether a tokenizer reproduces a text exactly, on both sides and inside a sentence."""
     special = {tokenizer.unk, *tokenizer.unwritten}
     target = tokenizer.encode(text, side="target")
     return (

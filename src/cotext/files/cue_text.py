@@ -15,7 +15,7 @@ from typing import Final
 from cotext.data.sentence_ends import UNSPACED_CHARACTER
 from cotext.files.blocks import Block, Close, Copied, Open, Piece, Point, merged
 
-MOST_CUES: Final = 12  # in a block, as some films have no full stops
+MOST_CUES: Final = 12  # maximum in a block, because the subtitles of some films have no full stops
 LONGEST_PAUSE: Final = 3000  # milliseconds between cues of one sentence
 _OVERLAP: Final = 500
 _SURE_PAUSE: Final = 1000  # up to this pause, a sentence may continue with a capital letter
@@ -32,9 +32,9 @@ _DOTS = re.compile(r"(?:\.\.\.|…)[\"'”’»)]*\Z")
 class Syntax:
     """The syntax of cues: tags, line breaks and escapes.
 
-    `marks` has the groups "tag" and "break". `line_break`: text of a break; "": as in the file. `opens` and
-    `closes` return the name of the element that a tag opens or closes, or an empty string. `speaker`: whether
-    a tag names the next speaker. `read` and `write` decode and encode a text.
+    `marks` has the groups "tag" and "break". `line_break`: text of a break; "": the text in the file. `opens`
+    and `closes` return the name of the element that a tag opens or closes, or an empty string. `speaker`:
+    whether a tag names the next speaker. `read` and `write` decode and encode a text.
     """
 
     marks: re.Pattern[str]
@@ -48,7 +48,7 @@ class Syntax:
 
 @dataclass(frozen=True, slots=True)
 class Cue:
-    """A cue: number (from 1), milliseconds, and the span of its text; a block never mixes `track`s."""
+    """A cue: number (from 1), times in milliseconds, and the span of its text; a block has one `track`."""
 
     number: int
     start: int
@@ -68,7 +68,7 @@ class Token:
 
     @property
     def high(self) -> int:
-        """End in the file."""
+        """End position in the file."""
         return self.low + len(self.raw)
 
 
@@ -146,7 +146,7 @@ def _visible(tokens: Sequence[Token]) -> str:
 
 
 def _kind(line: Sequence[Token], dialogue: bool, syntax: Syntax) -> str:
-    """Return the kind of part that a line begins: turn, speaker, sound, song; "" if it continues the last."""
+    """Return the kind of part that a line begins (turn, speaker, sound, song); "" if it begins none."""
     text = _visible(line)
     if dialogue and _DASH.match(text):
         return "turn"
@@ -229,7 +229,7 @@ def flows_of(parts: Sequence[Part], syntax: Syntax) -> Iterator[Flow]:
 
 
 def _continues(before: Part, after: Part) -> bool:
-    """Whether the last part of a cue and the first part of the next belong to one sentence."""
+    """Return whether the last part of a cue and the first part of the next belong to one sentence."""
     one, two = before.cue, after.cue
     if before.alone or after.alone or after.turn or not before.last or two.number == one.number:
         return False
@@ -285,10 +285,10 @@ def _space(before: str, after: str) -> str:
 
 # --- Division of a translation among cues and into lines.
 #
-# The aim for a border between cues is the mean of two positions: that of its marker in the translation, and
-# the share of time, which gives all cues the same reading speed. The border is placed between the two words
-# nearest to the aim. Places after a comma, and the place of the marker, are preferred. Each cue has at least
-# one word if there are enough.
+# The aim for a border between cues is the mean of two positions: the position of its marker in the
+# translation, and the share of time, which gives all cues the same reading speed. The border is placed
+# between the two words nearest to the aim. Places after a comma, and the place of the marker, are preferred.
+# Each cue has at least one word if there are enough.
 
 _WORD = re.compile(r"(?<=\s)\S")
 _UNSPACED_SCRIPT = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff]")  # Thai, Lao, Burmese, Khmer
@@ -438,7 +438,7 @@ def breaks(text: str, part: Part) -> list[int]:
         longest = max(b - a for a, b in pairwise([0, *chosen, len(text)]))
         if longest <= max(lengths) + 1 or lines == len(lengths):
             return chosen
-        # If there are many lines, not every number is tried, so that the time stays linear.
+        # If there are many lines, only some numbers are tried, so that the time stays linear.
         lines = min(len(lengths), lines + 1 + lines // 16)
 
 

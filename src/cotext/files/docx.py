@@ -1,9 +1,9 @@
-"""Word documents (.docx, .docm): text of paragraphs is replaced, everything else is kept.
+"""Word documents (.docx, .docm): text of paragraphs is replaced, everything else is unchanged.
 
 Reading order: the body, with tables cell by cell, and text boxes after the paragraph of their anchor; then
-footnotes and endnotes. Headers and footers are a separate document, and so are comments and the properties
-(title, subject, keywords). Tracked changes are read as if accepted: insertions are elements and stay marked,
-and deletions are kept.
+footnotes and endnotes. Headers and footers are a separate document. Comments are another, and so are the
+properties (title, subject, keywords). Tracked changes are read as if accepted: insertions are elements and
+stay marked, and deletions are kept.
 """
 
 import re
@@ -30,7 +30,7 @@ _SPACE: Final = "{http://www.w3.org/XML/1998/namespace}space"
 _HOLDERS: Final = frozenset({"hyperlink", "smartTag", "customXml", "ins", "moveTo", "dir", "bdo"})
 _PROPERTIES: Final = frozenset({"pPr", "smartTagPr", "customXmlPr", "fldData"})
 _DROPPED: Final = frozenset({"proofErr", "lastRenderedPageBreak", "softHyphen"})
-# Properties of runs without effect on the look.
+# Properties of runs that do not change the look.
 _UNSEEN: Final = frozenset({"lang", "noProof", "rPrChange", "webHidden", "hint"})
 _TRANSLATED_FIELDS: Final = frozenset({"HYPERLINK", "TOC", "INDEX", "FORMTEXT"})
 # Content controls whose text is selected from a list, or is also stored elsewhere.
@@ -48,7 +48,7 @@ class WordDialect(Dialect):
 
     def put_text(self, holder: "etree._Element", text: str, properties: "etree._Element | None") -> None:
         """Append a run."""
-        # First the run: lxml takes quadratic time to move one that has thousands of children.
+        # Append the empty run first: lxml takes quadratic time to move a run with thousands of children.
         run = self.wrapped((), properties)
         holder.append(run)
         for part in _PARTED.split(taken(text)):
@@ -195,15 +195,15 @@ def _open(content: bytes, name: str) -> PartsFile:
         readers("comments"),
         package.properties(),
     ]
-    messages = list(package.left("word/"))
+    messages = list(package.untranslated_content("word/"))
     root = package.tree(package.main).getroot()
     if count := sum(1 for _ in root.iter(*(namespace_of(root) + name for name in _CHANGES))):
-        messages.insert(0, f"tracked changes: {count}, read as if accepted; deleted text is kept as it is")
+        messages.insert(0, f"tracked changes: {count}, read as if accepted; deleted text is not changed")
     return PartsFile(package.archive, documents, messages)
 
 
 class _Slots:
-    """Finds paragraphs and descriptions of pictures in a part; `label` names the part in messages."""
+    """Finds paragraphs and descriptions of pictures in a part; `label`: name of the part in messages."""
 
     def __init__(self, label: str) -> None:
         self._label = label
@@ -229,7 +229,7 @@ class _Slots:
 
 
 class _Twins:
-    """Alternative paragraphs with the same text; programs show the one that they support."""
+    """Alternative paragraphs with the same text; a program shows the alternative that it supports."""
 
     def __init__(self, same: Sequence[Paragraph]) -> None:
         self._same = same

@@ -1,4 +1,4 @@
-"""Electronic books (EPUB 2 and 3): text ranges of pages are replaced, everything else is kept byte for byte.
+"""Electronic books (EPUB 2 and 3): text ranges of pages are replaced, all other bytes are kept.
 
 There are three documents: the pages in the order of the spine, the tables of contents, and the properties.
 """
@@ -26,7 +26,7 @@ _PROPERTIES: Final = ("title", "subject", "description")
 
 
 def _recognises(head: bytes) -> bool:
-    """Whether a file is an archive whose first part has the media type of EPUB."""
+    """Return whether a file is an archive whose first part has the media type of EPUB."""
     return head.startswith(b"PK\3\4") and head[30:].startswith(b"mimetype" + _MIMETYPE)
 
 
@@ -40,7 +40,7 @@ class _Book:
             "",
         )
         if self._package not in archive:
-            raise CotextError(f"{name}: does not say which of its parts is the book; it is damaged")
+            raise CotextError(f"{name}: its container does not declare the book; the file is damaged")
 
     def file(self) -> PartsFile:
         """Read the book."""
@@ -64,7 +64,7 @@ class _Book:
             [self._tree(self._package, _properties)],
         ]
         others = [item for item in spine if item.get("media-type") not in _PAGES]
-        messages = [f"{len(others)} pages are not XHTML, and left as they are"] if others else []
+        messages = [f"{len(others)} pages are not XHTML, and not translated"] if others else []
         return PartsFile(self._archive, documents, messages)
 
     def _root(self, part: str) -> "etree._Element":
@@ -85,7 +85,9 @@ class _Book:
         if _ENCRYPTION in self._archive:
             for node in self._root(_ENCRYPTION).iter("{*}CipherReference"):
                 if posixpath.normpath(unquote(node.get("URI") or "")) in parts:
-                    raise CotextError(f"{self._name}: its pages are encrypted; give one without protection")
+                    raise CotextError(
+                        f"{self._name}: its pages are encrypted; give a book without protection"
+                    )
 
 
 def _labels(root: "etree._Element") -> Iterator[tuple[str, Slot]]:

@@ -1,8 +1,9 @@
-"""HTML pages: text ranges are replaced, everything else is kept byte for byte.
+"""HTML pages: text ranges are replaced, all other bytes are kept.
 
-The encoding is taken from the byte order mark, else from the XML declaration or <meta>; else it is UTF-8,
-else windows-1252, with a message. The page is written in the same encoding, with references for other
-characters. Code and elements with translate="no" or class="notranslate" are copied; lang attributes are kept.
+The encoding is taken from the byte order mark, or otherwise from the XML declaration or <meta>. If none is
+declared, it is UTF-8, or windows-1252 (with a message) if the page is not valid UTF-8. The page is written in
+the same encoding, with references for other characters. Code and elements with translate="no" or
+class="notranslate" are copied; lang attributes are kept.
 """
 
 import codecs
@@ -39,7 +40,7 @@ _FRAGMENT: Final = re.compile(
 
 
 def _recognises(head: bytes) -> bool:
-    """Whether the first content, after comments, is a page or one of its elements."""
+    """Return whether the first content, after comments, is a page or one of its elements."""
     mark, encoding = marked_encoding(head)
     text = head[len(mark) :].decode(encoding or "latin-1", "replace")
     start = _LEADING.match(text)
@@ -69,7 +70,9 @@ class Page:
 
     def __init__(self, content: bytes, name: str, xml: bool) -> None:
         if len(content) > MAX_PAGE_BYTES:
-            raise CotextError(f"{name}: {len(content):,} bytes, the limit is {MAX_PAGE_BYTES:,}; divide it")
+            raise CotextError(
+                f"{name}: {len(content):,} bytes, but the limit is {MAX_PAGE_BYTES:,}; split it"
+            )
         self.messages: list[str] = []
         mark, encoding = marked_encoding(content)
         encoding = encoding or _declared(content) or _guessed(content, self.messages)
@@ -79,13 +82,13 @@ class Page:
         except UnicodeError:
             same = False
         if not same:
-            raise CotextError(f"{name}: cannot be read as {encoding} without loss; save it as UTF-8")
+            raise CotextError(f"{name}: cannot be decoded as {encoding} without loss; save it as UTF-8")
         self._mark, self._encoding = mark, encoding
         self._markup = Markup(page, xml)
         self.blocks = self._markup.blocks
         for element, lines in self._markup.left.items():
             times = f"{len(lines)} times, first in line {lines[0]}" if len(lines) > 1 else f"line {lines[0]}"
-            self.messages.append(f"<{element}> is left as it is ({times})")
+            self.messages.append(f"<{element}> is not translated ({times})")
 
     def written(self, blocks: Sequence[Block]) -> bytes:
         """Return the page with its blocks replaced."""
@@ -109,7 +112,7 @@ def _guessed(content: bytes, messages: list[str]) -> str:
     try:
         content.decode("utf-8")
     except UnicodeDecodeError:
-        messages.append("the encoding is not declared, and it is not UTF-8: read as windows-1252")
+        messages.append("no encoding is declared, and the page is not UTF-8: read as windows-1252")
         return "cp1252"
     return "utf-8"
 

@@ -1,8 +1,9 @@
 """Markdown: CommonMark with tables, strikethrough, footnotes and front matter.
 
 Only ranges of text are replaced. Link texts are part of their sentence; link titles and image texts are
-blocks after the paragraph. Code is copied, and read as context. Front matter, code blocks and HTML blocks are
-kept, with a message. A paragraph of several lines is wrapped again if its translation is wider.
+blocks after the paragraph. Code is copied, and the model reads it as context. Front matter, code blocks and
+HTML blocks are kept, with a message. A paragraph of several lines is wrapped again if its translation is
+wider.
 """
 
 import re
@@ -55,7 +56,8 @@ _KEPT: Final = {"fence": "blocks of code", "code_block": "blocks of code", "html
 class _Place:
     """The position of a paragraph in the text, and its lines.
 
-    `before`: indentation of each line except the first. `width`: of the longest line; 0 if there is only one.
+    `before`: indentation of each line except the first. `width`: length of the longest line; 0 if there is
+    only one line.
     """
 
     start: int
@@ -81,20 +83,21 @@ class MarkdownFile:
         front = _FRONT_MATTER.match(self._text, begin)
         if front is not None:
             begin = front.end()
-            self.contents.messages.append(f"line 1: front matter of {_lines_in(front[0])} lines is kept")
+            self.contents.messages.append(
+                f"line 1: front matter of {_lines_in(front[0])} lines is not translated"
+            )
         self._first_line = _lines_in(self._text[:begin])
         self._lines = [match.span() for match in _LINE.finditer(self._text, begin) if match[0]]
         self._environment: dict[str, Any] = {}
         tokens = self._parser.parse(substituted(_RETURNS, "\n", self._text[begin:]), self._environment)
         self._kept: dict[str, list[int]] = {}
-        self._unlike: list[str] = []  # places of paragraphs that no spelling reproduces
+        self._unlike: list[str] = []  # places of paragraphs for which no spelling is parsed as intended
         places = chain(self._paragraphs(tokens), self._titles())
         self._places = sorted(places, key=lambda place: place.start)
         blocks = [block for place in self._places for block in place.blocks]
         self.contents.documents = [blocks] if blocks else []
         self.contents.messages += [
-            f"line {lines[0]}: {what} are kept as they are: {len(lines):,}"
-            for what, lines in self._kept.items()
+            f"line {lines[0]}: {len(lines):,} {what} are kept unchanged" for what, lines in self._kept.items()
         ]
 
     def _number(self, line: int) -> int:
@@ -132,7 +135,7 @@ class MarkdownFile:
                 yield place
             except NotFoundError:
                 if any(map(str.isalpha, token.content)):
-                    self._keep("paragraphs whose markup cannot be taken apart", first)
+                    self._keep("paragraphs whose markup cannot be parsed", first)
 
     def _spans(self, contents: Sequence[str], lines: range) -> Iterator[tuple[int, int, int]]:
         """Yield start, stop and line number of each line of a paragraph."""
@@ -190,7 +193,7 @@ class MarkdownFile:
                 edits.append((place.start, place.stop, self._written(place, given)))
         if self._unlike:
             self.contents.messages.append(
-                f"{self._unlike[0]}: paragraphs whose translation may read as other markup than it should: "
+                f"{self._unlike[0]}: paragraphs whose translation may contain unintended markup:  "
                 f"{len(self._unlike):,}"
             )
         return "".join(spliced(self._text, edits)).encode()
@@ -241,7 +244,8 @@ class MarkdownFile:
     def _spelled(self, place: _Place, block: Block, further: Sequence[str]) -> list[str]:
         """Return the lines of a block in the first spelling that is parsed as intended.
 
-        If there is none, use the spelling with tags and escapes, which has all elements, and note the place.
+        If there is none, use the spelling with tags and escapes, which has all elements, and record the place
+        for a message.
         """
         text, elements = self._expected(place, block)
         second: list[str] | None = None
@@ -297,8 +301,8 @@ def _parser() -> Any:
         parser = import_module("markdown_it").MarkdownIt("commonmark")
     except ImportError:
         raise CotextError(
-            "Markdown is read with the package markdown-it-py; pip install 'cotext[files]' brings it "
-            "(--format prose: as plain text)"
+            "Markdown needs the package markdown-it-py: pip install 'cotext[files]' "
+            "(or --format prose to translate the file as plain text)"
         ) from None
     parser.enable(["table", "strikethrough"]).disable(["text_join"])
     parser.block.ruler.before("reference", "footnote", _footnote_text, {"alt": ["paragraph", "reference"]})
@@ -334,7 +338,7 @@ def _footnote_mark(state: Any, silent: bool) -> bool:
     return True
 
 
-# Any text may be Markdown: only the suffix decides (`cotext.files.table.BY_NAME`).
+# Any text may be Markdown, so only the suffix decides (`cotext.files.table.BY_NAME`).
 FORMAT: Final = FileFormat(
     "markdown", (".md", ".markdown", ".mdown", ".mkd"), lambda head: b"\0" not in head, MarkdownFile
 )

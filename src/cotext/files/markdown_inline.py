@@ -1,7 +1,7 @@
 """Inline elements of a Markdown paragraph with their spelling, and the source of a translated paragraph.
 
-The tokens of the parser have no positions, so they are searched in the source one after the other. If this
-fails, the caller keeps the paragraph unchanged.
+The tokens of the parser have no positions, so each token is searched in the source after the previous one. If
+this fails, the caller keeps the paragraph unchanged.
 """
 
 import re
@@ -41,7 +41,7 @@ class Paragraph:
     """The pieces of a paragraph, and by key their spelling: `first` of start tags and others, `last` of end
     tags.
 
-    `spelled`: spelling of characters that were escaped or written as entities. `further`: kind and text of
+    `spelled`: spelling of characters that were escaped or written as entities. `further`: kind and content of
     texts inside elements, such as link titles.
     """
 
@@ -53,7 +53,7 @@ class Paragraph:
 
 
 class Scanner:
-    """Finds the tokens of a paragraph in its source."""
+    """Search for the tokens of a paragraph in its source."""
 
     def __init__(self, source: str) -> None:
         self.source, self.at = source, 0
@@ -158,9 +158,9 @@ class Scanner:
         self.found.pieces.append(Close(key))
 
     def _target(self, label: str) -> Template:
-        """Return the end of a link: its target, in which a title is translated.
+        """Return the end of a link: its target, in which the title is translated.
 
-        A reference without a label gets its text as label, because the text changes.
+        A reference without a label gets its source text as label, because the text changes.
         """
         match = _TARGET.match(self.source, self.at) or _REFERENCE.match(self.source, self.at)
         if match is None:
@@ -194,7 +194,7 @@ class Scanner:
 
 
 def _is_plain(text: str) -> bool:
-    """Whether a text inside an element can be translated: it has letters, and no markup."""
+    """Return whether a text inside an element can be translated: it has letters, and no markup."""
     return any(map(str.isalpha, text)) and not _SPECIAL.search(text) and "\n" not in text and '"' not in text
 
 

@@ -52,7 +52,7 @@ _ATTRIBUTE: Final = re.compile(r"""([^\s/>=]+)(?:\s*=\s*("[^"]*"|'[^']*'|[^\s>"'
 
 # Elements whose content is text, even if it looks like markup.
 RAW: Final = frozenset({"script", "style", "textarea", "title", "iframe", "xmp", "noembed", "noframes"})
-# Also in XHTML, because real pages contain scripts written as in HTML. Their content is not read.
+# Raw in XHTML, too, because real pages contain scripts written as in HTML. Their content is not read.
 _SCRIPTS: Final = frozenset({"script", "style"})
 
 
@@ -77,7 +77,7 @@ class Token(NamedTuple):
     """A token of a page.
 
     `kind`: "text"; "start", "end" and "empty" for tags; "raw" for the content of an element of `RAW`; "other"
-    for comments, document types, instructions, and CDATA sections (with `name` "cdata"). `name`: of the
+    for comments, document types, instructions, and CDATA sections (with `name` "cdata"). `name`: name of the
     element, in lower case unless the page is XML.
     """
 
@@ -219,7 +219,7 @@ def unescaped(text: str) -> str:
 def paragraph(items: Sequence[Item], spaced: bool = False) -> tuple[tuple[Piece, ...], Place] | None:
     """Return the pieces of a paragraph and its place; None if it has no text.
 
-    Items before the first and after the last text, and elements around all of it, are left out. With
+    Items before the first and after the last text, and elements around all of it, are omitted. With
     `spaced`, white space is not collapsed.
     """
     if not any(item.kind == "text" and collapsed(item.text).strip() for item in items):
@@ -290,17 +290,17 @@ _HALVES: Final = re.compile("[\ud800-\udfff]+")  # bytes that are invalid in the
 # Tried only at the start of a run of spaces, so that the time is linear.
 _LINE_BREAK: Final = re.compile(r"(?<![ \t])[ \t]*+[\r\n]\s*")
 _MARK: Final = re.compile(r"\{\d+\}")
-MAX_READ: Final = 80  # most characters of an ignored element that the model reads
+MAX_READ: Final = 80  # maximum characters of an ignored element that the model reads
 
 
 @dataclass(frozen=True, slots=True)
 class ElementRules:
     """How elements are read, by name in lower case.
 
-    `blocks` begin a paragraph, `copied` are copied text in a sentence, and `left` are not translated. Neither
-    are `ignored` ones, but the model reads them as a word, even if they are empty. `attributes`: translate
-    visible attributes. `spaced`: do not collapse white space. `lines`: line breaks end sentences. `html`: use
-    what HTML defines for element names (empty elements, raw text).
+    `blocks` begin a paragraph, `copied` are copied text in a sentence, and `left` are not translated.
+    `ignored` elements are not translated either, but the model reads each as a word, even if it is empty.
+    `attributes`: translate visible attributes. `spaced`: do not collapse white space. `lines`: line breaks
+    end sentences. `html`: apply the HTML definitions of element names (empty elements, raw text).
     """
 
     blocks: frozenset[str] = BLOCKS
@@ -374,7 +374,7 @@ class Markup:
         self._flush()
 
     def _start(self, all_tokens: list[Token], index: int) -> int:
-        """Read a start tag, or a whole element if it is copied or left; return the index after it."""
+        """Read a start tag, or a whole element that is copied or left; return the index after it."""
         token = all_tokens[index]
         name = token.name.lower()
         kept = name in self._rules.ignored or self._is_kept(token)
@@ -401,7 +401,7 @@ class Markup:
         return last is not None and last.name == "br"
 
     def _is_kept(self, token: Token) -> bool:
-        """Whether attributes of the element say that it must not be translated."""
+        """Return whether attributes mark the element as not to be translated."""
         if not _MAY_BE_KEPT.search(self._page, token.start, token.stop):
             return False
         values = {name: value.lower().split() for name, value, _, _ in attributes(self._page, token)}

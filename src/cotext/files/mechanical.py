@@ -117,7 +117,7 @@ class MechanicalChecks:
         return Fault("untranslated", 0.6, "is the text of the source") if is_new else None
 
     def _is_translated(self, word: str) -> bool:
-        """Whether the word occurs elsewhere in the source, and most translations there do not contain it."""
+        """Return whether the word occurs elsewhere in sentences whose translations mostly lack it."""
         return self._in_source[word] > 1 and self._kept[word] < _KEPT * (self._in_source[word] - 1)
 
     def _copied(self, number: int) -> Fault | None:

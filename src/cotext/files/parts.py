@@ -1,7 +1,7 @@
-"""Files that are archives of parts: parts with text are read as blocks, and changed parts are replaced.
+"""Files that are archives (such as DOCX): text parts are read as translatable blocks, changed parts replaced.
 
-A changed part is read twice, once for its blocks and once to write it. So no part is kept in memory, and the
-output depends only on the blocks.
+A block is a paragraph or another unit of text (see `cotext.files.blocks`). A changed part is read twice: once
+for its blocks, and once to write it. So no part is kept in memory, and the output depends only on the blocks.
 """
 
 import posixpath
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Slot(Protocol):
-    """A place in a tree that may contain text; `pieces` is empty if it does not."""
+    """A position in a tree that may contain text; `pieces` is empty if there is no text."""
 
     pieces: tuple[Piece, ...]
 
@@ -59,12 +59,12 @@ class ReadPart(Protocol):
         ...
 
 
-# Yields the slots under the root of a part, in reading order, each with a place for messages.
+# Yields (location, slot) pairs under the root of a part, in reading order; messages quote the location.
 Slots = Callable[["etree._Element"], Iterable[tuple[str, Slot]]]
 
 
 class TreePart:
-    """An XML part with the slots that `slots` finds."""
+    """An XML part whose text slots are found by the function `slots`."""
 
     def __init__(self, content: bytes, where: str, slots: Slots) -> None:
         self.messages: list[str] = []
@@ -96,7 +96,8 @@ class PartsFile:
         self, archive: Archive, documents: Sequence[Sequence[PartReader]], messages: Sequence[str]
     ) -> None:
         self._archive = archive
-        self._parts: list[list[tuple[PartReader, int]]] = []  # with their numbers of blocks
+        # For each document: the readers of its parts, each with the number of blocks.
+        self._parts: list[list[tuple[PartReader, int]]] = []
         self.contents = Contents([], list(messages))
         for readers in documents:
             counts: list[tuple[PartReader, int]] = []
@@ -111,7 +112,7 @@ class PartsFile:
                 self.contents.documents.append(blocks)
 
     def written(self, documents: Sequence[Sequence[Block]]) -> bytes:
-        """Return the archive with its blocks replaced; parts without a changed block stay as they are."""
+        """Return the archive with its blocks replaced; parts without a changed block are not changed."""
         changed: dict[str, bytes] = {}
         for parts, originals, blocks in zip(self._parts, self.contents.documents, documents, strict=True):
             if len(originals) != len(blocks):
@@ -129,16 +130,17 @@ class PartsFile:
 
 # --- Parts of Office files and their relations (ECMA-376 part 2, Open Packaging Conventions).
 
-# The first bytes of encrypted Office files and of those before Office 2007.
+# The first bytes of encrypted Office files, and of the binary formats before Office 2007.
 _COMPOUND: Final = bytes.fromhex("d0cf11e0a1b11ae1")
 _PROPERTIES: Final = ("title", "subject", "description", "keywords")
 
 
 class Package:
-    """An Office file: parts that refer to each other by relations.
+    """An Office file: parts that refer to each other by relationships.
 
     Raises:
-        CotextError: the file is encrypted, of an old format, or not an archive within limits.
+        CotextError: the file is encrypted, in an old binary format, not an archive, or an archive that
+            exceeds the limits.
     """
 
     def __init__(self, content: bytes, name: str) -> None:
@@ -151,10 +153,16 @@ class Package:
         self.archive = Archive(content, name)
         self.main = next((part for _, kind, part in self.relations("") if kind == "officeDocument"), "")
         if self.main not in self.archive:
-            raise CotextError(f"{name}: does not say which part is the document; open and save it again")
+            raise CotextError(
+                f"{name}: the main document part is missing or not declared; open the file in an Office "
+                "program and save it again"
+            )
 
     def relations(self, part: str) -> list[tuple[str, str, str]]:
-        """Return id, kind and target part of the relations of a part, in order; "": of the package."""
+        """Return id, kind and target part of each relationship, in order.
+
+        `part`: name of a part, or "" for the whole package.
+        """
         folder, base = posixpath.split(part)
         listing = posixpath.join(folder, "_rels", f"{base}.rels")
         if listing not in self.archive:
@@ -183,33 +191,36 @@ class Package:
         return [self.reader(part, slots) for part in parts]
 
     def reader(self, part: str, slots: Slots) -> PartReader:
-        """Return the reader of a part with the slots that `slots` finds."""
+        """Return the reader of a part whose text slots are found by the function `slots`."""
         return PartReader(part, lambda content: TreePart(content, f"{self.name}: {part}", slots))
 
-    def left(self, folder: str) -> Iterator[str]:
+    def untranslated_content(self, folder: str) -> Iterator[str]:
         """Yield messages about content that is not translated; `folder`: folder of the main part."""
         for pattern, what in (
             (r"charts/chart[^/]*\.xml", "charts"),
-            (r"diagrams/data[^/]*\.xml", "diagrams (SmartArt)"),
+            (r"diagrams/data[^/]*\.xml", "SmartArt diagrams"),
             (r"embeddings/.+", "embedded documents"),
-            (r"afchunk.*", "inserted documents (altChunk)"),
+            (r"afchunk.*", "inserted altChunk documents"),
         ):
             count = sum(bool(re.fullmatch(folder + pattern, name)) for name in self.archive.names)
             if count:
-                yield f"{what}: {count}, whose text is left as it is"
+                yield f"{what} ({count}): their text is not translated"
         if any(name.lower().endswith("vbaproject.bin") for name in self.archive.names):
-            yield "macros are kept as they are, and not run"
+            yield "macros are kept unchanged and not run"
         if any(name.startswith("_xmlsignatures/") for name in self.archive.names):
-            yield "the digital signature no longer fits the translated file"
+            yield "the digital signature is not valid for the translated file"
 
 
 def recognises(head: bytes, folder: bytes) -> bool:
-    """Whether a file is an archive with this folder, or of an old format, for which `Package` raises."""
+    """Return whether a file is an Office archive that contains this folder, or has an old format.
+
+    For an old format, `Package` raises CotextError.
+    """
     if head.startswith(_COMPOUND):
         return True
     return head.startswith(b"PK\3\4") and bool(re.search(rb"PK\x03\x04[\s\S]{26}" + folder, head))
 
 
 def relation_of(node: "etree._Element") -> str:
-    """Return the id of the relation of an element: its attribute `id` of any namespace."""
+    """Return the relationship id of an element: the value of its attribute `id` in any namespace."""
     return next((str(value) for key, value in node.items() if str(key).endswith("}id")), "")

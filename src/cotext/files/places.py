@@ -23,10 +23,9 @@ _BYTE_ORDER_MARKS = (
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
-_HALVES = re.compile(
-    "[\0\ud800-\udfff]+"
-)  # lone surrogates have no encoding; NUL ends a text in some programs
-# Encodings of Python that are not used for files, or take quadratic time.
+# Removed from translations: lone surrogates cannot be encoded, and NUL ends strings in some programs.
+_REMOVED = re.compile("[\0\ud800-\udfff]+")
+# Encodings of Python that are not used for files, or whose decoding takes quadratic time.
 _NOT_OF_FILES = frozenset(("punycode", "idna", "unicode-escape", "raw-unicode-escape", "undefined", "utf-7"))
 
 
@@ -39,13 +38,13 @@ class Decoded:
     byte_order_mark: bytes = b""
 
     def encoded(self, text: str, name: str, errors: str = "strict") -> bytes:
-        """Encode a text; raise CotextError for a character that the encoding of the file lacks."""
+        """Encode a text; raise CotextError for a character that the encoding cannot represent."""
         try:
             return self.byte_order_mark + text.encode(self.encoding, errors)
         except UnicodeEncodeError as error:
             raise CotextError(
-                f"{name}: its encoding {self.encoding} does not have {shown(text[error.start])}, which the "
-                "translation needs; convert the file to UTF-8 first"
+                f"{name}: the translation contains {shown(text[error.start])}, which the encoding "
+                f"{self.encoding} of the file cannot represent; convert the file to UTF-8 first"
             ) from None
 
 
@@ -55,10 +54,10 @@ def marked_encoding(content: bytes) -> tuple[bytes, str | None]:
 
 
 def decoded(content: bytes, name: str, encoding: str = "utf-8") -> Decoded:
-    """Decode a file, as UTF-8 or UTF-16 if it has a byte order mark, else as `encoding`.
+    """Decode a file: as UTF-8 or UTF-16 if it has a byte order mark, otherwise as `encoding`.
 
     Raises:
-        CotextError: the encoding is wrong, unknown, or does not reproduce the bytes.
+        CotextError: the encoding is wrong or unknown, or decoding and encoding changes the bytes.
     """
     mark, marked = marked_encoding(content)
     encoding = marked or encoding
@@ -66,14 +65,17 @@ def decoded(content: bytes, name: str, encoding: str = "utf-8") -> Decoded:
         if codecs.lookup(encoding).name in _NOT_OF_FILES:
             raise LookupError
         text = content[len(mark) :].decode(encoding)
-        comes_back = mark + text.encode(encoding) == content
+        is_lossless = mark + text.encode(encoding) == content
     except LookupError:
         raise CotextError(f"{name}: unknown encoding {shown(encoding)}; convert the file to UTF-8") from None
     except UnicodeError as error:
         where = f" at byte {error.start + len(mark)}" if isinstance(error, UnicodeDecodeError) else ""
         raise CotextError(f"{name}: not {shown(encoding)}{where}; convert the file to UTF-8") from None
-    if not comes_back:
-        raise CotextError(f"{name}: its encoding {shown(encoding)} cannot be written; convert it to UTF-8")
+    if not is_lossless:
+        raise CotextError(
+            f"{name}: decoding and encoding the file as {shown(encoding)} does not reproduce its bytes; "
+            "convert the file to UTF-8"
+        )
     return Decoded(text, encoding, mark)
 
 
@@ -92,10 +94,10 @@ def no_edits(blocks: Sequence[Block]) -> Iterable[Edit]:
 
 @dataclass(slots=True)
 class SplicedFile:
-    """A text file that has been read, as documents of slots.
+    """A text file whose translatable ranges (slots) are grouped by document.
 
-    `encode` encodes the text. `bilingual`: see `cotext.files.blocks.BilingualFormat`. `once`: edits that are
-    added if any block changes.
+    `encode` encodes the text. `bilingual`: see `cotext.files.blocks.BilingualFormat`. `once`: additional
+    edits that are made if any block changes.
     """
 
     text: str
@@ -114,13 +116,14 @@ class SplicedFile:
         """Return the file with its blocks replaced; see `cotext.files.blocks.OpenedFile`."""
         edits: list[Edit] = []
         for slots, given in zip(self.documents, documents, strict=True):
-            if sum(len(slot.blocks) for slot in slots) != len(given):
-                raise ValueError("other blocks than the document has")
+            expected = sum(len(slot.blocks) for slot in slots)
+            if expected != len(given):
+                raise ValueError(f"expected {expected} blocks, but got {len(given)}")
             remaining = iter(given)
             for slot in slots:
                 blocks = list(islice(remaining, len(slot.blocks)))
                 if self._changed(slot, blocks):
-                    edits += slot.edits([writable(b, partial(substituted, _HALVES, "")) for b in blocks])
+                    edits += slot.edits([writable(b, partial(substituted, _REMOVED, "")) for b in blocks])
         if edits:
             edits += self.once
         return self.encode("".join(spliced(self.text, edits)))
@@ -139,7 +142,7 @@ def spliced(text: str, edits: Iterable[Edit]) -> Iterator[str]:
     end = 0
     for start, stop, replacement in sorted(edits, key=lambda edit: edit[:2]):
         if start < end:
-            raise ValueError("two edits of one place")
+            raise ValueError("edits overlap")
         yield text[end:start]
         yield replacement
         end = stop
@@ -147,15 +150,15 @@ def spliced(text: str, edits: Iterable[Edit]) -> Iterator[str]:
 
 
 def check_elements(original: Block, given: Block) -> None:
-    """Raise ValueError if a block does not have the elements of the original, or nests them wrongly."""
+    """Raise ValueError if the elements differ from the elements of the original, or are not nested."""
     if sorted(map(repr, _elements(original.pieces))) != sorted(map(repr, _elements(given.pieces))):
-        raise ValueError(f"{original.place}: other elements than the block has")
+        raise ValueError(f"{original.place}: the elements differ from the elements of the original block")
     inside: list[int] = []
     for piece in given.pieces:
         if isinstance(piece, Open):
             inside.append(piece.key)
         elif isinstance(piece, Close) and (not inside or inside.pop() != piece.key):
-            raise ValueError(f"{original.place}: elements that are not nested")
+            raise ValueError(f"{original.place}: the elements are not nested")
 
 
 def _elements(pieces: Iterable[Piece]) -> list[Piece]:
@@ -163,13 +166,13 @@ def _elements(pieces: Iterable[Piece]) -> list[Piece]:
 
 
 class Lines:
-    """Finds the line numbers of positions in a text in logarithmic time."""
+    """Line numbers of positions in a text, found in logarithmic time."""
 
     def __init__(self, text: str) -> None:
         self._ends = [match.start() for match in re.finditer("\n", text)]
 
     def of(self, at: int) -> int:
-        """Return the line of a position, from 1."""
+        """Return the line number of a position, counted from 1."""
         return bisect_left(self._ends, at) + 1
 
 
@@ -194,16 +197,19 @@ _NAMED = {"lt": "<", "gt": ">", "amp": "&", "quot": '"', "apos": "'"}
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """Text, a CDATA section, a comment or an instruction; `meant`: decoded text, None if it is not text."""
+    """Text, a CDATA section, a comment or a processing instruction.
+
+    `content`: the text with entities decoded; None for comments and processing instructions.
+    """
 
     start: int
     stop: int
-    meant: str | None
+    content: str | None
 
 
 @dataclass(slots=True)
 class Element:
-    """An element with its positions."""
+    """An element and its positions in the text."""
 
     space: str  # its namespace, or empty
     name: str  # without a prefix
@@ -216,7 +222,7 @@ class Element:
     children: "list[Element | Text]" = field(default_factory=list)
 
     def elements(self, *names: str) -> "Iterator[Element]":
-        """Yield the children with these names (default: any) in the namespace of this element."""
+        """Yield the children in the namespace of this element that have one of these names (default: any)."""
         for child in self.children:
             if (
                 isinstance(child, Element)
@@ -232,18 +238,18 @@ class Element:
     @property
     def text(self) -> str:
         """All text inside the element."""
-        return "".join(c.text if isinstance(c, Element) else c.meant or "" for c in self.children)
+        return "".join(c.text if isinstance(c, Element) else c.content or "" for c in self.children)
 
 
 def has_root(head: bytes, root: re.Pattern[bytes]) -> bool:
-    """Whether the first bytes of a file are markup (UTF-8 or UTF-16) and contain `root`."""
+    """Return whether the first bytes of a file are markup (UTF-8 or UTF-16) and match `root`."""
     head = head.replace(b"\0", b"") if head.startswith((b"\xff\xfe", b"\xfe\xff")) else head
     start = head.lstrip(b"\xef\xbb\xbf\xff\xfe \t\r\n")
     return start.startswith(b"<") and root.search(head[:65536]) is not None
 
 
 def decoded_xml(content: bytes, name: str) -> Decoded:
-    """Decode an XML file in the encoding that it declares; raise CotextError as `decoded`."""
+    """Decode an XML file in its declared encoding; raise the errors of `decoded`."""
     declared = _DECLARED.match(content[:200])
     return decoded(content, name, declared[1].decode() if declared else "utf-8")
 
@@ -283,8 +289,8 @@ def read_markup(text: str, name: str) -> Element:
             else:
                 inside.append((element, outer))
         elif inside:
-            inside[-1][0].children.append(Text(token.start(), token.end(), _meant(raw)))
-    assert root is not None  # expat has found one
+            inside[-1][0].children.append(Text(token.start(), token.end(), _content(raw)))
+    assert root is not None  # expat has found a root element
     return root
 
 
@@ -307,12 +313,15 @@ def _check(text: str, name: str) -> None:
     def doctype(tag: str, system: str | None, public: str | None, internal: int) -> None:
         if internal:
             raise CotextError(
-                f"{name}:{parser.CurrentLineNumber}: declares entities or elements in its DOCTYPE, which are "
-                "not read; remove the part in brackets"
+                f"{name}:{parser.CurrentLineNumber}: its DOCTYPE declares entities or elements, which are "
+                "not supported; remove the part in brackets"
             )
 
     def unknown(entity: str, is_parameter: int) -> None:
-        raise CotextError(f"{name}:{parser.CurrentLineNumber}: &{entity}; is not of XML; write the character")
+        raise CotextError(
+            f"{name}:{parser.CurrentLineNumber}: the entity &{entity}; is not defined in XML; replace it "
+            "by the character"
+        )
 
     parser.StartElementHandler = start
     parser.EndElementHandler = end
@@ -326,7 +335,7 @@ def _check(text: str, name: str) -> None:
         raise CotextError(f"{where}: malformed XML at column {error.offset + 1}: {reason}") from None
 
 
-def _meant(raw: str) -> str | None:
+def _content(raw: str) -> str | None:
     if raw.startswith("<![CDATA["):
         return _one_break(raw[len("<![CDATA[") : -len("]]>")])
     return None if raw.startswith("<") else unescaped(_one_break(raw))
@@ -337,7 +346,7 @@ def _one_break(text: str) -> str:
 
 
 def unescaped(text: str) -> str:
-    """Replace character references by their characters."""
+    """Replace character references with their characters."""
 
     def character(reference: re.Match[str]) -> str:
         if reference[3] is not None:
@@ -366,5 +375,5 @@ def with_attribute(tag: str, name: str, value: str) -> str:
 
 
 def opened_tag(tag: str) -> str:
-    """Return the start tag of an empty element (`<a/>`) as that of an element with contents (`<a>`)."""
+    """Convert an empty-element tag (`<a/>`) to a start tag (`<a>`)."""
     return tag.removesuffix("/>").rstrip() + ">" if tag.endswith("/>") else tag

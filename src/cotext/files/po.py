@@ -4,10 +4,10 @@ A message is one block or several (see `cotext.files.strings`), and a file is on
 changes; comments, contexts and obsolete entries are kept. In the header of a template, only the charset is
 filled in; `msginit` does the rest.
 
-Translated and fuzzy entries are kept as context. If the job requests `unfinished` entries, fuzzy ones are
-translated, and are not fuzzy any more. In a message with plural forms, the first form is the translation of
-the singular, and all others that of the plural. A single form is that of the plural. If there are more than
-two, they cannot all be right: the entry is marked fuzzy, with a message.
+Translated and fuzzy entries are kept as context. If the job requests `unfinished` entries, fuzzy entries are
+translated, and their fuzzy flag is removed. In a message with plural forms, the first form is the translation
+of the singular, and all others are the translation of the plural. A single form is the translation of the
+plural. If there are more than two forms, they cannot all be right: the entry is marked fuzzy, with a message.
 """
 
 import re
@@ -36,7 +36,7 @@ class Grammar:
     """Syntax of placeholders.
 
     `by_order`: placeholders without name and number take the next argument. `numbered`: they may have a
-    number, as in `%2$s`.
+    number, such as `%2$s`.
     """
 
     pattern: re.Pattern[str]
@@ -209,7 +209,9 @@ def _take(entry: _Entry, keyword: re.Match[str], text: _Text, where: str) -> Non
     if keyword[1].startswith("msgstr"):
         form = int(keyword[2] or 0)
         if form in entry.forms or "msgid" not in entry.texts:
-            raise CotextError(f"{where}: {keyword[1]} out of place; an entry has a msgid, and each form once")
+            raise CotextError(
+                f"{where}: {keyword[1]} out of place; an entry has one msgid, and each form once"
+            )
         if (keyword[2] is not None) != ("msgid_plural" in entry.texts):
             raise CotextError(f"{where}: msgstr[n] needs an entry with msgid_plural, msgstr one without")
         entry.forms[form] = text
@@ -240,7 +242,7 @@ def _meant(quoted: str, where: str) -> str:
 
 
 class _Catalogue:
-    """Makes slots of the entries of a file."""
+    """Reads the entries of a catalogue as slots."""
 
     def __init__(self, text: str, name: str, entries: list[_Entry], job: Job) -> None:
         if len(entries) > MAX_ENTRIES:
@@ -277,14 +279,14 @@ class _Catalogue:
             slots += self._slots(entry, wanted)
         if "expression" in self._fields.get("plural-forms", "").lower():
             self._messages.append(
-                "a template, whose header names no language and no plural forms: make a catalogue of it "
+                "a template: its header has no language and no plural forms; make a catalogue from it "
                 "first, with `msginit --locale LANGUAGE`"
             )
         if kept:
-            self._messages.append(f"{kept} translated entries stay as they are, as context")
+            self._messages.append(f"{kept} translated entries are kept, and used as context")
         if fuzzy_kept:
             self._messages.append(
-                f"{fuzzy_kept} fuzzy entries stay; translate unfinished ones to replace them"
+                f"{fuzzy_kept} fuzzy entries are kept; use --entries unfinished to translate them"
             )
         return SplicedFile(
             self._text, encode, [slots], self._messages, bilingual=True, once=self._header_edits()
@@ -310,8 +312,9 @@ class _Catalogue:
             return
         if wanted and len(strings) > 1 and max(self._forms, len(entry.forms)) > 2:
             self._messages.append(
-                f"line {entry.line}: {max(self._forms, len(entry.forms))} plural forms from two; all but the "
-                "first are the translation of the plural, and the entry is marked fuzzy"
+                f"line {entry.line}: {max(self._forms, len(entry.forms))} plural forms are needed, but the "
+                "source has two; all but the first are the translation of the plural, and the entry is "
+                "marked fuzzy"
             )
         yield Slot(blocks, partial(self._edits, entry, strings) if wanted else no_edits)
 
@@ -354,7 +357,7 @@ class _Catalogue:
                     yield start, stop, f"#, {', '.join(kept)}{self._break}" if any(kept) else ""
 
     def _literal(self, text: str, lines: int) -> str:
-        """Return a text in quotes, over several lines if its msgid is."""
+        """Return a text in quotes, on several lines if its msgid is on several lines."""
         if lines == 1:
             return f'"{_escaped(text)}"'
         written: list[str] = []

@@ -1,4 +1,4 @@
-"""Presentations (.pptx, .pptm): text of shapes, tables and notes is replaced, everything else is kept.
+"""Presentations (.pptx, .pptm): text of shapes, tables and notes is replaced, everything else is unchanged.
 
 Reading order: slides in the order of the show, each with its shapes in the order of the file, then its notes.
 The properties are a separate document. Layouts and masters are not translated.
@@ -27,7 +27,7 @@ _NAMESPACES: Final = (
     "{http://schemas.openxmlformats.org/drawingml/2006/main}",
     "{http://purl.oclc.org/ooxml/drawingml/main}",
 )
-# Properties of runs without effect on the look.
+# Properties of runs that do not change the look.
 _UNSEEN: Final = frozenset(
     {"lang", "altLang", "dirty", "err", "smtClean", "smtId", "noProof", "bmk", "extLst"}
 )
@@ -80,9 +80,9 @@ def _open(content: bytes, name: str) -> PartsFile:
         readers.append(package.reader(slide, partial(drawn_slots, label=f"slide {number}")))
         notes = [part for _, kind, part in package.relations(slide) if kind == "notesSlide"]
         readers += [package.reader(part, partial(drawn_slots, label=f"notes {number}")) for part in notes]
-    messages = list(package.left("ppt/"))
+    messages = list(package.untranslated_content("ppt/"))
     if any(part.startswith("ppt/comments/") for part in package.archive.names):
-        messages.append("comments are left as they are")
+        messages.append("comments are not translated")
     return PartsFile(package.archive, [readers, package.properties()], messages)
 
 

@@ -34,8 +34,12 @@ class TranslationRequest(SentenceSplitting, Wished, Sharded, ClusterOptions):
         "input, write standard output, line by line.",
         argument=True,
     )
-    out: Path | None = option("File to write, in the format of the input, which is one file.", default=None)
-    out_dir: Path | None = option("Folder to write files into; they keep their names.", default=None)
+    out: Path | None = option(
+        "File to write, in the format of the input; only for a single input file.", default=None
+    )
+    out_dir: Path | None = option(
+        "Folder to write files into, under the names of the input files.", default=None
+    )
     format: str | None = option(
         "Format of a file: markdown, prose (running text) or another of docs/files.md; or of a corpus: text "
         "(one sentence per line), docids, d-lines, iwslt-tags, eos-groups, line-documents, wmt-xml, tsv, "
@@ -45,7 +49,7 @@ class TranslationRequest(SentenceSplitting, Wished, Sharded, ClusterOptions):
     no_split: bool = option("Translate each line or paragraph as one sentence.", default=False)
     entries: Literal["untranslated", "unfinished", "all"] = option(
         "Entries to translate in files with both languages (PO, XLIFF, TMX): untranslated; unfinished (also "
-        "fuzzy ones and those waiting for review); or all (but those marked as final).",
+        "fuzzy entries and entries waiting for review); or all (except entries marked as final).",
         default="untranslated",
     )
     bilingual: Path | None = option(
@@ -53,29 +57,31 @@ class TranslationRequest(SentenceSplitting, Wished, Sharded, ClusterOptions):
     )
     explain: bool = option(
         "On the --bilingual page, show how much each context sentence changes the probability of a "
-        "translation (slow: one more scoring for each).",
+        "translation (slow: one more scoring for each context sentence).",
         default=False,
     )
     scores: Path | None = option(
         "Write the log-probability of each sentence of a corpus to this file (TSV).", default=None
     )
     source_language: str | None = option(
-        "Language of the documents, for multilingual tokenizers. Default: that of the run's data.",
+        "Language of the documents, for multilingual tokenizers. Default: the language of the run's data.",
         default=None,
     )
     target_language: str | None = option(
-        "Language to translate into, for multilingual tokenizers. Default: that of the run's data.",
+        "Language to translate into, for multilingual tokenizers. Default: the language of the run's data.",
         default=None,
     )
-    overwrite: bool = option("Replace existing files, and output of other unfinished jobs.", default=False)
+    overwrite: bool = option(
+        "Replace existing files, and the output of other unfinished jobs.", default=False
+    )
 
     def check(self) -> None:
         """Raise CotextError if options cannot be combined."""
-        self.require_split(not self.no_split, "leave --no-split out")
+        self.require_split(not self.no_split, "omit --no-split")
         if self.is_standard_input:
             if len(self.files) > 1 or any(map(self.is_given, _OF_FILES)) or self.format not in _LINES:
                 raise CotextError(
-                    "- reads standard input and writes standard output, a line for a line: leave out other "
+                    "- reads standard input and writes standard output, one line for each line: omit other "
                     "files, --out, --out-dir, --memory, --bilingual, --explain, --scores, "
                     "--overwrite, --shard and --json (--format: text or prose), or give a file"
                 )
@@ -110,7 +116,7 @@ class TranslationRequest(SentenceSplitting, Wished, Sharded, ClusterOptions):
         """
         out, files, folder = self.out, self.files, self.out_dir
         if out is not None and folder is not None:
-            raise CotextError("--out names a file and --out-dir a folder; give one of them")
+            raise CotextError("--out names a file and --out-dir a folder; give only one of them")
         if folder is None:
             if out is None:
                 raise CotextError(
@@ -118,10 +124,12 @@ class TranslationRequest(SentenceSplitting, Wished, Sharded, ClusterOptions):
                     "output)"
                 )
             if len(files) > 1:
-                raise CotextError(f"--out is for one file, and there are {len(files)}; give --out-dir FOLDER")
+                raise CotextError(
+                    f"--out is for one file, but {len(files)} files are given; use --out-dir FOLDER"
+                )
             return [out]
         if os.path.lexists(folder) and not folder.is_dir():
-            raise CotextError(f"{folder}: is no folder; give --out-dir another name")
+            raise CotextError(f"{folder}: is not a folder; give --out-dir another name")
         outs = [folder / file.name for file in files]
         names = [str(each).casefold() for each in outs]  # Windows and macOS ignore the case of names
         for number, name in enumerate(names):

@@ -1,8 +1,8 @@
 """Paragraphs of office formats: runs of text with properties, as pieces of a block and back.
 
 Word processors split sentences into many runs. Adjacent runs with the same look are merged here. The most
-frequent look of a paragraph (or of a link in it) is not an element; text of another look is enclosed in one.
-A subclass of `Dialect` describes the nodes of a format.
+frequent look of a paragraph (or of a link in it) is not an element; text with another look is enclosed in an
+element. A subclass of `Dialect` describes the nodes of a format.
 """
 
 from abc import ABC, abstractmethod
@@ -39,7 +39,7 @@ _BREAKS: Final = frozenset({"br", "cr", "tab", "ptab"})
 class Atom:
     """A part of a paragraph as its format stores it.
 
-    `kind` as in `Item`. `name` is equal for both tags of an element, and identifies points that end a line.
+    `kind`: see `Item`. `name` is equal for both tags of an element, and identifies points that end a line.
     `nodes` are written unchanged, in a run with the `properties` if `in_run`. `look` is equal for properties
     with the same look. `holder`: for both tags of an element with child nodes, the parent of these nodes.
     """
@@ -64,7 +64,7 @@ class Dialect(ABC):
 
     @abstractmethod
     def atoms(self, paragraph: "etree._Element") -> Iterator[Atom]:
-        """Yield the parts of a paragraph in order: no text is empty, and holders are nested."""
+        """Yield the parts of a paragraph in order: texts are not empty, and holders are properly nested."""
 
     @abstractmethod
     def put_text(self, holder: "etree._Element", text: str, properties: "etree._Element | None") -> None:
@@ -120,7 +120,7 @@ class Paragraph:
                 writer.text(piece)
                 continue
             start, stop = (self._ends if isinstance(piece, Close) else self._sources)[piece.key]
-            if start == stop and isinstance(piece, Open):  # an element around text of another look
+            if start == stop and isinstance(piece, Open):  # an element around text with another look
                 writer.levels.append((writer.levels[-1][0], self._atoms[start].properties))
             elif start == stop:
                 writer.levels.pop()
@@ -234,7 +234,7 @@ def _local(name: str | bytes) -> str:
 
 
 def _with_spaces_joined(atoms: Iterable[Atom]) -> list[Atom]:
-    """Return the atoms with the look of each single space as that of the text before it."""
+    """Return the atoms; each single space gets the look of the text before it."""
     joined: list[Atom] = []
     for atom in atoms:
         if atom.kind == "text" and atom.text == " " and joined and joined[-1].kind == "text":

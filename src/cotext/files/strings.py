@@ -20,7 +20,7 @@ _LETTER: Final = re.compile(r"[^\W\d_]")
 _BREAKS: Final = re.compile(r"\r\n|\n|\r")
 _TAG: Final = re.compile(r"<(/?)([A-Za-z][\w:.-]*|\d+)((?:[\s/][^<>]*)?)>")
 _CHARACTER_REFERENCE: Final = re.compile(r"&(?:[A-Za-z][A-Za-z0-9]{1,30}|#\d{1,7}|#[xX][0-9A-Fa-f]{1,6});")
-MAX_INLINE: Final = 1000  # most inline elements in a string
+MAX_INLINE: Final = 1000  # maximum number of inline elements in a string
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class Markers:
     """Syntax of placeholders and of accelerators, the marks before the letter of a keyboard shortcut.
 
     `accelerators`: characters that are such a mark if a string contains one, at the start of a word.
-    `within_words`: also inside a word, as in "E&xit".
+    `within_words`: also inside a word, such as in "E&xit".
     """
 
     placeholders: re.Pattern[str] | None = None
@@ -74,7 +74,7 @@ class CatalogueString:
 
 
 def has_words(pieces: Sequence[Piece]) -> bool:
-    """Whether the text that is not copied contains a letter."""
+    """Return whether the text that is not copied contains a letter."""
     return any(isinstance(piece, str) and _LETTER.search(piece) for piece in pieces)
 
 
@@ -128,7 +128,7 @@ def wrapped(text: str, width: int) -> Iterator[str]:
 
 def _parsed(text: str, width: int, markers: Markers) -> Paragraph:
     items = found_in(text, markers)
-    # Tags without a partner, such as <br> or <file> in a usage message, enclose nothing.
+    # Tags without a partner, such as <br>, or <file> in a usage message, enclose nothing.
     partners = mates(items)
     pieces: list[Piece] = []
     elements: dict[Piece, str] = {}

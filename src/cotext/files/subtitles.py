@@ -19,7 +19,7 @@ from cotext.files.places import Edit, spliced
 from cotext.files.text import BYTE_ORDER_MARK, decoded
 from cotext.runtime.errors import CotextError
 
-MOST_CHARACTERS: Final = 5000  # of a cue; longer ones are not translated
+MOST_CHARACTERS: Final = 5000  # limit of a cue; longer cues are not translated
 _LINE: Final = re.compile(r"[^\r\n]*(?:\r\n|\n|\r|\Z)")
 _SRT_CLOCK = r"(\d{1,3}):(\d{1,2}):(\d{1,2})[,.](\d{1,3})"
 _SRT_TIME: Final = re.compile(rf"[ \t]*{_SRT_CLOCK}[ \t]*-->[ \t]*{_SRT_CLOCK}")
@@ -31,7 +31,7 @@ _DRAWING: Final = re.compile(r"\\p[1-9]")
 
 
 def _is_drawing(text: str) -> bool:
-    """Whether an override block begins a drawing."""
+    """Return whether an override block begins a drawing."""
     overrides = (part.partition("{")[2] for part in text.split("}")[:-1])
     return any(map(_DRAWING.search, overrides))
 
@@ -172,11 +172,11 @@ def _ass_cues(content: str, lines: list[_Line], name: str) -> Iterator[Cue]:
             count += 1
             values = rest.split(",", len(fields) - 1)
             if not fields or len(values) < len(fields):
-                raise CotextError(f"{name}:{number}: dialogue with fewer fields than the line Format names")
+                raise CotextError(f"{name}:{number}: dialogue with fewer fields than the line Format lists")
             row = dict(zip(fields, values, strict=True))
             times = [_ASS_TIME.fullmatch(row[field]) for field in ("start", "end")]
             if times[0] is None or times[1] is None:
-                raise CotextError(f"{name}:{number}: Start and End must be times, as in 0:01:02.50")
+                raise CotextError(f"{name}:{number}: Start and End must be times, such as 0:01:02.50")
             low = line.high - len(row["text"])
             track = f"{row.get('style', '')}\0{row.get('name', row.get('actor', ''))}\0{row.get('layer', '')}"
             start, end = (_milliseconds(time.groups()) for time in times if time)
@@ -193,7 +193,7 @@ _SRT, _VTT, _ASS = _Kind(SRT, _srt_cues), _Kind(VTT, _vtt_cues), _Kind(ASS, _ass
 
 
 def _kind(text: str) -> _Kind | None:
-    """Return the format of subtitles by their first lines."""
+    """Return the format of subtitles, detected from their first lines."""
     head = text.removeprefix(BYTE_ORDER_MARK)[:4096].lstrip("\r\n\t ")
     if re.match(r"WEBVTT(?:[ \t\r\n]|\Z)", head):
         return _VTT
@@ -205,7 +205,7 @@ def _kind(text: str) -> _Kind | None:
 
 
 class SubtitleFile:
-    """Subtitles that have been read, as one document.
+    """A subtitle file that has been read; it is one document.
 
     Raises:
         CotextError: the file is not UTF-8 or not subtitles, or a dialogue line is incomplete.
@@ -215,7 +215,7 @@ class SubtitleFile:
         self._text = decoded(content, name)
         kind = _kind(self._text)
         if kind is None:
-            raise CotextError(f"{name}: not in a known subtitle format; give SubRip (srt), WebVTT or ASS")
+            raise CotextError(f"{name}: not in a known subtitle format; use SubRip (srt), WebVTT or ASS")
         self._syntax = kind.syntax
         ends = re.search(r"\r\n|\n|\r", self._text)
         self._line_break = kind.syntax.line_break or (ends[0] if ends else "\n")
@@ -237,7 +237,7 @@ class SubtitleFile:
         self.contents = Contents([[flow.block for flow in self._flows]], messages)
 
     def written(self, documents: Sequence[Sequence[Block]]) -> bytes:
-        """Return the file with its blocks replaced; unchanged cues stay byte for byte."""
+        """Return the file with its blocks replaced; the bytes of unchanged cues are kept."""
         edits: list[Edit] = []
         for flow, block in zip(self._flows, documents[0], strict=True):
             if block.pieces == flow.block.pieces:

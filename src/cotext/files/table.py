@@ -40,7 +40,8 @@ def file_suffixes() -> list[str]:
 
 
 def recognise(head: bytes, name: str) -> FileFormat | None:
-    """Return the format of a file by its first bytes; the file name decides between several formats.
+    """Return the format of a file, detected from its first bytes; its name decides between several.
+
 
     Returns None if no file format fits; the file may be a corpus (`cotext.data.formats`).
     """
@@ -71,7 +72,7 @@ def require_fitting_name(out: Path, format: FileFormat | str, source: Path | Non
     if known and suffix != source_suffix and not fits:
         wanted = source_suffix if source_suffix in suffixes or not suffixes else suffixes[0]
         hint = f"let --out end in {wanted}" if wanted else "give --out another name"
-        raise CotextError(f"{out}: ends in {out.suffix}, and what is written is {name}; {hint}")
+        raise CotextError(f"{out}: ends in {out.suffix}, but the output is written as {name}; {hint}")
 
 
 def named_format(name: str) -> FileFormat | None:

@@ -1,10 +1,12 @@
 """Projection of inline elements from a source sentence to its translation, by word alignment.
 
-    element        the span of target words with most alignment weight on the words of the element, minus the
-                   weight on other words. Siblings do not overlap, and a child is inside its parent. An
-                   element around all words of its parent stays so.
-    point          after the target word aligned with the word before it, or before that of the word after it
-    copied text    where it occurs, each once; if it is missing in the translation, inserted like a point
+    element        the span of target words with most alignment weight on the words of the element, minus
+    their weight on other words. Siblings do not overlap, and a child is inside its parent. An element around
+    all words of its parent stays around all of them. point          after the target word aligned with the
+    word before it, or before the target word aligned
+               with the word after it
+    copied text    where it occurs in the translation, each once; if it is missing in the translation,
+    inserted like a point
 
 Punctuation at the edges of an element stays inside the element. White space stays outside.
 """
@@ -39,7 +41,7 @@ class Node:
     """An element, a point, or a copied text to insert; `piece` None: the root, which is the sentence.
 
     `start` and `stop` are characters of the source. `opened`: the element begins in this sentence; `closed`:
-    it ends here. `units` and `place`: the units and characters of the target that it encloses. `spaces`:
+    it ends here. `units` and `place`: units (words) and characters of the target that it encloses. `spaces`:
     white space written before and after it.
     """
 
@@ -170,8 +172,8 @@ def copied_spans(
     """Return the spans of copied texts in a translation, by key; missing ones are omitted.
 
     Longer texts are searched first, and occurrences without adjacent letters or digits are preferred. If a
-    text occurs more or less often than in the source, the alignment selects the pairs; if these are too many,
-    their order does.
+    text occurs more or less often than in the source, the alignment selects the pairs; if there are too many
+    pairs, their order does.
     """
     spans: dict[int, Span] = {}
     taken: list[Span] = []  # in order
@@ -218,7 +220,7 @@ def _free(text: str, starts: Iterable[int], taken: Sequence[Span]) -> Iterator[S
 
 
 def _apart(target: str, span: Span) -> bool:
-    """Whether the span is not part of a longer word."""
+    """Return whether the span is not part of a longer word."""
     return not any(0 < at < len(target) and target[at - 1].isalnum() and target[at].isalnum() for at in span)
 
 
@@ -228,7 +230,7 @@ def _paired(
     alignment: SentenceAlignment,
     texts: tuple[str, str],
 ) -> tuple[list[CopiedText], list[Span]]:
-    """Pair equal copied texts with places, those with the highest alignment weight first."""
+    """Pair equal copied texts with places; pairs with the highest alignment weight come first."""
     weights = agreement(alignment, texts, [copied.source for copied in alike], places)
     order = weights.T.flatten().argsort(descending=True, stable=True)
     pairs: dict[int, int] = {}
@@ -243,7 +245,7 @@ def _paired(
 
 # A unit is enclosed if more than this share of its weight belongs to the element.
 LEAST_SHARE = 0.5
-COPIED_WEIGHT = 1000.0  # of a copied text with itself, so that spans always include it
+COPIED_WEIGHT = 1000.0  # weight of a copied text with itself, so that spans always include it
 # Limit of pairs of units, and of elements and units; sentences beyond it have hundreds of words.
 MOST_WEIGHED: Final = 1 << 19
 

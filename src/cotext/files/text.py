@@ -1,9 +1,9 @@
 """Plain text: paragraphs, headings, lists, quotations, and lines wrapped at a width.
 
-A block is a line without indentation, quotation marks of mail (`>`) and list markers. If lines are wrapped at
-a fixed width, the lines of a paragraph are one block, and its translation is wrapped at the same width. Empty
-lines separate paragraphs of one document. Lines without a letter, tabs and sequences of at least three spaces
-are kept.
+A block is the text of a line, without indentation, quotation marks of e-mail (`>`) and list markers. If lines
+are wrapped at a fixed width, the lines of a paragraph are one block, and its translation is wrapped at the
+same width. Empty lines separate paragraphs of one document. Lines without a letter, tabs and sequences of at
+least three spaces are kept.
 """
 
 import re
@@ -28,8 +28,8 @@ def wrap_width(lines: Sequence[str]) -> int:
     """Return the width at which lines are wrapped; 0 if the line breaks do not fit any width.
 
     A break fits a width if the first word of the next line would not have fitted. At least three breaks must
-    fit, half of them inside a sentence. They must be a quarter of all breaks, and 70 % of the breaks after
-    lines longer than half the width. Breaks after shorter lines are intended.
+    fit, half of them inside a sentence. They must be at least a quarter of all breaks, and at least 70 % of
+    the breaks after lines longer than half the width. Breaks after shorter lines are intended.
     """
     breaks = [(a.rstrip(), b.split()[0]) for a, b in pairwise(lines) if _is_text(a) and _is_text(b)]
     width = max((len(line) for line, _ in breaks), default=0)
@@ -43,20 +43,20 @@ def wrap_width(lines: Sequence[str]) -> int:
 
 
 def breaks_at(width: int, line: str, word: str) -> bool:
-    """Whether a line is so long that the next word does not fit."""
+    """Return whether a line is so long that the next word does not fit."""
     return len(line.rstrip()) + 1 + len(word) > width
 
 
 def wrapped(text: str, width: int) -> list[str]:
-    """Return a text in lines of at most `width` characters, without breaking words."""
+    """Wrap a text into lines of at most `width` characters, without breaking words."""
     return textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False) or [""]
 
 
 def spread(text: str, lengths: Sequence[int]) -> list[str]:
     """Distribute the words of a text over lines in proportion to `lengths`.
 
-    Each line gets at least one word if there are enough. With fewer words than lines, as in scripts without
-    spaces, the text is cut at any character.
+    Each line gets at least one word if there are enough. With fewer words than lines, for example in scripts
+    without spaces, the text is cut at any character.
     """
     words = text.split()
     between = " "
@@ -143,7 +143,7 @@ def paragraphs(lines: Sequence[Line]) -> tuple[list[range], int]:
 
 
 def _continues(line: Line, following: Line, width: int) -> bool:
-    """Whether a line break between two lines is only due to the width."""
+    """Return whether a line break between two lines is only due to the width."""
     if following.marked == "bullet" or (following.marked and line.text.endswith(_SENTENCE_ENDS)):
         return False
     if _COLUMN.search(line.text) or line.before.count(">") != following.before.count(">"):
@@ -160,7 +160,7 @@ def looks_like_prose(lines: Sequence[Line]) -> str:
     texts = [line.text for line in lines]
     filled = [text for text in texts if text]
     if width := wrap_width([line.whole for line in lines]):
-        return f"its lines are broken at {width} characters"
+        return f"because its lines are wrapped at {width} characters"
     several = sum(bool(sentence_ends(text)) for text in filled)
     runs = ["", *texts, ""]
     starts = sum(not a and bool(b) for a, b in pairwise(runs))
@@ -168,7 +168,7 @@ def looks_like_prose(lines: Sequence[Line]) -> str:
     if several and (
         4 * several >= len(filled) or (starts > 1 and 2 * alone >= starts and 10 * several >= len(filled))
     ):
-        return f"{several:,} of {len(filled):,} lines hold several sentences"
+        return f"because {several:,} of {len(filled):,} lines contain several sentences"
     return ""
 
 
@@ -186,15 +186,15 @@ class TextFile:
 
     def _messages(self) -> Iterator[str]:
         why = looks_like_prose(self._lines)
-        reason = f", as {why}" if why else ""
+        reason = f", {why}" if why else ""
         yield (
-            f"read as running text{reason}: empty lines are breaks between paragraphs of one document "
-            "(--format text: one sentence a line, an empty line after each document)"
+            f"read as running text{reason}; empty lines separate paragraphs of one document "
+            "(for one sentence per line and an empty line after each document: --format text)"
         )
         if joined := sum(len(numbers) > 1 for numbers in self._paragraphs):
             yield (
-                f"the lines of {joined:,} paragraphs, broken at {self._width} characters, are joined, and "
-                "their translations broken at that width again"
+                f"the lines of {joined:,} paragraphs, wrapped at {self._width} characters, are joined, and "
+                "their translations are wrapped at the same width"
             )
 
     def _block(self, numbers: range) -> Block:
@@ -247,7 +247,11 @@ def decoded(content: bytes, name: str) -> str:
         text = content.decode()
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
-        hint = "it is UTF-16: convert it" if content[:2] in (b"\xff\xfe", b"\xfe\xff") else "convert the file"
+        hint = (
+            "the file is UTF-16: convert it"
+            if content[:2] in (b"\xff\xfe", b"\xfe\xff")
+            else "convert the file"
+        )
         raise CotextError(
             f"{name}:{line}: invalid UTF-8, byte {error.start + 1} of the file is "
             f"0x{content[error.start]:02x}; {hint} to UTF-8"
@@ -259,7 +263,7 @@ def decoded(content: bytes, name: str) -> str:
 
 
 def _recognises(head: bytes) -> bool:
-    """Whether it is text, and does not look like a corpus with one sentence per line."""
+    """Return whether a file is text, and does not look like a corpus with one sentence per line."""
     if b"\0" in head:
         return False
     try:

@@ -26,8 +26,8 @@ from cotext.translation.wishes import Wishes
 
 # --- The full stop that a model adds to a heading, list entry or table cell without one.
 
-# Not after another full stop, a number (an ordinal in German) or a single letter (an initial). Matches the
-# reversed text, so that each letter is read once.
+# Matches no stop after another full stop, a number (an ordinal in German) or a single letter (an initial).
+# The pattern is for reversed text, so that each letter is read once.
 _STOP: Final = re.compile(r"\. ?(?P<word>[^\W\d_]{2,}(?:\.[^\W\d_]+)*)|[。।።։۔]")
 _ROMAN: Final = re.compile(r"[IVXLC]+")
 
@@ -87,12 +87,12 @@ class _CutDocument:
 
 @dataclass(frozen=True, slots=True)
 class PairedSentence:
-    """A sentence of a file and its translation, as the model read and wrote them.
+    """A sentence of a file and its translation, in the form that the model reads and writes.
 
     `document`, `block` and `number` count from 0; block and sentence within their document. `confidence`: see
-    `cotext.translation.confidence`; None if the translation was `taken` from a memory or has no word chosen
-    by the model. `terms`: glossary terms in the translation. `visible`: sentences that it may depend on.
-    `faults`: messages of `cotext.files.mechanical`.
+    `cotext.translation.confidence`; None if the translation was `taken` from a translation memory or contains
+    no word chosen by the model. `terms`: glossary terms in the translation. `visible`: sentences that the
+    translation may depend on. `faults`: messages of `cotext.files.mechanical`.
     """
 
     document: int
@@ -113,8 +113,8 @@ class BlockDocuments:
 
     `documents` are the documents with at least one sentence, in order, and `numbers` their numbers in the
     file. They include blocks that are only context. Without a splitter, each block is one sentence. `alone`
-    returns a context manager that reserves the model; it is entered to align words. `given`: fixed
-    translations, by document in the file and sentence in the document.
+    returns a context manager that reserves the model while words are aligned. `given`: fixed translations, by
+    document in the file and sentence in the document.
     """
 
     def __init__(
@@ -196,14 +196,15 @@ class BlockDocuments:
         sentences = self._whole[number].sentences if 0 <= number < len(self._whole) else []
         if unknown := [j for j in given if not 0 <= j < len(sentences)]:
             raise CotextError(
-                f"a translation is given for sentence {unknown[0]} of document {number}, which is not there: "
-                "both count from 0"
+                f"a translation is given for sentence {unknown[0]} of document {number}, which does not "
+                f"exist; "
+                "sentences and documents are counted from 0"
             )
         targets = [given.get(j, "") for j in range(len(sentences))]
         self._translator.encoded_target(str(number + 1), targets)
 
     def _first_refused(self, document: int) -> str:
-        """Return the place of the first sentence that is rejected even by itself."""
+        """Return the place of the first sentence that is rejected even without context."""
         for j, sentence in enumerate(self.documents[document].sentences):
             try:
                 self._translator.check([Document("", (sentence,))])
@@ -290,7 +291,7 @@ class BlockDocuments:
         source, translator = self._whole[self.numbers[index]].sentences[sentence].text, self._translator
         if target:
             return without_added_stop(source, target, self._language)
-        # A source without visible characters has no translation. Sentences that free search omits stay empty.
+        # A source without visible characters has no translation. Sentences omitted by free search stay empty.
         may_miss = translator.plan.options.align == "free" and translator.tokenizer.encode(source)
         return "" if may_miss else source
 

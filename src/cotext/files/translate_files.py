@@ -1,4 +1,4 @@
-"""Translation of files: blocks are translated, everything else is kept.
+"""Translation of files: blocks are translated, everything else is unchanged.
 
 A job translates one file. All jobs are checked before the first one starts. Journals of finished jobs stay
 until all jobs are complete, so that the same command resumes where it was interrupted.
@@ -48,7 +48,7 @@ from cotext.translation.written_beside import lists_beside, remove_lists, requir
 
 T = TypeVar("T")
 MAX_FILE_BYTES: Final = MAX_WHOLE_BYTES
-PLAIN: Final = ("text", "tsv")  # corpus formats without a mark in the content
+PLAIN: Final = ("text", "tsv")  # corpus formats that cannot be detected from the content
 GENERIC: Final = "prose"  # the format of any text that is not a corpus
 
 
@@ -95,7 +95,7 @@ class BlocksJob(Job[FileReport]):
         if blocks:
             self.messages.append(
                 f"{blocks:,} paragraph{'s are' if blocks > 1 else ' is'} split into {sentences:,} sentences, "
-                "translated in context and joined again (--no-split: each as one)"
+                "translated in context and joined again (--no-split: each paragraph as one sentence)"
             )
         self._translations: dict[int, Translation] = {}  # once it has run
         with naming(source):
@@ -170,27 +170,29 @@ def read_file(path: Path) -> bytes:
     """Return the content of a file.
 
     Raises:
-        CotextError: it is not a regular file, cannot be read, or is larger than MAX_FILE_BYTES.
+        CotextError: the path is not a regular file, cannot be read, or is larger than MAX_FILE_BYTES.
     """
     _check_regular(path)
     if (size := path.stat().st_size) > MAX_FILE_BYTES:
-        raise CotextError(f"{path}: holds {size:,} bytes, and a file at most {MAX_FILE_BYTES:,}; split it")
+        raise CotextError(f"{path}: has {size:,} bytes, but the limit is {MAX_FILE_BYTES:,}; split it")
     return _beginning(path, size)
 
 
 def _check_regular(path: Path) -> None:
     if path.is_dir():
-        raise CotextError(f"{path}: is a folder; name the files in it, as in {path}/*")
+        raise CotextError(f"{path}: is a folder; give the files in it, such as {path}/*")
     check_readable(path)
     if not path.is_file():
-        raise CotextError(f"{path}: is no regular file; copy it to one, or give - for standard input")
+        raise CotextError(
+            f"{path}: is not a regular file; copy it to a regular file, or give - for standard input"
+        )
 
 
 def format_of(path: Path, name: str | None = None) -> FileFormat | str:
     """Return the format of a file, or the name of a corpus format; detected from the content unless named.
 
     Raises:
-        CotextError: the format or the file is unknown or empty, or only the suffix belongs to a format.
+        CotextError: the format is unknown, the file is empty, or only its suffix belongs to a format.
     """
     formats = file_formats()
     if name is not None:
@@ -201,16 +203,17 @@ def format_of(path: Path, name: str | None = None) -> FileFormat | str:
         known = [*formats, *FORMATS]
         nearest_names = nearest(name, known)
         hint = f"did you mean {nearest_names[0]}? " if nearest_names else ""
-        raise CotextError(f"unknown format {shown(name)}: {hint}known are {', '.join(known)}")
+        raise CotextError(f"unknown format {shown(name)}: {hint}known formats are {', '.join(known)}")
     _check_regular(path)
     if not (head := _beginning(path, BEGINNING_BYTES)):
-        raise CotextError(f"{path}: is empty, so that there is nothing to translate; leave it out")
+        raise CotextError(f"{path}: is empty: there is nothing to translate; omit this file")
     recognised = recognise(head, path.name)
     if recognised is not None and recognised.name != GENERIC:
         return recognised
     if (kind := binary_kind(head)) and kind != PARQUET:
         raise CotextError(
-            f"{path}: not a supported format: it looks like {kind}; save it in one that is, as .docx or "
+            f"{path}: not a supported format: it looks like {kind}; save it in a supported format, such as "
+            f".docx or "
             "plain text"
         )
     if (corpus := detect_format(path)) not in PLAIN:
@@ -220,8 +223,8 @@ def format_of(path: Path, name: str | None = None) -> FileFormat | str:
         return corpus if recognised is None or corpus != "text" else recognised
     if named.name not in ANY_TEXT:
         raise CotextError(
-            f"{path}: ends in {path.suffix}, and what it holds is only text; save it as {path.suffix} again, "
-            "or rename it to .txt, to have it translated as text (--format prose)"
+            f"{path}: ends in {path.suffix}, but it contains only text; save it as {path.suffix} again, "
+            "or rename it to .txt to translate it as text (--format prose)"
         )
     return named
 
@@ -312,7 +315,8 @@ def check_outputs_of(
     `formats`: formats of the sources, and so of the outputs.
 
     Raises:
-        CotextError: as `check_outputs` and `require_fitting_name`; an output exists, without `overwrite`.
+        CotextError: the errors of `check_outputs` and `require_fitting_name`; an output exists, without
+            `overwrite`.
     """
     for out, source, format in zip(outs, sources, formats, strict=False):
         require_fitting_name(out, format, source)

@@ -30,7 +30,7 @@ from cotext.translation.translate_file import CorpusJob
 from cotext.translation.translator import DocumentTranslator
 from cotext.translation.wishes import read_wishes
 
-# Computes the influences of context on the sentences of a file.
+# Functions that compute the influence of context on the sentences of a file.
 Explain = Callable[[DocumentTranslator, Sequence[PairedSentence]], list[Influences]]
 
 
@@ -113,7 +113,9 @@ def _check(request: TranslationRequest, outs: Sequence[Path], formats: Sequence[
         if len(formats) > 1 or of_one_corpus:
             raise CotextError("--bilingual can be used only with a single file that is not a corpus")
         if path.resolve() in {other.resolve() for other in (*request.files, *outs)}:
-            raise CotextError(f"--bilingual {path}: is another file of this command; choose another name")
+            raise CotextError(
+                f"--bilingual {path}: this command also reads or writes this file; choose another name"
+            )
         if not path.parent.is_dir():
             raise CotextError(f"--bilingual {path}: {path.parent} is not a folder; create it first")
         if os.path.lexists(path) and not request.overwrite and not journal_of(outs[0]).exists():

@@ -20,7 +20,7 @@ from cotext.translation.prose import Prose, trained_length
 from cotext.translation.translator import Translation
 from cotext.translation.wishes import Wishes
 
-DOCUMENTS_AHEAD = 256  # read while others are translated; also the most that are translated together
+DOCUMENTS_AHEAD = 256  # maximum that are read while others are translated, or are translated together
 NAME = "standard input"
 
 
@@ -34,7 +34,7 @@ class _Part:
 
 @dataclass(frozen=True, slots=True)
 class _RunningText:
-    """The rest of the stream; `first`: the number of its first line."""
+    """The rest of the stream, if it is running text; `first`: number of its first line."""
 
     text: str
     first: int
@@ -63,7 +63,7 @@ class StreamReport:
 
 
 class StreamTranslation:
-    """Translation of numbered lines with endings; writes one line for each line read.
+    """Translation of numbered lines with their line endings into one line for each.
 
     `splitter` splits lines with several sentences; None: each line is one sentence. `running_text`: the
     stream is one document; None: detect the first paragraph of running text and call `on_message`.
@@ -103,7 +103,7 @@ class StreamTranslation:
             CotextError: a sentence is too long, or lines cannot be read; earlier documents are written.
         """
         arriving: Queue[_Arrived] = Queue(DOCUMENTS_AHEAD)
-        # A daemon, because it may wait for a line forever, and must not keep the process alive.
+        # A daemon thread, because it may wait for a line forever, and must not keep the process alive.
         threading.Thread(target=self._read, args=(lines, arriving), daemon=True).start()
         for parts, last in _groups(arriving):
             self._translate(parts, write)
@@ -147,16 +147,17 @@ class StreamTranslation:
         if lines_of_document and (self._running_text or self._is_running_text(lines_of_document)):
             if not self._running_text:
                 self._on_message(
-                    f"{NAME}: read as running text from line {first} on, to its end, as that paragraph holds "
-                    "several sentences a line: empty lines are breaks between paragraphs of one document "
-                    "(--format text: one sentence a line, an empty line after each document)"
+                    f"{NAME}: read as running text from line {first} to the end, because the paragraph there "
+                    f"contains "
+                    "several sentences per line; empty lines separate paragraphs of one document "
+                    "(for one sentence per line and an empty line after each document: --format text)"
                 )
             yield _RunningText("".join([*lines_of_document, *(line for _, line in lines)]), first)
         else:
             yield from _document(lines_of_document, first)
 
     def _is_running_text(self, lines: list[str]) -> bool:
-        """Whether a paragraph looks like running text, and not like one sentence per line."""
+        """Return whether a paragraph looks like running text, and not like one sentence per line."""
         if self._running_text is False:
             return False
         ends = sum(len(self._prose.sentences(_text_and_ending(line)[0])) - 1 for line in lines)
@@ -218,7 +219,7 @@ def _text_and_ending(line: str) -> tuple[str, str]:
 def _groups(
     arriving: "Queue[_Arrived]",
 ) -> Iterator[tuple[list[_Part], _RunningText | CotextError | None]]:
-    """Yield the parts that have arrived since the last one, and the text or error that ends the stream."""
+    """Yield groups of parts that have arrived, and the text or error that ends the stream."""
     while True:
         parts: list[_Part] = []
         entry = arriving.get()

@@ -40,13 +40,13 @@ from cotext.runtime.errors import CotextError, shown
 # `encloses`: its text is translated; `begins`, `ends`: half of a pair around text; `stands`: represents
 # something, without text; `copied`: its text is copied.
 Role = Literal["encloses", "begins", "ends", "stands", "copied"]
-MAX_PAIRED: Final = 2000  # most parts of contents in which pairs are joined
+MAX_PAIRED: Final = 2000  # maximum number of parts of contents in which pairs are joined
 _PLACEHOLDER: Final = re.compile(r"[^\s<>%{$]*+[%{$][^\s<>]*")
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """The role of an inline element; `partner`: equal for both halves; `shown`: what it represents."""
+    """The role of an inline element; `partner`: equal for both halves; `shown`: the represented text."""
 
     role: Role
     partner: str = ""
@@ -90,10 +90,10 @@ def segments(
 def _gather(text: str, element: Element, kind_of: Callable[[Element], Kind], parts: list[_Part]) -> None:
     for child in element.children:
         if not isinstance(child, Element):
-            if child.meant is None:
+            if child.content is None:
                 parts.append(_Part("point", text[child.start : child.stop]))
             else:
-                _gather_text(child.meant, parts)
+                _gather_text(child.content, parts)
             continue
         kind = kind_of(child)
         whole = text[child.start : child.stop]
@@ -213,7 +213,7 @@ _FINAL: Final = ("final", "signed-off")
 
 
 def _open(content: bytes, name: str, job: Job = ANY) -> SplicedFile:
-    """Read a file; raise CotextError for malformed XML, unknown versions, or other languages than the job."""
+    """Read a file; raise CotextError for malformed XML, unknown versions, or languages of another job."""
     source = decoded_xml(content, name)
     root = read_markup(source.text, name)
     # Some tools omit the version in files of 1.x.
@@ -236,17 +236,17 @@ def _open(content: bytes, name: str, job: Job = ANY) -> SplicedFile:
 
 
 # Messages about units that are not translated.
-_KEPT: Final = "translated segments stay as they are, as context"
-_IN_REVIEW: Final = "segments that wait for a review stay; translate unfinished entries to replace them"
-_IS_FINAL: Final = "segments are final, and stay"
-_LOCKED: Final = "units are marked translate=no, and stay"
-_BINARY: Final = "units of other contents than text (bin-unit) stay"
-_FOREIGN: Final = "files are of other languages, and stay"
-_SIZED: Final = "units say how long their target may be; that is not checked"
+_KEPT: Final = "translated segments are kept, and used as context"
+_IN_REVIEW: Final = "segments waiting for review are kept; use --entries unfinished to translate them"
+_IS_FINAL: Final = "segments are marked as final, and kept"
+_LOCKED: Final = "units are marked translate=no, and kept"
+_BINARY: Final = "units without text (bin-unit) are kept"
+_FOREIGN: Final = "files are in other languages, and kept"
+_SIZED: Final = "units limit the length of their target; the limit is not checked"
 
 
 class _Reader:
-    """Makes slots of the units of a file."""
+    """Reads the units of a file as slots."""
 
     def __init__(self, text: str, name: str, job: Job, root: Element, second: bool) -> None:
         self._text, self._name, self._job, self._root, self._second = text, name, job, root, second
@@ -388,7 +388,7 @@ class _Reader:
         return f"line {self._lines.of(element.start)}" + (f" ({named})" if named else "")
 
     def _wanted(self, target: Element | None, state: str) -> bool:
-        """Whether to translate a segment; count it if not."""
+        """Return whether to translate a segment; count it if not."""
         if state in _FINAL:
             self._counts[_IS_FINAL] += 1
             return False
@@ -420,15 +420,15 @@ class _Reader:
         if self._files and self._counts[_FOREIGN] == self._files:
             wanted = f"{self._job.source_language or '?'}-{self._job.target_language or '?'}"
             raise CotextError(
-                f"{self._name}: is of the languages {', '.join(sorted(self._languages))}, the run of "
-                f"{wanted}; take a run of these languages"
+                f"{self._name}: has the languages {', '.join(sorted(self._languages))}, but the run "
+                f"has {wanted}; use a run for the languages of the file"
             )
         if self._second and self._unnamed_target:
-            raise CotextError(f"{self._name}: does not name its target language (trgLang), nor does the job")
+            raise CotextError(f"{self._name}: neither the file (trgLang) nor the job has a target language")
 
     def messages(self) -> list[str]:
         """Return messages about units that are not translated."""
-        compared = "the languages of the job are not known, and not compared with those of the file"
+        compared = "the languages of the job are unknown, and not compared with the languages of the file"
         languages_known = self._job.source_language and self._job.target_language
         messages = [] if languages_known else [f"{compared} ({', '.join(sorted(self._languages))})"]
         return messages + [f"{count} {what}" for what, count in self._counts.items() if count]

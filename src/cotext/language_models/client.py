@@ -35,7 +35,7 @@ class Usage:
     requests: int = 0
     input_tokens: int = 0
     output_tokens: int = 0
-    without_usage: int = 0  # responses without token counts
+    without_usage: int = 0  # number of responses without token counts
 
     def add(self, answer: Mapping[str, Any]) -> None:
         """Count an answer."""
@@ -70,7 +70,7 @@ class Counts:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def count(self, answer: Mapping[str, Any], day: str, kept: bool) -> None:
-        """Count a response; `kept`: it was cached."""
+        """Count a response; `kept`: whether it was cached."""
         with self._lock:
             self.all.add(answer)
             if not kept:
@@ -89,16 +89,18 @@ class Counts:
         """Return a summary of requests, tokens and, if prices are known, costs."""
         every, now = self.all, self.now
         words = (
-            f"{every.requests:,} requests ({every.requests - now.requests:,} answers were there), "
+            f"{every.requests:,} requests ({every.requests - now.requests:,} answers were cached), "
             f"{every.input_tokens:,} tokens in, {every.output_tokens:,} out"
         )
         costs = [usage.cost(prices) for usage in (every, now)]
         if None not in costs:
-            words += f"; cost {costs[0]:.4f}, of which now {costs[1]:.4f}"
+            words += f"; cost {costs[0]:.4f}, of which for new answers {costs[1]:.4f}"
         if self.sent_again:
-            words += f"; {self.sent_again:,} were not answered at first, and sent again"
+            words += f"; {self.sent_again:,} had no answer at first, and were sent again"
         if every.without_usage:
-            words += f"; {every.without_usage:,} answers say nothing of tokens, which are not counted"
+            words += (
+                f"; {every.without_usage:,} answers contain no token counts, so their tokens are not counted"
+            )
         return words
 
     @property
@@ -178,8 +180,9 @@ class Answers:
             path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise CotextError(
-                f"{self.folder}: answers cannot be kept there: {error.strerror or error}; move the file of "
-                "the endpoint to a folder that can be written"
+                f"{self.folder}: answers cannot be stored there: {error.strerror or error}; move the "
+                f"endpoint "
+                "file to a writable folder"
             ) from None
         with replacing(path) as temporary:
             temporary.write_text(sealed(entry), encoding="utf-8")
@@ -218,7 +221,7 @@ class Client:
     `tell` is called with messages about failed attempts and unusual responses.
 
     Raises:
-        CotextError: as `Endpoint.secret` and `Connections`.
+        CotextError: the errors of `Endpoint.secret` and `Connections`.
     """
 
     def __init__(self, endpoint: Endpoint, answers: Answers, tell: Callable[[str], None] = say) -> None:
@@ -236,7 +239,7 @@ class Client:
 
     @classmethod
     def open(cls, path: Path, overrides: Mapping[str, Any] | None = None) -> Self:
-        """Read an endpoint file, and cache responses next to it; raise CotextError as `read_endpoint`."""
+        """Read an endpoint file, and cache responses next to it; raise the errors of `read_endpoint`."""
         return cls(read_endpoint(path, overrides), Answers.beside(path))
 
     def __enter__(self) -> Self:
@@ -311,15 +314,15 @@ class Client:
             )
         attempts = f"{attempt} attempt{'s' if attempt > 1 else ''}"
         raise UnansweredError(
-            f"{where}: no answer after {attempts}: {reason}; what was answered before is kept in "
-            f"{self.answers.folder}, and the same command goes on from there"
+            f"{where}: no answer after {attempts}: {reason}; earlier answers are stored in "
+            f"{self.answers.folder}, and the same command continues from there"
         )
 
     def _sent(self, request: Request, seconds: float) -> dict[str, Any]:
         """Send a request once, with a time limit.
 
         Raises:
-            RefusedRequestError: as `post`.
+            RefusedRequestError: the API rejects this request.
             PassingError: a temporary error.
         """
         try:
@@ -336,7 +339,7 @@ class Client:
         except CotextError as error:
             raise PassingError(str(error), lasts=True) from None
         if not isinstance(content, dict):
-            raise PassingError("the answer is no JSON object", lasts=True)
+            raise PassingError("the answer is not a JSON object", lasts=True)
         if content.get("error"):  # some proxies send errors with status 200
             code, said = _error_of(content)
             # The code may be the status of the server behind the proxy.
@@ -359,13 +362,17 @@ class Client:
     def _advice(self, status: int) -> str:
         if status in (401, 403):
             key = (
-                f"is the key in {self.endpoint.key} right?" if self._secret else "name its variable by `key`"
+                f"is the key in {self.endpoint.key} right?"
+                if self._secret
+                else "give the name of its variable in `key`"
             )
-            return f"; the API wants a key: {key}"
+            return f"; the API requires a key: {key}"
         if status == 404:
             return f"; is the address right, and is there a model {shown(self.endpoint.model)}?"
         if 300 <= status < 400:
-            return "; the address has moved: give the new one, as a key is sent to no other"
+            return (
+                "; the address has moved; give the new address, because the key is sent only to the given one"
+            )
         return ""
 
     def _without_key(self, text: str) -> str:
@@ -380,7 +387,7 @@ class Client:
             written = json.dumps(value, ensure_ascii=False)
             return self._replaced(value) if json.dumps(self._secret)[1:-1] in written else value
         except RecursionError:
-            raise CotextError("the answer: nested too deep") from None
+            raise CotextError("the answer: its JSON is nested too deep") from None
 
     def _replaced(self, value: Any) -> Any:
         if isinstance(value, str):

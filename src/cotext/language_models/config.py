@@ -2,7 +2,8 @@
 
 Fields of a prompt template: `{source_language}`, `{target_language}`, `{count}` (of sentences), `{context}`
 (preceding sentences, each with its translation), and either `{sentences}` or `{sentence}`. `{sentences}` are
-numbered, and so must be the answer. `{sentence}` is a single one, and the answer is only its translation.
+numbered, and the answer must have the same numbers. `{sentence}` is a single sentence, and the answer is only
+its translation.
 """
 
 import os
@@ -34,19 +35,19 @@ Sentences to translate:
 
 
 def template_problems(template: str, translates_one: bool, shows_context: bool) -> Iterator[str]:
-    """Yield what is wrong with a template; `translates_one`: requests contain one sentence."""
+    """Yield the problems of a template; `translates_one`: requests contain one sentence."""
     places = _PLACE.findall(template)
     translated = [place for place in places if place in ("sentences", "sentence")]
     if not translated:
-        yield "has no place {sentences} for the numbered sentences (or {sentence}, for one without a number)"
+        yield "has no field {sentences} for the numbered sentences (or {sentence} for one without a number)"
     elif len(translated) > 1:
-        yield "has more than one place for what is translated; leave one of {sentences} and {sentence}"
+        yield "has several fields for the text to translate; use only one of {sentences} and {sentence}"
     elif translated == ["sentence"] and not translates_one:
-        yield "has {sentence}, which is for the modes sentence and context; write {sentences}"
+        yield "has {sentence}, which is for the modes sentence and context; use {sentences}"
     if shows_context and "context" not in places:
-        yield "has no place {context} for the sentences before, which this mode shows"
+        yield "has no field {context} for the preceding sentences, which this mode shows"
     if not shows_context and "context" in places and translates_one:
-        yield "has a place {context}, and this mode shows none; leave it out"
+        yield "has a field {context}, but this mode shows no context; remove it"
 
 
 def filled(template: str, values: Mapping[str, str]) -> str:
@@ -81,7 +82,7 @@ class Endpoint(Closed):
     endpoint: Annotated[str, Field(max_length=2000)]
     """Address of the API up to its version, such as https://api.example.com/v1."""
     model: Annotated[str, Field(pattern=r"^[^\x00-\x20|][^\x00-\x1f|]{0,199}$")]
-    """Name of the model, as the API calls it."""
+    """Name of the model in the API."""
     key: Annotated[str, Field(pattern=_VARIABLE)] = ""
     """Name of the environment variable with the key (not the key); empty: no key is needed."""
     source_language: Language
@@ -100,19 +101,19 @@ class Endpoint(Closed):
     temperature: Annotated[float, Field(ge=0, le=2)] | None = 0.0
     """Sampling temperature; null: not sent, for models that reject it."""
     max_tokens: PositiveInt | None = None
-    """Most tokens of a response; default: the limit of the API."""
+    """Maximum number of tokens of a response; default: the limit of the API."""
     parameters: Annotated[dict[str, JsonValue], Field(max_length=50, default_factory=dict)]
     """Other fields of every request, such as {seed: 1, top_p: 0.9, reasoning_effort: low}."""
     repeats: Annotated[int, Field(ge=0, le=20, strict=True)] = 2
     """How often a request is repeated if its response has a wrong number of sentences."""
     requests_per_minute: Annotated[float, Field(gt=0, le=1e6)] | None = None
-    """Most requests per minute; default: no limit."""
+    """Maximum number of requests per minute; default: no limit."""
     at_once: Annotated[int, Field(gt=0, le=256, strict=True)] = 4
-    """Most requests at the same time."""
+    """Maximum number of requests at the same time."""
     timeout: Annotated[float, Field(gt=0, le=3600)] = 120.0
-    """Most seconds for one attempt."""
+    """Maximum seconds for one attempt."""
     total_timeout: Annotated[float, Field(gt=0, le=86_400)] = 300.0
-    """Most seconds for a request, with all attempts and the pauses between them."""
+    """Maximum seconds for a request, with all attempts and the pauses between them."""
     retries: Annotated[int, Field(ge=0, le=100, strict=True)] = 6
     """How often a request is sent again after a temporary error (429, 5xx) or without a response."""
     prices: Prices | None = None
@@ -158,7 +159,10 @@ class Endpoint(Closed):
         if not secret:
             raise CotextError(f"the environment variable {self.key} is not set; export the API key in it")
         if not (secret.isascii() and secret.isprintable()):
-            raise CotextError(f"the environment variable {self.key} holds line ends or accents, unlike keys")
+            raise CotextError(
+                f"the environment variable {self.key} contains line breaks or "
+                "non-ASCII characters, which keys never have"
+            )
         return secret
 
 
@@ -168,7 +172,7 @@ def _code(language: str) -> str:
 
 
 def is_endpoint(path: Path) -> bool:
-    """Whether a path given as a run is an endpoint file."""
+    """Return whether a path given as a run is an endpoint file."""
     return path.suffix.lower() in SUFFIXES and not path.is_dir()
 
 
@@ -196,13 +200,13 @@ def _explained(error: ValidationError, path: Path) -> Iterator[str]:
     for problem in error.errors(include_url=False):
         key = ".".join(map(str, problem["loc"]))
         if problem["type"] == "extra_forbidden":
-            near = nearest_known(key, known) or f"; all are {', '.join(known)}"
+            near = nearest_known(key, known) or f"; known keys are {', '.join(known)}"
             yield f"{path}: unknown key {shown(key)}{near}"
         elif key == "key":
             # Not shown: it may be a key.
             yield (
-                f"{path}: key: takes the name of an environment variable, as in OPENAI_API_KEY, and no key: "
-                "if this is one, delete it here and export it in a variable"
+                f"{path}: key: give the name of an environment variable, such as OPENAI_API_KEY, not a key. "
+                "If this is a key, delete it here and export it in a variable"
             )
         elif problem["type"] == "missing":
             yield f"{path}: {key} is missing"
@@ -227,27 +231,27 @@ def _contradictions(endpoint: Endpoint) -> Iterator[str]:
     # The address appears in messages and cached responses, so it must not contain secrets.
     address = _address(endpoint.endpoint)
     if address is None:
-        yield "endpoint: give the address of an API, as in https://api.example.com/v1"
+        yield "endpoint: give the address of an API, such as https://api.example.com/v1"
     elif address.query or address.fragment or "@" in address.netloc:
         yield (
-            "endpoint: the address has a user, a password, a query (?) or a fragment (#); leave them out, "
-            "and name the variable that holds the key by `key`"
+            "endpoint: the address has a user, a password, a query (?) or a fragment (#); remove them, "
+            "and give the name of the variable with the API key in `key`"
         )
     if endpoint.key and endpoint.key.lower().startswith(("sk_", "sk-")):
-        yield "key: looks like a key, and takes the name of an environment variable, as in OPENAI_API_KEY"
+        yield "key: looks like a key; give the name of an environment variable, such as OPENAI_API_KEY"
     if taken := sorted(RESERVED & endpoint.parameters.keys()):
-        yield f"parameters: {taken[0]} has another place, or is not used; leave it out"
+        yield f"parameters: {taken[0]} has its own key, or cannot be set; remove it"
     if endpoint.context is not None and endpoint.mode not in ("context", "chunk"):
-        yield f"context is of the modes context and chunk, and mode = {endpoint.mode}; leave it out"
+        yield f"context applies only to the modes context and chunk, but mode = {endpoint.mode}; remove it"
     if endpoint.chunk is not None and endpoint.mode != "chunk":
-        yield f"chunk is of the mode chunk, and mode = {endpoint.mode}; leave it out"
+        yield f"chunk applies only to the mode chunk, but mode = {endpoint.mode}; remove it"
     if endpoint.timeout > endpoint.total_timeout:
         yield (
             f"timeout = {endpoint.timeout:g} is longer than total_timeout = {endpoint.total_timeout:g}, "
-            "which is for all attempts of a request; raise total_timeout, or lower timeout"
+            "the limit for all attempts of a request; raise total_timeout, or lower timeout"
         )
     if endpoint.mode == "context" and endpoint.context == 0:
-        yield "mode = context with context = 0 is the mode sentence; write that"
+        yield "mode = context with context = 0 is the mode sentence; set mode = sentence"
     source, target = endpoint.language_names
     if source.casefold() == target.casefold():
         yield f"source_language and target_language are both {source}"

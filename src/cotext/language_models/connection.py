@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from cotext.runtime.errors import CotextError, shown
 
-MAX_WAIT_SECONDS: Final = 60.0  # between two attempts, if the server gives no time
+MAX_WAIT_SECONDS: Final = 60.0  # maximum pause between two attempts, if the server gives no time
 
 
 class StoppedError(Exception):
@@ -88,7 +88,7 @@ ENCODING: Final = "gzip"
 class PassingError(Exception):
     """A temporary error; `rest`: pause requested by the server, in seconds.
 
-    `lasts`: the response is unusable, and another attempt will hardly be better.
+    `lasts`: the response is unusable, and another attempt will hardly give a better one.
     """
 
     def __init__(self, what: str, rest: float | None = None, lasts: bool = False) -> None:
@@ -130,8 +130,8 @@ class Connections:
             )
         except (httpx.InvalidURL, ImportError, OSError, ValueError) as error:
             raise CotextError(
-                f"{address}: no connection can be made: {error}; is the address right, and are the "
-                "variables HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and SSL_CERT_FILE, where they are set?"
+                f"{address}: no connection can be made: {error}; check the address, and the "
+                "variables HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and SSL_CERT_FILE, if they are set"
             ) from None
         self._errors, self._unreadable = httpx.HTTPError, httpx.DecodingError
         self._waiting: set[Future[Received]] = set()
@@ -170,7 +170,7 @@ class Connections:
             message = f"{type(error).__name__}: {error}".rstrip(": ")
             raise PassingError(message, lasts=isinstance(error, self._unreadable)) from None
         except TimeoutError:
-            raise PassingError(f"no whole answer in {seconds:.3g} seconds") from None
+            raise PassingError(f"no complete answer in {seconds:.3g} seconds") from None
         except (CancelledError, RuntimeError):  # ended in the middle
             raise StoppedError from None
         finally:
@@ -195,7 +195,7 @@ class Connections:
 
 
 def _are_headers_too_large(error: BaseException) -> bool:
-    """Whether the HTTP/1.1 parser of the client failed because of the length of headers."""
+    """Return whether the HTTP/1.1 parser of the client failed because of the length of headers."""
     from h11 import RemoteProtocolError
 
     cause: BaseException | None = error

@@ -89,7 +89,7 @@ class Prompt:
 
     def _filled(self, piece: Piece) -> str:
         if not self.is_numbered and len(piece) != 1:
-            raise CotextError("a template with {sentence} is of one sentence a request; write {sentences}")
+            raise CotextError("a template with {sentence} is for requests with one sentence; use {sentences}")
         values = {
             "source_language": self.names[0],
             "target_language": self.names[1],

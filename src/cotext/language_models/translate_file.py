@@ -135,8 +135,8 @@ def translate_file(
     `on_start` is called with the number of sentences, `on_sentences` with numbers of translated ones.
 
     Raises:
-        CotextError: the input cannot be read; the output cannot be written, or another process writes it; as
-            `EndpointTranslator.translate`.
+        CotextError: the input cannot be read; the output cannot be written, or another process writes it; the
+            errors of `EndpointTranslator.translate`.
     """
     find_format(format).require_written()
     documents = list(read_documents(source, format))
@@ -177,8 +177,7 @@ def translate_file(
         client.tell(
             f"{out}: {sum(controls.values()):,} bidirectional control characters, which can change the order "
             f"in which text is shown, in {places[0]}{' and other sentences' if places[1:] else ''} ("
-            f"{', '.join(f'{name}: {count:,}' for name, count in controls.items())}); they are left as the "
-            "model wrote them"
+            f"{', '.join(f'{name}: {count:,}' for name, count in controls.items())}); they are not changed"
         )
     return report
 

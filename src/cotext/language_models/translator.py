@@ -45,7 +45,7 @@ _SPACE: Final = re.compile(r"\s+")
 
 
 def has_content(text: str) -> bool:
-    """Whether a text contains a letter or a digit."""
+    """Return whether a text contains a letter or a digit."""
     return _CONTENT.search(text) is not None
 
 
@@ -59,7 +59,7 @@ def suspicion(source: str, translation: str) -> str:
 
 
 def is_echo(sources: Sequence[str], translations: Sequence[str]) -> bool:
-    """Whether translations equal their sources, and these are more than a name or a number."""
+    """Return whether translations equal their sources, and these are more than a name or a number."""
     text = " ".join(sources)
     letters = sum(map(str.isalpha, text))
     words = [word for word in text.split() if any(map(str.isalpha, word))]
@@ -165,7 +165,7 @@ class EndpointTranslator:
         concurrent also within a document.
 
         Raises:
-            CotextError: as `Client.post`, after responses in flight have arrived; all are cached.
+            CotextError: the errors of `Client.post`, after responses in flight have arrived; all are cached.
         """
         works = [_Work(d, [""] * len(d), instructions.get(d.id, "")) for d in documents]
         counted = threading.Lock()
@@ -213,7 +213,7 @@ class EndpointTranslator:
 
         Raises:
             UnusableError: the answer is not usable.
-            CotextError: as `Client.post`.
+            CotextError: the errors of `Client.post`.
         """
         try:
             answer = self._client.post(PATH, self._payload(prompt.messages(piece, problem)), repeat)

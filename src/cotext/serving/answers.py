@@ -1,8 +1,8 @@
 """Deduplication of requests and cache of responses: equal requests of a client are computed once.
 
 Clients repeat requests: the official DeepL client does so after ten seconds, up to five times. So a request
-without a waiting client continues for a moment, with low priority. A client that sends the same request joins
-it, and receives the events that it has missed. Complete responses are cached for some minutes.
+without a waiting client continues for a moment, with low priority. If a client sends the same request again,
+it joins the running request and receives the missed events. Complete responses are cached for some minutes.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ class TextAnswer:
     bytes: int = field(init=False)
 
     def __post_init__(self) -> None:
-        """Count the bytes, here in the thread that computed the answer, because this takes time."""
+        """Count the bytes in the thread that computed the answer, because this takes time."""
         versions = (self.documents, *self.alternatives)
         blocks = [block for documents in versions for document in documents for block in document]
         characters = sum(len(block.text) for block in blocks)
@@ -70,7 +70,7 @@ class Listener:
 
 @dataclass(slots=True, eq=False)
 class _Subscriber:
-    """A listener, and the number of sentences that it has received; -1: not the start."""
+    """A listener, and the number of sentences that it has received; -1: the start was not sent yet."""
 
     listener: Listener
     received: int = -1
@@ -155,7 +155,7 @@ class RequestCache:
         return list(self._pending.values())
 
     async def answer(self, key: str, client: str, compute: Compute, listener: Listener | None) -> TextAnswer:
-        """Return the answer to a request, computed only if no equal one is pending or cached.
+        """Return the answer to a request; compute it only if no equal request is pending or cached.
 
         Raises:
             RequestError: 429, 503: too many requests are pending.
@@ -166,7 +166,7 @@ class RequestCache:
             cached.progress.send(subscriber)
             return cached.answer
         pending = self._pending.get(key)
-        # A request of another loop, or a cancelled one, cannot be joined.
+        # A request of another event loop, or a cancelled request, cannot be joined.
         if pending is None or pending.work.cancelled or pending.loop is not asyncio.get_running_loop():
             self._require_slot(client)
             pending = self._begin(key, client, compute)
@@ -200,7 +200,7 @@ class RequestCache:
             elif requests is every:
                 raise RequestError(503, "the server is full; try again later", RETRY_SECONDS)
             else:
-                message = f"more than {most} requests at once; wait for answers before asking more"
+                message = f"more than {most} requests at once; wait for answers before sending more"
                 raise RequestError(429, message, RETRY_SECONDS)
 
     def _begin(self, key: str, client: str, compute: Compute) -> PendingRequest:
@@ -226,7 +226,7 @@ class RequestCache:
             self._drop_old()
 
     def _drop_old(self) -> None:
-        """Drop answers that are too old; above the limit of bytes, the oldest of the largest client."""
+        """Drop expired answers; above the limit of bytes, also the oldest answers of the largest client."""
         now = time.monotonic()
         while self._cached:
             key, dropped = next(iter(self._cached.items()))

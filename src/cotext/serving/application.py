@@ -30,13 +30,13 @@ DIALECTS: Final[tuple[str, ...]] = (
     "opus_cat",
     "page_routes",
 )
-REASONS: Final = {404: "there is nothing at this address", 405: "this address does not take this method"}
+REASONS: Final = {404: "this address does not exist", 405: "this address does not support this method"}
 
 
 def app(
     runs: Sequence[str | Path], settings: ServerSettings | None = None, device: str | None = None
 ) -> Starlette:
-    """Return a server for these runs as an ASGI application, which may be mounted under a prefix.
+    """Return a server for these runs: an ASGI application, which may be mounted under a prefix.
 
     Raises:
         CotextError: a run cannot be loaded, or settings contradict each other.
@@ -61,7 +61,7 @@ def application(service: Service) -> Starlette:
 
 
 def _cross_origin(settings: ServerSettings) -> list[Middleware]:
-    """Let browsers give responses to pages of the configured origins."""
+    """Allow pages of the configured origins to read responses."""
     if not settings.origins:
         return []
     return [

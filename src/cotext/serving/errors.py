@@ -1,4 +1,4 @@
-"""Errors of requests; each dialect writes them in its own form."""
+"""Errors of requests; each dialect (API) returns them in its own form."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -29,7 +29,7 @@ class RequestError(Exception):
 
 def stopping() -> RequestError:
     """Return the error for work that is cancelled or not started because the server stops."""
-    return RequestError(503, "the server stops; try again later", STOPPED_SECONDS)
+    return RequestError(503, "the server is being stopped; try again later", STOPPED_SECONDS)
 
 
 def without_paths(message: str, names: Mapping[Path, str]) -> str:
@@ -50,7 +50,7 @@ NO_ROUTE: Final = "none"
 
 
 class Dialects:
-    """Routes of all dialects; finds the dialect of a request, for unknown routes by the first part."""
+    """The routes of all dialects; for unknown routes, the first part of the path determines the dialect."""
 
     def __init__(self, names: Sequence[str]) -> None:
         self._routes: list[tuple[ModuleType, BaseRoute]] = []
@@ -68,7 +68,7 @@ class Dialects:
         return [route for _, route in self._routes]
 
     def of(self, scope: Scope) -> tuple[str, ModuleType | None]:
-        """Return the route of a request as a template, and its dialect."""
+        """Return the template of the route of a request, and its dialect."""
         for match in (Match.FULL, Match.PARTIAL):
             for module, route in self._routes:
                 if route.matches(scope)[0] == match:

@@ -34,15 +34,15 @@ Events = AsyncGenerator[Event, None]
 class EventStream(StreamingResponse):
     """Response that sends events; if the client disconnects, the generator is closed.
 
-    `first`: an event that was taken from the generator before, to check the request. An event is requested
-    when the previous one is sent. After `keep_alive` seconds without an event, a comment keeps the connection
-    open. An exception of the generator is sent as the event `error`.
+    `first`: an event that was already taken from the generator to check the request. An event is requested
+    when the previous event has been sent. After `keep_alive` seconds without an event, a comment keeps the
+    connection open. An exception of the generator is sent as the event `error`.
     """
 
     def __init__(
         self, events: Events, first: Event | None = None, keep_alive: float = KEEP_ALIVE_SECONDS
     ) -> None:
-        # Tells proxies such as nginx not to buffer the response.
+        # Proxies such as nginx must not buffer the response.
         headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
         super().__init__((), headers=headers, media_type="text/event-stream")
         self._events, self._first, self._keep_alive = events, first, keep_alive
@@ -89,7 +89,10 @@ class EventStream(StreamingResponse):
                 raise  # an error of the connection
             record = record_of(scope)
             log_error(record, error)
-            return Event("error", {"message": f"a fault of this server, which is in its log as {record.id}"})
+            return Event(
+                "error",
+                {"message": f"an internal server error occurred; it is in the log as {record.id}"},
+            )
         finally:
             awaited.cancel()
             await asyncio.gather(awaited, return_exceptions=True)

@@ -30,12 +30,12 @@ from cotext.serving.requests import asking, service_of
 
 FILE_FIELD: Final = "file"
 MAX_PARTS: Final = 64
-WRITTEN_BYTES: Final = 256 * 1024  # at a time
+WRITTEN_BYTES: Final = 256 * 1024  # written at a time
 
 
 @dataclass(slots=True)
 class Upload:
-    """An uploaded file: its path until it is submitted, the client's name for it, other fields."""
+    """An uploaded file: its path until it is submitted, its name on the client, other form fields."""
 
     path: Path
     file_name: str = ""
@@ -93,17 +93,19 @@ async def _read(
             form.finish()
             await to_thread.run_sync(write, owner(form.upload, form.file_bytes))
     except (FormParserError, ValueError, KeyError):
-        raise RequestError(400, "the form is damaged or cut short; send it as multipart/form-data") from None
+        raise RequestError(400, "the form is damaged or incomplete; send it as multipart/form-data") from None
     except ClientDisconnect:
-        raise RequestError(499, "the client is gone") from None
+        raise RequestError(499, "the client has disconnected") from None
     except OSError:
-        raise RequestError(503, "the server has no room for this file; try later", RETRY_SECONDS) from None
+        raise RequestError(
+            503, "the server has too little disk space for this file; try again later", RETRY_SECONDS
+        ) from None
 
 
 def _boundary(request: Request) -> bytes:
     kind, options = parse_options_header(request.headers.get("content-type"))
     if kind != b"multipart/form-data" or not options.get(b"boundary"):
-        raise RequestError(400, "a file is sent as multipart/form-data, in the field `file`")
+        raise RequestError(400, "send a file as multipart/form-data, in the field `file`")
     return options[b"boundary"]
 
 
@@ -112,7 +114,7 @@ def _too_long(most: int) -> RequestError:
 
 
 class _Form:
-    """The parts of a form while they arrive: file content waits to be written, fields are kept."""
+    """The parts of a form while they arrive: file content is buffered until written, fields are kept."""
 
     def __init__(self, upload: Upload, boundary: bytes, max_file_bytes: int, max_field_bytes: int) -> None:
         self.upload, self._most, self._most_of_fields = upload, max_file_bytes, max_field_bytes
@@ -120,8 +122,8 @@ class _Form:
         self.file_bytes = self._field_bytes = self._parts = self._files = 0
         self._header, self._value = b"", b""
         self._disposition = b""
-        self._name: str | None = None  # of a field; None: the file
-        self._content = bytearray()  # of a field
+        self._name: str | None = None  # name of the current field; None for the file
+        self._content = bytearray()  # content of the current field
         self._ended = False
         self._parser = MultipartParser(
             boundary,
@@ -300,5 +302,5 @@ def _glossary(text: str) -> tuple[tuple[str, str], ...]:
     except (ValueError, TypeError, RecursionError):
         entries = ((None, None),)
     if not all(isinstance(part, str) for entry in entries for part in entry):
-        raise RequestError(400, 'a glossary is a JSON list of pairs: [["term", "translation"], ...]')
+        raise RequestError(400, 'give a glossary as a JSON list of pairs: [["term", "translation"], ...]')
     return entries

@@ -2,7 +2,7 @@
 
 In plain text, each line is a block. Text with tags is read like pages (`files.markup`). XML is divided at the
 given tags. With outline detection, it is also divided at other elements, unless they are next to text or
-inside such an element: these are part of a sentence.
+inside an element next to text. Such elements are part of a sentence.
 """
 
 import re
@@ -40,7 +40,7 @@ class TagHandling:
 
 
 class PlainText:
-    """Text without tags; one block, or if lines end sentences, one block per line."""
+    """Text without tags: one block, or one block per line if lines end sentences."""
 
     def __init__(self, text: str, split: SplitSentences, place: str) -> None:
         self._parts = _LINE_ENDS.split(text) if split == "1" else [text]
@@ -73,7 +73,7 @@ Fragment = PlainText | TaggedText
 
 
 def fragment(text: str, split: SplitSentences, tags: TagHandling | None, place: str) -> Fragment:
-    """Read a text of a request; `place` names it in messages.
+    """Read a text of a request; `place`: its name in messages.
 
     Raises:
         RequestError: 400, malformed XML with strict tag handling.
@@ -107,7 +107,7 @@ class _Element:
 
 
 def _outline(text: str) -> frozenset[str]:
-    """Return the names of elements that are never next to text, nor inside an element that is."""
+    """Return the names of elements that are never next to text or inside an element next to text."""
     elements = [_Element("", 0)]
     inside, names = [0], Counter[str]()
     for token in tokens(text, xml=True, html=False):
@@ -135,7 +135,9 @@ def _check(text: str, place: str) -> None:
     try:
         read_markup(text if _PROLOGUE.match(text) else f"<t>{text}</t>", place)
     except CotextError as error:
-        reason = str(error).rpartition(": ")[2]  # without the line number, which is not that of the text
+        reason = str(error).rpartition(": ")[
+            2
+        ]  # without the line number, which counts lines of the wrapped text
         raise RequestError(
-            400, f"tag_handling: {place}: {reason}; mend it, or leave out tag_handling_version=v2"
+            400, f"tag_handling: {place}: {reason}; correct the XML, or omit tag_handling_version=v2"
         ) from None

@@ -21,7 +21,7 @@ from cotext.serving.sharing import CancelledError
 
 METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH"})
 CLIENT_GONE: Final = 499  # only for logs
-SLOWEST_BYTES: Final = 512 * 1024  # of a body per `ServerSettings.body_seconds`
+SLOWEST_BYTES: Final = 512 * 1024  # minimum part of a body that must arrive per `ServerSettings.body_seconds`
 STOP_RETRY_SECONDS: Final = 10
 SECURITY: Final = {
     "x-content-type-options": "nosniff",
@@ -31,7 +31,7 @@ SECURITY: Final = {
     "content-security-policy": "default-src 'none'; frame-ancestors 'none'",
     "cache-control": "no-store",
 }
-# Routes that receive a file, and so have a larger limit of bytes.
+# Routes that receive a file have a larger limit of bytes.
 FILE_ROUTES: Final = frozenset({"/api/files", "/v2/document", "/translate_file"})
 
 
@@ -89,14 +89,14 @@ class Gate:
             await self._app(scope, reader, sender)
             return
         except (ClientDisconnect, ConnectionError, _TooSlowError, CancelledError):
-            refused = RequestError(CLIENT_GONE, "the client is gone")
+            refused = RequestError(CLIENT_GONE, "the client has disconnected")
         except RequestError as error:
             refused = error
         except CotextError as error:
             refused = RequestError(400, without_paths(str(error), self._service.folder_names))
         except Exception as error:
             log_error(record, error)
-            refused = RequestError(500, f"a fault of this server, which is in its log as {record.id}")
+            refused = RequestError(500, f"an internal server error occurred; it is in the log as {record.id}")
         if sender.started:
             # A response that has begun is cut off, so that the client notices that it is incomplete.
             record.status = refused.status
@@ -118,10 +118,16 @@ class Gate:
         headers = Headers(scope=scope)
         here = (scope.get("server") or ("", None))[0]
         if _is_address(here) and not is_loopback(here):
-            raise RequestError(403, "a server without keys answers only on its own machine; use --keys")
+            raise RequestError(
+                403, "a server without keys accepts only requests from its own machine; start it with --keys"
+            )
         host = headers.get("host", "")
         if not (is_loopback(name := _host_name(host)) or name == here):
-            raise RequestError(403, "a server without keys answers only to localhost; use that name, or keys")
+            raise RequestError(
+                403,
+                "a server without keys must be called by the name localhost; use this name, or "
+                "start it with --keys",
+            )
         self._check_browser(Request(scope), headers, host)
 
     def _check_browser(self, request: Request, headers: Headers, host: str) -> None:
@@ -129,12 +135,14 @@ class Gate:
         if origin in self._settings.origins:
             return
         if origin is not None and origin.partition("://")[2].lower() != host.lower():
-            raise RequestError(403, "pages of other origins may not call this server, except with --cors")
+            raise RequestError(
+                403, "pages of other origins may not call this server; allow an origin with --cors"
+            )
         site = headers.get("sec-fetch-site", "none")
         visit = request.method == "GET" and headers.get("sec-fetch-mode") == "navigate"
         path = request.scope["path"].removeprefix(request.scope.get("root_path", ""))
         if site not in ("none", "same-origin") and not (visit and path in ("", "/")):
-            raise RequestError(403, "pages of other origins may not ask this server")
+            raise RequestError(403, "pages of other origins may not call this server")
 
 
 def _host_name(host: str) -> str:
@@ -154,7 +162,7 @@ def _is_address(name: str) -> bool:
 
 
 def is_loopback(name: str) -> bool:
-    """Whether a name or address is a loopback address."""
+    """Return whether a name or address is a loopback address."""
     if name.lower() == "localhost":
         return True
     if not _is_address(name):
@@ -213,7 +221,7 @@ class _Reader:
             async with asyncio.timeout_at(self._began + allowed):
                 message = await self._receive()
         except TimeoutError:
-            raise RequestError(408, "the body came too slowly") from None
+            raise RequestError(408, "the body arrived too slowly") from None
         if message["type"] == "http.request":
             self._read += len(message.get("body", b""))
             self._complete = not message.get("more_body", False)
@@ -222,4 +230,4 @@ class _Reader:
         return message
 
     def _too_long(self) -> RequestError:
-        return RequestError(413, f"the body is longer than {self._most:,} bytes; send less, or a file")
+        return RequestError(413, f"the body is longer than {self._most:,} bytes; send less text, or a file")

@@ -22,9 +22,9 @@ from cotext.translation.wishes import Wishes
 
 MAX_NAME: Final = 1024
 MAX_TERM: Final = 1024
-MAX_ENTRIES: Final = 100_000  # of a glossary
-MAX_GLOSSARIES: Final = 1000  # of a client
-MAX_BYTES: Final = 512 << 20  # of all glossaries together; a client may have an eighth
+MAX_ENTRIES: Final = 100_000  # limit of entries of a glossary
+MAX_GLOSSARIES: Final = 1000  # limit of glossaries of a client
+MAX_BYTES: Final = 512 << 20  # limit of all glossaries together; a client may use an eighth
 
 Entries = Sequence[tuple[str, str]]  # source terms and their translations
 
@@ -53,9 +53,9 @@ _KNOWN: Final = TypeAdapter(StoredGlossary)
 class GlossaryStore:
     """The glossaries of a server; a client can access only its own.
 
-    A glossary is a file: a `StoredGlossary` as JSON in the first line, then one entry per line, separated by
-    a tab. Methods raise RequestError: 404 for unknown glossaries, 400 for invalid entries, names or
-    languages, and 503 if writing fails.
+    A glossary is a file: a `StoredGlossary` as JSON in the first line, then one entry per line, with a tab
+    between term and translation. Methods raise RequestError: 404 for unknown glossaries, 400 for invalid
+    entries, names or languages, and 503 if writing fails.
 
     Raises:
         CotextError: a file is damaged.
@@ -73,11 +73,11 @@ class GlossaryStore:
         """Store a new glossary.
 
         Raises:
-            RequestError: 456, the client has MAX_GLOSSARIES, or its share of MAX_BYTES; 503, all clients
-                together have MAX_BYTES.
+            RequestError: 456, the client has MAX_GLOSSARIES, or has used its share of MAX_BYTES; 503, all
+                clients together have used MAX_BYTES.
         """
         if not name.strip() or len(name) > MAX_NAME or not _is_printable(name):
-            raise RequestError(400, f"give the glossary a name, of {MAX_NAME:,} characters at most")
+            raise RequestError(400, f"give the glossary a name of {MAX_NAME:,} characters at most")
         entries = sorted(_checked(languages, entries))
         identity = str(uuid.UUID(bytes=secrets.token_bytes(16), version=4))
         created = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
@@ -91,7 +91,7 @@ class GlossaryStore:
             try:
                 write_durably(private(self._folder) / f"{identity}.tsv", content)
             except (OSError, CotextError):
-                raise RequestError(503, "the server cannot keep this glossary; try again later") from None
+                raise RequestError(503, "the server cannot store this glossary; try again later") from None
             self._known[identity] = made, len(content)
         return made
 
@@ -131,11 +131,11 @@ class GlossaryStore:
         sizes = [size for glossary, size in self._known.values() if glossary.client == client]
         share = MAX_BYTES // SHARES
         if len(sizes) >= MAX_GLOSSARIES:
-            raise RequestError(456, f"you have {len(sizes):,} glossaries, the most there may be; delete some")
+            raise RequestError(456, f"you have {len(sizes):,} glossaries, which is the maximum; delete some")
         if sum(sizes) + more > share:
-            raise RequestError(456, f"your glossaries have {share:,} bytes at most together; delete some")
+            raise RequestError(456, f"your glossaries may use {share:,} bytes at most together; delete some")
         if sum(size for _, size in self._known.values()) + more > MAX_BYTES:
-            raise RequestError(503, "the server has no room for more glossaries")
+            raise RequestError(503, "the server has no space for more glossaries")
 
 
 def _first_line(path: Path) -> StoredGlossary:
@@ -144,7 +144,9 @@ def _first_line(path: Path) -> StoredGlossary:
         with path.open(encoding="utf-8") as file:
             return _KNOWN.validate_json(file.readline())
     except (OSError, ValueError):
-        raise CotextError(f"{path}: not a glossary, or damaged; delete it, or give another --state") from None
+        raise CotextError(
+            f"{path}: not a glossary, or damaged; delete it, or choose another --state"
+        ) from None
 
 
 def entries_together(glossaries: Iterable[Entries]) -> Entries:
@@ -156,7 +158,7 @@ def entries_together(glossaries: Iterable[Entries]) -> Entries:
 
 
 def wishes_of(entries: Entries) -> Wishes:
-    """Return constraints with these entries; several entries of one term are alternatives.
+    """Return constraints with these entries; several translations of one term are alternatives.
 
     Raises:
         CotextError: a term or a translation is empty.
@@ -168,11 +170,11 @@ def wishes_of(entries: Entries) -> Wishes:
 
 
 def _checked(languages: Languages, entries: Entries) -> Entries:
-    """Return the entries without outer white space; raise RequestError if a glossary cannot have them."""
+    """Return the entries without outer white space; raise RequestError if they are invalid."""
     if languages.source == languages.target or not {languages.source, languages.target} <= CODES:
-        raise RequestError(400, "a glossary needs two languages by their codes, as in en and de")
+        raise RequestError(400, "a glossary needs two language codes, such as en and de")
     if not 0 < len(entries) <= MAX_ENTRIES:
-        raise RequestError(400, f"a glossary has an entry at least, and {MAX_ENTRIES:,} at most")
+        raise RequestError(400, f"a glossary must have 1 to {MAX_ENTRIES:,} entries")
     return distinct(entries)
 
 
@@ -190,13 +192,14 @@ def distinct(entries: Entries) -> Entries:
             if not term or len(term) > MAX_TERM or not _is_printable(term):
                 raise RequestError(
                     400,
-                    f"glossary entry {number}: {shown(term)} is not a term; give a text in one line, of"
+                    f"glossary entry {number}: {shown(term)} is not a valid term; give one line of text of"
                     f" {MAX_TERM:,} characters at most",
                 )
         if source in numbers:
             raise RequestError(
                 400,
-                f"glossary entry {number} has the source term of entry {numbers[source]}: {shown(source)}",
+                f"glossary entry {number} has the same source term as entry {numbers[source]}: "
+                f"{shown(source)}",
             )
         numbers[source] = number
         stripped.append((source, target))
@@ -204,7 +207,7 @@ def distinct(entries: Entries) -> Entries:
 
 
 def _is_printable(text: str) -> bool:
-    """Whether a text has no control characters, line breaks or lone surrogates."""
+    """Return whether a text has no control characters, line breaks or lone surrogates."""
     return not any(
         ord(c) < 32 or 127 <= ord(c) < 160 or c in "\u2028\u2029" or "\ud800" <= c <= "\udfff" for c in text
     )

@@ -31,16 +31,17 @@ from cotext.serving.settings import ServerSettings
 
 PREFIX: Final = "cotext-"
 MAX_NAME: Final = 64
-LOOK_SECONDS: Final = 1.0  # between checks of the file; revoked keys stop working after this time
+LOOK_SECONDS: Final = 1.0  # between checks of the file; a revoked key is rejected after this time
 _NAME: Final = re.compile(rf"[A-Za-z0-9][A-Za-z0-9_.-]{{0,{MAX_NAME - 1}}}")
 _HASH: Final = re.compile("[0-9a-f]{64}")
 
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """The entry of a key: name of the client, hash, and permissions.
+    """The record of a key: name of the client, hash, and permissions.
 
-    `requests_per_minute`: limit of this client; 0: limit of the server. `metrics`: may read server metrics.
+    `requests_per_minute`: limit of this client; 0: limit of the server. `metrics`: whether the client may
+    read server metrics.
     """
 
     name: str
@@ -68,14 +69,16 @@ def read_keys(path: Path) -> list[Key]:
     """
     content = read_json(path)
     if os.name == "posix" and path.stat().st_mode & 0o077:
-        raise CotextError(f"{path}: others may read or write it; make it private: chmod 600 {path}")
+        raise CotextError(f"{path}: other users may read or write it; make it private: chmod 600 {path}")
     listed = content.get("keys")
     try:
         if not isinstance(listed, list):
             raise TypeError
         return [_key(entry) for entry in listed]
     except (TypeError, KeyError):
-        raise CotextError(f"{path}: not a file of keys, or damaged; make one: cotext serve-key add") from None
+        raise CotextError(
+            f"{path}: not a file of keys, or damaged; create a file with: cotext serve-key add"
+        ) from None
 
 
 def _key(content: dict[str, Any]) -> Key:
@@ -92,20 +95,20 @@ def add_key(path: Path, name: str, requests_per_minute: int = 0, metrics: bool =
     """Create a key for a client, add its hash to a file, and return the key, which is not stored.
 
     Raises:
-        CotextError: the name is invalid or taken, or as `read_keys`.
+        CotextError: the name is invalid or taken; the errors of `read_keys`.
     """
     if not _NAME.fullmatch(name):
         raise CotextError(
-            f"{name!r} cannot be the name of a client: up to {MAX_NAME} letters, digits, dots, hyphens and "
-            "underscores, a letter or digit first"
+            f"{name!r} cannot be the name of a client: use up to {MAX_NAME} letters, digits, dots, hyphens "
+            "and underscores, beginning with a letter or digit"
         )
     if requests_per_minute < 0:
-        raise CotextError("--requests-per-minute: give a number from 0, which is any number of requests")
+        raise CotextError("--requests-per-minute: give a positive number, or 0 for no limit")
     path.parent.mkdir(parents=True, exist_ok=True)
     with writing(path):
         keys = read_keys(path) if path.exists() else []
         if any(key.name == name for key in keys):
-            raise CotextError(f"{path}: has a key of {name} already; revoke it first, or choose another name")
+            raise CotextError(f"{path}: already has a key of {name}; revoke it first, or choose another name")
         made = PREFIX + secrets.token_urlsafe(32)
         today = datetime.now(UTC).date().isoformat()
         _write(path, [*keys, Key(name, hashed(made), today, requests_per_minute, metrics)])
@@ -116,7 +119,7 @@ def revoke_key(path: Path, name: str) -> None:
     """Remove the key of a client from a file.
 
     Raises:
-        CotextError: the client has no key, or as `read_keys`.
+        CotextError: the client has no key; the errors of `read_keys`.
     """
     with writing(path):
         keys = read_keys(path)
@@ -139,7 +142,7 @@ class KeyFile:
     """The current keys of a file, which is read again when it changes.
 
     Raises:
-        CotextError: as `read_keys`. If later reads fail, no key is valid.
+        CotextError: the errors of `read_keys`. If later reads fail, no key is valid.
     """
 
     def __init__(self, path: Path, clock: Callable[[], float] = time.monotonic) -> None:
@@ -182,7 +185,7 @@ class Rates:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._buckets: dict[str, tuple[float, float]] = {}  # tokens left, and when
+        self._buckets: dict[str, tuple[float, float]] = {}  # tokens left, and the time of the last update
 
     def seconds_to_wait(self, name: str, per_minute: int) -> float:
         """Take a token and return 0, or return the seconds until there is one."""
@@ -236,7 +239,7 @@ class Admission:
         rate_of = name if self._keys is not None else ""
         if per_minute and (seconds := self._rates.seconds_to_wait(rate_of, per_minute)):
             raise RequestError(
-                429, f"more than {per_minute} requests a minute; try later", math.ceil(seconds)
+                429, f"more than {per_minute} requests per minute; try again later", math.ceil(seconds)
             )
         if self.full:
             raise RequestError(503, "the server is full; try again later", 5)
@@ -252,7 +255,7 @@ class Admission:
         return Client(name)
 
     def may_see_metrics(self, key: str | None) -> bool:
-        """Whether a key allows reading server metrics; always true without configured keys."""
+        """Return whether a key allows reading server metrics; always true without configured keys."""
         if self._keys is None:
             return True
         entry = self._keys.find(key or "")
@@ -263,10 +266,10 @@ class Admission:
         if self._keys is None:
             return own_name(key or ""), per_minute
         if not key:
-            raise RequestError(403, "a key is needed: ask whoever runs this server for one")
+            raise RequestError(403, "a key is required: ask the operator of this server for a key")
         entry = self._keys.find(key)
         if entry is None:
-            raise RequestError(403, "this key is not known here")
+            raise RequestError(403, "this key is unknown to this server")
         return entry.name, entry.requests_per_minute or per_minute
 
     def _leave(self, name: str) -> None:

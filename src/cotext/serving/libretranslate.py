@@ -34,15 +34,15 @@ from cotext.serving.translation import Detected, TranslationRequest, code_of, de
 # request timeout allows. After that, the address returns 404 with the progress until the file is ready.
 
 LOOK_SECONDS: Final = 0.2  # between checks of a file
-WAITING_SHARE: Final = 0.8  # of the request timeout
-BEFORE_KEY_BYTES: Final = 1 << 20  # most bytes of a file before its key
+WAITING_SHARE: Final = 0.8  # part of the request timeout
+BEFORE_KEY_BYTES: Final = 1 << 20  # maximum bytes of a file that arrive before the key
 ID_CHARACTERS: Final = 32
 
 
 async def translate_file(request: Request) -> Response:
     """Receive a file, and return the address of its translation.
 
-    In forms of browsers, the key may be after the file. Then a part of the file is read before the client is
+    In forms of browsers, the key may follow the file. Then a part of the file is read before the client is
     known.
     """
     service = service_of(request)
@@ -77,7 +77,7 @@ def _system(service: Service, fields: Fields) -> System:
     systems = _systems(service, fields.needed("source"), fields.needed("target"))
     known = {system.languages.source for system in systems}
     if len(known) > 1:
-        raise RequestError(400, f"name the source language of a file: one of {', '.join(sorted(known))}")
+        raise RequestError(400, f"give the source language of a file: one of {', '.join(sorted(known))}")
     return systems[0]
 
 
@@ -93,7 +93,7 @@ async def _waited(service: Service, client: Client, ticket: JobTicket) -> JobSta
 
 
 async def download_file(request: Request) -> Response:
-    """Return a translated file; the address is the secret, because programs send no key here."""
+    """Return a translated file; the address contains a secret, because programs send no key here."""
     name: str = request.path_params["name"]
     secret = name.partition(".")[0]
     job, key, jobs = secret[:ID_CHARACTERS], secret[ID_CHARACTERS:], service_of(request).jobs
@@ -101,7 +101,9 @@ async def download_file(request: Request) -> Response:
     status = jobs.status(job, owner)
     if not status.finished:
         raise RequestError(
-            404, f"not ready: {status.sentences_done:,} of {status.sentences:,} sentences; ask again", 5.0
+            404,
+            f"not ready: {status.sentences_done:,} of {status.sentences:,} sentences; try again later",
+            5.0,
         )
     return file_answer(*jobs.result(job, owner))
 
@@ -168,16 +170,16 @@ def _texts(fields: Fields, most: int) -> tuple[list[str], bool]:
         raise RequestError(400, "Parameter 'q' not specified.")
     texts, is_list = fields.texts("q"), isinstance(fields.value("q"), list)
     if len(texts) > most:
-        raise RequestError(413, f"{most:,} texts are taken at once; send several requests")
+        raise RequestError(413, f"{most:,} texts are allowed at once; send several requests")
     return texts, is_list
 
 
 def _alternatives(fields: Fields) -> int:
-    """Return the requested number of alternatives; there are fewer than the beam size."""
+    """Return the requested number of alternatives; answers have fewer than the beam size."""
     value = fields.value("alternatives")
     text = "0" if value is None or value == "" else str(value)
     if isinstance(value, bool | float | list | dict) or not text.isascii() or not text.isdigit():
-        raise RequestError(400, "Invalid request: alternatives has to be a number from 0 on")
+        raise RequestError(400, "Invalid request: alternatives has to be an integer from 0")
     return int(text[:9])
 
 
@@ -200,7 +202,7 @@ async def detect_language(request: Request) -> Response:
 
 
 async def languages(request: Request) -> Response:
-    """Return all languages, each with its target languages, which may be none."""
+    """Return all languages, each with its target languages (possibly none)."""
     codes = _languages(service_of(request))
     return JSONResponse(
         [{"code": code, "name": name_of(code), "targets": targets} for code, targets in codes.items()]

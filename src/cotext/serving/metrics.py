@@ -31,14 +31,16 @@ class Metrics:
         )
         self._seconds = Histogram(
             "cotext_request_seconds",
-            "From request to answer.",
+            "Time from request to answer.",
             ("route",),
             registry=registry,
             buckets=SECONDS,
         )
-        self._in_flight = Gauge("cotext_requests_in_flight", "Requests being answered.", registry=registry)
+        self._in_flight = Gauge("cotext_requests_in_flight", "Requests in progress.", registry=registry)
         self._sentences = Counter("cotext_sentences", "Translated sentences.", ("system",), registry=registry)
-        self._tokens = Counter("cotext_tokens", "Tokens of translations.", ("system",), registry=registry)
+        self._tokens = Counter(
+            "cotext_tokens", "Target tokens of translations.", ("system",), registry=registry
+        )
         registry.register(_Work(service))
 
     def begun(self) -> None:
@@ -70,11 +72,11 @@ class _Work(Collector):
         waiting = GaugeMetricFamily("cotext_texts_waiting", "Requests whose texts are being translated.")
         waiting.add_metric([], service.waiting)
         yield waiting
-        batches = CounterMetricFamily("cotext_batches", "Batches that a model searched.", labels=["system"])
+        batches = CounterMetricFamily("cotext_batches", "Batches searched by a model.", labels=["system"])
         for system in service.systems:
             batches.add_metric([system.name], service.shared(system).batches)
         yield batches
-        jobs = GaugeMetricFamily("cotext_jobs", "Files that are kept, by how far they are.", labels=["state"])
+        jobs = GaugeMetricFamily("cotext_jobs", "Stored files, by state.", labels=["state"])
         for state, count in service.jobs.counts().items():
             jobs.add_metric([state], count)
         yield jobs
@@ -103,7 +105,7 @@ async def _ready(request: Request) -> Response:
 
 
 async def _metrics(request: Request) -> Response:
-    """Return the metrics; if keys are configured, only for keys with this permission."""
+    """Return the metrics; if keys are configured, the key needs the permission for metrics."""
     admission: Admission = request.app.state.admission
     metrics: Metrics = request.app.state.metrics
     if not admission.may_see_metrics(bearer_key(request)):

@@ -1,7 +1,7 @@
 """The OPUS-CAT API for its plugins in OmegaT, Wordfast, memoQ and Trados, which send single segments.
 
 `tokenCode` is the key, and `modelTag` the name of a system. With an empty or unknown tag, the server chooses,
-because plugins may send tags of other models. A stored translation is a confirmed one, in a session.
+because plugins may send tags of other models. A translation stored in a session is a confirmed translation.
 """
 
 from collections.abc import Iterable
@@ -21,7 +21,7 @@ from cotext.serving.systems import System, Systems
 from cotext.serving.translation import TranslationRequest, code_of, translated
 
 BASE: Final = "/MTRestService"
-# XML of .NET services for texts and lists of texts.
+# XML of .NET services for strings and lists of strings.
 _STRING: Final = '<string xmlns="http://schemas.microsoft.com/2003/10/Serialization/">{}</string>'
 _STRINGS: Final = (
     '<ArrayOfstring xmlns="http://schemas.microsoft.com/2003/10/Serialization/Arrays">{}</ArrayOfstring>'
@@ -95,7 +95,7 @@ def _client(request: Request) -> Client:
 
 def _field(request: Request, name: str) -> str:
     if (value := request.query_params.get(name)) is None:
-        raise RequestError(400, f"the address has no {name}")
+        raise RequestError(400, f"the address lacks the parameter {name}")
     return value
 
 

@@ -1,4 +1,4 @@
-"""The record of a request, for logs, metrics and limits; and the log."""
+"""Records of requests for logs, metrics and limits, and the log of the server."""
 
 import json
 import logging
@@ -41,7 +41,7 @@ class RequestRecord:
     system: str = ""
     status: int = 0
     sentences: int = 0
-    tokens: int = 0  # of translations
+    tokens: int = 0  # number of target tokens
     form: FormData | None = None  # its files are closed when the request ends
     leave: list[Callable[[], None]] = field(default_factory=list)  # called when the request ends
 
@@ -121,9 +121,9 @@ def kind_and_place(error: BaseException) -> dict[str, Any]:
 
 
 class JsonLines(logging.Formatter):
-    """Formats log records as lines of JSON, without messages of exceptions and libraries.
+    """Formatter of log records as lines of JSON, without messages of exceptions and libraries.
 
-    These may quote a client.
+    These messages may quote a client.
     """
 
     def format(self, record: logging.LogRecord) -> str:

@@ -36,7 +36,7 @@ def service_of(request: Request) -> Service:
 
 
 def client_of(request: Request, key: str | None) -> Client:
-    """Authenticate the client by its key, and reserve a request slot, as `Admission.admit`."""
+    """Authenticate the client by its key, and reserve a request slot; see `Admission.admit`."""
     admission: Admission = request.app.state.admission
     return admission.admit(record_of(request.scope), key)
 
@@ -81,7 +81,7 @@ class Fields:
         return cls({name: values[0] if len(values) == 1 else values for name, values in lists.items()})
 
     def with_others(self, found: Mapping[str, Any]) -> "Fields":
-        """Return these fields and others, which take precedence."""
+        """Return these fields together with `others`, which take precedence."""
         return Fields({**self._found, **found})
 
     def __contains__(self, name: str) -> bool:
@@ -95,7 +95,7 @@ class Fields:
         """Return a text field."""
         text = default if (value := self.value(name)) is None else value
         if not isinstance(text, str):
-            raise RequestError(400, f"Parameter '{name}' has to be a text")
+            raise RequestError(400, f"Parameter '{name}' has to be a string")
         return text
 
     def needed(self, name: str) -> str:
@@ -114,7 +114,7 @@ class Fields:
         """Return a list of texts; a single text is a list with one element."""
         texts = self.several(name)
         if not all(isinstance(text, str) for text in texts):
-            raise RequestError(400, f"Parameter '{name}' has to be a list of texts")
+            raise RequestError(400, f"Parameter '{name}' has to be a list of strings")
         return texts
 
     def names(self, name: str) -> list[str]:
@@ -143,7 +143,7 @@ class Fields:
 
 
 async def read_fields(request: Request) -> Fields:
-    """Return the fields of the body and, for missing ones, of the address; raise as `fields`."""
+    """Return the fields of the body and, for missing fields, of the address; raise the errors of `fields`."""
     in_body = await fields(request)
     address = {name: request.query_params.getlist(name) for name in request.query_params}
     if _content_type(request)[0] in FORMS:
@@ -152,11 +152,11 @@ async def read_fields(request: Request) -> Fields:
 
 
 def _parsed(content: bytes, kind: str, options: dict[str, str], max_fields: int) -> dict[str, Any]:
-    """Parse a body that is not a multipart form; raise RequestError as `fields`."""
+    """Parse a body that is not a multipart form; raise the errors of `fields`."""
     if not content.strip():
         return {}
     if options.get("charset", "utf-8").lower() not in _UTF8:
-        raise RequestError(415, "the body is in another encoding than UTF-8")
+        raise RequestError(415, "the encoding of the body is not UTF-8")
     try:
         text = content.decode()
     except UnicodeDecodeError:
@@ -209,7 +209,7 @@ def _form(text: str, max_fields: int) -> dict[str, Any]:
 
 async def _parts(request: Request) -> dict[str, Any]:
     if _content_type(request)[1].get("charset", "utf-8").lower() not in _UTF8:
-        raise RequestError(415, "the form is in another encoding than UTF-8")
+        raise RequestError(415, "the encoding of the form is not UTF-8")
     settings = service_of(request).settings
     try:
         form = await request.form(
@@ -231,11 +231,11 @@ def check_size(settings: ServerSettings, texts: Iterable[str]) -> None:
     size = sum(len(text.encode()) for text in texts)
     if size > settings.max_text_bytes:
         most = f"{settings.max_text_bytes:,} at most"
-        raise RequestError(413, f"{size:,} bytes of text, and {most}; send less at a time, or a file")
+        raise RequestError(413, f"{size:,} bytes of text, and {most}; send less text at a time, or a file")
 
 
 async def unless_gone(request: Request, answer: Coroutine[Any, Any, T]) -> T:
-    """Return the answer; cancel its work if the client disconnects."""
+    """Wait for an answer and return it; cancel its work if the client disconnects."""
     task = asyncio.ensure_future(answer)
 
     async def cancel() -> None:
@@ -246,7 +246,7 @@ async def unless_gone(request: Request, answer: Coroutine[Any, Any, T]) -> T:
     try:
         return await task
     except asyncio.CancelledError:
-        raise RequestError(499, "the client is gone") from None
+        raise RequestError(499, "the client has disconnected") from None
     finally:
         watcher.cancel()
 
@@ -264,7 +264,7 @@ B = TypeVar("B", bound=Body)
 
 
 def asking(request: Request) -> Client:
-    """Authenticate the client by `Authorization: Bearer KEY`, as `client_of`."""
+    """Authenticate the client by `Authorization: Bearer KEY`; see `client_of`."""
     return client_of(request, bearer_key(request))
 
 

@@ -23,10 +23,10 @@ from cotext.serving.service import Service
 HEAD_SECONDS: Final = 20.0  # for the request line and headers
 REST_SECONDS: Final = 5.0  # for the rest of a body after its response is sent
 TAKE_SECONDS: Final = 60.0  # for a client to read the rest of a response
-MAX_HEAD_BYTES: Final = 64 * 1024  # some dialects have texts in the address
+MAX_HEAD_BYTES: Final = 64 * 1024  # in some dialects, the address contains texts
 MAX_CONNECTIONS: Final = 512  # open at once; requests have a separate limit
 # Switch interval of threads. The event loop waits for the interpreter several times in a request, each time
-# behind other threads: with 5 ms and six threads, 0.03 s.
+# behind other threads. With intervals of 5 ms and six threads, each wait takes 0.03 s.
 SWITCH_SECONDS: Final = 0.0005
 # A full garbage collection stops all threads (0.3 s while a file of 8 MB is read), so it runs when idle.
 COLLECTIONS: Final = (700, 10, 10_000)  # otherwise only after 70 million objects
@@ -43,19 +43,20 @@ def listening_socket(host: str, port: int, keys: bool) -> socket.socket:
     """
     where = f"--host {host} --port {port}"
     if not 0 <= port < 65536:
-        raise CotextError(f"--port {port}: give a number up to 65535; 0 is any port that is free")
+        raise CotextError(f"--port {port}: give a number up to 65535, or 0 for any free port")
     try:
         addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except (OSError, UnicodeError):
         raise CotextError(
-            f"--host {host}: not an address of this machine; 127.0.0.1 is only this machine, 0.0.0.0 all its "
-            "networks"
+            f"--host {host}: not an address of this machine; give 127.0.0.1 to listen on this machine only, "
+            f"or "
+            "0.0.0.0 for all its networks"
         ) from None
     family, kind, protocol, _, address = addresses[0]
     if not keys and not is_loopback(str(address[0])):
         raise CotextError(
-            f"--host {host}: other machines reach this address, and there are no keys; make one for each "
-            "client (`cotext serve-key add NAME --keys FILE`) and start with --keys FILE"
+            f"--host {host}: other machines can reach this address, and there are no keys; make a key for "
+            "each client (`cotext serve-key add NAME --keys FILE`) and start with --keys FILE"
         )
     made = socket.socket(family, kind, protocol)
     try:
@@ -64,8 +65,8 @@ def listening_socket(host: str, port: int, keys: bool) -> socket.socket:
     except OSError as error:
         made.close()
         raise CotextError(
-            f"{where}: cannot be listened at: {error.strerror or error}; choose another --port, or 0 for one "
-            "that is free"
+            f"{where}: cannot listen there: {error.strerror or error}; choose another --port, or 0 for any "
+            "free port"
         ) from None
     return made
 
@@ -86,9 +87,9 @@ def serve_until_stopped(
 
     After the signal, new requests get 503, those in progress have `ServerSettings.stop_seconds` to finish,
     and jobs stay for the next start. A second signal ends the process at once. `on_start` is called when the
-    server accepts requests, `on_stop` when it does not any more.
+    server starts to accept requests, `on_stop` when it stops to accept them.
     """
-    # Loaded objects stay as long as the server, so garbage collections skip them.
+    # Loaded objects exist as long as the server, so garbage collections skip them.
     gc.collect()
     gc.freeze()
     gc.set_threshold(*COLLECTIONS)
@@ -128,7 +129,7 @@ class StoppingServer(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Context in which signals request a stop."""
+        """Return a context manager in which signals request a stop."""
         with stop_on_signals() as self._stop:
             yield
 
@@ -153,7 +154,7 @@ class StoppingServer(uvicorn.Server):
         return await super().on_tick(counter)
 
     def _is_idle(self) -> bool:
-        """Whether no texts or files are being translated."""
+        """Return whether no texts or files are being translated."""
         return not self._admission.in_flight and not self._service.jobs.counts()["translating"]
 
 
@@ -197,12 +198,12 @@ class TimedProtocol(H11Protocol):
         super().connection_lost(exc)
 
     def pause_writing(self) -> None:
-        """Start a timer for a client that does not read; a mere close would wait forever."""
+        """Start a timer for a client that does not read; without it, closing would wait forever."""
         super().pause_writing()
         self._stuck = self.loop.call_later(TAKE_SECONDS, self.transport.abort)
 
     def resume_writing(self) -> None:
-        """Stop this timer."""
+        """Stop the timer of `pause_writing`."""
         super().resume_writing()
         if self._stuck is not None:
             self._stuck.cancel()

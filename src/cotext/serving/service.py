@@ -39,7 +39,7 @@ _NUMBERS = count()
 class TextRequest:
     """Documents to translate, as blocks in reading order.
 
-    `given`: fixed translations, by document and sentence (after splitting), which are context of later
+    `given`: fixed translations, by document and sentence (after splitting); they are context of later
     sentences. `fast`: greedy search. `alternatives`: also return other translations of the beam, unless there
     are terms or copied texts. `log`: windows that were found before, and a log for new ones; such requests
     are not cached.
@@ -70,7 +70,7 @@ class Service:
         self.is_stopping = False
 
     async def start(self) -> None:
-        """Start the jobs, before the first request; raise CotextError as `Jobs.start`."""
+        """Start the jobs, before the first request; raise the errors of `Jobs.start`."""
         await asyncio.to_thread(self.jobs.start)
 
     async def stop(self) -> None:
@@ -112,7 +112,7 @@ class Service:
         if self.is_stopping:
             raise stopping()
         note_system(request.system.name)
-        # In a thread, because a text may have a hundred thousand blocks.
+        # Run this in a thread, because a text may have a hundred thousand blocks.
         key = await asyncio.get_running_loop().run_in_executor(self._threads, _key, request, client)
 
         async def compute(pending: PendingRequest) -> TextAnswer:
@@ -124,7 +124,8 @@ class Service:
         except TimeoutError:
             raise RequestError(
                 503,
-                f"not done within {self.settings.request_seconds:g} seconds; send less at once, or try later",
+                f"not done within {self.settings.request_seconds:g} seconds; send less text at once, or try "
+                f"again later",
                 RETRY_SECONDS,
             ) from None
 
@@ -132,7 +133,7 @@ class Service:
         """Run a call in a thread; if the task is cancelled, cancel `work` without waiting for the thread.
 
         Raises:
-            RequestError: for errors of the call that concern the client.
+            RequestError: an error of the call that concerns the client.
         """
         loop = asyncio.get_running_loop()
         try:
@@ -147,7 +148,9 @@ class Service:
         except (MemoryError, RuntimeError) as error:
             if not is_out_of_memory(error):
                 raise
-            raise RequestError(413, "a sentence takes more memory than there is; send shorter ones") from None
+            raise RequestError(
+                413, "a sentence needs more memory than is available; send shorter sentences"
+            ) from None
 
     def _translate(self, request: TextRequest, pending: PendingRequest) -> TextAnswer:
         work, shared = pending.work, self.shared(request.system)
@@ -181,7 +184,8 @@ class Service:
         if sentences > self.settings.max_sentences:
             raise RequestError(
                 413,
-                f"{sentences:,} sentences; {self.settings.max_sentences:,} are taken at once: send them in "
+                f"{sentences:,} sentences, but {self.settings.max_sentences:,} are allowed at once; send "
+                f"them in "
                 "several requests, or as a file",
             )
 

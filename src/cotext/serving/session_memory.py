@@ -11,11 +11,15 @@ from typing import Final
 from cotext.files.blocks import Block
 from cotext.translation.document_state import SentenceHypothesis
 
-KEPT_SEGMENTS: Final = 200  # of a session; those farthest from the last added one are dropped
+KEPT_SEGMENTS: Final = (
+    200  # limit for a session; the segments farthest from the last added segment are dropped
+)
 KEPT_CHARACTERS: Final = 64 * 1024
-KEPT_SECONDS: Final = 3600.0  # after the last request
-SESSIONS: Final = 512  # of all clients; the least recently used one of the largest client is dropped
-SESSIONS_OF_CLIENT: Final = 32  # the least recently used one is dropped
+KEPT_SECONDS: Final = 3600.0  # time after the last request, after which a session is dropped
+SESSIONS: Final = (
+    512  # limit for all clients; the least recently used session of the largest client is dropped
+)
+SESSIONS_OF_CLIENT: Final = 32  # limit for a client; the least recently used session is dropped
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +53,7 @@ class Segment:
 
     @property
     def characters(self) -> int:
-        """The size of the segment."""
+        """The size of the segment in characters."""
         translations = sum(len(sentence.hypothesis.text) for sentence in self.as_context.sentences)
         return sum(len(block.text) for block in self.blocks) + translations
 
@@ -92,7 +96,7 @@ class SessionMemory:
 
     @asynccontextmanager
     async def unless_refused(self) -> AsyncIterator[None]:
-        """Context that restores the segments after an exception."""
+        """Return a context manager that restores the segments after an exception."""
         segments, last = list(self.segments), self.last
         try:
             yield
@@ -131,7 +135,7 @@ class Sessions:
         if len(of_client) > SESSIONS_OF_CLIENT:
             del self._memories[of_client[0]]
         if len(self._memories) > SESSIONS:
-            # Drop a session of the client with the most, so that no client loses one to a larger client.
+            # Drop a session of the client with the most sessions, so that smaller clients lose none.
             [(most, _)] = Counter(k[0] for k in self._memories if k != key).most_common(1)
             del self._memories[next(k for k in self._memories if k[0] == most and k != key)]
         return memory

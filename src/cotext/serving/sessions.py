@@ -1,16 +1,15 @@
 """Sessions: a client sends a document segment by segment, and preceding segments are context.
 
-A session has a name, a client and a system. It stores the segments in order, each with its translation: that
-of the system, with its subwords, or a confirmed one. Preceding segments are context on both sides.
+A session has a name, a client and a system. It stores the segments in order, each with its translation by the
+system (and its subwords) or a confirmed translation. Preceding segments are context on both sides.
 
     Order             By segment number, if given; then equal texts may be different segments. Without
-    numbers,
-                      an equal text is the same segment, and a new one follows the last new one.
+                  numbers, an equal text is the same segment, and a new text follows the last new one.
     Repeated request  The same answer, without search, unless the preceding segments have changed. Following
                       segments are not changed.
     Other text        With the number of a stored segment, it replaces the segment.
-    Confirmed         A translation in the request becomes that of the segment. It is returned, and is context
-                      of following segments.
+    Confirmed         A translation in the request becomes the translation of the segment. It is returned, and
+                  is context of following segments.
     Failed request    Nothing is stored.
 
 Requests of one session are processed in order. Systems that translate each sentence in a window over
@@ -45,7 +44,8 @@ LAST_SEGMENT: Final = 10**9
 class SessionPlace:
     """The position of the documents of a request in a session; each document is a segment.
 
-    `number`: of the first; the others follow it. `confirmed`: confirmed translations, or None.
+    `number`: segment number of the first document; the others follow it. `confirmed`: confirmed translations,
+    or None.
     """
 
     name: str
@@ -54,7 +54,7 @@ class SessionPlace:
 
 
 class _Replay:
-    """A log with the windows of a document that were found before; collects new ones."""
+    """A log of the windows of a document: windows found before, and new windows."""
 
     def __init__(self, sentences: Sequence[Spoken]) -> None:
         self._found = [FoundWindow(i, (spoken.hypothesis,), True) for i, spoken in enumerate(sentences)]
@@ -78,15 +78,19 @@ async def translate(
     session.
 
     Raises:
-        RequestError: as `Service.translate`; 400, more confirmed translations than texts; 413, too many texts
-            for a session.
+        RequestError: the errors of `Service.translate`; 400, more confirmed translations than texts; 413, too
+            many texts for a session.
     """
     if place is None:
         return await service.translate(request, client)
     if len(request.documents) > KEPT_SEGMENTS:
-        raise RequestError(413, f"a request in a session has {KEPT_SEGMENTS} texts at most; send several")
+        raise RequestError(
+            413, f"a request in a session may have {KEPT_SEGMENTS} texts at most; send several requests"
+        )
     if len(place.confirmed) > len(request.documents):
-        raise RequestError(400, "confirmed: more translations than texts; send one for each, or null")
+        raise RequestError(
+            400, "confirmed: more translations than texts; send one translation, or null, for each text"
+        )
     memory = service.sessions.of(client.name, place.name, request.system.name)
     seconds = service.settings.request_seconds
     documents: list[list[Block]] = []
@@ -102,7 +106,7 @@ async def translate(
                 pairs += [replace(pair, document=index) for pair in answer.pairs]
     except TimeoutError:
         raise RequestError(
-            503, f"not done within {seconds:g} seconds; send less at once", RETRY_SECONDS
+            503, f"not done within {seconds:g} seconds; send less text at once", RETRY_SECONDS
         ) from None
     return TextAnswer(documents, pairs)
 
@@ -113,7 +117,7 @@ class _InSession:
     def __init__(self, service: Service, request: TextRequest, client: Client, memory: SessionMemory) -> None:
         self._service, self._request, self._client, self._memory = service, request, client, memory
         [blocks] = request.documents
-        # The place in this request is not stored.
+        # The position in this request is not stored.
         self._blocks = tuple(replace(block, place="") for block in blocks)
 
     async def answer(self, number: int | None, confirmed: str | None) -> TextAnswer:
@@ -146,7 +150,7 @@ class _InSession:
     async def _translated(
         self, context: Context, known: tuple[Spoken, ...]
     ) -> tuple[TextAnswer, tuple[Spoken, ...]]:
-        """Translate the segment in a context; also return its sentences. `known`: those found before."""
+        """Translate the segment in a context; also return its sentences. `known`: sentences found before."""
         before = (*context.sentences, *known)
         system = self._request.system
         exact = _searches_each_alone(system) and all(spoken.exact for spoken in before)
@@ -211,7 +215,7 @@ def _as_if_found(system: System, block: int, text: str) -> Spoken:
 
 
 def _may_be_read(system: System, source: str, spoken: Spoken) -> bool:
-    """Whether a sentence can be translated, and neither side is too long."""
+    """Return whether a sentence can be translated, and neither side is too long."""
     translator = system.opened.translator
     try:
         translator.check([Document("", (source,))])
@@ -221,7 +225,7 @@ def _may_be_read(system: System, source: str, spoken: Spoken) -> bool:
 
 
 def _searches_each_alone(system: System) -> bool:
-    """Whether the translation of a sentence does not depend on following sentences."""
+    """Return whether the translation of a sentence does not depend on following sentences."""
     plan = system.opened.translator.plan
     whole = system.opened.config.view.kind == "document" and plan.searched_view is plan.view
     return plan.group_windows == 1 and not whole
@@ -235,7 +239,7 @@ def _context_sentences(system: System) -> int:
 
 
 def _written(blocks: Sequence[Block], text: str) -> list[Block]:
-    """Return the blocks with a confirmed translation: one line per block, or everything in the first."""
+    """Return the blocks with a confirmed translation: one line per block, or all of it in the first block."""
     indices = [i for i, block in enumerate(blocks) if block.translate]
     lines = text.split("\n")
     if len(lines) != len(indices):
@@ -247,13 +251,13 @@ def _written(blocks: Sequence[Block], text: str) -> list[Block]:
 
 
 def refuse_confirmed_tags(place: SessionPlace | None) -> None:
-    """Raise RequestError 400 for a confirmed translation of a text with tags, which it may lack."""
+    """Raise RequestError 400 for a confirmed translation of a text with tags: it may lack the tags."""
     if place is not None and any(text is not None for text in place.confirmed):
-        raise RequestError(400, "confirmed: is plain text; send it without the handling of tags")
+        raise RequestError(400, "confirmed: has to be plain text; send it without tag_handling")
 
 
 def also_in_sessions(routes: Sequence[Route]) -> list[BaseRoute]:
-    """Return the routes, and the same after `/session/NAME`, for tools that set only an address."""
+    """Return the routes, and copies under `/session/NAME` for tools in which only an address can be set."""
     prefixed = [
         Route(IN_SESSION + route.path, route.endpoint, methods=list(route.methods or ())) for route in routes
     ]
@@ -274,16 +278,21 @@ def session_place(request: Request, named: Mapping[str, object]) -> SessionPlace
     if name is None:
         return None
     if not isinstance(name, str) or not 0 < len(name) <= 200 or not name.isprintable():
-        raise RequestError(400, "session: give it a name of 1 to 200 printable characters")
+        raise RequestError(400, "session: give a name of 1 to 200 printable characters")
     number, confirmed = named.get("segment", headers.get("x-cotext-segment")), named.get("confirmed")
     if number is not None:
         digits = str(number)
         if isinstance(number, bool) or not digits.isascii() or not digits.isdigit() or len(digits) > 9:
-            raise RequestError(400, f"segment: its number in the document, from 0 to {LAST_SEGMENT - 1:,}")
+            raise RequestError(
+                400,
+                f"segment: give the number of the segment in the document, from 0 to {LAST_SEGMENT - 1:,}",
+            )
         number = int(digits)
     texts: list[str | None] = []
     for text in confirmed if isinstance(confirmed, list) else [confirmed]:
         if text is not None and not isinstance(text, str):
-            raise RequestError(400, "confirmed: the translation as a text; for several texts, a list of them")
+            raise RequestError(
+                400, "confirmed: give the translation as a string, or a list of strings for several texts"
+            )
         texts.append(text if text and text.strip() else None)  # forms send empty fields
     return SessionPlace(name, number, tuple(texts))

@@ -22,7 +22,7 @@ class ServerSettings(Request):
     """
 
     state: Path = option(
-        "Folder for files and glossaries, kept when the server stops. Default: "
+        "Folder for files and glossaries, which are kept when the server stops. Default: "
         "$XDG_STATE_HOME/cotext/serve-PORT, with ~/.local/state if that variable is not set.",
         default=Path("cotext-serve"),
     )
@@ -31,26 +31,38 @@ class ServerSettings(Request):
         default=None,
     )
     cors: Sequence[str] = option(
-        "Web origin whose pages may send requests, as in https://example.org; may be repeated.", default=()
+        "Web origin whose pages may send requests, such as https://example.org; may be repeated.", default=()
     )
-    batch_tokens: int = option("Largest batch of all clients, in tokens.", default=BATCH_TOKENS, least=1)
-    max_text_bytes: int = option("Largest texts of one request, in bytes.", default=128 * 1024, least=1)
-    max_file_bytes: int = option("Largest file, in bytes.", default=32 * 1024 * 1024, least=1)
-    max_sentences: int = option("Most sentences in one request, files apart.", default=2_000, least=1)
-    max_waiting: int = option("Most requests at a time, of all clients together.", default=256, least=1)
-    max_waiting_of_client: int = option("Most requests of one client at a time.", default=64, least=1)
-    requests_per_minute: int = option("Most requests per minute and client; 0: no limit.", default=0, least=0)
-    keep_files_hours: float = option("Hours that a translated file is kept.", default=24.0, least=0.01)
+    batch_tokens: int = option(
+        "Maximum size of a batch, in tokens; clients share batches.", default=BATCH_TOKENS, least=1
+    )
+    max_text_bytes: int = option(
+        "Maximum size of the texts of one request, in bytes.", default=128 * 1024, least=1
+    )
+    max_file_bytes: int = option("Maximum size of a file, in bytes.", default=32 * 1024 * 1024, least=1)
+    max_sentences: int = option(
+        "Maximum number of sentences in one request (not for files).", default=2_000, least=1
+    )
+    max_waiting: int = option(
+        "Maximum number of requests at a time, for all clients together.", default=256, least=1
+    )
+    max_waiting_of_client: int = option(
+        "Maximum number of requests of one client at a time.", default=64, least=1
+    )
+    requests_per_minute: int = option(
+        "Maximum number of requests per minute and client; 0: no limit.", default=0, least=0
+    )
+    keep_files_hours: float = option("Hours for which a translated file is kept.", default=24.0, least=0.01)
     max_jobs_bytes: int = option(
-        "Largest total size of all files, in bytes; one client may use an eighth of it.",
+        "Maximum total size of all files, in bytes; one client may use an eighth of it.",
         name="max_files_bytes",
         default=4 << 30,
         least=1,
     )
-    files_at_once: int = option("Files translated at the same time.", default=4, least=1)
-    page: bool = option("Serve the page for the browser.", default=True)
+    files_at_once: int = option("Number of files translated at the same time.", default=4, least=1)
+    page: bool = option("Serve the web page.", default=True)
     request_seconds: float = 300.0
-    body_seconds: float = 30.0  # for a body, and again for every half MiB of it
+    body_seconds: float = 30.0  # for a body, and again for every 512 KiB of it
     send_seconds: float = 60.0  # for a client to read a part of a response
     stop_seconds: float = 30.0  # for requests in progress when the server stops
 
@@ -62,9 +74,9 @@ class ServerSettings(Request):
                 raise CotextError(f"--cors {origin}: give an origin, such as https://example.org")
         if self.max_file_bytes * SHARES > self.max_jobs_bytes:
             raise CotextError(
-                f"--max-file-bytes {self.max_file_bytes} does not go with --max-files-bytes "
-                f"{self.max_jobs_bytes}: a client may have an eighth of all files together, and a file "
-                f"cannot be larger; give --max-files-bytes {self.max_file_bytes * SHARES} at least"
+                f"--max-file-bytes {self.max_file_bytes} is too large for --max-files-bytes "
+                f"{self.max_jobs_bytes}: a client may use an eighth of the space for all files, and "
+                f"a file cannot be larger; give --max-files-bytes {self.max_file_bytes * SHARES} at least"
             )
 
     @property
@@ -79,7 +91,7 @@ class ServerSettings(Request):
 
     @property
     def max_fields(self) -> int:
-        """Limit of the fields of a form: texts, and others."""
+        """Maximum number of fields of a form."""
         return self.max_sentences + 100
 
 
@@ -87,13 +99,16 @@ class ServeRequest(ServerSettings, Device):
     """Runs to serve, and the address."""
 
     runs: Sequence[str] = option(
-        "Run or engine folders, or names of models, as FOLDER or NAME=FOLDER. The first of each language "
-        "pair answers requests that name no system.",
+        "Run or engine folders, or names of models; written FOLDER or NAME=FOLDER. The first of each "
+        "language "
+        "pair answers requests without the name of a system.",
         argument=True,
     )
     host: str = option("Address to listen on. Default: for this machine only.", default="127.0.0.1")
     port: int = option("Port to listen on; 0: any free port.", default=5000)
-    languages: str | None = option("Language pair, as in en-de, of runs without one recorded.", default=None)
+    languages: str | None = option(
+        "Language pair, such as en-de, of runs without a recorded language pair.", default=None
+    )
     threads: int | None = option("CPU threads to use.", default=None, least=1)
 
     def folder_at(self, port: int) -> Path:
@@ -103,7 +118,7 @@ class ServeRequest(ServerSettings, Device):
         return standard_folder("XDG_STATE_HOME", ".local/state") / f"serve-{port}"
 
     def pair(self) -> Languages | None:
-        """Return the language pair of runs without one recorded."""
+        """Return the language pair of runs without a recorded language pair."""
         if self.languages is None:
             return None
         source, _, target = self.languages.partition("-")

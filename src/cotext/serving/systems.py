@@ -32,19 +32,20 @@ class Systems:
     """The systems of a server, in order: the first of a language pair is the default.
 
     Raises:
-        CotextError: there is no system, two have the same name, or the languages of one are unknown.
+        CotextError: there is no system, two systems have the same name, or the languages of a system are
+            unknown.
     """
 
     def __init__(self, systems: Sequence[System]) -> None:
         if not systems:
-            raise CotextError("a server needs a system: name a run folder")
+            raise CotextError("a server needs a system: give a run folder")
         self._by_name: dict[str, System] = {}
         for system in systems:
             if system.name in self._by_name:
                 raise CotextError(f"two systems are called {system.name!r}; rename one: NAME=FOLDER")
             if not str(system.languages):
                 raise CotextError(
-                    f"{system.opened.folder}: its languages are not known; give them with --languages, as in "
+                    f"{system.opened.folder}: its languages are unknown; give them with --languages, such as "
                     "--languages en-de"
                 )
             self._by_name[system.name] = system
@@ -55,7 +56,7 @@ class Systems:
     def named(self, name: str) -> System:
         """Return a system by name; raise RequestError 404 if it is unknown."""
         if name not in self._by_name:
-            raise RequestError(404, f"unknown system; known are {', '.join(self._by_name)}")
+            raise RequestError(404, f"unknown system; known systems are {', '.join(self._by_name)}")
         return self._by_name[name]
 
     def translating(self, source: str | None, target: str | None, name: str | None = None) -> list[System]:
@@ -69,7 +70,9 @@ class Systems:
         for side, code in (("target", target), ("source", source)):
             candidates = [s for s in candidates if code in (None, getattr(s.languages, side))]
             if not candidates:
-                raise RequestError(400, f"{side} language {shown(code)} is not supported; there are {pairs}")
+                raise RequestError(
+                    400, f"{side} language {shown(code)} is not supported; supported pairs are {pairs}"
+                )
         return candidates
 
 
@@ -79,12 +82,12 @@ def open_systems(
     threads: int | None = None,
     languages: Languages | None = None,
 ) -> Systems:
-    """Load runs; names are from `NAME=FOLDER`, the name of a model, or the last part of the path.
+    """Load runs; their names are from `NAME=FOLDER`, the name of a model, or the last part of a path.
 
     `languages`: for runs without recorded languages.
 
     Raises:
-        CotextError: as `resolve_run`, `open_run` and `Systems`.
+        CotextError: the errors of `resolve_run`, `open_run` and `Systems`.
     """
     return Systems(
         [
@@ -102,8 +105,8 @@ def _named(run: str | Path) -> tuple[str, Path]:
         return resolved.resolve().name if resolved == Path(run) else str(run), resolved
     if not _NAME.fullmatch(name):
         raise CotextError(
-            f"{run}: {shown(name)} cannot be the name of a system: up to 64 letters, digits, dots, hyphens "
-            "and underscores, a letter or digit first"
+            f"{run}: {shown(name)} cannot be the name of a system: use up to 64 letters, digits, dots, "
+            "hyphens and underscores, beginning with a letter or digit"
         )
     return name, resolve_run(folder)
 

@@ -22,14 +22,14 @@ from cotext.translation.wishes import Wishes
 
 # --- Language detection.
 
-MOST_CHARACTERS: Final = 4_096  # used for detection
+MOST_CHARACTERS: Final = 4_096  # maximum used for detection
 
 
 @dataclass(frozen=True, slots=True)
 class Detected:
     """A language code, and its probability among all languages.
 
-    0: the language was not detected, and is the first candidate.
+    Probability 0: the language was not detected, and the code is the first candidate.
     """
 
     language: str
@@ -37,7 +37,7 @@ class Detected:
 
 
 def detect(text: str, candidates: Sequence[str]) -> Detected:
-    """Return the most probable candidate; the first one if the text has no letters or none is recognised."""
+    """Return the most probable candidate; the first candidate if no language is recognised."""
     ranked = language_identifier().rank(text[:MOST_CHARACTERS]) if any(map(str.isalpha, text)) else []
     known = [(language, float(probability)) for language, probability in ranked if language in candidates]
     return Detected(*max(known, key=lambda pair: pair[1])) if known else Detected(candidates[0], 0.0)
@@ -49,8 +49,8 @@ class TranslationRequest:
 
     `systems`: candidates with one target language; the source language is detected if there are several, or
     if `detects`. `together`: the texts are one document. `context`: context before each document. `place`:
-    position in a session; all texts have one language. `fast`: greedy search. `alternatives`: most other
-    translations of each text; none in a session.
+    position in a session; all texts have one language. `fast`: greedy search. `alternatives`: maximum number
+    of other translations of each text; none in a session.
     """
 
     texts: Sequence[str]
@@ -100,7 +100,7 @@ EXTENSION: Final = ("document", "system", "session", "segment", "confirmed")
 
 @dataclass(frozen=True, slots=True)
 class Extension:
-    """Extensions of a dialect: the texts are one document, the system, the position in a session."""
+    """Extensions of a dialect: whether the texts are one document, the system, the position in a session."""
 
     document: bool = False
     system: str | None = None
@@ -108,12 +108,12 @@ class Extension:
 
 
 def extension_of(request: Request, wanted: Fields, by_themselves: bool = False) -> Extension:
-    """Read the field `cotext` (an object, in a form as JSON), and the session from headers and address.
+    """Read the field `cotext` (an object; in a form, as JSON), and the session from headers and address.
 
-    `by_themselves`: without that field, read its fields from the request.
+    `by_themselves`: if this field is missing, read its members from the fields of the request.
 
     Raises:
-        RequestError: 400, a value is invalid, or as `session_place`.
+        RequestError: 400, a value is invalid; the errors of `session_place`.
     """
     value = wanted.value("cotext")
     if value is None:
@@ -135,20 +135,20 @@ def code_of(text: str) -> str:
     try:
         return language_code(text, "language")
     except CotextError:
-        raise RequestError(400, "a language is given by its code, as in en, de or zh") from None
+        raise RequestError(400, "give a language code, such as en, de or zh") from None
 
 
 async def translated(request: Request, client: Client, wanted: TranslationRequest) -> list[TranslatedText]:
     """Return the translations of texts, in order; the work is cancelled if the client disconnects.
 
     Raises:
-        RequestError: 413, too much text; as `sessions.translate`.
+        RequestError: 413, too much text; the errors of `sessions.translate`.
     """
     service = service_of(request)
     check_size(service.settings, (*wanted.texts, wanted.context))
     if wanted.tags is not None:
         refuse_confirmed_tags(wanted.place)
-    # In threads, because a text may have a hundred thousand blocks.
+    # Run this in a thread, because a text may have a hundred thousand blocks.
     documents = await to_thread.run_sync(_documents, wanted)
     context = _context(wanted.context)
 
@@ -177,7 +177,7 @@ async def translated(request: Request, client: Client, wanted: TranslationReques
 
 
 def _with_others(versions: Sequence[TranslatedText], most: int) -> TranslatedText:
-    """Return the first version of a text, with the other versions that differ as alternatives."""
+    """Return the first version of a text; other versions that differ from it become its alternatives."""
     others = dict.fromkeys(version.text for version in versions if version.text != versions[0].text)
     return replace(versions[0], alternatives=tuple(others)[:most])
 

@@ -52,7 +52,7 @@ def read_aligned(
     numbers of sentences in their documents; references and source may not.
 
     Raises:
-        CotextError: documents that do not correspond.
+        CotextError: documents do not correspond.
     """
     paths = [*hypotheses.values(), *references]
     read = [(path, *_read_side(path, format, "target", target_language)) for path in paths]

@@ -43,7 +43,7 @@ class Protocol(Metric):
         return self.tokenize == "none"
 
     def measure(self, texts: Texts, target_language: str | None) -> dict[str, Measurement]:
-        """Score every system; what sacrebleu needs of the references is computed once."""
+        """Score every system; reference data of sacrebleu are computed once."""
         if self.unit == "sentence":
             sizes = [[1] * len(document) for document in texts.references[0]]
         elif self.max_tokens is not None:
@@ -68,7 +68,7 @@ def build_metric(
     references: Sequence[Sequence[str]] | None = None,
     effective_order: bool = False,
 ) -> CorpusMetric:
-    """Return sacrebleu's metric for a protocol; CotextError if its tokenizer is not installed.
+    """Return sacrebleu's metric for a protocol; raise CotextError if its tokenizer is not installed.
 
     `references`: segments of each reference, if known already. `effective_order` (BLEU only): ignore n-gram
     orders for which a text is too short, as single sentences require.
@@ -111,8 +111,8 @@ def piece_sizes(
     """Divide documents into pseudo-documents; return the number of sentences in each piece of each document.
 
     A piece has at most `max_tokens` tokens in the reference, counted by the tokenizer of `protocol`.
-    Sentences are never split: a longer sentence is a piece by itself. Hypotheses are divided at the same
-    sentences whatever their length, so that all systems are scored on the same pieces.
+    Sentences are never split: a longer sentence is a piece by itself. Hypotheses of any length are divided at
+    the same sentences, so that all systems are scored on the same pieces.
     """
     metric = build_metric(protocol or PROTOCOLS["d-bleu-512"], target_language)
     assert isinstance(metric, BLEU)

@@ -59,7 +59,7 @@ class Comet:
 
     @property
     def model_name(self) -> str:
-        """Return the name of the model for signatures: that of its folder if it is a file."""
+        """Return the name of the model for signatures; for a file, the name of its folder."""
         path = Path(self.model)
         if not path.exists():
             return self.model
@@ -105,7 +105,7 @@ def measure_comet(
     A score is the mean over sentences, times 100. Of several references, COMET reads the first.
 
     Raises:
-        CotextError: documents that do not correspond; COMET or the model is missing, the model does not
+        CotextError: documents do not correspond, COMET or the model is missing, the model does not
             support context, or COMET failed.
     """
     for hypothesis in hypotheses.values():
@@ -195,13 +195,17 @@ def _read(comet: Comet, process: subprocess.Popen[bytes], log: IO[bytes]) -> Ite
             )
             raise CotextError(f"COMET ({comet.python}, {comet.model}): {answer['error']}{advice}")
         if not all(map(math.isfinite, answer.get("scores", ()))):
-            raise CotextError(f"COMET ({comet.model}) gives scores that are no numbers; check the model")
+            raise CotextError(f"COMET ({comet.model}) returns scores that are not numbers; check the model")
         yield answer
         loaded = True
     code = process.wait()
     if code == 0 and loaded:
         return
-    killed = f"was killed by signal {-code}, perhaps for want of memory" if code < 0 else f"ended with {code}"
+    killed = (
+        f"was killed by signal {-code}, perhaps because memory was exhausted"
+        if code < 0
+        else f"ended with {code}"
+    )
     log.seek(0)
     lines = log.read().decode("utf-8", errors="replace").splitlines()[-_TAIL_LINES:]
     raise CotextError(

@@ -44,9 +44,9 @@ def build_windows(
 ) -> list[Window]:
     """Put up to `before` previous sentences in front of every sentence (Vernikos et al., 2022).
 
-    The context of the hypothesis is that of the reference: an error counts once, and not again in the
-    sentences after it. Without a reference it is that of the hypothesis. All sides get the same number of
-    sentences, the most that fit on all of them.
+    The context of the hypothesis is the context of the reference, so that an error counts once, and not again
+    in the following sentences. Without a reference, it is taken from the hypothesis. All sides get the same
+    number of sentences: the maximum that fits on all sides.
     """
     sides = {"src": document["source"], "mt": document["hypothesis"]}
     if document.get("reference"):
@@ -109,8 +109,8 @@ class Scorer:
         """Raise RefusalError for a model that cannot average over the current sentence only."""
         if self.kind not in ("regression_metric", "referenceless_regression_metric"):
             raise RefusalError(
-                f"a {self.kind} model cannot be told which sentence is the current one; for document COMET "
-                "take a regression model, such as Unbabel/wmt22-comet-da, or leave --comet-context out"
+                f"a {self.kind} model cannot score only the current sentence; for document COMET "
+                "use a regression model, such as Unbabel/wmt22-comet-da, or omit --comet-context"
             )
         if self.model.hparams["pool"] != "avg":
             raise RefusalError(

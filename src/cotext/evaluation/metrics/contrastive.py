@@ -144,11 +144,11 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class Accuracy:
-    """The number of right decisions in a group of examples, and what guessing would give.
+    """The number of right decisions in a group of examples, and the expected accuracy of guessing.
 
-    `chance` is the mean of 1 / number of candidates. `balanced` is the accuracy in which every right form
-    counts the same, see `balanced_weights`; None if not requested. Both are fractions, other properties are
-    in per cent. `correct` is a mean if the decisions are those of several seeds.
+    `chance` is the mean of 1 / number of candidates. `balanced` is the accuracy in which every right form has
+    the same weight (see `balanced_weights`); None if not requested. Both are fractions, other properties are
+    in per cent. `correct` is a mean if there are decisions of several seeds.
     """
 
     correct: float
@@ -257,7 +257,7 @@ def grouped(
 
 
 def signed(parts: Mapping[str, str], recipe: Mapping[str, str] | None) -> str:
-    """Return a signature of `key:value` parts; CotextError for a recipe entry that cannot be part of it."""
+    """Return a signature of `key:value` parts; raise CotextError for an invalid recipe entry."""
     entries = dict(parts)
     for key, value in (recipe or {}).items():
         if key in entries or key == "version" or "|" in key + value:
@@ -270,7 +270,7 @@ def signed(parts: Mapping[str, str], recipe: Mapping[str, str] | None) -> str:
 class ContrastiveReport(GroupedReport[Accuracy]):
     """Accuracy over a suite and over its groups.
 
-    `aggregates` holds `disc`, `disc_avg` and `disc_all_d` in per cent, if the suite has the distances that
+    `aggregates` contains `disc`, `disc_avg` and `disc_all_d` in per cent, if the suite has the distances that
     they need (see `distance_aggregates`). `undecidable` counts examples with a wrong candidate that is
     spelled like the right one: always ties. `examples` (ids), `documents` (numbers) and `decisions` are in
     the order of the suite, for paired tests. `readings`: decisions in other contexts, if requested.
@@ -320,7 +320,7 @@ def contrastive_accuracy(
     """
     signature = contrastive_signature(suite, tie=tie, score=score, recipe=recipe)
     if not suite.examples:
-        raise CotextError(f"contrastive suite {suite.name!r} has no example; nothing to decide")
+        raise CotextError(f"contrastive suite {suite.name!r} has no examples")
     if len(scores) != len(suite.examples):
         raise CotextError(
             f"contrastive suite {suite.name!r}: {len(suite.examples)} examples, but scores for {len(scores)}"
@@ -380,7 +380,7 @@ def _readings(
 def contrastive_signature(
     suite: ContrastiveSuite, *, tie: TieRule, score: ScoreRule, recipe: Mapping[str, str] | None = None
 ) -> str:
-    """Return the settings of an accuracy as `key:value` parts; CotextError for an unknown rule."""
+    """Return the settings of an accuracy as `key:value` parts; raise CotextError for an unknown rule."""
     for name, rule, choices in (("tie", tie, get_args(TieRule)), ("score", score, get_args(ScoreRule))):
         if rule not in choices:
             raise CotextError(f"unknown {name} rule {rule!r}; choose one of {', '.join(choices)}")
@@ -466,12 +466,12 @@ def _comparable(example: ContrastiveExample, scores: CandidateScores, score: Sco
     for number, value in enumerate(scores.log_probabilities):
         # Minus infinity is valid: the model considers the candidate impossible.
         if math.isnan(value) or value == math.inf:
-            raise CotextError(f"{where}: the score of candidate {number} is {value}; the model is not sound")
+            raise CotextError(f"{where}: the score of candidate {number} is {value}; the model is damaged")
     if score == "sum":
         return list(scores.log_probabilities)
     if min(scores.tokens) < 1:
         raise CotextError(
-            f"{where}: a candidate has no scored token, its mean does not exist; use score 'sum'"
+            f"{where}: a candidate has no scored token, so its mean is undefined; use score 'sum'"
         )
     return [value / tokens for value, tokens in zip(scores.log_probabilities, scores.tokens, strict=True)]
 

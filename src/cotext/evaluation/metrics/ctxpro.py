@@ -69,7 +69,7 @@ class LastSentence:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FormsFound:
-    """Whether the translation of each example has the expected form.
+    """Return whether the translation of each example has the expected form.
 
     `documents` has the document number of each example. Examples with a form that the rule cannot find in any
     translation (`unreachable`) count as wrong, as published.

@@ -3,8 +3,8 @@
 In the English references of the Chinese-English PDC test set, the authors marked the verbs of 50 documents,
 the conjunctions of 46 and the pronouns of 52, each with all acceptable renderings. A marked word is a hit if
 one of its renderings occurs near the same relative position of the hypothesis. TC, CP and PT are the hits in
-per cent of the marked words, TCP is their geometric mean. No tagger is used. The rule is that of the authors'
-script (tcp.py of Doc2Doc_NMT), so that numbers are comparable.
+per cent of the marked words, TCP is their geometric mean. No tagger is used. The rule of the authors'
+script (tcp.py of Doc2Doc_NMT) is used, so that numbers are comparable.
 """
 
 import re
@@ -52,7 +52,7 @@ def read_marks(path: Path) -> list[MarkedDocument]:
 
     Each word is written `position:rendering,other rendering`. A line may begin with TC, CP or PT and a tab.
     If no line does, the file must be the published one of 148 documents, whose order gives the phenomenon.
-    Raises CotextError for anything else.
+    Raises CotextError for any other content.
     """
     refuse_named_pipe(path)
     lines = list(numbered_lines(path))
@@ -94,12 +94,12 @@ def measure_discourse(
 ) -> dict[str, list[Measurement]]:
     """Measure TC, CP and PT, as far as words are marked, and TCP if all three are.
 
-    Positions count tokens as in the published file: those of the Moses tokenizer with hyphens split. The text
-    is used as it is if the marked words of the reference are then at their positions, and tokenised
+    Positions count tokens as the published file does: tokens of the Moses tokenizer, with hyphens split. The
+    text is used as it is if the marked words of the reference are then at their positions, and tokenised
     otherwise. Hypotheses must have the form of the reference.
 
     Raises:
-        CotextError: documents and marked words do not belong together.
+        CotextError: the documents do not fit the marked words.
     """
     if len(marked) != len(reference):
         raise CotextError(f"marks of {len(marked)} documents, but the reference has {len(reference)}")
@@ -134,7 +134,7 @@ def hits(marks: Sequence[Mark], hypothesis: Sequence[str], reference_tokens: int
 
 
 def tokenised(documents: Sequence[Document], tokens: Tokens) -> list[list[str]]:
-    """Return the tokens of each document as one line; CotextError if the tokenizer is not installed."""
+    """Return the tokens of each document as one line; raise CotextError if the tokenizer is not installed."""
     lines = [" ".join(document.sentences) for document in documents]
     if tokens == "none":
         return [line.split() for line in lines]
@@ -155,7 +155,7 @@ def _tokens_of_reference(
     """Find the tokenisation that the positions count."""
     total = sum(len(document.marks) for document in marked)
     if not total:
-        raise CotextError("discourse marks: there is none in the file")
+        raise CotextError("discourse marks: the file contains none")
     shares = []
     for tokens in ("none", "moses"):
         lines = tokenised(reference, tokens)

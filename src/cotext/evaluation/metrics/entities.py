@@ -1,4 +1,4 @@
-"""Translation of listed entities, as in BWB (Jiang et al., 2022): accuracy and consistency.
+"""Translation of listed entities, after BWB (Jiang et al., 2022): accuracy and consistency.
 
 A list has, by document, the forms that an entity may have in the target language. A mention is an occurrence
 of a form: the longest at its position, ignoring case, and a whole word in languages with spaces. Mentions of
@@ -8,7 +8,7 @@ hypothesis and reference are counted for each sentence and entity; the smaller n
     precision      right / mentions of the hypothesis
     F1             their harmonic mean
     consistency    of the mentions of entities that the hypothesis mentions twice or more in a document, the
-                   share that has the form most frequent for that entity there
+                   share with the most frequent form of that entity in the document
 
 Accuracy and F1 measure whether an entity is mentioned where the reference mentions it, in any of its forms.
 Consistency requires one form throughout. Human translators vary forms too, so the consistency of the
@@ -43,7 +43,7 @@ from cotext.runtime.tables import render_rows
 from cotext.runtime.version import __version__
 
 _MAX_CELL: Final = 10_000  # characters of the forms of one entity
-_REPEATED: Final = 2  # mentions from which on an entity can be inconsistent
+_REPEATED: Final = 2  # minimum number of mentions for an entity to be inconsistent
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +129,7 @@ def _forms(text: str, where: str) -> tuple[str, ...]:
             value = None
     if not isinstance(value, list) or not value or not all(isinstance(form, str) for form in value):
         raise CotextError(
-            f"{where}: expected a list of forms, as in ['Qiao Lian', 'Lian'], found {shown(text)}"
+            f"{where}: expected a list of forms, such as ['Qiao Lian', 'Lian'], found {shown(text)}"
         )
     forms = tuple(dict.fromkeys(" ".join(form.split()) for form in value))
     if not all(forms):

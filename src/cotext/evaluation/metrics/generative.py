@@ -82,7 +82,7 @@ def outcome(example: ContrastiveExample, translation: Sequence[str]) -> str | No
     """Return one of OUTCOMES, or None if no word distinguishes right from wrong.
 
     Raises:
-        CotextError: the translation has not one sentence per source sentence.
+        CotextError: the number of sentences of the translation differs from the source.
     """
     if len(translation) != len(example.source):
         raise CotextError(

@@ -124,7 +124,7 @@ class Metric(ABC):
 
     @abstractmethod
     def measure(self, texts: Texts, target_language: str | None) -> dict[str, Measurement]:
-        """Score every system; CotextError if that is not possible."""
+        """Score every system; raise CotextError if this is not possible."""
 
     @abstractmethod
     def utility(self, target_language: str | None) -> Utility:
@@ -178,7 +178,7 @@ def metrics() -> Mapping[str, Metric]:
 
 
 def find_protocol(name: str) -> Metric:
-    """Return a metric by its name; CotextError with the known names."""
+    """Return a metric by its name; raise CotextError with the known names."""
     if name not in metrics():
         raise CotextError(f"unknown protocol {name!r}; known: {', '.join(metrics())}")
     return metrics()[name]
@@ -201,7 +201,7 @@ def evaluate(
     `target_language` (a code such as `zh` or `zh-CN`) selects the tokenizer.
 
     Raises:
-        CotextError: an unknown protocol, an empty corpus, or documents that do not correspond one to one.
+        CotextError: a protocol is unknown, the corpus is empty, or documents do not correspond one to one.
     """
     measured = measure({"": hypothesis}, [references], protocols, target_language=target_language)
     return [measurement.score for measurement in measured[""]]
@@ -217,18 +217,18 @@ def measure(
 ) -> dict[str, list[Measurement]]:
     """Score several systems as `evaluate` does, and keep the counts that paired tests need.
 
-    What a metric needs of the references is computed once.
+    Data that a metric computes from the references are computed once.
     """
     selected, texts = [find_protocol(name) for name in protocols], Texts(hypotheses, references, source)
     for metric in selected:
         if metric.needs_source and not texts.source:
-            raise CotextError(f"{metric.name} reads the source too; give it by --source")
+            raise CotextError(f"{metric.name} also needs the source; give it with --source")
     for hypothesis in hypotheses.values():
         for documents in references:
             check_correspondence(hypothesis, documents)
         if not any(document.sentences for document in hypothesis):
             raise CotextError(
-                "nothing to score: the hypothesis holds no sentence; check the file and its format"
+                "nothing to score: the hypothesis contains no sentence; check the file and its format"
             )
     measurements: dict[str, list[Measurement]] = {name: [] for name in hypotheses}
     for metric in selected:

@@ -1,4 +1,4 @@
-"""Minimum Bayes risk: of several translations, select the one that the others agree with most.
+"""Minimum Bayes risk: of several translations, select the one that agrees most with the others.
 
     argmax_h  sum_r p(r) u(h, r)        h, r: the translations of a sentence
 
@@ -70,7 +70,7 @@ def pooled(lists: Sequence[Candidates], weighting: Weighting, temperature: float
 class Decision:
     """The selected translation of every sentence, and the expected utilities, summed over sentences.
 
-    `utility` is that of the selected translations, `utility_of_first` that of the first ones.
+    `utility`: utility of the selected translations; `utility_of_first`: utility of the first translations.
     """
 
     chosen: tuple[int, ...]

@@ -2,7 +2,7 @@
 
 Sentences at similar positions, or documents of similar length, are scored as a separate corpus, under any
 protocol. By position, a document of a document-level protocol consists of its sentences at these positions.
-d-BLEU by length is what papers plot to show where long documents fail.
+Papers plot d-BLEU by length to show where long documents fail.
 """
 
 from collections.abc import Callable, Sequence
@@ -52,7 +52,7 @@ def by_position(
     """Score the sentences at similar positions, counted from 1; buckets without a sentence are omitted.
 
     Raises:
-        CotextError: documents that do not correspond, an unknown protocol.
+        CotextError: documents do not correspond, or a protocol is unknown.
     """
 
     def part(documents: Sequence[Document], first: int, stop: int | None) -> list[Document]:

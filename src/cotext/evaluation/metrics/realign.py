@@ -39,10 +39,10 @@ _SHOWN: Final = 20  # number of documents listed for a system
 class AlignedDocument:
     """The alignment of a document of a system with its reference.
 
-    `edits` and `shared_words` are those of the sentences that are scored, `least_edits` and `most_shared`
-    those of the best cuts; edits are counted in tokens. `omitted` numbers sentences of the reference, `added`
-    lines of the system, from 1 (see `cotext.evaluation.metrics.token_cuts`). With several references, words
-    and tokens are those of the first.
+    `edits` and `shared_words` count the scored sentences, `least_edits` and `most_shared` the best cuts.
+    Edits are counted in tokens. `omitted` numbers sentences of the reference, `added` lines of the system,
+    from 1 (see `cotext.evaluation.metrics.token_cuts`). With several references, words and tokens are those
+    of the first reference.
     """
 
     id: str
@@ -122,7 +122,7 @@ class AlignmentReport:
 
 @dataclass(frozen=True, slots=True)
 class AlignmentReports:
-    """Reports by system; `of_documents`: every score is one of whole documents."""
+    """Reports by system; `of_documents`: whether all scores are scores of whole documents."""
 
     systems: Mapping[str, AlignmentReport]
     of_documents: bool
@@ -184,7 +184,7 @@ def realign_systems(
 
 
 def signed(measurement: Measurement, signature: str) -> Measurement:
-    """Return the measurement with the signature of the realignment, unless it is one of whole documents."""
+    """Return the measurement with the signature of the realignment, unless it measures whole documents."""
     return measurement if measurement.statistics.unit == "document" else measurement.signed(signature)
 
 
@@ -266,9 +266,9 @@ def _of_lines(
 
 
 def _order_notes(hypothesis: Sequence[Document], reference: Sequence[Document], cutter: Cutter) -> list[str]:
-    """Return a warning for documents that are more like another document of the reference than like theirs.
+    """Return a warning for documents that resemble another reference document more than their own.
 
-    The other document is the one with most of the words that occur in only one document of the reference.
+    Only the other document that shares most words found in a single reference document is compared.
     """
     references = [_word_counts(document, cutter) for document in reference]
     found_in = Counter(word for counts in references for word in counts)

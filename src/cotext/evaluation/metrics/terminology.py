@@ -3,9 +3,9 @@
     success       for every term of a document with a translation in the reference: occurrences of its
                   translations in the hypothesis per occurrence in the source, at most 1; their mean
     consistency   of the sentences with a term, in documents where several have it: the share that has the
-                  translation most frequent for it there
+                  most frequent translation of the term in the document
 
-Occurrences are counted in case-folded text, also inside words, as in the task's scorer for documents. Two
+Occurrences are counted in case-folded text, also inside words, as the task's scorer does for documents. Two
 parts of its scorers are missing. For single sentences the task also counts lemmas, computed by Stanza: here,
 inflected forms that the glossary does not list count as missing. For consistency, the task finds each term's
 translation in the output with a language model: here, a sentence without a listed translation is

@@ -1,4 +1,4 @@
-"""Scores in the words of a tokenizer, tokenised or joined again, and truecased if the tokenizer is.
+"""Scores in the words of a tokenizer, tokenised or joined again, and truecased if the tokenizer truecases.
 
 Also a warning if one side of a score is tokenised and the other is not.
 """
@@ -39,7 +39,7 @@ class Words:
         if not isinstance(tokenizer, MosesBPETokenizer):
             raise CotextError(
                 f"{folder}: its tokenizer, {tokenizer.kind}, has no words; give a folder prepared with "
-                "--tokenizer moses-bpe, or leave --words out"
+                "--tokenizer moses-bpe, or omit --words"
             )
         return cls(tokenizer)
 
@@ -64,7 +64,7 @@ class Words:
 def measure_words(
     words: Words | None, texts: Texts, protocols: Sequence[str], target_language: str | None
 ) -> dict[str, list[Measurement]]:
-    """Run `measure` on the words of a tokenizer, shown in signatures; None: on the texts as they are."""
+    """Run `measure` on the words of a tokenizer, shown in signatures; None: on the unchanged texts."""
     if words is None:
         sides = (texts.systems, texts.references, protocols)
         return measure(*sides, target_language=target_language, source=texts.source)

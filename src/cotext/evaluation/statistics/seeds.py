@@ -3,17 +3,18 @@
 The difference of two means is uncertain for two reasons: other documents would give another difference, and
 so would other seeds. Both are tested:
 
-    documents   would these models differ on other documents? A paired test over documents, in which a
+    documents   Would these models differ on other documents? A paired test over documents, in which a
                 document counts by its mean over the seeds of a system
-    seeds       would other seeds differ, on other documents? Student's t. The squared error of the
-                difference is that of drawing documents, plus s^2 / n of the seeds of each system (Welch,
+    seeds       Would models of other seeds differ, on other documents? Student's t. The squared error of the
+            difference is the squared error of drawing documents, plus s^2 / n of the seeds of each system
+            (Welch,
                 1947); degrees of freedom after Satterthwaite (1946)
 
 p is the larger of both p-values. With enough documents, the first test alone would find that a system differs
 from itself under other seeds, since its models do differ. Variance that seeds and documents share is in both
 terms of the error, so that p is rather too large. Seeds of two systems are not paired: seed 1 of one system
-has nothing in common with seed 1 of another. A system of a single seed is assumed to vary as the other does.
-For two systems of a single seed, only documents are tested.
+has nothing in common with seed 1 of another. A system with a single seed is assumed to vary as much as the
+other system. For two systems of a single seed, only documents are tested.
 """
 
 import math
@@ -41,7 +42,7 @@ from cotext.evaluation.statistics.significance import (
 from cotext.evaluation.statistics.sufficient_statistics import Floats, Statistics, Unit
 from cotext.runtime.version import __version__
 
-MOST_DEGREES: Final = 1000.0  # largest degrees of freedom; more would hardly change p
+MOST_DEGREES: Final = 1000.0  # maximum degrees of freedom; larger values hardly change p
 _SAMPLES: Final = 20_000
 _SEED: Final = 12345
 _ROUNDING: Final = 1e-9
@@ -161,7 +162,7 @@ def mean_score(scores: Sequence[Score]) -> Score:
 def compare_scores(systems: Sequence[Sequence[Statistics]], resampling: Resampling) -> ScoreTest:
     """Compare all systems with the first by the counts of their translations; a system is a list of seeds.
 
-    Systems of a single seed are compared as by `significance.paired_test`.
+    Systems with a single seed are compared by the test of `significance.paired_test`.
     """
     flat = [seed for seeds in systems for seed in seeds]
     units, unit = len(flat[0].by(resampling.unit)[0]), flat[0].by(resampling.unit)[1]
@@ -198,8 +199,8 @@ def compare_accuracies(
 ) -> Difference:
     """Compare the decisions of two systems on the same cases, right or not, one row per seed.
 
-    `documents` has the document number of every case. The difference is in percentage points. Systems of a
-    single seed are compared as by `mcnemar_by_document`.
+    `documents` has the document number of every case. The difference is in percentage points. Systems with a
+    single seed are compared by `mcnemar_by_document`.
     """
     if len(first) == len(second) == 1:
         test = mcnemar_by_document(first[0], second[0], documents)

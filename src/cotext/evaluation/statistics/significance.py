@@ -1,10 +1,10 @@
 """Paired significance tests between systems, over documents.
 
-Sentences of a document are not independent of each other, and the errors of a document-level system even
-less. The unit that is drawn or swapped is therefore the document; sentences are supported for comparison with
-other tools. All systems and scores use the same draws. Every p-value is two-sided and counts the observed
-corpus among the samples (the +1 rule), so that it is never 0 and never too small. Only Koehn's test is
-one-sided and a plain share, as published.
+Sentences of a document are not independent of each other, and the errors of a document-level system are even
+less independent. The unit that is drawn or swapped is therefore the document; sentences are supported for
+comparison with other tools. All systems and scores use the same draws. Every p-value is two-sided and counts
+the observed corpus among the samples (the +1 rule), so that it is never 0 and never too small. Only Koehn's
+test is one-sided and a plain share, as published.
 
 Tests that flip the signs of documents: if two systems are equally good, the difference of a document could as
 well have the opposite sign. p is the share of all 2^n patterns of signs under which the differences of n
@@ -43,7 +43,7 @@ class Resampling:
 
     `randomisation`: how often does swapping the outputs of the two systems at random, unit by unit, make
     their scores differ at least as much (Riezler and Maxwell, 2005)? The other tests draw the units of test
-    sets of the same size with replacement. `bootstrap` is the centred test, as in sacrebleu: how often is the
+    sets of the same size with replacement. `bootstrap` is the centred test of sacrebleu: how often is the
     difference at least as far from its mean as the observed one is from 0? `koehn` (Koehn 2004, section 4):
     in what share of the sets is the better system not better? Significant at 0.05 means better in 95 per cent
     of the sets. Intervals always come from the bootstrap.
@@ -62,9 +62,9 @@ class Resampling:
                     f"unknown {name} {value!r} for a paired test; choose {' or '.join(choices)}"
                 )
         if self.samples < 100:
-            raise CotextError(f"{self.samples} samples are too few for a paired test; take 1000 or more")
+            raise CotextError(f"{self.samples} samples are too few for a paired test; use 1000 or more")
         if self.samples > MAX_SAMPLES:
-            raise CotextError(f"{shown(self.samples)} samples are too many; take at most {MAX_SAMPLES:,}")
+            raise CotextError(f"{shown(self.samples)} samples are too many; use at most {MAX_SAMPLES:,}")
         if self.seed < 0:
             raise CotextError(f"seed {shown(self.seed)}: give a number of 0 or more")
 
@@ -104,7 +104,7 @@ def paired_test(
     """Compare systems by the counts of their hypotheses: all with `baseline`, or, if None, all pairs.
 
     Raises:
-        CotextError: fewer than two systems or units, or no such baseline.
+        CotextError: there are fewer than two systems or units, or the baseline does not exist.
     """
     settings = resampling or Resampling()
     pairs = compared_pairs(list(systems), baseline)
@@ -112,7 +112,7 @@ def paired_test(
     units = len(counts)
     if units < 2:
         raise CotextError(
-            f"a paired test needs at least two units to draw from, and the corpus has {units} ({unit}); "
+            f"a paired test needs at least two units to draw from, but the corpus has {units} ({unit}); "
             "give more documents, or resample sentences"
         )
     drawn = dict(zip(systems, bootstrap_scores(list(systems.values()), settings), strict=True))
@@ -148,13 +148,13 @@ def paired_test(
 
 
 def compared_pairs(names: Sequence[str], baseline: str | None) -> list[tuple[str, str]]:
-    """Return the pairs of systems to compare, the baseline first; raises CotextError as `paired_test`."""
+    """Return the pairs of systems to compare, the baseline first; raise the errors of `paired_test`."""
     if len(names) < 2:
         raise CotextError("a paired test compares systems; give at least two")
     if baseline is None:
         return list(combinations(names, 2))
     if baseline not in names:
-        raise CotextError(f"no system {baseline!r} to compare with; there are {', '.join(names)}")
+        raise CotextError(f"no system {baseline!r} to compare with; systems are {', '.join(names)}")
     return [(baseline, name) for name in names if name != baseline]
 
 
@@ -214,7 +214,7 @@ def shifted_p(differences: Floats, observed: float) -> float:
 def reversed_p(differences: Floats, observed: float) -> float:
     """Return the share of bootstrap samples without the sign of the observed difference (Koehn, 2004).
 
-    A tie is not a win. The share is that of the samples only, so it may be 0.
+    A tie is not a win. The share counts only the samples, so it may be 0.
     """
     return float(np.mean(differences * np.sign(observed) <= _ROUNDING))
 
@@ -236,8 +236,8 @@ def holm(p_values: Sequence[float]) -> list[float]:
 class McNemar:
     """Two systems that decided the same cases (McNemar, 1947).
 
-    `only_baseline` and `only_system` count the cases that only one of them decided right. `difference` is
-    that of the accuracies in percentage points (system - baseline), and `interval_95` the adjusted Wald
+    `only_baseline` and `only_system` count the cases that only one of them decided right. `difference` is the
+    difference of the accuracies in percentage points (system - baseline), and `interval_95` the adjusted Wald
     interval of Bonett and Price (2012). `p_exact` is the binomial test. `p_mid` counts the observed outcome
     half (Fagerland, Lydersen and Laake, 2013); it is less conservative and the one to report. `documents`:
     number of documents, equal to the number of cases if no two share one.

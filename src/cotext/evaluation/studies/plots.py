@@ -245,8 +245,8 @@ def sentence_map(
 ) -> Figure:
     """Draw two maps of the attention between sentences, [N, N]: mean weights of token pairs, and shares.
 
-    As figure 8 of Wu et al. 2023. `numbers` are the labels of the sentences. NaN, outside the context window,
-    is drawn in grey.
+    This is figure 8 of Wu et al. (2023). `numbers` are the labels of the sentences. NaN, outside the context
+    window, is drawn in grey.
     """
     with _style(_PICTURE_INK, _PICTURE_FAINT):
         side = min(3.2 + 0.05 * len(numbers), 7.0)

@@ -36,7 +36,7 @@ Work = Callable[[Sequence[Document]], list[list[str]]]  # translates documents t
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """A run and its decoding settings; `left_to_right`: autoregressive, a rival of the other ways."""
+    """A run and its decoding settings; `left_to_right`: autoregressive, an alternative to others."""
 
     name: str
     signature: str
@@ -49,8 +49,8 @@ class Way:
 class TimedWay:
     """The times of a way in one setting: seconds per document for each round, and the tokens written.
 
-    `faster`: the time of the first way divided by that of this one, for each round. `than_rival`: the same
-    for the fastest autoregressive way; empty without one.
+    `faster`: the time of the first way divided by the time of this way, for each round. `than_rival`: the
+    same for the fastest autoregressive way; empty without one.
     """
 
     way: Way
@@ -135,11 +135,11 @@ def measure_speed(
 ) -> Speed:
     """Time runs on documents, in turn; the others are compared with the first run.
 
-    `on_start` is called with the number of translations that are timed, `on_way` after each.
+    `on_start` is called with the number of translations that are timed, `on_way` after each translation.
 
     Raises:
-        CotextError: no such run or device, a document that a run does not accept, no words, processor time on
-            a GPU.
+        CotextError: a run or device does not exist, a run does not accept a document, the documents have no
+            words, or processor time is requested on a GPU.
     """
     documents = list(islice(read_documents(request.document, request.format), request.documents))
     decode, rounds, threads = dict(request.decode), request.rounds, request.threads

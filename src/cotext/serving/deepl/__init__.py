@@ -1,7 +1,7 @@
 """The DeepL API, version 2: texts, documents, glossaries, languages and usage.
 
-Unsupported options (formality, styles, instructions, translation memories, other output formats) get an error
-400 with their name.
+Unsupported options (formality, styles, instructions, translation memories, other output formats) raise error
+400 with the name of the option.
 """
 
 from starlette.routing import BaseRoute, Route

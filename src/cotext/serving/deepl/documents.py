@@ -24,7 +24,7 @@ from cotext.serving.jobs import JobOptions
 from cotext.serving.requests import Fields, client_of, service_of
 
 UNSUPPORTED: Final = ("style_id", "translation_memory_id", "translation_memory_threshold")
-UNNAMED: Final = "file"  # what clients call a file without a name
+UNNAMED: Final = "file"  # name that clients give to a file without a name
 
 
 async def send(request: Request) -> Response:
@@ -66,7 +66,7 @@ async def fetch(request: Request) -> Response:
     key = fields.needed("document_key")
     status = jobs.status(identity, client, key)
     if not status.finished:
-        raise RequestError(503, "Document not ready; ask for its status until it is done")
+        raise RequestError(503, "Document not ready; query its status until it is done")
     if status.state != "done":
         raise RequestError(404, f"Document not found: it was not translated. {status.message}")
     delete = partial(jobs.delete, identity, client, key)
@@ -85,5 +85,6 @@ def _check_output(output_format: str, path: Path, name: str) -> None:
     if ending not in suffixes:
         raise RequestError(
             400,
-            f"Value for 'output_format' not supported: {shown(output_format)}; files stay in their format",
+            f"Value for 'output_format' not supported: {shown(output_format)}; the output has the format of "
+            f"the input",
         )

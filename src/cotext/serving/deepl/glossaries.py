@@ -87,7 +87,7 @@ def _entries(fields: Fields) -> Entries:
     kind = fields.one_of("entries_format", FORMATS, "tsv")
     entries = list(_of_tsv(text) if kind == "tsv" else _of_csv(text))
     if not entries:
-        raise RequestError(400, "Parameter 'entries' holds no entry")
+        raise RequestError(400, "Parameter 'entries' contains no entry")
     return entries
 
 

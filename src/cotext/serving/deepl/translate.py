@@ -1,4 +1,4 @@
-"""`POST /v2/translate`: texts, each a separate document or all together one, with preceding context.
+"""`POST /v2/translate`: texts with preceding context; each text is a document, or all are one document.
 
 An extension to DeepL is the field `{"cotext": {"document": true, "system": NAME}}`. It makes the texts one
 document, or selects the system. `session`, `segment` and `confirmed` in it are described in
@@ -62,17 +62,19 @@ def refuse_unsupported(fields: Fields, names: Collection[str]) -> None:
     """Raise RequestError 400 if a request has one of these fields."""
     for name in names:
         if name in fields:
-            raise RequestError(400, f"Parameter '{name}' is not supported by this server; leave it out")
+            raise RequestError(
+                400, f"Parameter '{name}' is not supported by this server; omit this parameter"
+            )
 
 
 def check_formality(fields: Fields, system: System) -> None:
-    """Raise RequestError 400 for a formality that is more than a preference."""
+    """Raise RequestError 400 for the formalities `more` and `less`, which are not supported."""
     formality = fields.one_of("formality", FORMALITIES, "default")
     if formality in ("more", "less"):
         target = system.languages.target.upper()
         raise RequestError(
             400,
-            f"Target language {target} does not support formality; leave it out, or ask prefer_{formality}",
+            f"Target language {target} does not support formality; omit it, or use prefer_{formality}",
         )
 
 
@@ -99,12 +101,14 @@ def glossary_entries(service: Service, fields: Fields, client: Client, system: S
     if not ids:
         return ()
     if len(ids) > MAX_GLOSSARIES:
-        raise RequestError(400, f"Parameter 'glossary_ids' may name {MAX_GLOSSARIES} glossaries at most")
+        raise RequestError(400, f"Parameter 'glossary_ids' may contain {MAX_GLOSSARIES} ids at most")
     if not fields.text("source_lang"):
-        raise RequestError(400, "Parameter 'source_lang' is needed with a glossary")
+        raise RequestError(400, "Parameter 'source_lang' is required with a glossary")
     glossaries, languages = service.glossaries, system.languages
     if any(glossaries.get(client.name, identity).languages != languages for identity in ids):
-        raise RequestError(400, f"the glossary is not for {languages}, as the text is translated")
+        raise RequestError(
+            400, f"the languages of the glossary differ from the languages of the translation, {languages}"
+        )
     return entries_together([glossaries.entries(client.name, identity) for identity in ids])
 
 

@@ -14,30 +14,30 @@ from cotext.serving.state import private, to_disk, write_durably
 UPLOADS: Final = "uploads"
 RECORD: Final = "job.json"
 SOURCE, RESULT = "source", "result"
-# Space for a file, its journal and its result.
-TIMES_THE_SIZE: Final = 4
+# Required free disk space, as a multiple of the size of the upload (for file, journal and result).
+SPACE_FACTOR: Final = 4
 KEPT_FREE_BYTES: Final = 64 << 20
 RETRY_SECONDS: Final = 600.0
 
 
 class JobFolder:
-    """Files of jobs; paths do not contain names from clients."""
+    """The files of jobs; paths do not contain names that clients have sent."""
 
     def __init__(self, root: Path) -> None:
         self.root = private(root)
         self._uploads = private(root / UPLOADS)
 
-    def of(self, id: str) -> Path:
+    def job_path(self, id: str) -> Path:
         """Return the folder of a job."""
         return self.root / id
 
     def source(self, id: str, suffix: str) -> Path:
         """Return the path of the uploaded file of a job."""
-        return self.of(id) / f"{SOURCE}{suffix}"
+        return self.job_path(id) / f"{SOURCE}{suffix}"
 
     def result(self, id: str, suffix: str) -> Path:
         """Return the path of the translated file of a job."""
-        return self.of(id) / f"{RESULT}{suffix}"
+        return self.job_path(id) / f"{RESULT}{suffix}"
 
     def upload(self) -> Path:
         """Return a new path for an upload."""
@@ -45,7 +45,7 @@ class JobFolder:
 
     def take(self, upload: Path, id: str, suffix: str) -> Path:
         """Create the folder of a job, move its file there, and sync it; raise OSError if a write fails."""
-        self.of(id).mkdir(mode=0o700)
+        self.job_path(id).mkdir(mode=0o700)
         path = self.source(id, suffix)
         shutil.move(upload, path)
         path.chmod(0o600)
@@ -53,31 +53,31 @@ class JobFolder:
             to_disk(each)
         return path
 
-    def record(self, id: str) -> Path:
+    def record_path(self, id: str) -> Path:
         """Return the path of the record of a job."""
-        return self.of(id) / RECORD
+        return self.job_path(id) / RECORD
 
-    def noted(self) -> list[str]:
+    def recorded_ids(self) -> list[str]:
         """Return the ids of the jobs that have a record."""
         return [path.parent.name for path in self.root.glob(f"*/{RECORD}")]
 
-    def note(self, id: str, record: bytes) -> None:
+    def write_record(self, id: str, record: bytes) -> None:
         """Write the record of a job durably; raise OSError if a write fails."""
-        write_durably(self.record(id), record)
+        write_durably(self.record_path(id), record)
 
-    def keep(self, id: str, *names: str) -> None:
-        """Delete all files of a job except these and its record."""
+    def delete_except(self, id: str, *names: str) -> None:
+        """Delete all files of a job except its record and the files called `names`."""
         with suppress(OSError):
-            for path in self.of(id).iterdir():
+            for path in self.job_path(id).iterdir():
                 if path.name not in (RECORD, *names):
                     remove(path)
 
     def discard(self, id: str) -> None:
         """Delete all files of a job."""
-        remove(self.of(id))
+        remove(self.job_path(id))
 
     def sweep(self, known: Collection[str]) -> None:
-        """Delete all uploads and the folders of unknown jobs, which a killed server has left."""
+        """Delete all uploads and the folders of jobs that are not in `known`, left by a killed server."""
         for path in self.root.iterdir():
             if path.name not in known and path.name != UPLOADS:
                 remove(path)
@@ -86,13 +86,15 @@ class JobFolder:
 
     def size(self, id: str) -> int:
         """Return the total size of the files of a job, in bytes."""
-        return sum(_sizes(self.of(id)))
+        return sum(_sizes(self.job_path(id)))
 
     def require_room(self, size: int) -> None:
-        """Raise RequestError 503 if the disk has no space for a file of this size and its translation."""
+        """Raise RequestError 503 if there is too little disk space for a file of this size and its result."""
         free = shutil.disk_usage(self.root).free
-        if free < size * TIMES_THE_SIZE + KEPT_FREE_BYTES:
-            raise RequestError(503, "the server has no room for this file; try again later", RETRY_SECONDS)
+        if free < size * SPACE_FACTOR + KEPT_FREE_BYTES:
+            raise RequestError(
+                503, "the server has too little disk space for this file; try again later", RETRY_SECONDS
+            )
 
 
 def _sizes(folder: Path) -> Iterator[int]:

@@ -7,14 +7,14 @@ from typing import Final
 from urllib.parse import quote
 
 MAX_CHARACTERS: Final = 150
-MAX_BYTES: Final = 240  # of a name; limit of common file systems
-_UNSAFE: Final = re.compile(r'[<>:"|?*/\\]')  # in names of files on some system
+MAX_BYTES: Final = 240  # limit of file names in common file systems
+_UNSAFE: Final = re.compile(r'[<>:"|?*/\\]')  # not allowed in file names on some systems
 _SUFFIX: Final = re.compile(r"\.[a-z0-9]{1,10}")
 _UNNAMED: Final = "file"
 
 
 def clean_name(name: str) -> str:
-    """Return the last part of a file name, valid on all systems; never empty, `.` or `..`."""
+    """Return the last part of a path as a name that is valid on all systems; never empty, `.` or `..`."""
     last = re.split(r"[/\\]", unicodedata.normalize("NFC", name.encode("utf-8", "replace").decode()))[-1]
     shown = "".join(" " if unicodedata.category(c) in ("Zl", "Zp") else c for c in last if _visible(c))
     stem, suffix = _divided(_UNSAFE.sub("_", shown).strip(" ."))
@@ -25,12 +25,12 @@ def clean_name(name: str) -> str:
 
 
 def _visible(character: str) -> bool:
-    """Whether it is not a control character, also not of the writing direction."""
+    """Return whether a character is not a control character (including controls of the writing direction)."""
     return not unicodedata.category(character).startswith("C")
 
 
 def suffix_of(name: str) -> str:
-    """Return the suffix for the file on disk, such as `.docx`; "" if it is not plain."""
+    """Return the suffix for the file on disk, such as `.docx`; "" if it is not plain ASCII."""
     suffix = PurePosixPath(name).suffix.lower()
     return suffix if _SUFFIX.fullmatch(suffix) else ""
 
@@ -42,7 +42,7 @@ def result_name(name: str, source: str, target: str) -> str:
 
 
 def _divided(name: str) -> tuple[str, str]:
-    """Split a name before its suffix, unless that is too long."""
+    """Split a name before its suffix, unless the suffix is too long."""
     suffix = PurePosixPath(name).suffix if name else ""
     return (name.removesuffix(suffix), suffix) if len(suffix) <= 16 else (name, "")
 

@@ -1,4 +1,4 @@
-"""Files as jobs: they wait on disk, some are translated at a time, and a restart resumes them."""
+"""Jobs that translate files: they wait on disk, a few run at a time, and a restart resumes them."""
 
 import hmac
 import secrets
@@ -28,8 +28,9 @@ from cotext.serving.systems import System, Systems
 class Jobs:
     """The files of all clients, each a job.
 
-    A client can access only its own jobs, and with a `key` only the job of that key; others are 404. Methods
-    raise RequestError, or CotextError if the folder is in use by another server or of another version.
+    A client can access only its own jobs; with a `key`, only the job of this key. For other jobs, methods
+    raise RequestError 404. They raise CotextError if the folder is in use by another server or was written by
+    another version.
     """
 
     def __init__(
@@ -45,7 +46,8 @@ class Jobs:
         """Lock the folder, clean it up, and resume its jobs; called by the server or on first use.
 
         Raises:
-            CotextError: another server uses the folder, its jobs are of another version, or a write fails.
+            CotextError: another server uses the folder, its jobs were written by another version, or a write
+                fails.
         """
         with self._starting:
             if self._closed:
@@ -78,7 +80,7 @@ class Jobs:
 
     @contextmanager
     def upload(self) -> Iterator[Path]:
-        """Return a path for an upload, whose bytes `arrived` counts; deleted unless submitted."""
+        """Yield a path for an upload, and delete the file unless submitted; `arrived` counts its bytes."""
         workers = self._workers
         path = workers.folder.upload()
         try:
@@ -88,13 +90,13 @@ class Jobs:
             remove(path)
 
     def announced(self, client: Client, size: int) -> None:
-        """Raise RequestError, as `arrived`, if there is no space for a file before it arrives."""
+        """Raise the errors of `arrived` if there is no space for a file that has not arrived yet."""
         self._workers.require(client.name, size)
 
     def arrived(self, path: Path, client: Client | None, size: int) -> None:
         """Count the bytes of an upload so far; if needed, delete finished files of the client.
 
-        `client`: None before a key is known.
+        `client`: None until the key is known.
 
         Raises:
             RequestError: 429, the client has used its share; 503, there is no space.
@@ -106,7 +108,7 @@ class Jobs:
     ) -> JobTicket:
         """Submit a file at a path of `upload`; it is moved and synced to disk.
 
-        `file_name`: the client's name, whose suffix decides if the content fits several formats.
+        `file_name`: name of the file on the client. If the content fits several formats, its suffix decides.
 
         Raises:
             RequestError: 400, the format is unknown or terms are not supported; 413, the file is too large;
@@ -136,7 +138,7 @@ class Jobs:
                 raise RequestError(400, str(error)) from None
             if isinstance(error, OSError):
                 raise RequestError(
-                    503, "the server cannot keep this file; try later", RETRY_SECONDS
+                    503, "the server cannot store this file; try again later", RETRY_SECONDS
                 ) from None
             raise
         workers.wake()
@@ -146,9 +148,11 @@ class Jobs:
         waiting = self._workers.table.unfinished()
         count = sum(row.client == client.name for row in waiting)
         if count >= self._settings.max_waiting_of_client:
-            raise RequestError(429, f"{count} of your files wait; wait until some are done", RETRY_SECONDS)
+            raise RequestError(
+                429, f"{count} of your files are waiting; wait until some are done", RETRY_SECONDS
+            )
         if len(waiting) >= self._settings.max_waiting:
-            raise RequestError(503, "too many files wait; try again later", RETRY_SECONDS)
+            raise RequestError(503, "too many files are waiting; try again later", RETRY_SECONDS)
 
     def status(self, id: str, client: Client, key: str | None = None) -> JobStatus:
         """Return the status of a job."""
@@ -174,7 +178,7 @@ class Jobs:
         return self._workers.folder.result(id, row.suffix), row.status.file_name
 
     def owner_of(self, id: str, key: str) -> Client:
-        """Return the client whose job has this key, for addresses that contain the key."""
+        """Return the client whose job has this key; for download addresses that contain the key."""
         row = self._workers.table.find(id)
         if row is None or not hmac.compare_digest(row.key, hashed(key)):
             raise _unknown()
@@ -196,7 +200,7 @@ class Jobs:
 
 
 def _unknown() -> RequestError:
-    return RequestError(404, "there is no such file; it may have been deleted, as files are after a time")
+    return RequestError(404, "there is no such file; files are deleted some time after their translation")
 
 
 def _generated(size: int) -> str:

@@ -16,7 +16,7 @@ from cotext.serving.jobs.folder import JobFolder
 from cotext.serving.jobs.names import suffix_of
 from cotext.translation.wishes import Wishes
 
-VERSION: Final = 1  # of the record of a job
+VERSION: Final = 1  # version of the record of a job
 State = Literal["queued", "translating", "done", "error"]
 STATES: Final[tuple[State, ...]] = get_args(State)
 FINISHED: Final[frozenset[State]] = frozenset({"done", "error"})
@@ -26,7 +26,8 @@ FINISHED: Final[frozenset[State]] = frozenset({"done", "error"})
 class JobOptions:
     """Options of a translation.
 
-    `glossary_entries`: terms with translations; several of one term are alternatives. `fast`: greedy search.
+    `glossary_entries`: terms with translations; several translations of one term are alternatives. `fast`:
+    greedy search.
     """
 
     glossary_entries: tuple[tuple[str, str], ...] = ()
@@ -34,7 +35,7 @@ class JobOptions:
 
     @property
     def wishes(self) -> Wishes:
-        """The terms as constraints; raises CotextError for an empty term or translation."""
+        """The terms as constraints; raise CotextError for an empty term or translation."""
         return wishes_of(self.glossary_entries)
 
 
@@ -51,8 +52,9 @@ class JobStatus:
     """Status of a job.
 
     `sentences`: 0 until the file has been read. `seconds_remaining`: estimate, or None. `message`: the error.
-    `messages`: notes about the file and its translation, such as text that is not translated. `file_name`: of
-    the result. `billed_characters`: of the source sentences. `submitted`: seconds since 1970.
+    `messages`: notes about the file and its translation, such as text that is not translated. `file_name`:
+    name of the translated file. `billed_characters`: number of characters of the source sentences.
+    `submitted`: seconds since 1970.
     """
 
     id: str
@@ -77,8 +79,8 @@ class JobStatus:
 class Row:
     """The record of a job.
 
-    `number`: jobs in order of submission. `key`: SHA-256 of the client's key. `turn`: jobs in order of their
-    start; 0: not started. `attempts`: number of starts without an end.
+    `number`: position in the order of submission. `key`: SHA-256 of the key of the job. `turn`: position in
+    the order of starts; 0: not started. `attempts`: number of starts without a final state.
     """
 
     number: int
@@ -117,33 +119,33 @@ class JobTable:
     Methods may be called from any thread, and raise OSError if a write fails.
 
     Raises:
-        CotextError: a record on disk is damaged or of another version.
+        CotextError: a record on disk is damaged or was written by another version.
     """
 
     def __init__(self, folder: JobFolder) -> None:
         self._folder = folder
         self._lock = threading.RLock()
-        rows = [self._read(id) for id in folder.noted()]
+        rows = [self._read(id) for id in folder.recorded_ids()]
         self._rows = {row.id: row for row in sorted(rows, key=lambda row: row.number)}
 
     def _read(self, id: str) -> Row:
-        path = self._folder.record(id)
+        path = self._folder.record_path(id)
         try:
             row = _KEPT.validate_json(path.read_bytes())
         except (OSError, ValidationError) as error:
             reason = str(error).partition("\n")[0]
             raise CotextError(
-                f"{path}: cannot be read as a job: {reason}; delete its folder, or give another --state"
+                f"{path}: not a valid record of a job: {reason}; delete its folder, or choose another --state"
             ) from None
         if row.version != VERSION:
             raise CotextError(
-                f"{path}: is of version {row.version}, and this server knows version {VERSION}; serve it "
-                "with the version of Cotext that made it, or give another --state"
+                f"{path}: has version {row.version}, but this server reads version {VERSION}; serve it "
+                "with the version of Cotext that wrote it, or choose another --state"
             )
         return row
 
     def add(self, status: JobStatus, client: str, key: str, source_name: str, options: JobOptions) -> None:
-        """Add a waiting job; `key`: SHA-256 of the client's key."""
+        """Add a waiting job; `key`: SHA-256 of the key of the job."""
         with self._lock:
             number = 1 + max((row.number for row in self._rows.values()), default=0)
             self._keep(Row(number, key, client, source_name, options, status))
@@ -178,7 +180,7 @@ class JobTable:
         return turns
 
     def begin(self, id: str) -> bool:
-        """Mark a job as running; False if it has been deleted."""
+        """Mark a job as running; return False if it has been deleted."""
         with self._lock:  # turns must be unique
             turn = 1 + max(self.last_turns().values(), default=0)
             return self._change(
@@ -189,7 +191,7 @@ class JobTable:
             )
 
     def put_back(self, id: str) -> None:
-        """Reset the attempts of a job that is interrupted because the server stops."""
+        """Reset the attempts of a job that a regular stop of the server interrupts."""
         self._change(id, lambda row: replace(row, attempts=0))
 
     def read(self, id: str, sentences: int, characters: int) -> None:
@@ -204,7 +206,7 @@ class JobTable:
     def finish(
         self, id: str, state: State, done: int = 0, message: str = "", messages: Sequence[str] = ()
     ) -> bool:
-        """Mark a job as ended; False if it has ended before or was deleted."""
+        """Mark a job as ended; return False if it had ended before or was deleted."""
 
         def finished(row: Row) -> Row:
             status = replace(
@@ -219,10 +221,10 @@ class JobTable:
         with self._lock:
             for id in ids:
                 if self._rows.pop(id, None) is not None:
-                    remove(self._folder.record(id))
+                    remove(self._folder.record_path(id))
 
     def _change(self, id: str, change: Callable[[Row], Row]) -> bool:
-        """Change the record of a job that has not ended; False if there is none."""
+        """Change the record of a job that has not ended; return False if there is none."""
         with self._lock:
             row = self._rows.get(id)
             if row is None or row.state in FINISHED:
@@ -231,5 +233,5 @@ class JobTable:
             return True
 
     def _keep(self, row: Row) -> None:
-        self._folder.note(row.id, _KEPT.dump_json(row, indent=1))
+        self._folder.write_record(row.id, _KEPT.dump_json(row, indent=1))
         self._rows[row.id] = row

@@ -24,9 +24,9 @@ from cotext.serving.systems import System
 from cotext.translation.file_report import FileReport
 
 MAX_MESSAGES: Final = 100
-PLACES: Final = 5  # most places in a message
-AT_ONCE_SECONDS: Final = 0.1  # sentences done by then come from the journal
-_OPTION: Final = re.compile(r" \(--[^()]*\)$")  # advice for the command line
+PLACES: Final = 5  # maximum number of locations in a message
+AT_ONCE_SECONDS: Final = 0.1  # sentences that are done before this call come from the journal
+_OPTION: Final = re.compile(r" \(--[^()]*\)$")  # advice that only applies to the command line
 
 
 @dataclass(slots=True)
@@ -85,11 +85,11 @@ def translate_job(
 ) -> list[str]:
     """Translate the file of a job; return messages about the translation.
 
-    The journal is kept, in case the end of the job cannot be saved. `on_read` is called with the numbers of
-    sentences and characters.
+    The journal is kept, in case the final state of the job cannot be saved. `on_read` is called with the
+    numbers of sentences and characters.
 
     Raises:
-        CotextError: with a message for the client, without paths.
+        CotextError: the file cannot be translated; the message is for the client, without paths.
         CancelledError: the job was cancelled.
     """
     source, out = folder.source(row.id, row.suffix), folder.result(row.id, row.suffix)
@@ -121,12 +121,12 @@ def translate_job(
 
 
 def format_of_job(path: Path) -> FileFormat | str:
-    """Return `format_of`, but read plain text as prose, also if it looks like a corpus.
+    """Return the result of `format_of`, but prose for plain text, even if it looks like a corpus.
 
     Clients send notes, lists and poems without full stops, in which an empty line does not end a document.
 
     Raises:
-        CotextError: as `format_of`.
+        CotextError: the errors of `format_of`.
     """
     format = format_of(path)
     return file_formats()[GENERIC] if format == "text" else format
@@ -140,7 +140,7 @@ def check_source(path: Path, name: str) -> None:
     with path.open("rb") as file:
         beginning = file.read(len(XZ_BEGINNING))
     if beginning.startswith((XZ_BEGINNING, GZ_BEGINNING)) or path.suffix in COMPRESSIONS:
-        raise CotextError(f"{name}: is compressed; unpack it and send what is in it")
+        raise CotextError(f"{name}: is compressed; unpack it and send the files in it")
     try:
         format_of(path)
     except CotextError as error:
@@ -152,7 +152,7 @@ def _of_sentences(report: FileReport) -> Iterable[str]:
     for where, what in (
         (report.missing, "without a translation"),
         (report.truncated, "cut off at the length limit"),
-        (report.long, "longer than any that the system has learned from"),
+        (report.long, "longer than all sentences of the training data"),
         (report.shed, "translated with less context than others"),
     ):
         if where:
@@ -169,7 +169,7 @@ def _names(row: Row, folder: JobFolder, system: System) -> dict[Path, str]:
         folder.source(row.id, row.suffix): row.source_name,
         result.with_name(f"{result.name}.partial"): row.status.file_name,
         result: row.status.file_name,
-        folder.of(row.id): row.source_name,
+        folder.job_path(row.id): row.source_name,
         folder.root: "the server",
         system.opened.folder: system.name,
     }

@@ -17,19 +17,25 @@ from cotext.serving.settings import SHARES, ServerSettings
 from cotext.serving.sharing import CancelledError, SharedSystem, Work
 from cotext.serving.systems import Systems
 
-IDLE_SECONDS: Final = 30.0  # between checks for jobs that are too old
+IDLE_SECONDS: Final = 30.0  # between checks for expired jobs
 REFUSED_SECONDS: Final = 2.0  # pause after a write has failed
 STOP_SECONDS: Final = 10.0
-MAX_ATTEMPTS: Final = 10  # for a file during which the server stopped each time
-NOBODY: Final = ""  # client of files that arrive before their key
-STRANGERS_BYTES: Final = 32 << 20  # of all files of NOBODY, which do not count for the total
-LEAST_BYTES: Final = 4096  # of a job, for its folder and its record
+MAX_ATTEMPTS: Final = (
+    10  # starts of a job, each ended by a crash of the server; a regular stop does not count
+)
+NOBODY: Final = ""  # placeholder client of uploads whose API key has not been received yet
+# Limit for all uploads of NOBODY; they do not count towards the total limit.
+STRANGERS_BYTES: Final = 32 << 20
+LEAST_BYTES: Final = 4096  # counted for every job at least, for its folder and record
 
 _log = logging.getLogger(__name__)
 
 
 class Space:
-    """Bytes of jobs and uploads, by file and by client; not thread-safe. `most`: limit of the total."""
+    """Disk space of jobs and uploads in bytes, by file and by client; not thread-safe.
+
+    `most`: limit for all clients together.
+    """
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -50,12 +56,15 @@ class Space:
             del self._clients[client]
 
     def of(self, name: str, client: str) -> int:
-        """Return the size of a file; 0 if it is not this client's."""
+        """Return the size of a file; 0 if it belongs to another client."""
         owner, size = self._entries.get(name, (client, 0))
         return size if owner == client else 0
 
     def over(self, client: str, more: int) -> int:
-        """Return by how many bytes `more` of a client exceed a limit; not positive if there is space."""
+        """Return by how many bytes a limit is exceeded if the client stores `more` bytes.
+
+        The result is zero or negative if there is space.
+        """
         excess = self._clients[client] + more - self._share(client)
         strangers = self._clients[NOBODY]
         everything = self._clients.total() - strangers + more - self._most
@@ -64,10 +73,10 @@ class Space:
     def refusal(self, client: str, more: int) -> RequestError:
         """Return the error for a client without space."""
         if client == NOBODY:
-            reason = "too many files arrive before their keys; send the key in the header, or try again later"
+            reason = "too many uploads without a key; send the API key in the header, or try again later"
             return RequestError(503, reason, RETRY_SECONDS)
         if self._clients[client] + more > self._share(client):
-            reason = f"your files take the {self._share(client):,} bytes that a client may have here"
+            reason = f"your files use all of the {self._share(client):,} bytes allowed per client"
             return RequestError(429, f"{reason}; wait until some are done, or delete some", RETRY_SECONDS)
         return RequestError(503, "the server has no room for more files; try again later", RETRY_SECONDS)
 
@@ -104,13 +113,13 @@ class Workers:
         self.folder.sweep({row.id for row in rows})
         for row in rows:
             if row.state == "done":
-                self.folder.keep(row.id, self.folder.result(row.id, row.suffix).name)
+                self.folder.delete_except(row.id, self.folder.result(row.id, row.suffix).name)
                 if not self.folder.result(row.id, row.suffix).is_file():
                     self.forget([row])
             elif row.state in FINISHED:
-                self.folder.keep(row.id)
+                self.folder.delete_except(row.id)
             elif not self.folder.source(row.id, row.suffix).is_file():
-                self.table.finish(row.id, "error", message="the file is lost; send it again")
+                self.table.finish(row.id, "error", message="the uploaded file was lost; send it again")
         self._tidy()
         for row in self.table.everything():
             self._space.put(row.id, row.client, max(self.folder.size(row.id), LEAST_BYTES))
@@ -156,11 +165,11 @@ class Workers:
     def hold(self, name: str, client: str, size: int, instead_of: str = "") -> None:
         """Reserve bytes for a file; if needed, delete the oldest finished jobs of the client.
 
-        `name`: of an upload or a job, which may have a smaller reservation. `instead_of`: name of a
-        reservation that this one replaces.
+        `name`: name of an upload or job; an existing reservation of this name is replaced. `instead_of`: name
+        of another reservation to replace.
 
         Raises:
-            RequestError: as `require`; then nothing has changed.
+            RequestError: the errors of `require`; no reservation is changed then, and no job deleted.
         """
         with self._changed:
             for id, running in self._running.items():
@@ -189,7 +198,11 @@ class Workers:
             self.folder.require_room(size)
 
     def _leaving(self, client: str, more: int) -> list[Row]:
-        """Return the jobs of a client to delete for `more` bytes, the oldest first."""
+        """Return the oldest finished jobs of a client that must be deleted to free space for `more` bytes.
+
+        Raises:
+            RequestError: deleting all finished jobs would not be enough.
+        """
         over, leaving = self._space.over(client, more), []
         if over > 0:
             finished = [row for row in self.table.of_client(client) if row.state in FINISHED]
@@ -225,7 +238,7 @@ class Workers:
             try:
                 self._run(row, running)
             except OSError:  # the end of the job could not be saved; it is run again
-                _log.exception("the end of a job could not be noted")
+                _log.exception("the result of a job could not be saved")
                 self._stopping.wait(REFUSED_SECONDS)
             finally:
                 with self._changed:
@@ -250,7 +263,10 @@ class Workers:
         return None
 
     def _next(self, waiting: list[Row]) -> Row:
-        """Choose an interrupted job, or one of the client with fewest running jobs and the oldest turn."""
+        """Choose an interrupted job first, otherwise a job of the client with the fewest running jobs.
+
+        Among these clients, the one that has waited longest since its last turn comes first.
+        """
         at_work = Counter(running.client for running in self._running.values())
         turns = self.table.last_turns()
         return min(
@@ -258,7 +274,7 @@ class Workers:
         )
 
     def _run(self, row: Row, running: Running) -> None:
-        """Run a job and save how it ended; cancelled and deleted jobs leave no files."""
+        """Run a job and save its final state; delete the files of cancelled and deleted jobs."""
         state: State = "error"
         message, messages = "", []
         try:
@@ -274,25 +290,25 @@ class Workers:
             # Only the location, because the message of an exception may contain text of a client.
             where = "".join(traceback.format_tb(error.__traceback__))
             _log.error("a file was not translated: %s\n%s", type(error).__name__, where)
-            message = f"{row.source_name}: the server failed at this file, and not by anything that is in it"
+            message = f"{row.source_name}: an internal server error occurred while translating this file"
         if state == "error":
-            self.folder.keep(row.id)  # frees disk space for the record
+            self.folder.delete_except(row.id)  # frees disk space for the record
         if not self.table.finish(row.id, state, running.done, message, messages):
             self.folder.discard(row.id)
         elif state == "done":
-            self.folder.keep(row.id, self.folder.result(row.id, row.suffix).name)
+            self.folder.delete_except(row.id, self.folder.result(row.id, row.suffix).name)
 
     def _translated(self, row: Row, running: Running) -> list[str]:
         system = self._systems.get(row.status.system)
         if system is None:
             raise CotextError(
-                f"{row.source_name}: the system {row.status.system!r} is not served any more; send the file "
-                f"again, for one of {', '.join(self._systems)}"
+                f"{row.source_name}: the system {row.status.system!r} is no longer served; send the file "
+                f"again with one of these systems: {', '.join(self._systems)}"
             )
         if row.attempts >= MAX_ATTEMPTS:
             raise CotextError(
-                f"{row.source_name}: the server stopped {MAX_ATTEMPTS} times while it translated this file; "
-                "send a part of it"
+                f"{row.source_name}: the server stopped {MAX_ATTEMPTS} times while translating this file; "
+                "split the file and send its parts"
             )
 
         def on_read(sentences: int, characters: int) -> None:

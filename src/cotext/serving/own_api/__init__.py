@@ -1,4 +1,4 @@
-"""The own API of the server, under `/api`, which the page uses: JSON and events."""
+"""Cotext's own API under `/api`, which the web page uses: JSON and server-sent events."""
 
 import re
 from functools import partial
@@ -86,7 +86,7 @@ def _described(system: System) -> dict[str, Any]:
 
 
 async def translate(request: Request) -> Response:
-    """Translate a document; return events for its sentences, or only the last event as JSON."""
+    """Translate a document; return an event for each sentence, or only the last event as JSON."""
     client = asking(request)
     body = await body_of(request, TranslateBody)
     service = service_of(request)
@@ -118,7 +118,7 @@ async def tmx(request: Request) -> Response:
     body = await body_of(request, TmxBody)
     for code in (body.source, body.target):
         if not re.fullmatch("[A-Za-z]{2,8}(-[A-Za-z0-9]{1,8})*", code):
-            raise RequestError(400, "source and target: give languages by their codes, as in en or de-AT")
+            raise RequestError(400, "source and target: give language codes, such as en or de-AT")
     units = (
         (source, target, {"x-document": "1", "x-position": str(position)})
         for position, (source, target) in enumerate(body.pairs, 1)

@@ -1,4 +1,4 @@
-"""Which context decided a word of a translation: the values of `cotext context`, for one word."""
+"""The influence of context sentences on one word of a translation (the values of `cotext context`)."""
 
 import asyncio
 import hashlib
@@ -32,7 +32,7 @@ from cotext.serving.systems import System
 
 SIDES: Final[tuple[Side, ...]] = ("source", "target")
 STEP_CHARACTERS: Final = 8_000  # scored at once, while other requests wait for the model
-MAX_FIGURES: Final = 1_000_000  # cached numbers
+MAX_FIGURES: Final = 1_000_000  # maximum of cached numbers
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +63,9 @@ class Question:
 class _Found:
     """The words of a sentence, and changes of the log-probabilities of their tokens.
 
-    `sides`: changes without one side of a context sentence, by its number and side; only for sentences that
-    change a word, and systems that read both sides. `without`: translations without a context sentence, by
-    its number, computed on demand.
+    `sides`: changes if one side of a context sentence is removed, by sentence number and side; only for
+    sentences that change a word, and for systems that read both sides. `without`: translations without a
+    context sentence, by its number, computed on demand.
     """
 
     words: list[TokenWord]
@@ -80,7 +80,7 @@ class _Found:
 
 
 class Explanations:
-    """Computes which sentences decided a word; caches scores of sentences, per client."""
+    """Computes the influence of context sentences on a word; caches scores of sentences, per client."""
 
     def __init__(self) -> None:
         self._known: OrderedDict[tuple[str, str, str, int], _Found] = OrderedDict()
@@ -90,14 +90,14 @@ class Explanations:
 
         Raises:
             RequestError: 400, the system has no context or no word probabilities, or there is no word; 503,
-                it takes too long.
+                the computation takes too long.
         """
         note_system(question.system.name)
         try:
             async with asyncio.timeout(service.settings.request_seconds):
                 return await self._answer(service, question, client)
         except TimeoutError:
-            raise RequestError(503, "not done in time; ask about a shorter text, or try later") from None
+            raise RequestError(503, "not done in time; select a shorter text, or try again later") from None
 
     async def _answer(self, service: Service, question: Question, client: Client) -> dict[str, Any]:
         refusal = unexplained(question.system)
@@ -151,7 +151,7 @@ def _find(service: Service, question: Question, work: Work) -> _Found:
     scores = score(variants)
     full = scores[0]
     if len(full) < words[-1].tokens.stop:
-        raise RequestError(400, "the system has no way to write this sentence, whatever its context")
+        raise RequestError(400, "the system cannot produce this sentence in any context")
     influences = influences_of(list(zip(variants, scores, strict=True)))
     telling = {
         influence.number
@@ -174,7 +174,7 @@ def _find(service: Service, question: Question, work: Work) -> _Found:
 
 
 def _score(service: Service, system: System, work: Work, found: Sequence[Excerpt]) -> list[tuple[float, ...]]:
-    """Return the log-probabilities of tokens; scores a few excerpts at a time."""
+    """Return the log-probabilities of tokens, scored a few excerpts at a time."""
     shared = service.shared(system)
     scores: list[tuple[float, ...]] = []
     while len(scores) < len(found):
@@ -204,9 +204,9 @@ def _translated_without(service: Service, question: Question, found: _Found, num
 
 
 def _in_place(first: int, target: str, other: str) -> str | None:
-    """Return the word of another translation in the place of the word that begins at `first` in the target.
+    """Return the word of another translation at the position of the target word that begins at `first`.
 
-    None if it is the same word, or if the translations differ there in more than single words.
+    Return None if it is the same word, or if more than a single word differs at this position.
     """
     words, others = words_of(target), words_of(other)
     place = next(i for i, word in enumerate(words) if word.start == first)
@@ -219,7 +219,7 @@ def _in_place(first: int, target: str, other: str) -> str | None:
 
 
 def _reads_source_alone(system: System) -> bool:
-    """Whether target sentences are not context of others."""
+    """Return whether the target side of sentences is not used as context."""
     plan = system.opened.translator.plan
     view = plan.config.view
     source_windows = view.kind == "window" and view.target_before == 0

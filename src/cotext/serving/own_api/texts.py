@@ -33,10 +33,10 @@ class TranslateBody(Body):
 
 
 async def events_of(service: Service, system: System, body: TranslateBody, client: Client) -> Events:
-    """Yield the events `start`, `sentence` for each translated one, and `done`; closing cancels the work.
+    """Yield the events `start`, `sentence` (for each translated one) and `done`; closing cancels the work.
 
     Raises:
-        RequestError: before the first event, as `Service.translate`; 400, `given` is invalid.
+        RequestError: before the first event: the errors of `Service.translate`; 400, `given` is invalid.
     """
     begun = time.monotonic()
     lines = await service.in_thread(partial(PlainText, body.text, "1", ""), Work(client.name))
@@ -79,9 +79,15 @@ def _given(given: Mapping[str, str]) -> dict[int, str]:
     translations = {}
     for number, target in given.items():
         if not re.fullmatch("[0-9]{1,9}", number):
-            raise RequestError(400, f"given: {shown(number)} is not a sentence; they are counted from 0")
+            raise RequestError(
+                400, f"given: {shown(number)} is not the number of a sentence; sentences are counted from 0"
+            )
         if not target.strip():
-            raise RequestError(400, f"given: sentence {number} has no words; leave it out to be translated")
+            raise RequestError(
+                400,
+                f"given: the translation of sentence {number} has no words; "
+                "omit it to have the sentence translated",
+            )
         translations[int(number)] = " ".join(target.split())
     return translations
 

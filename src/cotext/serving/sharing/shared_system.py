@@ -18,11 +18,11 @@ from cotext.translation.window_search import RowGroup, WindowSearch
 
 # --- The thread that uses a model, and the queue of other threads' work.
 
-IDLE_SECONDS = 5.0  # without work, after which the thread ends; it is started again when needed
+IDLE_SECONDS = 5.0  # time without work after which the thread ends; it is started again when needed
 
 
 class _Notes:
-    """A log of windows whose notes are written by the client's thread, because writing may block."""
+    """A log of windows; the thread of the client writes its entries, because writing may block."""
 
     def __init__(self, own: WindowLog, flow: Flow) -> None:
         self._own, self._flow = own, flow
@@ -35,7 +35,7 @@ class _Notes:
 
 
 class ModelThread:
-    """A thread that runs a model: batch after batch of the waiting documents.
+    """A thread that runs a model on batches of the waiting documents.
 
     Documents of all flows with the same search share its pool. All searches use models of this thread.
     `batches` counts the batches.
@@ -58,7 +58,7 @@ class ModelThread:
         return self._holder == threading.get_ident()
 
     def begin(self, work: Work, search: WindowSearch, tells: bool = True) -> Flow:
-        """Return a flow for documents of a work; `tells`: call `Work.on_sentence`."""
+        """Return a flow for documents of a work; `tells`: whether to call `Work.on_sentence`."""
         return Flow(work, self._pools.setdefault(search, DocumentPool(search)), tells=tells)
 
     def end(self, flow: Flow) -> None:
@@ -122,7 +122,7 @@ class ModelThread:
             thread.join()
 
     def _come(self, flow: Flow) -> None:
-        """Queue a flow that had nothing to do."""
+        """Queue a flow that was idle."""
         if self._is_stopped:
             raise CancelledError("the server stops")
         self._turns.begin(flow)
@@ -146,7 +146,7 @@ class ModelThread:
                     self._tell(flow, list(dict.fromkeys(documents)))
 
     def _next(self) -> Batch | Turn | None:
-        """Return the next step; None if there was none for a while, or the server stops."""
+        """Return the next step; None if there was no work for a while, or the server stops."""
         with self._changed:
             while not self._is_stopped:
                 if (step := self._chosen()) is not None:
@@ -275,8 +275,9 @@ class SharedSystem:
         return self._model.batches
 
     def opened_for(self, work: Work, fast: bool = False, lists: bool = False) -> OpenedRun:
-        """Return the run with a thread-safe translator; `fast`: greedy search; `lists`: n-best lists if
-        possible.
+        """Return the run with a thread-safe translator.
+
+        `fast`: greedy search. `lists`: n-best lists if possible.
 
         Its `translate` raises `CancelledError` after the work is cancelled. Other uses of the model
         (alignment, scoring, analysis) need `exclusively`.

@@ -4,9 +4,9 @@
     clock of the model   increases by the tokens searched for all, divided by the weights of all
 
 A new flow starts at the clock of the model, and the flow with the smallest clock is the next. So a long
-document gets only its share of every batch, and a short one that comes later is in the next batch. The flows
-of a client share one weight. Files have an eighth of the weight of texts, for which a client waits. (Parekh
-and Gallager 1993, "generalized processor sharing".)
+document gets only its share of every batch, and a short document that comes later is in the next batch. The
+flows of a client share one weight. Files have an eighth of the weight of texts, for which a client waits.
+(Parekh and Gallager 1993, "generalized processor sharing".)
 """
 
 import heapq
@@ -77,11 +77,11 @@ class Turn:
 
 @dataclass(slots=True, eq=False)
 class Flow:
-    """The demand of a work on a model: to search documents of a pool, or exclusive use for a `turn`.
+    """The queued demand of a `Work` on a model: documents of a pool to search, or exclusive use for a `turn`.
 
-    Its thread reads `inbox`: progress, or the error that ended the flow. `tells`: call `Work.on_sentence`.
-    `is_over`: ended by its thread. `background`: copy of the work's attribute, which other threads may change
-    while a batch is made.
+    The thread of the flow reads `inbox`: progress, or the error that ended the flow. `tells`: whether to call
+    `Work.on_sentence`. `is_over`: whether its thread has ended it. `background`: copy of the work's
+    attribute, which other threads may change while a batch is made.
     """
 
     work: Work
@@ -116,7 +116,7 @@ class Flow:
         return self.work.client, self.background
 
     def ready(self, tokens: float) -> list[RowGroup]:
-        """Return groups of rows of its documents that can be searched, up to a number of tokens."""
+        """Return groups of rows (windows to search) of its documents, up to a number of tokens."""
         groups: list[RowGroup] = []
         for opened in self.documents:
             assert self.pool is not None
@@ -178,11 +178,11 @@ class BatchScheduler:
 
     @property
     def ahead(self) -> int:
-        """The number of tokens of each flow to choose from."""
+        """The number of tokens of each flow that a batch is chosen from."""
         return BATCHES_AHEAD * self.batch_tokens
 
     def begin(self, flow: Flow) -> None:
-        """Add a flow that had nothing to do."""
+        """Add a flow that was idle."""
         flow.clock = max(flow.clock, self._now)
 
     def charge(self, charges: Iterable[tuple[Flow, float]], flows: Iterable[Flow]) -> None:

@@ -1,7 +1,8 @@
 """Sentence-to-sentence attention of one document: `cotext attention`.
 
-Writes maps of every attention module, and gates, as images and as JSON. The document is read in the windows
-in which the run translates it. If sequences attend to each other, the windows are grouped as in translation.
+Maps of every attention module, and gates, are written as images and as JSON. The document is read in the
+windows in which the run translates it. If sequences attend to each other, the windows are grouped as in
+translation.
 """
 
 import json
@@ -113,7 +114,7 @@ class DocumentAttention:
         return "\n".join([render_rows(rows, left=1), *gates, *self._head_gates()])
 
     def _head_gates(self) -> Iterator[str]:
-        """Yield what passes the gates from nearby sentences; the JSON file has all distances."""
+        """Yield rows of what passes the gates from nearby sentences; the JSON file has all distances."""
         if not self.head_gates:
             return
         passed = {name: gates.by_distance for name, gates in self.head_gates.items()}
@@ -219,7 +220,8 @@ def report_attention(request: DocumentRequest) -> DocumentAttention:
     """Analyse a run on one document; write attention.json and an image for each kind of attention into `out`.
 
     Raises:
-        CotextError: no such run, device or document, a translation that does not fit, no words at all.
+        CotextError: the run, device or document does not exist, the translation does not fit, or there are no
+            words.
     """
     opened, out = open_document(request, translates=False), request.out
     with working_in(out):

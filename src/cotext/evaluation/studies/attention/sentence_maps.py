@@ -336,7 +336,7 @@ def sentence_maps(model: Model, batches: Iterable[Batch], sentences: int) -> Obs
     must be in eval mode.
 
     Raises:
-        CotextError: as `ObservedModel.read`.
+        CotextError: the errors of `ObservedModel.read`.
     """
     with torch.inference_mode(), calls(model) as calling, ExitStack() as hooks:
         observed = ObservedModel(model, dict(model.named_modules()), calling, sentences)

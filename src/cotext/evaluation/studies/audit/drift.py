@@ -89,7 +89,7 @@ def _names(text: str) -> list[str]:
 
 
 def _is_near(one: str, other: str) -> bool:
-    """Whether two words differ in two letters or less."""
+    """Return whether two words differ in two letters or less."""
     if not other[:1].isupper() or abs(len(one) - len(other)) > 1 or one[:1] != other[:1]:
         return False
     return sum((Counter(one) - Counter(other)).values()) <= 1

@@ -199,6 +199,6 @@ class _Auditor:
 
 
 def _has_stems(form: str, text: str) -> bool:
-    """Whether a text has all words of a term, but for their last letters."""
+    """Return whether a text has all words of a term, but for their last letters."""
     folded = text.casefold()
     return all(word[: max(4, len(word) - _STEM_END)] in folded for word in form.casefold().split())

@@ -25,8 +25,8 @@ MEAN: Final = "mean-accuracy"
 class PublishedComparison:
     """A published value of a run's recipe, and the value measured here on the same data, if any.
 
-    `first_published` and `first_measured` are those of the first run with a row in the same table; None for
-    that run itself.
+    `first_published` and `first_measured`: the values of the first run with a row in the same table; None for
+    this run itself.
     """
 
     run: int
@@ -74,7 +74,7 @@ def compare_with_papers(
 
 
 def languages_of(runs: Sequence[MeasuredSystem], suites: Mapping[str, ContrastiveSuite]) -> str:
-    """Return the language pair, from the runs or else the suites; empty if unknown."""
+    """Return the language pair of the runs, or otherwise of the suites; empty if unknown."""
     pairs = [str(run.first.languages) for run in runs] + [str(suite.languages) for suite in suites.values()]
     return next((pair for pair in pairs if pair), "")
 
@@ -164,7 +164,7 @@ def _accuracy(value: Published, run: MeasuredSystem, suites: Mapping[str, Contra
 
 
 def _is(suite: ContrastiveSuite, name: str) -> bool:
-    """Return whether a suite is the required one or an edition of it, as contrapro-ctx1 is of contrapro."""
+    """Return whether a suite is the required one or an edition of it, such as contrapro-ctx1 of contrapro."""
     return suite.name == name or suite.name.startswith(f"{name}-")
 
 

@@ -1,7 +1,7 @@
 """Comparison of systems: scores, contrastive accuracies, context use, tests against the first, papers.
 
-A system is a run, or runs that differ only in their seeds; its values are means over them. This module
-computes values; `verdict` describes them in words, and pages and tables format them.
+A system is a run, or runs that differ only in their seeds. Values of a system are means over its runs. This
+module computes values; `verdict` describes them in words, and pages and tables format them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -50,7 +50,8 @@ from cotext.runtime.version import __version__
 class ContrastiveTest:
     """A test of contrastive accuracy against the first system, on one phenomenon and distance.
 
-    `first_sees`: whether the clue is in the context window of the first system too. Accuracies are in per
+    A clue is the sentence that decides between the candidates. `first_sees`: whether the clue is also in the
+    context window of the first system. Accuracies are in per
     cent of `total` examples, by seed. The test is over `documents`, and over seeds if there are several,
     corrected for all such tests of all systems (`tests`).
     """
@@ -265,7 +266,7 @@ def pooled_accuracies(
 
 @dataclass(frozen=True, slots=True)
 class SeedFigure:
-    """A value of a system by seed, that of the first system, and their difference (None for the first).
+    """A value of a system by seed, the value of the first system, and their difference (None for the first).
 
     `group`: the distance of a contrastive accuracy.
     """
@@ -299,8 +300,8 @@ class RunComparison:
     tests: Mapping[str, ScoreTest]  # by protocol
     rows: tuple[AccuracyRow, ...]
     contrastive_tests: tuple[ContrastiveTest, ...]
-    pooled: tuple[PooledAccuracy, ...]  # by system: over all suites, where there are several
-    evidence: tuple[tuple[Evidence, ...], ...]  # by system: of clues in its context, where controls were run
+    pooled: tuple[PooledAccuracy, ...]  # by system: over all suites, if there are several
+    evidence: tuple[tuple[Evidence, ...], ...]  # by system: for clues in its context, if controls were run
     gains: tuple[tuple[ContextGain, ...], ...]  # by system
     lengths: tuple[Bucket, ...]
     positions: tuple[Bucket, ...]
@@ -358,7 +359,7 @@ def compare_runs(
     """Compare measured systems; the first is the baseline of all others.
 
     Raises:
-        CotextError: translations that do not match the references, suites decided by different rules.
+        CotextError: translations do not match the references, or suites were decided by different rules.
     """
     every = runs_of(runs)
     if len(every) > 1 and every[0].decisions:  # raises if rules or examples differ
@@ -401,7 +402,7 @@ def _notes(runs: Sequence[MeasuredSystem], pair: str) -> list[str]:
     if len(data - {""}) > 1:
         notes.append("The runs were trained on different data, which may explain differences.")
     elif "" in data:
-        notes.append("For some runs it is not known which data they were trained on.")
+        notes.append("For some runs, the training data are unknown.")
     if len({count for run in runs for count in run.updates if run.has_model}) > 1:
         notes.append("The runs were trained for different numbers of updates.")
     for run in runs:
@@ -413,8 +414,8 @@ def _notes(runs: Sequence[MeasuredSystem], pair: str) -> list[str]:
             notes.append(f"{run.title} is {run.first.recipe.title}: no value is published for {pair}.")
         if run.not_learned:
             notes.append(
-                f"{run.label}: on the development set, no checkpoint is better than the start, which the "
-                "final model is."
+                f"{run.label}: on the development set, no checkpoint is better than the initial model, so "
+                "the final model is the initial model."
             )
     return notes + _notes_on_seeds(runs)
 
@@ -428,7 +429,7 @@ def _notes_on_words(runs: Sequence[MeasuredSystem], quality: Quality) -> list[st
         if of_untokenised(run, score.score)
     }
     return [
-        f"{title} takes text for tokenised, and what runs write is not: choose a tokenizer's words (--words)."
+        f"{title} expects tokenised text, but runs write plain text: choose a tokenizer (--words)."
         for title in sorted(titles)
     ]
 
@@ -440,7 +441,7 @@ def _notes_on_seeds(runs: Sequence[MeasuredSystem]) -> list[str]:
     if len(single) == len(runs):
         return ["Every system is a single training run: the tests do not cover the variance between seeds."]
     return [
-        f"{title} is a single training run: compared with a system of several seeds, it is taken to vary as "
-        "much between seeds as that one."
+        f"{title} is a single training run: compared with a system with several seeds, its variance between "
+        "seeds is assumed to be equal."
         for title in single
     ]

@@ -53,7 +53,7 @@ def as_csv(result: RunComparison) -> str:
 
 
 def as_dict(result: RunComparison) -> dict[str, Any]:
-    """Return the verdict, the evidence of context use by run, and all values as in CSV."""
+    """Return the verdict, the evidence of context use by run, and the same values as the CSV file."""
     return {
         "format": "cotext-compare",
         "version": 1,
@@ -186,5 +186,5 @@ def _seed_figures(result: RunComparison, number: int, make: Callable[..., Figure
 
 
 def difference_of(value: float | None, first: float | None) -> float | None:
-    """Return a value minus that of the first system; None if either is missing."""
+    """Return a value minus the value of the first system; None if either is missing."""
     return None if value is None or first is None else value - first

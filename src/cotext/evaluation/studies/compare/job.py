@@ -61,9 +61,9 @@ def compare_folders(
     `notes`: further paragraphs about the systems for the page.
 
     Raises:
-        CotextError: nothing to measure; runs or files that are missing, damaged, given twice or of different
-            languages; seeds that are missing, unfinished or different. Everything is checked before any work,
-            as far as possible.
+        CotextError: there is nothing to measure; runs or files are missing, damaged, given twice or in
+            different languages; or seeds are missing, unfinished or different. Everything is checked before
+            any work, as far as possible.
     """
     protocols = request.protocols
     drawing = Resampling(samples=request.samples)
@@ -72,7 +72,7 @@ def compare_folders(
     suites = _suites(request)
     if test is None and not suites:
         raise CotextError(
-            "nothing to compare on: give --data FOLDER, or --source and --reference, or --suite FILE"
+            "there is nothing to compare on: give --data FOLDER, or --source and --reference, or --suite FILE"
         )
     if test is None and request.words is not None:
         raise CotextError(f"--words {request.words} needs a test set; add --source and --reference")
@@ -111,7 +111,7 @@ def _check_outputs(outputs: Sequence[Path], inputs: Sequence[Path]) -> None:
     for path in outputs:
         check_output(path, inputs)
     if len({path.absolute() for path in outputs}) < len(outputs):
-        raise CotextError(f"{outputs[0]}: two outputs would be written to one file; name each once")
+        raise CotextError(f"{outputs[0]}: two outputs would be written to one file; give different names")
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,8 +128,8 @@ def find_systems(paths: Sequence[Path]) -> list[SystemFolders]:
     """Return the runs of each requested system.
 
     Raises:
-        CotextError: as `name_systems` and `run_folders`; a run that is given together with its folder of
-            seeds.
+        CotextError: the errors of `name_systems` and `run_folders`; a run is given together with its folder
+            of seeds.
     """
     systems = []
     for title, path in name_systems(paths).items():
@@ -185,7 +185,8 @@ def _test_set(request: ComparisonRequest) -> EvaluationSet | None:
     if request.suite or _suite_files(request.data):
         return None
     raise CotextError(
-        f"{request.data}: holds no test set; give --source and --reference, or prepare it with --test-source "
+        f"{request.data}: contains no test set; give --source and --reference, or prepare it with "
+        f"--test-source "
         "and --test-target"
     )
 
@@ -203,7 +204,7 @@ def _suites(request: ComparisonRequest) -> dict[Path, ContrastiveSuite]:
             )
         names[suite.name] = path
     if len(suites) < len(paths):
-        raise CotextError("a suite is given twice; give each once")
+        raise CotextError("a suite is given twice; give each suite once")
     return suites
 
 

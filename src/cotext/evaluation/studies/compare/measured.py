@@ -95,10 +95,10 @@ class MeasuredRun:
 
     A system whose model is not available has 0 parameters; `given`: only a file of translations. `engine` is
     the name of the engine that runs the model, if any. `curve` has updates and the loss of current sentences
-    on the development set, `context_curve` that of the context sentences of their windows, if these are in
-    the target. `first_loss`: the development loss before the first update, and that of the run from which
-    training started, on the same single sentences. `is_start`: no checkpoint was better than the start, so
-    the final model is the start.
+    on the development set, `context_curve` has the loss of the context sentences in their windows, if these
+    are in the target. `first_loss`: the development loss before the first update, and the loss of the run
+    from which training started, on the same single sentences. `is_start`: no checkpoint was better than the
+    initial model, so the final model is the initial model.
     """
 
     path: Path
@@ -132,11 +132,11 @@ class MeasurementSettings:
 
 
 def measure_run(path: Path, title: str, settings: MeasurementSettings) -> MeasuredRun:
-    """Measure a run, as far as there are no results yet.
+    """Measure a run; existing results are reused.
 
     Raises:
-        CotextError: no such run, a damaged model, a run folder that is not writable, a test set with a
-            sentence over the limit, another process that measures the run.
+        CotextError: the run does not exist, its model is damaged, its folder is not writable, a sentence of
+            the test set is over the limit, or another process measures the run.
     """
     with working_in(make_folder(path / FOLDER)):
         return _measure(path, title, settings)
@@ -302,8 +302,8 @@ class ContextGain:
     """CXMI of a test set for one kind of context, in nats per token.
 
     `interval_95` and `p` come from drawing documents (percentiles; two-sided, against no gain). `p_foreign`,
-    for true context if foreign context was measured: does it add as much as sentences of other documents? It
-    comes from flipping the signs of documents.
+    for true context if foreign context was measured: p of the test whether it adds more than sentences of
+    other documents, by flipping the signs of documents.
     """
 
     condition: str

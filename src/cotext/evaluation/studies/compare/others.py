@@ -39,8 +39,8 @@ def check_others(paths: Sequence[Path], has_test: bool, has_suites: bool) -> Non
     """Check, before any work, that systems which are not runs can be measured.
 
     Raises:
-        CotextError: there is no test set, or there are suites, whose candidates these systems cannot score;
-            an invalid description of a language model.
+        CotextError: there is no test set; suites are given, whose candidates these systems cannot score; or
+            the description of a language model is invalid.
     """
     for path in paths:
         if is_endpoint(path):
@@ -48,7 +48,7 @@ def check_others(paths: Sequence[Path], has_test: bool, has_suites: bool) -> Non
         if not has_test or has_suites:
             raise CotextError(
                 f"{path}: language models and translations in files are compared only on a test set, not on "
-                "contrastive suites: give --source and --reference, and no --suite or --data"
+                "contrastive suites: give --source and --reference, and omit --suite and --data"
             )
 
 

@@ -21,7 +21,7 @@ Each = TypeVar("Each")
 
 @dataclass(frozen=True, slots=True)
 class TestedScore:
-    """A score of a system, the mean over its seeds, and its difference from that of the first system.
+    """A score of a system, the mean over its seeds, and its difference from the score of the first system.
 
     `interval_95` covers documents, and seeds if there are several; `by_seed` has their values.
     """
@@ -57,10 +57,10 @@ def measure_quality(
     words: Words | None,
     drawing: Resampling,
 ) -> Quality:
-    """Score the translations of all systems, and compare them with those of the first.
+    """Score the translations of all systems, and compare them with the first system.
 
     Raises:
-        CotextError: translations are missing or do not match the references; an unknown protocol.
+        CotextError: translations are missing or do not match the references, or a protocol is unknown.
     """
     hypotheses = {f"{n}": _hypothesis(run) for n, run in enumerate(runs_of(systems))}
     source = test.source if any(find_protocol(name).needs_source for name in protocols) else None
@@ -109,7 +109,7 @@ def _profiles(
 
 def _hypothesis(run: MeasuredRun) -> Path:
     if run.hypothesis is None:
-        raise CotextError(f"{run.path}: has not translated the test set that others have")
+        raise CotextError(f"{run.path}: has no translation of the test set, unlike other systems")
     return run.hypothesis
 
 

@@ -1,4 +1,4 @@
-"""The recipe that matches a run: run folders contain configurations, not names of recipes."""
+"""The recipe of a run, found by its configuration: run folders do not contain names of recipes."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -58,7 +58,7 @@ class MatchedRecipe:
 
 
 def recipe_of(config: Config) -> MatchedRecipe:
-    """Find the recipe of a configuration: the one of the same row of a paper, otherwise the closest.
+    """Find the recipe of a configuration: a recipe for the same row of a paper, otherwise the closest.
 
     Recipes are compared at the size of the configuration, or, if none matches, at the closest size. Width,
     depth, and values computed from the data do not count as changes. Among recipes with equally few changes,
@@ -144,14 +144,14 @@ _MAY_DIFFER: Final = ("train.seed", "train.log_every", "train.threads", "train.k
 
 
 def missing_seeds(path: Path, folders: Mapping[int, Path]) -> str:
-    """Return a message about runs that were trained together with these but are missing; empty if none is."""
+    """Return a message about missing runs that were trained together with these; empty if none is missing."""
     expected = sorted({*folders, *(seed for run in folders.values() for seed in noted_seeds(run))})
     missing = [seed for seed in expected if seed not in folders]
     if not missing:
         return ""
     return (
         f"{path}: the run of seed {listed_seeds(missing)} is missing: the others were trained with "
-        f"--seeds {listed_seeds(expected)}; the same `cotext train` command makes it"
+        f"--seeds {listed_seeds(expected)}; run the same `cotext train` command again to train it"
     )
 
 
@@ -159,8 +159,8 @@ def require_alike(path: Path, folders: Mapping[int, Path]) -> None:
     """Check that runs, by seed, differ only in their seeds; `path` is their folder, for messages.
 
     Raises:
-        CotextError: other settings, other data, or a seed that is not that of the folder's name; a model that
-            is missing or damaged.
+        CotextError: settings or data differ, a seed differs from the name of its folder, or a model is
+            missing or damaged.
     """
     configs = {
         seed: _from_any_seed(describe_file(run / "model.safetensors").config) for seed, run in folders.items()

@@ -30,7 +30,7 @@ NOTE = (
 )
 FIRST_LOSS = (
     "first loss: nats per token before the first update, on the first documents of the development set; in "
-    "brackets: of the run that training starts from, on the same sentences one by one"
+    "brackets: loss of the run that training starts from, on the same sentences one by one"
 )
 LEAD = """How these runs use context, measured on the same test set and contrastive suites. Differences are
 relative to the first run. Every sentence here is computed from the tables below."""
@@ -106,7 +106,7 @@ def render_comparison(result: RunComparison) -> str:
         "<h2>Answers</h2>",
         f'<dl class="verdict">{"".join(items)}</dl>\n{notes}',
         *(section.html() for section in _sections(result, pictures=True)),
-        "<h2>How these figures came about</h2>",
+        "<h2>How these values were computed</h2>",
         _facts(result),
     ]
     return whole_page("Cotext: systems side by side", body)
@@ -438,7 +438,9 @@ def example(result: RunComparison) -> str:
             f"Marked: words that differ from {escape(next(iter(paths)))}"
         )
     header = ("", "source", *map(breakable, paths), "reference")
-    return f"<h2>A document, translated by each</h2>\n{table(f'{caption}.', header, rows, left=len(header))}"
+    return "<h2>A document, translated by each system</h2>\n" + table(
+        f"{caption}.", header, rows, left=len(header)
+    )
 
 
 def _differing_sentences(translations: Sequence[Document]) -> int:

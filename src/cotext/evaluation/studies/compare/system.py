@@ -15,7 +15,7 @@ from cotext.training.resume import load_progress
 class MeasuredSystem:
     """A system with the measurements of its runs, one for each of its `seeds`.
 
-    `seeds` is empty for a single run. What all runs have in common is taken from the first.
+    `seeds` is empty for a single run. Properties that all runs share are taken from the first run.
     """
 
     title: str
@@ -25,12 +25,12 @@ class MeasuredSystem:
 
     @property
     def not_learned(self) -> int:
-        """Return the number of runs that ended as their start."""
+        """Return the number of runs whose final model is the initial model."""
         return sum(run.is_start for run in self.runs)
 
     @property
     def label(self) -> str:
-        """Return the title for tables, with a note on runs that ended as their start."""
+        """Return the title for tables, with a note on runs whose final model is the initial model."""
         if not self.not_learned:
             return self.title
         some = self.not_learned < len(self.runs)
@@ -64,7 +64,7 @@ class MeasuredSystem:
 
     @property
     def curve(self) -> tuple[tuple[int, float], ...]:
-        """Return updates and the mean development loss, as far as all runs have one."""
+        """Return updates and the mean development loss, at the updates that all runs have."""
         return _mean_curve([run.curve for run in self.runs])
 
     @property
@@ -76,7 +76,7 @@ class MeasuredSystem:
     def loss_ratio(self) -> tuple[tuple[int, float], ...]:
         """Return updates and the loss of current divided by that of context sentences, if both are known.
 
-        As in figure 3 of Lupo et al. 2022, but over all current sentences, and by token.
+        This is figure 3 of Lupo et al. (2022), but over all current sentences, and by token.
         """
         context = dict(self.context_curve)
         return tuple((u, loss / context[u]) for u, loss in self.curve if context.get(u, 0.0) > 0)
@@ -97,7 +97,7 @@ def run_folders(path: Path) -> dict[int, Path]:
     """Return the runs of a folder of several seeds, by seed; none if it is a run.
 
     Raises:
-        CotextError: a run that is missing or not finished, or runs that differ in more than their seed.
+        CotextError: a run is missing or not finished, or runs differ in more than their seed.
     """
     folders = {seed: seed_folder(path, seed) for seed in seeds_in(path)}
     if not folders:

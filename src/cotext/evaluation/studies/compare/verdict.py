@@ -1,4 +1,4 @@
-"""Conclusions of a comparison in words: which system uses context, where, how much, and how certainly.
+"""Conclusions of a comparison in words: which systems use context, where, how much, and how certainly.
 
 Every sentence is computed from values in the tables below it. The conditions for context use are in
 `evidence`.
@@ -60,9 +60,10 @@ def window_words(before: int, after: int) -> str:
 
 
 def uses_context(result: RunComparison, run: int) -> bool | None:
-    """Return whether a run is shown to use context; None if nothing was measured that could show it.
+    """Return whether context use is significant for a run; None if the required measurements are missing.
 
-    All conditions must hold on some group, and the test set, if scored, must not contradict.
+    All conditions must hold for at least one group of contrastive examples. If a test set was scored, true
+    context must help significantly more there than context from other documents.
     """
     tested = [evidence.used for evidence in result.evidence[run] if evidence.used is not None]
     if not tested:
@@ -71,9 +72,10 @@ def uses_context(result: RunComparison, run: int) -> bool | None:
 
 
 def _against(result: RunComparison, run: int) -> ContextGain | None:
-    """Return the true context of the test set if it adds no more than sentences of other documents.
+    """Return the gain from true context on the test set if context of other documents helps as much, or None.
 
-    Only if there are enough documents for a test.
+    "As much" means that the gain is not significantly larger. Test sets with too few documents for a
+    significant result are ignored.
     """
     for use in result.gains[run]:
         if use.p_foreign is not None and least_p(use.documents) < SIGNIFICANT:
@@ -93,7 +95,7 @@ def _which(result: RunComparison) -> Iterable[str]:
         yield f"{listed(using)} {_verb(using, 'uses', 'use')} context."
     for number, run in enumerate(result.runs):
         if states[run.title] and run.seeds:
-            yield f"For {run.title} this is shown by each of its {len(run.seeds)} seeds."
+            yield f"{run.title}: context use is significant for each of its {len(run.seeds)} seeds."
         if states[run.title] is False and run.title not in blind:
             yield (
                 f"{run.title} has context, but its use is not significant{_by_some(result, number)}: "
@@ -103,19 +105,19 @@ def _which(result: RunComparison) -> Iterable[str]:
         yield f"{listed(blind)} {_verb(blind, 'reads', 'read')} single sentences and cannot use context."
     for number, run in enumerate(result.runs):
         if states[run.title] is None and run.title not in (*blind, *given):
-            yield f"For {run.title} it cannot be tested: {_untold(result, number)}."
+            yield f"Context use of {run.title} cannot be tested: {_why_untestable(result, number)}."
     if given:
-        yield f"Of {listed(given)} nothing is known but {_verb(given, 'its', 'their')} translations."
+        yield f"For {listed(given)}, only translations were given, so context use cannot be tested."
 
 
 def _by_some(result: RunComparison, number: int) -> str:
-    """Return how many seeds of a system show context use by themselves, if not all do."""
+    """Return a phrase with the number of seeds for which context use is significant; empty without seeds."""
     run = result.runs[number]
     count = sum(
         any(evidence.by_seed[index].used for evidence in result.evidence[number])
         for index in range(len(run.seeds))
     )
-    return f" in each of its {len(run.seeds)} seeds ({count} of them show it)" if run.seeds else ""
+    return f" for the system (only for {count} of its {len(run.seeds)} seeds)" if run.seeds else ""
 
 
 def _missing(result: RunComparison, run: int) -> str:
@@ -124,22 +126,22 @@ def _missing(result: RunComparison, run: int) -> str:
         return shortfall(result.evidence[run])
     used = listed(groups_in_words(evidence for evidence in result.evidence[run] if evidence.used))
     return (
-        f"its contrastive accuracy shows use in {used}, but the references of the test set are no more "
-        "probable than with context from other documents "
+        f"contrastive accuracy is significantly higher with context in {used}, but the references of "
+        "the test set are not significantly more probable with their own context than with "
+        "context from other documents "
         f"(p {render_p(against.p_foreign or 0.0)})"
     )
 
 
-def _untold(result: RunComparison, run: int) -> str:
+def _why_untestable(result: RunComparison, run: int) -> str:
     """Return why context use of a run cannot be tested."""
     if result.evidence[run]:
         return too_few(result.evidence[run])
     if not result.rows:
         return "no contrastive suite was scored, and CXMI alone does not show which candidate is preferred"
-    sees = any(row.cells[run].in_window and row.distance != "0" for row in result.rows)
-    if sees:
+    if any(row.cells[run].in_window and row.distance != "0" for row in result.rows):
         return "its accuracy without context and with context from other documents was not measured"
-    return "no clue of the suites lies within its context window"
+    return "in all suites, the disambiguating sentence is outside its context window"
 
 
 def _where(result: RunComparison) -> Iterable[str]:
@@ -174,14 +176,18 @@ def _how_much(result: RunComparison) -> Iterable[str]:
                 for low, high in [t.test.interval_95]
             ]
             yield (
-                f"Accuracy of {run.title} where the clue is within the context window of {first}, too: "
+                f"Accuracy of {run.title} on examples whose clue is in the context window of both "
+                f"{run.title} and {first}: "
                 f"{listed(parts)}."
             )
         yield from (_added(result, run.title, use) for use in result.gains[number])
 
 
 def _amount(title: str, used: list[Evidence]) -> str:
-    """Return the accuracy of a run over all distances where it uses context, and in its control contexts."""
+    """Return a phrase with the accuracy of a run and its accuracy under each control condition.
+
+    Accuracies are averaged over the distances at which the run uses context.
+    """
     sizes = [len(evidence.group.examples) for evidence in used]
 
     def mean(values: Iterable[float]) -> float:
@@ -200,22 +206,25 @@ def _amount(title: str, used: list[Evidence]) -> str:
 def _added(result: RunComparison, title: str, use: ContextGain) -> str:
     low, high = use.interval_95
     what = "the true context" if use.condition == "true" else "sentences of other documents"
-    verb, to = ("add", "to") if use.nats >= 0 else ("take", "from")
+    verb = "changes" if use.condition == "true" else "change"
     note = ""
     if use.p_foreign is not None:
         note = f"; p {render_p(use.p_foreign)} against context from other documents"
         if least_p(use.documents) >= SIGNIFICANT:
             note = f"; too few documents ({use.documents}) for a significant difference from random context"
     return (
-        f"{title}: {what} {verb}{'s' if use.condition == 'true' else ''} {abs(use.nats):.4f} nats per token "
-        f"{to} the log-probability of the reference [{low:+.4f}, {high:+.4f}]{note}."
+        f"{title}: {what} {verb} the log-probability of the reference by {use.nats:+.4f} nats per token "
+        f"[{low:+.4f}, {high:+.4f}]{note}."
     )
 
 
 def _real(result: RunComparison) -> Iterable[str]:
     if not result.contrastive_tests:
         if len(result.runs) == 1 and result.rows:
-            yield "A single run: compare it with one that has less context, to measure the gain."
+            yield (
+                "Only one run was given. To measure the gain from context, compare it with a run that has "
+                "less context."
+            )
         return
     real = [t for t in result.contrastive_tests if t.test.significant]
     titles = [run.title for run in result.runs]
@@ -223,7 +232,7 @@ def _real(result: RunComparison) -> Iterable[str]:
     if real:
         worst = max(t.test.p_corrected for t in real)
         several = any(run.seeds for run in result.runs)
-        test = "by documents and seeds" if several else "McNemar by documents"
+        test = "test over documents and seeds" if several else "McNemar's test over documents"
         p = "p below 0.0001" if worst < 0.0001 else f"p at most {render_p(worst)}"
         yield (
             f"{len(real)} of {count} differences in contrastive accuracy from {titles[0]} are significant: "
@@ -234,8 +243,8 @@ def _real(result: RunComparison) -> Iterable[str]:
         gained = [t for t in tests if t.test.significant and t.own > t.first]
         if gained := [t for t in gained if not _by_context(result, t)]:
             yield (
-                f"{title} has a higher accuracy than {titles[0]} in {listed(_groups(gained))}, but not "
-                "significantly because of its context."
+                f"{title} has a higher accuracy than {titles[0]} in {listed(_groups(gained))}, but it is not "
+                "shown that context is the reason."
             )
         rest = [t for t in tests if not t.test.significant]
         if able := [t for t in rest if not t.too_few]:
@@ -285,7 +294,11 @@ def _score_words(score: TestedScore) -> str:
     assert score.against_first is not None
     low, high = score.against_first.interval_95
     test = score.against_first
-    alone = f"; p {render_p(test.p_documents)} over documents alone" if test.over_seeds else ""
+    alone = (
+        f"; p {render_p(test.p_documents)} in the test over documents, without seeds"
+        if test.over_seeds
+        else ""
+    )
     return (
         f"{score.score.title} {score.score.value:.1f} ({test.difference:+.2f} [{low:+.2f}, "
         f"{high:+.2f}], p {render_p(test.p_corrected)}{alone})"

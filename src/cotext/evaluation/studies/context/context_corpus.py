@@ -120,7 +120,7 @@ def measure_corpus(
     sentences after each group of documents.
 
     Raises:
-        CotextError: as `read_checked`.
+        CotextError: the errors of `read_checked`.
     """
     documents, translator = read_checked(opened, request), opened.translator
     on_start(sum(map(len, documents)))
@@ -157,7 +157,7 @@ def read_checked(opened: OpenedRun, request: CxmiRequest) -> list[ParallelDocume
         for visible in translator.visible_sentences(document)
     ):
         raise CotextError(
-            f"{opened.folder}: no sentence of {source} is translated with another in its context window; "
+            f"{opened.folder}: no sentence of {source} has another sentence in its context window; "
             "measure a system with context, on documents of several sentences"
         )
     return documents
@@ -195,8 +195,8 @@ def translate_under(
 ) -> list[Document]:
     """Translate every sentence of the numbered documents in its excerpt under a condition.
 
-    The result has the same documents and sentences. The context is what is translated with the sentence:
-    target sentences of the corpus are not used. `pool` contains all documents.
+    The result has the same documents and sentences. The context on the target side is translated, too: target
+    sentences of the corpus are not used. `pool` contains all documents.
     """
     indices: dict[tuple[str, ...], int] = {}
     of_documents: list[list[tuple[int, int]]] = []
@@ -220,13 +220,13 @@ def _sources(documents: Sequence[ParallelDocument]) -> Iterator[Document]:
 
 
 class CorpusUseJob(Job[None]):
-    """The scoring of the documents of a shard under every condition, as `measure_corpus` does.
+    """The scoring of the documents of a shard under every condition; see `measure_corpus`.
 
     Documents that share batches are never divided, so that results stay equal. All documents are read,
     because random context is drawn from the whole corpus.
 
     Raises:
-        CotextError: as `measure_corpus`, or an input that is not a regular file.
+        CotextError: the errors of `measure_corpus`, or an input that is not a regular file.
     """
 
     command, unit = "cxmi", "groups of documents"
@@ -284,7 +284,7 @@ def joined_use(parts: Joined) -> CorpusUse:
     if corpus_checksums(source, target, format) != job["inputs"]:
         names = " and ".join(map(str, (source, *targets)))
         raise CotextError(f"{names}: changed since the shards scored it; restore it")
-    # The run is not used any more.
+    # The run is no longer needed.
     request = CxmiRequest(run=Path(), source=source, target=target, format=format, **job["asked"])
     documents = corpus_texts(source, target, format)
     uses: list[SentenceUse] = []

@@ -5,9 +5,9 @@ CXMI (conditional cross-mutual information; Fernandes et al. 2021, section 3) of
     log p(y | x, C) - log p(y | x)
 
 of a target sentence y, given its source sentence x, in nats; for a corpus it is the mean over sentences or
-tokens. Above zero, the system benefits from C; below, C misleads it. Both probabilities are those of one
-system, which is given the sentence in its excerpt, and alone (see `cotext.data.context_edits`). With other
-contexts (shuffled, from other documents) the same difference shows the effect of context of any kind.
+tokens. Above zero, the system benefits from C; below, C misleads it. Both probabilities are from one system:
+it scores the sentence in its excerpt, and alone (see `cotext.data.context_edits`). With other contexts
+(shuffled, from other documents) the same difference shows the effect of context of any kind.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -28,7 +28,7 @@ DOCUMENTS_AT_ONCE = 16
 
 
 class SentenceVisibility(Protocol):
-    """A system that knows the context window of each sentence."""
+    """A system with a method that returns the context window of each sentence."""
 
     def visible_sentences(self, document: Document) -> list[range]:
         """Return for every sentence the sentences within its context window, itself included."""
@@ -88,7 +88,7 @@ def mean_use(sentences: Sequence[SentenceUse], condition: str) -> ConditionMean:
     having = [s for s in sentences if s.context and s.tokens["none"]]
     if not having:
         raise CotextError(
-            "no sentence has context: the system sees one sentence at a time, or every document has but one"
+            "no sentence has context: the system translates single sentences, or every document has only one"
         )
     values = [s.cxmi(condition) for s in having]
     tokens = sum(len(s.tokens["none"]) for s in having)
@@ -107,7 +107,7 @@ def excerpts(
 ) -> list[Excerpt]:
     """Return for each (selected) sentence the part of the document that is visible to it, as a document.
 
-    The whole document is used instead if the part would be divided into windows in another way than in the
+    The whole document is used instead if the part would be divided into windows differently than in the
     document (several parts, groups of windows with context).
     """
     visible = scorer.visible_sentences(Document(document.id, document.source))
@@ -194,7 +194,7 @@ def measure_group(
     conditions: Sequence[str],
     seed: int,
 ) -> list[SentenceUse]:
-    """Score every sentence of some documents of a corpus, as `measure` does; `pool` has all documents."""
+    """Score every sentence of some documents of a corpus (see `measure`); `pool` has all documents."""
     ordered = tuple(c for c in CONDITIONS if c in conditions or c == "none")
     edits = [
         conditions_of(excerpts(scorer, documents[number]), ordered, pool.without(number), seed)
@@ -217,10 +217,10 @@ def check_conditions(conditions: Sequence[str], documents: int) -> None:
         if condition not in CONDITIONS:
             raise CotextError(f"unknown context {condition!r}; choose from {', '.join(CONDITIONS)}")
     if "true" not in conditions:
-        raise CotextError("the other contexts are compared with the true one: choose true, too")
+        raise CotextError("the other contexts are compared with the true context: choose true, too")
     if "random" in conditions and documents < 2:
         raise CotextError(
-            "random context is drawn from other documents, and there is one alone; give a file with several, "
+            "random context is drawn from other documents, but there is only one; give a file with several, "
             "or choose true, shuffled and none"
         )
 
@@ -285,7 +285,8 @@ def context_influences(
 ) -> list[Influences]:
     """Return for every sentence of a file the influence of its context sentences, largest first.
 
-    The influence is the log-probability of the translation with the context sentence minus that without it.
+    The influence is the log-probability of the translation with the context sentence minus the
+    log-probability without it.
 
     Raises:
         CotextError: a system without token probabilities, or a sentence that is too long to be scored.

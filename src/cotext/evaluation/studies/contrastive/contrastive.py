@@ -1,10 +1,10 @@
-"""Contrastive suites with a run: which candidate it prefers, and which form it generates.
+"""Contrastive suites with a run: the preferred candidates, and the generated forms.
 
 The controls of `run_suite` score examples without their context, and in the context of other documents. For
 controls, each sentence in which the candidates differ is scored in its excerpt of the document (see
 `cotext.data.context_edits`): the sentence alone, and the excerpt with sentences of the suite's other
-documents instead of its context. The candidates of an example have the same context, and so have examples
-with the same sentence and candidates. These are then one choice, which is scored once.
+documents instead of its context. The candidates of an example have the same context. Examples with the same
+sentence and candidates also have the same context, so they are one choice, which is scored once.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -73,8 +73,8 @@ class ForeignSentences:
         pairs: list[dict[tuple[str, str], None]] = [{} for _ in set(numbers)]
         if len(pairs) < 2:
             raise CotextError(
-                f"contrastive suite {suite.name!r}: all examples are from one document, and foreign context "
-                "is drawn from others; remove --controls"
+                f"contrastive suite {suite.name!r}: all examples are from one document, but foreign context "
+                "is drawn from other documents; omit --controls"
             )
         for example, number in zip(suite.examples, numbers, strict=True):
             right = example.candidates[example.correct]
@@ -207,7 +207,7 @@ def suite_scorer(translator: DocumentTranslator, suite: ContrastiveSuite, rules:
     """Return a function that scores the examples of a chunk (see `chunks_of`), by context.
 
     Raises:
-        CotextError: as `run_suite`.
+        CotextError: the errors of `run_suite`.
     """
     if rules.context == "global" and translator.plan.group_windows == 1:
         raise CotextError(
@@ -218,7 +218,7 @@ def suite_scorer(translator: DocumentTranslator, suite: ContrastiveSuite, rules:
     if rules.context == "global" and not any(reaches_beyond_rows(translator, e) for e in suite.examples):
         raise CotextError(
             f"--context global replaces sentences outside the window, and contrastive suite "
-            f"{suite.name!r} has none; give it more context (`cotext convert-suite "
+            f"{suite.name!r} has no such sentences; give it more context (`cotext convert-suite "
             "--context 15`), or choose another context"
         )
     edits = None if rules.controls else [rules.context] if rules.context != "true" else []
@@ -293,7 +293,8 @@ def write_endpoint_forms(
     The signature counts sentences that were left untranslated; the output has their source.
 
     Raises:
-        CotextError: as `EndpointTranslator.translate`, or a suite whose candidates do not differ in words.
+        CotextError: the errors of `EndpointTranslator.translate`, or a suite whose candidates do not differ
+            in words.
     """
     sources = list(dict.fromkeys(example.source for example in suite.examples))
     on_start(sum(map(len, sources)))
@@ -311,7 +312,7 @@ def translated(
     sources: Sequence[tuple[str, ...]],
     on_sentences: Callable[[int], None] = lambda count: None,
 ) -> list[Document]:
-    """Translate sources, each a document; equal ones are translated once."""
+    """Translate sources, each a document; equal sources are translated once."""
     indices = {source: n for n, source in enumerate(dict.fromkeys(sources))}
     documents = [Document(str(n), source) for source, n in indices.items()]
     translations = dict(translator.translate(documents, on_sentences))
@@ -352,7 +353,7 @@ class SuitesJob(Job[None]):
     Examples that share batches are never divided, so that scores stay equal.
 
     Raises:
-        CotextError: as `run_suite`.
+        CotextError: the errors of `run_suite`.
     """
 
     command, unit = "contrastive", "groups of examples"
@@ -419,11 +420,11 @@ class JoinedSuites:
         for name, location, digest in zip(facts["named"], facts["suites"], job["suites"], strict=True):
             path = Path(location)
             if not path.is_file() or checksum(path) != digest:
-                raise CotextError(f"{path}: is not the suite that the shards scored; restore it")
+                raise CotextError(f"{path}: differs from the suite that the shards scored; restore it")
             self.suites.append((Path(name), read_suite(path)))
 
     def found(self) -> Iterator[tuple[ContrastiveReport, GenerativeReport | None]]:
-        """Yield the reports on all suites, and on their translations if there are any."""
+        """Yield the reports on all suites, and on the translations of suites if there are any."""
         units = _groups(suite for _, suite in self.suites)
         header = self._parts.header
         for number, (_, suite) in enumerate(self.suites):

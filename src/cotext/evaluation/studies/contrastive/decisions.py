@@ -2,7 +2,7 @@
 
 Decisions are read from files written by `cotext contrastive --out`, or by other tools in the same format (see
 docs/contrastive-format.md). Several suites can be pooled: Disc. of Lupo et al. (2022), appendix B.1. Examples
-whose clue is in the sentence itself (distance 0) are excluded from it, as in `disc` of a single suite.
+whose clue is in the sentence itself (distance 0) are excluded, as they are in `disc` of a single suite.
 """
 
 from collections.abc import Mapping, Sequence
@@ -44,7 +44,7 @@ class Decisions:
 
     @property
     def rules(self) -> dict[str, str]:
-        """Return the rules that must agree for a comparison, as far as the signature states them."""
+        """Return the rules that must agree for a comparison, as far as they are in the signature."""
         entries = dict(part.split(":", 1) for part in self.signature.split("|") if ":" in part)
         return {key: entries[key] for key in ("tie", "score", "scored") if key in entries}
 
@@ -127,10 +127,10 @@ class SuiteDifference:
 
 
 def read_decisions(path: Path) -> dict[str, Decisions]:
-    """Read the decisions of a system, by suite; CotextError if the file has none."""
+    """Read the decisions of a system, by suite; raise CotextError if the file has none."""
     content = parse_json(read_whole(path), str(path))
     if not isinstance(content, dict) or not content:
-        raise CotextError(f"{path}: holds no suites; give a file written by `cotext contrastive --out`")
+        raise CotextError(f"{path}: contains no suites; give a file written by `cotext contrastive --out`")
     return {suite: _parse(path, suite, entry) for suite, entry in content.items()}
 
 
@@ -153,7 +153,7 @@ def _parse(path: Path, suite: str, entry: Any) -> Decisions:
             )
     signature = entry.get("signature", "")
     if not isinstance(signature, str):
-        raise CotextError(f"{path}: suite {shown(suite)}: its signature is not a text")
+        raise CotextError(f"{path}: suite {shown(suite)}: its signature is not a string")
     documents = entry.get("documents", {})
     if documents and (not isinstance(documents, dict) or documents.keys() != decisions.keys()):
         raise CotextError(f"{path}: suite {shown(suite)}: 'documents' are not those of the decided examples")

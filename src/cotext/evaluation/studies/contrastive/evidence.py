@@ -5,9 +5,9 @@ form is frequent, and context from any document may change its preference. There
 tested on the examples of one phenomenon at one distance, and all of them must hold:
 
     chance      accuracy above chance
-    balanced    the same with every correct form weighted equally
-    none        accuracy above that without context
-    foreign     accuracy above that with context from other documents
+    balanced    the same condition, with every correct form weighted equally
+    none        accuracy above the accuracy without context
+    foreign     accuracy above the accuracy with context from other documents
     cxmi        higher log-probability of the correct candidate than with context from other documents
 
 Each condition is tested over documents, two-sided, and p is multiplied by the number of groups (Bonferroni).
@@ -54,7 +54,8 @@ _DIGITS: Final = 12
 class Group:
     """The examples of a suite of one phenomenon at one distance.
 
-    `documents`: the document number of every example. `weights`: its weight in balanced accuracy.
+    `documents`: the document number of every example. `weights`: the weight of every
+    example in balanced accuracy.
     """
 
     suite: str
@@ -180,7 +181,7 @@ def weigh(group: Group, readings: Readings) -> Evidence:
 def least_sure(seeds: Sequence[Evidence]) -> Evidence:
     """Return the evidence of a system of several seeds: a condition holds if it holds for every seed.
 
-    Values are means over seeds; p is that of the seed with the largest p (Berger, 1982).
+    Values are means over seeds; p is the largest p of any seed (Berger, 1982).
     """
     first, *others = seeds
     if not others:
@@ -224,7 +225,7 @@ def _accuracies(
 
 
 def _guessed(group: Group, right: Sequence[bool], weightings: Sequence[Sequence[float]]) -> list[float]:
-    """Return for each weighting the two-sided p-value that guessing is at least as often right.
+    """Return for each weighting the two-sided p-value: guessing is right at least as often.
 
     The examples of a document are guessed together, by one number u between 0 and 1: those whose chance is
     above u are right. Agreement within a document is then no evidence. For equal documents, the number of
@@ -256,7 +257,7 @@ def _outcomes(
 ) -> tuple[tuple[float, tuple[float, ...]], ...]:
     """Return the outcomes of guessing the examples of a document: probabilities, and sums of weights.
 
-    `examples`: chance and weights of each.
+    `examples`: chance and weights of each example.
     """
     outcomes = []
     for low, high in pairwise([0.0, *sorted({chance for chance, _ in examples}), 1.0]):
@@ -340,9 +341,7 @@ def conclusion(evidence: Sequence[Evidence]) -> str:
         others = f" Not significant in {listed(rest)}." if rest else ""
         return f"Context is used in {listed(groups_in_words(used))}.{others}"
     if not evidence:
-        return (
-            "Whether context is used cannot be tested: no clue lies within the context window of the system."
-        )
+        return "Whether context is used cannot be tested: no clue is within the context window of the system."
     if all(item.too_few for item in evidence):
         return f"Whether context is used cannot be tested: {too_few(evidence)}."
     return f"Context use is not significant: {shortfall(evidence)}."

@@ -118,7 +118,8 @@ def in_context(suite: GenerativeSuite, context: str) -> list[tuple[str, ...]]:
         return [example.source[-1:] for example in suite.examples]
     if len({example.document for example in suite.examples}) < 2:
         raise CotextError(
-            f"{suite.name}: all examples are from one document, and foreign context is drawn from others; "
+            f"{suite.name}: all examples are from one document, but foreign context is drawn from other "
+            f"documents;  "
             "remove --controls"
         )
     return [_in_foreign(example, suite.examples) for example in suite.examples]

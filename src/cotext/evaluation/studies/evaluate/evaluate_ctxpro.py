@@ -1,4 +1,4 @@
-"""Evaluation of translations of a ctxPro suite in files: accuracies side by side, paired tests."""
+"""Evaluation of translation files of a ctxPro suite: accuracies of systems, and paired significance tests."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,14 +26,14 @@ _PLAIN_LINES: Final = ("text", "line-documents", "eos-groups")  # every line is 
 
 @dataclass(frozen=True, slots=True)
 class FormsEvaluation:
-    """The forms found in the translations of each system, and accuracies as scores with paired tests."""
+    """The forms found in the translations of each system, and the accuracies with paired tests."""
 
     suite: GenerativeSuite
     forms: dict[str, FormsFound]
     evaluation: Evaluation
 
     def as_dict(self) -> dict[str, Any]:
-        """Return everything for a JSON file; the entries of `suites` are as `contrastive --out` writes."""
+        """Return all results for a JSON file; `suites` has the format of `contrastive --out`."""
         suites = {name: {self.suite.name: forms.as_dict()} for name, forms in self.forms.items()}
         return {**self.evaluation.as_dict(), "suites": suites}
 
@@ -45,11 +45,11 @@ class FormsEvaluation:
 def evaluate_ctxpro(request: CtxproRequest) -> FormsEvaluation:
     """Score translations of a suite and, if requested, compare them.
 
-    A hypothesis is a text with one line per example, which may contain its translated context, or documents
-    whose last sentence is that of the example: one document per example, or all examples as one document.
+    Each hypothesis file has one of three forms: one line per example, which may include translated context;
+    one document per example, whose last sentence is evaluated; or one document with one sentence per example.
 
     Raises:
-        CotextError: files that are not translations of this suite.
+        CotextError: a file does not contain translations of this suite.
     """
     resampling, baseline, target = request.resampling(), request.baseline, request.target_language
     suite = read_ctxpro(request.suite, with_context=False)

@@ -1,4 +1,4 @@
-"""Evaluation of translations in files: several systems, one table, paired tests."""
+"""Evaluation of translation files of several systems: a table of scores, and paired tests."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -156,7 +156,7 @@ def evaluate_files(request: EvaluationRequest, on_comet: Progress | None = None)
     COMET has scored, and with their total.
 
     Raises:
-        CotextError: files that do not correspond document by document and sentence by sentence.
+        CotextError: files do not correspond document by document and sentence by sentence.
     """
     protocols, language = request.protocols, request.target_language
     comet = request.comet_model(request.comet_context)

@@ -59,7 +59,7 @@ def choose_translations(
     system. The source is used for COMET, and to check the number of sentences.
 
     Raises:
-        CotextError: a file given twice, files that cannot be read, or have other documents than the first.
+        CotextError: a file is given twice, cannot be read, or has other documents than the first file.
     """
     paths, source, comet = request.files, request.source, request.comet_model()
     require_different(paths)
@@ -118,7 +118,7 @@ def _check(path: Path, system: _System, other_path: Path | None, other: _System)
     """Check that files translate the same documents.
 
     Raises:
-        CotextError: another number of documents or sentences, or other ids if both have ids.
+        CotextError: numbers of documents or sentences differ, or ids if both have ids.
     """
     if len(system.documents) != len(other.documents):
         raise CotextError(
@@ -171,7 +171,7 @@ def _by_comet(
     """Return the decisions by COMET, which scores all pairs of translations, and its signature.
 
     Raises:
-        CotextError: as `measure_comet`.
+        CotextError: the errors of `measure_comet`.
     """
     # One document for each sentence, with all pairs of its translations as hypothesis and reference.
     pairs: tuple[list[Document], list[Document], list[Document]] = [], [], []

@@ -36,7 +36,7 @@ def folder_info(folder: Path) -> "Summary | SeedsSummary":
     """Summarise a run folder, a folder with runs of several seeds, an engine or prepared data.
 
     Raises:
-        CotextError: none of these.
+        CotextError: the folder is none of these.
     """
     if not folder.is_dir():
         raise CotextError(f"{folder}: no such folder; give a run folder, or one made by `cotext prepare`")
@@ -49,7 +49,7 @@ def folder_info(folder: Path) -> "Summary | SeedsSummary":
     if seeds_in(folder):
         return SeedsSummary(folder)
     raise CotextError(
-        f"{folder}: neither a run nor an engine nor prepared data: holds none of "
+        f"{folder}: not a run, an engine or prepared data: contains none of "
         f"{', '.join((*MARKS, ENGINE, *DATA_MARKS))}"
     )
 
@@ -68,9 +68,9 @@ def engine_info(folder: Path) -> Summary:
             *system_rows(system),
             ("parameters", f"{described.parameters:,}"),
             weights_row(described.updates),
-            ("engine", f"{described.engine} {described.version}, as it was written"),
+            ("engine", f"{described.engine} {described.version}, at the time of export"),
             ("quantization", described.quantization),
-            ("positions", f"{described.positions:,}: the longest row, source or target"),
+            ("positions", f"{described.positions:,}: maximum length of source or target"),
             ("signature", described.signature),
         ]
         require_whole(folder, checksums, REMEDY)
@@ -83,7 +83,7 @@ def engine_info(folder: Path) -> Summary:
             summary.rows += totals_rows({split: data[split] for split in ("train", "dev")})
     files = "some are missing or damaged" if summary.problems else "all whole"
     size = in_bytes(summary.facts["bytes"])
-    summary.rows.append(("files", f"{size}, {files}; to translate elsewhere, all of them"))
+    summary.rows.append(("files", f"{size}, {files}; all are needed to translate on another machine"))
     return summary
 
 

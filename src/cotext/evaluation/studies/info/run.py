@@ -1,7 +1,7 @@
-"""Summary of a run: system, data, scores, sizes, and the files needed to translate elsewhere.
+"""Summary of a run: system, data, scores, sizes, and the files needed to translate on another machine.
 
-Read without torch and with size limits. Missing or damaged files are listed as problems. Weights are not
-read.
+The summary is made without torch and with size limits. Missing or damaged files are listed as problems.
+Weights are not read.
 """
 
 import math
@@ -122,7 +122,7 @@ def _read_model(summary: Summary, run: Path) -> Description | None:
     parameters, described, config = None, None, None
     with summary.collecting():
         if not os.path.lexists(path):
-            summary.problems.append(f"{path}: no model yet: there is one from the first validation on")
+            summary.problems.append(f"{path}: no model yet: it is written at the first validation")
         else:
             metadata = read_metadata(path)
             parameters = sum(map(math.prod, read_shapes(path).values()))
@@ -205,7 +205,7 @@ def _read_data(summary: Summary, run: Path) -> None:
         summary.problems.append(f"{path}: damaged, or written by an earlier version of Cotext")
         return
     summary.facts["data"] = {"folder": folder, "state": state, **totals}
-    states = {"there": "still there", "missing": "no longer there", "other": "other data by now"}
+    states = {"there": "still there", "missing": "no longer there", "other": "changed since training"}
     summary.rows.append(("data", f"{folder} ({states[state]})"))
     summary.rows += totals_rows(totals)
 
@@ -260,7 +260,7 @@ def _read_scores(summary: Summary, run: Path) -> None:
             damaged += 1
     if damaged:
         summary.problems.append(
-            f"{path}: {damaged:,} of {len(lines):,} reports are damaged; they do not count"
+            f"{path}: {damaged:,} of {len(lines):,} reports are damaged; they are ignored"
         )
     if reports:
         by = (summary.facts["system"] or {}).get("best_by", "loss")
@@ -325,7 +325,7 @@ def describe_tokenizer(folder: Path) -> dict[str, Any]:
     """Return kind, pieces and fingerprint of a tokenizer on disk, and the names of its files.
 
     Raises:
-        CotextError: as `load_tokenizer`.
+        CotextError: the errors of `load_tokenizer`.
     """
     tokenizer = load_tokenizer(folder)
     files = ["tokenizer.json", *tokenizer.files]

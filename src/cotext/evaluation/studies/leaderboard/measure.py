@@ -98,7 +98,7 @@ class Place:
 
 
 def ranked(scores: Mapping[str, float], protocol: str) -> list[str]:
-    """Return the systems, the best first; equal ones in the given order."""
+    """Return the systems, the best first; systems with equal scores in the given order."""
     sign = 1 if is_lower_better(protocol) else -1
     return sorted(scores, key=lambda name: sign * scores[name])
 
@@ -226,7 +226,7 @@ def make_leaderboard(request: LeaderboardRequest, on_comet: Progress | None = No
     """Read, realign, measure and rank the outputs of systems; `on_comet` receives the progress of COMET.
 
     Raises:
-        CotextError: no system; files whose documents do not correspond; an unknown protocol.
+        CotextError: there is no system, the documents of files do not correspond, or a protocol is unknown.
     """
     paths = name_systems(output_files(request))
     comet = request.comet_model(request.comet_context)
@@ -305,20 +305,20 @@ def output_files(request: LeaderboardRequest) -> list[Path]:
         ]
         outputs = [file for file in inside if file.resolve() not in beside]
         if not outputs:
-            raise CotextError(f"{path}: has no outputs of systems; add a file for each system")
+            raise CotextError(f"{path}: contains no outputs of systems; add a file for each system")
         files += outputs
     return files
 
 
 def _ranking(request: LeaderboardRequest) -> int:
-    """Return the index of the score that ranks; CotextError, before any work, if it is not measured."""
+    """Return the index of the score that ranks; raise CotextError if it is not measured."""
     measured = list(request.protocols)
     if request.comet is not None:
         measured += ["comet", *(["doc-comet"] if request.comet_context else [])]
     if request.rank_by is None:
         return 0
     if request.rank_by not in measured:
-        raise CotextError(f"--rank-by {request.rank_by}: is not measured; there are {', '.join(measured)}")
+        raise CotextError(f"--rank-by {request.rank_by}: is not measured; measured are {', '.join(measured)}")
     return measured.index(request.rank_by)
 
 

@@ -26,7 +26,8 @@ _COLUMNS = 10  # columns of differences that fit on a screen and on paper
 ABOUT_CONTROLS = {
     SOURCE: "the source as it is, untranslated: a floor",
     FOREIGN: "good text of the target language that translates something else: a floor",
-    SHUFFLED: "the sentences of each document in another order: scores near the reference's do not see order",
+    SHUFFLED: "the sentences of each document in another order: scores near the "
+    "score of the reference do not depend on order",
     REFERENCE: "the reference measured against itself: the ceiling",
 }
 GAPS = """A reference sentence counts as omitted where the words aligned with it are fewer than half as many,
@@ -44,12 +45,12 @@ def render_leaderboard(board: Leaderboard) -> str:
         _intervals(board),
     ]
     if board.controls:
-        body += ["<h2>What the scores are worth</h2>", _controls(board)]
+        body += ["<h2>Reference points of the scores</h2>", _controls(board)]
     if board.test is not None:
         body += ["<h2>Every difference, tested</h2>", *_tests(board)]
     body += ["<h2>Length of documents</h2>", *_lengths(board)]
     body += ["<h2>Omissions and additions</h2>", f"<p>{GAPS}</p>", _gaps(board), *_gap_lists(board)]
-    body += ["<h2>How these figures came about</h2>", _facts(board)]
+    body += ["<h2>How these values were computed</h2>", _facts(board)]
     return whole_page("Cotext: leaderboard", body)
 
 
@@ -69,7 +70,7 @@ def _lead(board: Leaderboard) -> str:
     )
     return (
         f"{words}. {apart}. Ranks are ranges: 2-4 is significantly worse than one system, and significantly "
-        f"better than all behind the fourth. Tests are over documents, p &lt; {SIGNIFICANT:g} after "
+        f"better than all systems after the fourth. Tests are over documents, p &lt; {SIGNIFICANT:g} after "
         f"correction for all {len(board.test.comparisons):,} pairs."
     )
 
@@ -124,7 +125,7 @@ def _controls(board: Leaderboard) -> str:
     rows: list[Row] = [(entry.name, *_score_cells(entry)) for entry in board.controls]
     rows.append((f"{best.name}, the best system", *_score_cells(best)))
     header = ("", *(score.title for score in best.scores))
-    caption = "The same scores of texts that no system wrote; they take no part in the tests."
+    caption = "The same scores for texts that are not the output of a system; they are not part of the tests."
     about = [(entry.name, escape(ABOUT_CONTROLS[entry.name])) for entry in board.controls]
     return f"{facts(about)}\n{Table(header, rows, caption).html()}"
 
@@ -134,7 +135,7 @@ def _tests(board: Leaderboard) -> Iterable[str]:
     assert board.test is not None
     by_pair = {(test.baseline, test.system): test for test in board.test.comparisons}
     caption = (
-        f"{board.ranks_by.title} of the row less that of the column, and p after correction. Bold: "
+        f"{board.ranks_by.title} of the row minus the value of the column, and p after correction. Bold: "
         "significant."
     )
     for first in range(1, len(board.systems), _COLUMNS):
@@ -185,8 +186,9 @@ def _gaps(board: Leaderboard) -> str:
         rows.append((entry.name, realigned, *(f"{count:,}" for count in counts), *ratios))
     header = ("", "realigned", "omitted", "in documents", "added", "in documents", "length", "errors")
     caption = (
-        "Documents with other numbers of sentences than the reference are cut anew at its sentences, by "
-        "least edits; scores of whole documents do not depend on that."
+        "Documents with other numbers of sentences than the reference are split again at its sentences, with "
+        "the "
+        "fewest edits; scores of whole documents do not depend on this."
     )
     return Table(header, rows, caption).html()
 
