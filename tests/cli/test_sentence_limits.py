@@ -109,7 +109,7 @@ def test_scoring_takes_no_settings_of_search(world: World, command: str, setting
     files = {"score": ("--source", "x"), "contrastive": (world.folder / "suite.json",)}[command]
     outcome = cotext(command, world.run, *files, "--set", setting)
     assert outcome.code == 2
-    assert f"--set {setting.partition('=')[0]}: scoring takes max_source_tokens" in outcome.err
+    assert f"--set {setting.partition('=')[0]}: scoring supports only max_source_tokens" in outcome.err
 
 
 def test_from_python(translator: Translator) -> None:
