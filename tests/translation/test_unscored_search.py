@@ -91,5 +91,5 @@ def test_a_file_is_the_same_and_its_scores_are_refused(world: World, tmp_path: P
     assert "decoded to other subwords than the tokenizer makes from their text" in plain
     assert "--scores" not in plain
     told = cotext(*run, "--set", "scores=false", "--scores", tmp_path / "x.tsv", "--out", tmp_path / "y.de")
-    assert (told.code, "decode.scores = false computes no scores" in told.err) == (2, True)
+    assert (told.code, "there are no scores with decode.scores = false" in told.err) == (2, True)
     assert not (tmp_path / "y.de").exists()

@@ -111,7 +111,7 @@ def convert_suite(request: SuiteConversionRequest) -> None:
 
     source, out, context = request.source, request.out, request.context
     if same_file(source, out):
-        raise CotextError(f"{out}: is also the input file; choose another --out")
+        raise CotextError(f"{out}: would overwrite the input file; choose another --out")
     given = request.documents is not None or context is not None
     found = SubtitleContext(request.documents, 3 if context is None else context) if given else None
     suite = read_suite(source, found)

@@ -1,4 +1,4 @@
-"""Checks of combinations of settings: those without a kernel or a meaning are rejected before work begins."""
+"""Checks of combinations of settings that have no kernel or no meaning, before work begins."""
 
 from typing import Literal
 

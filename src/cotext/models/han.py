@@ -95,7 +95,7 @@ class HierarchicalAttention(DocumentLayer, StartsFromOthers):
     def _mixed(
         self, h_BTD: Tensor, kv: KeysValues, sentence: Tensor, key_sentence: Tensor, visible: Tensor | None
     ) -> Tensor:
-        """Return states [B, T, D] with what they take from earlier sentences.
+        """Return states [B, T, D] mixed with the attention to earlier sentences.
 
         `sentence` [B, T] and `key_sentence` [B, S] are sentence indices, -1 on padding; `visible` broadcasts
         to [B, 1, T, S].

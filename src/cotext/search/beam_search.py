@@ -129,7 +129,7 @@ class SearchOptions:
         if not self.length_penalty >= 0:
             raise CotextError(f"length_penalty is {self.length_penalty}; it must be 0 or more")
         if self.nbest > self.beam:
-            kind = "greedy search knows one hypothesis" if self.beam == 1 else "no more are side by side"
+            kind = "greedy search has only one hypothesis" if self.beam == 1 else "no more are side by side"
             raise CotextError(
                 f"decode.nbest = {self.nbest}: {kind} (decode.beam = {self.beam}); choose decode.beam = "
                 f"{self.nbest} or more"
@@ -148,8 +148,8 @@ class SearchOptions:
 class Hypothesis:
     """The best hypothesis for a request.
 
-    `tokens` are the new labels including separators, without the final `eos`. `token_log_probabilities` are
-    those of these tokens and that `eos`; `log_probability` is their sum; NaN if the search was not `scored`.
+    `tokens`: the new labels including separators, without the final `eos`. `token_log_probabilities`: of
+    these tokens and the final `eos`; `log_probability`: their sum; NaN if the search was not `scored`.
     If an engine returns only the sum, it is at the `eos`. `truncated` are the positions of closing symbols,
     the final `eos` included, that were forced at a length limit. `others` has the alternatives of every
     requested sentence, best first, if requested and known; they are not known for several sentences of one
@@ -364,7 +364,7 @@ def _advance(
         _end(frontier, candidates.where(ends), written, options)
         going = candidates.where(~ends)
         going = going if beam == 1 else going.chosen(ends.byte().argsort(dim=1, stable=True)[:, :beam])
-    # Log-probabilities only fall, and no length exceeds the limit: hypotheses below this cannot win any more.
+    # Log-probabilities can only decrease, and lengths are limited: hypotheses below this cannot win.
     goes_on = going.total / frontier.largest_divisor[:, None] > frontier.best_score[:, None]
     frontier.log_probability = going.total.masked_fill(~goes_on, -torch.inf)
     if nbest is not None:

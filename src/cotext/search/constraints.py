@@ -101,7 +101,7 @@ def check_requests(requests: Sequence[SearchRequest], symbols: SearchSymbols, al
     check_align(align, symbols.special.bracket)
     for i, request in enumerate(requests):
         if request.sentences < 1:
-            raise CotextError(f"request {i} asks for 0 sentences; ask for at least 1")
+            raise CotextError(f"request {i} has 0 sentences; at least 1 is required")
         for number, limit in enumerate(request.max_tokens, start=1):
             need = 2 - (number == 1 and request.has_begun(symbols))
             if limit < need:

@@ -36,7 +36,7 @@ from cotext.translation.scorer import (
 )
 
 Ids = NDArray[np.int64]
-MANY_ROWS = 32  # smaller batches do not use a processor fully
+MANY_ROWS = 32  # with smaller batches, the processor is not fully used
 MOST_PADDED = 1.25  # tokens with padding / tokens without, in batches of more rows
 
 

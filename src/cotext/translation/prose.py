@@ -129,11 +129,11 @@ class Prose:
         )
 
     def require_a_sentence_a_line(self, first: str) -> None:
-        """Raise CotextError if lines are split, whose n-best lists would be those of sentences."""
+        """Raise CotextError if lines are split, because lines then have no n-best lists."""
         if self.split_lines:
             raise CotextError(
-                f"{first}: looks like several sentences, and decode.nbest lists the translations of lines "
-                "that are one; add --no-split to translate lines as they are, or --set nbest=1"
+                f"{first}: looks like several sentences, but decode.nbest needs one sentence per line; "
+                "add --no-split to translate lines unchanged, or --set nbest=1"
             )
 
     def _is_long(self, line: str) -> bool:

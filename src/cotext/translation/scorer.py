@@ -105,9 +105,9 @@ def score_labels(
     device: torch.device,
     groups: Sequence[Sequence[int]] | None = None,
 ) -> list[list[tuple[float, ...]]]:
-    """As `score_instances`, with the log-probabilities of all labels of a sentence, its end last.
+    """Return the log-probabilities of all labels of every current sentence, its end last.
 
-    The model must have these (`ModelKind.token_nll`).
+    The model must have token probabilities (`ModelKind.token_nll`).
     """
     scores: list[list[tuple[float, ...]]] = [[] for _ in instances]
     token_nll = kind_of(model).token_nll
@@ -148,7 +148,7 @@ def require_finite(scores: Iterable[SentenceScore], none_possible: bool = False)
     worst = -math.inf if none_possible else None
     if not all(math.isfinite(s.log_probability) or s.log_probability == worst for s in scores):
         raise CotextError(
-            "the model gives log-probabilities that are not finite numbers; its weights may be damaged"
+            "the log-probabilities of the model are not finite numbers; its weights may be damaged"
         )
 
 
@@ -204,7 +204,7 @@ class DocumentScorer:
     def score_sentences(
         self, documents: Sequence[tuple[ParallelDocument, Sequence[int]]]
     ) -> list[SentenceScore]:
-        """Return the summed scores of the chosen sentences of every document, as `score`."""
+        """Return the summed scores of the chosen sentences of every document."""
         return [
             SentenceScore(sum(s.log_probability for s in members), sum(s.tokens for s in members))
             for members in self._score(documents)
@@ -319,6 +319,6 @@ class DocumentScorer:
 
     def _too_long(self, problem: str, limit: int) -> CotextError:
         return CotextError(
-            f"{problem}, at most {limit} tokens are taken; split it, or raise "
+            f"{problem}, but the limit is {limit} tokens; split it, or raise "
             f"decode.max_source_tokens (the model was trained on up to {self.config.view.max_tokens})"
         )
