@@ -126,7 +126,7 @@ def _source_symbols(config: Config, vocabulary: int, source_vocabulary: int | No
         )
     if further:
         raise CotextError(
-            f"view.separators = {config.view.separators}: the ids of its symbols are those of source pieces, "
+            f"view.separators = {config.view.separators}: the ids of its symbols are also source pieces, "
             "where the source has a vocabulary of its own; choose plain or bracket"
         )
     return source_vocabulary
@@ -157,7 +157,7 @@ def _non_autoregressive(model: ModelConfig, embedding: SentenceEmbedding) -> Non
     stacks = _stacks(model, size)
     if nat.latent:
         latent = LatentCodes(size.dimension, nat, _decoder(model, size), size.norm())
-    # Brackets add no symbols, so that those of the tokenizer are last; the first, padding, is the blank.
+    # Brackets add no symbols: the tokenizer's symbols are last. Padding, the first of them, is the blank.
     blank = embedding.weight.size(0) - SPECIAL_SYMBOLS
     return NonAutoregressiveTransformer(embedding, stacks, nat, blank, latent, _relative(model, size))
 

@@ -153,7 +153,7 @@ def describe_loss(config: LossConfig) -> str:
 def describe_cut(cut: CutConfig, max_sentences: int) -> str:
     """Return the windows of a view in short: `sentence`, `window-3+1+0`, `document`, `document-20s/4` ...
 
-    `max_sentences` is that of the view; 20 in the last example.
+    `max_sentences`: the setting of the view; 20 in the last example.
     """
     if cut.kind == "sentence":
         return cut.kind

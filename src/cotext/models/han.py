@@ -7,11 +7,11 @@ A gate mixes the outcome into its state h (section 2.2):
     q_s = f_s(h)      d = FFN(MultiHead(q_s, s_1 ... s_m))           sentences, equations 3 and 4
     g = sigmoid(W [h; d] + b)         h' = g * h + (1 - g) * d          equations 5 and 6
 
-Each result before the gate passes a layer norm. In the encoder, the states are those of source sentences. In
-the decoder, they are those that predict the words of target sentences; earlier sentences are complete. Tokens
-of the first sentence of a row keep their states.
+Each result before the gate passes a layer norm. In the encoder, the states belong to source sentences. In the
+decoder, they are the states that predict the words of target sentences; earlier sentences are complete. The
+states of the first sentence of a row do not change.
 
-Shapes: B entries, W beams, R rows, T tokens (while decoding, those of all beams of an entry), S keys, m
+Shapes: B entries, W beams, R rows, T tokens (while decoding, tokens of all beams of an entry), S keys, m
 sentences, H heads, K per head, D model.
 """
 

@@ -81,7 +81,7 @@ class System(nn.Module, ABC):
         }
 
     def rates(self) -> Mapping[str, float]:
-        """Parameter name -> its learning rate, as a multiple of that of other parameters."""
+        """Parameter name -> its learning rate, as a multiple of the learning rate of other parameters."""
         return {
             prefix + own: rate
             for prefix, module in self._starting_modules()
@@ -330,7 +330,7 @@ def with_states(model: Model | Engine, purpose: str) -> Model:
 class EngineRules:
     """The tokens that an engine may generate in a search: up to `end`, without the tokens of `never`.
 
-    `most` and `least` count tokens, including those of the prefix but not the end.
+    `most` and `least` count tokens, including the prefix but not the end symbol.
     """
 
     end: int

@@ -93,8 +93,8 @@ def in_precision(loaded: LoadedModel, precision: Precision, device: torch.device
         )
     if precision == "float16" and device.type == "cpu":
         raise CotextError(
-            "decode.precision = float16 needs a GPU, but this is a CPU; choose bfloat16 or int8, or leave it "
-            "out"
+            "decode.precision = float16 needs a GPU, but this is a CPU; choose bfloat16 or int8, or remove "
+            "the setting"
         )
     if precision in TYPES:
         return replace(loaded, model=halved(loaded.model, precision, LEAST))

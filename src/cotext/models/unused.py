@@ -52,7 +52,7 @@ def refuse_unused(config: Config, recipe: str, overrides: Iterable[str]) -> None
         unmet = next((use for use in uses if use.covers(key) and not use.chosen(config)), None)
         if unmet is not None:
             problems.append(
-                f"{key} = {shown(value)} changes nothing: it is for {unmet.purpose}; leave it out"
+                f"{key} = {shown(value)} has no effect: it applies only to {unmet.purpose}; remove it"
             )
     if problems:
         raise CotextError("\n".join(problems))

@@ -137,7 +137,7 @@ class SearchOptions:
         if self.beam > 1 and not self.scored:
             raise CotextError(
                 f"decode.scores = false: a beam of {self.beam} ranks hypotheses by their log-probabilities; "
-                "choose decode.beam = 1, or leave it out"
+                "choose decode.beam = 1, or remove decode.scores"
             )
 
     def divisor(self, length: int) -> float:
@@ -212,7 +212,7 @@ def search(
         state = model.encode(source)
         steps.tell(results)  # encoding takes longest: report it as a step
         most_tokens = max(sum(r.max_tokens) for r in requests)
-        # Slots for languages, prefixes and new tokens; `bos` takes that of the last, which is never read.
+        # Slots for languages, prefixes and new tokens; `bos` uses the slot of the last token (never read).
         longest = max(len(r.prefix) for r in requests) + len(symbols.special.target_prefix)
         state.open(longest + most_tokens)
         output = OutputLayer(model, [r.writable for r in requests], symbols.closing)
@@ -390,7 +390,7 @@ def _advance(
 
 
 def _picked(x: Tensor, at: Tensor) -> Tensor:
-    """Return the candidates `at` [B, C] from those of all beams of an entry [R, C']."""
+    """Return the candidates `at` [B, C] from the candidates of all beams of an entry [R, C']."""
     return x.view(at.size(0), -1).gather(1, at)
 
 

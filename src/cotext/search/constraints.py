@@ -57,7 +57,7 @@ class SearchRequest:
     tokens, the closing symbol included; free search uses only the sum. A sentence that the prefix has begun
     is the first. `automata`: the lexical constraints of these sentences; empty: none. `goes_on`: the row has
     further sentences, so that the last one is closed by its separator; not in free search. `shortlist`: the
-    tokens that may be written in addition to those of constraints, ascending; None: any.
+    tokens that are allowed in addition to the tokens of constraints, ascending; None: any.
     """
 
     prefix: Sequence[int]
@@ -179,7 +179,7 @@ class Rules:
 
     special: SpecialSymbols
     free: bool
-    never: Tensor  # columns that are never written, and those of closing symbols, which are allowed singly
+    never: Tensor  # columns that are never chosen, and columns of closing symbols, allowed one at a time
     blank: Tensor  # columns
     separators: Tensor  # [S], columns that close sentence 0, 1 ...
     end: int  # column of `eos`

@@ -125,7 +125,7 @@ class _Names(dict[int, str]):
         return self.setdefault(token, str(token))
 
 
-# --- Search and scoring with engines, as `beam_search` and `likelihood` do with models.
+# --- Search and scoring with engines, like `beam_search` and `likelihood` with models.
 #
 # An engine generates tokens up to an end symbol, without regard to sentences. To get exactly the requested
 # sentences, a row is searched in up to two ways:
@@ -426,7 +426,7 @@ class _EngineSearch:
 
     def _close(self, row: _Row, end: int, tokens: Sequence[int], log_probability: float | None) -> None:
         if row.closed + 1 == row.request.sentences:
-            # The log-probability is that of this sentence; of several sentences, the row is scored later.
+            # This is the log-probability of one sentence; rows of several sentences are scored later.
             row.end(tokens, log_probability if row.closed == 0 else None)
         else:
             row.tokens += [*tokens, end]

@@ -27,8 +27,8 @@ CHUNK = 512  # labels whose logits are in memory at a time
 class ForcedPass:
     """A batch whose source is encoded, and its decoder pass.
 
-    `sentence` [B, T] is that of every token or position, -1 on padding; `decode` returns hidden states [B, T,
-    D].
+    `sentence` [B, T]: sentence index of every token or position, -1 on padding. `decode` returns the hidden
+    states [B, T, D].
     """
 
     sentence: Tensor

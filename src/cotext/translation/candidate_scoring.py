@@ -293,7 +293,7 @@ def _score(
 def _hidden(
     model: TranslationModel, groups: Sequence[_Group], symbols: SpecialSymbols, device: torch.device
 ) -> tuple[Tensor, int, int]:
-    """Return hidden states of prefixes [B * P] followed by those of continuations [R * T]; also P and T."""
+    """Return hidden states of prefixes [B * P], then of continuations [R * T]; also P and T."""
     state = model.encode(source_batch([g.first for g in groups], symbols).to(device))
     longest = max(g.longest for g in groups)
     prefixes = [(g.inputs[0][: g.shared], g.input_sentence[0][: g.shared]) for g in groups]

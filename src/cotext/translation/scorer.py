@@ -197,7 +197,7 @@ class DocumentScorer:
         A sentence that is empty on both sides scores 0, with 0 tokens.
 
         Raises:
-            CotextError: as `check_pairs`.
+            CotextError: an error of `check_pairs`.
         """
         return self._score([(document, range(len(document.source))) for document in documents])
 
@@ -218,7 +218,7 @@ class DocumentScorer:
         Empty for a sentence that is empty on both sides, or that has no valid CTC alignment.
 
         Raises:
-            CotextError: a system without token probabilities; else as `check_pairs`.
+            CotextError: the system has no token probabilities; or an error of `check_pairs`.
         """
         self.plan.require_token_probabilities()
         scores = self.read(documents, score_labels)
@@ -234,7 +234,7 @@ class DocumentScorer:
         """Return, for every sentence, the sentences that its translation may depend on, itself included.
 
         This holds for source and target; a sentence without tokens depends on itself. `own_row`: only the
-        sentences of its own window, not those of other rows.
+        sentences of its own window, without other rows.
         """
         cut = cut_document(self.plan.view, self.tokenizer.encode_batch(document.sentences))
         visible = [range(j, j + 1) for j in range(len(document.sentences))]
@@ -278,7 +278,7 @@ class DocumentScorer:
         other.
 
         Raises:
-            CotextError: as `check_pairs`.
+            CotextError: an error of `check_pairs`.
         """
         rows: list[tuple[int, DocumentRow]] = []
         groups: list[range] = []

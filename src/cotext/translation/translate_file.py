@@ -51,7 +51,7 @@ class CorpusJob(Job[FileReport]):
 
     The file is read twice: for its checksum, and for its documents, which stay in memory. `by_window`: the
     journal also contains windows, for files that may be one long document. `shard`: only its documents are
-    read and translated. `sentences` and `characters` count what is translated.
+    read and translated. `sentences` and `characters` count the translated text.
 
     Raises:
         CotextError: an error of `translate_file` that can be found in advance.
@@ -340,7 +340,7 @@ def require_translation(document: Document, entry: Mapping[str, Any]) -> None:
 
 
 class NotedWindows:
-    """The log of finished windows in a journal; `units` are those of the translated documents."""
+    """The log of finished windows in a journal; `units`: units of the translated documents."""
 
     def __init__(self, journal: Journal, units: Sequence[int]) -> None:
         self._journal, self._units = journal, units

@@ -44,7 +44,7 @@ from cotext.translation.window_search import RowGroup, WindowSearch
 
 
 class Pool(Protocol):
-    """Open documents, as `translate` uses them."""
+    """The open documents of `translate`."""
 
     @property
     def documents(self) -> Sequence[OpenDocument]:
@@ -224,7 +224,7 @@ class DocumentTranslator(DocumentScorer):
 
     Raises:
         CotextError: `decode.shortlist` without a shortlist; a multilingual tokenizer without chosen
-            languages, or without a symbol for one of them; else as `DecodingPlan.of`.
+            languages, or without a symbol for one of them; or an error of `DecodingPlan.of`.
     """
 
     def __init__(

@@ -109,7 +109,7 @@ def _term(source: str, targets: tuple[str, ...], forbidden: tuple[str, ...], whe
 
 
 def _of_tbx(content: bytes, where: str, source_language: str, target_language: str) -> Iterator[Term]:
-    """Yield the terms of TBX (ISO 30042:2008 and 2019): those of each concept, by language and status."""
+    """Yield the terms of each concept in TBX (ISO 30042:2008 and 2019), by language and status."""
     concepts = 0
     for node in parse(content, where).iter():
         if local_name(node) not in ("termEntry", "conceptEntry"):
