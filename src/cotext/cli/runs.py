@@ -133,7 +133,7 @@ def export(
         int | None, typer.Option(help="Use the checkpoint saved at this update instead of the final model.")
     ] = None,
 ) -> None:
-    """Export a run to CTranslate2, to the Hugging Face Hub, or to int8.
+    """Export a run for CTranslate2, for the Hugging Face Hub, or in int8.
 
     ctranslate2: a model folder for CTranslate2. hub: a folder with a model card, to publish. int8: a run of
     about a fourth of the size, only for translation and scoring.

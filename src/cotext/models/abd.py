@@ -11,7 +11,7 @@ rows therefore attend to each other only through their current sentences, as in 
 ABD replaces in the paper. Context does not change.
 
     row 1    x x a a        mean of row 1: (a + a) / 2; `x` and `y` are neither queries nor keys
-    row 2    y y a b b      the first b attends to b and the mean of row 1, the second to (b + b) / 2 and that
+    row 2    y y a b b      the first b attends to b and mean 1, the second b to (b + b) / 2 and mean 1
 
 A current token attends to the mean of the current tokens of its row up to itself. It also attends to the
 complete means of rows that end before the current sentences of its row begin. Nothing at or after the token

@@ -132,5 +132,5 @@ class HierarchicalAttention(DocumentLayer, StartsFromOthers):
         return self.of_sentences.result(weights @ v).view_as(h_BTD)
 
     def neutral_start(self) -> Mapping[str, float]:
-        """The gate starts almost closed; behind a second, closed gate, half open."""
+        """Return a bias that almost closes the gate; behind a second, closed gate, it is half open."""
         return {"gate.weight": 0.0, "gate.bias": GATE_START if self.start is None else 0.0}
