@@ -149,7 +149,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "a segment gate on the target": (
         {"document_layer": "segment_gate", "document": {"target": True}},
-        r"document\.target.*segment_gate.*encoder alone; leave it out",
+        r"document\.target.*segment_gate.*in the encoder; remove",
     ),
     "a document layer on no side": (
         {"document_layer": "hierarchical", "document": {"source": False}},

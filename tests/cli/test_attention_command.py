@@ -136,7 +136,7 @@ def test_bad_input(world: World, tmp_path: Path) -> None:
     blank = tmp_path / "blank.jsonl"
     blank.write_text('{"id": "b", "sentences": ["", ""]}\n')
     assert "document b has no words" in refusal(world.run, blank)
-    assert "unknown decode setting 'width'" in refusal(world.run, source, "--set", "width=3")
+    assert "unknown decoding setting 'width'" in refusal(world.run, source, "--set", "width=3")
     out.write_text("a file")
     outcome = cotext("attention", world.run, source, "--target", target, "--out", out)
     assert outcome.code == 2

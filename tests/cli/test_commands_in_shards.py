@@ -72,7 +72,7 @@ def test_shards_joined_are_what_one_process_writes(
             interrupted(arguments, 1, monkeypatch)
         shown = succeed(*arguments).out
         assert shown.startswith(f"shard {shard}: ")
-        assert ("(1 of them before)" in shown) == (shard == "2/2")
+        assert ("(1 of them already done)" in shown) == (shard == "2/2")
         assert not out.exists()
     joined = succeed("join", out)
     assert out.read_bytes() == one.read_bytes()

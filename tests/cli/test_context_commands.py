@@ -213,7 +213,7 @@ def test_bad_input(world: World, tmp_path: Path) -> None:
     )
     (tmp_path / "blank.jsonl").write_text('{"id": "b", "sentences": ["", ""]}\n')
     assert "document b has no words" in refusal("context", run, tmp_path / "blank.jsonl", "--out", out)
-    assert "unknown decode setting" in refusal("context", run, source, "--out", out, "--set", "width=3")
+    assert "unknown decoding setting" in refusal("context", run, source, "--out", out, "--set", "width=3")
     assert "--context 'false': choose one of true, shuffled, random, none" in refusal(
         "cxmi", run, *files, "--context", "false"
     )

@@ -36,5 +36,5 @@ def test_without_the_models_nothing_is_written(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(sample, "known_models", dict)
     assert not sample.translate_sample(tmp_path)
     assert not list(tmp_path.iterdir())
-    with pytest.raises(CotextError, match="--no-train leaves nothing to do"):
+    with pytest.raises(CotextError, match="--no-train: there is nothing to do"):
         run_demo(tmp_path, train=False)

@@ -33,7 +33,7 @@ def no_work(monkeypatch: pytest.MonkeyPatch) -> None:
 def refused(outcome: Outcome, *words: str) -> None:
     assert outcome.code == 2, outcome
     assert outcome.out == ""
-    expected = (*words, " tokens are taken", "decode.max_source_tokens")
+    expected = (*words, "but the limit is ", "decode.max_source_tokens")
     assert [word for word in expected if word not in outcome.err] == []
 
 
@@ -109,7 +109,7 @@ def test_scoring_takes_no_settings_of_search(world: World, command: str, setting
     files = {"score": ("--source", "x"), "contrastive": (world.folder / "suite.json",)}[command]
     outcome = cotext(command, world.run, *files, "--set", setting)
     assert outcome.code == 2
-    assert f"--set {setting.partition('=')[0]}: scoring takes max_source_tokens" in outcome.err
+    assert f"--set {setting.partition('=')[0]}: scoring supports only max_source_tokens" in outcome.err
 
 
 def test_from_python(translator: Translator) -> None:

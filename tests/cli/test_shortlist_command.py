@@ -58,4 +58,4 @@ def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     done = CliRunner().invoke(app, ["shortlist", str(tmp_path / "empty"), "--data", str(tmp_path)])
     assert isinstance(done.exception, CotextError)
-    assert "is no run folder" in str(done.exception)
+    assert "not a run folder" in str(done.exception)

@@ -265,7 +265,7 @@ def test_sizes_are_laid_over_subsections() -> None:
         (["cross.score=transformer_xl"], "model.cross.score = transformer_xl: there is no kernel"),
         (["attention.score=content", "cross.span=nodes"], "takes model.writes = non_autoregressive"),
         (["encoder.top={layers: 7}"], "model.encoder.top.layers = 7, but this stack has 6 layers"),
-        (["document_layer=segment_gate", "document.target=true"], "stands on the encoder alone"),
+        (["document_layer=segment_gate", "document.target=true"], "works only in the encoder"),
         (
             ["document_layer=segment_gate", "encoder.top={layers: 1, span: current}"],
             "leaves the current ones alone; choose one of the two",
@@ -352,7 +352,7 @@ def test_numbered_sentences_are_built_like_bracketed_ones() -> None:
 @loop_over(
     ("overrides", "message"),
     [
-        (["train.order=documents", "view.mixed_with=[{kind: sentence}]"], "leave out view.mixed_with"),
+        (["train.order=documents", "view.mixed_with=[{kind: sentence}]"], "remove view.mixed_with"),
         (["train.context=foreign", "view.mixed_with=[{kind: sentence}]"], "without view.mixed_with"),
         (["train.context=foreign", "view.kind=document", "view.before=0"], "takes view.kind = window"),
         (["train.order=document"], "should be 'shuffled' or 'documents'"),

@@ -247,7 +247,7 @@ def test_folders_are_paired_by_name(tmp_path: Path) -> None:
     assert {line[0] for line in lines} == {"chapter0", "chapter1", "chapter2"}
     names = cotext("align", *sides[:2], "--target", str(tmp_path), "--out", str(out))
     assert names.code == 2
-    assert "no two documents have one name" in names.err
+    assert "no source and target file have the same name" in names.err
 
 
 def test_a_run_is_asked_and_long_sentences_are_no_error(world: World, tmp_path: Path) -> None:

@@ -435,7 +435,7 @@ def test_a_request_to_end_is_a_message(corpus: Path, tmp_path: Path, monkeypatch
     monkeypatch.setattr(Preparation, "note", note_and_terminate)
     for done in (1, 2, 3):
         stopped = cotext(*arguments)
-        assert (stopped.code, "prepare resume with the same command" in stopped.err) == (130, True)
+        assert (stopped.code, "run the same command again" in stopped.err) == (130, True)
         assert [path.name for path in tmp_path.iterdir()] == [".out.preparing"]
         state = unsealed((tmp_path / ".out.preparing" / "preparing.json").read_text())
         assert len(state["stages"]) == done

@@ -318,7 +318,7 @@ def test_prepare_leaves_documents_of_unequal_sides_out_on_request(tmp_path: Path
     command = ["prepare", *files, "--out", tmp_path / "data"]
     refused: Outcome = cotext(*command)
     assert (refused.code, "train.jsonl:61: document 'odd'" in refused.err) == (2, True)
-    assert refused.err.endswith(". --skip-unequal leaves such documents out\n")
+    assert refused.err.endswith(". Use --skip-unequal to skip such documents\n")
     shown = succeed(*command, "--skip-unequal").out
     assert "train: documents of unequal numbers of sentences left out: 1" in shown
 

@@ -86,7 +86,7 @@ def test_a_command_of_one_run_names_those_to_choose_from(world: World, trained: 
     out = tmp_path / "out.de"
     refused = cotext("translate", trained, world.folder / "test.en", "--out", out)
     assert refused.code == 2
-    assert f"name one of them: {trained / 'seed-2'}, {trained / 'seed-10'}\n" in refused.err
+    assert f"choose one of them: {trained / 'seed-2'}, {trained / 'seed-10'}\n" in refused.err
     assert not out.exists()
     succeed("translate", trained / "seed-2", world.folder / "test.en", "--out", out)
 
@@ -97,4 +97,4 @@ def test_of_many_seeds_the_first_are_named(tmp_path: Path) -> None:
     with pytest.raises(CotextError) as caught:
         require_one_run(tmp_path)
     assert str(caught.value).endswith(f"{tmp_path / 'seed-5'}, ...")
-    assert "seeds 1,2,3,4,5,6,7, and is none itself" in str(caught.value)
+    assert "seeds 1,2,3,4,5,6,7; choose one of them" in str(caught.value)

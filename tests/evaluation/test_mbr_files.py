@@ -142,7 +142,7 @@ def test_lists_are_not_replaced_by_what_is_chosen_from_them(tmp_path: Path) -> N
     for out in (lists, tmp_path / "out.de"):
         refused = cotext("mbr", lists, "--out", out, "--overwrite")
         assert refused.code == 2
-        assert f"{lists}: would overwrite what is read from" in refused.err
+        assert f"{lists}: would overwrite an input file" in refused.err
     assert len(lists.read_text().splitlines()) == 3
     assert [path.name for path in tmp_path.iterdir()] == [lists.name]
 

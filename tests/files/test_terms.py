@@ -64,7 +64,7 @@ def test_glossaries_are_read_from_tables_and_tbx(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [("table Tabelle\n", "line 1: holds no tab"), ("a\tb\ntable\t\n", "line 2: the term 'table' needs")],
+    [("table Tabelle\n", "line 1: there is no tab"), ("a\tb\ntable\t\n", "line 2: the term 'table' needs")],
 )
 def test_a_damaged_glossary_is_refused_by_line(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(CotextError, match=message):

@@ -473,7 +473,7 @@ def test_a_description_may_not_reach_outside(both: Both, tmp_path: Path) -> None
         ({"checksums": {"../secret": "0"}}, "outside its folder"),
         ({"checksums": []}, "not the description of an engine"),
         ({"format": 99}, "engine format 99"),
-        ({"engine": "onnx"}, "does not know: onnx"),
+        ({"engine": "onnx"}, "does not support the engine onnx"),
         ({"positions": None}, "not the description"),
     ):
         (folder / "cotext.json").write_text(sealed({**said, **change}) + "\n")

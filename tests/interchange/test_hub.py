@@ -73,9 +73,12 @@ def test_the_same_export_again_finds_what_is_there(make: Make, tmp_path: Path, t
         pytest.importorskip("ctranslate2")
     run, out = make("focused-concatenation/s4to4"), tmp_path / "out"
     command: list[str | Path] = ["export", run, "--to", to, "--out", out]
-    assert "nothing left to do" not in succeed(*command).out
+    assert "nothing was changed" not in succeed(*command).out
     before = listing(tmp_path)
-    assert f"{out}: holds this export already, checksums equal; nothing left to do" in succeed(*command).out
+    assert (
+        f"{out}: already contains this export (checksums are equal); nothing was changed"
+        in succeed(*command).out
+    )
     assert listing(tmp_path) == before
     changed = next(path for path in sorted(out.iterdir()) if path.name.endswith((".md", ".yaml", ".json")))
     changed.write_text("changed")

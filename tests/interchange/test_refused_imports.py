@@ -335,9 +335,11 @@ def test_the_same_import_again_finds_what_is_there(folders: dict[str, Path], tmp
     out = tmp_path / "run"
     for kind in ("marian", "npz"):
         command: list[str | Path] = ["import", folders[kind], "--out", out / kind]
-        assert "nothing left to do" not in succeed(*command).out
+        assert "nothing was changed" not in succeed(*command).out
         before = listing(tmp_path)
-        assert "holds this import already, checksums equal; nothing left to do" in succeed(*command).out
+        assert (
+            "already contains this import (checksums are equal); nothing was changed" in succeed(*command).out
+        )
         refused = cotext(*command, "--licence", "mit")
         assert (refused.code, "import.json differs" in refused.err) == (2, True)
         assert listing(tmp_path) == before

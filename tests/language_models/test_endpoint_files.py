@@ -210,13 +210,13 @@ def test_lines_of_wmt_become_a_submission_and_hand_on_instructions(tmp_path: Pat
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--glossary", "terms.tsv"), "--glossary is not for language models"),
-        (("--scores", "scores.tsv"), "--scores is not for language models"),
-        (("--shard", "1/2"), "--shard is not for language models"),
-        (("--checkpoint", "0"), "--checkpoint is not for language models"),
+        (("--glossary", "terms.tsv"), "do not support --glossary"),
+        (("--scores", "scores.tsv"), "do not support --scores"),
+        (("--shard", "1/2"), "do not support --shard"),
+        (("--checkpoint", "0"), "do not support --checkpoint"),
         (("--set", "beam=4"), "unknown key 'beam'"),
         (("--set", "mode=window"), "mode = 'window'"),
-        (("--format", "markdown"), "language models behind an API translate corpora"),
+        (("--format", "markdown"), "language models behind an API translate only corpora"),
     ],
 )
 def test_what_is_refused_before_anything_is_sent(

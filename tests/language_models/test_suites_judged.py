@@ -55,7 +55,7 @@ def test_a_suite_is_judged_by_what_is_written(suite: Path, tmp_path: Path) -> No
     with Fake(WORDS) as fake:
         path = described(tmp_path, fake)
         shown = succeed("contrastive", path, suite, "--out", out).out
-        assert "judged by what the model writes, and not by candidates" in shown
+        assert "evaluated by the translations of the model, without scores of candidates" in shown
         assert "written by itself" in shown
         asked = len(fake.requests)
         figures = json.loads(succeed("contrastive", path, suite, "--json").out)
@@ -84,7 +84,7 @@ def test_options_of_runs_are_refused_and_keys_can_be_set(suite: Path, tmp_path: 
         ):
             refused = cotext("contrastive", path, suite, *option, "--out", tmp_path / "o.json")
             assert refused.code == 2
-            assert f"{option[0]} is not for language models" in refused.err
+            assert f"do not support {option[0]};" in refused.err
         assert not fake.requests
         assert "mode:sentence" in succeed("contrastive", path, suite, "--set", "mode=sentence").out
     refused = cotext("cxmi", path, "--source", suite)

@@ -402,12 +402,12 @@ class TestRefusedModels:
     )
     def test_damaged_description(self, run: Path, key: str, value: str) -> None:
         rewrite(run / "model.safetensors", lambda t, m: m.update({key: value}))
-        with pytest.raises(CotextError, match="description of itself is damaged"):
+        with pytest.raises(CotextError, match="metadata is damaged"):
             ckpt.load_run(run)
 
     def test_missing_description(self, run: Path) -> None:
         rewrite(run / "model.safetensors", lambda t, m: m.pop("cotext.config") and None)
-        with pytest.raises(CotextError, match="description of itself is damaged"):
+        with pytest.raises(CotextError, match="metadata is damaged"):
             ckpt.load_run(run)
 
     def test_unknown_key_in_its_configuration(self, run: Path) -> None:

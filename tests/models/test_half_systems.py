@@ -63,7 +63,7 @@ def test_a_run_is_told_and_not_mixed_up(
     for other in ("float32", "int8"):
         with pytest.raises(CotextError, match=f"loaded in bfloat16; load it again in {other}"):
             half.with_decode({"precision": other})
-    with pytest.raises(CotextError, match="float16 is for GPUs, and this is a CPU"):
+    with pytest.raises(CotextError, match="float16 needs a GPU, but this is a CPU"):
         in_precision(load_run(run), "float16", CPU)
     for fast, told in ((True, ""), (False, "decode.precision = bfloat16: this CPU has no instructions")):
         monkeypatch.setattr(devices, "multiplies_bfloat16", lambda fast=fast: fast)

@@ -196,7 +196,7 @@ class TestRuns:
         path = run / "model.safetensors"
         save_model(path, weights, loaded.config, loaded.tokenizer.fingerprint, [1])
         with pytest.raises(
-            CotextError, match=r"'embedding\.weight' is int8 and has not a scale for every row"
+            CotextError, match=r"'embedding\.weight' is int8 but does not have a scale for every row"
         ):
             load_run(run)
 
@@ -226,9 +226,9 @@ def test_small_matrices_stay() -> None:
 def test_refused_on_a_gpu_of_engines_and_unknown(toy: tuple[Path, Tokenizer], tmp_path: Path) -> None:
     run = write_run(tmp_path / "run", run_config(), toy[1])
     loaded = load_run(run)
-    with pytest.raises(CotextError, match="is for the CPU"):
+    with pytest.raises(CotextError, match="int8 needs a CPU"):
         in_precision(loaded, "int8", torch.device("cuda"))
-    with pytest.raises(CotextError, match="an engine computes as it was exported"):
+    with pytest.raises(CotextError, match="engines have the precision of the export"):
         in_precision(replace(loaded, model=NoEngine()), "int8", CPU)
     with pytest.raises(CotextError, match="precision"):
         load(run, precision="int4")

@@ -119,8 +119,8 @@ def test_training_goes_on_with_the_same_code_alone(idea: Path, world: World) -> 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("class Layer: pass", "no class of this name that is a cotext.layers.multi_head.Score"),
-        ("Layer = 1", "no class of this name"),
+        ("class Layer: pass", "no class with this name is a subclass of cotext.layers.multi_head.Score"),
+        ("Layer = 1", "no class with this name"),
         ("1 / 0", "ZeroDivisionError"),
         ("class Layer(", "SyntaxError"),
     ],
@@ -142,7 +142,7 @@ def test_a_layer_that_does_not_say_how_far_it_sees_is_refused_when_training_star
         "train", idea, "--data", world.folder / "data", "--out", idea.parent / "run", *TINY, "--trust-code"
     )
     assert outcome.code == 2
-    assert "idea.py:EarlierMean: does not say reach" in outcome.err.replace("\n", " ")
+    assert "idea.py:EarlierMean: does not define reach" in outcome.err.replace("\n", " ")
     assert not (idea.parent / "run").exists()
 
 

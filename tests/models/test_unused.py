@@ -93,7 +93,7 @@ def outcome(config: Config) -> list[Any]:
 @every_setting
 def test_a_setting_is_refused_until_what_it_is_for_is_chosen(setting: str) -> None:
     beside, chosen = {**SETTINGS, **OF_TRAINING}[setting]
-    with pytest.raises(CotextError, match=r"changes nothing: it is for .*; leave it out") as error:
+    with pytest.raises(CotextError, match=r"has no effect: it applies only to .*; remove it") as error:
         refuse_unused(configured(*beside, setting), "mcn/final", [*beside, setting])
     assert str(error.value).startswith(f"{setting.partition('=')[0]} = ")
     refuse_unused(configured(*beside, *chosen, setting), "mcn/final", [*beside, *chosen, setting])
@@ -132,7 +132,7 @@ def test_what_a_recipe_has_for_a_part_that_is_left_out_may_stay(tmp_path: Path) 
         refuse_unused(load_config(str(own)), str(own), [])
     assert (
         str(error.value)
-        == "model.shift = 7 changes nothing: it is for model.positions = shifted; leave it out"
+        == "model.shift = 7 has no effect: it applies only to model.positions = shifted; remove it"
     )
 
 
@@ -148,5 +148,5 @@ def test_training_refuses_before_it_looks_at_data(tmp_path: Path) -> None:
     folders = ("--data", tmp_path / "none", "--out", tmp_path / "run")
     done = cotext("train", "focused-concatenation/s4to4", "model.batch.gate=discrete", *folders)
     assert done.code == 2
-    assert "model.batch.gate = 'discrete' changes nothing: it is for model.batch_context" in done.err
+    assert "model.batch.gate = 'discrete' has no effect: it applies only to model.batch_context" in done.err
     assert not (tmp_path / "run").exists()

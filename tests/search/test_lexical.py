@@ -382,5 +382,5 @@ def test_free_search_takes_no_guide() -> None:
     config = tiny_config(decode={"align": "free"})
     translator = DocumentTranslator(random_model(config, TOKENIZER), config, TOKENIZER, CPU)
     assert not translator.takes_guides
-    with pytest.raises(CotextError, match="leave the glossary out"):
+    with pytest.raises(CotextError, match="remove the glossary"):
         next(translator.translate(DOCUMENTS, guide=Given(WANTED)))

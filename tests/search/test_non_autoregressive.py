@@ -251,7 +251,7 @@ def test_tokens_share_the_likelihood_of_their_sentence(name: str) -> None:
 @pytest.mark.parametrize("name", sorted(set(SYSTEMS) - set(WITH_PATHS)))
 def test_tokens_have_no_probability_where_a_row_has_one_path(name: str) -> None:
     translator = DocumentTranslator(model_of(SYSTEMS[name]), config_of(SYSTEMS[name]), TOKENIZER, CPU)
-    with pytest.raises(CotextError, match="one likelihood for a whole row"):
+    with pytest.raises(CotextError, match="one likelihood for the whole sequence"):
         translator.score_tokens([(PARALLEL, range(4))])
 
 

@@ -325,7 +325,7 @@ def test_killed_at_any_moment_it_ends_the_same(world: World, tmp_path: Path) -> 
     assert not out.exists()
     assert moment <= finished_documents(out) < DOCUMENTS
     shown = succeed(*command(world, out, "--set", "max_tokens=100")).out
-    assert "of them before)" in shown, moment
+    assert "of them already done)" in shown, moment
     assert listing(out) == listing(expected), moment
     assert {p.name for p in tmp_path.iterdir()} == {"data-kd", "expected"}
     assert listing(world.folder / "data") == before
@@ -387,7 +387,7 @@ def test_ctrl_c_is_a_message(world: World, tmp_path: Path, monkeypatch: pytest.M
 
     monkeypatch.setattr(Journal, "add", interrupt)
     stopped = cotext(*command(world, tmp_path / "kd"))
-    assert (stopped.code, "distill and prepare resume with the same command" in stopped.err) == (
+    assert (stopped.code, "run the same command again" in stopped.err) == (
         130,
         True,
     )
@@ -407,7 +407,7 @@ def test_a_full_disk(world: World, whole: Path, tmp_path: Path) -> None:
         )
         refused = cotext(*command(world, out))
     assert (refused.code, "data-kd: cannot be written: No space left" in refused.err) == (2, True)
-    assert f"({DOCUMENTS} of them before)" in succeed(*command(world, out)).out
+    assert f"({DOCUMENTS} of them already done)" in succeed(*command(world, out)).out
     assert listing(out) == listing(whole)
     assert [p.name for p in tmp_path.iterdir()] == ["data-kd"]
 
@@ -464,7 +464,7 @@ def test_what_is_refused_leaves_nothing_behind(world: World, whole: Path, tmp_pa
         ([world.run, "--data", data, "--out", data], "exists; choose another --out"),
         ([world.run, "--data", data, "--out", note], "exists; choose another --out"),
         ([world.run, "--data", data, "--out", data / "kd"], "lies inside the data to be distilled"),
-        ([world.run, "--data", data, "--out", kd, "--set", "baem=1"], "unknown decode setting 'baem'"),
+        ([world.run, "--data", data, "--out", kd, "--set", "baem=1"], "unknown decoding setting 'baem'"),
         ([world.run, "--data", data, "--out", kd, "--set", "beam"], "write key=value"),
         ([world.run, "--data", data, "--out", kd, "--device", "abacus"], "device 'abacus' cannot be used"),
         ([world.run, "--data", data, "--out", kd, "--checkpoint", "1"], "no checkpoint of update 1"),

@@ -219,7 +219,7 @@ def test_each_seed_starts_from_its_own(world: World, tmp_path: Path) -> None:
     succeed(*train_arguments(world.folder, tmp_path / "first"), "--seeds", "1,2")
     outcome = cotext(*train_arguments(world.folder, tmp_path / "then"), *given[2:], "--seeds", "2,3")
     assert outcome.code == 2
-    assert "first: has no run of seed 3 to start from, but of 1,2" in outcome.err
+    assert "first: has no run of seed 3 to start from, only of 1,2" in outcome.err
     assert not (tmp_path / "then").exists()
     outcome = cotext(*train_arguments(world.folder, tmp_path / "then"), *given[2:])
     assert "holds a run for each of the seeds 1,2" in outcome.err

@@ -56,5 +56,5 @@ def test_the_size_of_training_changes_nothing() -> None:
 @pytest.mark.parametrize("view", [{"kind": "sentence"}, pieces(20), pieces(20, "cumulative")])
 def test_systems_without_windows_are_refused(view: dict[str, Any]) -> None:
     config = tiny_config(view=view, decode={"before": 1})
-    with pytest.raises(CotextError, match=r"decode\.before = 1: this system reads no windows"):
+    with pytest.raises(CotextError, match=r"decode\.before = 1: this system does not translate windows"):
         DocumentTranslator(random_model(config, TOKENIZER), config, TOKENIZER, torch.device("cpu"))

@@ -92,7 +92,7 @@ def test_a_first_pass_decodes_as_its_own_run_says(world: Path) -> None:
 
 def test_the_first_pass_may_be_what_training_started_from(world: Path, tmp_path: Path) -> None:
     """As in Wu et al. 2023, whose systems are fine-tuned from the sentence model that translates first."""
-    with pytest.raises(CotextError, match=r"first_pass = init: this run did not start from another one"):
+    with pytest.raises(CotextError, match=r"first_pass = init: this run was not initialised"):
         open_run(world / "window", "cpu", {"first_pass": "init"})
     config = open_scorer(world / "window", "cpu").loaded.config
     config = with_section(config, "train", init=str(world / "sentence"))
@@ -169,7 +169,7 @@ def test_names_of_first_passes_tell_their_shortlists_apart(world: Path, tmp_path
     [
         ("nowhere", r"decode\.first_pass = .*nowhere: .*no such run folder"),
         ("data", r"decode\.first_pass = .*data: .*no such model file"),
-        ("in passes", r"first pass itself \(.*sentence\), and there are two passes at most"),
+        ("in passes", r"itself uses a first pass \(.*sentence\), but at most two passes"),
     ],
 )
 def test_what_cannot_be_a_first_pass_is_refused(
@@ -177,7 +177,7 @@ def test_what_cannot_be_a_first_pass_is_refused(
 ) -> None:
     with pytest.raises(CotextError, match=message):
         translate(world, tmp_path / "out.jsonl", first_pass=first_pass)
-    with pytest.raises(CotextError, match="would not be used"):
+    with pytest.raises(CotextError, match="has no effect"):
         translate(world, tmp_path / "out.jsonl", run="sentence", first_pass="other")
     assert not list(tmp_path.iterdir())
 

@@ -33,5 +33,5 @@ def test_a_run_is_loaded_once_to_translate_and_to_score(
 
 def test_settings_are_checked_each_time(world: World) -> None:
     opened = open_run(world.run, "cpu")
-    with pytest.raises(CotextError, match="unknown decode setting"):
+    with pytest.raises(CotextError, match="unknown decoding setting"):
         opened.with_decode({"beams": 2})

@@ -120,7 +120,7 @@ def test_texts_differ_and_show_something() -> None:
 @pytest.mark.parametrize(
     ("decode", "message"),
     [
-        ({"beam": 1}, "decode.nbest = 2: greedy search knows one hypothesis"),
+        ({"beam": 1}, "decode.nbest = 2: greedy search has only one hypothesis"),
         ({"beam": 3, "align": "free"}, "lists need constrained search"),
     ],
 )
@@ -189,7 +189,7 @@ def test_no_lists_of_another_output_stay_beside_one(world: World, source: Path, 
     succeed("join", out, "--overwrite")
     assert not lists.exists()
     source.rename(lists)
-    with pytest.raises(CotextError, match="would overwrite what is read from"):
+    with pytest.raises(CotextError, match="would overwrite an input file"):
         check_outputs_of([lists], [out], None, overwrite=True)
 
 

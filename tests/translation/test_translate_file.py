@@ -122,8 +122,8 @@ def test_ctrl_c_is_a_message_and_the_same_command_goes_on(world: World, tmp_path
     stopped = signal_when(process, lambda: finished_documents(out) >= 3, signal.SIGINT)
     assert stopped.code == 130, stopped
     assert stopped.err.splitlines()[-1] == (
-        "cotext: interrupted; train, translate, distill and prepare resume with the same command, as any "
-        "shard does"
+        "cotext: interrupted; to resume train, translate, distill, prepare or a shard, run the same command "
+        "again"
     )
     assert "Traceback" not in stopped.err
     assert not out.exists()
@@ -300,7 +300,7 @@ def test_a_request_to_end_is_a_message_and_the_same_command_goes_on(
     with monkeypatch.context() as patched:
         patched.setattr(Journal, "add", add_and_terminate)
         stopped = cotext(*command(world, source, out))
-    assert (stopped.code, "interrupted; train, translate" in stopped.err) == (130, True)
+    assert (stopped.code, "interrupted; to resume train" in stopped.err) == (130, True)
     assert signal.getsignal(signal.SIGTERM) is before
     assert {p.name for p in tmp_path.iterdir()} == {"in.en", "out.de.partial"}
     assert "(1 from an interrupted job)" in succeed(*command(world, source, out)).out

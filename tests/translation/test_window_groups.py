@@ -546,8 +546,8 @@ def test_what_showed_nothing_is_searched_again_beside_what_its_group_wrote(
             {"schedule": "simultaneous"},
             r"decode\.first_pass, or choose decode\.schedule = sequential",
         ),
-        ("window", {"first_pass": "runs/first"}, r"runs/first: that run was not opened"),
-        ("future", {"schedule": "simultaneous"}, r"name a run"),
+        ("window", {"first_pass": "runs/first"}, r"runs/first: the first-pass run is not loaded"),
+        ("future", {"schedule": "simultaneous"}, r"needs a first pass"),
     ],
 )
 def test_passes_that_lack_something_are_refused(config: str, decode: dict[str, Any], message: str) -> None:
@@ -562,7 +562,7 @@ def test_passes_that_lack_something_are_refused(config: str, decode: dict[str, A
 def test_first_passes_that_cannot_be_are_refused() -> None:
     first = first_system()
     for name in ("alone", "source context", "regenerate"):
-        with pytest.raises(CotextError, match="would not be used"):
+        with pytest.raises(CotextError, match="has no effect"):
             translator(SYSTEMS[name], first_pass=first).check(CORPUS)
     second = translator(SYSTEMS["window"], first_pass=first)
     with pytest.raises(CotextError, match="two passes at most"):

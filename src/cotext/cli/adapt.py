@@ -10,7 +10,7 @@ from cotext.runtime.signals import INTERRUPTED
 
 
 def adapt(request: AdaptRequest) -> None:
-    """Make a document system of a model and a corpus: set aside, prepare, train, compare before and after."""
+    """Adapt a model to a corpus: hold out a test set, prepare, train, and compare before and after."""
     from cotext.evaluation.studies.adapt.adapt import Adaptation
     from cotext.evaluation.studies.adapt.page import answer, next_commands, render, summary
     from cotext.runtime.progress import meter, say, stages
@@ -23,7 +23,7 @@ def adapt(request: AdaptRequest) -> None:
         estimate = work.estimate
         epochs = work.updates / estimate.updates_an_epoch
         say(
-            f"about {counted(work.updates, 'update')} in {request.minutes:g} minutes "
+            f"training: about {counted(work.updates, 'update')} in {request.minutes:g} minutes "
             f"({estimate.seconds_an_update:.2f} s each), {epochs:.1f} times through the corpus"
         )
     with shown_training(request.out.name, work.config.train.max_updates, quiet=False) as callbacks:
@@ -37,4 +37,4 @@ def adapt(request: AdaptRequest) -> None:
     write_lines(work.folder / "report.html", [render(found)])
     typer.echo("\n".join([answer(found), "", summary(found).text(), "", "next:"]))
     typer.echo("\n".join(f"  {line}" for line in next_commands(found)))
-    typer.echo(f"{work.folder / 'report.html'}: the sentences that changed most")
+    typer.echo(f"{work.folder / 'report.html'}: report with the sentences that changed most")

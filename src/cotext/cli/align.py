@@ -1,4 +1,4 @@
-"""The command `align`: documents of any format and their translations become a parallel corpus."""
+"""The command `align`: make a parallel corpus from documents of any format and their translations."""
 
 import re
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from cotext.data.languages import Languages
     from cotext.data.splitting import Splitter
 
-IMPOSSIBLE = -1e4  # log-probability of a sentence that is too long for the run
+IMPOSSIBLE = -1e4  # log-probability given to a sentence that is too long for the run
 
 
 def align(request: AlignmentRequest, json: Json = False) -> None:
@@ -34,7 +34,9 @@ def align(request: AlignmentRequest, json: Json = False) -> None:
             names = dict(zip(sources, targets, strict=True))
         alone = [name for name in (*sources, *targets) if name not in names and name not in names.values()]
         if not names:
-            raise CotextError(f"no two documents have one name; without partner: {', '.join(alone[:5])}")
+            raise CotextError(
+                f"no source and target file have the same name; unmatched: {', '.join(alone[:5])}"
+            )
         files = [(name, sources[name], targets[other]) for name, other in names.items()]
         languages = _languages(request, files)
         by = request.splitting()
@@ -61,10 +63,10 @@ def align(request: AlignmentRequest, json: Json = False) -> None:
 
 
 def _files(paths: Sequence[Path]) -> dict[str, Path]:
-    """Files, and those in folders, by their names without endings and languages.
+    """Return the given files, and the files in given folders, by name without ending and language code.
 
     Raises:
-        CotextError: two files of one name.
+        CotextError: two files have the same name.
     """
     from cotext.data.languages import CODES
 
@@ -78,16 +80,18 @@ def _files(paths: Sequence[Path]) -> dict[str, Path]:
                 stem = before
             name = str(file.relative_to(path).with_name(stem)) if path.is_dir() else stem
             if name in found:
-                raise CotextError(f"{found[name]} and {file}: two documents of the name {name}; rename one")
+                raise CotextError(
+                    f"{found[name]} and {file}: both documents have the name {name}; rename one"
+                )
             found[name] = file
     return found
 
 
 def _languages(request: AlignmentRequest, files: Sequence[tuple[str, Path, Path]]) -> "Languages":
-    """Those that are given, else of the names of the first files.
+    """Return the languages of the request, or else the languages in the names of the first two files.
 
     Raises:
-        CotextError: no code; two files that are named for them the wrong way round.
+        CotextError: a language code is invalid, or the names of two files suggest swapped sides.
     """
     from cotext.data.languages import Languages, check_sides, language_code, languages_of_names
 
@@ -103,12 +107,12 @@ def _languages(request: AlignmentRequest, files: Sequence[tuple[str, Path, Path]
 
 
 def _read(path: Path, side: Literal["source", "target"], splitter: "Splitter") -> "list[Document]":
-    """The documents of a file; ids are empty where its format has none.
+    """Read the documents of a file; ids are empty if its format has no ids.
 
-    Text is a sentence or a paragraph per line; an empty line may end a document.
+    Plain text has one sentence or paragraph per line; empty lines separate documents.
 
     Raises:
-        CotextError: a file that cannot be read.
+        CotextError: the file cannot be read.
     """
     from cotext.data.documents import Document
     from cotext.data.formats import FORMATS, read_documents
@@ -149,7 +153,10 @@ def _read(path: Path, side: Literal["source", "target"], splitter: "Splitter") -
 def _paired(
     name: str, sources: "list[Document]", targets: "list[Document]"
 ) -> "list[tuple[Document, Document]]":
-    """Documents by their ids, else in their order; all of a file as one where the numbers differ."""
+    """Pair documents by id if all have ids, else in order.
+
+    If the numbers of documents differ, each file is one document.
+    """
     from cotext.data.documents import Document
 
     by_id = {each.id: each for each in targets}
@@ -167,7 +174,7 @@ def _paired(
 
 
 def _probabilities(run: Path | None) -> "Probabilities | None":
-    """Log-probabilities of sentences by a run; None without one."""
+    """Return a function that computes log-probabilities of sentence pairs; None without a run."""
     if run is None:
         return None
     from cotext.data.documents import ParallelDocument

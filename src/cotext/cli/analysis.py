@@ -21,7 +21,7 @@ def attention(request: DocumentRequest, json: Json = False) -> None:
 
 
 def context(request: ContextRequest, json: Json = False) -> None:
-    """Remove each context sentence of a document in turn and show which target words change probability."""
+    """Show which target words change in probability when each context sentence is removed in turn."""
     from cotext.evaluation.studies.context.page import report_context
     from cotext.runtime.progress import meter
 

@@ -1,7 +1,7 @@
 """Shell completion of arguments: recipes, keys of settings, models, and options with fixed choices.
 
-A shell runs the command line at each press of the tab key, so that nothing here may import torch. An empty
-list leaves the completion to the shell, which offers files.
+A shell runs the command line at each press of the tab key. Therefore nothing here may import torch. If the
+list is empty, the shell completes file names.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -18,7 +18,7 @@ Completion = Callable[[str], list[str]]
 
 
 def completion(name: str, declared: Option) -> Completion | None:
-    """Return the function that completes the field `name` of a request; None: the shell offers files."""
+    """Return the function that completes the field `name` of a request; None: complete file names."""
     kind = without_none(declared.type)
     choices = [each for each in (kind, *get_args(kind)) if get_origin(each) is Literal]
     if choices:
@@ -53,7 +53,10 @@ def _decoding_settings(incomplete: str) -> list[str]:
 
 
 def _keys(incomplete: str, model: "type[BaseModel]") -> list[str]:
-    """Return keys such as `train.seed=`; a single one also with its default, so that no space follows it."""
+    """Return keys such as `train.seed=`.
+
+    A single key is returned also with its default value. Otherwise the shell would add a space after it.
+    """
     from cotext.config.recipe import keys
 
     defaults = {f"{key}=": value for key, value in keys(model)}

@@ -1,4 +1,4 @@
-"""The command `contrastive`: suites of candidates, and suites of ctxPro, which a system translates."""
+"""The command `contrastive`: score the candidates of suites, or translate suites such as ctxPro."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from cotext.translation.open import OpenedRun
 
     Suites = Sequence[tuple[Path, ContrastiveSuite]]
-    # On the candidates of a suite, and on its translations: one of them, or both.
+    # Reports on the candidates of a suite and on the translations of its sources; at least one is given.
     Found = tuple[ContrastiveReport | None, GenerativeReport | None]
 
-Tell = Callable[[str], None]  # what a person reads of the figures
-# Options that are not for language models, whose translations alone are judged.
+Tell = Callable[[str], None]  # prints text for people
+# Options without effect on language models behind an API: only their translations are evaluated.
 FOR_RUNS = ("device", "checkpoint", "shard", "tie", "score", "controls", "context")
 
 
@@ -52,9 +52,7 @@ def contrastive(request: ContrastiveRequest, json: Json = False) -> None:
         _check_languages(opened, loaded)
         window = context_window_of(opened.translator)
         if request.controls and not window.has_context:
-            typer.echo(
-                f"{request.run} reads single sentences: --controls has no context to remove\n", err=json
-            )
+            typer.echo(f"{request.run} translates without context: --controls has no effect\n", err=json)
             request = replace(request, controls=False)
         if part is not None:
             do_shard(SuitesJob(opened, loaded, request), json)
@@ -84,7 +82,7 @@ def _check_languages(
 
 
 def _scored(opened: "OpenedRun", suites: "Suites", request: ContrastiveRequest) -> "Iterator[Found]":
-    """The report on each suite, and that on its translations where they are asked for."""
+    """Yield the report on each suite, and the report on its translations with --generate."""
     from cotext.evaluation.studies.contrastive.contrastive import run_suite, suite_recipe
     from cotext.runtime.progress import meter
 
@@ -96,7 +94,7 @@ def _scored(opened: "OpenedRun", suites: "Suites", request: ContrastiveRequest) 
 
 
 def _generated(opened: "OpenedRun", suite: "ContrastiveSuite") -> "GenerativeReport":
-    """The generative reading of a suite."""
+    """Translate the sources of a suite and report how often the correct form is in the translation."""
     from cotext.evaluation.studies.contrastive.contrastive import write_suite_forms
     from cotext.runtime.progress import meter
     from cotext.translation.signature import translation_entries
@@ -116,7 +114,7 @@ def write_reports(
     tell: Tell,
     json: bool,
 ) -> None:
-    """Tell what was found of each suite and of all together, and write the figures."""
+    """Print the reports on each suite and on all suites together, and write them to `out`."""
     from cotext.evaluation.metrics.contrastive import render_table
     from cotext.evaluation.metrics.generative import render_forms
     from cotext.evaluation.studies.contrastive.contrastive import evidence_of
@@ -153,7 +151,7 @@ def write_reports(
 
 
 def tell_of(json: bool) -> Tell:
-    """What prints for a person: nothing where figures are printed as JSON."""
+    """Return the function that prints text for people; it prints nothing if JSON is printed."""
     return _silent if json else typer.echo
 
 
@@ -162,7 +160,7 @@ def _silent(text: str) -> None:
 
 
 def _conclude(found: "dict[str, list[Evidence]]", reports: dict[str, Any], tell: Tell) -> None:
-    """What the controls of all suites together show, told and with the figures of each suite."""
+    """Print what the controls of all suites show together, and add it to the report of each suite."""
     from cotext.evaluation.studies.contrastive.evidence import conclusion, corrected, legend, render_evidence
 
     evidence = corrected([each for of_suite in found.values() for each in of_suite])
@@ -175,7 +173,7 @@ def _conclude(found: "dict[str, list[Evidence]]", reports: dict[str, Any], tell:
 
 
 def _of_ctxpro(request: ContrastiveRequest, json: bool) -> None:
-    """Translate suites of ctxPro and report how often the expected form is in the translation."""
+    """Translate ctxPro suites and report how often the expected form is in the translation."""
     from cotext.data.ctxpro import read_ctxpro
     from cotext.evaluation.metrics.ctxpro import WHOLE, LastSentence
     from cotext.evaluation.studies.contrastive.contrastive import context_window_of
@@ -191,9 +189,8 @@ def _of_ctxpro(request: ContrastiveRequest, json: bool) -> None:
         _check_languages(opened, loaded)
         chosen = CONTEXTS if request.controls else (request.context,)
         if not context_window_of(opened.translator).has_context:
-            # Whatever stands before the tested sentence, it is translated as if it stood alone.
             chosen = ("none",)
-            typer.echo(f"{request.run} reads single sentences: translated without context\n", err=json)
+            typer.echo(f"{request.run} translates single sentences: no context is used\n", err=json)
         for (path, suite), of_suite in zip(loaded, last, strict=True):
             with meter(f"{suite.name}, translating", 0) as progress:
                 found = write_forms(
@@ -214,10 +211,10 @@ def _of_ctxpro(request: ContrastiveRequest, json: bool) -> None:
 
 
 def _by_endpoint(request: ContrastiveRequest, suites: "Suites", json: bool) -> None:
-    """Judge suites by what the language model of a description writes.
+    """Evaluate the translations of suites by a language model behind an API.
 
     Raises:
-        CotextError: an option that is for runs, and as `write_endpoint_forms`.
+        CotextError: an option applies only to runs, or an error of `write_endpoint_forms`.
     """
     from cotext.data.languages import check_pair
     from cotext.evaluation.studies.contrastive.contrastive_rows import ContextWindow
@@ -228,7 +225,7 @@ def _by_endpoint(request: ContrastiveRequest, suites: "Suites", json: bool) -> N
         for path, suite in suites:
             check_pair(client.endpoint.languages, suite.languages, f"{path}", f"{request.run} translates")
         tell = tell_of(json)
-        tell("judged by what the model writes, and not by candidates\n")
+        tell("evaluated by the translations of the model, without scores of candidates\n")
         found = ((None, _written_forms(client, suite)) for _, suite in suites)
         write_reports(request.out, suites, found, SuiteRules(), ContextWindow(0, 0, 0), tell, json)
         tell(printable(client.counts.in_words(client.endpoint.prices)))

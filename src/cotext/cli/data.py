@@ -46,7 +46,7 @@ def tell_prepared(out: Path, report: "Report", json: bool) -> None:
 
 
 def distill(request: DistillRequest, json: Json = False) -> None:
-    """Make training data whose targets a teacher has translated (knowledge distillation)."""
+    """Make training data with targets translated by a teacher model (knowledge distillation)."""
     from cotext.runtime.progress import meter
     from cotext.training.distillation import DistillationJob
     from cotext.translation.ray_cluster import placed
@@ -59,12 +59,12 @@ def distill(request: DistillRequest, json: Json = False) -> None:
     with meter("translating", sum(job.sizes)) as progress:
         job.on_stage = progress.next_task
         outcome = job.run(progress.advance)
-    resumed = f" ({job.resumed:,} of them before)" if job.resumed else ""
+    resumed = f" ({job.resumed:,} of them already done)" if job.resumed else ""
     tell_distilled(request.out, outcome, resumed, json)
 
 
 def tell_distilled(out: Path, outcome: "Outcome", resumed: str, json: bool) -> None:
-    """Print what a distilled corpus holds."""
+    """Print a summary of a distilled corpus."""
     if json:
         heading = {"format": "cotext-distill", "version": 1, "out": str(out)}
         typer.echo(as_json({**heading, **asdict(outcome)}))

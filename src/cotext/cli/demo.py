@@ -1,15 +1,15 @@
-"""The demonstration: a page translated by the models that come with Cotext, then three tiny systems trained.
+"""The command `demo`: translate a page with installed models, then train and compare three tiny systems.
 
     out/sample.html       the page, if the models are installed
     out/data/             the controlled corpus, prepared
     out/test.en, test.de  the test documents that are translated
     out/<system>/         a run folder for each system
-    out/results/          a page for each system alone
-    out/logs/             what the child processes wrote
-    out/report.html       the comparison, and report.csv with all its figures
+    out/results/          a report page for each system
+    out/logs/             output of the child processes
+    out/report.html       the comparison; its figures are in report.csv
 
-The three systems learn the controlled corpus, and the report shows what context does for each. Every step of
-this part is a command of the command line, run in a child process; finished steps are not repeated.
+The report compares the use of context by the three systems. Training and measuring run as commands in child
+processes. Finished steps are not repeated.
 """
 
 import json
@@ -46,7 +46,7 @@ from cotext.runtime.workers import usable_cores
 
 @dataclass(frozen=True, slots=True)
 class DemoSystem:
-    """A system of the demonstration: the name of its folder, its title, recipe and own settings."""
+    """A system of the demonstration: name of its folder, title, recipe and settings."""
 
     name: str
     title: str
@@ -59,7 +59,7 @@ class DemoSettings:
     """The settings of the demonstration."""
 
     systems: tuple[DemoSystem, ...]
-    overrides: tuple[str, ...]  # of all systems, before their own
+    overrides: tuple[str, ...]  # settings of all systems, before the settings of each system
     size: str
     documents: str | int
     seed: int
@@ -71,14 +71,14 @@ class DemoSettings:
 OVERRIDES = (
     "train.log_every=20",
     "train.validate_bleu=false",
-    # So short a run has not settled: older checkpoints would drag the average back.
+    # Short training has not converged: older checkpoints would make the average worse.
     "train.average=3",
-    "train.best_by=loss",  # of current sentences, which the demonstration is about
+    "train.best_by=loss",  # the loss of the current sentences, which are tested
     "train.threads=1",
-    "train.clip_norm=1",  # for a learning rate far above that of the recipes
+    "train.clip_norm=1",  # needed because the learning rate is far above the value of the recipes
 )
 SETTINGS = DemoSettings(
-    # Context discounting learns later: all but a hundredth of the loss is of one sentence in four.
+    # Context discounting learns more slowly: labels of the three context sentences have a weight of 0.01.
     systems=(
         DemoSystem("sentence", "sentence", "focused-concatenation/base", ("train.max_updates=500",)),
         DemoSystem("s4to4", "s4to4", "focused-concatenation/s4to4", ("train.max_updates=1125",)),
@@ -92,7 +92,7 @@ SETTINGS = DemoSettings(
     overrides=(
         *OVERRIDES,
         "train.validate_every=125",
-        # Small batches: of the same number of tokens, more is learned.
+        # With small batches, the model learns more from the same number of tokens.
         "train.max_tokens=625",
         "train.learning_rate=0.003",
     ),
@@ -114,10 +114,10 @@ FULL = replace(
 )
 
 INTRODUCTION = """\
-Cotext trains three tiny systems on a synthetic English-German corpus in which some words can be translated
-only with a clue in another sentence: "it" is er, sie or es by the gender of a thing mentioned earlier;
-"you" is du or Sie by who is spoken to. A system with the clue in its context window should learn this; one
-without it can only guess, so its accuracy should be at chance.
+Cotext trains three tiny systems on a synthetic English-German corpus. Some words of it can be translated
+only with a clue in another sentence: "it" is er, sie or es, depending on a noun mentioned earlier; "you" is
+du or Sie, depending on the person addressed. A system with the clue in its context window should learn this.
+A system without the clue can only guess, so its accuracy should be at chance.
 """
 WORDS = (
     "sentence translates every sentence by itself. s4to4 reads a window of four sentences, the current one "
@@ -133,8 +133,8 @@ def run_demo(out: Path, settings: DemoSettings = SETTINGS, train: bool = True) -
     `train=False`: stop after the sample.
 
     Raises:
-        CotextError: the folder holds something else or a demonstration with other settings; a step failed;
-            nothing to do.
+        CotextError: the folder contains other files or a demonstration with other settings; a step failed;
+            or there is nothing to do.
     """
     started = time.monotonic()
     with working_in(out):
@@ -142,7 +142,7 @@ def run_demo(out: Path, settings: DemoSettings = SETTINGS, train: bool = True) -
         translated = translate_sample(out)
         if not train:
             if not translated:
-                raise CotextError(f"--no-train leaves nothing to do: no model is installed ({PACKAGE})")
+                raise CotextError(f"--no-train: there is nothing to do, because {PACKAGE} is not installed")
             return
         typer.echo(INTRODUCTION)
         _prepare(out, settings)
@@ -155,20 +155,20 @@ def run_demo(out: Path, settings: DemoSettings = SETTINGS, train: bool = True) -
 
 
 def _open_folder(out: Path, settings: DemoSettings) -> None:
-    """Begin a demonstration, or check that the folder holds this one."""
+    """Write the settings into the folder, or check that it was made with the same settings."""
     path = out / "demo.json"
     content = json.dumps({"cotext": __version__, **asdict(settings)}, indent=1)
     try:
         if not path.exists():
             if any(not entry.name.startswith((".demo.json", NAME)) for entry in out.iterdir()):
                 raise CotextError(
-                    f"{out}: is not empty and holds no demonstration; choose another folder with --out"
+                    f"{out}: is not empty and not a folder made by `demo`; choose another folder with --out"
                 )
             with replacing(path) as temporary:
                 temporary.write_text(content, encoding="utf-8")
         elif path.read_text(encoding="utf-8") != content:
             raise CotextError(
-                f"{out}: holds a demonstration with other settings, or of another version of Cotext; "
+                f"{out}: was made with other settings or by another version of Cotext; "
                 "delete it, or choose another folder with --out"
             )
     except OSError as error:
@@ -176,7 +176,7 @@ def _open_folder(out: Path, settings: DemoSettings) -> None:
 
 
 def _prepare(out: Path, settings: DemoSettings) -> None:
-    """The corpus, and the test documents that are going to be translated."""
+    """Make the corpus and the files of test documents."""
     if not (out / "data" / "report.json").exists():
         size = settings.documents
         documents = SIZES[size] if isinstance(size, str) else size
@@ -203,7 +203,7 @@ def _prepare(out: Path, settings: DemoSettings) -> None:
 
 
 def _jobs(out: Path, settings: DemoSettings) -> list[Job]:
-    """Training first and the longest first; a system is evaluated as soon as it is trained."""
+    """Return the jobs: training, longest first, then evaluation, which starts when its system is trained."""
     configs = {system.name: _config(system, settings) for system in settings.systems}
 
     def length(system: DemoSystem) -> tuple[int, int]:
@@ -229,7 +229,7 @@ def _config(system: DemoSystem, settings: DemoSettings) -> Config:
 
 
 def _overrides(system: DemoSystem, settings: DemoSettings) -> list[str]:
-    """Those of all systems, replaced by the system's own where both set a key."""
+    """Return the settings of a system; its own settings replace the settings of all systems."""
     by_key = {override.partition("=")[0]: override for override in (*settings.overrides, *system.overrides)}
     return list(by_key.values())
 
@@ -263,7 +263,7 @@ def _training(out: Path, system: DemoSystem, config: Config, settings: DemoSetti
 
 
 def _evaluation(out: Path, system: DemoSystem, training: str) -> Job:
-    """Measurements of one system, which its folder keeps; they wait for the job `training`."""
+    """Return the job that measures one system after the job `training`; results are kept in its folder."""
     page = out / "results" / f"{system.name}.html"
 
     def finished() -> bool:
@@ -298,7 +298,7 @@ def _comparison(out: Path, systems: Sequence[DemoSystem]) -> ComparisonRequest:
 
 
 def _child(*arguments: str | Path) -> tuple[str, ...]:
-    # Safe path: no file of the current folder passes for a module.
+    # -P: files in the current folder must not be imported as modules.
     return (sys.executable, "-P", "-m", "cotext.cli.main", *map(str, arguments))
 
 
@@ -314,14 +314,14 @@ def _arguments(out: Path, system: DemoSystem, settings: DemoSettings) -> list[st
 
 
 def _conclude(out: Path, settings: DemoSettings, seconds: float) -> None:
-    """Where everything is, and what to do next."""
+    """Print where the results are, and commands to try next."""
     best, data = out / settings.systems[-1].name, out / "data"
     minutes, rest = divmod(round(seconds), 60)
     cotext = _own_command()
     typer.echo(
         f"Done in {minutes}:{rest:02d} minutes. Signatures, intervals and plots: {out / 'report.html'}; "
         f"all figures: {out / 'report.csv'}\n\n"
-        "What to try next, first of all the server's page: one click shows which sentence decided a word:\n"
+        "What to try next (on the page of the server, click a word to see which sentence decided it):\n"
         f"  {cotext} serve {best}\n"
         f"  {cotext} contrastive {best} {data / 'contrastive' / 'pronoun.json'}\n"
         f"  {cotext} translate {best} {data / 'test.en'} --out test.de --set beam=1\n"
@@ -330,7 +330,7 @@ def _conclude(out: Path, settings: DemoSettings, seconds: float) -> None:
         f"  {cotext} prepare-controlled medium --out medium\n"
         f"  {cotext} train {settings.systems[-1].recipe} --size small --data medium --out small\n"
         f"  {cotext} systems\n\n"
-        "With documents of your own, a sentence a line and an empty line between documents:\n"
+        "With your own documents, one sentence per line and an empty line between documents:\n"
         f"  {cotext} prepare --source train.en --target train.de --dev-source dev.en --dev-target dev.de "
         "--out data/x\n"
         f"  {cotext} train {settings.systems[-1].recipe} --size small --data data/x --out runs/a\n"
@@ -339,7 +339,7 @@ def _conclude(out: Path, settings: DemoSettings, seconds: float) -> None:
 
 
 def _own_command() -> str:
-    """How to call the command line of this installation from the current folder."""
+    """Return the command that runs this installation of `cotext` from the current folder."""
     own = Path(sys.executable).with_name("cotext")
     found = shutil.which("cotext")
     if not own.is_file() or (found is not None and Path(found).resolve() == own.resolve()):

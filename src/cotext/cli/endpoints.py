@@ -1,4 +1,4 @@
-"""Language models behind an API, where a command takes a run."""
+"""Translation with language models behind an API, which commands accept in place of a run."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,7 +15,7 @@ from cotext.runtime.request import Request, option_name, options_of
 if TYPE_CHECKING:
     from cotext.language_models.translate_file import EndpointReport
 
-# Options of `translate` that are for runs.
+# Options of `translate` that apply only to runs.
 _FOR_RUNS = (
     *(
         "glossary",
@@ -30,10 +30,10 @@ _FOR_RUNS = (
 
 
 def translate_by_endpoint(request: TranslationRequest, json: bool) -> None:
-    """Translate corpora by the language model of a description.
+    """Translate corpora with the language model of an endpoint file.
 
     Raises:
-        CotextError: an option that is for runs, a file that is no corpus, and as `translate_file`.
+        CotextError: an option applies only to runs, a file is not a corpus, or an error of `translate_file`.
     """
     from functools import partial
 
@@ -47,13 +47,13 @@ def translate_by_endpoint(request: TranslationRequest, json: bool) -> None:
     description, overrides, files = request.run, dict(request.settings), request.files
     if request.is_standard_input:
         raise CotextError(
-            f"{description}: -, standard input, is not for language models behind an API; give a file"
+            f"{description}: language models behind an API cannot translate standard input; give a file"
         )
     require_for_endpoints(request, description, _FOR_RUNS)
     outs, folder, overwrite = request.outs, request.out_dir, request.overwrite
     endpoint = read_endpoint(description, overrides)
     language = endpoint.languages.source
-    # Of lines of WMT in several languages, those that the model is to translate.
+    # A WMT file may have several target languages: choose the one of the model.
     target = endpoint.languages.target or endpoint.target_language.replace("-", "_")
     wmt = f"wmt:{language}-{target}" if language else f"wmt:{target}"
     formats = unrefused(partial(_corpus_format, file, request.format, wmt) for file in files)
@@ -76,10 +76,10 @@ def translate_by_endpoint(request: TranslationRequest, json: bool) -> None:
 
 
 def _corpus_format(file: Path, format: str | None, wmt: str) -> str:
-    """The name of the format of a corpus; `wmt`: of lines of WMT in the languages of the model.
+    """Return the name of the format of a corpus; for WMT files, `wmt`, which contains the languages.
 
     Raises:
-        CotextError: a file of another kind.
+        CotextError: the file is not a corpus.
     """
     from cotext.files.translate_files import format_of
 
@@ -88,8 +88,8 @@ def _corpus_format(file: Path, format: str | None, wmt: str) -> str:
         return wmt
     if not isinstance(found, str):
         raise CotextError(
-            f"{file}: language models behind an API translate corpora (docs/data-format.md), and this is "
-            f"{found.name}; add --format text if it holds one sentence a line"
+            f"{file}: language models behind an API translate only corpora (docs/data-format.md), but this "
+            f"is {found.name}; add --format text if the file has one sentence per line"
         )
     return found
 
@@ -110,10 +110,10 @@ def _tell(outs: Sequence[Path], reports: "Sequence[EndpointReport]", json: bool,
 
 
 def require_for_endpoints(request: Request, description: Path, others: Sequence[str]) -> None:
-    """Raise CotextError where one of the fields `others` is given, which language models do not take."""
+    """Raise CotextError if an option of `others`, which language models do not support, is given."""
     for name, declared in options_of(type(request)).items():
         if name in others and request.is_given(name):
             raise CotextError(
-                f"{description}: {option_name(name, declared)} is not for language models behind an API; "
-                "leave it out"
+                f"{description}: language models behind an API do not support "
+                f"{option_name(name, declared)}; remove the option"
             )

@@ -1,4 +1,4 @@
-"""Commands that score translations: of files, of decisions, and of runs side by side."""
+"""Commands that evaluate translations, contrastive decisions and runs."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def _comet_progress(comet: str | None) -> Iterator[Callable[[int, int], None]]:
-    """What shows how far COMET is."""
+    """Yield a function that shows the progress of COMET."""
     from cotext.runtime.progress import meter
 
     if comet is None:
@@ -50,7 +50,7 @@ def evaluate(request: EvaluationRequest, json: Json = False) -> None:
 
 
 def evaluate_ctxpro(request: CtxproRequest, json: Json = False) -> None:
-    """Score translations of a ctxPro suite: how often the expected form is in them."""
+    """Score translations of a ctxPro suite by how often they contain the expected form."""
     from cotext.evaluation.studies.evaluate.evaluate_ctxpro import evaluate_ctxpro as measure
 
     found = measure(request)
@@ -64,7 +64,7 @@ def compare_decisions(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Compare the decisions of systems on contrastive suites by McNemar's test."""
+    """Compare the decisions of systems on contrastive suites with McNemar's test."""
     from cotext.evaluation.metrics.aligned_files import name_systems
     from cotext.evaluation.studies.contrastive.decisions import compare_decisions as compare_systems
     from cotext.evaluation.studies.contrastive.decisions import read_decisions
@@ -112,7 +112,7 @@ def leaderboard(request: LeaderboardRequest, json: Json = False) -> None:
         with _comet_progress(request.comet) as on_comet:
             found = make_leaderboard(request, on_comet)
         with replacing(out) as temporary:
-            # Names of files may hold what is no text.
+            # File names may contain bytes that are not valid UTF-8.
             temporary.write_text(render_leaderboard(found), encoding="utf-8", errors="backslashreplace")
     typer.echo(as_json(found.as_dict()) if json else f"{found.render()}\n\n{out}")
 
@@ -140,7 +140,7 @@ def profile(request: ProfileRequest, json: Json = False) -> None:
 
 
 def mbr(request: MbrRequest, json: Json = False) -> None:
-    """Choose translations by minimum Bayes risk, from n-best lists or from the outputs of several systems."""
+    """Choose translations by minimum Bayes risk from n-best lists or the outputs of several systems."""
     from cotext.data.formats import write_documents
     from cotext.data.formats.table import find_format
     from cotext.evaluation.studies.evaluate.mbr_files import choose_translations
@@ -154,7 +154,7 @@ def mbr(request: MbrRequest, json: Json = False) -> None:
     find_format(request.to)
     inputs = [*request.files, *filter(None, [request.source])]
     with output(out, inputs), meter("choosing", 0) as progress:
-        # Lists beside the output are of what it was, and go with it; those that are read are not lost so.
+        # Old n-best lists beside the output are removed with it, unless they are inputs of this command.
         check_output(lists_beside(out), inputs)
         if not request.overwrite:
             check_new_lists(out)

@@ -1,4 +1,4 @@
-"""Commands `score`, and `join`: one output of what shards have found."""
+"""Commands `score` and `join`; `join` combines the results of shards into one output."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def join(
-    out: Annotated[Path, typer.Argument(help="The --out path that all parts were given.")],
+    out: Annotated[Path, typer.Argument(help="The --out path of all parts.")],
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace the file OUT if it exists.")
     ] = False,
@@ -74,11 +74,11 @@ def _join(out: Path, parts: "Joined", overwrite: bool, json: bool) -> None:
             outcome = join_distilled(out, parts, progress.next_task)
         tell_distilled(out, outcome, "", json)
     else:
-        raise CotextError(f"{out}: its shards are of an unknown command, {shown(command)}")
+        raise CotextError(f"{out}: its shards were made by an unknown command, {shown(command)}")
 
 
 def write_scores(out: Path | None, scored: "Iterable[ScoredDocument]", signature: str, json: bool) -> None:
-    """Write the scores of documents, as a table or as JSON, and show their signature."""
+    """Write the scores of documents as a table or as JSON, and print their signature."""
     from cotext.translation.written_beside import score_figures, score_lines
 
     lines = [as_json(score_figures(scored, signature))] if json else score_lines(scored)
@@ -91,7 +91,7 @@ def write_scores(out: Path | None, scored: "Iterable[ScoredDocument]", signature
 
 
 def score(request: ScoreRequest, json: Json = False) -> None:
-    """Compute the log-probability of every sentence of a given translation, in its context (TSV)."""
+    """Compute the log-probability of every sentence of a given translation in its context (TSV)."""
     from cotext.translation.open import open_scorer
     from cotext.translation.score_file import ScoreJob, score_file
 

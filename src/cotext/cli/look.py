@@ -1,4 +1,4 @@
-"""Commands that list, describe or convert: `systems`, `info`, `head` and those that convert."""
+"""Commands that list, describe or convert: `systems`, `schema`, `info`, `head`, `convert` and others."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -36,7 +36,7 @@ def systems(json: Json = False) -> None:
 def schema(
     what: Annotated[Literal["recipe", "endpoint"], typer.Argument(help="recipe or endpoint.")],
 ) -> None:
-    """Print a JSON Schema, with which an editor completes and checks recipes or endpoint files."""
+    """Print a JSON Schema that editors can use to complete and check recipes or endpoint files."""
     from cotext.config.recipe import recipe_schema
     from cotext.language_models.config import Endpoint
 
@@ -74,7 +74,7 @@ def head(request: BeginningRequest, json: Json = False) -> None:
 
 
 def convert(request: ConversionRequest) -> None:
-    """Convert a corpus to another format, with the same documents and sentences."""
+    """Convert a corpus to another format; documents and sentences stay the same."""
     from cotext.data.convert import convert as convert_corpus
     from cotext.data.convert import holds_two_languages
     from cotext.data.languages import language_of_name
@@ -93,7 +93,7 @@ def convert(request: ConversionRequest) -> None:
 
 
 def convert_submission(request: SubmissionRequest) -> None:
-    """Write translations as a submission to WMT: the lines of the task, paragraph by paragraph."""
+    """Convert translations to a WMT submission with the lines (paragraphs) of the task."""
     from cotext.data.convert import convert_to_submission
 
     language = request.target_language
@@ -104,14 +104,14 @@ def convert_submission(request: SubmissionRequest) -> None:
 
 
 def convert_suite(request: SuiteConversionRequest) -> None:
-    """Convert a contrastive suite, as published, to the format of Cotext."""
+    """Convert a published contrastive suite to the format of Cotext."""
     from cotext.data.contrastive_suites import write_suite
     from cotext.data.formats.streams import same_file
     from cotext.data.suite_files import SubtitleContext, read_suite
 
     source, out, context = request.source, request.out, request.context
     if same_file(source, out):
-        raise CotextError(f"{out}: would overwrite what is read from; give --out another name")
+        raise CotextError(f"{out}: would overwrite the input file; choose another --out")
     given = request.documents is not None or context is not None
     found = SubtitleContext(request.documents, 3 if context is None else context) if given else None
     suite = read_suite(source, found)
@@ -123,7 +123,7 @@ def convert_suite(request: SuiteConversionRequest) -> None:
 
 
 def _detokenisers(file: Path, request: Detokenisation, found: Sequence[str]) -> "Detokenisers":
-    """Those of the languages that are given by options, else of those found; there is one of each side."""
+    """Return detokenisers of the languages given by options, or else of the languages of the file."""
     from cotext.data.convert import Detokenisers
     from cotext.data.languages import CODES, Languages, language_code, primary_language
 
@@ -132,12 +132,14 @@ def _detokenisers(file: Path, request: Detokenisation, found: Sequence[str]) -> 
         (request.source_language, request.target_language),
     )
     if len(found) == 1 and given[1] is not None:
-        raise CotextError(f"{file}: holds one language; name it by --source-language alone")
+        raise CotextError(
+            f"{file}: has one language; set it with --source-language, without --target-language"
+        )
     codes = ["", ""]
     for side, (option, wish, language) in enumerate(zip(options, given, found, strict=False)):
         codes[side] = primary_language(language) if wish is None else language_code(wish, option)
         if wish is None and codes[side] not in CODES:
             raise CotextError(
-                f"{file}: nothing tells the language whose rules join its words; name it, as in {option} en"
+                f"{file}: detokenisation needs the language, which is unknown; set it, as in {option} en"
             )
     return Detokenisers.of(Languages(*codes))

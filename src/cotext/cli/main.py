@@ -1,6 +1,6 @@
 """The command line: one thin function per command.
 
-Everything that takes long to import is imported inside its command, so that `cotext --help` answers at once.
+Modules that take long to import are imported inside the commands, so that `cotext --help` is fast.
 """
 
 import signal
@@ -43,27 +43,27 @@ from cotext.runtime.signals import INTERRUPTED, termination_interrupts
 from cotext.runtime.version import __version__
 
 TRUST_CODE: Final = "--trust-code"
-# Options of all commands: they may stand before the command or after it.
+# Options of all commands, allowed before or after the command.
 ANYWHERE: Final = (TRUST_CODE, "--quiet", "--verbose")
-# The extra of pyproject.toml that brings a package which commands import when they need it.
+# Optional packages, and the extras of pyproject.toml that install them.
 EXTRAS: Final = {"pyarrow": "data", "accelerate": "train", "tensorboard": "train", "matplotlib": "plots"}
 
 
 class InterruptionError(Exception):
-    """Ctrl-C in the middle of a command."""
+    """A command was interrupted by Ctrl-C."""
 
 
 class Commands(TyperGroup):
-    """The commands; Ctrl-C leaves them as an error of ours, for which typer has no message of its own."""
+    """The commands. Ctrl-C raises `InterruptionError`, for which typer prints no message."""
 
     def make_context(self, info_name: str | None, args: list[str], *further: Any, **extra: Any) -> Any:
-        """Read the arguments before the command; those of `ANYWHERE` may also follow it."""
+        """Read the arguments; options of `ANYWHERE` are moved before the command."""
         args = sorted(args, key=lambda argument: argument not in ANYWHERE)
         with short_refusals():
             return super().make_context(info_name, args, *further, **extra)
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command that was asked for."""
+        """Run the chosen command; raise InterruptionError if it is interrupted."""
         try:
             with short_refusals():
                 return super().invoke(ctx)
@@ -81,7 +81,7 @@ app = typer.Typer(
 
 OUT_OF_MEMORY = (
     "not enough memory for a batch or the model; lower train.max_tokens or decode.max_tokens (--set "
-    "max_tokens=...), or take a smaller model"
+    "max_tokens=...), or use a smaller model"
 )
 
 
@@ -91,7 +91,7 @@ def demo(
         typer.Option(help="Folder for data, runs and the report. Default: demo, or demo-full with --full."),
     ] = None,
     full: Annotated[
-        bool, typer.Option("--full", help="Train longer on more data, and test on more: about ten minutes.")
+        bool, typer.Option("--full", help="Train longer and test on more data: about ten minutes.")
     ] = False,
     word_order: Annotated[
         Literal["verb-second", "verb-final", "reversed"],
@@ -108,7 +108,7 @@ def demo(
     run_demo(out or folder, replace(settings, word_order=word_order), train)
 
 
-# How `cotext --help` shows them: by what they are for, in the order in which they are needed.
+# Commands in the order of `cotext --help`, by purpose.
 COMMANDS: Final[Mapping[str, Mapping[str, Callable[..., None]]]] = {
     "Train": {
         "demo": demo,
@@ -160,7 +160,7 @@ COMMANDS: Final[Mapping[str, Mapping[str, Callable[..., None]]]] = {
 for _panel, _commands in COMMANDS.items():
     for _name, _command in _commands.items():
         app.command(_name, rich_help_panel=_panel)(command(_command))
-# Those of `command.py` in folders of analyses.
+# Commands of single analyses are in the file `command.py` of their folders.
 for _path in sorted((Path(__file__).parents[1] / "evaluation" / "studies").glob("*/command.py")):
     _module = import_module(f"cotext.evaluation.studies.{_path.parent.name}.command")
     for _name, _command in _module.COMMANDS.items():
@@ -183,18 +183,18 @@ def _root(
         bool,
         typer.Option(
             TRUST_CODE,
-            help="Run the Python code that a recipe or a run brings, now and later (docs/slots.md).",
+            help="Run the Python code in a recipe or run, now and in later commands (docs/slots.md).",
         ),
     ] = False,
     quiet: Annotated[
-        bool, typer.Option("--quiet", help="Print results and errors only: no progress, no notes.")
+        bool, typer.Option("--quiet", help="Print only results and errors, without progress and notes.")
     ] = False,
     verbose: Annotated[
         bool, typer.Option("--verbose", help="Print the time before each note, and the duration at the end.")
     ] = False,
 ) -> None:
     if quiet and verbose:
-        raise CotextError("--quiet and --verbose exclude each other; leave one out")
+        raise CotextError("--quiet and --verbose exclude each other; remove one of them")
     context.with_resource(trusting(trust_code))
     if quiet or verbose:
         from cotext.runtime.progress import reporting
@@ -203,10 +203,10 @@ def _root(
 
 
 def main() -> None:
-    """Run the command line; what a person can put right ends in a message and exit code 2."""
+    """Run the command line; for errors that users can correct, print a message and exit with code 2."""
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, TextIOWrapper):  # not None, nor what a program that calls this has put there
-            # A terminal shows what it has no character for as an escape; pipes are as files are.
+        if isinstance(stream, TextIOWrapper):  # not None, and not replaced by a calling program
+            # Characters that a terminal cannot show are printed as escapes; pipes get UTF-8, like files.
             stream.reconfigure(errors="backslashreplace")
             if not stream.isatty():
                 stream.reconfigure(encoding="utf-8", errors="backslashreplace", newline="\n")
@@ -220,8 +220,8 @@ def main() -> None:
     except ModuleNotFoundError as error:
         if (extra := EXTRAS.get(f"{error.name}".partition(".")[0])) is None:
             raise
-        brings = f"pip install 'cotext[{extra}]' brings it, and 'cotext[all]' what all commands need"
-        sys.exit(_fail(f"needs the package {error.name}; {brings}", 2))
+        remedy = f"pip install 'cotext[{extra}]', or 'cotext[all]' for all commands"
+        sys.exit(_fail(f"the package {error.name} is required: {remedy}", 2))
     except (MemoryError, RuntimeError) as error:
         if not is_out_of_memory(error):
             raise
@@ -229,10 +229,10 @@ def main() -> None:
     except OSError as error:
         sys.exit(_fail(f"{error.filename or 'file system'}: {error.strerror or error}", 2))
     except (InterruptionError, KeyboardInterrupt):
-        # The next Ctrl-C would be a traceback of whatever the interpreter does to exit.
+        # A second Ctrl-C must not print a traceback while the interpreter exits.
         signal.signal(signal.SIGINT, signal.SIG_DFL)
-        going_on = "train, translate, distill and prepare resume with the same command, as any shard does"
-        sys.exit(_fail(f"interrupted; {going_on}", INTERRUPTED))
+        resuming = "to resume train, translate, distill, prepare or a shard, run the same command again"
+        sys.exit(_fail(f"interrupted; {resuming}", INTERRUPTED))
 
 
 def _fail(message: str, code: int) -> int:

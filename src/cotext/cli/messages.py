@@ -13,13 +13,13 @@ if TYPE_CHECKING:
     from cotext.translation.open import OpenedRun
 
 MAX_MESSAGE_LINES = 24
-MAX_MESSAGE_WIDTH = 600  # characters of a line: a few of a screen
-# What typer raises for arguments that do not fit, of which it exports one kind.
+MAX_MESSAGE_WIDTH = 600  # characters of a line: some lines on a screen
+# Base class of the errors that typer raises for invalid arguments; typer does not export it.
 UsageError: Any = typer.BadParameter.__base__
 
 
 def on_a_screen(message: str) -> str:
-    """The beginning of a long message, and of long lines the beginning and the end."""
+    """Shorten a message to `MAX_MESSAGE_LINES` lines, and long lines to their beginning and end."""
     lines = message.splitlines()
     shown_lines = [_shortened(line) for line in lines[:MAX_MESSAGE_LINES]]
     if len(lines) > MAX_MESSAGE_LINES:
@@ -33,7 +33,7 @@ def _shortened(line: str) -> str:
 
 
 def printable(text: str) -> str:
-    """Lines that come from files: long ones shortened, control and half characters as escapes."""
+    """Return text from files for a terminal: long lines shortened, control and half characters escaped."""
     lines = text.splitlines()
     shown_lines = map(_shortened, lines)
     return "\n".join(map(visible, shown_lines))
@@ -41,7 +41,7 @@ def printable(text: str) -> str:
 
 @contextmanager
 def short_refusals() -> Iterator[None]:
-    """Shorten what typer says of arguments: it repeats them, however long they are."""
+    """Shorten the error messages of typer, which contain the whole arguments."""
     try:
         yield
     except UsageError as error:
@@ -50,17 +50,17 @@ def short_refusals() -> Iterator[None]:
 
 
 def require_text(number: int, argument: str) -> None:
-    """Refuse what could be neither shown nor noted in any file: all of them are texts in UTF-8."""
+    """Raise CotextError for an argument that is not valid UTF-8 and could not be printed or stored."""
     try:
         argument.encode()
     except UnicodeEncodeError:
         raise CotextError(
-            f"argument {number}, {shown(argument)}: not UTF-8; give files and folders names in UTF-8"
+            f"argument {number}, {shown(argument)}: not UTF-8; rename files and folders to names in UTF-8"
         ) from None
 
 
 def tell_slow_precision(opened: "OpenedRun") -> None:
-    """Say so where the precision of a run is slow on its device."""
+    """Print a warning if the precision of a run is slow on its device."""
     from cotext.runtime.progress import say
 
     if opened.slow:
@@ -68,13 +68,13 @@ def tell_slow_precision(opened: "OpenedRun") -> None:
 
 
 def tell_faults(out: Path, faults: str) -> None:
-    """Print what the mechanical checks found in a translated file."""
+    """Print the faults that mechanical checks found in a translated file."""
     if faults:
         typer.echo(f"{printable(str(out))}: to look at: {printable(faults)}")
 
 
 def tell_corpus_faults(out: Path, source: Path, format: str, target_language: str) -> None:
-    """Check a translated corpus mechanically, and print what is found."""
+    """Run mechanical checks on a translated corpus, and print the faults found."""
     from cotext.files.mechanical import corpus_in_words
 
     tell_faults(out, corpus_in_words(source, out, format, target_language))

@@ -1,4 +1,4 @@
-"""Options of commands, made from the requests that they take, and output that several commands have."""
+"""Command-line options, made from the fields of requests, and output shared by several commands."""
 
 import inspect
 import json
@@ -29,26 +29,26 @@ LONG = "longer than the training data"
 
 @contextmanager
 def telling_how_to_skip() -> Iterator[None]:
-    """Tell the option that leaves out a document whose sides differ, where one is refused."""
+    """Add the option --skip-unequal to the message of `UnequalSidesError`."""
     from cotext.data.formats.corpus import UnequalSidesError
 
     try:
         yield
     except UnequalSidesError as error:
-        raise CotextError(f"{error}. --skip-unequal leaves such documents out") from None
+        raise CotextError(f"{error}. Use --skip-unequal to skip such documents") from None
 
 
 def counted(number: int, thing: str) -> str:
-    """A number and its noun, as in "2 sentences"."""
+    """Return a number and its noun, as in "2 sentences"."""
     return f"{number:,} {thing}{'' if number == 1 else 's'}"
 
 
 @contextmanager
 def output(out: Path | None, inputs: Iterable[Path | None]) -> Iterator[None]:
-    """Check, before any work is done, that a file can be written, and hold it against other processes.
+    """Check in advance that a file can be written, and lock it for the duration of the block.
 
     Raises:
-        CotextError: as `check_output`, or another process is writing it.
+        CotextError: an error of `check_output`, or another process is writing the file.
     """
     if out is None:
         yield
@@ -62,10 +62,10 @@ def output(out: Path | None, inputs: Iterable[Path | None]) -> Iterator[None]:
 
 
 def check_shard_output(out: Path, inputs: Iterable[Path | None]) -> None:
-    """Check, before any work is done, that the output of a job in shards can be written, and is new.
+    """Check in advance that the output of a job in shards can be written and does not exist.
 
     Raises:
-        CotextError: as `check_output`, or it exists.
+        CotextError: an error of `check_output`, or the file exists.
     """
     from cotext.runtime.files import require_new
     from cotext.translation.translate_file import check_output
@@ -75,7 +75,7 @@ def check_shard_output(out: Path, inputs: Iterable[Path | None]) -> None:
 
 
 def do_shard(job: "Job[Any]", json: bool, what: str = "scoring") -> None:
-    """Do the shard of a job, and print what was done."""
+    """Do the shard of a job, and print a summary."""
     from cotext.cli.messages import printable
     from cotext.runtime.jobs.engine import run_shard
     from cotext.runtime.progress import meter, say
@@ -90,18 +90,18 @@ def do_shard(job: "Job[Any]", json: bool, what: str = "scoring") -> None:
         return
     for message in report.messages:
         say(message)
-    resumed = f" ({report.resumed:,} of them before)" if report.resumed else ""
+    resumed = f" ({report.resumed:,} of them already done)" if report.resumed else ""
     name = printable(str(job.out))
     typer.echo(
         f"shard {report.shard}: {counted(report.sentences, 'sentence')} in {report.units:,} {report.unit}"
-        f"{resumed}\nwhen all {report.shard.of} shards are done, `cotext join {name}` writes {name}"
+        f"{resumed}\nwhen all {report.shard.of} shards are done, run `cotext join {name}` to write {name}"
     )
 
 
 def as_json(figures: dict[str, Any]) -> str:
-    """Figures as JSON, as they are printed and written: null where there is no finite number."""
+    """Return figures as JSON; numbers that are not finite are null."""
     text = json.dumps(_finite(figures), indent=1, ensure_ascii=False, allow_nan=False)
-    return text.encode(errors="backslashreplace").decode()  # half characters, which no output takes
+    return text.encode(errors="backslashreplace").decode()  # half characters cannot be encoded
 
 
 def _finite(value: Any) -> Any:
@@ -113,13 +113,13 @@ def _finite(value: Any) -> Any:
 
 
 def write_figures(out: Path | None, figures: dict[str, Any]) -> None:
-    """Write figures as JSON, where a file was asked for."""
+    """Write figures as JSON to `out`, if given."""
     if out is not None:
         write_lines(out, [as_json(figures)])
 
 
 def write_lines(out: Path, lines: Iterable[str]) -> None:
-    """Write lines of text; the file appears whole."""
+    """Write lines of text; the file appears only when it is complete."""
     from cotext.data.formats.streams import atomic_sinks
 
     with atomic_sinks([out]) as [sink]:
@@ -128,7 +128,7 @@ def write_lines(out: Path, lines: Iterable[str]) -> None:
 
 
 def command(function: Callable[..., None]) -> Callable[..., None]:
-    """Return a command whose options are the fields of the request that `function` takes, if it takes one."""
+    """Return a command whose options are the fields of the request of `function`, if it has a request."""
     first, *others = inspect.signature(function, eval_str=True).parameters.values()
     kind = first.annotation
     if not (isinstance(kind, type) and issubclass(kind, Request)):
@@ -139,7 +139,7 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
     def run(**given: Any) -> None:
         values = {name: _value(given.pop(name), each) for name, each in declared.items()}
         request = kind(**{name: value for name, value in values.items() if value is not None})
-        # Only now, as a model may have to be fetched for it.
+        # Only now, because the model may have to be downloaded.
         runs = {name: getattr(request, name) for name, each in declared.items() if _is_path(each)}
         folders = {name: _folders(value) for name, value in runs.items() if value}
         function(replace(cast(Any, request), **folders), **given)
@@ -179,10 +179,10 @@ def _parameter(name: str, declared: Option, default: Any) -> inspect.Parameter:
 
 
 def _value(given: Any, declared: Option) -> Any:
-    """A value of the command line as the request takes it; None for what was not given."""
+    """Convert a value of the command line to the type of the request's field; None if not given."""
     if get_origin(without_none(declared.type)) is Mapping and given is not None:
         return settings(given)
-    if declared.is_run and declared.type is str:  # a run whose part is taken, or something else
+    if declared.is_run and declared.type is str:  # part of a run, or something else
         from cotext.interchange.model_names import known_models
 
         there = known_models()
@@ -195,7 +195,7 @@ def _is_path(declared: Option) -> bool:
 
 
 def _folders(value: Any) -> Any:
-    """The folders of one run or of several."""
+    """Return the folder of one run, or the folders of several runs."""
     from cotext.interchange.model_names import resolve_run
 
     return [*map(resolve_run, value)] if isinstance(value, tuple) else resolve_run(value)
@@ -205,7 +205,7 @@ def settings(pairs: Sequence[str]) -> dict[str, Any]:
     """Read the values of `--set`.
 
     Raises:
-        CotextError: not key=value.
+        CotextError: a value does not have the form key=value.
     """
     from cotext.runtime.reading import parse_yaml
 

@@ -1,4 +1,4 @@
-"""Commands that make runs of runs, or change them: `average`, `shortlist`, `import`, `export`; `models`."""
+"""Commands for runs and models: `average`, `shortlist`, `import`, `export` and `models`."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -55,9 +55,7 @@ def shortlist(
 
     require_one_run(run)
     if is_engine(run) or not (run / "config.yaml").is_file():
-        raise CotextError(
-            f"{run}: is no run folder; give one whose translation a shortlist is to make faster"
-        )
+        raise CotextError(f"{run}: not a run folder; a shortlist can be made only for a run folder")
     tokenizer = load_tokenizer(run / "tokenizer")
     made = learned_shortlist(TokenStore(data / TRAIN), tokenizer)
     found = coverages(made, TokenStore(data / "dev.arrow"), tokenizer)
@@ -80,7 +78,7 @@ def import_pretrained(
     ],
     out: Annotated[
         Path,
-        typer.Option(help="Run folder to make, or one with the same import, to compare."),
+        typer.Option(help="Run folder to create; an existing folder is compared with the import."),
     ],
     source_language: Annotated[
         str, typer.Option(help="For multilingual models: the source language, as in eng_Latn.")
@@ -95,7 +93,7 @@ def import_pretrained(
 
     The run can translate and score, and `train --init` starts document systems from it. No code in the model
     files is ever run. If `transformers` is installed, token ids, logits and a greedy translation are compared
-    with its own.
+    with its results.
     """
     from cotext.interchange.foreign import LanguagePair
     from cotext.interchange.importing import import_model
@@ -107,14 +105,16 @@ def import_pretrained(
         return
     typer.echo(printable(found.render()))
     shown = printable(str(out))
-    done = f"{shown}: holds this import already, checksums equal; nothing left to do"
+    done = f"{shown}: already contains this import (checksums are equal); nothing was changed"
     typer.echo(done if there else f"written to {shown}")
 
 
 def export(
     run: Annotated[Path, typer.Argument(help="Run folder, or name of a model.")],
     to: Annotated[str, typer.Option(help="ctranslate2, hub or int8.")],
-    out: Annotated[Path, typer.Option(help="Folder to make, or one with the same export, to compare.")],
+    out: Annotated[
+        Path, typer.Option(help="Folder to create; an existing folder is compared with the export.")
+    ],
     quantization: Annotated[
         str | None,
         typer.Option(help="For ctranslate2: float32 (default), int8, int8_float32, int8_float16 or float16."),
@@ -133,19 +133,19 @@ def export(
         int | None, typer.Option(help="Use the checkpoint saved at this update instead of the final model.")
     ] = None,
 ) -> None:
-    """Export a run: for other programs, for publishing, or in int8.
+    """Export a run for CTranslate2, for the Hugging Face Hub, or in int8.
 
-    ctranslate2: an engine for CTranslate2. hub: a folder with a model card, to publish. int8: a run of about
-    a fourth of the size, for translating and scoring only.
+    ctranslate2: a model folder for CTranslate2. hub: a folder with a model card, to publish. int8: a run of
+    about a fourth of the size, only for translation and scoring.
     """
     from cotext.interchange.model_names import resolve_run
 
     if to not in TARGETS:
         raise CotextError(f"--to {to}: choose one of {', '.join(TARGETS)}")
     if quantization is not None and to != "ctranslate2":
-        raise CotextError("--quantization works with --to ctranslate2 only: leave it out, or add that")
+        raise CotextError("--quantization requires --to ctranslate2: remove it, or change --to")
     if (licence is not None or scores) and to != "hub":
-        raise CotextError("--licence and --scores work with --to hub only: leave them out, or add that")
+        raise CotextError("--licence and --scores require --to hub: remove them, or change --to")
     there = is_occupied(out)
     _require_parent(out)
     run = resolve_run(run)
@@ -153,12 +153,12 @@ def export(
         from cotext.interchange.ctranslate2 import export_engine
 
         export_engine(run, out, quantization or "float32", checkpoint)
-        typer.echo(f"{out}: translate and score with it as with {run}")
+        typer.echo(f"{out}: usable for translation and scoring in place of {run}")
     elif to == "int8":
         from cotext.interchange.hub import export_int8
 
         export_int8(run, out, checkpoint)
-        typer.echo(f"{out}: translate and score with it as with {run}; it is not for training")
+        typer.echo(f"{out}: usable for translation and scoring in place of {run}, but not for training")
     else:
         from cotext.evaluation.studies.compare.recipe import recipe_of
         from cotext.interchange.hub import export_hub
@@ -166,18 +166,23 @@ def export(
 
         recipe = recipe_of(describe_file(model_file(run, checkpoint)).config).title
         export_hub(run, out, licence=licence or "", scores=scores or (), recipe=recipe, update=checkpoint)
-        typer.echo(f"{out}: read README.md before it is published; what is missing there says so")
+        typer.echo(
+            f"{out}: before publishing, read README.md and fill in the missing parts, which are marked"
+        )
     if there:
-        typer.echo(f"{out}: holds this export already, checksums equal; nothing left to do")
+        typer.echo(f"{out}: already contains this export (checksums are equal); nothing was changed")
 
 
 def models(
     action: Annotated[str, typer.Argument(help="list, verify or remove.")] = "list",
-    name: Annotated[str | None, typer.Argument(help="Name of a model; verify without one: all.")] = None,
+    name: Annotated[
+        str | None, typer.Argument(help="Name of a model. Default for verify: all models.")
+    ] = None,
 ) -> None:
-    """List, verify or remove models that have a name: installed packages, and those fetched from the hub.
+    """List, verify or remove named models: installed packages and models downloaded from the hub.
 
-    verify compares all files with their checksums. remove deletes a fetched model; pip removes a package.
+    verify compares all files with their checksums. remove deletes a downloaded model. To remove a package,
+    use pip.
     """
     from cotext.interchange.model_names import known_models
 
@@ -185,8 +190,8 @@ def models(
     if action not in ("list", "verify", "remove") or (action == "remove" and name is None):
         raise CotextError("models: write `list`, `verify`, `verify NAME` or `remove NAME`")
     if name is not None and name not in known:
-        near = nearest_known(name, known) or "; `cotext models` lists those that are"
-        raise CotextError(f"{name}: no model of this name is here{near}")
+        near = nearest_known(name, known) or "; `cotext models` lists the installed models"
+        raise CotextError(f"{name}: no installed model has this name{near}")
     chosen = [*known.values()] if name is None else [known[name]]
     for model in chosen:
         if action == "verify":
@@ -201,4 +206,4 @@ def models(
 
 def _require_parent(out: Path) -> None:
     if not out.absolute().parent.is_dir():
-        raise CotextError(f"{out}: {out.absolute().parent} does not exist; make it first")
+        raise CotextError(f"{out}: {out.absolute().parent} does not exist; create it first")

@@ -14,7 +14,7 @@ from cotext.runtime.files import replacing
 from cotext.runtime.html import table, whole_page
 
 PACKAGE: Final = "cotext-model-en-de-software"
-# Its sentence model and its document model.
+# The sentence model and the document model in the package.
 MODELS: Final[Sequence[str]] = ("en-de-sentence", "en-de")
 SHOWN: Final = 3  # sentences printed on the terminal
 
@@ -22,7 +22,7 @@ SHOWN: Final = 3  # sentences printed on the terminal
 def translate_sample(out: Path) -> bool:
     """Translate the sample with each installed model, print its beginning and write `out/sample.html`.
 
-    Return whether one of the models is installed; otherwise do nothing.
+    Return True if a model is installed; otherwise do nothing and return False.
     """
     names = [name for name in MODELS if name in known_models()]
     if not names:

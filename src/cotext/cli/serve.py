@@ -1,4 +1,4 @@
-"""`cotext serve`: translation for other programs, and a page; `cotext serve-key`: who may ask."""
+"""Commands `cotext serve` (HTTP server and web page) and `cotext serve-key` (API keys)."""
 
 import os
 from dataclasses import replace
@@ -26,9 +26,9 @@ def serve(request: ServeRequest) -> None:
     from cotext.serving.systems import open_systems
 
     pair = request.pair()
-    # What can be refused at once is, before models are loaded.
+    # Check the request and the address before models are loaded, which takes long.
     with listening_socket(request.host, request.port, request.keys is not None) as listening:
-        os.umask(0o077)  # what clients send and get is nobody else's, whatever file of it is written
+        os.umask(0o077)  # only the user who runs the server can read files of clients
         settings = replace(request, state=request.folder_at(listening.getsockname()[1]))
         service = Service(open_systems(request.runs, request.device, request.threads, pair), settings)
         service.jobs.start()
@@ -39,28 +39,31 @@ def serve(request: ServeRequest) -> None:
             made,
             listening,
             lambda: typer.echo(_greeting(address, service.systems, settings.keys)),
-            lambda: typer.echo("stopping: requests in flight are finished; a second Ctrl-C ends it at once"),
+            lambda: typer.echo("stopping after the current requests; press Ctrl-C again to stop at once"),
         )
 
 
 def serve_key(
     action: Annotated[str, typer.Argument(help="add, list or revoke.")],
     name: Annotated[str | None, typer.Argument(help="Name of the client, as it appears in the logs.")] = None,
-    keys: Annotated[Path | None, typer.Option(help="File of API keys; made if it is not there.")] = None,
+    keys: Annotated[Path | None, typer.Option(help="File of API keys; created if it does not exist.")] = None,
     requests_per_minute: Annotated[
-        int, typer.Option(help="Most requests per minute of this client; 0: the server's own limit.", min=0)
+        int,
+        typer.Option(help="Maximum requests per minute for this client; 0: the limit of the server.", min=0),
     ] = 0,
     metrics: Annotated[
         bool,
-        typer.Option("--metrics", help="Allow this key to read /metrics, the figures of the whole server."),
+        typer.Option(
+            "--metrics", help="Allow this key to read /metrics, the statistics of the whole server."
+        ),
     ] = False,
 ) -> None:
-    """Add, list or revoke the API keys of a server; a key is shown once, when it is made."""
+    """Add, list or revoke the API keys of a server; a key is shown only once, when it is created."""
     from cotext.runtime.progress import say
     from cotext.serving.keys import add_key, read_keys, revoke_key
 
     if keys is None:
-        raise CotextError("serve-key: name the file of keys with --keys FILE")
+        raise CotextError("serve-key: choose the file of API keys with --keys FILE")
     if (action == "list") != (name is None) or action not in ("add", "list", "revoke"):
         raise CotextError("serve-key: write `add NAME`, `revoke NAME` or `list`, and --keys FILE")
     if action == "list":
@@ -70,14 +73,14 @@ def serve_key(
             typer.echo(f"{key.name}\t{key.made}\t{notes}")
     elif action == "add":
         typer.echo(add_key(keys, str(name), requests_per_minute, metrics))
-        say(f"the key of {name}, shown this once; {keys} holds its hash")
+        say(f"this is the key of {name}; it is shown only now, because {keys} stores only its hash")
     else:
         revoke_key(keys, str(name))
-        say(f"{keys}: the key of {name} is revoked, for servers that run, too")
+        say(f"{keys}: the key of {name} is revoked, also in running servers")
 
 
 def _greeting(address: str, systems: "Systems", keys: Path | None) -> str:
-    """What stands on the screen of whoever started the server; its last line works as it is."""
+    """Return the start message: the address, the systems, and a curl command that can be copied."""
     listed = [f"  {system.name}  {system.languages}" for system in systems]
     target = next(iter(systems)).languages.target.upper()
     key = "any" if keys is None else "$KEY"

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def train(request: TrainRequest, json: Json = False) -> None:
-    """Train a system; the same command resumes an interrupted training."""
+    """Train a system; to resume interrupted training, run the same command again."""
     from cotext.config.recipe import load_config
 
     if json and not request.dry_run:
@@ -36,7 +36,7 @@ def train(request: TrainRequest, json: Json = False) -> None:
     from cotext.models.unused import refuse_unused
 
     refuse_unused(config, recipe, settings)
-    quiet = not is_first_process()  # of several, one prints
+    quiet = not is_first_process()  # only one of several processes prints
     if request.dry_run:
         from cotext.training.dry_run import dry_run as make_dry_run
 
@@ -57,7 +57,7 @@ def train(request: TrainRequest, json: Json = False) -> None:
     if not quiet:
         typer.echo(f"{request.out}: {state_of(done)}")
     if not done.finished:
-        # What was to come after a whole training should not come now.
+        # In a script, commands that follow complete training must not run.
         raise typer.Exit(INTERRUPTED)
 
 
@@ -82,12 +82,12 @@ def _train_seeds(request: TrainRequest, configs: "dict[int, Config]", name: str,
             typer.echo(f"{seed_folder(out, seed)}: {state_of(done)}")
     if not all(done.finished for done in found.values()):
         if not quiet and (left := len(order) - len(found)):
-            typer.echo(f"{out}: {left} of {len(order)} seeds not begun")
+            typer.echo(f"{out}: {left} of {len(order)} seeds not started")
         raise typer.Exit(INTERRUPTED)
 
 
 def _start(init: Path | None, seed: int | None) -> list[str]:
-    """The setting of `--init`; of a folder of several seeds, the run of the same seed."""
+    """Return the setting for `--init`; in a folder with several seeds, use the run of the same seed."""
     from cotext.models.run_folder import listed_seeds, seed_folder, seeds_in
 
     if init is None:
@@ -95,22 +95,22 @@ def _start(init: Path | None, seed: int | None) -> list[str]:
     if seed is not None and (there := seeds_in(init)):
         if seed not in there:
             raise CotextError(
-                f"{init}: has no run of seed {seed} to start from, but of {listed_seeds(there)}"
+                f"{init}: has no run of seed {seed} to start from, only of {listed_seeds(there)}"
             )
         init = seed_folder(init, seed)
-    # Quoted: a path is a text, whatever YAML might take it for.
+    # Quoted, because YAML must read any path as a string.
     return [f"train.init={dumps(str(init))}"]
 
 
 def state_of(done: "TrainingProgress") -> str:
-    """How far a training is, in words."""
+    """Describe the state of training in words."""
     best = f"best at {done.best_update}" if done.validated else "not validated yet"
     return f"{'finished' if done.finished else 'stopped'} at update {done.update}, {best}"
 
 
 @contextmanager
 def shown_training(what: str, updates: int, quiet: bool) -> "Iterator[TrainingCallbacks]":
-    """Callbacks that show a training on the screen."""
+    """Yield callbacks that show the progress of training."""
     from cotext.runtime.progress import console, meter
     from cotext.training.trainer import TrainingCallbacks
 

@@ -1,4 +1,4 @@
-"""`cotext translate`: files, corpora and standard input."""
+"""The command `translate`: translate files, corpora and standard input."""
 
 import sys
 from collections.abc import Callable, Sequence
@@ -31,7 +31,7 @@ STANDARD_INPUT = Path("/dev/stdin")
 
 
 def translate(request: TranslationRequest, json: Json = False) -> None:
-    """Translate files: every sentence in its context, and everything that is not text left as it is."""
+    """Translate files: every sentence in its context; markup and other content is not changed."""
     from cotext.language_models.config import is_endpoint
 
     if is_endpoint(request.run):
@@ -42,7 +42,7 @@ def translate(request: TranslationRequest, json: Json = False) -> None:
     if request.is_standard_input:
         if json:
             raise CotextError(
-                "- writes translations to standard output, and --json nothing but figures: leave one out"
+                "--json cannot be combined with - (standard input): both write to standard output"
             )
         _translate_standard_input(request)
         return
@@ -82,7 +82,7 @@ def _measured_influences(
 def tell_files(
     outs: Sequence[Path], reports: "Sequence[FileReport]", json: bool, in_folder: bool = False
 ) -> None:
-    """Print what was translated into which files, which are one alone if they are not in a folder."""
+    """Print a report on each translated file; without `in_folder`, there is only one file."""
     if json:
         figures = [_figures(out, report) for out, report in zip(outs, reports, strict=True)]
         whole = {"files": figures} if in_folder else figures[0]
@@ -95,28 +95,28 @@ def tell_files(
 
 def _figures(out: Path, report: "FileReport") -> dict[str, Any]:
     found = asdict(report)
-    # `format` is that of the whole output.
+    # The key `format` already names the format of this JSON.
     return {"out": str(out), "file_format": found.pop("format"), **found}
 
 
 def _say_messages(jobs: Sequence["CorpusJob | BlocksJob"], say: Callable[[str], None]) -> None:
-    """What there is to know of the files, at most a screen of it."""
+    """Print the messages on the files, at most `MAX_MESSAGE_LINES`."""
     lines = [f"{job.source}: {message}" for job in jobs for message in job.messages]
     for line in lines[:MAX_MESSAGE_LINES]:
         say(printable(line))
     if len(lines) > MAX_MESSAGE_LINES:
-        say(f"... and {len(lines) - MAX_MESSAGE_LINES:,} more messages (--json has them all)")
+        say(f"... and {len(lines) - MAX_MESSAGE_LINES:,} more messages (use --json for all)")
 
 
 def _tell(out: Path, report: "FileReport") -> None:
-    """What was translated, and which sentences a person should look at."""
+    """Print the number of translated sentences, and the sentences that should be checked."""
     resumed = f" ({report.resumed_documents} from an interrupted job)" if report.resumed_documents else ""
     sentences, documents = counted(report.sentences, "sentence"), counted(report.documents, "document")
     typer.echo(f"{printable(str(out))}: {sentences} in {documents}{resumed}")
     if report.align == "free":
         typer.echo(
             f"  {report.recovered_pieces:,} of {report.pieces:,} {report.piece} fully recovered; "
-            f"{report.recovered_documents:,} of {documents} in all of their pieces"
+            f"all pieces recovered in {report.recovered_documents:,} of {documents}"
         )
     for where, what in (
         (report.missing, "missing"),
@@ -137,15 +137,15 @@ def _tell(out: Path, report: "FileReport") -> None:
         typer.echo(f"  {counted(report.taken, 'sentence')} taken from the translation memory")
     if report.resegmented:
         rate = len(report.resegmented) / report.sentences
-        hint = ": `cotext score` differs there, --scores FILE has their scores"
+        hint = ": there, the scores of `cotext score` differ from the scores of --scores FILE"
         typer.echo(
-            f"  {counted(len(report.resegmented), 'sentence')} ({rate:.1%}) in other subwords than the "
-            f"tokenizer gives for their text{hint if report.is_corpus and report.scored else ''}"
+            f"  {counted(len(report.resegmented), 'sentence')} ({rate:.1%}) decoded to other subwords "
+            f"than the tokenizer makes from their text{hint if report.is_corpus and report.scored else ''}"
         )
 
 
 def _translate_standard_input(request: TranslationRequest) -> None:
-    """Translate what comes in line for line; what there is to say of it goes to standard error."""
+    """Translate standard input line by line; messages go to standard error."""
     from cotext.data.formats.streams import numbered_lines
     from cotext.files.translate_stream import StreamTranslation
     from cotext.runtime.progress import say
@@ -168,7 +168,7 @@ def _translate_standard_input(request: TranslationRequest) -> None:
     if report.split_lines:
         say(
             f"{counted(report.split_lines, 'line')} split into {report.split_sentences:,} sentences, "
-            "translated in context and joined again (--no-split: each line as one)"
+            "translated in context and joined again (--no-split: each line is one sentence)"
         )
     say(f"{counted(report.sentences, 'sentence')} in {counted(report.documents, 'document')}")
     for count, what in ((report.truncated, CUT_OFF), (report.long, LONG)):

@@ -11,7 +11,7 @@ rows therefore attend to each other only through their current sentences, as in 
 ABD replaces in the paper. Context does not change.
 
     row 1    x x a a        mean of row 1: (a + a) / 2; `x` and `y` are neither queries nor keys
-    row 2    y y a b b      the first b attends to b and the mean of row 1, the second to (b + b) / 2 and that
+    row 2    y y a b b      the first b attends to b and mean 1, the second b to (b + b) / 2 and mean 1
 
 A current token attends to the mean of the current tokens of its row up to itself. It also attends to the
 complete means of rows that end before the current sentences of its row begin. Nothing at or after the token
@@ -57,7 +57,7 @@ class DatapointAttention(nn.Module):
         self.start = ZeroGate(size.dimension) if size.neutral_start else None
 
     def forward(self, x_BSD: Tensor, mean_ND: Tensor, sees_BN: Tensor, current_BS: Tensor) -> Tensor:
-        """Add to rows [B, S, D], whose means come first of N, the means that they attend to: -> [B, S, D].
+        """Add the attention over N means to rows [B, S, D]; their own means are the first: -> [B, S, D].
 
         In recorded weights, a row is represented by the first of its current tokens.
         """
@@ -79,7 +79,7 @@ class DatapointAttention(nn.Module):
     ) -> Tensor:
         """Tokens [B, Q, D] attend to the mean of their sentence so far and to complete means: -> [B, Q, D].
 
-        `count`: the most complete means of a row, at least 1.
+        `count`: the largest number of complete means of a row, at least 1.
         """
         size = x_BQD.size(2)
         # A stable sort moves the visible means to the front, in their order.
@@ -188,7 +188,7 @@ class DatapointsTarget(TargetContext):
             self.total, self.count = self.total.index_select(0, rows), self.count.index_select(0, rows)
 
     def mix(self, x_RTD: Tensor, sentence: Tensor, state: DecoderState) -> Tensor:
-        """Add to the embeddings of current target tokens what they attend to: [R, T, D] -> [R, T, D]."""
+        """Add the attention output to the embeddings of current target tokens: [R, T, D] -> [R, T, D]."""
         current_RT = is_current(sentence, self.current.repeat_interleave(state.beam, dim=0))
         running_RTD, count_RT1 = self._running(x_RTD, current_RT, bool(state.caches))
         # The first beam represents an entry; entries that have decoded only context have no mean yet.

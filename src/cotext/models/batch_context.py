@@ -58,16 +58,16 @@ class BatchContext(nn.Module, ABC):
         return RowOrder.of(source.document, source.first_sentence, source.current, crosses)
 
     def left_out(self) -> bool:
-        """Whether to skip it for the next batch; random, while it is blended in."""
+        """Whether to skip this attention for the next batch; random while it is blended in."""
         return False
 
     def source_layout(self, source: Source, training: bool) -> ContextLayout:
-        """Return what it needs of source rows and depends only on their indices."""
+        """Return the data about source rows that depend only on their indices, such as masks."""
         return ContextLayout(source.sentence)
 
     @abstractmethod
     def target_layout(self, source: Source, sentence: Tensor, training: bool) -> ContextLayout:
-        """The same for complete target rows with inputs of `sentence` [B, T]."""
+        """Return such data for complete target rows with inputs of `sentence` [B, T]."""
 
     @abstractmethod
     def read(self, source: Source, embed: Embedder, found: Any) -> Tensor:
@@ -75,4 +75,4 @@ class BatchContext(nn.Module, ABC):
 
     @abstractmethod
     def target(self, source: Source, embed: Embedder, found: Any) -> TargetContext | None:
-        """Return what the decoder attends to in other rows, if anything."""
+        """Return the target side, with which the decoder attends to other rows; None if it does not."""

@@ -1,4 +1,4 @@
-"""Build models from the section `model`: the only file that knows every part by name.
+"""Build models from the section `model`; all parts are listed by name in this file.
 
 A published system is a recipe that sets slots; a new part is a line in one of the tables below.
 """
@@ -74,8 +74,8 @@ def build_model(config: Config, vocabulary: int, source_vocabulary: int | None =
     """Build the model of a configuration, with random weights from torch's global generator.
 
     `vocabulary` counts the subwords and the special symbols of every recipe (`Tokenizer.vocabulary_size`);
-    the symbols of this recipe's separators are added. `source_vocabulary`: that of the source, if it has its
-    own subwords; None: the same.
+    the symbols of this recipe's separators are added. `source_vocabulary`: vocabulary size of the source, if
+    it has its own subwords; None: the same.
 
     Raises:
         CotextError: settings that cannot be combined.
@@ -122,11 +122,11 @@ def _source_symbols(config: Config, vocabulary: int, source_vocabulary: int | No
         return vocabulary + further if config.model.separate_embeddings else None
     if not config.model.separate_embeddings:
         raise CotextError(
-            "model.separate_embeddings = false: the tokenizer has a vocabulary for either side; choose true"
+            "model.separate_embeddings = false: the tokenizer has separate vocabularies; choose true"
         )
     if further:
         raise CotextError(
-            f"view.separators = {config.view.separators}: the ids of its symbols are those of source pieces, "
+            f"view.separators = {config.view.separators}: the ids of its symbols are also source pieces, "
             "where the source has a vocabulary of its own; choose plain or bracket"
         )
     return source_vocabulary
@@ -157,7 +157,7 @@ def _non_autoregressive(model: ModelConfig, embedding: SentenceEmbedding) -> Non
     stacks = _stacks(model, size)
     if nat.latent:
         latent = LatentCodes(size.dimension, nat, _decoder(model, size), size.norm())
-    # Brackets add no symbols, so that those of the tokenizer are last; the first, padding, is the blank.
+    # Brackets add no symbols: the tokenizer's symbols are last. Padding, the first of them, is the blank.
     blank = embedding.weight.size(0) - SPECIAL_SYMBOLS
     return NonAutoregressiveTransformer(embedding, stacks, nat, blank, latent, _relative(model, size))
 

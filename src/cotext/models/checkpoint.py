@@ -45,15 +45,15 @@ from cotext.runtime.locks import writing
 from cotext.runtime.version import __version__
 
 BYTES_PER_NUMBER = 4
-MOST_TIMES = 16  # most memory / file size, before a model is known to fit its configuration
-MISFITS = 5  # wrong tensors that a message names
+MOST_TIMES = 16  # maximum ratio of memory to file size, before a model is compared with its configuration
+MISFITS = 5  # maximum number of wrong tensors in a message
 CHECKSUM = "cotext.crc32"
 
 
 def save_model(
     path: Path, weights: dict[str, Tensor], config: Config, fingerprint: str, updates: list[int]
 ) -> None:
-    """Write weights with their configuration, tokenizer fingerprint and the update(s) that they are from."""
+    """Write weights with their configuration, tokenizer fingerprint and update(s)."""
     metadata = {
         "cotext.format": FORMAT,
         "cotext.version": __version__,
@@ -84,13 +84,13 @@ def _sort_metadata(path: Path) -> None:
 
 
 def load_weights(path: Path) -> dict[str, Tensor]:
-    """Read all tensors of a model file; raise CotextError if it is damaged, or as `read_metadata`."""
+    """Read all tensors of a model file; raise CotextError if it is damaged or invalid (`read_metadata`)."""
     metadata = read_metadata(path)
     weights = read_tensors(path)
     if CHECKSUM in metadata and metadata[CHECKSUM] != model_checksum(weights, metadata):
         raise CotextError(
-            f"{path}: damaged: its checksum does not fit its content; copy it anew, or delete the folder of "
-            "the checkpoint that it is"
+            f"{path}: damaged: its checksum does not fit its content; copy the file again, or delete "
+            "the folder of this checkpoint"
         )
     return _without_int8(weights, path)
 
@@ -102,7 +102,9 @@ def _without_int8(weights: Mapping[str, Tensor], path: Path) -> dict[str, Tensor
         if weight.dtype == torch.int8:
             scale = weights.get(f"{name}{INT8_SCALE}")
             if scale is None or weight.dim() != 2 or scale.shape != weight.shape[:1]:
-                raise CotextError(f"{path}: damaged: {shown(name)} is int8 and has not a scale for every row")
+                raise CotextError(
+                    f"{path}: damaged: {shown(name)} is int8 but does not have a scale for every row"
+                )
             result[name] = dequantised(weight, scale)
     return result
 
@@ -140,7 +142,7 @@ class LoadedModel:
 
     @property
     def languages(self) -> Languages:
-        """Source and target language; unknown if those of the training data were."""
+        """Source and target language; unknown if the training data had no languages."""
         return Languages.parse(self.config.languages)
 
     @property
@@ -152,12 +154,12 @@ class LoadedModel:
 
     @property
     def precision(self) -> Precision:
-        """The precision of large matrices; float32 for an engine, whose name contains its own."""
+        """The precision of large matrices; float32 for an engine, whose precision is in its name."""
         return "float32" if isinstance(self.model, Engine) else self.model.precision
 
     @property
     def engine(self) -> str:
-        """The engine with version and quantization; empty for a model of torch."""
+        """The engine with version and quantization; empty for a PyTorch model."""
         return self.model.name if isinstance(self.model, Engine) else ""
 
     @property
@@ -169,16 +171,16 @@ class LoadedModel:
         return not isinstance(self.model, NonAutoregressiveModel)
 
     def with_states(self, purpose: str) -> Model:
-        """Return the model for `purpose`, which reads states; raise CotextError for an engine."""
+        """Return the model for `purpose`, which needs its states; raise CotextError for an engine."""
         return with_states(self.model, purpose)
 
     def left_to_right(self, purpose: str) -> TranslationModel:
-        """Return the model for `purpose`, which needs an autoregressive one; else raise CotextError."""
+        """Return the model for `purpose`; raise CotextError if it is not autoregressive."""
         model = with_states(self.model, purpose)
         if isinstance(model, NonAutoregressiveModel):
             raise CotextError(
-                f"{purpose} reads the model while it writes from left to right, and "
-                f"{describe_model(self.config.model)} is non-autoregressive; give a run of another system"
+                f"{purpose} needs an autoregressive system, but {describe_model(self.config.model)} is "
+                "non-autoregressive; choose another run"
             )
         return model
 
@@ -187,7 +189,7 @@ def load_run(run: Path, update: int | None = None) -> LoadedModel:
     """Load the model of a run folder, or of one of its checkpoints.
 
     Raises:
-        CotextError: no such run, a damaged file, weights that do not match their configuration.
+        CotextError: the run does not exist, a file is damaged, or weights do not match the configuration.
     """
     path = model_file(run, update)
     weights = load_weights(path)  # first, because the metadata of a damaged file may be wrong
@@ -227,10 +229,10 @@ def _require_shapes(path: Path, config: Config, vocabulary: int, source_vocabula
 
 def _require_fit(expected: Mapping[str, list[int]], shapes: Mapping[str, list[int]], path: Path) -> None:
     """Raise CotextError if names or shapes of tensors differ."""
-    problems = [f"{shown(name)} is not asked for" for name in shapes if name not in expected]
+    problems = [f"{shown(name)} is not part of the model" for name in shapes if name not in expected]
     problems += [f"{name} is missing" for name in expected if name not in shapes]
     problems += [
-        f"{name} is {shapes[name]}, {shape} is asked for"
+        f"{name} is {shapes[name]}, but must be {shape}"
         for name, shape in expected.items()
         if shapes.get(name, shape) != shape
     ]
@@ -256,7 +258,7 @@ def average_run(run: Path, out: Path, updates: Sequence[int]) -> None:
     """Make a run folder with the average of some checkpoints; raise CotextError if one is missing."""
     chosen = [model_file(run, update) for update in updates]
     if len(set(chosen)) < len(chosen):
-        raise CotextError("the same checkpoint is named twice; name each once")
+        raise CotextError("a checkpoint is given twice; give each checkpoint once")
     require_new(out)
     loaded = load_run(run, updates[0])
     weights = average(chosen)

@@ -1,4 +1,4 @@
-"""Checks of combinations of settings: those without a kernel or a meaning are rejected before work begins."""
+"""Checks of combinations of settings that have no kernel or no meaning, before work begins."""
 
 from typing import Literal
 
@@ -76,7 +76,7 @@ def _check_training(config: Config) -> None:
     view, train = config.view, config.train
     if train.order == "documents" and view.mixed_with:
         raise CotextError(
-            "train.order = documents: the windows of several views have no common order; leave out "
+            "train.order = documents: the windows of several views have no common order; remove "
             "view.mixed_with, or choose train.order = shuffled"
         )
     if train.best_by == "undiscounted" and config.loss.name == "glancing":
@@ -179,17 +179,19 @@ def _check_offset(config: Config) -> None:
         return
     setting = f"train.position_offset = {offset}"
     if {model.positions, model.target_positions or model.positions} == {"none"}:
-        raise CotextError(f"{setting}: model.positions = none has nothing that it could move; leave it out")
+        raise CotextError(
+            f"{setting}: there are no positions to move with model.positions = none; remove the setting"
+        )
     if model.position_encoding == "learned":
         raise CotextError(
             f"{setting}: a table of learned positions ends after {model.learned_positions} rows; "
-            "leave it out, or choose model.position_encoding = sinusoidal"
+            "remove the setting, or choose model.position_encoding = sinusoidal"
         )
     for side in SIDES:
         if (score := model.stack(side).score) in ("absolute", "positions"):
             raise CotextError(
                 f"{setting}: {_key(model, side, 'score')} = {score} adds positions in every layer, which "
-                "would stay where they are; leave it out, or choose another score"
+                "would not be moved; remove the setting, or choose another score"
             )
 
 
@@ -201,7 +203,7 @@ def _check_learned_positions(model: ModelConfig) -> None:
         )
     if model.wavelengths != "half_minus_one":
         raise CotextError(
-            f"model.wavelengths = {model.wavelengths}: learned positions have no wavelengths; leave it out, "
+            f"model.wavelengths = {model.wavelengths}: learned positions have no wavelengths; remove it, "
             "or choose model.position_encoding = sinusoidal"
         )
     if model.first_position >= model.learned_positions:
@@ -234,8 +236,8 @@ def _check_parts(model: ModelConfig) -> None:
     on_top = None if model.document_layer == "none" else document_layer(model.document_layer)
     if on_top is not None and document.target and not on_top.on_target:
         raise CotextError(
-            f"model.document.target = true: model.document_layer = {model.document_layer} stands on the "
-            "encoder alone; leave it out"
+            f"model.document.target = true: model.document_layer = {model.document_layer} works only in the "
+            "encoder; remove model.document.target"
         )
     if model.document_layer != "none" and "current" in model.stack("encoder").spans:
         raise CotextError(

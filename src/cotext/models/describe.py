@@ -31,7 +31,7 @@ SLOTS = (
     "nat",
 )
 WIDTH = 100  # columns of a terminal
-PARAMETERS = "parameters.json"  # made by `make docs`, as counting needs the models
+PARAMETERS = "parameters.json"  # made by `make docs`, because counting needs the models
 
 PAPERS = {
     "casa": "Yu et al. 2024, Context-Aware Non-Autoregressive Document-Level Translation with "
@@ -71,7 +71,7 @@ class Entry:
 
     @property
     def paper(self) -> str:
-        """Its folder, which stands for a paper."""
+        """The name of its folder, which identifies the paper."""
         return self.recipe.partition("/")[0]
 
     @property
@@ -153,7 +153,7 @@ def describe_loss(config: LossConfig) -> str:
 def describe_cut(cut: CutConfig, max_sentences: int) -> str:
     """Return the windows of a view in short: `sentence`, `window-3+1+0`, `document`, `document-20s/4` ...
 
-    `max_sentences` is that of the view; 20 in the last example.
+    `max_sentences`: the setting of the view; 20 in the last example.
     """
     if cut.kind == "sentence":
         return cut.kind
@@ -171,7 +171,7 @@ def describe_length_penalty(decode: DecodeConfig) -> str:
 
 
 def describe_output(config: Config) -> str:
-    """Return how sentences are separated that are written together or in context."""
+    """Describe the separators between sentences that are translated together or in context."""
     view, decode = config.view, config.decode
     if view.kind == "window" and view.target_before != 0:
         return decode.target_context

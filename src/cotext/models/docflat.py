@@ -138,7 +138,7 @@ class FlatTarget(TargetContext):
         state.caches.append(PrefixedCache(keys.to(like.dtype), values.to(like.dtype), state.capacity))
 
     def finish(self, entries: Tensor, tokens: Tensor, sentence: Tensor) -> None:
-        """Keep what finished rows have decoded, for other rows: decoder inputs [E, T], -1 on padding."""
+        """Keep the decoder inputs of finished rows for other rows: [E, T], -1 on padding."""
         if self.meets:
             x_ETD = self.embed.target(tokens, sentence, self.source.select(entries))
             chosen = is_current(sentence, self.current[entries])
@@ -154,7 +154,7 @@ class FlatTarget(TargetContext):
         self.active = None
 
     def mix(self, x_RTD: Tensor, sentence: Tensor, state: DecoderState) -> Tensor:
-        """Embedded decoder inputs and what they see: [R, T, D] -> [R, T, D]."""
+        """Add flat-batch attention to embedded decoder inputs: [R, T, D] -> [R, T, D]."""
         if state.caches:
             return self._step(x_RTD, sentence, state)
         extra = None if self.extra.empty else self.extra

@@ -29,8 +29,8 @@ REMEDY: Final = "export the run again"
 class EngineDescription:
     """The content of `cotext.json`: the system, and its engine.
 
-    `fingerprint` is that of the tokenizer; `updates` are those of the weights. `positions`: the longest
-    source or target row that the engine can read. `parameters`: the number of parameters of the run.
+    `fingerprint`: fingerprint of the tokenizer; `updates`: updates of the weights. `positions`: maximum
+    length of a source or target row. `parameters`: the number of parameters of the run.
     """
 
     engine: str
@@ -105,7 +105,7 @@ def describe_engine(folder: Path) -> tuple[EngineDescription, dict[str, str]]:
 
 
 def config_of(folder: Path) -> Config:
-    """Return the configuration of a run or of an engine; raise CotextError as for their descriptions."""
+    """Return the configuration of a run or of an engine; raise CotextError if it cannot be read."""
     if is_engine(folder):
         return describe_engine(folder)[0].config
     return describe_file(model_file(folder)).config

@@ -7,7 +7,7 @@ sentence, which by then contain information from the context:
     context current -> embedding -> lower blocks -> states of the current sentence -> top blocks -> decoder
 
 If several sentences of a row are current, all of them are kept. The segment only distinguishes context from
-current sentences; positions are those of the row.
+current sentences; positions are counted over the row.
 
 Shapes: B rows, S source tokens, D model.
 """

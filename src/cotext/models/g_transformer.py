@@ -54,7 +54,7 @@ class GatedAttention(nn.Module, StartsFromOthers):
         return mixed if self.start is None else self.start(near, mixed)
 
     def adopted_names(self) -> Mapping[str, str]:
-        """Both attentions start as copies of the attention of a plain layer."""
+        """Return the names to copy: both attentions start as copies of the attention of a plain layer."""
         names = (name for name, _ in self.named_parameters())
         return {name: name.partition(".")[2] for name in names if name.startswith(("local.", "wide."))}
 

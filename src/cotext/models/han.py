@@ -7,11 +7,11 @@ A gate mixes the outcome into its state h (section 2.2):
     q_s = f_s(h)      d = FFN(MultiHead(q_s, s_1 ... s_m))           sentences, equations 3 and 4
     g = sigmoid(W [h; d] + b)         h' = g * h + (1 - g) * d          equations 5 and 6
 
-Each result before the gate passes a layer norm. In the encoder, the states are those of source sentences. In
-the decoder, they are those that predict the words of target sentences; earlier sentences are complete. Tokens
-of the first sentence of a row keep their states.
+Each result before the gate passes a layer norm. In the encoder, the states belong to source sentences. In the
+decoder, they are the states that predict the words of target sentences; earlier sentences are complete. The
+states of the first sentence of a row do not change.
 
-Shapes: B entries, W beams, R rows, T tokens (while decoding, those of all beams of an entry), S keys, m
+Shapes: B entries, W beams, R rows, T tokens (while decoding, tokens of all beams of an entry), S keys, m
 sentences, H heads, K per head, D model.
 """
 
@@ -95,7 +95,7 @@ class HierarchicalAttention(DocumentLayer, StartsFromOthers):
     def _mixed(
         self, h_BTD: Tensor, kv: KeysValues, sentence: Tensor, key_sentence: Tensor, visible: Tensor | None
     ) -> Tensor:
-        """Return states [B, T, D] with what they take from earlier sentences.
+        """Return states [B, T, D] mixed with the attention to earlier sentences.
 
         `sentence` [B, T] and `key_sentence` [B, S] are sentence indices, -1 on padding; `visible` broadcasts
         to [B, 1, T, S].
@@ -132,5 +132,5 @@ class HierarchicalAttention(DocumentLayer, StartsFromOthers):
         return self.of_sentences.result(weights @ v).view_as(h_BTD)
 
     def neutral_start(self) -> Mapping[str, float]:
-        """The gate starts almost closed; behind a second, closed gate, half open."""
+        """Return a bias that almost closes the gate; behind a second, closed gate, it is half open."""
         return {"gate.weight": 0.0, "gate.bias": GATE_START if self.start is None else 0.0}

@@ -81,7 +81,7 @@ class System(nn.Module, ABC):
         }
 
     def rates(self) -> Mapping[str, float]:
-        """Parameter name -> its learning rate, as a multiple of that of other parameters."""
+        """Parameter name -> its learning rate, as a multiple of the learning rate of other parameters."""
         return {
             prefix + own: rate
             for prefix, module in self._starting_modules()
@@ -103,7 +103,7 @@ class System(nn.Module, ABC):
         }
 
     def blend(self, share: float, what: Collection[str], everywhere: bool = False) -> None:
-        """Set the share (0 ... 1) to which parts named in `what` (`Blended.what`) are in force in training.
+        """Set how strongly (0 ... 1) the parts in `what` (`Blended.what`) are used in training.
 
         `everywhere`: also outside training, until the next call.
         """
@@ -141,21 +141,21 @@ class TranslationModel(System):
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """Numbers of sentences before and after one that it depends on; `inf`: up to the ends of the document."""
+    """The numbers of sentences before and after a sentence that affect it; `inf`: to the document's ends."""
 
     before: float = 0
     after: float = 0
 
     def __add__(self, other: "Reach") -> "Reach":
-        """The range of two steps, one after the other."""
+        """The range of two consecutive steps."""
         return Reach(self.before + other.before, self.after + other.after)
 
     def __or__(self, other: "Reach") -> "Reach":
-        """The range that at least one of two allows."""
+        """The union of two ranges."""
         return Reach(max(self.before, other.before), max(self.after, other.after))
 
     def __and__(self, other: "Reach") -> "Reach":
-        """The range that both allow."""
+        """The intersection of two ranges."""
         return Reach(min(self.before, other.before), min(self.after, other.after))
 
 
@@ -195,7 +195,7 @@ class DocumentLayer(nn.Module, ABC):
     @classmethod
     @abstractmethod
     def reach(cls, settings: DocumentSettings, row: Reach) -> Reach:
-        """Return the sentences of its row that a sentence attends to through it.
+        """Return the range of sentences of the row that a sentence attends to in this layer.
 
         `row`: the range of attention over whole rows (`model.source_sentences`).
         """
@@ -279,7 +279,7 @@ Model = TranslationModel | NonAutoregressiveModel
 class EngineHypothesis:
     """Tokens that an engine wrote after a prefix, without the end symbol.
 
-    `log_probability` is that of the tokens and, if the hypothesis has `ended`, of the end.
+    `log_probability`: of the tokens and, if the hypothesis has `ended`, of the end symbol.
     """
 
     tokens: tuple[int, ...]
@@ -288,7 +288,7 @@ class EngineHypothesis:
 
 
 class Engine(ABC):
-    """A plain autoregressive Transformer in another program, whose states are hidden.
+    """A plain autoregressive Transformer that runs in another program, which does not expose its states.
 
     Rows are token ids with all their symbols; prefixes and labels do not contain the `bos` of the decoder.
     `positions`: the longest row that it can read or write. `name`: its name in signatures. `parameters`: the
@@ -317,10 +317,10 @@ class Engine(ABC):
 
 
 def with_states(model: Model | Engine, purpose: str) -> Model:
-    """Return a model for `purpose`, which reads its states; raise CotextError for an engine."""
+    """Return a model for `purpose`, which needs its states; raise CotextError for an engine."""
     if isinstance(model, Engine):
         raise CotextError(
-            f"{purpose} reads states of the model, which an engine does not show; give the run that it was "
+            f"{purpose} needs states of the model, which engines do not expose; give the run that it was "
             "exported from"
         )
     return model
@@ -328,9 +328,9 @@ def with_states(model: Model | Engine, purpose: str) -> Model:
 
 @dataclass(frozen=True, slots=True)
 class EngineRules:
-    """What an engine may write in a search: tokens up to `end`, none of `never`.
+    """The tokens that an engine may generate in a search: up to `end`, without the tokens of `never`.
 
-    `most` and `least` count tokens, including those of the prefix but not the end.
+    `most` and `least` count tokens, including the prefix but not the end symbol.
     """
 
     end: int

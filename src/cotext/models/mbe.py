@@ -26,7 +26,7 @@ from cotext.models.batch_context import BatchContext, Embedder
 
 @dataclass(frozen=True, slots=True)
 class Groups:
-    """The group of each row, followed by those of extra rows, [B + C]; `count` groups have a mean each."""
+    """The group of each row, then of each extra row: [B + C]; each of `count` groups has a mean."""
 
     group: Tensor
     count: int

@@ -1,16 +1,17 @@
-"""Global context over local states (MCN; Zheng et al. 2020), for documents of any number of sentences.
+"""MCN (Zheng et al. 2020): combines sentence-level encoder states with document-level context.
 
-The encoder reads every sentence separately. An additional layer on top covers the whole row, with vectors for
-the distance of two tokens in sentences. A gate mixes local and global states:
+The encoder reads every sentence separately. An additional layer attends over the whole row (a sequence of
+sentences), with embeddings of the distance between two tokens, counted in sentences. A gate mixes local
+(sentence-level) and global (document-level) states:
 
-    hL = local layers of the sentence               hG = a layer over the row, of hL
+    hL = encoder layers, within a sentence          hG = layer(hL), with attention over the whole row
     g = sigmoid(W [hL; hG] + b)                     h = LayerNorm((1 - g) * hL + g * hG)
 
-A row of a single sentence keeps h = hL, also in a batch with longer rows: one model for sentences and
-documents. The decoder translates sentence by sentence; target sentence k attends to source sentence k. It has
-only relative positions, and a memory of earlier sentences (`layers/transformer_xl.py`).
+For a row of one sentence, h = hL, also in a batch with longer rows. Thus one model translates both single
+sentences and documents. The decoder translates sentence by sentence; target sentence k attends to source
+sentence k. It has only relative positions, and a memory of earlier sentences (`layers/transformer_xl.py`).
 
-Shapes: N real tokens of all rows, D model.
+Shapes: N = number of tokens of all rows without padding, D = model dimension.
 """
 
 import torch
@@ -27,12 +28,12 @@ from cotext.models.interface import DocumentLayer, DocumentSettings, Reach
 
 
 class SegmentGate(DocumentLayer):
-    """The top layer of the encoder, which mixes states of the row into states of the sentence.
+    """The top encoder layer, which adds document-level states to the sentence-level states.
 
     `relative`: attention depends on the distance in sentences. Without `gate`, the two states are added
-    before the layer norm. Without `feed_forward`, the layer is only its attention, hG =
-    MultiHead(SegmentAttention(hL)), as printed in section 4.1; with it, it has the number of parameters in
-    table 1. If training starts from a sentence model, h passes a gate that starts at zero.
+    before the layer norm. Without `feed_forward`, the layer consists only of attention: hG =
+    MultiHead(SegmentAttention(hL)), as in section 4.1. With `feed_forward`, the number of parameters is
+    that of table 1. If training starts from a sentence model, h passes a gate that starts at zero.
     """
 
     by_sentence = True
@@ -54,7 +55,7 @@ class SegmentGate(DocumentLayer):
         return row
 
     def forward(self, x: Tensor, layout: AnyLayout) -> Tensor:
-        """Apply attention to rows of several sentences; others do not change: [N, D] -> [N, D]."""
+        """Apply the layer to rows of several sentences; return other rows unchanged: [N, D] -> [N, D]."""
         assert isinstance(layout, Layout)
         several = None if layout.shared.source_sentences == 0 else layout.several
         if several is None:

@@ -10,7 +10,7 @@ from cotext.models.build import build_model
 
 
 def count_parameters(model: nn.Module) -> int:
-    """Return the number of parameters, including those of matrices in int8."""
+    """Return the number of parameters, including the parameters of matrices in int8."""
     int8_sizes = (
         layer.in_features * layer.out_features
         for name, layer in model.named_modules()
@@ -45,7 +45,7 @@ def parameters_at_most(config: Config, vocabulary: int) -> int:
 def parameters_asked(config: Config, vocabulary: int, source_vocabulary: int | None = None) -> int:
     """Return the number of parameters of the model of a configuration, without allocating them.
 
-    Takes seconds for an import of torch that nothing else needs. Raises CotextError as `build_model`.
+    This imports torch, which takes seconds. Raises the same errors as `build_model`.
     """
     with torch.device("meta"):
         return count_parameters(build_model(config, vocabulary, source_vocabulary))

@@ -1,4 +1,4 @@
-"""The classes of parts that a configuration names: those of the package, and those of a user's file."""
+"""The classes of parts named in a configuration, from the package or from a user's file."""
 
 from importlib import import_module
 from typing import Any, TypeVar
@@ -14,7 +14,7 @@ Kind = TypeVar("Kind")
 
 
 def document_layer(name: str) -> type[DocumentLayer]:
-    """Return the class that `model.document_layer` names; raise CotextError as `own_part`."""
+    """Return the class named in `model.document_layer`; raise the same errors as `own_part`."""
     if name not in DOCUMENT_LAYERS:
         return own_part(name, DocumentLayer)  # type: ignore[type-abstract]
     module, _, kind = DOCUMENT_LAYERS[name].partition(":")
@@ -23,7 +23,7 @@ def document_layer(name: str) -> type[DocumentLayer]:
 
 
 def own_score(name: str) -> type[Score]:
-    """Return the class of a user's file that is named as a score; raise CotextError as `own_part`."""
+    """Return the class of a user's file named as a score; raise the same errors as `own_part`."""
     return own_part(name, Score)
 
 
@@ -36,14 +36,16 @@ def own_part(name: str, base: type[Kind]) -> type[Kind]:
     """
     match = OWN.fullmatch(name)
     if match is None or match["digest"] is None:
-        raise CotextError(f"{name}: is no part; write it as in idea.py:MyScore")
+        raise CotextError(f"{name}: not the name of a part; write it as in idea.py:MyScore")
     where = f"{match['name']}:{match['kind']}"
     part: Any = getattr(own_code.module(match["digest"], match["name"]), match["kind"], None)
     if not isinstance(part, type) or not issubclass(part, base):
-        raise CotextError(f"{where}: no class of this name that is a {base.__module__}.{base.__name__}")
+        raise CotextError(
+            f"{where}: no class with this name is a subclass of {base.__module__}.{base.__name__}"
+        )
     if missing := sorted(getattr(part, "__abstractmethods__", ())):
         raise CotextError(
-            f"{where}: does not say {', '.join(missing)}; see {base.__module__}.{base.__name__}"
+            f"{where}: does not define {', '.join(missing)}; see {base.__module__}.{base.__name__}"
         )
     return part
 

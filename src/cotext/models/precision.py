@@ -83,8 +83,8 @@ def in_precision(loaded: LoadedModel, precision: Precision, device: torch.device
         return loaded
     if isinstance(loaded.model, Engine):
         raise CotextError(
-            f"decode.precision = {precision}: an engine computes as it was exported (--quantization int8); "
-            "leave it out"
+            f"decode.precision = {precision}: engines have the precision of the export (--quantization); "
+            "remove the setting"
         )
     if loaded.precision != "float32":
         raise CotextError(
@@ -93,15 +93,14 @@ def in_precision(loaded: LoadedModel, precision: Precision, device: torch.device
         )
     if precision == "float16" and device.type == "cpu":
         raise CotextError(
-            "decode.precision = float16 is for GPUs, and this is a CPU; choose bfloat16 or int8, or leave it "
-            "out"
+            "decode.precision = float16 needs a GPU, but this is a CPU; choose bfloat16 or int8, or remove "
+            "the setting"
         )
     if precision in TYPES:
         return replace(loaded, model=halved(loaded.model, precision, LEAST))
     if device.type != "cpu":
         raise CotextError(
-            f"decode.precision = int8 is for the CPU, and this is {device}; leave it out, or choose --device "
-            "cpu"
+            f"decode.precision = int8 needs a CPU, but this is {device}; remove it, or choose --device cpu"
         )
     return replace(loaded, model=quantised(loaded.model, LEAST))
 

@@ -9,7 +9,7 @@ A run folder:
     metrics.jsonl          one line per report and validation
     data.json              the data of its training
     init.json              the run that it started from, if any
-    checkpoints/00001000/  a model, and what is needed to resume training (see `training_state`)
+    checkpoints/00001000/  a model, and the state to resume training (see `training_state`)
     import.json            the origin of its weights, if they were imported
     shortlist.safetensors  target tokens for each source token, for `decode.shortlist`, if made
     seeds.json             the seeds of its training, if it is one of several
@@ -50,11 +50,13 @@ FORMAT = "1"  # increased whenever older model files can no longer be read
 def model_file(run: Path, update: int | None = None) -> Path:
     """Return the model file of a run or of a checkpoint; raise CotextError if there is none."""
     if not run.is_dir():
-        raise CotextError(f"{run}: no such run folder; give one that `cotext train` or `import` has made")
+        raise CotextError(
+            f"{run}: no such run folder; give a folder made by `cotext train` or `cotext import`"
+        )
     require_one_run(run)
     if is_engine(run):
         raise CotextError(
-            f"{run}: is an engine, which translates and scores alone; give the run that it was exported from"
+            f"{run}: is an engine, which can only translate and score; give the run that it was exported from"
         )
     if update is None:
         return run / "model.safetensors"
@@ -98,8 +100,8 @@ def require_one_run(folder: Path) -> None:
         runs = [str(seed_folder(folder, seed)) for seed in seeds[:_MOST_NAMED]]
         more = ", ..." if len(seeds) > _MOST_NAMED else ""
         raise CotextError(
-            f"{folder}: holds a run for each of the seeds {listed_seeds(seeds)}, and is none itself; name "
-            f"one of them: {', '.join(runs)}{more}"
+            f"{folder}: contains a run for each of the seeds {listed_seeds(seeds)}; choose one of them: "
+            f"{', '.join(runs)}{more}"
         )
 
 
@@ -207,18 +209,18 @@ def model_signature(config: Config, updates: Sequence[int]) -> str:
 
 
 def describe_file(path: Path) -> Description:
-    """Read the description in a model file; raise CotextError as `read_metadata`, or for its settings."""
+    """Read the description in a model file; raise CotextError if its metadata or settings are invalid."""
     metadata = read_metadata(path)
     try:
         content = parse_yaml(metadata["cotext.config"], "its configuration")
         updates = parse_json(metadata["cotext.updates"], "its updates")
         fingerprint = metadata["cotext.tokenizer"]
     except KeyError as error:
-        raise CotextError(f"{path}: its description of itself is damaged: no {error}") from None
+        raise CotextError(f"{path}: its metadata is damaged: no {error}") from None
     except CotextError as error:
-        raise CotextError(f"{path}: its description of itself is damaged: {error}") from None
+        raise CotextError(f"{path}: its metadata is damaged: {error}") from None
     if not isinstance(updates, list) or not all(type(update) is int for update in updates):
-        raise CotextError(f"{path}: its description of itself is damaged: its updates are no whole numbers")
+        raise CotextError(f"{path}: its metadata is damaged: its updates are not whole numbers")
     config = parse_config(content, str(path))
     run = path.parent
     read_code(config, run.parent.parent if run.parent.name == CHECKPOINTS else run)

@@ -139,7 +139,7 @@ class Transformer(TranslationModel):
             context = self.batch_context.target(source, embed, layouts.context.found)
         x = layout.pack(x)
         for block in self.encoder:
-            # From here on, context has done its work: its tokens leave the encoder.
+            # Context tokens are not needed in the following layers and are removed.
             if block.current_only:
                 x, layout = layout.of_current(x)
             x = through(block, x, layout, self.recomputes)

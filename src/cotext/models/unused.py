@@ -1,7 +1,7 @@
 """Settings that have no effect, because the part that they belong to is not chosen.
 
-A user who sets one expects an effect, and the configuration and the signature of the run would suggest that
-there was one. Settings that a recipe contains for a part that was removed on purpose are accepted. Settings
+A user who sets one expects an effect. The configuration and signature of the run would suggest that there was
+one. Settings that a recipe contains for a part that was removed on purpose are accepted. Settings
 of views are checked where views are built.
 """
 
@@ -32,7 +32,7 @@ class Use(NamedTuple):
 
 
 def refuse_unused(config: Config, recipe: str, overrides: Iterable[str]) -> None:
-    """Reject settings of view, model and loss that have no effect with the others.
+    """Raise CotextError for settings of view, model and loss that have no effect with other settings.
 
     Args:
         config: The result of recipe and overrides.
@@ -52,7 +52,7 @@ def refuse_unused(config: Config, recipe: str, overrides: Iterable[str]) -> None
         unmet = next((use for use in uses if use.covers(key) and not use.chosen(config)), None)
         if unmet is not None:
             problems.append(
-                f"{key} = {shown(value)} changes nothing: it is for {unmet.purpose}; leave it out"
+                f"{key} = {shown(value)} has no effect: it applies only to {unmet.purpose}; remove it"
             )
     if problems:
         raise CotextError("\n".join(problems))

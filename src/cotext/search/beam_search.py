@@ -129,7 +129,7 @@ class SearchOptions:
         if not self.length_penalty >= 0:
             raise CotextError(f"length_penalty is {self.length_penalty}; it must be 0 or more")
         if self.nbest > self.beam:
-            kind = "greedy search knows one hypothesis" if self.beam == 1 else "no more are side by side"
+            kind = "greedy search has only one hypothesis" if self.beam == 1 else "no more are side by side"
             raise CotextError(
                 f"decode.nbest = {self.nbest}: {kind} (decode.beam = {self.beam}); choose decode.beam = "
                 f"{self.nbest} or more"
@@ -137,7 +137,7 @@ class SearchOptions:
         if self.beam > 1 and not self.scored:
             raise CotextError(
                 f"decode.scores = false: a beam of {self.beam} ranks hypotheses by their log-probabilities; "
-                "choose decode.beam = 1, or leave it out"
+                "choose decode.beam = 1, or remove decode.scores"
             )
 
     def divisor(self, length: int) -> float:
@@ -148,8 +148,8 @@ class SearchOptions:
 class Hypothesis:
     """The best hypothesis for a request.
 
-    `tokens` are the new labels including separators, without the final `eos`. `token_log_probabilities` are
-    those of these tokens and that `eos`; `log_probability` is their sum; NaN if the search was not `scored`.
+    `tokens`: the new labels including separators, without the final `eos`. `token_log_probabilities`: of
+    these tokens and the final `eos`; `log_probability`: their sum; NaN if the search was not `scored`.
     If an engine returns only the sum, it is at the `eos`. `truncated` are the positions of closing symbols,
     the final `eos` included, that were forced at a length limit. `others` has the alternatives of every
     requested sentence, best first, if requested and known; they are not known for several sentences of one
@@ -212,7 +212,7 @@ def search(
         state = model.encode(source)
         steps.tell(results)  # encoding takes longest: report it as a step
         most_tokens = max(sum(r.max_tokens) for r in requests)
-        # Slots for languages, prefixes and new tokens; `bos` takes that of the last, which is never read.
+        # Slots for languages, prefixes and new tokens; `bos` uses the slot of the last token (never read).
         longest = max(len(r.prefix) for r in requests) + len(symbols.special.target_prefix)
         state.open(longest + most_tokens)
         output = OutputLayer(model, [r.writable for r in requests], symbols.closing)
@@ -364,7 +364,7 @@ def _advance(
         _end(frontier, candidates.where(ends), written, options)
         going = candidates.where(~ends)
         going = going if beam == 1 else going.chosen(ends.byte().argsort(dim=1, stable=True)[:, :beam])
-    # Log-probabilities only fall, and no length exceeds the limit: hypotheses below this cannot win any more.
+    # Log-probabilities can only decrease, and lengths are limited: hypotheses below this cannot win.
     goes_on = going.total / frontier.largest_divisor[:, None] > frontier.best_score[:, None]
     frontier.log_probability = going.total.masked_fill(~goes_on, -torch.inf)
     if nbest is not None:
@@ -390,7 +390,7 @@ def _advance(
 
 
 def _picked(x: Tensor, at: Tensor) -> Tensor:
-    """Return the candidates `at` [B, C] from those of all beams of an entry [R, C']."""
+    """Return the candidates `at` [B, C] from the candidates of all beams of an entry [R, C']."""
     return x.view(at.size(0), -1).gather(1, at)
 
 

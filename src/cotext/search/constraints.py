@@ -57,7 +57,7 @@ class SearchRequest:
     tokens, the closing symbol included; free search uses only the sum. A sentence that the prefix has begun
     is the first. `automata`: the lexical constraints of these sentences; empty: none. `goes_on`: the row has
     further sentences, so that the last one is closed by its separator; not in free search. `shortlist`: the
-    tokens that may be written in addition to those of constraints, ascending; None: any.
+    tokens that are allowed in addition to the tokens of constraints, ascending; None: any.
     """
 
     prefix: Sequence[int]
@@ -101,7 +101,7 @@ def check_requests(requests: Sequence[SearchRequest], symbols: SearchSymbols, al
     check_align(align, symbols.special.bracket)
     for i, request in enumerate(requests):
         if request.sentences < 1:
-            raise CotextError(f"request {i} asks for 0 sentences; ask for at least 1")
+            raise CotextError(f"request {i} has 0 sentences; at least 1 is required")
         for number, limit in enumerate(request.max_tokens, start=1):
             need = 2 - (number == 1 and request.has_begun(symbols))
             if limit < need:
@@ -179,7 +179,7 @@ class Rules:
 
     special: SpecialSymbols
     free: bool
-    never: Tensor  # columns that are never written, and those of closing symbols, which are allowed singly
+    never: Tensor  # columns that are never chosen, and columns of closing symbols, allowed one at a time
     blank: Tensor  # columns
     separators: Tensor  # [S], columns that close sentence 0, 1 ...
     end: int  # column of `eos`

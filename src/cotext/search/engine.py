@@ -55,9 +55,7 @@ class CTranslate2Engine(Engine):
         self, folder: Path, described: EngineDescription, device: torch.device, threads: int
     ) -> None:
         if described.engine != CTRANSLATE2:
-            raise CotextError(
-                f"{folder}: is of an engine that this version does not know: {described.engine}"
-            )
+            raise CotextError(f"{folder}: this version does not support the engine {described.engine}")
         if find_spec("ctranslate2") is None:
             raise CotextError(f"{folder}: needs CTranslate2: {INSTALL}")
         import ctranslate2
@@ -73,7 +71,7 @@ class CTranslate2Engine(Engine):
                 intra_threads=threads,
             )
         except (RuntimeError, ValueError) as error:
-            raise CotextError(f"{folder}: CTranslate2 does not take it: {error}") from None
+            raise CotextError(f"{folder}: CTranslate2 cannot load it: {error}") from None
 
     def search(
         self,
@@ -127,9 +125,9 @@ class _Names(dict[int, str]):
         return self.setdefault(token, str(token))
 
 
-# --- Search and scoring with engines, as `beam_search` and `likelihood` do with models.
+# --- Search and scoring with engines, like `beam_search` and `likelihood` with models.
 #
-# An engine writes tokens up to an end symbol, and has no notion of sentences. To get exactly the requested
+# An engine generates tokens up to an end symbol, without regard to sentences. To get exactly the requested
 # sentences, a row is searched in up to two ways:
 #
 #     free      All sentences at once, without constraints. Kept if the hypothesis has the right sentences.
@@ -149,10 +147,10 @@ def search_engine(
     symbols: SearchSymbols,
     options: SearchOptions,
 ) -> list[Hypothesis]:
-    """Return the best hypothesis for every row of the source, as `beam_search.search`.
+    """Return the best hypothesis for every row of the source, like `beam_search.search`.
 
     Raises:
-        CotextError: as there, or a row has more tokens than the engine has positions.
+        CotextError: an error of `beam_search.search`, or a row has more tokens than the engine has positions.
     """
     check_requests(requests, symbols, options.align)
     sources = _rows(source.tokens, source.sentence)
@@ -174,7 +172,7 @@ def search_engine(
 
 
 def engine_label_nll(model: Engine, batch: Batch) -> Tensor:
-    """Return negative log-likelihoods of the labels of current sentences, as `likelihood.label_nll`."""
+    """Return negative log-likelihoods of the labels of current sentences, like `likelihood.label_nll`."""
     sources = _rows(batch.source.tokens, batch.source.sentence)
     # After `bos`: language symbols, then all labels except the last.
     inputs = _rows(batch.target_input, batch.input_sentence)
@@ -428,7 +426,7 @@ class _EngineSearch:
 
     def _close(self, row: _Row, end: int, tokens: Sequence[int], log_probability: float | None) -> None:
         if row.closed + 1 == row.request.sentences:
-            # The log-probability is that of this sentence; of several sentences, the row is scored later.
+            # This is the log-probability of one sentence; rows of several sentences are scored later.
             row.end(tokens, log_probability if row.closed == 0 else None)
         else:
             row.tokens += [*tokens, end]

@@ -144,7 +144,7 @@ class SentenceAutomaton:
         return self._standing(written)[2]
 
     def tokens_missing(self, written: Written) -> int:
-        """As `need`, if the phrase that has been begun were abandoned."""
+        """Return `need` without the phrase that has been begun."""
         return self._standing(written)[3]
 
     def offers(self, written: Written) -> tuple[int, ...]:

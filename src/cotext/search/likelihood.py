@@ -27,8 +27,8 @@ CHUNK = 512  # labels whose logits are in memory at a time
 class ForcedPass:
     """A batch whose source is encoded, and its decoder pass.
 
-    `sentence` [B, T] is that of every token or position, -1 on padding; `decode` returns hidden states [B, T,
-    D].
+    `sentence` [B, T]: sentence index of every token or position, -1 on padding. `decode` returns the hidden
+    states [B, T, D].
     """
 
     sentence: Tensor
@@ -36,14 +36,14 @@ class ForcedPass:
 
 
 def autoregressive_pass(model: TranslationModel, batch: Batch) -> ForcedPass:
-    """Teacher forcing: decoder inputs are those of the target."""
+    """Return a forced pass with teacher forcing: the decoder inputs are the target."""
     state = model.encode(batch.source)
     decode = partial(model.decode, batch.target_input, batch.input_sentence, state)
     return ForcedPass(batch.input_sentence, decode)
 
 
 def parallel_pass(model: NonAutoregressiveModel, batch: Batch) -> ForcedPass:
-    """All positions in parallel; of the target, only its length is given, for models that predict lengths."""
+    """Return a forced pass of all positions in parallel; only models that predict lengths need the target."""
     known = None
     if model.path == "length":
         known = (bracketed_targets(batch)[1] >= 0).sum(dim=1)

@@ -21,7 +21,7 @@ from torch import Tensor
 class Alternative(NamedTuple):
     """The tokens of an alternative hypothesis for a sentence, without its closing symbol.
 
-    `log_probability` is that of the tokens and the closing symbol; `score` ranks hypotheses.
+    `log_probability`: of the tokens and the closing symbol; `score`: the value that ranks hypotheses.
     """
 
     tokens: tuple[int, ...]
@@ -116,7 +116,7 @@ class NBestBeam:
         """Fill the places of the beam that are not `hopeful`, [B, W], with the best of `others`, [B, C] each.
 
         `first` [B, W] are the candidates that continue where hopeful; they may also be among the others.
-        `divisor` [B] is that of the longest possible hypothesis. Returns the candidates that continue, and
+        `divisor` [B]: of the longest possible hypothesis. Returns the candidates that continue, and
         where there is one.
         """
         pool = Candidates(*(torch.cat(fields, dim=1) for fields in zip(*others, strict=True)))

@@ -33,7 +33,7 @@ PASS_TOKENS = 1024  # source tokens per pass on a CPU; larger passes are not fas
 
 @dataclass(frozen=True, slots=True)
 class _Text:
-    """The tokens of a sentence with their log-probabilities; `rest` is that of the closing symbol.
+    """The tokens of a sentence with their log-probabilities; `rest`: of the closing symbol.
 
     The log-probability of a token includes the blanks before it and its repeats.
     """

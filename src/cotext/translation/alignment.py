@@ -7,7 +7,7 @@
 
 Attention is averaged over heads and layers, restricted to the tokens of the source sentence itself, and
 normalised. In the lower layers of deep models, attention is on the token that was written last, hence the
-later step. In the models measured here, every layer attends to what is written next.
+later step. In the models measured here, every layer attends to the token written next.
 
 If attention is not enough, it is averaged with the effect that each source word has on the probability of the
 token (`differences`). This is done for non-autoregressive models, whose positions attend to the source before
@@ -78,7 +78,7 @@ def differences(
     The system must have token probabilities (`ModelKind.token_nll`).
 
     Raises:
-        CotextError: as `DocumentScorer.check_pairs`.
+        CotextError: an error of `DocumentScorer.check_pairs`.
     """
     rows, groups = scorer.rows(documents)
     instances: list[Instance] = []
@@ -219,8 +219,8 @@ class RowTokens:
             token_of_place[behind] = place[real]
             return token_of_place
         raise CotextError(
-            f"attention over rows of {counts.tolist()} tokens, where those of the batch have "
-            f"{real.sum(dim=1).tolist()}: which sentence they belong to cannot be told"
+            f"attention over rows of {counts.tolist()} tokens, but the rows of the batch have "
+            f"{real.sum(dim=1).tolist()}: their sentences cannot be identified"
         )
 
     def queries(self, place: Tensor) -> Tensor:
@@ -234,7 +234,7 @@ class RowTokens:
 
 
 def token_indices(weights_BHTS: Tensor, real_BT: Tensor, own: RowTokens, keys: RowTokens) -> TokenIndices:
-    """Identify the tokens of an attention that does not state them; raise CotextError as `places`."""
+    """Identify the tokens of an attention without token indices; raise the same errors as `places`."""
     visible = (weights_BHTS > 0) & real_BT[:, None, :, None]
     return TokenIndices(own.places(real_BT), keys.places(visible.any(dim=2).any(dim=1)))
 
@@ -440,7 +440,7 @@ def _gather(
     real_BT: Tensor,
     places: TokenIndices | None,
 ) -> None:
-    """Add the weights of one attention, averaged over heads, to those of the sentences."""
+    """Add the weights of one attention, averaged over heads, to the weights of the sentences."""
     places = places or token_indices(weights_BHTS, real_BT, *sides)
     mean_BTS = weights_BHTS.mean(dim=1)
     # Where each query of the batch is in the recorded weights.

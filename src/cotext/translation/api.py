@@ -36,7 +36,7 @@ class Translator:
         return list(self.translate_document(document, glossary).sentences)
 
     def translate_document(self, document: Document, glossary: Terms | None = None) -> Document:
-        """Translate a document; the result has its id and number of sentences. As `translate`."""
+        """Translate a document like `translate`; the result has the same id and number of sentences."""
         [translated] = self.translate_documents([document], glossary)
         return translated
 
@@ -45,7 +45,7 @@ class Translator:
     ) -> list[Document]:
         """Translate documents in shared batches; they are returned in the given order, with their ids.
 
-        As fast as `cotext translate`; each result is that of `translate_document`.
+        This is as fast as `cotext translate`; each result equals the result of `translate_document`.
 
         Raises:
             CotextError: a sentence longer than `decode.max_source_tokens`, before any is translated, or a
@@ -89,7 +89,7 @@ def _several(sentences: Sequence[str], verb: str) -> tuple[str, ...]:
     """Return the sentences as a tuple; reject a single string, which is also a sequence of strings."""
     if isinstance(sentences, str):
         raise CotextError(
-            f"{verb}: takes the sentences of a document, as in [{sentences[:30]!r}], not a single string"
+            f"{verb}: needs a list of sentences, such as [{sentences[:30]!r}], not a single string"
         )
     result = tuple(sentences)
     for number, sentence in enumerate(result, start=1):

@@ -36,7 +36,7 @@ from cotext.translation.scorer import (
 )
 
 Ids = NDArray[np.int64]
-MANY_ROWS = 32  # smaller batches do not use a processor fully
+MANY_ROWS = 32  # with smaller batches, the processor is not fully used
 MOST_PADDED = 1.25  # tokens with padding / tokens without, in batches of more rows
 
 
@@ -293,7 +293,7 @@ def _score(
 def _hidden(
     model: TranslationModel, groups: Sequence[_Group], symbols: SpecialSymbols, device: torch.device
 ) -> tuple[Tensor, int, int]:
-    """Return hidden states of prefixes [B * P] followed by those of continuations [R * T]; also P and T."""
+    """Return hidden states of prefixes [B * P], then of continuations [R * T]; also P and T."""
     state = model.encode(source_batch([g.first for g in groups], symbols).to(device))
     longest = max(g.longest for g in groups)
     prefixes = [(g.inputs[0][: g.shared], g.input_sentence[0][: g.shared]) for g in groups]

@@ -34,8 +34,8 @@ class CutDocument:
 def cut_document(view: View, source: Encoded, target: Encoded | None = None) -> CutDocument:
     """Cut a document into the windows of a view, without sentences that are empty on both sides.
 
-    The cut depends only on the source, as in translation, so that scores are those of what search would
-    write.
+    As in translation, the cut depends only on the source, so that scores of an output equal its scores in
+    search.
     """
     kept = [j for j, tokens in enumerate(source) if tokens or (target is not None and target[j])]
     return CutDocument(kept, view.split([len(source[j]) for j in kept], []))

@@ -25,7 +25,7 @@ _WORDED: Final = 20  # numbers up to this one are often written as words
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """What the translation of a sentence lacks: numbers as in the source, separators, texts of links."""
+    """Content missing in the translation of a sentence: numbers as in the source, separators, link texts."""
 
     numbers: tuple[str, ...] = ()
     separators: int = 0
@@ -104,7 +104,7 @@ def dropped_numbers(source: str, target: str) -> list[str]:
 
 
 def _has(available: set[str], number: str, exact: bool) -> bool:
-    """Whether a number is among those of a translation; `exact`: not as a word."""
+    """Whether a number is in a translation; `exact`: not as a word."""
     digits, parts = _digits(number), [_digits(part) for part in _parts(number)]
     if digits in available or any(_same(digits, other, len(parts) > 1) for other in available):
         return True

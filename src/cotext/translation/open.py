@@ -23,9 +23,10 @@ from cotext.translation.translator import DocumentTranslator
 
 @dataclass(frozen=True, slots=True)
 class OpenedRun:
-    """A run or an engine: its model on a device, its decode settings, and the run of its first pass.
+    """A loaded run or engine: model, device and decoding settings.
 
-    `weights` is the model file. `translator` translates and scores documents.
+    `weights`: the model file. `translator` translates and scores documents. `first_pass`: the run that makes
+    the first translation in two-pass decoding; None: one pass.
     """
 
     folder: Path
@@ -36,7 +37,7 @@ class OpenedRun:
 
     @property
     def config(self) -> Config:
-        """The configuration, with overridden decode settings."""
+        """The configuration, with overridden decoding settings."""
         return self.translator.config
 
     @property
@@ -54,19 +55,19 @@ class OpenedRun:
         return slow_precision("decode.precision = bfloat16", self.translator.device) if is_bfloat16 else ""
 
     def with_decode(self, decode: dict[str, Any]) -> "OpenedRun":
-        """Return the same model with other decode settings; raise CotextError as `open_run`."""
+        """Return the same model with other decoding settings; raise the same errors as `open_run`."""
         return _opened(self.folder, self.weights, self.loaded, self.translator.device, decode)
 
     def greedy(self) -> "OpenedRun":
         """Return the same models with greedy search, also in a first pass."""
         first_pass = None if self.first_pass is None else self.first_pass.greedy()
-        return self._searching({"beam": 1, "nbest": 1}, first_pass)
+        return self._with_search_settings({"beam": 1, "nbest": 1}, first_pass)
 
     def listing(self) -> "OpenedRun":
-        """Return the same models with n-best lists as long as the beam; raise CotextError if impossible."""
-        return self._searching({"nbest": self.config.decode.beam}, self.first_pass)
+        """Return this run with nbest = beam; raise CotextError if its model or search has no n-best lists."""
+        return self._with_search_settings({"nbest": self.config.decode.beam}, self.first_pass)
 
-    def _searching(self, decode: dict[str, Any], first_pass: "OpenedRun | None") -> "OpenedRun":
+    def _with_search_settings(self, decode: dict[str, Any], first_pass: "OpenedRun | None") -> "OpenedRun":
         """Return the same model with other search settings."""
         config, own = _with_decode(self.config, decode), self.translator
         before = None if first_pass is None else first_pass.translator
@@ -89,13 +90,14 @@ def open_run(
     update: int | None = None,
     threads: int | None = None,
 ) -> OpenedRun:
-    """Load a run or an engine, with the run of its first pass; `decode` overrides keys of its configuration.
+    """Load a run or an engine, and its first-pass run if any; `decode` overrides its decoding settings.
 
-    `update`: the checkpoint to load; None: the final model. `threads` of the CPU; None: as in the
-    configuration.
+    `update`: the checkpoint to load; None: the final model. `threads`: number of CPU threads; None:
+    `train.threads`, or chosen for the model size.
 
     Raises:
-        CotextError: no such run or device, unknown decode keys, a first pass that itself has one.
+        CotextError: the run or device does not exist, a decoding key is unknown, or the first-pass run
+            itself has a first pass.
     """
     chosen = choose_device(device)
     loaded, weights = _loaded(run, chosen, update, threads)
@@ -107,19 +109,19 @@ def open_run(
 def _loaded(
     run: Path, device: torch.device, update: int | None = None, threads: int | None = None
 ) -> tuple[LoadedModel, Path]:
-    """Load the model of a run or engine to a device; also return the file with its weights."""
+    """Load the model of a run or engine to a device; return it and the file with its weights."""
     if not is_engine(run):
         loaded = load_run(run, update)
         return replace(loaded, model=loaded.with_states(str(run)).to(device)), model_file(run, update)
     if update is not None:
-        raise CotextError(f"{run}: is an engine, and has no checkpoints; leave out the update")
+        raise CotextError(f"{run}: is an engine, which has no checkpoints; remove the checkpoint option")
     return load_engine(run, device, threads), run / MODEL
 
 
 def open_scorer(
     run: Path, device: str | None = None, decode: dict[str, Any] | None = None, update: int | None = None
 ) -> OpenedRun:
-    """Load a run to score given translations: as `open_run`, without first pass and shortlist."""
+    """Load a run for scoring given translations, like `open_run` but without first pass and shortlist."""
     return open_run(run, device, {**(decode or {}), "first_pass": "", "shortlist": 0}, update)
 
 
@@ -146,14 +148,14 @@ def _shortlist(run: Path, tokenizer: Tokenizer, config: Config) -> Shortlist | N
         return None
     if not path.is_file():
         raise CotextError(
-            f"decode.shortlist = {size}: {run} has no {SHORTLIST}; make it from prepared data with `cotext "
-            f"shortlist {run} --data DATA`, or leave it out"
+            f"decode.shortlist = {size}: {run} has no {SHORTLIST}; create it with `cotext "
+            f"shortlist {run} --data DATA`, or remove decode.shortlist"
         )
     return Shortlist.load(path, tokenizer)
 
 
 def _open_first_pass(run: Path, device: torch.device) -> OpenedRun:
-    """Load the run that translates first, with its own configuration."""
+    """Load the first-pass run with its own configuration."""
     key = f"decode.first_pass = {run}"
     try:
         loaded, weights = _loaded(run, device)
@@ -161,14 +163,15 @@ def _open_first_pass(run: Path, device: torch.device) -> OpenedRun:
         raise CotextError(f"{key}: {error}") from None
     if further := loaded.config.decode.first_pass:
         raise CotextError(
-            f"{key}: that system has a first pass itself ({further}), and there are two passes at most; name "
-            "one without"
+            f"{key}: this run itself uses a first pass ({further}), but at most two passes are supported; "
+            "choose a run without decode.first_pass"
         )
     loaded = in_precision(loaded, loaded.config.decode.precision, device)
     # Only the best translation of a first pass is used.
     loaded = replace(loaded, config=_with_decode(loaded.config, {"nbest": 1}))
     shortlist = _shortlist(run, loaded.tokenizer, loaded.config)
-    # The name has all that its translations depend on, except decode settings, which signatures also contain.
+    # The name identifies everything that affects translations, except decoding settings, which are in the
+    # signature.
     precision = "" if loaded.precision == "float32" else loaded.precision
     parts = (run.resolve().name, checksum(weights)[:8], precision, named(shortlist))
     name = "-".join(filter(None, parts))
@@ -184,14 +187,16 @@ def _with_decode(config: Config, decode: dict[str, Any]) -> Config:
         if key not in known:
             usual = USUAL_NAMES.get(key, "").removeprefix("decode.")
             near = nearest_known(usual if usual in known else key, known)
-            raise CotextError(f"unknown decode setting {shown(key)}{near}; all are {', '.join(known)}")
+            raise CotextError(
+                f"unknown decoding setting {shown(key)}{near}; valid settings: {', '.join(known)}"
+            )
     content = config.model_dump()
     content["decode"] |= decode
     if content["decode"]["first_pass"] == "init":
         if not config.train.init:
             raise CotextError(
-                "decode.first_pass = init: this run did not start from another one; name the run that "
-                "translates first"
+                "decode.first_pass = init: this run was not initialised from another run (train.init); set "
+                "decode.first_pass to the path of a run"
             )
         content["decode"]["first_pass"] = config.train.init
     return parse_config(content, "decode settings")

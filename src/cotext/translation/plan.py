@@ -1,7 +1,7 @@
 """Decoding plans: all decisions about decoding that are made and checked once, before the first batch.
 
 A plan is made from a configuration, a tokenizer and a model. It defines the windows to search and score, the
-symbols and functions to use, and which windows wait for others.
+symbols and functions to use, and which windows must be decoded before others.
 """
 
 from collections.abc import Callable, Sequence
@@ -40,11 +40,11 @@ Search = Callable[[Any, Source, Sequence[SearchRequest], SearchSymbols, SearchOp
 class ModelKind:
     """Search and scoring functions of autoregressive models, non-autoregressive models, or engines.
 
-    `sentence_nll` returns negative log-likelihoods of the current sentences of a batch, row after row.
-    `token_nll` returns those of their labels, each given the labels before it; None if single tokens have no
-    probability. `forced_pass` reads a batch with its target; None for engines, whose states are hidden.
-    `path`: the CTC path of a non-autoregressive model; None: autoregressive. `lexical`: whether search
-    supports lexical constraints.
+    `sentence_nll` returns the negative log-likelihoods of the current sentences of a batch, row after row.
+    `token_nll` returns the negative log-likelihood of every label given the previous labels; None if the
+    model has no probabilities of single tokens. `forced_pass` runs the model on a batch with a given target;
+    None for engines, which do not expose their states. `path`: the CTC path of a non-autoregressive model;
+    None: the model is autoregressive. `lexical`: whether search supports lexical constraints.
     """
 
     search: Search
@@ -69,13 +69,14 @@ def kind_of(model: Model | Engine) -> ModelKind:
 class DecodingPlan:
     """The settings, views and functions with which a system translates and scores documents.
 
-    `config`: the configuration of the run, with the windows that `decode.before` requires. `view` cuts
-    documents as in training, also for scoring. `searched_view` cuts them for search; it differs if the
-    sentences of a chunk are searched one by one. `group_windows` consecutive windows attend to each other; 1
-    without attention between rows. `sequential_windows`: within each run of this many windows, a window is
-    searched after the one before it; 1 if whole groups are searched together. `first_pass`: the plan of the
-    system that translates documents first. `name`: the name of this plan in signatures, if it is a first
-    pass. `languages`: those chosen from a multilingual tokenizer.
+    `config`: the configuration of the run, with `view.before` replaced by `decode.before` if given. `view`
+    cuts documents as in training, also for scoring. `searched_view` cuts documents for search; it differs
+    from `view` if the sentences of a chunk are searched one by one. `group_windows`: number of consecutive
+    windows that attend to each other; 1 if the model has no such attention. `sequential_windows`: number of
+    consecutive windows that are decoded one after another; 1 if all windows of a group are decoded at once.
+    `first_pass`: the plan of the system that makes the first translation in two-pass decoding. `name`: the
+    name of this plan in signatures, if it is a first pass. `languages`: the language pair chosen for a
+    multilingual tokenizer, or empty.
     """
 
     config: Config
@@ -158,7 +159,7 @@ class DecodingPlan:
 
     @property
     def forces_prefix(self) -> bool:
-        """Whether search gets the target sentences before the current ones of a window as a prefix."""
+        """Whether decoding starts from a forced prefix: the target sentences before the current sentences."""
         return self.decode.target_context == "prefix" or self.searched_view is not self.view
 
     @property
@@ -170,7 +171,7 @@ class DecodingPlan:
         if view.kind != "sentence":
             parts.append(f"separators:{view.separators}")
         parts += [f"align:{decode.align}", f"beam:{decode.beam}"]
-        # Sentence-by-sentence search has another result than search of whole documents.
+        # Beam search per sentence and per document give different results.
         if self.searched_view is not self.view:
             parts.append(f"beam_per:{decode.beam_per}")
         # Without a beam, the length penalty does not change the output; the kind of path does.
@@ -193,50 +194,54 @@ class DecodingPlan:
         return log_probability / self.options.divisor(max(labels, 1))
 
     def check_passes(self) -> None:
-        """Reject passes and schedules that cannot be combined; scoring needs no first pass.
+        """Check that the schedule and the first pass can be combined; scoring does not need this check.
 
         Raises:
-            CotextError: a schedule without the first pass that it needs, or a first pass that would not be
-                used, was not opened, or itself has one.
+            CotextError: a required first pass is missing or was not opened; a first pass would not be used;
+                or the first pass itself has a first pass.
         """
         decode, first = self.decode, self.first_pass
         if first is None:
             if decode.first_pass:
                 raise CotextError(
-                    f"decode.first_pass = {decode.first_pass}: that run was not opened; open this one with "
-                    "cotext.load, or leave decode.first_pass empty"
+                    f"decode.first_pass = {decode.first_pass}: the first-pass run is not loaded; load this "
+                    'run with cotext.load, which loads both, or set decode.first_pass to ""'
                 )
             if self.group_windows > self.sequential_windows and self.translations_as_context:
                 raise CotextError(
-                    "decode.schedule = simultaneous: all windows of a group are searched together, so the "
-                    "translations which are their target context must be there before; name a run that makes "
-                    "them with decode.first_pass, or choose decode.schedule = sequential"
+                    "decode.schedule = simultaneous needs a first pass, which translates the target context: "
+                    "all windows of a group are decoded together. Set decode.first_pass to a run, or choose "
+                    "decode.schedule = sequential"
                 )
             return
         if not self.translations_as_context:
             raise CotextError(
-                f"decode.first_pass = {decode.first_pass}: its translations would not be used, as this "
-                f"system ({self.signature}) is given no target context; leave decode.first_pass empty"
+                f"decode.first_pass = {decode.first_pass}: has no effect, because this system "
+                f"({self.signature}) does not use translations as target context; remove decode.first_pass"
             )
         if first.first_pass is not None or first.decode.first_pass:
             raise CotextError(
-                f"decode.first_pass = {decode.first_pass}: that system has a first pass itself "
-                f"({first.decode.first_pass}), and there are two passes at most; name one without"
+                f"decode.first_pass = {decode.first_pass}: this run itself uses a first pass "
+                f"({first.decode.first_pass}), but at most two passes are supported; choose a run without "
+                "decode.first_pass"
             )
         first.check_passes()
 
     def autoregressive(self, model: Model | Engine) -> TranslationModel:
-        """Return `model` as an autoregressive model of torch, which it must be."""
+        """Return `model`, which must be an autoregressive PyTorch model."""
         assert isinstance(model, TranslationModel)
         return model
 
     def require_token_probabilities(self) -> None:
-        """Raise CotextError for a system without token probabilities (one path per row, or none)."""
+        """Raise CotextError if the system has no probabilities of single tokens.
+
+        An example is a non-autoregressive model with one CTC path for the whole sequence.
+        """
         if self.kind.token_nll is None:
             raise CotextError(
-                f"{describe_model(self.config.model)} has one likelihood for a whole row, and none for the "
-                "tokens of a sentence; examine a system that writes from left to right, or one with a path "
-                "for every sentence (model.nat.path = sentences), as casa/casa"
+                f"{describe_model(self.config.model)} computes one likelihood for the whole sequence, not "
+                "for tokens; use an autoregressive system, or a non-autoregressive one with "
+                "model.nat.path = sentences, such as casa/casa"
             )
 
 
@@ -246,28 +251,28 @@ def _check_nbest(decode: DecodeConfig, kind: ModelKind, config: Config) -> None:
         return
     if decode.align == "free":
         raise CotextError(
-            f"decode.nbest = {decode.nbest}: lists need constrained search, which finds the requested "
-            "sentences one by one; choose decode.align = constrained"
+            f"decode.nbest = {decode.nbest}: n-best lists need constrained search; choose decode.align = "
+            "constrained"
         )
     if kind.path is not None:
         raise CotextError(
             f"decode.nbest = {decode.nbest}: {describe_model(config.model)} is non-autoregressive and has no "
-            "beam; leave it out"
+            "beam; remove decode.nbest"
         )
 
 
 def _require_of_engine(decode: DecodeConfig, symbols: SpecialSymbols, engine: Engine) -> None:
     if decode.shortlist:
         raise CotextError(
-            f"decode.shortlist = {decode.shortlist}: an engine writes the whole vocabulary; leave it out"
+            f"decode.shortlist = {decode.shortlist}: engines do not support a shortlist; remove the setting"
         )
     if not decode.scores:
-        raise CotextError("decode.scores = false: an engine always computes scores; leave it out")
+        raise CotextError("decode.scores = false: engines always compute scores; remove the setting")
     most = engine.positions - symbols.per_source_sentence
     if decode.max_source_tokens > most:
         raise CotextError(
-            f"decode.max_source_tokens = {decode.max_source_tokens}: the engine has positions for {most} "
-            "tokens of a sentence; ask for fewer, or export a run that has a larger one"
+            f"decode.max_source_tokens = {decode.max_source_tokens}: the engine supports at most {most} "
+            f"tokens; set it to at most {most}, or export a run with a larger decode.max_source_tokens"
         )
 
 
@@ -278,24 +283,25 @@ def _with_context(config: Config) -> Config:
         return config
     if view.kind != "window":
         raise CotextError(
-            f"decode.before = {before}: this system reads no windows (view.kind = {view.kind}); leave it out"
+            f"decode.before = {before}: this system does not translate windows (view.kind = {view.kind}); "
+            "remove decode.before"
         )
     return config.model_copy(update={"view": view.model_copy(update={"before": before})})
 
 
 def _searched_view(config: Config, kind: ModelKind, symbols: SpecialSymbols, view: View) -> View:
-    """Return the view for search, on which scores do not depend; raise CotextError if impossible."""
+    """Return the view for decoding (scoring uses the training view); raise CotextError if unsupported."""
     if config.decode.beam_per != "sentence" or config.view.kind != "document":
         return view
     if kind.path is not None:
         raise CotextError(
             f"decode.beam_per = sentence: {describe_model(config.model)} is non-autoregressive and "
-            "searches no sentence by itself; leave it out"
+            "has no search per sentence; remove decode.beam_per"
         )
     if not symbols.bracket:
         raise CotextError(
             "decode.beam_per = sentence needs view.separators = bracket: with "
-            f"{config.view.separators} ones, sentences inside a document end with another "
-            "symbol than the last sentence; choose decode.beam_per = document"
+            f"{config.view.separators} separators, the last sentence of a document ends with a different "
+            "symbol than the other sentences; choose decode.beam_per = document"
         )
     return SentenceBySentence(view)

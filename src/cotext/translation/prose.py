@@ -1,7 +1,7 @@
 """Lines with several sentences: detection, warnings, and splitting for sentence-by-sentence translation.
 
 A system trained on one sentence per line may translate a line of ten sentences by one. Such lines are
-detected by punctuation (`cotext.data.sentence_ends`), or by a length far above that of the training data.
+detected by punctuation (`cotext.data.sentence_ends`), or by a length far above the training data.
 """
 
 from dataclasses import replace
@@ -57,7 +57,7 @@ class Prose:
         return self._splitter.name if self._splitter else ""
 
     def count(self, document: Document) -> Document:
-        """Split a document as `split` does, and count its lines with several sentences."""
+        """Split a document like `split`, and count its lines with several sentences."""
         for index, line in enumerate(document.sentences):
             several, long = len(self.sentences(line)) > 1, self._is_long(line)
             self.several += several
@@ -129,11 +129,11 @@ class Prose:
         )
 
     def require_a_sentence_a_line(self, first: str) -> None:
-        """Raise CotextError if lines are split, whose n-best lists would be those of sentences."""
+        """Raise CotextError if lines are split, because lines then have no n-best lists."""
         if self.split_lines:
             raise CotextError(
-                f"{first}: looks like several sentences, and decode.nbest lists the translations of lines "
-                "that are one; add --no-split to translate lines as they are, or --set nbest=1"
+                f"{first}: looks like several sentences, but decode.nbest needs one sentence per line; "
+                "add --no-split to translate lines unchanged, or --set nbest=1"
             )
 
     def _is_long(self, line: str) -> bool:

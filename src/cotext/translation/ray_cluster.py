@@ -94,7 +94,7 @@ def placed(opened: OpenedRun, request: ClusterOptions, decode: Mapping[str, Any]
     """Return a run that translates on the cluster of a request, if there is one; `decode`: how it was opened.
 
     Raises:
-        CotextError: as `on_ray`; n-best lists, which are not available on clusters.
+        CotextError: an error of `on_ray`; or n-best lists, which are not available on clusters.
     """
     if request.on is None:
         return opened
@@ -112,7 +112,7 @@ def on_ray(
     ends or `ray.shutdown()` is called.
 
     Raises:
-        CotextError: Ray is not installed, no such cluster, or one without the required workers.
+        CotextError: Ray is not installed, the cluster does not exist, or it has too few resources.
     """
     ray = _connected(cluster.address)
     workers, device = workers_of(cluster, ray.cluster_resources())
@@ -149,13 +149,15 @@ class _OnRay(DocumentTranslator):
         taken: Mapping[int, Mapping[int, str]] | None = None,
         log: WindowLog | None = None,
     ) -> Iterator[tuple[int, Translation]]:
-        """As `DocumentTranslator.translate`; all documents are read first, and `log` is not used.
+        """Translate like `DocumentTranslator.translate`; read all documents first, and do not use `log`.
 
         Raises:
             CotextError: constraints or given translations; an error of a worker; workers lost too often.
         """
         if guide is not None or taken:
-            raise CotextError("glossaries and translation memories are not for --on; leave one of them out")
+            raise CotextError(
+                "--on does not support glossaries and translation memories; remove one of the options"
+            )
         ray, given = _ray(), list(documents)
         lots = lots_of(given, self._workers)
         at_work: dict[Any, Any] = {}  # worker by pending result
@@ -200,7 +202,7 @@ def workers_of(cluster: RayCluster, resources: Mapping[str, float]) -> tuple[int
     if not 0 < workers <= room:
         raise CotextError(
             f"--on {cluster.address}: the cluster has {processors} processors and {gpus} GPUs, room for "
-            f"{room} workers on {device}, and {cluster.workers or 1} are asked for"
+            f"{room} workers on {device}, but {cluster.workers or 1} are required"
         )
     return workers, device
 
@@ -211,7 +213,7 @@ def _ray() -> Any:
     try:
         import ray
     except ImportError:
-        raise CotextError("a cluster of Ray needs `pip install 'cotext[ray]'`") from None
+        raise CotextError("--on needs the package Ray: `pip install 'cotext[ray]'`") from None
     return ray
 
 

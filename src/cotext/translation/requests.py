@@ -30,7 +30,7 @@ class Device(Request):
 
 
 class Decoding(Device):
-    """Changes of decoding settings."""
+    """Changes to the decoding settings."""
 
     decode: Mapping[str, Any] = option(
         "Change a decoding setting of the recipe, as in beam=1 (keys: section `decode` of docs/recipes.md); "
@@ -40,23 +40,25 @@ class Decoding(Device):
     )
 
     def require_scoring(self) -> None:
-        """Raise CotextError for a setting that applies to search and not to scoring."""
+        """Raise CotextError for a setting that has no effect on scoring."""
         for key in self.decode:
             if key not in SCORING:
                 raise CotextError(
-                    f"--set {key}: scoring takes {', '.join(SCORING)}; others are for translations (of a "
-                    "suite: add --generate)"
+                    f"--set {key}: scoring supports only {', '.join(SCORING)}; the other settings apply to "
+                    "translation (to translate a suite, add --generate)"
                 )
 
 
 class Checkpoint(Request):
     """The checkpoint of a run."""
 
-    checkpoint: int | None = option("Checkpoint of this update instead of the final model.", default=None)
+    checkpoint: int | None = option(
+        "Use the checkpoint saved at this update instead of the final model.", default=None
+    )
 
 
 class RunOptions(Decoding, Checkpoint):
-    """One run, and how it decodes."""
+    """A run and its decoding settings."""
 
 
 class Sharded(Request):
@@ -95,7 +97,7 @@ class ScoreRequest(Sharded, CorpusFormat, RunOptions):
 
 
 class ClusterOptions(RunOptions):
-    """A cluster on which a run translates."""
+    """Options of translation on a Ray cluster."""
 
     on: str | None = option(
         "Translate on a Ray cluster: ray (the cluster of RAY_ADDRESS, or this machine), ray://HOST:10001 or "
@@ -117,5 +119,6 @@ class Wished(Request):
     )
     keep: Path | None = option("File of words and phrases to leave untranslated, one per line.", default=None)
     memory: Path | None = option(
-        "Translation memory (TMX), used for sentences that it has in the same context.", default=None
+        "Translation memory (TMX); sentences that occur in it in the same context are copied from it.",
+        default=None,
     )

@@ -55,7 +55,7 @@ def score_file(
 
 
 class ScoreJob(Job[None]):
-    """The scoring of the documents of a shard of regular files, as `score_file`."""
+    """The scoring of the documents of a shard of regular files, like `score_file`."""
 
     command, unit = "score", "documents"
 
@@ -106,7 +106,7 @@ class ScoreJob(Job[None]):
 
 
 def joined_scores(parts: Joined) -> tuple[Iterator[ScoredDocument], str]:
-    """Return the scores of all shards, as `score_file` returns those of one process."""
+    """Return the scores of all shards, in the form of `score_file`."""
     scored = (
         (entry["id"], list(map(SentenceScore, entry["log_probabilities"], entry["tokens"])))
         for entry in parts.values()

@@ -105,9 +105,9 @@ def score_labels(
     device: torch.device,
     groups: Sequence[Sequence[int]] | None = None,
 ) -> list[list[tuple[float, ...]]]:
-    """As `score_instances`, with the log-probabilities of all labels of a sentence, its end last.
+    """Return the log-probabilities of all labels of every current sentence, its end last.
 
-    The model must have these (`ModelKind.token_nll`).
+    The model must have token probabilities (`ModelKind.token_nll`).
     """
     scores: list[list[tuple[float, ...]]] = [[] for _ in instances]
     token_nll = kind_of(model).token_nll
@@ -148,7 +148,7 @@ def require_finite(scores: Iterable[SentenceScore], none_possible: bool = False)
     worst = -math.inf if none_possible else None
     if not all(math.isfinite(s.log_probability) or s.log_probability == worst for s in scores):
         raise CotextError(
-            "the model gives log-probabilities that are not finite numbers; its weights may be damaged"
+            "the log-probabilities of the model are not finite numbers; its weights may be damaged"
         )
 
 
@@ -197,14 +197,14 @@ class DocumentScorer:
         A sentence that is empty on both sides scores 0, with 0 tokens.
 
         Raises:
-            CotextError: as `check_pairs`.
+            CotextError: an error of `check_pairs`.
         """
         return self._score([(document, range(len(document.source))) for document in documents])
 
     def score_sentences(
         self, documents: Sequence[tuple[ParallelDocument, Sequence[int]]]
     ) -> list[SentenceScore]:
-        """Return the summed scores of the chosen sentences of every document, as `score`."""
+        """Return the summed scores of the chosen sentences of every document."""
         return [
             SentenceScore(sum(s.log_probability for s in members), sum(s.tokens for s in members))
             for members in self._score(documents)
@@ -218,7 +218,7 @@ class DocumentScorer:
         Empty for a sentence that is empty on both sides, or that has no valid CTC alignment.
 
         Raises:
-            CotextError: a system without token probabilities; else as `check_pairs`.
+            CotextError: the system has no token probabilities; or an error of `check_pairs`.
         """
         self.plan.require_token_probabilities()
         scores = self.read(documents, score_labels)
@@ -234,7 +234,7 @@ class DocumentScorer:
         """Return, for every sentence, the sentences that its translation may depend on, itself included.
 
         This holds for source and target; a sentence without tokens depends on itself. `own_row`: only the
-        sentences of its own window, not those of other rows.
+        sentences of its own window, without other rows.
         """
         cut = cut_document(self.plan.view, self.tokenizer.encode_batch(document.sentences))
         visible = [range(j, j + 1) for j in range(len(document.sentences))]
@@ -278,7 +278,7 @@ class DocumentScorer:
         other.
 
         Raises:
-            CotextError: as `check_pairs`.
+            CotextError: an error of `check_pairs`.
         """
         rows: list[tuple[int, DocumentRow]] = []
         groups: list[range] = []
@@ -319,6 +319,6 @@ class DocumentScorer:
 
     def _too_long(self, problem: str, limit: int) -> CotextError:
         return CotextError(
-            f"{problem}, at most {limit} tokens are taken; split it, or raise "
+            f"{problem}, but the limit is {limit} tokens; split it, or raise "
             f"decode.max_source_tokens (the model was trained on up to {self.config.view.max_tokens})"
         )

@@ -1,6 +1,6 @@
 """Signatures of models and of decoding in reports: `key:value|key:value`.
 
-`cotext.models` makes the part for the model, `DecodingPlan.signature` that for decoding.
+`cotext.models` makes the part for the model, `DecodingPlan.signature` the part for decoding.
 """
 
 from collections.abc import Iterable
@@ -22,7 +22,7 @@ def signature_entries(signature: str) -> dict[str, str]:
 
 
 def translation_entries(opened: OpenedRun) -> dict[str, str]:
-    """Return the signature entries of translations: the model, and how it decodes."""
+    """Return the signature entries of translations: the model, and the decoding settings."""
     return {**_selected(opened.loaded.signature, OF_MODEL), **signature_entries(opened.translator.signature)}
 
 

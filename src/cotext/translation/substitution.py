@@ -1,18 +1,21 @@
-"""Substitution: missing terms are inserted at the place that the model's attention aligns with their source.
+"""Insert missing glossary terms at the position that attention aligns with the source term.
 
     source     The ladder was very fragile.          ladder: Treppe
     free       Die Leiter war sehr zerbrechlich.     "Leiter" is aligned with "ladder"
     proposals  Die Treppe war sehr zerbrechlich.     replaces the aligned words
-               Die Treppe | ...                      the rest is searched
-               Die | ... | ... Treppe ...            searched with the constraint, from one word before
+               Die Treppe | ...                      decodes the words after "|"
+               Die | ... | ... Treppe ...            decodes with the constraint, from one word before
+                                                     the aligned words
 
-Search with a constraint places a term where its tokens cost least, often next to the model's own rendering.
-Here, the alignment decides the place. Sentences whose free translation meets their constraints are not
-changed. The others are corrected from left to right, one missing phrase at a time. The most probable proposal
-is chosen, with penalties for a remaining rendering next to the term and for a wrong number of words. A model
-may never have seen a copied text, so that the free translation around it is often broken. For these, a search
-from the beginning is another proposal. If no proposal meets the constraints, or the place in the source is
-unknown, the sentence is searched with all constraints (`lexical_search.py`).
+"Free" means translated without constraints. A rendering is the model's own translation of a term. Decoding
+with a constraint places a term where its tokens cost least, often next to the rendering. Here, the position
+is taken from the alignment. Sentences whose free translation meets their constraints are not changed. The
+others are corrected from left to right, one missing phrase at a time. The most probable proposal is chosen.
+There are penalties if the rendering remains, and if the number of words is wrong.
+
+A copied text, such as a placeholder, may be unknown to the model, and the free translation around it is often
+wrong. Therefore decoding from the beginning is also proposed for copied texts. A sentence is decoded with all
+constraints (`lexical_search.py`) if no proposal meets them, or if the position in the source is unknown.
 """
 
 from collections import Counter
@@ -34,21 +37,22 @@ from cotext.translation.document_state import OpenDocument, SentenceHypothesis, 
 from cotext.translation.scorer import DocumentScorer, score_labels
 from cotext.translation.terms.word_alignment import SentenceAlignment, Span, proportional, renderings
 
-# Penalties in log-probability: for a rendering that remains next to its term, and for every word more or
-# fewer than in the free translation with the phrase instead of the rendering. Repeated words count as one.
+# Penalties in log-probability. STUTTER: the rendering remains in the sentence. LENGTH: for every word of
+# difference from the expected length, which is the length of the free translation after the replacement.
+# Adjacent equal words of the free translation count as one.
 STUTTER: Final = 8.0
 LENGTH: Final = 5.0
-_MAX_PHRASES: Final = 8  # alternatives of a term that are proposed
-_PLACES: Final = 2  # places that are tried for a phrase
+_MAX_PHRASES: Final = 8  # maximum number of proposed alternatives of a term
+_PLACES: Final = 2  # maximum number of positions tried for a phrase
 
 
 @dataclass(slots=True)
 class Draft:
     """A window of a document with its free translation, whose sentences are corrected from left to right.
 
-    `at`: the requested sentence that does not meet `constraints`; -1 before the first. `own`: words in it
-    that may render the missing phrase, with their shares of the alignment. `phrases`: the alternatives of the
-    missing phrase.
+    `at`: index of the current sentence among the requested ones, which misses some of `constraints`; -1
+    before the first. `own`: words of this sentence that may already translate the missing phrase, with their
+    alignment weights. `phrases`: the alternatives of the missing phrase.
     """
 
     opened: OpenDocument
@@ -66,7 +70,7 @@ class Draft:
 
     @property
     def sentence(self) -> int:
-        """The sentence to correct, counted over sentences of the document with tokens."""
+        """Index of the sentence to correct; sentences without tokens are not counted."""
         return self.opened.requested(self.number)[self.at]
 
     @property
@@ -84,7 +88,7 @@ class Draft:
         return self.automaton is not None and not _keeps(self.automaton, self.found[self.at].tokens)
 
     def reduced(self, phrases: tuple[str, ...]) -> SentenceConstraints:
-        """Return the constraints without those that the sentence misses, except for one."""
+        """Return the constraints that the sentence meets, plus the missing one for `phrases`."""
         missing = Counter(alternatives for alternatives, _ in self.missing())
         missing[phrases] -= 1
         kept: list[list[tuple[str, ...]]] = []
@@ -101,7 +105,7 @@ class Draft:
         )
 
     def penalty(self, text: str) -> float:
-        """Return the log-probability that a text loses for remaining renderings and for its length."""
+        """Return the penalty (in log-probability) of a text for remaining renderings and for its length."""
         if not self.own:
             return 0.0
         remaining = sum(share for share, word in self.own if any(occurrences(text, [word])))
@@ -115,7 +119,7 @@ class Draft:
         return [(text,) for text in self.constraints.copied]
 
     def missing(self) -> list[tuple[tuple[str, ...], Span]]:
-        """Return the phrases that the sentence lacks, as alternatives, with their spans in the source."""
+        """Return the missing phrases of the sentence: their alternatives, and their spans in the source."""
         required = [*self.constraints.required, *self._copied]
         text, missing = self.found[self.at].text, []
         counts = {phrases: sum(1 for _ in occurrences(text, phrases)) for phrases in set(required)}
@@ -128,9 +132,9 @@ class Draft:
 
 @dataclass(frozen=True, slots=True)
 class _Proposal:
-    """A proposed translation of a sentence: its first tokens, and the constraints of the rest.
+    """A proposed translation: its first tokens, and the constraints for the tokens decoded after them.
 
-    `whole`: nothing follows.
+    `whole`: the tokens are a complete sentence; no decoding is needed.
     """
 
     draft: Draft
@@ -140,9 +144,9 @@ class _Proposal:
 
 
 class Substitution:
-    """Corrects drafts of a system whose rows do not attend to each other.
+    """Correction of drafts, for systems whose rows do not attend to each other.
 
-    `symbols` are those of search; all tokens that are invisible by themselves count as blank.
+    `symbols`: the search symbols; `blank` contains all tokens that decode to an empty string on their own.
     """
 
     def __init__(self, scorer: DocumentScorer, spelling: Spelling, symbols: SearchSymbols) -> None:
@@ -152,10 +156,10 @@ class Substitution:
 
     def mend(self, drafts: Sequence[Draft]) -> None:
         """Correct the sentences of drafts that do not meet their constraints, in place."""
-        active = [draft for draft in drafts if self._goes_on(draft)]
+        active = [draft for draft in drafts if self._advance(draft)]
         while active:
-            self._mend_further(active)
-            active = [draft for draft in active if self._goes_on(draft)]
+            self._correct_step(active)
+            active = [draft for draft in active if self._advance(draft)]
         # Corrected sentences were found by different searches: compute their probabilities in the same way.
         changed = [draft for draft in drafts if draft.is_changed]
         rows = [_instance(draft, draft.found) for draft in changed]
@@ -165,7 +169,7 @@ class Substitution:
                 for sentence, scores in zip(draft.found, of_row, strict=True)
             ]
 
-    def _goes_on(self, draft: Draft) -> bool:
+    def _advance(self, draft: Draft) -> bool:
         """Move to the next sentence that misses a constraint; return whether there is one."""
         if draft.at >= 0 and draft.misses():
             return True
@@ -176,8 +180,11 @@ class Substitution:
                 return True
         return False
 
-    def _mend_further(self, drafts: Sequence[Draft]) -> None:
-        """Meet one more constraint of the current sentence of each draft, or all of them."""
+    def _correct_step(self, drafts: Sequence[Draft]) -> None:
+        """Insert one missing phrase into the current sentence of each draft.
+
+        If there is no proposal, decode the sentence again with all constraints.
+        """
         proposals: list[_Proposal] = []
         for draft, alignment in zip(drafts, self._alignments(drafts), strict=True):
             own_proposals = list(self._proposals(draft, alignment)) if draft.proposals_left else []
@@ -190,7 +197,7 @@ class Substitution:
         candidates: dict[int, list[tuple[_Proposal, SentenceHypothesis]]] = {
             id(draft): [] for draft in drafts
         }
-        for proposal, sentence in zip(proposals, self._written(proposals), strict=True):
+        for proposal, sentence in zip(proposals, self._complete_proposals(proposals), strict=True):
             if proposal.automaton is proposal.draft.automaton or _keeps(proposal.automaton, sentence.tokens):
                 candidates[id(proposal.draft)].append((proposal, sentence))
         self._choose(drafts, candidates)
@@ -232,15 +239,15 @@ class Substitution:
             yield _Proposal(draft, (), automaton)
         for rank, (_, span) in enumerate(spans[:_PLACES]):
             for begun, is_whole in self._begun(draft.found[draft.at], span, phrases):
-                if (is_whole or not rank) and _written(automaton, begun) is not None:
+                if (is_whole or not rank) and _state_after(automaton, begun) is not None:
                     yield _Proposal(draft, begun, automaton, is_whole)
 
     def _begun(
         self, sentence: SentenceHypothesis, span: Span, phrases: Sequence[str]
     ) -> Iterator[tuple[tuple[int, ...], bool]]:
-        """Yield sentences with a phrase instead of a span, and their beginnings; whether each is complete.
+        """Yield (tokens, is_complete): the sentence with a phrase instead of the span, and its prefixes.
 
-        Beginnings end with the phrase, or one word before it.
+        A prefix ends after the inserted phrase, or one word before the span.
         """
         text, tokens, spelling = sentence.text, sentence.tokens, self._spelling
         edges = token_spans(self._scorer.tokenizer, tokens, text, "target")
@@ -258,8 +265,8 @@ class Substitution:
             if number := _token_at(edges, word.start):
                 yield tokens[:number], False
 
-    def _written(self, proposals: Sequence[_Proposal]) -> list[SentenceHypothesis]:
-        """Return the proposed sentences, with incomplete ones completed by search."""
+    def _complete_proposals(self, proposals: Sequence[_Proposal]) -> list[SentenceHypothesis]:
+        """Return the proposed sentences; complete the incomplete ones by search."""
         sentences = {
             i: SentenceHypothesis(p.begun, self._scorer.tokenizer.decode(p.begun))
             for i, p in enumerate(proposals)
@@ -274,7 +281,7 @@ class Substitution:
         return [sentences[i] for i in range(len(proposals))]
 
     def _request(self, proposal: _Proposal) -> SearchRequest:
-        """Return the request for the rest of a sentence after the tokens of a proposal."""
+        """Return the request to decode a sentence after the tokens of a proposal."""
         draft = proposal.draft
         limit = draft.request.max_tokens[draft.at] - len(proposal.begun)
         return replace(
@@ -286,7 +293,7 @@ class Substitution:
         )
 
     def _closed(self, draft: Draft, more: int = 0) -> list[int]:
-        """Return the labels of a window before the current sentence, or up to `more` sentences later."""
+        """Return the target prefix of a window: the sentences before the current one, and `more` others."""
         prefix = list(draft.request.prefix)
         first = draft.request.first_sentence + draft.request.closed_before(self._symbols)
         for number, sentence in enumerate(draft.found[: draft.at + more], start=first):
@@ -294,7 +301,7 @@ class Substitution:
         return prefix
 
     def _search_rests(self, drafts: Sequence[Draft]) -> None:
-        """Translate the sentences after a corrected one again, as they depend on it."""
+        """Translate the sentences after a corrected one again, because they depend on it."""
         rows = []
         for draft in drafts:
             most = draft.request.max_tokens[draft.at + 1 :]
@@ -303,7 +310,7 @@ class Substitution:
             draft.found[draft.at + 1 :] = sentences
 
     def _searched(self, rows: Sequence[tuple[Draft, SearchRequest]]) -> list[list[SentenceHypothesis]]:
-        """Search requests of drafts; those that need the same beam share batches."""
+        """Decode requests of drafts; requests with the same beam size share batches."""
         scorer, plan = self._scorer, self._scorer.plan
         # The beam of a row must not depend on the rows that share its batch.
         widths = [search_width(plan.options.beam, request.automata) for _, request in rows]
@@ -356,15 +363,18 @@ class Substitution:
 
 
 def _instance(draft: Draft, found: Sequence[SentenceHypothesis], current: int | None = None) -> Instance:
-    """Return the window of a draft with its translation; `current`: only this sentence is read, else all."""
+    """Return the window of a draft with its translation.
+
+    `current`: index of the sentence to score or align; None: all requested sentences.
+    """
     opened, requested = draft.opened, draft.opened.requested(draft.number)
     read = requested if current is None else range(current, current + 1)
     target = [sentence.tokens for sentence in (*opened.context(draft.number), *found)]
     return replace(draft.instance, window=replace(draft.instance.window, current=read), target=target)
 
 
-def _written(automaton: SentenceAutomaton, tokens: Sequence[int]) -> Written | None:
-    """Return the state after tokens of a sentence; None: one of them is rejected."""
+def _state_after(automaton: SentenceAutomaton, tokens: Sequence[int]) -> Written | None:
+    """Return the state after the tokens of a sentence; None: the automaton rejects a token."""
     written: Written | None = automaton.start
     for token in tokens:
         if written is None:
@@ -374,18 +384,21 @@ def _written(automaton: SentenceAutomaton, tokens: Sequence[int]) -> Written | N
 
 
 def _keeps(automaton: SentenceAutomaton, tokens: Sequence[int]) -> bool:
-    written = _written(automaton, tokens)
+    written = _state_after(automaton, tokens)
     return written is not None and automaton.may_close(written)
 
 
 def _token_at(edges: Sequence[Span], place: int) -> int | None:
-    """Return the first token at or after a place in the text; None: a token extends across it."""
+    """Return the first token at or after a position in the text; None: a token extends across it."""
     number = next((i for i, (start, _) in enumerate(edges) if start >= place), len(edges))
     return number if all(stop <= place for _, stop in edges[:number]) else None
 
 
 def _fitting(phrases: Sequence[str], opens: bool) -> list[str]:
-    """Of phrases that differ only in their first letter, keep the one that fits the place in the sentence."""
+    """Return the phrases whose first letter fits the position in the sentence.
+
+    Of two phrases that differ only in the case of their first letter, only one is kept.
+    """
     fitting = []
     for phrase in phrases:
         raised, lowered = (change(phrase[:1]) + phrase[1:] for change in (str.upper, str.lower))

@@ -51,10 +51,10 @@ class CorpusJob(Job[FileReport]):
 
     The file is read twice: for its checksum, and for its documents, which stay in memory. `by_window`: the
     journal also contains windows, for files that may be one long document. `shard`: only its documents are
-    read and translated. `sentences` and `characters` count what is translated.
+    read and translated. `sentences` and `characters` count the translated text.
 
     Raises:
-        CotextError: as `translate_file`, as far as known in advance.
+        CotextError: an error of `translate_file` that can be found in advance.
     """
 
     command, unit = "translate", "documents"
@@ -77,14 +77,14 @@ class CorpusJob(Job[FileReport]):
         self._by_window, self._wishes = by_window, wishes or Wishes()
         self._wishes.check(opened.translator)
         if self._wishes.memory is not None:
-            raise CotextError(
-                f"{source}: a translation memory is for files, and this is a corpus; leave it out"
-            )
+            raise CotextError(f"{source}: a translation memory cannot be used with a corpus; remove --memory")
         self.messages: list[str] = []
         self._translator, self._scores = opened.translator, scores
         self._translator.plan.check_passes()
         if scores is not None and not self._translator.plan.options.scored:
-            raise CotextError(f"{scores}: decode.scores = false computes no scores; remove one of the two")
+            raise CotextError(
+                f"{scores}: there are no scores with decode.scores = false; remove one of the two"
+            )
         self._format = format or detect_format(source)
         find_format(self._format).require_written()
         checksums = checksums_of([source], self._format)
@@ -171,7 +171,7 @@ def join_translations(out: Path, parts: Joined, overwrite: bool = False) -> File
         check_new_lists(out)
     source = Path(facts["source"])
     if checksums_of([source], facts["format"]) != parts.header.identity["source"]:
-        raise CotextError(f"{source}: is not what the shards have translated; put that file back")
+        raise CotextError(f"{source}: is not the file that the shards have translated; restore that file")
     return _write_corpus(out, partial(read_documents, source, facts["format"]), facts, parts)
 
 
@@ -246,7 +246,7 @@ def check_outputs(out: Path, scores: Path | None, sources: Sequence[Path]) -> No
     if scores is not None:
         check_output(scores, sources)
         if scores.absolute() == out.absolute():
-            raise CotextError(f"{out}: --out and --scores name one file; give each its own")
+            raise CotextError(f"{out}: --out and --scores are the same file; choose different files")
 
 
 def pieces_of(view: ViewConfig) -> str:
@@ -259,15 +259,15 @@ def check_output(out: Path, inputs: Iterable[Path]) -> None:
     require_written(out)
     folder = out.absolute().parent
     if out.is_dir():
-        raise CotextError(f"{out}: is a folder; give --out the name of a file")
+        raise CotextError(f"{out}: is a folder; --out must be a file")
     if not folder.is_dir():
-        problem = "is not a folder" if folder.exists() else "does not exist; make it first"
+        problem = "is not a folder" if folder.exists() else "does not exist; create it first"
         raise CotextError(f"{out}: {folder} {problem}")
     if out.exists() and not out.is_file():
-        raise CotextError(f"{out}: is no regular file; give --out another name")
+        raise CotextError(f"{out}: is not a regular file; choose another --out")
     for path in inputs:
         if out.exists() and path.exists() and out.samefile(path):
-            raise CotextError(f"{out}: would overwrite what is read from; give --out another name")
+            raise CotextError(f"{out}: would overwrite an input file; choose another --out")
 
 
 def _require_room_for_missing(source: Path, kind: str, translator: DocumentTranslator) -> None:
@@ -310,7 +310,9 @@ def checksums_of(paths: Iterable[Path], format: str | None) -> list[str]:
     for path in paths:
         check_readable(path)
         if not path.is_file():
-            raise CotextError(f"{path}: is no regular file, and it is read more than once; copy it to one")
+            raise CotextError(
+                f"{path}: is not a regular file, but must be read more than once; copy it to a regular file"
+            )
         side_file = find_side_file(path) if format in (None, "docids") else None
         checksums += [checksum(file) for file in (path, side_file) if file is not None]
     return checksums
@@ -338,7 +340,7 @@ def require_translation(document: Document, entry: Mapping[str, Any]) -> None:
 
 
 class NotedWindows:
-    """The log of finished windows in a journal; `units` are those of the translated documents."""
+    """The log of finished windows in a journal; `units`: units of the translated documents."""
 
     def __init__(self, journal: Journal, units: Sequence[int]) -> None:
         self._journal, self._units = journal, units

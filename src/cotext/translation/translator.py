@@ -44,7 +44,7 @@ from cotext.translation.window_search import RowGroup, WindowSearch
 
 
 class Pool(Protocol):
-    """Open documents, as `translate` uses them."""
+    """The open documents of `translate`."""
 
     @property
     def documents(self) -> Sequence[OpenDocument]:
@@ -224,7 +224,7 @@ class DocumentTranslator(DocumentScorer):
 
     Raises:
         CotextError: `decode.shortlist` without a shortlist; a multilingual tokenizer without chosen
-            languages, or without a symbol for one of them; else as `DecodingPlan.of`.
+            languages, or without a symbol for one of them; or an error of `DecodingPlan.of`.
     """
 
     def __init__(
@@ -239,8 +239,8 @@ class DocumentTranslator(DocumentScorer):
     ) -> None:
         if config.decode.shortlist and shortlist is None:
             raise CotextError(
-                f"decode.shortlist = {config.decode.shortlist}: no shortlist was opened with the model; open "
-                "the run with cotext.load, or leave it out"
+                f"decode.shortlist = {config.decode.shortlist}: no shortlist was loaded with the model; load "
+                "the run with cotext.load, or remove the setting"
             )
         before = None if first_pass is None else first_pass.plan
         tokenizer = _with_languages(tokenizer, config.decode)
@@ -302,18 +302,18 @@ class DocumentTranslator(DocumentScorer):
         were found before; further ones are recorded, if each is searched separately.
 
         Raises:
-            CotextError: as `check`, or a guide that is not supported.
+            CotextError: an error of `check`, or a guide that is not supported.
         """
         self.plan.check_passes()
         if guide is not None and self.plan.options.nbest > 1:
             raise CotextError(
                 f"decode.nbest = {self.plan.options.nbest}: with terms and copied text, only the best "
-                "translation is corrected, not the alternatives; leave decode.nbest or the glossary out"
+                "translation is corrected, not the alternatives; remove decode.nbest or the glossary"
             )
         if guide is not None and not self.takes_guides:
             raise CotextError(
-                "terms and copied text are kept in the search of systems that write from left to right, "
-                "with decode.align = constrained: leave the glossary out, or take a run that keeps it"
+                "terms and copied text need an autoregressive system with decode.align = constrained; "
+                "remove the glossary, or choose another run"
             )
         waiting = self._after_first_pass(documents, guide, lambda count: on_sentences(0))
         # Several batches, so that windows of similar length can share one; beams count as tokens.

@@ -103,7 +103,7 @@ class SentenceLists:
             length = window.row.source_tokens + len(request.prefix)
             costs.append(plan.options.beam * (length + sum(request.max_tokens) // 2))
         order = sorted(range(len(rows)), key=costs.__getitem__)
-        # If rows attend to each other, those of one window must not share a batch.
+        # If rows attend to each other, rows of one window must not share a batch.
         batches = [[n] for n in order]
         if not plan.sees_other_rows:
             packed = pack([[costs[n]] for n in order], plan.decode.max_tokens)
@@ -150,7 +150,7 @@ class Row:
 class RowGroup:
     """Rows of a document that share a batch: one row, or all of a group of windows that is searched together.
 
-    `width` is that of the widest beam. A row is searched with the same width as separately, whatever
+    `width`: width of the widest beam. A row is searched with the same width as separately, whatever
     constraints other rows have; batches therefore have groups of one width. `longest`: most tokens of a row,
     beams included.
     """
@@ -352,7 +352,7 @@ class WindowSearch:
         return constrained(request, opened, number, self._spelling)
 
     def _listed(self, opened: OpenDocument, number: int) -> Tensor | None:
-        """Return the tokens that a window may contain: those of its whole source, context included."""
+        """Return the tokens that a window may contain, chosen for its whole source, context included."""
         if self._shortlist is None:
             return None
         source = [token for j in opened.windows[number].source for token in opened.source[j]]

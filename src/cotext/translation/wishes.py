@@ -16,7 +16,7 @@ from cotext.translation.translator import DocumentTranslator
 class Wishes:
     """A glossary, words to leave untranslated, and a translation memory.
 
-    A memory can only be used for files of blocks.
+    A translation memory can be used only for files such as DOCX or HTML, not for corpora.
     """
 
     glossary: Glossary | None = None
@@ -37,8 +37,8 @@ class Wishes:
         """Raise CotextError if there are terms and the system does not support lexical constraints."""
         if self.of_terms and not translator.takes_guides:
             raise CotextError(
-                "a glossary and words to keep need a system that writes from left to right "
-                "and decode.align = constrained; leave them out, or take another run"
+                "--glossary and --keep need an autoregressive system with decode.align = constrained; "
+                "remove the options, or choose another run"
             )
 
     def guide(
@@ -47,7 +47,10 @@ class Wishes:
         documents: Sequence[Sequence[str]],
         copied: Sequence[Sequence[Sequence[str]]] | None = None,
     ) -> TermGuide | None:
-        """Return the constraints of documents, given as sentences; None without any, or if not supported."""
+        """Return the constraints for documents (lists of sentences); None if there are none.
+
+        Also return None if the system does not support lexical constraints.
+        """
         # Copied texts, such as placeholders, are constraints even without a glossary.
         has_any = self.of_terms or any(texts for document in copied or () for texts in document)
         if not has_any or not translator.takes_guides:

@@ -53,7 +53,7 @@ class Glossary:
         target" is a header. Columns are separated by tabs, in .csv files by commas.
 
         Raises:
-            CotextError: unreadable, a line without a translation, TBX without terms in both languages.
+            CotextError: the file is unreadable, a line has no translation, or TBX lacks terms in a language.
         """
         content = read_bytes(path, MAX_BYTES)
         if content[:1024].lstrip(b"\xef\xbb\xbf \r\n\t").startswith(b"<"):
@@ -91,7 +91,7 @@ def _of_table(text: str, path: Path) -> Iterator[Term]:
             where = f"{path}, line {number}"
             if len(cells) < 2:
                 separator = "comma" if comma else "tab"
-                raise CotextError(f"{where}: holds no {separator} between a term and its translation")
+                raise CotextError(f"{where}: there is no {separator} between a term and its translation")
             yield _term(cells[0], _several(cells[1]), forbidden, where)
     except csv.Error as error:
         raise CotextError(f"{path}: not a table in CSV: {error}") from None
@@ -109,7 +109,7 @@ def _term(source: str, targets: tuple[str, ...], forbidden: tuple[str, ...], whe
 
 
 def _of_tbx(content: bytes, where: str, source_language: str, target_language: str) -> Iterator[Term]:
-    """Yield the terms of TBX (ISO 30042:2008 and 2019): those of each concept, by language and status."""
+    """Yield the terms of each concept in TBX (ISO 30042:2008 and 2019), by language and status."""
     concepts = 0
     for node in parse(content, where).iter():
         if local_name(node) not in ("termEntry", "conceptEntry"):
@@ -134,7 +134,7 @@ def _of_tbx(content: bytes, where: str, source_language: str, target_language: s
             if used[target_language] or unused[target_language]:
                 yield Term(source, tuple(used[target_language]), tuple(unused[target_language]))
     if not concepts:
-        raise CotextError(f"{where}: holds no termEntry or conceptEntry; give a glossary in TBX, TSV or CSV")
+        raise CotextError(f"{where}: has no termEntry or conceptEntry; give a glossary in TBX, TSV or CSV")
 
 
 def _is_of(language: str, wanted: str) -> bool:
@@ -148,9 +148,9 @@ def _is_status(node: "etree._Element") -> bool:
 
 # --- Translation memory: sentences that were translated before in the same context.
 #
-# A sentence is used only if the memory has it after the same sentence, ignoring white space: in another
-# context, it may need another translation. The first sentence of a document must be the first in the memory,
-# too. Of several translations in one context, the last counts.
+# A translation is used only if the memory has the sentence after the same sentence, ignoring white space. In
+# another context, the sentence may need another translation. The first sentence of a document must also be
+# the first in the memory. Of several translations in one context, the last counts.
 
 START = None  # the context of the first sentence of a document
 
@@ -167,7 +167,7 @@ class TranslationMemory:
         """Read a TMX file; raise CotextError if it is unreadable or has no unit in both languages."""
         if not languages.source or not languages.target:
             raise CotextError(
-                f"{path}: which languages of the memory to take is not known, as those of the run are not"
+                f"{path}: the languages of the run are unknown, so no languages of the memory can be chosen"
             )
         memory = cls.of(
             (source, target, properties.get(DOCUMENT, ""))

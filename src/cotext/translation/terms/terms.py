@@ -140,7 +140,7 @@ class _Finder:
         return tuple(forms)
 
     def _matches(self, term: Term, own: Sequence[str], run: Sequence[Word], text: str, opens: bool) -> bool:
-        """Whether words of a sentence are those of a term, with the same spaces between them."""
+        """Whether words of a sentence equal the words of a term, with the same spaces between them."""
         spaced = [word.start > before.stop for before, word in itertools.pairwise(run)]
         wanted = words_of(term.source)
         if spaced != [word.start > before.stop for before, word in itertools.pairwise(wanted)]:

@@ -1,4 +1,4 @@
-"""Word alignment of a sentence and its translation: conversion from alignments of tokens to those of words.
+"""Word alignment of a sentence and its translation: convert alignments of tokens to alignments of words.
 
 Shapes: T target tokens, S source tokens, U target units, V source units.
 """
@@ -155,7 +155,7 @@ def renderings(alignment: SentenceAlignment, texts: tuple[str, str], span: Span)
     """Return spans of the target that may render a span of the source, with their shares, largest first.
 
     Each is a word. Only the first may include neighbours that are aligned with the same span with at least
-    half of its largest share. Shares are those of the span's weights, and sum to one over all words.
+    half of its largest share. Shares are parts of the weights of the span, and sum to one over all words.
     """
     of_S, of_T = word_units(texts[0], whole=[span]), word_units(texts[1])
     words = [unit for unit in of_T if not unit.punctuation]
