@@ -59,7 +59,7 @@ def test_what_a_format_cannot_hold_is_refused_and_nothing_written(tmp_path: Path
         assert [p.name for p in tmp_path.iterdir()] == ["in.jsonl"]
     write_documents(tmp_path / "one", SOURCES, "text")
     refused = cotext("convert", tmp_path / "one", "--to", "d-lines", "--out", out, *both)
-    assert (refused.code, "has one language" in refused.err) == (2, True)
+    assert (refused.code, "holds one language" in refused.err) == (2, True)
 
 
 def test_head_shows_the_first_documents_of_both_sides(world: World, tmp_path: Path) -> None:
