@@ -33,7 +33,7 @@ def no_work(monkeypatch: pytest.MonkeyPatch) -> None:
 def refused(outcome: Outcome, *words: str) -> None:
     assert outcome.code == 2, outcome
     assert outcome.out == ""
-    expected = (*words, "but the limit is ", "decode.max_source_tokens")
+    expected = (*words, " tokens are allowed", "decode.max_source_tokens")
     assert [word for word in expected if word not in outcome.err] == []
 
 

@@ -319,6 +319,6 @@ class DocumentScorer:
 
     def _too_long(self, problem: str, limit: int) -> CotextError:
         return CotextError(
-            f"{problem}, but the limit is {limit} tokens; split it, or raise "
+            f"{problem}, at most {limit} tokens are allowed; split it, or raise "
             f"decode.max_source_tokens (the model was trained on up to {self.config.view.max_tokens})"
         )
