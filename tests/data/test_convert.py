@@ -50,7 +50,7 @@ def test_what_a_format_cannot_hold_is_refused_and_nothing_written(tmp_path: Path
         (["--to", "tsv", "--out", out], "tab"),
         (["--to", "text", "--out", out, *both], "empty"),
         (["--to", "text", "--out", out], "--out-target"),
-        (["--to", "jsonl", "--out", out, *both], "leave out the target file"),
+        (["--to", "jsonl", "--out", out, *both], "remove the target file"),
         (["--to", "docx", "--out", out], "unknown corpus format"),
         (["--to", "jsonl", "--out", path], "would overwrite"),
     ):
