@@ -80,7 +80,7 @@ class KeyValueCache:
 
 def _keep(x: Tensor, entries: Tensor, used: int) -> Tensor:
     """Keep entries of [B, H, M, K] with `used` slots: in place, copying only those that move."""
-    # Most entries stay in place when others finish.
+    # Most entries keep their place when other entries finish.
     moved = (entries != torch.arange(entries.numel(), device=entries.device)).nonzero().flatten()
     if moved.numel() > 0:
         x[moved, :, :used] = x[entries[moved], :, :used]

@@ -93,8 +93,8 @@ def read_parallel(
     if target is None:
         if not source_format.holds_both_languages:
             raise CotextError(
-                f"{source}: files of the format {source_format.name} have one language; name the target file, "
-                "too"
+                f"{source}: files of the format {source_format.name} have one language; name the target "
+                "file, too"
             )
         return _pairs_of_one_file(source, source_format, counts, skip_unequal)
     target_format = _resolve(target, format)
