@@ -378,7 +378,7 @@ def test_a_traceback_is_only_for_our_own_mistakes(world: World, tmp_path: Path) 
     process = start("translate", "nowhere", "nothing", "--out", "x", cwd=tmp_path)
     out, err = process.communicate(timeout=60)
     said = "cotext: nowhere: no such run folder, and no installed model of this name; `cotext models` lists "
-    assert (process.returncode, out, err) == (2, "", f"{said}those that are here\n")
+    assert (process.returncode, out, err) == (2, "", f"{said}the available models\n")
 
 
 def test_standard_output_that_takes_nothing() -> None:

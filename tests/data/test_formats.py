@@ -373,7 +373,7 @@ BAD_FILES: dict[str, tuple[dict[str, bytes], str | None, str]] = {
     "xz without the ending": (
         {"a.en": lzma.compress(b"A.\n")},
         None,
-        r"a\.en:1: .* give its name the ending \.xz",
+        r"a\.en:1: .* add \.xz to the file name",
     ),
     "no xz with the ending": (
         {"a.en.xz": b"A sentence.\n" * 9},
@@ -442,7 +442,7 @@ BAD_FILES: dict[str, tuple[dict[str, bytes], str | None, str]] = {
     "one id too few": (
         {"a.en": b"A.\nB.\n", "a.docids": b"x\n"},
         None,
-        r"a\.docids: ends before line 2, but .*a\.en goes on",
+        r"a\.docids: has fewer lines than .*a\.en, which has a line 2",
     ),
     "an id missing": (
         {"a.en": b"A.\nB.\n", "a.docids": b"x\n\n"},
@@ -497,7 +497,7 @@ BAD_FILES: dict[str, tuple[dict[str, bytes], str | None, str]] = {
     "JSON sentences": (
         {"a.en": b'{"id": "x", "source": "A."}'},
         None,
-        r"document 'x': the key 'source' must hold a l",
+        r"document 'x': the key 'source' must contain a l",
     ),
     "JSON both": (
         {"a.en": b'{"id": "x", "source": [], "sentences": []}'},
@@ -514,7 +514,7 @@ BAD_FILES: dict[str, tuple[dict[str, bytes], str | None, str]] = {
     "JSON surrogate": (
         {"a.en": b'{"id": "x", "source": ["\\ud800"]}'},
         None,
-        r"a\.en:1: holds half a ch",
+        r"a\.en:1: contains half a ch",
     ),
 }
 

@@ -43,7 +43,7 @@ def test_what_is_written_is_read_again(tmp_path: Path, name: str) -> None:
 @loop_over(
     ("lines", "message"),
     [
-        ([], "holds no translations"),
+        ([], "contains no translations"),
         ([line(1, 2)], ":2: rank 2 of sentence 1 of document 'a', at the beginning"),
         ([line(1, 1), line(1, 3)], ":3: rank 3 of sentence 1 of document 'a', after rank 1 of sentence 1"),
         ([line(1, 1), line(3, 1)], ":3: rank 1 of sentence 3"),

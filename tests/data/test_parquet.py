@@ -65,7 +65,7 @@ def test_a_document_is_found_beside_its_line(tmp_path: Path) -> None:
         ({"id": ["a"], "source": [1]}, "source: int64"),
         (
             {"id": ["a"], "source": ["b"], "target": [["b"]]},
-            "a side is a list of texts, or a text, in each row",
+            "in each row, a side must be a text or a list of texts",
         ),
         ({"id": ["a", None], "source": ["b", "c"]}, ":2: the id of the document is null"),
         ({"id": ["a", "a"], "source": ["b", None]}, ":2: document 'a', sentence 2: `source` is null"),
@@ -99,7 +99,7 @@ def test_what_cannot_be_written_leaves_the_file_as_it_was(tmp_path: Path) -> Non
             write_parallel(path, None, documents, "parquet")
         assert path.read_text() == "before"
         assert [p.name for p in tmp_path.iterdir()] == ["x.parquet"]
-    with pytest.raises(CotextError, match=r"compressed in itself; leave \.gz out"):
+    with pytest.raises(CotextError, match=r"internal compression; remove the suffix \.gz"):
         write_parallel(tmp_path / "x.parquet.gz", None, PAIRS, "parquet")
 
 

@@ -347,10 +347,10 @@ def test_what_another_job_has_done_is_not_discarded_unasked(files: dict[str, Pat
     with pytest.raises(KeyboardInterrupt):
         run(files, out, on_documents=Stages("encoding dev"))
     before = contents(hidden)
-    with pytest.raises(CotextError, match=r"\.out\.preparing: holds what an interrupted .* add --overwrite"):
+    with pytest.raises(CotextError, match=r"\.out\.preparing: contains an interrupted .* add --overwrite"):
         run(files, out, vocabulary=40)
     files["dev_target"].write_text(files["dev_target"].read_text().replace("Haus", "Hof"))
-    with pytest.raises(CotextError, match="from other files or with other settings"):
+    with pytest.raises(CotextError, match="of other files or with other settings"):
         run(files, out)
     (hidden / "preparing.json").write_text((hidden / "preparing.json").read_text().replace("0", "1", 1))
     with pytest.raises(CotextError, match="or is damaged"):

@@ -86,7 +86,7 @@ def test_what_was_written_names_its_languages(tmp_path: Path) -> None:
         (memory("<tu>"), "tmx:4: malformed XML"),
         ("<!DOCTYPE tmx [<!ENTITY a 'b'>]>\n" + memory("")[22:], "DOCTYPE with declarations"),
         ("<!DOCTYPE tmx SYSTEM 'a.dtd'>\n" + memory(unit("&a;", "b"))[22:], "&a;"),
-        (memory("<tu>" + "<prop>" * 200), "inside each other"),
+        (memory("<tu>" + "<prop>" * 200), "nested elements"),
         ("<tm/>", "not <tmx>"),
     ],
 )

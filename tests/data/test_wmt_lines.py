@@ -143,7 +143,7 @@ def test_languages_are_read_one_pair_at_a_time(tmp_path: Path) -> None:
         CotextError, match=r"s.jsonl:2: a document of eng_Latn-ukr_Cyrl, after others of cs-de_DE"
     ):
         list(read_documents(path))
-    with pytest.raises(CotextError, match="'zh_CN' may be en-zh_CN, ja-zh_CN; name one"):
+    with pytest.raises(CotextError, match="'zh_CN' may be en-zh_CN, ja-zh_CN; choose a pair"):
         ids("zh_CN")
     for none in ("fr", "fr-de", "de-fr"):
         with pytest.raises(CotextError, match=f"no document is of '{none}'; there are cs-de_DE"):

@@ -169,7 +169,7 @@ REFUSED: list[tuple[str, Change, str]] = [
     (
         "marian",
         setting(d_model=65_536, decoder_layers=256),
-        r"far smaller than the model in its configuration",
+        r"far smaller than the model of its configuration",
     ),
     ("marian", setting(decoder_layers=2), r"decoder\.layers\.1\.\S+ is missing"),
     ("marian", setting(encoder_layers=1), r"'model\.encoder\.layers\.1\.\S+' is not known in such a model"),
@@ -243,7 +243,7 @@ REFUSED: list[tuple[str, Change, str]] = [
     ("npz", option(lemma_dim_emb=64), r"lemma-dim-emb = 64"),
     ("npz", array("decoder_ff_logit_out_W", np.zeros((16, 67), np.float32)), r"tied-embeddings = False"),
     ("npz", array("special:model.yml", None), r"no model of Marian: it has no special:model\.yml"),
-    ("npz", array("special:model.yml", np.frombuffer(b"[1, 2]\0", np.int8)), r"holds no options"),
+    ("npz", array("special:model.yml", np.frombuffer(b"[1, 2]\0", np.int8)), r"contains no options"),
     ("npz", array("special:model.yml", np.frombuffer(b"a: !!python/name:os.system\0", np.int8)), r"YAML"),
     ("npz", array("decoder_l1_ffn_W1", None), r"decoder_l1_ffn_W1 is missing"),
     ("npz", zip_bomb, r"its stated size is far larger than its content"),

@@ -80,7 +80,7 @@ def test_code_is_not_run_before_the_user_agrees(
 ) -> None:
     outcome = cotext("train", idea, "--data", world.folder / "data", "--out", idea.parent / "run", *TINY)
     assert outcome.code == 2
-    assert "idea.py: is Python code" in outcome.err.replace("\n", " ")
+    assert "idea.py: the model needs this Python file" in outcome.err.replace("\n", " ")
     assert not (idea.parent / "run").exists()
     run = trained(idea, world, "--trust-code")
     forget()
@@ -148,7 +148,7 @@ def test_a_layer_that_does_not_say_how_far_it_sees_is_refused_when_training_star
 
 def test_wrong_names_are_told_with_the_right_ones(tmp_path: Path) -> None:
     with pytest.raises(
-        CotextError, match=r"'segment_gate', 'hierarchical' or a class of a file, as in idea\.py:MyPart"
+        CotextError, match=r"'segment_gate', 'hierarchical' or a class of a file, such as idea\.py:MyPart"
     ):
         load_config("han/joint", overrides=["model.document_layer=gate"])
     with pytest.raises(CotextError, match=r"none\.py"):

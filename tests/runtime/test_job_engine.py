@@ -438,7 +438,7 @@ def test_a_journal_there_twice_or_of_another_job_is_named(tmp_path: Path) -> Non
     copy = one.with_name("1-of-2 copy.jsonl")
     copy.write_bytes(one.read_bytes())
     said = refused(out)
-    assert said == f"{one} and {copy}: both are of shard 1/2; move one of them away"
+    assert said == f"{one} and {copy}: both belong to shard 1/2; move one of them away"
     copy.unlink()
     shard(tmp_path / "elsewhere", 2, 2, identity=OTHER)
     two.write_bytes((folder_of(tmp_path / "elsewhere") / two.name).read_bytes())

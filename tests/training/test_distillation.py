@@ -304,7 +304,7 @@ def test_processes_that_would_be_in_each_others_way(
     succeed(*command(world, out, "--shard", "1/2"))
     assert (found["1/2"].code, "shard 1/2: another process is working on it" in found["1/2"].err) == (2, True)
     assert found["2/2"].code == 0
-    assert (found["join"].code, "shard 1/2: another process is at work" in found["join"].err) == (
+    assert (found["join"].code, "shard 1/2: another process is working on it" in found["join"].err) == (
         2,
         True,
     )

@@ -134,7 +134,7 @@ def test_whole_files_have_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(streams, "MAX_WHOLE_BYTES", size - 1)
     for name in ("s.json", "s.json.gz", "s.json.xz"):
         for read in (read_suite, read_decisions):
-            with pytest.raises(CotextError, match=f"{name}: holds more than {size - 1} bytes"):
+            with pytest.raises(CotextError, match=f"{name}: contains more than {size - 1} bytes"):
                 read(tmp_path / name)
 
 

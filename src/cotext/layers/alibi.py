@@ -6,8 +6,8 @@ slope is 2^(-8 h / H) for the heads h = 1 ... H:
     self     q . k / sqrt(K) - slope * |i - j|
     cross    q . k / sqrt(K) - slope * |a(i) - j|           a(i) = begin of source sentence k + i - begin of k
 
-Token r of target sentence k is aligned with token r of source sentence k. Each separator resets the distance
-between the two sides, so that it does not grow with the number of sentences.
+Token r of target sentence k is aligned with token r of source sentence k. The distance between the two sides
+restarts at each separator, and so does not grow with the number of sentences.
 
 Shapes: B rows, H heads, T queries, S keys, K per head.
 """

@@ -20,7 +20,7 @@ from cotext.layers.multi_head import Activation, AttentionSize, CrossAttention, 
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """Sizes of a Transformer; `neutral_start`: parts that a plain one lacks have no effect at first."""
+    """Sizes of a Transformer; `neutral_start`: whether non-standard parts have no effect at first."""
 
     dimension: int
     feed_forward: int
@@ -42,7 +42,7 @@ class Size:
         return FeedForward(self.dimension, self.feed_forward, self.activation_dropout, self.activation)
 
     def norm(self) -> nn.Module:
-        """Return the norm after a stack, which only pre-norm needs; else the identity."""
+        """Return the norm after a stack for pre-norm, otherwise the identity."""
         return nn.LayerNorm(self.dimension) if self.pre_norm else nn.Identity()
 
 
@@ -130,7 +130,7 @@ def through(block: EncoderBlock | DecoderBlock, x: Tensor, layout: Layout, recom
 
 
 class LayerAbove(Protocol):
-    """What a document layer on top of a stack needs of complete rows: see `Packed`."""
+    """The properties of complete rows that a document layer on top of a stack needs: see `Packed`."""
 
     by_sentence: bool
     answers: tuple[str, ...]
@@ -146,7 +146,7 @@ class Stacks:
     decoder_norm: nn.Module
 
     def source_packed(self, above: LayerAbove | None = None) -> Packed:
-        """Return what the encoder, a layer on top of it, and the decoder need of source rows."""
+        """Return the needed properties of source rows, for encoder, a layer on top and decoder."""
         own, crosses = self_attentions(self.encoder), cross_attentions(self.decoder)
         return Packed(
             by_sentence=_by_sentence(own, above),
@@ -156,7 +156,7 @@ class Stacks:
         )
 
     def target_packed(self, above: LayerAbove | None = None) -> Packed:
-        """Return what the decoder and a layer on top of it need of target rows."""
+        """Return the needed properties of target rows: for the decoder and a layer on top of it."""
         own, crosses = self_attentions(self.decoder), cross_attentions(self.decoder)
         cross_answers = {name for a in crosses for name in (*a.span.source_answers, *a.score.source_answers)}
         return Packed(

@@ -34,7 +34,7 @@ BUCKET_RATIO = 1.5  # longest to shortest sentence of a bucket
 def sentence_spans(sentence: Tensor) -> Tensor:
     """Return begin and end of the sentences 0, 1 ... of every row: [B, S] -> [B, most sentences, 2].
 
-    A larger index than that of the last sentence of a row stands for the last sentence.
+    An index beyond the last sentence of a row stands for the last sentence.
     """
     last = sentence.max(dim=1, keepdim=True).values
     length = sentence.new_zeros(sentence.size(0), int(last.max()) + 1)
@@ -65,7 +65,7 @@ class _Fetch(Function):
 
 
 class ExtraTokens:
-    """Tokens outside a bucket that its sentences attend to, such as those of their source sentences.
+    """Tokens outside a bucket that its sentences attend to, such as the tokens of their source sentences.
 
     `at_GL` are the rows to fetch, `token_GL` their token indices in the batch; both -1 on padding.
     `distinct`: no token is fetched twice.
@@ -183,12 +183,12 @@ class Sentences:
             start_G, stop_G = spans[by_row.row_G, by_row.k_G.clamp(max=spans.size(1) - 1)].unbind(dim=1)
             counterpart_G = stop_G - start_G
             start_G = start_G + by_row.row_G * source_tokens
-            # The longer side decides the bucket, as both sides are padded.
+            # The bucket is chosen by the longer side, because both sides are padded.
             longer_G = length_G.maximum(counterpart_G)
         if memory_sentences:
             memory_G = by_row.memory(memory_sentences)
             longer_G = longer_G.maximum((by_row.first_G - memory_G) / memory_sentences)
-        # Bucket i holds sentences of at most (longest length / BUCKET_RATIO^i) tokens.
+        # Bucket i contains sentences of at most (longest length / BUCKET_RATIO^i) tokens.
         steps = (longer_G.max() / longer_G).log() / math.log(BUCKET_RATIO)
         which_G = steps.long()
         # A stable sort keeps the order of rows within a bucket.

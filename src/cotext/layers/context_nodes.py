@@ -8,8 +8,8 @@ own nodes:
     row     B a b E  B c E  B d e E        keys of sentence 1      c         B E B E B E
                                                                    its own   of the row
 
-In cross-attention, both are source tokens: those between the nodes of source sentence k, which sentence k of
-the target translates, and all nodes of the source.
+In cross-attention, all keys are source tokens. For target sentence k, they are the tokens between the nodes
+of source sentence k, and all nodes of the source.
 
 If weights are recorded or dropped, all keys of a sentence must be in one tensor (`buckets`):
 
@@ -17,7 +17,7 @@ If weights are recorded or dropped, all keys of a sentence must be in one tensor
                             its own  nodes of 0 and 2
 
 In equation 14 as printed, nodes are queries: they attend to every token of their row, and other tokens only
-to their own sentence (`node_query_mask`). This takes a mask between all tokens.
+to their own sentence (`node_query_mask`). This needs a mask between all tokens.
 
 Shapes: B rows, T queries, S tokens of a row, P = B * S, N real tokens of all rows, n most sentences of a row,
 G sentences of a bucket, L tokens of its longest, M nodes added to it, D model.
@@ -32,10 +32,11 @@ from cotext.layers.buckets import Bucket, ExtraTokens, Sentences, sentence_spans
 
 
 class Nodes:
-    """The nodes of rows and, for every bucket, those of the other sentences in its rows.
+    """The nodes of rows and, for every bucket, the nodes of the other sentences in its rows.
 
-    Tokens are in the order of the buckets of `among`, or, if that is None, of the rows. `sentence` [B, S] are
-    the rows that contain the nodes; `queries` are the rows of the sentences in the buckets, counted from 0.
+    Tokens are in the order of the buckets of `among` or, if `among` is None, in the order of the rows.
+    `sentence` [B, S] are the rows that contain the nodes. `queries` are the rows of the sentences in the
+    buckets, counted from 0.
     """
 
     def __init__(
@@ -87,10 +88,10 @@ def between_nodes(x_GHLK: Tensor, mask: Tensor | None) -> Tensor:
 
 
 def node_query_mask(queries: Tensor, keys: Tensor) -> Tensor:
-    """Let first and last tokens of a sentence attend to the row, others to their sentence: [B, 1, T, S].
+    """Return the mask with which first and last tokens of a sentence attend to the row: [B, 1, T, S].
 
-    Sentence indices are [B, T] and [B, S], -1 on padding, to which no token attends. Queries of padding
-    attend to all real tokens, so that no softmax is empty.
+    Other tokens attend to their sentence. Sentence indices are [B, T] and [B, S], -1 on padding. No token
+    attends to padding. Padding queries attend to all real tokens, so that no softmax is empty.
     """
     edge = torch.ones_like(queries[:, :1], dtype=torch.bool)
     changes = queries[:, 1:] != queries[:, :-1]

@@ -56,7 +56,7 @@ class EmbeddingKind:
 
 
 class SentenceEmbedding(nn.Module, Blended):
-    """Token + position + segment; the last two depend on the sentence index of the token.
+    """The sum of token, position and segment; the last two depend on the sentence index of the token.
 
     Segments are `learned` (Devlin et al. 2019), `sinusoidal` (Lupo et al. 2022, section 4.6.2) or `current`,
     which distinguishes only current sentences from context (Ma et al. 2020). Sentence indices past the last
@@ -121,7 +121,7 @@ class SentenceEmbedding(nn.Module, Blended):
         return (last[:, None] - sentence).clamp(min=0)
 
     def input_sentence(self, sentence: Tensor, before: Tensor | None) -> Tensor:
-        """Return the sentence that decides position and segment of decoder inputs: `closed_sentence`."""
+        """Return the sentence on which position and segment of decoder inputs depend: `closed_sentence`."""
         return sentence if self.bracketed else closed_sentence(sentence, before)
 
     def weight_of(self, side: Side) -> Tensor:
@@ -134,7 +134,7 @@ class SentenceEmbedding(nn.Module, Blended):
         return self.table if learned is None else learned
 
     def reads_ranks(self, side: Side) -> bool:
-        """Whether `placed` needs the positions of tokens in their sentences."""
+        """Return whether `placed` needs the positions of tokens in their sentences."""
         kind = self.source if side == "source" else self.target
         return kind.positions == "reset" or self.in_force < 1
 
@@ -159,7 +159,7 @@ class SentenceEmbedding(nn.Module, Blended):
         of all positions, if known.
         """
         kind = self.source if side == "source" else self.target
-        # Positions that restart in every sentence are those of the sentence model: nothing to blend.
+        # Positions that restart in every sentence equal the positions of the sentence model: no blending.
         share = 1.0 if kind.positions == "reset" else self.in_force
         if kind.positions != "none":
             at = position_of(kind.positions, position, rank, sentence, shift, self.from_first)

@@ -8,9 +8,9 @@
     embedding [V, D]   N(0, 1 / sqrt(D))    N(0, 1 / sqrt(D))              N(0, 0.02)
 
 `N(m, s)` is the normal distribution with standard deviation s. Xavier is the uniform distribution of Glorot
-and Bengio 2010, for each square part of a fused projection. `default` is that of torch: uniform within 1 /
-sqrt(fan-in), also for biases. `fairseq` is what that toolkit does since version 0.10, with which
-G-Transformer's authors trained. `normal` is the initialisation of Marian models in Hugging Face's
+and Bengio 2010, for each square part of a fused projection. `default` is the default of torch: uniform within
+1 / sqrt(fan-in), also for biases. `fairseq` is the initialisation of that toolkit since version 0.10, which
+the authors of G-Transformer used. `normal` is the initialisation of Marian models in Hugging Face's
 transformers. Learned positions are drawn like embeddings. Vectors that must have no effect at first are zero
 in all three: segment embeddings, relative positions, biases of relative attention and of the output layer.
 """

@@ -1,13 +1,12 @@
-"""Layouts: what attention needs to know about the tokens of a batch, computed once for all layers.
+"""Layouts: properties of the tokens of a batch that attention needs, computed once for all layers.
 
 A `Layout` describes complete rows: an encoded source, a target in training or scoring, or the positions of a
 non-autoregressive decoder. A `Step` describes the tokens that a decoder reads next, after those in its
-caches. A row is one sequence of a batch, and may hold several sentences.
+caches. A row is one sequence of a batch, and may contain several sentences.
 
-A layout depends only on sentence indices. It is made before the forward pass, on the CPU if the batch is
-still there, and computes the properties that its stack requires (`Packed.answers`). The forward pass adds
-tables and the encoded source (`bound`). It never reads tensor values, so that the CPU does not wait for the
-GPU.
+A layout depends only on sentence indices. It is created before the forward pass, on the CPU if the batch is
+still there, with the properties that its stack requires (`Packed.answers`). The forward pass adds tables and
+the encoded source (`bound`). It never reads tensor values, so that the CPU does not wait for the GPU.
 
 Complete rows are packed without their padding, in row order. If some attention is restricted to sentences,
 they are packed in the order of sentence buckets instead (`layers/buckets.py`):
@@ -52,7 +51,9 @@ from cotext.layers.state import DecoderState, SlotMask, SourceSide
 
 
 CLIP = 20  # larger distances share a vector
-FEW = 5 * CLIP  # up to this many sentences, rows are one chunk: recomputing chunks would not pay
+FEW = (
+    5 * CLIP
+)  # rows of up to this number of sentences are one chunk: recomputing chunks would cost more than it saves
 CHUNK_TOKENS = 512
 
 
@@ -146,7 +147,7 @@ class MemoryLayout:
 
     @property
     def empty(self) -> bool:
-        """Whether no sentence has an earlier sentence to attend to."""
+        """Whether all memories are empty, because no sentence has an earlier sentence."""
         return all(bucket.memory is None for bucket in self.buckets)
 
 
@@ -165,7 +166,7 @@ def apart_by_sentence(query_BT: Tensor, key_BS: Tensor, mask: Tensor | None, cau
 
 
 def apart_from_source(source: SourceSide, sentence_BT: Tensor) -> Apart | None:
-    """Separate source tokens of translated sentences from others; None if rows are single sentences."""
+    """Separate source tokens of translated sentences from others; return None for rows of one sentence."""
     if source.spans.size(1) == 1:
         return None
     start, stop = source.span_of(sentence_BT)
@@ -179,7 +180,7 @@ class Shared:
     """Settings and tables that all attentions of one side share.
 
     `table`: encodings of positions. `relative` [2 * span + 1, K]: vectors of relative positions.
-    `source_sentences`: how many sentences away attention over whole source rows reaches; None: no limit.
+    `source_sentences`: maximum distance in sentences of attention over whole source rows; None: no limit.
     """
 
     table: PositionTable | LearnedPositions
@@ -230,8 +231,8 @@ class Layout:
     """The layout of complete rows.
 
     `sentence` [B, T] is -1 on padding, which is on the right. `source`: the source side of decoder rows; a
-    forward pass replaces it by the encoded source. `mask` [B, 1, 1, T] hides padding; None if nothing is
-    padded.
+    forward pass replaces it by the encoded source. `mask` [B, 1, 1, T] hides padding; it is None if there is
+    no padding.
     """
 
     shared: Shared
@@ -275,11 +276,11 @@ class Layout:
 
     @cached_property
     def packing(self) -> Packing | None:
-        """Indices of the real tokens; None if rows are used as they are, without padding."""
+        """Indices of the real tokens; None if rows are not packed."""
         return self.sentences.rows if self.packed.by_sentence else Packing.of(self.sentence)
 
     def pack(self, x_BTD: Tensor) -> Tensor:
-        """[B, T, D] -> [N, D], or unchanged if there is no packing."""
+        """Pack rows: [B, T, D] -> [N, D]; return them unchanged if there is no packing."""
         return x_BTD if self.packing is None else self.packing.pack(x_BTD)
 
     def unpack(self, x: Tensor) -> Tensor:
@@ -334,7 +335,7 @@ class Layout:
             return None
         chosen = self._of_several
         several = (None, self) if bool(chosen.all()) else self.of_rows(chosen)
-        _ = several[1].segments  # computed now, as they read tensor values
+        _ = several[1].segments  # computed now, because they read tensor values
         return several
 
     def of_rows(self, chosen: Tensor) -> tuple[Tensor, "Layout"]:
@@ -405,7 +406,7 @@ class Layout:
 
     @cached_property
     def source_apart(self) -> Apart | None:
-        """Keys of the translated source sentence, and of others; None if there are no others."""
+        """Keys of the translated source sentence, and of other sentences; None if there are no others."""
         return apart_from_source(self.source, self.sentence)
 
     @cached_property
@@ -430,7 +431,7 @@ class Layout:
 
     @cached_property
     def source_nodes(self) -> Nodes:
-        """Nodes of the source sentences other than the one that a target sentence translates."""
+        """Nodes of the source sentences, without the sentence that a target sentence translates."""
         return Nodes(self.sentences.buckets, self.sentence, self.source.sentence, None)
 
     @cached_property

@@ -1,7 +1,7 @@
 """Copies of objects that hold tensors, with a function applied to each tensor.
 
-The layouts of a batch are made on the CPU before the batch is needed, then moved to the device as a whole. No
-step then waits for a number from the device.
+The layouts of a batch are created on the CPU before the batch is needed, then moved to the device as a whole.
+So no step waits for a number from the device.
 """
 
 from collections.abc import Callable
@@ -15,7 +15,7 @@ PACKAGE = __name__.partition(".")[0]
 
 
 def moved(thing: T, place: Callable[[Tensor], Tensor]) -> T:
-    """Return a copy of tensors, containers and the package's own objects; shared tensors stay shared.
+    """Return a copy of tensors, containers and objects of this package; shared tensors stay shared.
 
     Modules, parameters and objects of other packages are not copied.
     """
@@ -24,7 +24,7 @@ def moved(thing: T, place: Callable[[Tensor], Tensor]) -> T:
 
 
 def to_device(thing: T, device: torch.device) -> T:
-    """Copy to `device`, asynchronously if tensors are pinned; on the CPU, return the object itself."""
+    """Copy an object to `device`, asynchronously if tensors are pinned; on the CPU, return it unchanged."""
     if device.type == "cpu":
         return thing
     return moved(thing, lambda x: x.to(device, non_blocking=True))
@@ -49,7 +49,7 @@ def _moved(thing: Any, place: Callable[[Tensor], Tensor], known: dict[int, list[
         copied = {key: _moved(value, place, known) for key, value in thing.items()}
     elif type(thing).__module__.partition(".")[0] == PACKAGE:
         copied = object.__new__(type(thing))
-        known[id(thing)] = [thing, copied]  # first: a layout may refer to itself
+        known[id(thing)] = [thing, copied]  # registered first, because a layout may refer to itself
         slots = [name for kind in type(thing).__mro__ for name in getattr(kind, "__slots__", ())]
         values = {name: getattr(thing, name) for name in slots if hasattr(thing, name)}
         for name, value in (values | getattr(thing, "__dict__", {})).items():

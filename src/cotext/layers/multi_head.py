@@ -1,10 +1,11 @@
-"""Multi-head attention, made of a span (which tokens attend to which) and a score (how they are compared).
+"""Multi-head attention with a span (which keys a query attends to) and a score (how the two are compared).
 
     x -> fused projection (score.project) -> products of queries and keys (span) -> score.attend -> W mixed
 
 A span arranges the tokens: whole rows, sentences, sentences with a memory, or sentences with the nodes of
-others. A score computes one product, from contents and from absolute or relative positions. `models/build.py`
-states which can be combined. This file has the plain ones: whole rows, and contents.
+other sentences. A score computes one product, from contents and from absolute or relative positions. For the
+possible combinations, see `models/build.py`. This file contains the plain span and score: whole rows, and
+contents.
 
 Shapes: B entries, W beams, R rows (R = B * W while decoding, else R = B), T queries, S keys, D model, H
 heads, K per head, N real tokens of all rows. x is packed [N, D] or padded [B, T, D]; while decoding [R, T,
@@ -63,8 +64,8 @@ class Score(nn.Module):
     """Scaled dot products of contents; the base class of all scores.
 
     Subclasses change how queries and keys are projected (`project`) or compared (`attend`, `attend_source`).
-    `answers` and `source_answers`: see `RowSpan`. `sides` and `spans`: where a score of a user's file can be
-    used; `models/checks.py` lists these for the other scores.
+    `answers` and `source_answers`: see `RowSpan`. `sides` and `spans`: sides and spans with which a score of
+    a user's file can be used; for other scores, see `models/checks.py`.
     """
 
     answers: tuple[str, ...] = ()
@@ -82,7 +83,7 @@ class Score(nn.Module):
         return self.size.dropout if self.training else 0.0
 
     def project(self, fused: nn.Linear, x: Tensor, layout: AnyLayout, compared: int) -> Tensor:
-        """Apply a fused projection: the first `compared` outputs are queries and keys, the others values."""
+        """Apply a fused projection: the first `compared` outputs are queries and keys, the rest values."""
         projected: Tensor = fused(x)
         return projected
 
@@ -96,13 +97,13 @@ class Score(nn.Module):
 
 
 class RowSpan:
-    """Attention over whole rows, in a decoder causal; the base class of all spans.
+    """Attention over whole rows, which is causal in a decoder; the base class of all spans.
 
-    `by_sentence`: tokens must be packed in buckets of sentences. `memory_sentences`: how many earlier
-    sentences a token attends to, for spans that do not cover the row. `current_only`: an encoder keeps only
-    current tokens from the first layer with this span on. `answers` and, in cross-attention, `source_answers`
-    name the properties of the queries' layout that must be computed before the forward pass because they read
-    tensor values (see `Packed.answers`).
+    `by_sentence`: whether tokens must be packed in buckets of sentences. `memory_sentences`: number of
+    earlier sentences that a token attends to, for spans that do not cover the row. `current_only`: whether an
+    encoder keeps only current tokens from the first layer with this span on. `answers` and, in
+    cross-attention, `source_answers` contain the names of the properties of the queries' layout that read
+    tensor values. They must be computed before the forward pass (see `Packed.answers`).
     """
 
     by_sentence = False
@@ -171,7 +172,7 @@ class SelfAttention(nn.Module):
         x, score = step.side_by_side(x_RTD), self.score
         q, k, v = self.split(score.project(self.qkv, x, step, 2 * x.size(-1)))
         slots, cache = self.span.slots(step), step.state.caches[self.index]
-        # Write first: a token also attends to itself.
+        # The cache is written first, because a token also attends to itself.
         cache.write(k, v, slots.start)
         kv = cache.read(slots.stop, slots.first)
         return merge_heads(self.span.product(score, q, kv, step.keys(slots), step))
@@ -199,7 +200,7 @@ class CrossAttention(nn.Module):
     def forward(self, x: Tensor, layout: AnyLayout) -> Tensor:
         """Return the attention output, shaped as x."""
         if isinstance(layout, Step):
-            # Treat the beams of an entry as further queries of that entry, so that its keys are not copied.
+            # Treat the beams of an entry as additional queries of the entry, so that its keys are not copied.
             side, score = layout.side_by_side(x), self.score
             # Only queries are projected here; keys and values were projected once, by `project`.
             q = self.split(score.project(self.query, side, layout, x.size(-1)))

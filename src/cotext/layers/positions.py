@@ -17,8 +17,8 @@ MAX_ROWS = 1 << 16
 def sinusoidal(positions: Tensor, dimension: int, wavelengths: Wavelengths = "half_minus_one") -> Tensor:
     """Return the sinusoidal encoding of `positions` [...] -> [..., D] (Vaswani et al. 2017, section 3.5).
 
-    The first half holds sines, the second half cosines. Wavelengths grow from 2 pi to 10,000 * 2 pi, which is
-    the longest one (`half_minus_one`) or the one that would follow it (`half`).
+    The first half contains sines, the second half cosines. Wavelengths grow from 2 pi to 10,000 * 2 pi. This
+    is the longest wavelength (`half_minus_one`) or would be the next wavelength (`half`).
     """
     half = dimension // 2
     steps = half if wavelengths == "half" else max(half - 1, 1)
@@ -45,8 +45,9 @@ def ranks(sentence: Tensor) -> Tensor:
 def mean_sentence_length(sentence: Tensor) -> Tensor:
     """Return the mean number of tokens per sentence of each row, rounded up: [B, T] -> [B].
 
-    The `sequence` shift of Lupo et al. 2022, section 4.6.3. As in their code (lorelupo/focused-concat,
-    eef3280, fairseq/models/concat_transformer.py), symbols that close sentences count as tokens.
+    This is the `sequence` shift of Lupo et al. 2022, section 4.6.3. As in their code
+    (lorelupo/focused-concat, eef3280, fairseq/models/concat_transformer.py), symbols that close sentences
+    count as tokens.
     """
     tokens = (sentence >= 0).sum(dim=1)
     first = sentence[:, 0]
@@ -86,8 +87,8 @@ def closed_sentence(sentence: Tensor, before: Tensor | None) -> Tensor:
     """Return the sentence of decoder inputs, where a separator belongs to the sentence that it closes: [R,
     T].
 
-    `sentence` [R, T] is that of the label predicted from each input. `before` [R] is that of the previous
-    input; None at the start of a row:
+    `sentence` [R, T] is the sentence of the label predicted from each input. `before` [R] is the sentence of
+    the previous input, or None at the start of a row:
 
         input              bos  a  sep  b  sep  c
         sentence            0   0   1   1   2   2

@@ -1,4 +1,4 @@
-"""Attention over whole rows that depends on how many sentences apart two tokens are.
+"""Attention over whole rows that depends on the distance of two tokens in sentences.
 
 Zheng et al. 2020, section 4.1, with k_i and k_j the sentences of tokens i and j:
 
@@ -6,8 +6,8 @@ Zheng et al. 2020, section 4.1, with k_i and k_j the sentences of tokens i and j
     output          sum over j of a_ij (v_j + gammaV[k_i - k_j])
 
 All tokens of a sentence have the same distance from a query, so that no vector or number per pair of tokens
-is needed. Keys and values get one more number per sentence: 1 for their own sentence, 0 for others. In these
-columns, the query holds its products with gammaK, and the output has the total weight of each sentence:
+is needed. Keys and values get one additional number per sentence: 1 for their own sentence, 0 for others. In
+these columns, the query contains its products with gammaK, and the output the total weight of each sentence:
 
     query           q_i    q_i . gammaK[k_i - 0]    q_i . gammaK[k_i - 1]    ...
     key, value      k_j    0    ...    1    ...
@@ -48,7 +48,7 @@ class SegmentDistanceScore(Score):
     def attend(self, q_BHTK: Tensor, kv: KeysValues, keys: Keys, layout: AnyLayout) -> Tensor:
         assert isinstance(layout, Layout)
         segments = layout.segments
-        # Recorded weights are those of whole rows.
+        # Weights are recorded for whole rows.
         chunks = [segments.whole] if watched() else segments.chunks
         attend_chunk = partial(self._attend_chunk, keys=keys, sentence=segments.sentence)
         if len(chunks) == 1:

@@ -80,7 +80,7 @@ class KeyValueCache:
 
 def _keep(x: Tensor, entries: Tensor, used: int) -> Tensor:
     """Keep entries of [B, H, M, K] with `used` slots: in place, copying only those that move."""
-    # Most entries stay in place when others finish.
+    # Most entries keep their place when other entries finish.
     moved = (entries != torch.arange(entries.numel(), device=entries.device)).nonzero().flatten()
     if moved.numel() > 0:
         x[moved, :, :used] = x[entries[moved], :, :used]
@@ -88,9 +88,9 @@ def _keep(x: Tensor, entries: Tensor, used: int) -> Tensor:
 
 
 class SourceSide:
-    """The encoded source, as cross-attention reads it.
+    """The encoded source, in the form for cross-attention.
 
-    `keys_values` has one pair per cross-attention, by its `index`. `sentence` [B, S] is -1 on padding.
+    `keys_values` contains one pair per cross-attention, by its `index`. `sentence` [B, S] is -1 on padding.
     """
 
     def __init__(self, keys_values: list[KeysValues], sentence: Tensor) -> None:
@@ -121,7 +121,7 @@ class SourceSide:
     def span_of(self, sentence: Tensor) -> tuple[Tensor, Tensor]:
         """Return begin and end of the sentences with the given indices, [B, T] each.
 
-        A larger index than that of the last sentence stands for the last sentence.
+        An index beyond the last sentence stands for the last sentence.
         """
         k = sentence.clamp(0, self.spans.size(1) - 1)
         start, stop = self.spans.take_along_dim(k[:, :, None], dim=1).unbind(dim=2)
@@ -159,9 +159,9 @@ class SourceSide:
 
 
 class TargetContext(ABC):
-    """What a decoder attends to in other rows, in addition to the keys and values of its attention.
+    """Tokens of other rows that a decoder attends to, in addition to the keys and values of its attention.
 
-    `extra_slots`: the number of tokens that it adds before every row.
+    `extra_slots` is the number of tokens that are added before every row.
     """
 
     extra_slots: int = 0
@@ -185,18 +185,18 @@ class TargetContext(ABC):
 
     @abstractmethod
     def mix(self, x_RTD: Tensor, sentence: Tensor, state: "DecoderState") -> Tensor:
-        """Add what embedded decoder inputs [R, T, D] attend to in other rows: -> [R, T', D]."""
+        """Add information of other rows to embedded decoder inputs: [R, T, D] -> [R, T', D]."""
 
 
 @dataclass(slots=True)
 class DecoderState:
     """The encoded source and, after `open`, the caches and the position of each row.
 
-    Search widens, re-orders and selects it, and never reads its content. `attentions`: the number of
-    self-attentions with a cache. `sees`: the slots of each beam's past; None as long as every row uses all
+    Search code widens, re-orders and selects the state, and never reads its content. `attentions`: number of
+    self-attentions with a cache. `sees`: slots of each beam's past, or None as long as every row uses all
     slots (one beam, no padding). `sentence` and `rank` describe the last token of each row, from which
     positions continue; `slot_sentence` and `slot_position` describe the tokens in the slots. `kept`: tensors
-    that layers compute once for all steps, under names of their own.
+    that layers compute once for all steps, by names that the layers choose.
     """
 
     source: SourceSide
@@ -266,7 +266,7 @@ class DecoderState:
         return SlotMask(mask=own_past, causal=False, start=self.used, stop=stop)
 
     def sentences_of_slots(self, sentence: Tensor) -> Tensor:
-        """Return sentence indices of all slots, those of the next inputs [R, T] last: [B, slots]."""
+        """Return the sentence indices of all slots, with the next inputs [R, T] at the end: [B, slots]."""
         assert self.slot_sentence is not None
         new = sentence.reshape(self.entries, -1)
         return torch.cat((self.slot_sentence[:, : self.used], new), dim=1)
@@ -366,7 +366,7 @@ class DecoderState:
         # Beams share most of their past, so that only the most recent slots move.
         first = int(unseen[0])
         self.near = min(self.near, first)
-        # Entries keep different numbers of slots; the entry with the most decides for all.
+        # Entries keep different numbers of slots; all get the largest of these numbers.
         count = int(seen[:, first:].sum(dim=1).max())
         # A stable sort moves the slots in use to the front, in their order.
         origin = (~seen[:, first:]).byte().argsort(dim=1, stable=True)[:, :count] + first

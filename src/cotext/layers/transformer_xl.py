@@ -2,8 +2,8 @@
 
 This is Transformer-XL (Dai et al. 2019, section 3) with sentences as segments (Zheng et al. 2020, section
 4.2). In every layer, sentence k also attends to the inputs of that layer for sentences k - m ... k - 1,
-without gradients. With teacher forcing, one pass over all sentences computes these inputs, so that no
-sentence waits for another: each fetches the keys and values of its memory.
+without gradients. With teacher forcing, one pass over all sentences computes these inputs, so that all
+sentences are processed in parallel: each fetches the keys and values of its memory.
 
     score of query i and key j     ((q_i + u) . k_j + (q_i + w) . r[i - j]) / sqrt(K)
 
@@ -37,8 +37,8 @@ from cotext.layers.state import KeysValues
 class _SharedProjection(Function):
     """A projection of detached states, with gradients to the states added.
 
-    The keys and values of a memory send no gradients to the states; those of the own sentence do. Both use
-    the same product.
+    No gradient flows from the keys and values of a memory to the states, but it flows from the keys and
+    values of the own sentence. The product is computed once for both.
     """
 
     @staticmethod
@@ -94,7 +94,7 @@ class TransformerXLScore(Score, StartsFromOthers):
         seen = attend_from_memory(q_GLD, k, v, biases, r, memory.mask, heads, self.dropout)
         if self.start is None or memory.memory is None:
             return seen
-        own = memory.memory.tokens  # keys of the own sentence follow those of the memory
+        own = memory.memory.tokens  # keys of the own sentence follow the keys of the memory
         alone = attend_from_memory(
             q_GLD, k[:, own:], v[:, own:], biases, r[own:], memory.mask[..., own:], heads, self.dropout
         )

@@ -11,7 +11,7 @@ from cotext.losses.glancing import Glancing
 class Loss(Protocol):
     """A training loss: (model, batch, share of the training done) -> sum, count, named parts.
 
-    Whether a model and a loss go together is checked when the model is built.
+    The combination of model and loss is checked when the model is built.
     """
 
     def laid_out(self, model: Any, batch: Batch, training: bool) -> Batch:

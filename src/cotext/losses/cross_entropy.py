@@ -1,9 +1,9 @@
-"""Label-smoothed cross-entropy with context discounting, in chunks that never hold all logits.
+"""Label-smoothed cross-entropy with context discounting, in chunks that never contain all logits.
 
 Logits in half precision are normalised, and their gradients summed, in single precision. Float16 has no
-numbers below 6e-8, where most probabilities are, nor above 65,504. Therefore probabilities are multiplied by
-a large factor, and what they are multiplied with is divided by one, before either is rounded. The loss scale
-does this for all other gradients, but it is not known yet when these gradients are computed.
+numbers below 6e-8, where most probabilities are, nor above 65,504. Therefore, before rounding, probabilities
+are multiplied by a large factor, and the other operand of their product is divided by one. For all other
+gradients, the loss scale has this effect, but it is not known yet when these gradients are computed.
 
 Shapes: B sequences, T labels, N labels in all or in a chunk, D model, V vocabulary.
 """
@@ -22,7 +22,9 @@ from cotext.layers.kernels.packing import take_rows
 from cotext.layers.kernels.precision import precise_dtype
 from cotext.models.interface import TranslationModel
 
-BLOCK_NUMBERS = 2**19  # logits normalised at once on a CPU, so that they stay in its cache
+BLOCK_NUMBERS = (
+    2**19
+)  # number of logits that are normalised at a time on a CPU, so that they stay in its cache
 SYMBOLS = 2**12  # rows of the weight gradient that are updated at once on a CPU
 RAISED = 2.0**10  # factor of probabilities in float16
 LARGEST = 2.0**15  # largest sum of products in float16
@@ -31,7 +33,7 @@ LARGEST = 2.0**15  # largest sum of products in float16
 class OutputProducts:
     """Probabilities of the output layer, computed in place of its logits, and the products of its gradients.
 
-    The chunks of logits must not be larger than the first one, `logits_NV`.
+    The chunks of logits must not be larger than the first chunk, `logits_NV`.
     """
 
     def __init__(self, logits_NV: Tensor) -> None:

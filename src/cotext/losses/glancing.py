@@ -2,7 +2,7 @@
 
 A first decoding pass, without gradients, gives a hypothesis, which is compared frame by frame with the most
 probable path to the target. Some tokens of that path, chosen at random, are revealed at the decoder's input.
-The more frames were wrong, the more tokens are revealed. The loss is that of a second pass:
+The more frames were wrong, the more tokens are revealed. The loss is computed in a second pass:
 
     revealed frames of a sequence = ratio * frames in which hypothesis and path differ
     loss                          = -log P(target), over all paths              with paths
@@ -63,9 +63,9 @@ class Glancing:
     """The glancing loss; `ratios` are the ratios at the start and at the end of training.
 
     With paths, the count is the number of target labels without `bos`, so that the loss can be compared with
-    that of other systems. Sentences (or sequences with a single path) whose target does not fit into their
-    frames do not count. Without paths, the count is the number of frames not revealed, brackets included: the
-    loss is their mean, as in the paper's code. `label_smoothing` is for models without paths.
+    the loss of other systems. Sentences (or sequences with a single path) whose target does not fit into
+    their frames do not count. Without paths, the count is the number of frames not revealed, brackets
+    included: the loss is their mean, as in the paper's code. `label_smoothing` is for models without paths.
     """
 
     def __init__(self, ratios: tuple[float, float], label_smoothing: float) -> None:
@@ -98,9 +98,10 @@ class Glancing:
         return replace(batch, source=replace(batch.source, layouts=rows), targets=targets)
 
     def __call__(self, model: NonAutoregressiveModel, batch: Batch, done: float = 0.0) -> LossParts:
-        """Return the loss with the part `nll_current`, and with paths the share of units without one.
+        """Return the loss with the part `nll_current` and, with paths, the share of units without a path.
 
-        In training, further parts are the share of frames revealed and those of the model's auxiliary loss.
+        In training, additional parts are the share of revealed frames and the parts of the model's auxiliary
+        loss.
         """
         start, end = self.ratios
         ratio = start + (end - start) * min(done, 1.0)

@@ -317,7 +317,7 @@ class TextSink:
             if self.final.is_dir():
                 raise CotextError(f"{path}: is a directory; pass a file to write")
             if self.final.exists() and not self.final.is_file():
-                raise CotextError(f"{path}: is not a regular file, and cannot be replaced by a file")
+                raise CotextError(f"{path}: is no regular file, and cannot be replaced by a file")
             if not self.final.parent.is_dir():
                 raise CotextError(f"{path}: the folder {path.parent} does not exist; create it first")
         self._temporary = temporary_name(self.final)

@@ -1,7 +1,7 @@
 """Dropout with a fast mask of one byte per element, also fused with a ReLU.
 
 On a CPU, torch draws one random number per element on one thread and stores the mask as floats. This takes
-longer than the layer norm, the addition and the ReLU together. Here one 64-bit random number decides four
+longer than the layer norm, the addition and the ReLU together. Here one 64-bit random number is used for four
 elements. Other devices use torch's kernel.
 """
 

@@ -4,7 +4,7 @@
 
 On a CPU, scores are computed for a few queries at a time, so that they fit into the cache, and again in the
 backward pass. Torch's kernel would have to run twice and, with a mask, cannot skip the keys after a query. On
-other devices it does run twice.
+other devices, torch's kernel is run twice.
 
 Shapes: B rows, H heads, T queries, S keys, K per head.
 """
@@ -28,7 +28,7 @@ CHUNK_NUMBERS = 1 << 18  # scores per chunk (1 MB), chosen by measurement
 
 @dataclass(frozen=True)
 class Apart:
-    """Masks of the keys in the sentence of a query, and of those in other sentences.
+    """Masks of the keys in the sentence of a query, and of the keys in other sentences.
 
     `own` and `others` [B, 1, T, S], True = may attend. `seen` [B, 1, T, 1] is False for queries without keys
     in other sentences; their first key is True in `others`, so that the softmax is defined. The same holds
@@ -121,7 +121,7 @@ class _AttendApart(Function):
 def _chunks(q: Tensor, k: Tensor, causal: bool) -> Iterator[tuple[slice, slice, slice]]:
     """Yield the rows, queries and keys of each chunk."""
     (entries, heads, tokens, _), keys = q.shape, k.size(2)
-    # As many rows as fit into a chunk or, if not even one does, some of its queries.
+    # As many rows as fit into a chunk or, if a row is too large for a chunk, some of its queries.
     rows = max(CHUNK_NUMBERS // (heads * tokens * keys), 1)
     queries = min(max(CHUNK_NUMBERS // (heads * keys), 1), tokens)
     for row in range(0, entries, rows):
@@ -133,7 +133,7 @@ def _chunks(q: Tensor, k: Tensor, causal: bool) -> Iterator[tuple[slice, slice, 
 def _softmaxes(
     q: Tensor, k: Tensor, apart: Apart, rows: slice, queries: slice, keys: slice
 ) -> tuple[Tensor, Tensor]:
-    """Return the weights of own keys and of other keys, whatever `seen` is: [rows, H, queries, keys] each."""
+    """Return the weights of own and of other keys, regardless of `seen`: [rows, H, queries, keys] each."""
     scores = (q[rows, :, queries] * q.size(-1) ** -0.5) @ k[rows, :, keys].transpose(-2, -1)
     own, others = ((scores + bias[rows, :, queries, keys]).softmax(dim=-1) for bias in apart.biases)
     return own, others

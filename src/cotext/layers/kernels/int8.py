@@ -106,7 +106,7 @@ def fastest() -> type[Product]:
 
 
 def is_exact(kind: type[Product]) -> bool:
-    """Whether a kind of product is available and exact, also for the largest sums.
+    """Return whether a kind of product is available and exact, also for the largest sums.
 
     On processors without int8 instructions, sums of neighbours are truncated to 16 bits.
     """

@@ -21,7 +21,7 @@ from torch.autograd.function import once_differentiable
 
 from cotext.layers.kernels.precision import precise
 
-CHUNK_QUERIES = 256  # on other devices than a CPU: queries whose weights are in memory at a time
+CHUNK_QUERIES = 256  # number of queries whose weights are in memory at a time, if the device is not a CPU
 
 Mixed = tuple[Tensor, Tensor]  # mixed values [..., H, K] and the log of the sum of weights [..., H]
 
@@ -49,7 +49,7 @@ def mix_apart(q_BHTK: Tensor, k_BHSK: Tensor, v_BHSK: Tensor, mask: Tensor | Non
 
 
 def joined(first: Mixed, second: Mixed) -> Mixed:
-    """Join the values mixed over two sets of keys, at least one of which every query attends to."""
+    """Join the values mixed over two sets of keys; every query attends to at least one set."""
     total = torch.logaddexp(first[1], second[1])
     shares = ((out, (part - total).exp()) for out, part in (first, second))
     (out_1, share_1), (out_2, share_2) = shares
@@ -61,8 +61,8 @@ def with_gradients(
 ) -> Tensor:
     """Return the contribution of one set of keys to the whole, [B, T, H, K], with gradients.
 
-    `apart` are the values mixed over only this set, `whole` those over both: [B, T, H, K] and [B, T, H] each,
-    in the order of these queries.
+    `apart` are the values mixed over only this set, and `whole` the values mixed over both sets: [B, T, H, K]
+    and [B, T, H] each, in the order of these queries.
     """
     added: Tensor = _Place.apply(  # type: ignore[no-untyped-call]
         q_BHTK, k_BHSK, v_BHSK, mask, *apart, *whole
@@ -71,7 +71,7 @@ def with_gradients(
 
 
 def on_cpu(x: Tensor) -> bool:
-    """Whether torch's attention kernel for CPUs, which returns l, is used."""
+    """Return whether torch's attention kernel for CPUs, which returns l, is used."""
     return x.device.type == "cpu"
 
 

@@ -1,4 +1,4 @@
-"""Packing: rows of unequal length without their padding, for computations on single tokens.
+"""Packing: removal of padding from rows of unequal length, for computations on single tokens.
 
 Shapes: B rows, T tokens, N real tokens of all rows, D model.
 
@@ -62,7 +62,7 @@ class Packing:
 
     @staticmethod
     def of(sentence: Tensor) -> "Packing | None":
-        """Create from sentence indices [B, T], -1 on padding; None if nothing is padded."""
+        """Create from sentence indices [B, T], -1 on padding; return None if there is no padding."""
         real = sentence >= 0
         return None if bool(real.all()) else Packing(real)
 

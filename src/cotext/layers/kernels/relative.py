@@ -1,7 +1,8 @@
 """Attention with relative position embeddings: S_rel = Q R^T, computed by skewing.
 
-A row of Q R^T holds the products of a query with every distance. Shifting each row by one more place than the
-row above turns "by distance" into "by key". No [T, S, K] tensor is needed (Huang et al. 2019, section 3.4).
+A row of Q R^T contains the products of a query with every distance. If each row is shifted by one column more
+than the row above, columns for distances become columns for keys. No [T, S, K] tensor is needed (Huang et al.
+2019, section 3.4).
 For two queries and three keys, d = key - query:
 
     by distance   -1  0  1  2        read with a row stride one shorter,        by key    0  1  2
@@ -9,7 +10,7 @@ For two queries and three keys, d = key - query:
     query 1        d  e  f  .                                                   query 1   d  e  f
 
 The variant of Dai et al. 2019 (section 3.3) has separate biases for the two products and one R per head. Its
-keys may start with a memory, before those of the queries.
+keys may start with a memory, before the keys of the queries.
 
 Shapes: B rows, H heads, T queries, S keys, K per head, D = H * K, C queries of a chunk, n distances.
 """
@@ -43,8 +44,8 @@ def attend_relative(
 ) -> Tensor:
     """Softmax((Q K^T + Q R^T) / sqrt(K)) V over complete rows; distance is key - query: [B, H, T, K].
 
-    `table` [2 * span + 1, K] holds R for the distances -span .. span; larger distances share its ends. `mask`
-    broadcasts to [B, H, T, S], True = may attend. Li et al. 2022, equations 8 to 11.
+    `table` [2 * span + 1, K] contains R for the distances -span .. span; larger distances share its ends.
+    `mask` broadcasts to [B, H, T, S], True = may attend. Li et al. 2022, equations 8 to 11.
     """
     if watched():
         bias = _relative_bias(q_BHTK, table, k_BHSK.size(2))
@@ -66,7 +67,7 @@ def relative_with_bias(
     causal: bool,
     dropout: float,
 ) -> Tensor:
-    """As `attend_relative`, by one call of torch with Q R^T as a bias: fast on a GPU."""
+    """Compute `attend_relative` by one call of torch with Q R^T as a bias, which is fast on a GPU."""
     bias = _relative_bias(q_BHTK, table, k_BHSK.size(2))
     return biased(q_BHTK, k_BHSK, v_BHSK, bias, mask, causal, dropout)
 
@@ -107,8 +108,8 @@ def attend_from_memory(
 ) -> Tensor:
     """Softmax(((Q + u) K^T + (Q + w) R^T) / sqrt(K)) V: [B, T, D].
 
-    The last T of the S keys are those of the queries. `r_nD` holds the distances key - query from 1 - S to T
-    - 1, `biases_2D` holds u and w. `mask` [B or 1, 1, T, S]: True = may attend.
+    The last T of the S keys belong to the queries. `r_nD` contains R for the distances key - query from 1 - S
+    to T - 1, and `biases_2D` contains u and w. `mask` [B or 1, 1, T, S]: True = may attend.
     """
     inputs = q_BTD, k_BSD, v_BSD, biases_2D.to(q_BTD.dtype), r_nD.to(q_BTD.dtype), mask, heads, dropout
     if q_BTD.device.type != "cpu":
@@ -135,7 +136,7 @@ def memory_with_bias(
     heads: int,
     dropout: float,
 ) -> Tensor:
-    """As `attend_from_memory`, by one call of torch: fast on a GPU."""
+    """Compute `attend_from_memory` by one call of torch, which is fast on a GPU."""
     bias = memory_bias(q_BTD + biases_2D[1], r_nD, k_BSD.size(1), heads)
     q, k, v = (_split(x, heads) for x in (q_BTD + biases_2D[0], k_BSD, v_BSD))
     mixed = biased(q, k, v, bias, mask, dropout=dropout)
@@ -244,7 +245,7 @@ class _MemoryAttention(Function):
         rows, queries, keys = q.size(0), q.size(1), k.size(1)
         ctx.rate, ctx.sizes = rate, (rows, queries, heads)
         ctx.scale = scale = (q.size(2) // heads) ** -0.5
-        # One matrix product per head serves all rows.
+        # One matrix product per head is enough for all rows.
         q = _heads_first(q, heads)
         content, by_place = (q + bias.view(heads, 1, 1, -1) for bias in biases)
         k, v = (_heads_first(x, heads).flatten(0, 1) for x in (k, v))

@@ -1,10 +1,10 @@
 """Scaled dot-product attention, with a fast path for dropout of attention weights on a CPU.
 
-With dropout, torch leaves its fast kernel, draws the mask slowly and keeps three copies of the weights for
-the backward pass. Here the weights are kept once, with a mask of one byte per weight.
+With dropout, torch does not use its fast kernel, draws the mask slowly and keeps three copies of the weights
+for the backward pass. Here the weights are kept once, with a mask of one byte per weight.
 
-With mixed precision, attention on a CPU computes in single precision (`in_float32`), because torch's backward
-pass takes ten times as long in bfloat16.
+With mixed precision, attention on a CPU is computed in single precision (`in_float32`), because torch's
+backward pass takes ten times as long in bfloat16.
 
 Shapes: B rows, H heads, T queries, S keys, K per head.
 """
@@ -69,10 +69,9 @@ _watcher: ContextVar[Watcher | None] = ContextVar("watcher", default=None)
 def watch_weights(watcher: Watcher) -> Iterator[None]:
     """Pass the weights of every attention inside this context to `watcher`; results do not change.
 
-    `watcher` is called with three arguments. First, the weights [B, H, T, S], which are computed again for
-    it. Second, which queries are real, [B, T]: padding that was put back between packed tokens is zero, and
-    no real query is. Third, the indices of queries and keys, or None if they are the tokens of the rows in
-    order.
+    `watcher` is called with three arguments. The first argument is the weights [B, H, T, S], which are
+    computed again for it. The second is the mask of real queries, [B, T]; all other queries are padding. The
+    third is the indices of queries and keys, or None if they are the tokens of the rows in order.
     """
     token = _watcher.set(watcher)
     try:
@@ -82,17 +81,17 @@ def watch_weights(watcher: Watcher) -> Iterator[None]:
 
 
 def watched() -> bool:
-    """Whether attention weights are being recorded."""
+    """Return whether attention weights are being recorded."""
     return _watcher.get() is not None
 
 
 @contextmanager
 def show_together(gate_H: Tensor, seen: Tensor) -> Iterator[None]:
-    """Record the two attentions that are computed inside this context as one.
+    """Record the two attentions that are computed inside this context as one attention.
 
-    The second has the factor `gate_H`, which may be negative, where `seen` [B, 1, T, 1] is True, else 0.
-    Recorded weights are absolute values, scaled to a sum of 1. A key that may be attended to never has a
-    weight of zero, even behind a closed gate.
+    The factor of the second attention is `gate_H`, which may be negative, where `seen` [B, 1, T, 1] is True,
+    and 0 elsewhere. Recorded weights are absolute values, scaled to a sum of 1. The weight of a visible key
+    is never zero, even behind a closed gate.
     """
     watcher = _watcher.get()
     if watcher is None:
@@ -116,7 +115,7 @@ def show_weights(
 ) -> None:
     """Pass the attention weights to the watcher, if there is one; `bias` is added to the scores.
 
-    `tokens` is called only then.
+    `tokens` is called only if there is a watcher.
     """
     if not watched():
         return
@@ -134,7 +133,7 @@ def show_weights(
 def show_these(
     weights_BHTS: Tensor, q_BHTK: Tensor, tokens: Callable[[], TokenIndices] | None = None
 ) -> None:
-    """Pass weights that an attention has computed itself to the watcher."""
+    """Pass weights that the caller has computed to the watcher."""
     watcher = _watcher.get()
     if watcher is not None:
         indices = None if tokens is None else tokens()
@@ -178,7 +177,7 @@ def attend(
     """Mix the values of the keys that each query may attend to: -> [B, H, T, K].
 
     `mask` broadcasts to [B, H, T, S], True = may attend; not together with `causal`. `tokens`: the order of
-    queries and keys for `watch_weights`, if it is not that of the rows.
+    queries and keys for `watch_weights`, if it is not the order of the rows.
     """
     show_weights(q_BHTK, k_BHSK, mask, causal, tokens=tokens)
     if not 0 < dropout < 1 or q_BHTK.device.type != "cpu":
