@@ -348,7 +348,7 @@ def test_what_is_not_translated_is_said() -> None:
         "tracked changes: 1",
         "charts (1): their text is not translated",
         "SmartArt diagrams (1): their text is not translated",
-        "macros are kept unchanged",
+        "macros are kept unchanged and not run",
         "the digital signature is not valid for the translated file",
     ]
 

@@ -108,7 +108,7 @@ def test_every_construct_comes_back_with_other_text() -> None:
         "front matter of 3 lines is not translated",
         "1 paragraphs whose markup cannot be parsed are kept unchanged",
         "2 blocks of code are kept unchanged",
-        "blocks of HTML are kept as they are: 1",
+        "1 blocks of HTML are kept unchanged",
     ]
 
 

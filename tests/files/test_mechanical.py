@@ -85,7 +85,7 @@ def test_a_small_number_that_became_another_is_a_fault() -> None:
         checks = MechanicalChecks([*PAIRS, (source, target)], "de")
         return [fault.note for fault in checks.faults(len(PAIRS)) if fault.kind == "number"]
 
-    assert notes("Take 2 of the 5 pills.", "Nimm 3 der 5 Tabletten.") == ["2 is 3 in the translation"]
+    assert notes("Take 2 of the 5 pills.", "Nimm 3 der 5 Tabletten.") == ["2 has become 3"]
     assert notes("Take 2 of the 5 pills.", "Nimm zwei der 5 Tabletten.") == []
     assert notes("Chapter 2, page 5.", "Seite 5, Kapitel 2.") == []
     assert notes("At 5:30 in room 07.", "Um 5.30 Uhr in Raum 7.") == []

@@ -237,7 +237,7 @@ def test_elements_in_another_order() -> None:
 
 def test_languages() -> None:
     assert FORMAT.for_job(Job("en", "de-AT")).open(FIRST.encode(), "file").contents.documents
-    with pytest.raises(CotextError, match="of the languages en-US-de, en-de, the run of en-fr"):
+    with pytest.raises(CotextError, match="has the languages en-US-de, en-de, but the run has en-fr"):
         FORMAT.for_job(Job("en", "fr")).open(FIRST.encode(), "file")
     unknown = FORMAT.for_job(Job("en")).open(FIRST.encode(), "file").contents.messages
     said = (

@@ -193,7 +193,7 @@ class MarkdownFile:
                 edits.append((place.start, place.stop, self._written(place, given)))
         if self._unlike:
             self.contents.messages.append(
-                f"{self._unlike[0]}: paragraphs whose translation may contain unintended markup:  "
+                f"{self._unlike[0]}: paragraphs whose translation may contain unintended markup: "
                 f"{len(self._unlike):,}"
             )
         return "".join(spliced(self._text, edits)).encode()
