@@ -485,7 +485,7 @@ def test_limits(both: Both, make: Make, tmp_path: Path) -> None:
     """Nothing is cut silently: longer rows are refused, and limits hold where positions end."""
     pair = both("sentence")
     assert isinstance(pair.engine.loaded.model, CTranslate2Engine)
-    with pytest.raises(CotextError, match="max_source_tokens = 5000: the engine has positions"):
+    with pytest.raises(CotextError, match="max_source_tokens = 5000: the engine supports at most"):
         pair.engine.with_decode({"max_source_tokens": 5000})
     word = toy_documents(1, 1)[0].source[0].split()[0]
     long = Document("long", (" ".join([word] * 400),))
