@@ -179,7 +179,7 @@ REFUSED: list[tuple[str, Change, str]] = [
     ("marian", without_start, r"decoder_start_token_id is missing"),
     ("marian", setting(decoder_vocab_size=10**15), r"row 0 of 1,000,000,000,000,000"),
     ("marian", setting(decoder_start_token_id=-7), r"decoder_start_token_id is -7; it must be a row"),
-    ("marian", setting(vocab_size=60), r"vocab\.json: 68 pieces, and the model has 60 rows"),
+    ("marian", setting(vocab_size=60), r"vocab\.json: 68 pieces, but 60 rows"),
     (
         "marian",
         setting(vocab_size=80),

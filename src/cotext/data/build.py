@@ -110,7 +110,7 @@ def check_align(align: str, bracket: bool) -> None:
     """Raise CotextError for free search with brackets: it cannot recognise the `eos` of the last sentence."""
     if align == "free" and bracket:
         raise CotextError(
-            "decode.align = free does not go with view.separators = bracket or numbered: there `eos` closes "
-            "every sentence, and a document ends after as many as its source has; choose decode.align = "
-            "constrained"
+            "decode.align = free does not go with view.separators = bracket or numbered: there `eos` ends "
+            "every sentence, and a document ends after the number of source sentences; choose decode.align "
+            "= constrained"
         )

@@ -186,7 +186,9 @@ class PreparationRequest(TrainingCorpus):
         "Also make the table for `translate --set shortlist=N`; runs trained on this data get a copy.",
         default=False,
     )
-    overwrite: bool = option("Replace an existing folder, or that of an interrupted job.", default=False)
+    overwrite: bool = option(
+        "Replace an existing folder, or the folder of an interrupted job.", default=False
+    )
 
     def check(self) -> None:
         """Raise CotextError for options that contradict each other."""
@@ -273,7 +275,9 @@ class ControlledRequest(Request):
     )
     vocabulary: int = option("Vocabulary size.", default=1500)
     seed: int = option("Seed of the corpus and of the tokenizer's training sample.", default=1)
-    overwrite: bool = option("Replace an existing folder, or that of an interrupted job.", default=False)
+    overwrite: bool = option(
+        "Replace an existing folder, or the folder of an interrupted job.", default=False
+    )
     contrastive_examples: int = 600
     mentions: int | None = None
 

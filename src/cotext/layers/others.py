@@ -65,7 +65,7 @@ class GatedOthersSpan(nn.Module, RowSpan, StartsFromOthers):
         return {"gate": 0.0}
 
     def rates(self) -> Mapping[str, float]:
-        """The gate learns faster: while it is closed, nothing behind it has a gradient."""
+        """Return a higher learning rate for the gate: while it is closed, gated keys have no gradient."""
         return {"gate": self.rate}
 
     def _attend(

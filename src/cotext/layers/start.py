@@ -65,7 +65,7 @@ class Blended:
 
     @property
     def in_force(self) -> float:
-        """The share of the change that is in force."""
+        """The weight of blending, between 0 and 1."""
         return self.blended if self.training or self.everywhere else 1.0
 
 
