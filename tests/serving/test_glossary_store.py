@@ -47,8 +47,8 @@ def test_nothing_of_one_client_is_there_for_another(tmp_path: Path) -> None:
     [
         (" ", EN_DE, [("a", "b")], "name"),
         ("n\n", EN_DE, [("a", "b")], "name"),
-        ("n", Languages("en", "en"), [("a", "b")], "two languages"),
-        ("n", Languages("en", "xx"), [("a", "b")], "two languages"),
+        ("n", Languages("en", "en"), [("a", "b")], "two language codes"),
+        ("n", Languages("en", "xx"), [("a", "b")], "two language codes"),
         ("n", EN_DE, [], "must have 1 to"),
         ("n", EN_DE, [("a", "b"), ("", "c")], "entry 2"),
         ("n", EN_DE, [("a", "b\x07")], "entry 1"),
