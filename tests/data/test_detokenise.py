@@ -138,7 +138,7 @@ def test_languages_that_no_name_tells_have_to_be_given(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("l' eau\n")
     one = ("convert", tmp_path / "a", "--to", "text", "--detokenise", "--out", tmp_path / "b")
     assert "--source-language en" in cotext(*one).err
-    assert "--source-language alone" in cotext(*one, "--target-language", "fr").err
+    assert "--source-language, without --target-language" in cotext(*one, "--target-language", "fr").err
     succeed(*one, "--source-language", "fr")
     assert (tmp_path / "b").read_text() == "l'eau\n"
 

@@ -339,7 +339,7 @@ VOCABULARY = vocabulary(spm("source"))
         ({"vocab.json": b"\xff\xfe"}, "vocab.json: not a text in UTF-8"),
         ({"vocab.json": VOCABULARY[:-1]}, "vocab.json: not valid JSON"),
         ({"vocab.json": b"[" * 100_000}, "vocab.json: not valid JSON: nested too deep"),
-        ({"vocab.json": b"{}"}, "</s> is not in it"),
+        ({"vocab.json": b"{}"}, "</s> is missing"),
         ({"vocab.json": b"[]"}, "vocab.json: damaged: not a JSON object"),
         ({"vocab.json": b'{"</s>": 0, "<unk>": 2}'}, "piece '<unk>' has the number 2"),
         ({"vocab.json": b'{"</s>": 0, "<unk>": 0}'}, "piece '<unk>' has the number 0"),
@@ -347,8 +347,8 @@ VOCABULARY = vocabulary(spm("source"))
         ({"vocab.json": b'{"</s>": 0, "<unk>": -1}'}, "piece '<unk>' has the number -1"),
         ({"vocab.json": b'{"</s>": 0, "<unk>": 99999999999999999999}'}, "does not fit into 64 bits"),
         ({"vocab.json": b'{"\\ud800": 0}'}, "lone surrogate"),
-        ({"vocab.json": b'{"</s>": 0, "a": 1}'}, "<unk> is not in it"),
-        ({"vocab.json": b'{"<unk>": 0, "a": 1}'}, "</s> is not in it"),
+        ({"vocab.json": b'{"</s>": 0, "a": 1}'}, "<unk> is missing"),
+        ({"vocab.json": b'{"<unk>": 0, "a": 1}'}, "</s> is missing"),
         ({"target_vocab.json": b'{"</s>": 0, "a": 1, "<unk>": 2}'}, "unknown piece at different numbers"),
     ],
 )
@@ -378,7 +378,7 @@ def test_rows_and_symbols_must_fit_the_vocabulary() -> None:
     for languages in ({}, [], {"deu_Latn": 5}, {"deu_Latn": -1}, {"deu_Latn": 10**9}, {"<unk>": 300}):
         with pytest.raises(CotextError, match=r"no language symbols|conflicts with"):
             FairseqTokenizer.from_files(model, languages=languages)
-    with pytest.raises(CotextError, match="does not begin with"):
+    with pytest.raises(CotextError, match="its first pieces are not unknown, begin and end"):
         FairseqTokenizer.from_files(_headless(), languages=["deu_Latn"])
     with pytest.raises(CotextError, match="not a sentencepiece model"):
         FairseqTokenizer.from_files(model[:-9], languages=["deu_Latn"])

@@ -127,7 +127,7 @@ def test_what_a_user_calls_an_abbreviation_is_one(tmp_path: Path) -> None:
     assert Splitter("en", frozenset({"abv"})).name != Splitter("en", given).name
     for wrong in ("a" * 21, "..."):
         path.write_text(f"abv\n{wrong}\n")
-        with pytest.raises(CotextError, match=r"abbreviations\.txt:2: no abbreviation"):
+        with pytest.raises(CotextError, match=r"abbreviations\.txt:2: not an abbreviation"):
             read_abbreviations(path)
 
 

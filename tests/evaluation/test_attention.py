@@ -375,7 +375,9 @@ def test_attention_over_unknown_tokens_is_refused() -> None:
 
     made = model()
     made.encoder.insert(0, Pool())
-    with pytest.raises(CotextError, match=r"rows of \[7\] tokens, where those of the batch have \[3, 5, 6\]"):
+    with pytest.raises(
+        CotextError, match=r"rows of \[7\] tokens, but the rows of the batch have \[3, 5, 6\]"
+    ):
         sentence_maps(made, document(), 3)
 
 

@@ -258,7 +258,7 @@ def test_a_unified_model_reads_all_sides_as_one(python: Path, tmp_path: Path) ->
         Comet(str(model), python), {"": [one("a " * 6)]}, [one("b " * 5)], [[one("c " * 5)]]
     )[""]
     assert (fits.score.components["cut_sentences"], cut.score.components["cut_sentences"]) == (0.0, 1.0)
-    with pytest.raises(CotextError, match="a unified_metric model cannot be told which sentence"):
+    with pytest.raises(CotextError, match="a unified_metric model cannot score only the current sentence"):
         measure_comet(Comet(str(model), python, 2), {"": OURS}, SOURCE, [REFERENCE])
 
 
@@ -277,7 +277,7 @@ def test_without_weights(python: Path) -> None:
     [
         ({"encoder": "absent"}, "not the tokenizer and configuration of its encoder.*HF_HOME"),
         ({"breaks": True}, r"ended with 1; what it wrote last:\n(.*\n)*out of memory, say"),
-        ({"nan": True}, "gives scores that are no numbers"),
+        ({"nan": True}, "returns scores that are not numbers"),
         ({"pool": "cls"}, "pools by 'cls'"),
     ],
 )

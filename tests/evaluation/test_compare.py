@@ -143,7 +143,7 @@ def test_first_losses_and_a_run_that_ended_as_its_start() -> None:
     assert all("old (not learned)" in line for line in tables if "old" in line and "shipped" not in line)
     assert not re.search(r"\bold\b(?! \(not learned\))", latex)
     assert page.count("old (not learned)") >= 4
-    assert "no checkpoint is better than the start" in text
+    assert "no checkpoint is better than the initial model" in text
     assert [each["not_learned"] for each in as_dict(found)["systems"]] == [0, 0, 1]
     losses = [line["value"] for line in as_dict(found)["figures"] if line.get("name") == "first loss"]
     assert losses == [0.25, 3.5]
@@ -318,7 +318,7 @@ def test_two_that_see_the_same_are_compared_where_both_see() -> None:
     found = compared(runs, natural)
     assert [t.first_sees for t in found.contrastive_tests] == [True]
     assert uses_context(found, 1) is None
-    assert "within the context window of a, too: higher in contrapro-ctx1 pronoun (1 back)" in said(found)
+    assert "in the context window of both b and a: higher in contrapro-ctx1 pronoun (1 back)" in said(found)
 
 
 def of_test_set(true: Sequence[float], foreign: Sequence[float]) -> CorpusCxmi:
@@ -600,7 +600,7 @@ def test_a_run_that_ended_as_its_start(world: World, runs: tuple[Path, Path], tm
     line = next(line for line in shown.splitlines() if line.lstrip().startswith("spoilt (not learned)"))
     own, there = re.findall(r"(\d\.\d{3}) \((\d\.\d{3})\)", line)[0]
     assert own == there
-    assert "no checkpoint is better than the start" in shown
+    assert "no checkpoint is better than the initial model" in shown
     (spoilt / "init.json").write_text("damaged")  # not needed to compare
     assert "first loss" not in succeed("compare", runs[0], spoilt, *files, *out).out
 
@@ -762,7 +762,7 @@ def test_what_is_kept_and_damaged(world: World, runs: tuple[Path, Path], tmp_pat
 def test_a_folder_without_a_test_set(world: World, runs: tuple[Path, Path], tmp_path: Path) -> None:
     outcome = cotext("compare", *runs, "--data", world.folder / "data", "--out", tmp_path / "page.html")
     assert outcome.code == 2
-    assert "holds no test set" in outcome.err
+    assert "contains no test set" in outcome.err
 
 
 def test_a_document_is_said_to_differ_where_it_does(tmp_path: Path) -> None:

@@ -110,7 +110,7 @@ def test_edits_keep_the_sentence_and_n_in_is_n_out(count: int, place: int, seed:
 
 def test_edits_that_cannot_be_made() -> None:
     found = excerpt(DOCUMENT, range(1, 4), 3)
-    with pytest.raises(CotextError, match="no context"):
+    with pytest.raises(CotextError, match="sentence 3 is not context"):
         without(found, 2)
     with pytest.raises(CotextError, match="no sentences of other documents"):
         replaced(found, [], Random(0))
@@ -225,7 +225,7 @@ def test_equal_documents_are_read_once() -> None:
 
 
 def test_conditions_that_cannot_be_had() -> None:
-    with pytest.raises(CotextError, match="other documents, and there is one"):
+    with pytest.raises(CotextError, match="other documents, but there is only one"):
         list(measure(Clues(2), [STORY]))
     with pytest.raises(CotextError, match="unknown context 'false'"):
         list(measure(Clues(2), [STORY], ["false"]))

@@ -366,7 +366,7 @@ def test_a_suite_without_sentences_beyond_the_window_has_no_other_global_context
             )
         )
 
-    with pytest.raises(CotextError, match="'long' has none; give it more context"):
+    with pytest.raises(CotextError, match="'long' has no such sentences; give it more context"):
         run_suite(docflat(4), LONG, SuiteRules(context="global"))
     # One sentence beyond the window is enough, and one example.
     few = replace(

@@ -141,7 +141,7 @@ def test_marks_of_other_documents_are_noticed() -> None:
     turned = documents(JOINED, PRONOUN, TENSE)
     with pytest.raises(CotextError, match="only 0 % of the 4 marked words are at their positions"):
         measure_discourse(MARKED, {"x": turned}, turned)
-    with pytest.raises(CotextError, match="there is none"):
+    with pytest.raises(CotextError, match="the file contains none"):
         measure_discourse([MarkedDocument("TC", ())], {"x": REFERENCE[:1]}, REFERENCE[:1])
 
 

@@ -178,7 +178,7 @@ def test_ids_that_some_files_carry(tmp_path: Path) -> None:
         ("--hypothesis {0}/good.de --reference {0}/reference.de --paired", "give at least two"),
         (
             "{two} --paired --baseline best.de",
-            "no system 'best.de' to compare with; there are good.de, poor.de",
+            "no system 'best.de' to compare with; systems are good.de, poor.de",
         ),
         ("{two} --baseline good.de", "--baseline needs --paired"),
         ("{two} --test bootstrap", "--test needs --paired"),

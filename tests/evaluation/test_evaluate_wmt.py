@@ -100,5 +100,5 @@ def test_the_order_is_never_guessed(tmp_path: Path) -> None:
     # A document that is there twice on both sides is no two documents.
     twice = written("twice.jsonl", *(lines[n] for n in (0, 0, 1)))
     other = written("other.jsonl", *(lines[n] for n in (0, 1, 1)))
-    with pytest.raises(CotextError, match="there are two 'a'"):
+    with pytest.raises(CotextError, match="has two documents 'a'"):
         evaluate_files(EvaluationRequest(hypothesis=[other], reference=[twice]))

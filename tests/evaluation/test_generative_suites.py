@@ -100,7 +100,7 @@ def test_the_command(world: World, tmp_path: Path) -> None:
         ("", "have no candidates to score: use --generate"),
         ("--generate --shard 1/2 --out o", "and --shard"),
         ("--generate --tie first", "omit --tie"),
-        ("--generate --context shuffled", "of ctxPro, choose one of true, none, foreign"),
+        ("--generate --context shuffled", "for ctxPro, choose one of true, none, foreign"),
         ("--generate --context none --controls", "is one of the controls"),
         ("--generate --contexts {folder}/absent", "absent: no such file"),
     ],
@@ -120,4 +120,4 @@ def test_one_kind_of_suite_at_a_time(world: World, tmp_path: Path) -> None:
         refused = cotext("contrastive", world.run, other, option, tmp_path).err
         assert f"{option} requires ctxPro suites" in refused
     both = cotext("contrastive", world.run, path, path, "--generate", "--contexts", tmp_path / "set")
-    assert "one file for 2 suites" in both.err
+    assert "one file is given for 2 suites" in both.err

@@ -265,7 +265,7 @@ def test_controls_have_the_scores_of_their_texts(board: Path) -> None:
 @loop_over(
     ("options", "words"),
     [
-        (["--rank-by", "comet"], "--rank-by comet: is not measured; there are s-bleu, d-bleu, chrf"),
+        (["--rank-by", "comet"], "--rank-by comet: is not measured; measured are s-bleu, d-bleu, chrf"),
         (["--protocol", "bleurt"], "unknown protocol 'bleurt'"),
         (["--comet-context", "2"], "--comet-context needs --comet"),
         (["--seed", "-1"], "seed -1"),

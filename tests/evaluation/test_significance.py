@@ -304,7 +304,7 @@ def test_laws_of_holm(values: list[float]) -> None:
 def test_who_is_compared_with_whom() -> None:
     assert compared_pairs(["a", "b", "c"], None) == [("a", "b"), ("a", "c"), ("b", "c")]
     assert compared_pairs(["a", "b", "c"], "b") == [("b", "a"), ("b", "c")]
-    with pytest.raises(CotextError, match="no system 'x' to compare with; there are a, b"):
+    with pytest.raises(CotextError, match="no system 'x' to compare with; systems are a, b"):
         compared_pairs(["a", "b"], "x")
     with pytest.raises(CotextError, match="at least two"):
         compared_pairs(["a"], None)

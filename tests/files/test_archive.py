@@ -128,7 +128,7 @@ def test_names_twice_are_refused() -> None:
 def test_encrypted_members_are_refused() -> None:
     content = bytearray(with_names("a"))
     content[content.index(b"PK\1\2") + 8] |= 1
-    with pytest.raises(CotextError, match="encrypted; save it without a password"):
+    with pytest.raises(CotextError, match="encrypted; save the file without a password"):
         Archive(bytes(content), "x.zip")
 
 

@@ -59,7 +59,7 @@ def test_a_letter_is_paragraphs() -> None:
     ]
     assert max(map(len, lines)) <= 65
     assert found.count("wort") == 60
-    assert "broken at 65 characters" in file.contents.messages[1]
+    assert "wrapped at 65 characters" in file.contents.messages[1]
 
 
 def test_a_line_of_a_quotation_continues_no_other() -> None:

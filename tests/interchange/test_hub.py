@@ -207,6 +207,6 @@ def test_what_cannot_be_published_is_refused(make: Make, tmp_path: Path) -> None
     assert "write it as the hub does" in refusal(run, *to, "--licence", "Do what\nyou like")
     (tmp_path / "no.json").write_text('{"a": {"overall": 1}}')
     assert "contains no scores" in refusal(run, *to, "--scores", tmp_path / "no.json")
-    assert "--to ctranslate2 only" in refusal(run, *to, "--quantization", "int8")
+    assert "--quantization requires --to ctranslate2" in refusal(run, *to, "--quantization", "int8")
     two = make("docflat/doc2doc-two-pass", "train.init=runs/first")
     assert "decode.first_pass = init: it translates with another run" in refusal(two, *to)

@@ -67,7 +67,7 @@ def test_compare_a_run_with_a_language_model_and_a_file(
     assert (first["system"], "parameters") in figures
     assert ("model.yaml", "parameters") not in figures
     text = page.read_text()
-    assert "Of others.de nothing is known" in text
+    assert "For others.de, only translations were given" in text
 
 
 def test_what_cannot_be_compared_is_refused_before_any_work(

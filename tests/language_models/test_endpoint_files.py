@@ -203,7 +203,7 @@ def test_lines_of_wmt_become_a_submission_and_hand_on_instructions(tmp_path: Pat
     assert instructed == {"a.\n100% of it.", "c.\n100% of it."}
     source.write_text(source.read_text() + json.dumps(lines[0]) + "\n")
     outcome = translated(tmp_path, fake, "--overwrite")
-    assert (outcome.code, "there are two 'a'" in outcome.err) == (2, True)
+    assert (outcome.code, "has two documents 'a'" in outcome.err) == (2, True)
     assert len(fake.requests) == 2
 
 

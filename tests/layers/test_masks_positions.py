@@ -318,7 +318,7 @@ def test_training_moves_all_positions_of_a_row_alike(positions: Kind) -> None:
 @pytest.mark.parametrize(
     ("model", "words"),
     [
-        ({"positions": "none"}, "model.positions = none has nothing"),
+        ({"positions": "none"}, "no positions to move with model.positions = none"),
         ({"position_encoding": "learned"}, "ends after 1026 rows"),
         (
             {"attention": {"score": "absolute"}},

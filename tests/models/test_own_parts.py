@@ -99,7 +99,7 @@ def test_changed_code_is_refused(idea: Path, world: World) -> None:
     forget()
     outcome = cotext("translate", run, world.folder / "test.en", "--out", idea.parent / "out", "--trust-code")
     assert outcome.code == 2
-    assert "idea.py: was changed" in outcome.err
+    assert "idea.py: was modified" in outcome.err
     kept.unlink()
     forget()
     outcome = cotext("translate", run, world.folder / "test.en", "--out", idea.parent / "out", "--trust-code")

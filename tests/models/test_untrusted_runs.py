@@ -67,9 +67,9 @@ def refusal(run: Path) -> str:
         (
             "dimension: 16",
             "dimension: 65536",
-            r"embedding.weight is \[\d+, 16\], \[\d+, 65536\] is asked for; ",
+            r"embedding.weight is \[\d+, 16\], but must be \[\d+, 65536\]; ",
         ),
-        ("feed_forward: 32", "feed_forward: 65536", "is asked for"),
+        ("feed_forward: 32", "feed_forward: 65536", "but must be"),
         ("segments: none", "segments: learned", "embedding.segment is missing"),
         ("encoder_layers: 1", "encoder_layers: 100", "is missing; .* and [0-9,]{4,} more"),
     ],
@@ -236,7 +236,7 @@ def test_no_journal_is_a_pipe(world: World, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "out.partial")
     outcome = cotext("translate", world.run, world.folder / "test.en", "--out", tmp_path / "out")
     assert outcome.code == 2
-    assert "out.partial: is no regular file" in outcome.err
+    assert "out.partial: is not a regular file" in outcome.err
 
 
 def test_no_store_is_a_pipe(world: World, tmp_path: Path) -> None:

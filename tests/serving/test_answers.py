@@ -321,7 +321,7 @@ def test_a_server_that_stops_finishes_what_it_has_begun_and_takes_no_more(
         begun = asyncio.ensure_future(service.translate(request(service), ANNA))
         await until(lambda: bool(service._requests.pending))
         await service.stop()
-        with pytest.raises(RequestError, match="the server stops"):
+        with pytest.raises(RequestError, match="the server is being stopped"):
             await service.translate(request(service), BEN)
         return await begun
 
@@ -339,7 +339,7 @@ def test_a_server_waits_no_longer_than_it_is_to(systems: Systems, tmp_path: Path
             await asyncio.sleep(0.2)
             assert not begun.done()
         await stopping
-        with pytest.raises(RequestError, match="the server stops"):
+        with pytest.raises(RequestError, match="the server is being stopped"):
             await begun
 
     asyncio.run(stopped())

@@ -135,9 +135,9 @@ def test_model_types_are_greedy_search_and_the_runs_own(client: deepl.DeepLClien
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        ({"target_lang": "FR"}, "target language.*not supported; there are"),
+        ({"target_lang": "FR"}, "target language.*not supported; supported pairs are en-de"),
         ({"source_lang": "XX"}, "source.*not supported"),
-        ({"source_lang": "de"}, "source language.*not supported; there are"),
+        ({"source_lang": "de"}, "source language.*not supported; supported pairs are en-de"),
         ({"formality": "more"}, "Target language.*formality"),
         ({"formality": "rude"}, "formality"),
         ({"split_sentences": "2"}, "split_sentences"),
@@ -258,8 +258,8 @@ def test_several_glossaries_at_once(client: deepl.DeepLClient) -> None:
 @pytest.mark.parametrize(
     ("languages", "entries", "said"),
     [
-        (("EN", "XX"), {"a": "b"}, "two languages"),
-        (("EN", "EN"), {"a": "b"}, "two languages"),
+        (("EN", "XX"), {"a": "b"}, "two language codes"),
+        (("EN", "EN"), {"a": "b"}, "two language codes"),
     ],
 )
 def test_glossaries_that_cannot_be(

@@ -123,7 +123,7 @@ def test_a_file_is_translated_as_by_the_command(opened: Opened, systems: Systems
     assert (status.sentences, status.sentences_done, status.file_name) == (3, 3, "My text.de.txt")
     assert status.billed_characters == len("The cat sees a dog.It runs.It sings!")
     assert any("paragraph is split" in message for message in status.messages)
-    assert not any(str(tmp_path) in message or "--" in message for message in status.messages)
+    assert not any(str(tmp_path) in message or "--" in message for message in status.messages), status.messages
     # What is not needed any more is deleted: the upload and the journal.
     assert sorted(names(tmp_path / "state" / "jobs" / ticket.id)) == ["job.json", "result.txt"]
 
@@ -197,7 +197,7 @@ def test_what_is_wrong_with_a_file_is_told_without_paths(opened: Opened, tmp_pat
         (b"%PDF-1.7\n", "a.pdf", "a.pdf: not a supported format: it looks like a PDF document; save it in"),
         (b"\x1f\x8b\x08\0", "a.txt", "unpack"),
         (TEXT, "a.txt.gz", "unpack"),
-        (b"The cat", "a.docx", "a.docx: ends in .docx, and but it contains only text; save it"),
+        (b"The cat", "a.docx", "a.docx: ends in .docx, but it contains only text; save it"),
     ):
         error = refused(lambda: sender.send(content, name))  # noqa: B023
         assert (error.status, word in error.message) == (400, True), error.message

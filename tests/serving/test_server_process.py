@@ -169,7 +169,7 @@ def test_keys_are_made_listed_and_revoked(tmp_path: Path) -> None:
     [kept] = read_keys(path)
     assert (kept.name, kept.requests_per_minute, kept.metrics) == ("weblate", 90, True)
     assert key not in path.read_text()
-    assert "has a key of weblate already" in refused("serve-key", "add", "weblate", "--keys", path)
+    assert "already has a key of weblate" in refused("serve-key", "add", "weblate", "--keys", path)
     listed = succeed("serve-key", "list", "--keys", path).out
     assert listed.startswith("weblate\t")
     assert "90 requests a minute, metrics" in listed

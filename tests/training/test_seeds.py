@@ -180,7 +180,7 @@ def test_the_command_says_where_it_is(world: World, tmp_path: Path) -> None:
     # A folder of several runs is no run, and says so; what they are is told.
     outcome = cotext("translate", out, world.folder / "test.en", "--out", tmp_path / "x")
     assert outcome.code == 2
-    assert "holds a run for each of the seeds 5,7" in outcome.err
+    assert "contains a run for each of the seeds 5,7" in outcome.err
     assert f"{out / 'seed-5'}" in outcome.err
     assert succeed("info", out).out.startswith(f"{out}: runs of the seeds 5 and 7\n")
     assert "choose another --out" in cotext(*train_arguments(world.folder, out)).err
@@ -222,7 +222,7 @@ def test_each_seed_starts_from_its_own(world: World, tmp_path: Path) -> None:
     assert "first: has no run of seed 3 to start from, only of 1,2" in outcome.err
     assert not (tmp_path / "then").exists()
     outcome = cotext(*train_arguments(world.folder, tmp_path / "then"), *given[2:])
-    assert "holds a run for each of the seeds 1,2" in outcome.err
+    assert "contains a run for each of the seeds 1,2" in outcome.err
     succeed(*train_arguments(world.folder, tmp_path / "then"), *given)
     for seed in (1, 2):
         config = load_config(str(tmp_path / "then" / f"seed-{seed}" / "config.yaml"))

@@ -115,5 +115,5 @@ def test_signatures_tell_of_it_and_scores_of_given_text_are_without() -> None:
 
 def test_a_shortlist_that_is_not_there_is_refused() -> None:
     model, config = system("focused-concatenation/base")
-    with pytest.raises(CotextError, match="no shortlist was opened"):
+    with pytest.raises(CotextError, match="no shortlist was loaded"):
         DocumentTranslator(model, translator(model, config, OWN).config, TOKENIZER, CPU)

@@ -177,6 +177,6 @@ def test_sentences_that_keep_their_terms_freely_are_left_as_they_are(monkeypatch
         for source, text in zip(DOCUMENTS[1].sentences, plain.document.sentences, strict=True)
     }
     terms = TermGuide([DOCUMENTS[1].sentences], Glossary.of(own))
-    monkeypatch.setattr(substitution.Substitution, "_mend_further", None)
+    monkeypatch.setattr(substitution.Substitution, "_correct_step", None)
     [(_, found)] = translator.translate(DOCUMENTS[1:], guide=terms)
     assert found == plain

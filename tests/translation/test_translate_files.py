@@ -327,7 +327,7 @@ def test_lines_broken_at_a_width_are_joined_and_broken_again(world: World, folde
     path = folder / "wrapped.txt"
     path.write_text("\n".join([*lines, f"{line}."]) + "\n")
     shown = succeed("translate", world.run, path, "--out", folder / "o.txt", "--set", "max_ratio=1.5")
-    assert "broken at" in shown.err
+    assert "wrapped at" in shown.err
     assert "are joined" in " ".join(shown.err.split())
     assert all(len(each) <= 60 for each in (folder / "o.txt").read_text().splitlines() if " " in each)
 

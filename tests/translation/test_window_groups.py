@@ -544,7 +544,7 @@ def test_what_showed_nothing_is_searched_again_beside_what_its_group_wrote(
         (
             "window",
             {"schedule": "simultaneous"},
-            r"decode\.first_pass, or choose decode\.schedule = sequential",
+            r"decode\.first_pass to a run, or choose decode\.schedule = sequential",
         ),
         ("window", {"first_pass": "runs/first"}, r"runs/first: the first-pass run is not loaded"),
         ("future", {"schedule": "simultaneous"}, r"needs a first pass"),
@@ -565,7 +565,7 @@ def test_first_passes_that_cannot_be_are_refused() -> None:
         with pytest.raises(CotextError, match="has no effect"):
             translator(SYSTEMS[name], first_pass=first).check(CORPUS)
     second = translator(SYSTEMS["window"], first_pass=first)
-    with pytest.raises(CotextError, match="two passes at most"):
+    with pytest.raises(CotextError, match="at most two passes are supported"):
         translator(SYSTEMS["window"], first_pass=second).check(CORPUS)
     with pytest.raises(CotextError, match=r"decode\.first_pass = .*document long, sentence 3: 7 tokens"):
         translator(SYSTEMS["window"], first_pass=first_system(max_source_tokens=6)).check(CORPUS)

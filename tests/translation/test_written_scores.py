@@ -90,7 +90,7 @@ def test_a_translation_writes_its_scores_beside_it(world: World, tmp_path: Path)
     assert len(differing) <= count < len(rows) - 1
     assert f"({count / (len(rows) - 1):.1%})" in told
     refused = cotext("translate", world.run, source, "--out", out, "--scores", out)
-    assert (refused.code, "each its own" in refused.err) == (2, True)
+    assert (refused.code, "are the same file" in refused.err) == (2, True), refused.err
 
 
 def test_an_interrupted_translation_keeps_its_scores(

@@ -65,7 +65,7 @@ def render(report: AdaptReport) -> str:
         f"<pre>{escape(chr(10).join(next_commands(report)))}</pre>",
         "<p>They translate a file, start a server with a page, measure how much context is used, and compare "
         "both systems in detail.</p>",
-        "<h2>How these figures came about</h2>",
+        "<h2>How these values were computed</h2>",
         facts((score.title, escape(score.signature)) for score in report.evaluation.scores[AFTER]),
     ]
     return whole_page(f"Cotext: {report.request.out.name}", body)

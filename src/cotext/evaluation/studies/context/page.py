@@ -93,7 +93,7 @@ def render_page(report: DocumentContextUse) -> str:
         _map(report),
         "<h2>Sentence by sentence</h2>",
         *(_article(sentence, sources) for sentence in report.sentences),
-        "<h2>How these figures came about</h2>",
+        "<h2>How these values were computed</h2>",
         _facts(report),
     ]
     return whole_page(f"Cotext: use of context in {report.document}", body)
