@@ -201,7 +201,11 @@ def test_settings_of_the_frontend(client: TestClient) -> None:
         ({"q": ["x", 3], **EN_DE}, 400, "'q' has to be"),
         ({"q": "x", "source": 7, "target": "de"}, 400, "'source' has to be a string"),
         ({"q": "x", "source": "xx", "target": "de"}, 400, "'xx' is not supported"),
-        ({"q": "x", "source": "auto", "target": "fr"}, 400, "'fr' is not supported; supported pairs are en-de"),
+        (
+            {"q": "x", "source": "auto", "target": "fr"},
+            400,
+            "'fr' is not supported; supported pairs are en-de",
+        ),
         ({"q": "x", "source": "de", "target": "de"}, 400, "'de' is not supported; supported pairs are en-de"),
         ({"q": "x", "source": "?", "target": "de"}, 400, "give a language code"),
         ({"q": "x", **EN_DE, "format": "xml"}, 400, "'format' not supported"),

@@ -42,7 +42,10 @@ def test_files_are_split_as_asked(world: World, tmp_path: Path, monkeypatch: pyt
     ("more", "message"),
     [
         (("--splitter", "odd"), "--splitter 'odd': choose rules, or sat:MODEL"),
-        (("--splitter", "rules", "--no-split"), "--splitter applies to text that is split into sentences: omit"),
+        (
+            ("--splitter", "rules", "--no-split"),
+            "--splitter applies to text that is split into sentences: omit",
+        ),
         (("--abbreviations", "none.txt"), "none.txt: cannot be read: No such file"),
         (("--abbreviations", "a.txt"), "a.txt:1: not an abbreviation"),
     ],

@@ -162,7 +162,9 @@ def preparing(out: Path, overwrite: bool, inputs: Sequence[Path]) -> Iterator[Pr
     if out.is_file():
         raise CotextError(f"{out}: is a file; pass a folder to write to")
     if is_occupied(out) and not (out / REPORT).is_file():
-        raise CotextError(f"{out}: is not a folder of prepared data and is not replaced; choose another folder")
+        raise CotextError(
+            f"{out}: is not a folder of prepared data and is not replaced; choose another folder"
+        )
     inside = next((path for path in inputs if path.resolve().is_relative_to(out)), None)
     if inside is not None:
         raise CotextError(f"{inside}: lies inside the folder to be replaced, {out}; choose another folder")

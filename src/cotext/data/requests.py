@@ -46,7 +46,9 @@ class SentenceSplitting(Request):
         """
         if not used and (self.abbreviations or self.splitter):
             given = "--abbreviations" if self.abbreviations else "--splitter"
-            raise CotextError(f"{given} applies to text that is split into sentences: {remedy}, or remove this option")
+            raise CotextError(
+                f"{given} applies to text that is split into sentences: {remedy}, or remove this option"
+            )
         if used:
             self.splitting()
 

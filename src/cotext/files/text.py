@@ -189,7 +189,7 @@ class TextFile:
         reason = f", {why}" if why else ""
         yield (
             f"read as running text{reason}; empty lines separate paragraphs of one document "
-            "(for one sentence per line and an empty line after each document: --format text)"
+            "(--format text: one sentence per line, an empty line after each document)"
         )
         if joined := sum(len(numbers) > 1 for numbers in self._paragraphs):
             yield (

@@ -148,9 +148,8 @@ class StreamTranslation:
             if not self._running_text:
                 self._on_message(
                     f"{NAME}: read as running text from line {first} to the end, because the paragraph there "
-                    f"contains "
-                    "several sentences per line; empty lines separate paragraphs of one document "
-                    "(for one sentence per line and an empty line after each document: --format text)"
+                    "contains several sentences per line; empty lines separate paragraphs of one document "
+                    "(--format text: one sentence per line, an empty line after each document)"
                 )
             yield _RunningText("".join([*lines_of_document, *(line for _, line in lines)]), first)
         else:
