@@ -3,8 +3,8 @@
     python -m benchmarks.speed.gpu [--systems GROUP | 'RECIPE key=value ...' ...] [--size base]
         [--device cuda]
 
-Each system makes an update while CUDA is told to fail wherever the CPU waits for it. The table counts the
-values that the CPU reads from tensors during the update; on a CPU, it is all that is tested. Speed and
+Each system makes an update with CUDA set to raise an error wherever the CPU waits for it. The table counts
+the values that the CPU reads from tensors during the update; on a CPU, it is all that is tested. Speed and
 memory on a GPU: `benchmarks.speed.training` and `benchmarks.speed.translating` with `--device cuda`.
 """
 

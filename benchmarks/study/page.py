@@ -257,7 +257,7 @@ def _table(found: Comparison, columns: dict[str, str], good: Verdict) -> str:
     different = {name: _different(found, name, good) for name in columns.values()}
     systems = [s for s in found.results["rows"] if any(s in each for each in values.values())]
     numbers = {name: found.examples(name) for name in columns.values()}
-    # The number of choices stands in the header if all systems share it, else in each cell.
+    # The number of choices is in the header if all systems share it, else in each cell.
     alike = {
         name: next(iter(each)) for name, of in numbers.items() if len(each := set().union(*of.values())) == 1
     }

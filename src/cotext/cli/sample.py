@@ -8,7 +8,7 @@ from typing import Final
 
 import typer
 
-from cotext.evaluation.studies.context.page import differing
+from cotext.evaluation.studies.context.page import marked
 from cotext.interchange.model_names import known_models
 from cotext.runtime.files import replacing
 from cotext.runtime.html import table, whole_page
@@ -24,14 +24,15 @@ def translate_sample(out: Path) -> bool:
 
     Return True if a model is installed; otherwise do nothing and return False.
     """
-    names = [name for name in MODELS if name in known_models()]
+    known = known_models()
+    names = [name for name in MODELS if name in known]
     if not names:
         return False
     from cotext.translation import api
 
     source = resources.files("cotext.cli").joinpath("sample.en").read_text(encoding="utf-8").splitlines()
     typer.echo(f"A page of software help, translated by {' and '.join(names)}:\n")
-    translations = {name: api.load(known_models()[name].folder, "cpu").translate(source) for name in names}
+    translations = {name: api.load(known[name].folder, "cpu").translate(source) for name in names}
     for number, sentence in enumerate(source[:SHOWN]):
         typer.echo(f"  {sentence}")
         for name in names:
@@ -48,17 +49,10 @@ def _page(source: Sequence[str], translations: Mapping[str, Sequence[str]]) -> s
     first, *others = translations
     rows = [
         [str(number + 1), escape(sentence), escape(translations[first][number])]
-        + [_marked(translations[name][number], translations[first][number]) for name in others]
+        + [marked(translations[name][number], translations[first][number]) for name in others]
         for number, sentence in enumerate(source)
     ]
     caption = f"Marked: words that differ from {escape(first)}." if others else "One row per sentence."
     header = ("", "English", *map(escape, translations))
     title = "A page of software help in German"
     return whole_page(title, [f"<h1>{title}</h1>", table(caption, header, rows, left=len(header))])
-
-
-def _marked(text: str, first: str) -> str:
-    return " ".join(
-        f"<mark>{escape(word)}</mark>" if differs else escape(word)
-        for word, differs in differing(text, first)
-    )

@@ -19,8 +19,14 @@ from cotext.config.parts import DOCUMENT_LAYERS, Part
 
 Span = Literal["row", "sentence", "memory", "nodes", "node_queries", "current"]
 SCORES = (
-    *("content", "absolute", "relative", "positions"),
-    *("transformer_xl", "segment_distance", "rotary", "alibi"),
+    "content",
+    "absolute",
+    "relative",
+    "positions",
+    "transformer_xl",
+    "segment_distance",
+    "rotary",
+    "alibi",
 )
 ScoreKind = Annotated[str, AfterValidator(Part(SCORES))]
 DocumentLayerKind = Annotated[str, AfterValidator(Part(("none", *DOCUMENT_LAYERS)))]

@@ -162,7 +162,7 @@ class Vocabulary:
         words = [dict.fromkeys(w[:STEM] for w in word_texts(sentence.lower())) for sentence in sentences]
         ids = [[self._ids.setdefault(word, len(self._ids)) for word in sentence] for sentence in words]
         lengths = np.array([*map(len, sentences)], np.float32)
-        return Side(lengths, np.array([*chain(*ids)], np.int64), np.cumsum([0, *map(len, ids)]))
+        return Side(lengths, np.array([*chain.from_iterable(ids)], np.int64), np.cumsum([0, *map(len, ids)]))
 
 
 # --- Scores of beads by lengths and words: log likelihood ratios.

@@ -175,12 +175,31 @@ STARTING: Final = {
     "fi": "hän he me minä sinä se ne tämä mutta ja tai jos kun sitten siellä täällä ei kukaan",
 }
 # Languages in which "3." means "third", inside a sentence.
-ORDINAL: Final = {
-    *("de", "da", "no", "nb", "nn", "fi", "is", "et", "lv", "cs"),
-    *("sk", "pl", "hu", "hr", "sl", "sr", "bs", "tr", "lb"),
-}
+ORDINAL: Final = frozenset(
+    [
+        "de",
+        "da",
+        "no",
+        "nb",
+        "nn",
+        "fi",
+        "is",
+        "et",
+        "lv",
+        "cs",
+        "sk",
+        "pl",
+        "hu",
+        "hr",
+        "sl",
+        "sr",
+        "bs",
+        "tr",
+        "lb",
+    ]
+)
 # Languages with words without a vowel, such as "vlk" (wolf).
-SYLLABIC: Final = {"cs", "sk", "hr", "sl", "sr", "bs", "mk"}
+SYLLABIC: Final = frozenset(["cs", "sk", "hr", "sl", "sr", "bs", "mk"])
 
 
 def words_of(table: dict[str, str], language: str) -> frozenset[str]:

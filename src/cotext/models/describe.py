@@ -137,10 +137,11 @@ def describe_model(config: ModelConfig) -> str:
 
 def slots_of(config: ModelConfig) -> dict[str, Any]:
     """Return the slots with other than default values, by dotted key."""
-    slots = leaves(config.model_dump(include=set(SLOTS)))
-    defaults = dict(leaves(ModelConfig().model_dump(include=set(SLOTS))))
-    changed = {key: value for key, value in slots if defaults.get(key) != value}
-    return {key: changed[key] for slot in SLOTS for key in changed if key.partition(".")[0] == slot}
+    settings, defaults = (
+        dict(leaves({slot: dump[slot] for slot in SLOTS}))
+        for dump in (config.model_dump(), ModelConfig().model_dump())
+    )
+    return {key: value for key, value in settings.items() if defaults.get(key) != value}
 
 
 def describe_loss(config: LossConfig) -> str:

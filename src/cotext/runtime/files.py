@@ -107,7 +107,7 @@ def replacing(
     temporary = temporary_name(path)
     try:
         yield temporary
-        if temporary.is_dir():  # Windows replaces no folder, not even an empty one
+        if ON_WINDOWS and temporary.is_dir():  # Windows cannot replace a folder, not even an empty one
             with suppress(OSError):
                 path.rmdir()
         (put or os.replace)(temporary, path)

@@ -203,7 +203,7 @@ class _Reader:
 
     def __init__(self, scope: Scope, receive: Receive, settings: ServerSettings, takes_file: bool) -> None:
         self._receive, self._settings = receive, settings
-        self._most = settings.max_body_bytes + takes_file * settings.max_file_bytes
+        self._most = settings.max_body_bytes + (settings.max_file_bytes if takes_file else 0)
         self._declared = Headers(scope=scope).get("content-length", "0")
         self._read, self._complete = 0, False
         self._began = asyncio.get_running_loop().time()

@@ -29,8 +29,11 @@ OF_DECODER = {"decoder_layers", "output_bias"}
 IN_PLACE_OF_POSITIONS = ("rotary", "alibi")
 # Keys that are None until they are derived from the run to start from.
 DERIVED = (
-    *(("model", "neutral_start"), ("model", "from_first"), ("view", "open_source")),
-    *(("train", "blend"), ("train", "blend_updates")),
+    ("model", "neutral_start"),
+    ("model", "from_first"),
+    ("view", "open_source"),
+    ("train", "blend"),
+    ("train", "blend_updates"),
 )
 
 

@@ -12,7 +12,7 @@ from itertools import chain, takewhile
 import torch
 from torch import Tensor
 
-from cotext.data.batch import Instance
+from cotext.data.batch import Instance, Source
 from cotext.data.collate import pack, source_batch
 from cotext.data.documents import Document
 from cotext.data.nbest_lists import Candidate, Candidates
@@ -27,6 +27,7 @@ from cotext.search.nbest_beam import Alternative
 from cotext.search.spelling import Spelling
 from cotext.search.steps import listening
 from cotext.translation.document_state import OpenDocument, SentenceHypothesis, found_sentences, source_of
+from cotext.translation.plan import DecodingPlan
 from cotext.translation.scorer import DocumentScorer
 from cotext.translation.substitution import Draft, Substitution
 
@@ -110,12 +111,18 @@ class SentenceLists:
             batches = [[order[n] for n in members] for members in reversed(packed)]
         for batch in batches:
             members = [rows[n] for n in batch]
-            windows = [(window.row.document, window.row.number) for window, _, _ in members]
-            source = source_of(windows, plan.group_windows, plan.symbols).to(scorer.device)
+            source = _source(plan, [window.row for window, _, _ in members]).to(scorer.device)
             requests = [request for _, _, request in members]
             hypotheses = plan.kind.search(scorer.model, source, requests, plan.search_symbols, plan.options)
             for (window, j, _), hypothesis in zip(members, hypotheses, strict=True):
                 yield window, j, hypothesis
+
+
+def _source(plan: DecodingPlan, rows: Sequence["Row"]) -> Source:
+    """Return the source of rows, with the rest of their groups as extra rows if rows attend to each other."""
+    if not plan.sees_other_rows:
+        return source_batch([row.instance for row in rows], plan.symbols)
+    return source_of([(row.document, row.number) for row in rows], plan.group_windows, plan.symbols)
 
 
 def further(first: str, others: Iterable[Alternative], tokenizer: Tokenizer, most: int) -> Candidates:
@@ -360,11 +367,7 @@ class WindowSearch:
 
     def _search(self, batch: Sequence[Row], symbols: SearchSymbols) -> list[Hypothesis]:
         scorer, plan = self._scorer, self._scorer.plan
-        if plan.sees_other_rows:
-            windows = [(row.document, row.number) for row in batch]
-            source = source_of(windows, plan.group_windows, plan.symbols)
-        else:
-            source = source_batch([row.instance for row in batch], plan.symbols)
+        source = _source(plan, batch)
         requests = [row.request for row in batch]
         return plan.kind.search(scorer.model, source.to(scorer.device), requests, symbols, plan.options)
 

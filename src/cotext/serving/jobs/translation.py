@@ -109,11 +109,11 @@ def translate_job(
             by_window=True,
         )
         on_read(job.sentences, job.characters)
-        before = list(before)  # later messages are in the report, too
+        at_start = list(before)  # later messages are also in the report
         report = run(job, running.advance, overwrite=True, keep=True)
     except CotextError as error:
         raise CotextError(without_paths(str(error), names)) from None
-    messages = [*before, *report.messages, *_of_sentences(report)]
+    messages = [*at_start, *report.messages, *_of_sentences(report)]
     shown = [without_paths(_OPTION.sub("", message), names) for message in dict.fromkeys(messages)]
     if len(shown) > MAX_MESSAGES:
         shown[MAX_MESSAGES:] = [f"... and {len(shown) - MAX_MESSAGES:,} more messages"]

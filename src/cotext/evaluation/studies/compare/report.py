@@ -15,7 +15,7 @@ from cotext.evaluation.studies.compare.figures import difference_of
 from cotext.evaluation.studies.compare.quality import TestedScore
 from cotext.evaluation.studies.compare.system import MeasuredSystem
 from cotext.evaluation.studies.compare.verdict import context_words, verdict
-from cotext.evaluation.studies.context.page import differing
+from cotext.evaluation.studies.context.page import marked
 from cotext.evaluation.studies.contrastive.decisions import ALL_SUITES
 from cotext.evaluation.studies.contrastive.evidence import EVIDENCE_HEADER, evidence_row, legend
 from cotext.evaluation.studies.tables import Cell, Row, Table, interval
@@ -429,7 +429,7 @@ def example(result: RunComparison) -> str:
     rows = []
     for n in range(min(len(source), MAX_SENTENCES)):
         first, *others = [side[n] for side in sides]
-        cells = [escape(first), *(_marked(other, first) for other in others)]
+        cells = [escape(first), *(marked(other, first) for other in others)]
         rows.append([str(n + 1), escape(source.sentences[n]), *cells, escape(reference[n])])
     caption = f"Document {escape(source.id)}"
     if differences[number]:
@@ -446,10 +446,3 @@ def example(result: RunComparison) -> str:
 def _differing_sentences(translations: Sequence[Document]) -> int:
     sides = [document.sentences[:MAX_SENTENCES] for document in translations]
     return sum(len(set(sentences)) > 1 for sentences in zip(*sides, strict=True))
-
-
-def _marked(text: str, first: str) -> str:
-    return " ".join(
-        f"<mark>{escape(word)}</mark>" if differs else escape(word)
-        for word, differs in differing(text, first)
-    )

@@ -221,10 +221,8 @@ def _shade(nats: float) -> str:
 
 
 def _marked(text: str, other: str) -> str:
-    pairs = differing(text, other)
-    if not any(marked for _, marked in pairs):
-        return f'{escape(text)} <span class="soft">(words are missing)</span>'
-    return " ".join(f"<mark>[{escape(w)}]</mark>" if marked else escape(w) for w, marked in pairs)
+    html = marked(text, other, "<mark>[{}]</mark>")
+    return html if "<mark>" in html else f'{escape(text)} <span class="soft">(words are missing)</span>'
 
 
 def _facts(report: DocumentContextUse) -> str:
@@ -237,6 +235,12 @@ def _facts(report: DocumentContextUse) -> str:
             ("Cotext", __version__),
         ]
     )
+
+
+def marked(text: str, other: str, mark: str = "<mark>{}</mark>") -> str:
+    """Return a text as HTML in which words that differ from the other text are marked."""
+    words = ((escape(word), differs) for word, differs in differing(text, other))
+    return " ".join(mark.format(word) if differs else word for word, differs in words)
 
 
 def differing(text: str, other: str) -> list[tuple[str, bool]]:
