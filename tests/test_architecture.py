@@ -177,12 +177,8 @@ def test_files_and_functions_are_of_a_size() -> None:
 # Functions of more than eight parameters, which are to become fewer. Commands are not counted.
 WIDE = {
     "cotext.data.sampling.Sampler.__init__": 10,
-    "cotext.files.translate_files.open_job": 12,
-    "cotext.files.translate_files.BlocksJob.__init__": 9,
     "cotext.layers.embedding.SentenceEmbedding.__init__": 9,
     "cotext.training.trainer.Trainer.__init__": 10,
-    "cotext.translation.translate_file.translate_file": 10,
-    "cotext.translation.translate_file.CorpusJob.__init__": 10,
 }
 
 

@@ -25,8 +25,7 @@ from cotext.serving.service import Client, Service
 from cotext.serving.settings import ServerSettings
 from cotext.serving.sharing import Work
 from cotext.serving.systems import System, Systems
-from cotext.translation.translate_file import NotedWindows
-from cotext.translation.wishes import Wishes
+from cotext.translation.translate_file import FileOptions, NotedWindows
 from tests.serving.tiny_server import tiny_systems
 from tests.serving.waiting import TEXT, Sender, long_text, until
 
@@ -107,10 +106,7 @@ def by_command(system: System, folder: Path, content: bytes, name: str = "a.txt"
     folder.mkdir()
     source, out = folder / name, folder / f"out-{name}"
     source.write_bytes(content)
-    job = open_job(
-        system.opened, source, out, format_of(source), splitting=Splitting(), wishes=Wishes(),
-        on_message=lambda text: None,
-    )  # fmt: skip
+    job = open_job(system.opened, source, out, format_of(source), FileOptions(Splitting()))
     run(job)
     return out.read_bytes()
 

@@ -472,7 +472,8 @@ def test_a_file_is_opened_for_its_checksum_and_for_its_documents(
 
     monkeypatch.setattr(Path, "open", counting)
     messages: list[str] = []
-    report = jobs.translate_file(opened, path, tmp_path / "out.de", format=format, on_message=messages.append)
+    options = jobs.FileOptions(on_message=messages.append)
+    report = jobs.translate_file(opened, path, tmp_path / "out.de", format, options)
     assert count[0] == openings
     assert report.sentences == 2
     assert f"the first is {path}:1" in messages[0]

@@ -19,7 +19,6 @@ from cotext.data.formats.streams import (
 )
 from cotext.data.formats.table import BEGINNING_BYTES
 from cotext.data.languages import name_warning
-from cotext.data.splitting import Splitting
 from cotext.files.blocks import BilingualFormat, Entries, FileFormat
 from cotext.files.blocks import Job as BilingualJob
 from cotext.files.mechanical import in_words
@@ -28,11 +27,12 @@ from cotext.files.translate_blocks import BlockDocuments, PairedSentence
 from cotext.runtime.errors import CotextError, nearest, shown
 from cotext.runtime.files import replacing
 from cotext.runtime.jobs.engine import Job, forget, journal_of, run
-from cotext.runtime.jobs.journal import Journal, Results, Shard
+from cotext.runtime.jobs.journal import Journal, Results
 from cotext.translation.file_report import FileReport
 from cotext.translation.open import OpenedRun
 from cotext.translation.translate_file import (
     CorpusJob,
+    FileOptions,
     NotedWindows,
     check_outputs,
     entry_of,
@@ -43,7 +43,6 @@ from cotext.translation.translate_file import (
     translation_of,
 )
 from cotext.translation.translator import Translation
-from cotext.translation.wishes import Wishes
 from cotext.translation.written_beside import lists_beside, remove_lists, require_no_lists
 
 T = TypeVar("T")
@@ -69,18 +68,16 @@ class BlocksJob(Job[FileReport]):
         source: Path,
         out: Path,
         format: FileFormat,
+        options: FileOptions,
         *,
-        splitting: Splitting | None,
         entries: Entries = "untranslated",
-        wishes: Wishes | None = None,
-        on_message: Callable[[str], None] = lambda text: None,
         alone: Callable[[], AbstractContextManager[object]] = nullcontext,
     ) -> None:
-        self.source, self.out, self.tell = source, out, on_message
-        wishes = wishes or Wishes()
+        self.source, self.out, self.tell = source, out, options.on_message
+        splitting, wishes = options.splitting, options.wishes
         self._opened, self._format = opened, format
         if warning := name_warning(source, opened.languages.source, f"{opened.folder} translates"):
-            on_message(warning)
+            self.tell(warning)
         content = read_file(source)
         digest, name = hashlib.sha256(content).hexdigest(), format.name
         splitter = splitting.splitter(opened.languages.source) if splitting else None
@@ -242,46 +239,19 @@ def open_job(
     source: Path,
     out: Path,
     format: FileFormat | str,
+    options: FileOptions,
     *,
-    splitting: Splitting | None,
     entries: Entries = "untranslated",
-    wishes: Wishes,
-    scores: Path | None = None,
-    on_message: Callable[[str], None],
     alone: Callable[[], AbstractContextManager[object]] = nullcontext,
-    by_window: bool = False,
-    shard: Shard | None = None,
 ) -> CorpusJob | BlocksJob:
     """Read and check a file to translate; `format` is a result of `format_of`.
 
-    `entries`: entries of bilingual files to translate. `alone`: see `BlockDocuments`. For a corpus,
-    `by_window` adds windows to the journal, and `shard` selects a part.
+    `entries`: entries of bilingual files to translate. `alone`: see `BlockDocuments`.
     """
     if isinstance(format, str):
-        return CorpusJob(
-            opened,
-            source,
-            out,
-            scores=scores,
-            format=format,
-            splitting=splitting,
-            wishes=wishes,
-            on_message=on_message,
-            by_window=by_window,
-            shard=shard,
-        )
+        return CorpusJob(opened, source, out, format, options)
     require_no_lists(opened, str(source))
-    return BlocksJob(
-        opened,
-        source,
-        out,
-        format,
-        splitting=splitting,
-        entries=entries,
-        wishes=wishes,
-        on_message=on_message,
-        alone=alone,
-    )
+    return BlocksJob(opened, source, out, format, options, entries=entries, alone=alone)
 
 
 def unrefused(checks: Iterable[Callable[[], T]]) -> list[T]:

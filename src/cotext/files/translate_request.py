@@ -26,7 +26,7 @@ from cotext.runtime.jobs.engine import journal_of
 from cotext.translation.file_report import FileReport
 from cotext.translation.open import OpenedRun, open_run
 from cotext.translation.ray_cluster import placed
-from cotext.translation.translate_file import CorpusJob
+from cotext.translation.translate_file import CorpusJob, FileOptions
 from cotext.translation.translator import DocumentTranslator
 from cotext.translation.wishes import read_wishes
 
@@ -60,19 +60,17 @@ class FilesTranslation:
         on_open(self.opened)
         if request.explain:
             self.opened.translator.plan.require_token_probabilities()
-        open_one = partial(
-            open_job,
-            self.opened,
+        options = FileOptions(
             splitting=None if request.no_split else request.splitting(),
-            entries=request.entries,
             wishes=read_wishes(self.opened.languages, request),
-            scores=request.scores,
             on_message=on_message,
+            scores=request.scores,
             shard=part,
         )
         self.request = request
         self.jobs: list[CorpusJob | BlocksJob] = unrefused(
-            partial(open_one, file, out, kind) for file, out, kind in zip(files, outs, formats, strict=True)
+            partial(open_job, self.opened, file, out, kind, options, entries=request.entries)
+            for file, out, kind in zip(files, outs, formats, strict=True)
         )
 
     @property

@@ -6,7 +6,7 @@ The same command continues an interrupted job.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, astuple, fields
+from dataclasses import asdict, astuple, dataclass, field, fields
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -46,12 +46,29 @@ from cotext.translation.written_beside import (
 _LISTS: Final = tuple(part.name for part in fields(Translation) if part.name != "document")
 
 
+@dataclass(frozen=True, slots=True)
+class FileOptions:
+    """How a file is translated; the last three are for corpora.
+
+    `splitting`: split lines or paragraphs into sentences, translate these in context and join them.
+    `on_message` is called with messages for the user. `scores`: file for the log-probabilities of the output
+    tokens, as a table. `by_window`: the journal also contains windows, for files that may be one long
+    document. `shard`: only its documents are read and translated.
+    """
+
+    splitting: Splitting | None = None
+    wishes: Wishes = field(default_factory=Wishes)
+    on_message: Callable[[str], None] = lambda text: None
+    scores: Path | None = None
+    by_window: bool = False
+    shard: Shard | None = None
+
+
 class CorpusJob(Job[FileReport]):
     """The translation of a corpus file into the same format, after all checks.
 
-    The file is read twice: for its checksum, and for its documents, which stay in memory. `by_window`: the
-    journal also contains windows, for files that may be one long document. `shard`: only its documents are
-    read and translated. `sentences` and `characters` count the translated text.
+    The file is read twice: for its checksum, and for its documents, which stay in memory. `format`: name of
+    its format; None: detected. `sentences` and `characters` count the translated text.
 
     Raises:
         CotextError: an error of `translate_file` that can be found in advance.
@@ -64,17 +81,12 @@ class CorpusJob(Job[FileReport]):
         opened: OpenedRun,
         source: Path,
         out: Path,
-        *,
-        scores: Path | None = None,
-        format: str | None = None,
-        splitting: Splitting | None = None,
-        wishes: Wishes | None = None,
-        on_message: Callable[[str], None] = lambda text: None,
-        by_window: bool = False,
-        shard: Shard | None = None,
+        format: str | None,
+        options: FileOptions,
     ) -> None:
-        self.source, self.out, self.shard, self.tell = source, out, shard, on_message
-        self._by_window, self._wishes = by_window, wishes or Wishes()
+        scores, shard = options.scores, options.shard
+        self.source, self.out, self.shard, self.tell = source, out, shard, options.on_message
+        self._by_window, self._wishes = options.by_window, options.wishes
         self._wishes.check(opened.translator)
         if self._wishes.memory is not None:
             raise CotextError(f"{source}: a translation memory cannot be used with a corpus; remove --memory")
@@ -89,10 +101,10 @@ class CorpusJob(Job[FileReport]):
         find_format(self._format).require_written()
         checksums = checksums_of([source], self._format)
         if warning := name_warning(source, opened.languages.source, f"{opened.folder} translates"):
-            on_message(warning)
+            self.tell(warning)
         # All checks come before the work: a job may run for hours.
         _require_room_for_missing(source, self._format, self._translator)
-        splitter = splitting.splitter(opened.languages.source) if splitting else None
+        splitter = options.splitting.splitter(opened.languages.source) if options.splitting else None
         length, tokenizer = trained_length(opened.folder), self._translator.tokenizer
         self._prose = Prose(length, tokenizer, splitter, opened.languages)
         self._documents: dict[int, Document] = {}
@@ -103,7 +115,7 @@ class CorpusJob(Job[FileReport]):
             self.sizes = list(map(len, self._documents.values()))
         self.characters = sum(len(s) for document in self._documents.values() for s in document.sentences)
         if message := self._prose.message(source, self._first_prose):
-            on_message(message)
+            self.tell(message)
         if opened.config.decode.nbest > 1:
             self._prose.require_a_sentence_a_line(self._first_prose)
         self.identity = job_header(checksums, self._format, opened, self._prose.settings, self._wishes)
@@ -208,32 +220,26 @@ def translate_file(
     opened: OpenedRun,
     source: Path,
     out: Path,
-    *,
-    scores: Path | None = None,
     format: str | None = None,
-    splitting: Splitting | None = None,
+    options: FileOptions | None = None,
+    *,
     overwrite: bool = False,
     on_start: Callable[[int], None] = lambda total: None,
     on_sentences: Callable[[int], None] = lambda count: None,
-    on_message: Callable[[str], None] = lambda text: None,
 ) -> FileReport:
     """Translate a corpus file into the same format.
 
-    `splitting`: split lines with several sentences, translate these in context and join them, so that a line
-    stays a line. `scores`: file for the log-probabilities of the output tokens, as a table. `overwrite`:
-    discard the progress of an interrupted job with other settings. `on_start` is called with the number of
-    sentences, `on_sentences` with the number of newly finished sentences, `on_message` with messages for the
-    user.
+    `overwrite`: discard the progress of an interrupted job with other settings. `on_start` is called with the
+    number of sentences, `on_sentences` with the number of newly finished sentences.
 
     Raises:
         CotextError: unreadable input, a sentence over the limit, an output that cannot be written or that
             another process writes, progress of another job. All that can be known in advance is checked
             before any work is done.
     """
-    check_outputs(out, scores, [source])
-    job = CorpusJob(
-        opened, source, out, scores=scores, format=format, splitting=splitting, on_message=on_message
-    )
+    options = options or FileOptions()
+    check_outputs(out, options.scores, [source])
+    job = CorpusJob(opened, source, out, format, options)
     on_start(job.sentences)
     return run(job, on_sentences, overwrite)
 

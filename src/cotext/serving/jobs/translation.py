@@ -22,6 +22,7 @@ from cotext.serving.jobs.table import JobStatus, Row
 from cotext.serving.sharing import SharedSystem, Work
 from cotext.serving.systems import System
 from cotext.translation.file_report import FileReport
+from cotext.translation.translate_file import FileOptions
 
 MAX_MESSAGES: Final = 100
 PLACES: Final = 5  # maximum number of locations in a message
@@ -102,11 +103,8 @@ def translate_job(
             source,
             out,
             format_of_job(source),
-            splitting=Splitting(),
-            wishes=row.options.wishes,
-            on_message=before.append,
+            FileOptions(Splitting(), row.options.wishes, before.append, by_window=True),
             alone=partial(shared.exclusively, running.work),
-            by_window=True,
         )
         on_read(job.sentences, job.characters)
         at_start = list(before)  # later messages are also in the report

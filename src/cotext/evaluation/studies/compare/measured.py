@@ -156,7 +156,7 @@ def _measure(path: Path, title: str, settings: MeasurementSettings) -> MeasuredR
                 opened,
                 settings.test.source,
                 hypothesis,
-                format=settings.test.format,
+                settings.test.format,
                 on_start=meter.restart,
                 on_sentences=meter.advance,
             )
