@@ -372,9 +372,7 @@ def test_the_commands_of_the_readme_work_as_they_stand(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     section = (
-        README.read_text(encoding="utf-8")
-        .split("## From documents to translations")[1]
-        .split("\n## ")[0]
+        README.read_text(encoding="utf-8").split("## From documents to translations")[1].split("\n## ")[0]
     )
     commands = [line.split() for block in section.split("```")[1::2] for line in block.strip().splitlines()]
     assert len(commands) == 17

@@ -237,6 +237,17 @@ def detect_format(path: Path) -> str:
     return "text"
 
 
+def is_corpus(path: Path) -> bool:
+    """Return whether a file has a corpus format; False for folders, missing files and message catalogues."""
+    if path.is_dir() or path.suffix.lower() in (".po", ".pot"):
+        return False
+    try:
+        detect_format(path)
+    except CotextError:
+        return False
+    return True
+
+
 def format_in(path: Path, format: str | None, language: str | None) -> str:
     """Return the name of the format of a file; for WMT files including the requested language."""
     name = format or detect_format(path)
