@@ -24,7 +24,8 @@ NAME = "Helsinki-NLP/opus-mt-en-de"
 SHORTER = {
     "adapt": "--minutes 0.01 --dev-documents 2 --test-documents 2",
     "train": "model.dimension=16 model.feed_forward=16 model.heads=2 train.max_updates=1 "
-    "train.max_tokens=3000 train.validate_bleu=false train.validate_sentences=8 train.threads=1 decode.max_extra=2 decode.beam=1",
+    "train.max_tokens=3000 train.validate_bleu=false train.validate_sentences=8 "
+    "train.threads=1 decode.max_extra=2 decode.beam=1",
 }
 # Neither runs here: these make an environment, and this one serves until it is stopped.
 SETUP = ("make demo", "source .venv/bin/activate")
