@@ -86,6 +86,10 @@ def test_a_folder_of_bilingual_files_is_a_corpus(tmp_path: Path) -> None:
     assert [(each.id, len(each)) for each in read_parallel(out, None)] == [
         ("a.xlf/1", 3), ("a.xlf/2", 1), ("c.po", 2), ("d.tmx/old", 1), ("d.tmx/new", 1), ("more/a.xlf", 1),
     ]  # fmt: skip
+    with pytest.raises(CotextError, match="is en-de, and the languages are to be fr-de"):
+        pair_files(folder, None, out, Languages("fr", "de"))
+    with pytest.raises(CotextError, match="would be written into the folder"):
+        pair_files(folder, None, folder / "x" / "pairs.tmx", Languages())
     (folder / "e.xlf").write_text(XLIFF_2.replace('"de"', '"fr"'))
     with pytest.raises(CotextError, match="is en-fr, and files before it are en-de"):
         pair_files(folder, None, out, Languages())

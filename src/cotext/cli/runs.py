@@ -194,9 +194,7 @@ def models(
         near = nearest_known(name, known) or "; `cotext models` lists the installed models"
         raise CotextError(f"{name}: no installed model has this name{near}")
     if not known:
-        say(
-            "no models are installed or downloaded; `cotext translate OWNER/NAME ...` downloads one of the hub"
-        )
+        say("no models are installed or downloaded; `cotext translate OWNER/NAME ...` downloads one")
     chosen = [*known.values()] if name is None else [known[name]]
     for model in chosen:
         if action == "verify":

@@ -17,7 +17,14 @@ from cotext.data.corpora import languages_of_files
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.formats import FORMATS, is_corpus, read_documents, read_parallel, write_parallel
 from cotext.data.formats.streams import check_readable, read_whole
-from cotext.data.languages import CODES, Languages, check_sides, languages_of_names, primary_language
+from cotext.data.languages import (
+    CODES,
+    Languages,
+    check_pair,
+    check_sides,
+    languages_of_names,
+    primary_language,
+)
 from cotext.data.splitting import Splitter, Splitting
 from cotext.files import po, xliff
 from cotext.files.block_sentences import cut
@@ -49,22 +56,25 @@ def pair_files(
     they are cut into sections of about `SECTION` pairs.
 
     Raises:
-        CotextError: a file cannot be read, or nothing can be paired.
+        CotextError: a file cannot be read, nothing can be paired, the files are in other languages than the
+            known ones, or `out` is in a folder that is read.
     """
     paths = [path for path in (source, target) if path is not None]
     if all(is_corpus(path) or _is_refused(path) for path in paths):
         return None
+    for folder in paths:
+        if out.resolve().is_relative_to(folder.resolve()):
+            raise CotextError(f"{out}: would be written into the folder {folder}; choose another --out")
     if target is None:
         documents, stated = _bilingual_documents(source)
-        notes = [
-            f"{source}: {len(documents):,} documents with {sum(map(len, documents)):,} translated segments"
-        ]
+        size = f"{len(documents):,} documents with {sum(map(len, documents)):,} translated segments"
+        notes = [f"{source}: {size}"]
+        check_pair(known, stated, str(source), "the languages are to be")
     else:
+        check_pair(known, languages_of_names(source, target), str(source), "the languages are to be")
         corpus, stated = align_files([source], [target], known, Splitting())
-        documents, notes = (
-            corpus.documents,
-            [f"{source} and {target}: aligned by sentence", *corpus.render().splitlines()],
-        )
+        documents = corpus.documents
+        notes = [f"{source} and {target}: aligned by sentence", *corpus.render().splitlines()]
     if not documents:
         raise CotextError("\n".join([f"{source}: contains no sentence pairs", *notes[1:]]))
     if len(documents) < needed:
