@@ -3,6 +3,7 @@
 import random
 import shlex
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,8 @@ import pytest
 from typer.main import get_command
 
 from cotext.cli.main import app
+from cotext.data.contrastive_suites import write_suite
+from cotext.data.suite_files import read_suite
 from tests.command_line import succeed
 from tests.data.test_document_alignment import pairs_of
 from tests.files import structures
@@ -22,7 +25,7 @@ BEGINNING = (ROOT / "README.md").read_text(encoding="utf-8").split("\n## From do
 NAME = "Helsinki-NLP/opus-mt-en-de"
 # Replaced for time: the size of the corpus and of the model, and the length of training.
 SHORTER = {
-    "adapt": "--minutes 0.01 --dev-documents 2 --test-documents 2",
+    "adapt": "--minutes 0.01 --dev-documents 1 --test-documents 2",
     "train": "model.dimension=16 model.feed_forward=16 model.heads=2 train.max_updates=1 "
     "train.max_tokens=3000 train.validate_bleu=false train.validate_sentences=8 "
     "train.threads=1 decode.max_extra=2 decode.beam=1",
@@ -60,7 +63,7 @@ def test_the_commands_work_as_printed(tmp_path: Path, monkeypatch: pytest.Monkey
     for side, folder in enumerate(("letters", "briefe")):
         Path(folder).mkdir()
         for n in range(10):
-            texts = [f"{pair[side].capitalize()}." for pair in pairs_of(12, n)]
+            texts = [f"{pair[side].capitalize()}." for pair in pairs_of(6, n)]
             Path(folder, f"letter{n}.html").write_text(f"<p>{' '.join(texts)}</p>")
     group: Any = get_command(app)
     with serving() as hub:
@@ -77,6 +80,9 @@ def test_the_commands_work_as_printed(tmp_path: Path, monkeypatch: pytest.Monkey
                 continue
             fewer = ["100" if word == "small" else word for word in words]
             succeed(command, *fewer, *SHORTER.get(command, "").split())
+            for path in Path("data/c/contrastive").glob("*.json") if command == "prepare-controlled" else ():
+                suite = read_suite(path)
+                write_suite(path, replace(suite, examples=suite.examples[:12]))
     assert Path("brief.docx").read_bytes()[:2] == b"PK"
     assert Path("neu.docx").read_bytes()[:2] == b"PK"
 

@@ -102,7 +102,9 @@ class TrainingCorpus(SentenceSplitting, CorpusFormat):
     """Files of a training corpus, and options for reading them."""
 
     out: Path = option("Data folder to make, or to add to.")
-    source: Path = option("Training corpus, source side (or both sides).")
+    source: Path = option(
+        "Training corpus, source side (or both sides). XLIFF, PO and documents are converted to TMX first."
+    )
     target: Path | None = option("Training corpus, target side.", default=None)
     max_characters: int = option("Longest allowed sentence, in characters.", default=10_000)
     split: bool = option("Split training lines of several sentences into aligned sentences.", default=False)
