@@ -8,10 +8,12 @@
 FROM python:3.11-slim AS build
 COPY constraints.txt pyproject.toml README.md LICENSE /cotext/
 COPY src /cotext/src
+COPY packages /cotext/packages
 RUN python -m venv /venv \
  && /venv/bin/pip install --no-cache-dir --extra-index-url https://download.pytorch.org/whl/cpu \
     -c /cotext/constraints.txt torch \
- && /venv/bin/pip install --no-cache-dir -c /cotext/constraints.txt '/cotext[files,serve,ctranslate2]'
+ && /venv/bin/pip install --no-cache-dir -c /cotext/constraints.txt '/cotext[files,serve,ctranslate2]' \
+ && for model in /cotext/packages/*/; do [ ! -d "$model" ] || /venv/bin/pip install --no-cache-dir --no-deps "$model"; done
 
 FROM python:3.11-slim
 COPY --from=build /venv /venv

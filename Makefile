@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
+MODELS := $(wildcard packages/*/pyproject.toml)
 
 .PHONY: demo test test-times test-slow test-hostile test-outside check lint docs benchmarks clean
 
@@ -54,11 +55,12 @@ benchmarks: $(READY)
 	$(BIN)/python -m benchmarks.speed.training --systems kinds marian
 	$(BIN)/python -m benchmarks.speed.translating --systems kinds marian ctranslate2 ctranslate2-int8
 
-# torch first and pinned: what comes later then finds it satisfied.
-$(READY): pyproject.toml constraints.txt
+# torch first and pinned: what comes later then finds it satisfied. Last, all packages with models.
+$(READY): pyproject.toml constraints.txt $(MODELS)
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install -q -r constraints.txt
 	$(BIN)/python -m pip install -q -c constraints.txt -e '.[dev]'
+	$(if $(MODELS),$(BIN)/python -m pip install -q --no-deps --no-build-isolation $(dir $(MODELS)))
 	touch $(READY)
 
 clean:

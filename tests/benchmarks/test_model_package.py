@@ -9,8 +9,27 @@ import pytest
 
 from benchmarks.pretrained.model_package import write_package
 from cotext.interchange.model_names import known_models
+from cotext.interchange.named_model import NamedModel
 from cotext.runtime.errors import CotextError
 from tests.command_line import World, succeed
+
+PACKAGES = sorted((Path(__file__).resolve().parents[2] / "packages").glob("*/pyproject.toml"))
+
+
+def models_of(project_file: Path) -> list[NamedModel]:
+    """The models of a package that is not installed, by its entry points."""
+    project = tomllib.loads(project_file.read_text())["project"]
+    return [
+        NamedModel(name, project_file.parent.joinpath(*module.split(".")), project["name"])
+        for name, module in project["entry-points"]["cotext.models"].items()
+    ]
+
+
+@pytest.mark.skipif(not PACKAGES, reason="no package with a model is in the repository")
+def test_packages_of_the_repository_are_whole() -> None:
+    for model in (model for path in PACKAGES for model in models_of(path)):
+        assert model.verify() > 3
+        assert model.licence
 
 
 def test_a_package_holds_models_that_are_found_by_name(
@@ -31,6 +50,13 @@ def test_a_package_holds_models_that_are_found_by_name(
     card = (package / "README.md").read_text()
     assert "license: gpl-3.0-or-later" in card
     assert card.endswith("Parts and licences.\n")
+
+    assert [
+        (model.name, model.verify() > 3, model.licence) for model in models_of(package / "pyproject.toml")
+    ] == [
+        ("en-de-test", True, "gpl-3.0-or-later"),
+        ("en-de-two", True, "gpl-3.0-or-later"),
+    ]
 
     # As pip puts it into an environment.
     site = tmp_path / "site"

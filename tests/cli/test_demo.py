@@ -189,6 +189,17 @@ def test_a_miniature_demonstration(
     assert [f["value"] for f in figures if f["name"] == "updates"] == ["4", "4"]
     assert {f["n"] for f in figures if f["kind"] == "score"} == {"3"}
 
+    # The page begins with a document, and the commands that are printed work as printed, the server first.
+    page = (out / "report.html").read_text(encoding="utf-8")
+    assert page.index("A document, translated by each system") < page.index("Answers")
+    assert "s4to4 reads a window of four sentences" in page
+    commands = [line.split() for line in re.findall(r"(?m)^  \S*cotext (.*)$", screen)]
+    assert [words[0] for words in commands][:4] == ["serve", "contrastive", "translate", "evaluate"]
+    assert Path(commands[0][1]) == out / "s2to2"
+    monkeypatch.chdir(tmp_path)
+    for words in commands[1:4]:
+        succeed(*words)
+
     # Again: only the report is made anew.
     made = {path: path.stat().st_mtime_ns for path in out.rglob("*") if path.suffix in (".log", ".en")}
     (out / "report.html").unlink()

@@ -9,8 +9,10 @@ import pytest
 import yaml
 
 from cotext.config.recipe import _ROOT, recipe_names
+from cotext.models.run_folder import write_config
 from tests.command_line import succeed
 from tests.loops import loop_over
+from tests.tiny_runs import run_config
 
 
 def schema(what: str) -> dict[str, Any]:
@@ -23,6 +25,13 @@ def test_every_shipped_recipe_is_valid() -> None:
     validator = jsonschema.Draft202012Validator(schema("recipe"))
     for name in recipe_names():
         validator.validate(yaml.safe_load((Path(str(_ROOT)) / f"{name}.yaml").read_text()) or {})
+
+
+def test_the_configuration_of_a_run_names_its_schema_and_fits_it(tmp_path: Path) -> None:
+    write_config(tmp_path, run_config())
+    text = (tmp_path / "config.yaml").read_text()
+    assert text.startswith("# yaml-language-server: $schema=recipe.schema.json\n")
+    jsonschema.validate(yaml.safe_load(text), schema("recipe"))
 
 
 @loop_over(

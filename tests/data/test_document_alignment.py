@@ -221,7 +221,7 @@ def test_the_command_reads_files_of_any_kind_and_writes_a_corpus(tmp_path: Path)
     out = tmp_path / "pairs.tmx"
     files = ["--source", str(tmp_path / "letter.en.html"), "--target", str(tmp_path / "letter.de.txt")]
     shown = succeed("align", *files, "--out", str(out)).out
-    assert "39 pairs (1-1: 39) of 40 source and 39 target sentences, in 1 documents" in shown
+    assert "39 pairs (1-1: 39) of 40 source and 39 target sentences; documents: 1" in shown
     assert "letter: source 8" in shown
     [document] = read_parallel(out, None)
     assert list(zip(document.source, document.target, strict=True)) == [*capitals[:7], *capitals[8:]]

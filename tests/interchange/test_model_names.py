@@ -147,6 +147,12 @@ def test_models_are_listed_verified_and_removed(
     assert "remove NAME" in cotext("models", "remove").err
 
 
+def test_without_models_the_list_says_how_to_get_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cotext.interchange.model_names.known_models", dict)
+    shown = succeed("models")
+    assert (shown.out, "`cotext translate OWNER/NAME ...` downloads one" in shown.err) == ("", True)
+
+
 @pytest.mark.parametrize("line", ["no checksum", f"{'0' * 64}  ../outside", f"{'0' * 64}  /etc/hosts"])
 def test_checksums_are_of_files_in_the_folder(installed: Path, line: str) -> None:
     (installed / "SHA256SUMS").write_text(f"{line}\n")

@@ -2,7 +2,6 @@
 
 import typer
 
-from cotext.cli.data import tell_prepared
 from cotext.cli.options import as_json, counted, write_lines
 from cotext.cli.train import shown_training, state_of
 from cotext.evaluation.requests import AdaptRequest
@@ -16,9 +15,11 @@ def adapt(request: AdaptRequest) -> None:
     from cotext.runtime.progress import meter, say, stages
 
     work = Adaptation(request)
+    for note in work.notes:
+        say(note)
     with stages() as progress:
         report = work.prepare(progress)
-    tell_prepared(work.data, report, json=False)
+    typer.echo(report.render())
     if not work.is_begun:
         estimate = work.estimate
         epochs = work.updates / estimate.updates_an_epoch

@@ -1,6 +1,6 @@
 """Commands that make data: `prepare`, `prepare-controlled` and `distill`."""
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,9 +21,31 @@ def prepare(request: PreparationRequest, json: Json = False) -> None:
     from cotext.data.prepare import prepare as prepare_corpus
     from cotext.runtime.progress import stages
 
+    request = _with_pairs(request)
     with stages() as progress, telling_how_to_skip():
         report = prepare_corpus(request, progress)
     tell_prepared(request.out, report, json)
+
+
+def _with_pairs(request: PreparationRequest) -> PreparationRequest:
+    """Return the request with the sentence pairs of files that are not a corpus; see `pair_files`."""
+    from cotext.data.formats import is_corpus
+
+    files = [path for path in (request.source, request.target) if path is not None]
+    if request.format is not None or all(map(is_corpus, files)):
+        return request
+    # Imported only for files that are not a corpus, because this takes seconds.
+    from cotext.files.parallel import PAIRS, pair_files
+    from cotext.runtime.progress import say
+
+    needed = sum(request.set_aside.values())
+    out = request.out.with_name(f"{request.out.name}.{PAIRS}")
+    paired = pair_files(request.source, request.target, out, request.languages, needed + 1 if needed else 0)
+    if paired is None:
+        return request
+    for note in paired.notes:
+        say(note)
+    return replace(request, source=paired.path, target=None)
 
 
 def prepare_controlled(request: ControlledRequest, json: Json = False) -> None:

@@ -185,6 +185,7 @@ def models(
     use pip.
     """
     from cotext.interchange.model_names import known_models
+    from cotext.runtime.progress import say
 
     known = known_models()
     if action not in ("list", "verify", "remove") or (action == "remove" and name is None):
@@ -192,6 +193,8 @@ def models(
     if name is not None and name not in known:
         near = nearest_known(name, known) or "; `cotext models` lists the installed models"
         raise CotextError(f"{name}: no installed model has this name{near}")
+    if not known:
+        say("no models are installed or downloaded; `cotext translate OWNER/NAME ...` downloads one")
     chosen = [*known.values()] if name is None else [known[name]]
     for model in chosen:
         if action == "verify":

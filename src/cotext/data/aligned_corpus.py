@@ -75,7 +75,7 @@ class AlignedCorpus:
         if self.documents:
             lines.append(
                 f"{sum(self.beads.values()):,} pairs ({kinds}) of {self.sentences[0]:,} source and "
-                f"{self.sentences[1]:,} target sentences, in {len(self.documents):,} documents"
+                f"{self.sentences[1]:,} target sentences; documents: {len(self.documents):,}"
             )
         dropped, cut = ([gap for gap in self.gaps if gap.cut == is_cut] for is_cut in (False, True))
         left_out = [f"{name}: {reason}" for name, reason in self.left_out.items()]

@@ -191,7 +191,7 @@ def convert(
     for written in (out, out_target):
         for read in (source, target):
             if written is not None and read is not None and same_file(written, read):
-                raise CotextError(f"{written}: would overwrite what is read from; give --out another name")
+                raise CotextError(f"{written}: would overwrite an input file; choose another --out")
     row, tally = find_format(to), Tally()
     if target is None and not holds_two_languages(source, format):
         if out_target is not None:
@@ -259,7 +259,7 @@ def convert_to_submission(
     """
     for read in (source, like):
         if same_file(out, read):
-            raise CotextError(f"{out}: would overwrite what is read from; give --out another name")
+            raise CotextError(f"{out}: would overwrite an input file; choose another --out")
     tally = Tally()
     documents: Iterable[Document] = read_documents(source, format, side="target")
     if not find_format(format or detect_format(source)).carries_ids:

@@ -55,7 +55,7 @@ class Report:
                     f"{name}: document {example.document!r}, sentence {example.sentence}: "
                     f"{example.source_tokens} source and {example.target_tokens} target tokens"
                 )
-        lines.append(f"languages: {str(self.pair) or 'not told (--source-language, --target-language)'}")
+        lines.append(f"languages: {str(self.pair) or 'unknown (--source-language, --target-language)'}")
         lines.append(f"tokenizer: {self.tokenizer['kind']}, {self.tokenizer['pieces']} pieces")
         lines += [overlap.render(split) for split, overlap in self.overlap.items()]
         lines += [coverage.render(count) for count, coverage in self.shortlist.items()]

@@ -15,6 +15,13 @@ if TYPE_CHECKING:
     from cotext.data.tokenizer import TokenizerSettings
 
 
+def _given_languages(source: str, target: str) -> Languages:
+    return Languages(
+        language_code(source, "--source-language") if source else "",
+        language_code(target, "--target-language") if target else "",
+    )
+
+
 class CorpusFormat(Request):
     """The format of the input corpora."""
 
@@ -72,13 +79,18 @@ class AlignmentRequest(SentenceSplitting):
     )
     out: Path = option("Corpus to write: .tsv, .jsonl, .tmx or .parquet, and .xz or .gz behind it.")
     run: Path | None = option("Run whose scores decide as well.", default=None, is_run=True)
-    source_language: str | None = option("Language code. Default: by the file names.", default=None)
-    target_language: str | None = option("Language code. Default: by the file names.", default=None)
+    source_language: str = option("Language code. Default: by the file names.", default="")
+    target_language: str = option("Language code. Default: by the file names.", default="")
 
     def check(self) -> None:
         """Raise CotextError if the format of the output cannot hold two languages."""
         if self.format not in ("tsv", "jsonl", "tmx", "parquet"):
             raise CotextError(f"{self.out}: let --out end in .tsv, .jsonl, .tmx or .parquet")
+
+    @property
+    def languages(self) -> Languages:
+        """The given languages as codes; empty if they are to be guessed."""
+        return _given_languages(self.source_language, self.target_language)
 
     @property
     def format(self) -> str:
@@ -90,7 +102,9 @@ class TrainingCorpus(SentenceSplitting, CorpusFormat):
     """Files of a training corpus, and options for reading them."""
 
     out: Path = option("Data folder to make, or to add to.")
-    source: Path = option("Training corpus, source side (or both sides).")
+    source: Path = option(
+        "Training corpus, source side (or both sides). XLIFF, PO and documents are converted to TMX first."
+    )
     target: Path | None = option("Training corpus, target side.", default=None)
     max_characters: int = option("Longest allowed sentence, in characters.", default=10_000)
     split: bool = option("Split training lines of several sentences into aligned sentences.", default=False)
@@ -239,11 +253,7 @@ class PreparationRequest(TrainingCorpus):
     @property
     def languages(self) -> Languages:
         """The given languages as codes; empty if they are to be guessed."""
-        source, target = self.source_language, self.target_language
-        return Languages(
-            language_code(source, "--source-language") if source else "",
-            language_code(target, "--target-language") if target else "",
-        )
+        return _given_languages(self.source_language, self.target_language)
 
     @property
     def tokenizer_settings(self) -> "TokenizerSettings":

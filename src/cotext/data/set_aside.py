@@ -32,11 +32,11 @@ def set_aside(
     """
     groups = _groups(documents)
     if len(groups) <= sum(wanted.values()):
-        asked = " and ".join(f"--{part}-documents {count}" for part, count in wanted.items())
+        asked = " and ".join(f"{count} for {part} (--{part}-documents)" for part, count in wanted.items())
         available = f"{len(groups):,} document{'s' if len(groups) > 1 else ''}"
         raise CotextError(
-            f"{asked}: the corpus has {available}, and at least one must be left for training; set fewer "
-            f"aside, pass a larger corpus or, if it has no document boundaries, {BOUNDARIES}"
+            f"the corpus has {available}, too few to set aside {asked} and leave one for training; set fewer "
+            f"aside, or pass a larger corpus. If the corpus has no document boundaries: {BOUNDARIES}"
         )
     random.Random(seed).shuffle(groups)
     parts, first = {}, 0

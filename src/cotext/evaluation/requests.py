@@ -249,15 +249,24 @@ class AdaptRequest(CorpusFormat, Device):
 
     model: Path = option("Run folder, or name of a model, to start from.", argument=True, is_run=True)
     corpus: Sequence[Path] = option(
-        "A file with both languages (TMX, TSV, JSONL and others), or two files: source and target.",
+        "A file or folder with both languages (TMX, XLIFF, PO, TSV and others), or source and target: two "
+        "texts, two documents such as DOCX, or two folders of documents.",
         argument=True,
     )
     out: Path = option("Run folder to make; an interrupted adaptation is resumed.")
     minutes: float = option(
         "Time to train, without validation: as many updates as fit by an estimate.", default=60.0, least=0.01
     )
-    dev_documents: int = option("Documents to set aside for development.", default=20, least=1)
-    test_documents: int = option("Documents to set aside for the test.", default=20, least=2)
+    dev_documents: int | None = option(
+        "Documents to set aside for development. Default: a fifth of the corpus, 20 at most.",
+        default=None,
+        least=1,
+    )
+    test_documents: int | None = option(
+        "Documents to set aside for the test. Default: a fifth of the corpus, 20 at most.",
+        default=None,
+        least=2,
+    )
     seed: int = option("Seed of the documents that are set aside, and of training.", default=1)
 
     def check(self) -> None:

@@ -389,4 +389,14 @@ def translated_pairs(content: bytes, name: str) -> Iterator[tuple[str, str]]:
             yield entry.texts["msgid"].text, entry.forms[0].text
 
 
+def translated_files(content: bytes, name: str) -> tuple[tuple[str, str], list[list[tuple[str, str]]]]:
+    """Return the translated entries as one document, without fuzzy ones; the languages are not stated."""
+    entries = (
+        entry for entry in _entries(decoded(content, name).text, name) if "fuzzy" not in entry.flagged()
+    )
+    texts = ((entry.texts["msgid"].text, entry.forms[0].text) for entry in entries)
+    pairs = ((" ".join(source.split()), " ".join(target.split())) for source, target in texts)
+    return ("", ""), [[pair for pair in pairs if all(pair)]]
+
+
 FORMAT: Final = BilingualFormat("po", (".po", ".pot"), _recognises, _open, _open)

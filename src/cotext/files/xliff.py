@@ -501,6 +501,53 @@ def _kinds_2(unit: Element) -> Callable[[Element], Kind]:
     return kind_of
 
 
+def translated_files(content: bytes, name: str) -> tuple[tuple[str, str], list[list[tuple[str, str]]]]:
+    """Return the languages of the first `<file>`, and source and target of the translated segments of each.
+
+    Segments without a target, or in a state such as `new`, are omitted. Inline elements are removed.
+    Languages are empty if the file states none.
+    """
+    text = decoded_xml(content, name).text
+    root = read_markup(text, name)
+    files = list(root.elements("file"))
+    is_second = root.attributes.get("version", "").startswith("2")
+    holder, *_ = [root] if is_second else [*files, root]
+    keys = ("srcLang", "trgLang") if is_second else ("source-language", "target-language")
+    documents = [[p for unit in _units(file) for p in _translated(text, unit, is_second)] for file in files]
+    return (holder.attributes.get(keys[0], ""), holder.attributes.get(keys[1], "")), documents
+
+
+def _units(group: Element) -> Iterator[Element]:
+    """Yield the units of a file, body or group."""
+    for child in group.elements():
+        if child.name in ("trans-unit", "unit"):
+            yield child
+        elif child.name in ("body", "group"):
+            yield from _units(child)
+
+
+def _translated(text: str, unit: Element, is_second: bool) -> Iterator[tuple[str, str]]:
+    """Yield source and target of the translated segments of a unit."""
+    kind = _kinds_2(unit) if is_second else _kind_1
+    for holder in unit.elements("segment") if is_second else [unit]:
+        source, target, cut = holder.first("source"), holder.first("target"), holder.first("seg-source")
+        if source is None or target is None:
+            continue
+        state = (holder if is_second else target).attributes.get("state", "")
+        targets = {mark.attributes.get("mid"): mark for mark in _marks(target)}
+        marks = [(mark, targets.get(mark.attributes.get("mid"))) for mark in _marks(cut)] if cut else []
+        for one, other in marks or [(source, target)]:
+            texts = [_plain(text, element, kind) if element else "" for element in (one, other)]
+            if all(texts) and state not in _UNTRANSLATED:
+                yield texts[0], texts[1]
+
+
+def _plain(text: str, element: Element, kind_of: Callable[[Element], Kind]) -> str:
+    """Return the text of an element on one line, without inline elements."""
+    [segment] = segments(text, element, kind_of, keep_breaks=False)
+    return " ".join(Block(segment.pieces).text.split())
+
+
 FORMAT: Final = BilingualFormat(
     "xliff",
     (".xlf", ".xliff", ".sdlxliff", ".mqxliff", ".mxliff", ".txlf"),

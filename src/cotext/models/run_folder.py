@@ -41,6 +41,7 @@ from cotext.runtime.version import __version__
 SEEDS = "seeds.json"
 CHECKPOINTS = "checkpoints"
 IMPORT = "import.json"
+SCHEMA_LINE = "# yaml-language-server: $schema=recipe.schema.json"  # first line of config.yaml, for editors
 ENGINE = "cotext.json"  # in an engine folder: see `engine_folder`
 INT8_SCALE = ".int8_scale"  # suffix of the name of a matrix in int8, for the scales of its rows
 _MOST_NAMED = 5  # runs of several seeds in a message
@@ -78,7 +79,7 @@ def write_config(folder: Path, config: Config) -> None:
         with replacing(folder / own_code.FOLDER / name) as temporary:
             temporary.write_text(own_code.code_of(digest, name).text, encoding="utf-8", newline="")
     with replacing(folder / "config.yaml") as temporary:
-        temporary.write_text(dump_config(config), encoding="utf-8")
+        temporary.write_text(f"{SCHEMA_LINE}\n{dump_config(config)}", encoding="utf-8")
 
 
 def read_code(config: Config, run: Path) -> None:

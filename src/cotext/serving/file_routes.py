@@ -93,7 +93,7 @@ async def _read(
             form.finish()
             await to_thread.run_sync(write, owner(form.upload, form.file_bytes))
     except (FormParserError, ValueError, KeyError):
-        raise RequestError(400, "the form is damaged or incomplete; send it as multipart/form-data") from None
+        raise RequestError(400, "the form is damaged; send it as multipart/form-data") from None
     except ClientDisconnect:
         raise RequestError(499, "the client has disconnected") from None
     except OSError:
@@ -149,10 +149,10 @@ class _Form:
         return content
 
     def finish(self) -> None:
-        """Raise ValueError if the form has no end."""
+        """Raise RequestError if the form has no end."""
         self._parser.finalize()
         if not self._ended:
-            raise ValueError
+            raise RequestError(400, "the form is incomplete: its end is missing; send it again")
 
     def received(self) -> Upload:
         """Return the complete file."""

@@ -10,11 +10,12 @@ from cotext.data.formats.corpus import (
     write_parallel,
     write_translations,
 )
-from cotext.data.formats.table import FORMATS, detect_format
+from cotext.data.formats.table import FORMATS, detect_format, is_corpus
 
 __all__ = [
     "FORMATS",
     "detect_format",
+    "is_corpus",
     "located_documents",
     "place_of_sentence",
     "read_documents",

@@ -31,6 +31,7 @@ from cotext.runtime.reading import parse_json
 UNWRITTEN: Final = frozenset(
     (".pdf", ".doc", ".rtf", ".xls", ".ods", ".ppt", ".odp", ".pages", ".mobi", ".zip")
 )
+NOT_CORPORA: Final = frozenset((".htm", ".html", ".xhtml", ".md", ".markdown", ".po", ".pot"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,6 +236,20 @@ def detect_format(path: Path) -> str:
     ):
         return "tsv"
     return "text"
+
+
+def is_corpus(path: Path) -> bool:
+    """Return whether a file has a corpus format; False for folders and missing files.
+
+    Web pages, Markdown and message catalogues are not, although their content may look like plain text.
+    """
+    if path.is_dir() or path.suffix.lower() in NOT_CORPORA:
+        return False
+    try:
+        detect_format(path)
+    except CotextError:
+        return False
+    return True
 
 
 def format_in(path: Path, format: str | None, language: str | None) -> str:

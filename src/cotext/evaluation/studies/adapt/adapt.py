@@ -3,6 +3,7 @@
 Documents are set aside, the rest is prepared with the model's tokenizer, and training starts from the model
 (`model.neutral_start`). Everything except the run is in the folder OUT.adapt:
 
+    pairs.tmx                     sentence pairs, if the corpus is bilingual files or documents
     data/                         the corpus, divided by whole documents, and prepared
     before.jsonl, after.jsonl     the test documents, translated by the model and by the run
     report.json, report.html      scores of both, tests, and the sentences that changed most
@@ -30,6 +31,7 @@ from cotext.data.requests import PreparationRequest
 from cotext.data.tokenizer import ImportedTokenizer, load_tokenizer
 from cotext.evaluation.requests import AdaptRequest, EvaluationRequest
 from cotext.evaluation.studies.evaluate.evaluate_files import Evaluation, evaluate_files
+from cotext.files.parallel import PAIRS, pair_files
 from cotext.models.engine_folder import config_of
 from cotext.models.run_folder import model_file
 from cotext.runtime.devices import choose_threads
@@ -43,6 +45,10 @@ from cotext.translation.open import open_run
 RECIPE: Final = "opus/s4to4"  # for a sentence-level model; others keep their own configuration
 VALIDATIONS: Final = 10  # approximate number during training
 FEWEST_UPDATES: Final = 20
+# Without a request, every fifth document is for development, and every fifth for the test, 20 at most.
+SHARE: Final = 5
+MOST_HELD_OUT: Final = 20
+FEWEST_DOCUMENTS: Final = 10  # of aligned files; fewer ones are cut into sections
 OF_SEARCH: Final = (
     "beam",
     "length_penalty",
@@ -88,7 +94,7 @@ class Adaptation:
     """The steps of an adaptation, in the order in which they must be called.
 
     Raises:
-        CotextError: an engine; a corpus in other languages than the model.
+        CotextError: an engine; a corpus in other languages than the model; the errors of `pair_files`.
     """
 
     def __init__(self, request: AdaptRequest) -> None:
@@ -97,14 +103,17 @@ class Adaptation:
         self._model = config_of(request.model)
         model_file(request.model)  # raises for an engine
         languages = Languages.parse(self._model.languages)
+        source, *others = request.corpus
+        self._files: tuple[Path, Path | None] = (source, others[0] if others else None)
+        self.notes: tuple[str, ...] = ()
+        paired = None
+        if request.format is None:
+            paired = pair_files(*self._files, self.folder / PAIRS, languages, FEWEST_DOCUMENTS)
+        if paired is not None:
+            self._files, self.notes = (paired.path, None), paired.notes
         stated = languages_of_files(*self._files, request.format)
         check_pair(languages, stated, f"the corpus {self._files[0]}", f"{request.model} translates")
         self._languages = languages if str(languages) else stated
-
-    @property
-    def _files(self) -> tuple[Path, Path | None]:
-        source, *target = self.request.corpus
-        return source, target[0] if target else None
 
     @property
     def data(self) -> Path:
@@ -123,12 +132,17 @@ class Adaptation:
         pair = Languages() if of_many else self._languages
         source, target = self._files
         self.folder.mkdir(parents=True, exist_ok=True)
+        share = sum(1 for _ in read_parallel(source, target, self.request.format)) // SHARE
+        dev, test = (
+            min(MOST_HELD_OUT, max(least, share)) if given is None else given
+            for given, least in ((self.request.dev_documents, 1), (self.request.test_documents, 2))
+        )
         request = PreparationRequest(
             source=source,
             target=target,
             format=self.request.format,
-            dev_documents=self.request.dev_documents,
-            test_documents=self.request.test_documents,
+            dev_documents=dev,
+            test_documents=test,
             seed=self.request.seed,
             source_language=pair.source,
             target_language=pair.target,

@@ -1,0 +1,265 @@
+"""Parallel corpora from files that are not corpora: bilingual files, and documents with their translations.
+
+Bilingual files (XLIFF, gettext PO) contain both languages. Documents of any other format are aligned by
+sentence (`cotext.data.aligned_corpus`). `prepare` and `adapt` accept both and write the pairs to a TMX file.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby, pairwise
+from pathlib import Path
+from typing import Final, Literal
+
+from cotext.data.aligned_corpus import ALONE, AlignedCorpus, align_corpus
+from cotext.data.alignment import Probabilities
+from cotext.data.corpora import languages_of_files
+from cotext.data.documents import Document, ParallelDocument
+from cotext.data.formats import FORMATS, is_corpus, read_documents, read_parallel, write_parallel
+from cotext.data.formats.streams import check_readable, read_whole
+from cotext.data.languages import (
+    CODES,
+    Languages,
+    check_pair,
+    check_sides,
+    languages_of_names,
+    primary_language,
+)
+from cotext.data.splitting import Splitter, Splitting
+from cotext.files import po, xliff
+from cotext.files.block_sentences import cut
+from cotext.files.blocks import Block
+from cotext.files.translate_files import format_of, read_file
+from cotext.runtime.errors import CotextError
+
+BILINGUAL: Final = {"xliff": xliff.translated_files, "po": po.translated_files}
+SECTION: Final = 20  # sentence pairs of a section, where a document must be cut into several
+PAIRS: Final = "pairs.tmx"
+
+
+@dataclass(frozen=True, slots=True)
+class PairedFiles:
+    """A corpus made from files: its path, its languages if known, and notes for the user."""
+
+    path: Path
+    languages: Languages
+    notes: tuple[str, ...]
+
+
+def pair_files(
+    source: Path, target: Path | None, out: Path, known: Languages, needed: int = 0
+) -> PairedFiles | None:
+    """Write the sentence pairs of files to the TMX file `out`; return None if the files are a corpus.
+
+    Not a corpus: folders, bilingual files, and two documents in a format that `translate` reads. `known`:
+    languages that are given; others are taken from the files. If there are fewer than `needed` documents,
+    they are cut into sections of about `SECTION` pairs.
+
+    Raises:
+        CotextError: a file cannot be read, nothing can be paired, the files are in other languages than the
+            known ones, or `out` is in a folder that is read.
+    """
+    paths = [path for path in (source, target) if path is not None]
+    if all(is_corpus(path) or _is_refused(path) for path in paths):
+        return None
+    for folder in paths:
+        if out.resolve().is_relative_to(folder.resolve()):
+            raise CotextError(f"{out}: would be written into the folder {folder}; choose another --out")
+    if target is None:
+        documents, stated = _bilingual_documents(source)
+        size = f"{len(documents):,} documents with {sum(map(len, documents)):,} translated segments"
+        notes = [f"{source}: {size}"]
+        check_pair(known, stated, str(source), "the languages are to be")
+    else:
+        check_pair(known, languages_of_names(source, target), str(source), "the languages are to be")
+        corpus, stated = align_files([source], [target], known, Splitting())
+        documents = corpus.documents
+        notes = [f"{source} and {target}: aligned by sentence", *corpus.render().splitlines()]
+    if not documents:
+        raise CotextError("\n".join([f"{source}: contains no sentence pairs", *notes[1:]]))
+    if len(documents) < needed:
+        notes.append(f"fewer than {needed} documents: cut into sections of about {SECTION} sentences")
+        documents = [section for document in documents for section in _sections(document)]
+    languages = Languages(known.source or stated.source, known.target or stated.target)
+    codes = (languages.source, languages.target) if str(languages) else None
+    out.parent.mkdir(parents=True, exist_ok=True)
+    write_parallel(out, None, documents, "tmx", codes)
+    return PairedFiles(out, languages, (*notes, f"{out}: the sentence pairs"))
+
+
+def _is_refused(path: Path) -> bool:
+    """Return whether a file is missing, or has no format at all: preparation refuses it with a reason."""
+    if path.is_dir():
+        return False
+    try:
+        return isinstance(format_of(path), str)
+    except CotextError:
+        return True
+
+
+def _bilingual_documents(path: Path) -> tuple[list[ParallelDocument], Languages]:
+    """Return the translated documents of a bilingual file, or of all files in a folder, and their languages.
+
+    Raises:
+        CotextError: a file has one language, or two files state different languages.
+    """
+    documents: list[ParallelDocument] = []
+    languages = Languages()
+    for file in _files_in(path):
+        name, format = str(file.relative_to(path)) if path.is_dir() else file.name, format_of(file)
+        if not isinstance(format, str) and format.name in BILINGUAL:
+            stated, texts = BILINGUAL[format.name](read_file(file), str(file))
+            here = Languages(*map(primary_language, stated))
+            several = len(texts) > 1
+            found = [
+                ParallelDocument(f"{name}/{number}" if several else name, *zip(*pairs, strict=True))
+                for number, pairs in enumerate(texts, 1)
+                if pairs
+            ]
+        elif isinstance(format, str) and FORMATS[format].holds_both_languages:
+            here = languages_of_files(file, None, format)
+            found = [replace(each, id=f"{name}/{each.id}") for each in read_parallel(file, None, format)]
+        else:
+            raise CotextError(
+                f"{file}: contains one language; give the folder or file of its translations, too"
+            )
+        if languages.contradicts(here):
+            raise CotextError(
+                f"{file}: is {here}, and files before it are {languages}; use one language pair"
+            )
+        languages = here if str(here) else languages
+        documents += found
+    return documents, languages
+
+
+def _sections(document: ParallelDocument) -> list[ParallelDocument]:
+    """Cut a document into sections of about `SECTION` sentence pairs."""
+    count = max(1, round(len(document) / SECTION))
+    bounds = [len(document) * number // count for number in range(count + 1)]
+    return [
+        ParallelDocument(f"{document.id}, section {number}", document.source[a:b], document.target[a:b])
+        for number, (a, b) in enumerate(pairwise(bounds), 1)
+    ]
+
+
+def align_files(
+    source: Sequence[Path],
+    target: Sequence[Path],
+    known: Languages,
+    splitting: Splitting,
+    probabilities: Probabilities | None = None,
+) -> tuple[AlignedCorpus, Languages]:
+    """Align documents and translations, given as files or folders; return the corpus and its languages.
+
+    Files of folders are paired by their names without endings and language codes. Languages that are not
+    `known` are taken from the names of the first two files.
+
+    Raises:
+        CotextError: a file cannot be read, no names match, or the names suggest swapped sides.
+    """
+    sources, targets = _by_name(source), _by_name(target)
+    names = {name: name for name in sources if name in targets}
+    if len(sources) == len(targets) == 1:
+        names = dict(zip(sources, targets, strict=True))
+    alone = [name for name in (*sources, *targets) if name not in names and name not in names.values()]
+    if not names:
+        raise CotextError(f"no source and target file have the same name; unmatched: {', '.join(alone[:5])}")
+    files = [(name, sources[name], targets[other]) for name, other in names.items()]
+    guessed = languages_of_names(*files[0][1:])
+    languages = Languages(known.source or guessed.source, known.target or guessed.target)
+    for _, first, second in files:
+        check_sides(languages, first, second, "the corpus is")
+    splitters = splitting.splitter(languages.source), splitting.splitter(languages.target)
+    pairs = [
+        pair
+        for name, first, second in files
+        for pair in _paired(name, _read(first, "source", splitters[0]), _read(second, "target", splitters[1]))
+    ]
+    corpus = align_corpus(pairs, languages, probabilities)
+    corpus.left_out.update(dict.fromkeys(alone, ALONE))
+    return corpus, languages
+
+
+def _files_in(path: Path) -> list[Path]:
+    """Return the files of a folder, at any depth, without hidden ones; for a file, the file."""
+    if not path.is_dir():
+        return [path]
+    return sorted(each for each in path.rglob("*") if each.is_file() and each.name[0] != ".")
+
+
+def _by_name(paths: Sequence[Path]) -> dict[str, Path]:
+    """Return the given files, and the files in given folders, by name without ending and language code.
+
+    Raises:
+        CotextError: two files have the same name.
+    """
+    found: dict[str, Path] = {}
+    for path in paths:
+        for file in _files_in(path):
+            stem = Path(re.sub(r"\.(xz|gz)$", "", file.name)).stem
+            before, code = stem[:-3], stem[-2:].lower()
+            if before and stem[-3] in "._-" and code in CODES:
+                stem = before
+            name = str(file.relative_to(path).with_name(stem)) if path.is_dir() else stem
+            if name in found:
+                raise CotextError(
+                    f"{found[name]} and {file}: both documents have the name {name}; rename one"
+                )
+            found[name] = file
+    return found
+
+
+def _read(path: Path, side: Literal["source", "target"], splitter: Splitter) -> list[Document]:
+    """Read the documents of a file; ids are empty if its format has no ids.
+
+    Plain text has one sentence or paragraph per line; empty lines separate documents.
+
+    Raises:
+        CotextError: the file cannot be read.
+    """
+    check_readable(path)
+    if path.stat().st_size == 0:
+        return [Document("", ())]
+    format = format_of(path)
+    if format == "text" or (not isinstance(format, str) and format.name == "prose"):
+        lines = [line.strip() for line in read_whole(path).split("\n")]
+        groups = [list(group) for is_text, group in groupby(lines, key=bool) if is_text]
+        return [
+            Document("", tuple(s for line in group for s in splitter.sentences(line))) for group in groups
+        ]
+    if isinstance(format, str):
+        with_ids = FORMATS[format].carries_ids
+        return [
+            Document(each.id if with_ids else "", tuple(s for s in each.sentences if s.strip()))
+            for each in read_documents(path, format, side)
+        ]
+    return [
+        Document(
+            "",
+            tuple(
+                Block(pieces).text.strip()
+                for block in blocks
+                for pieces in cut(block, splitter.spans).parts.sentences
+            ),
+        )
+        for blocks in format.open(read_file(path), str(path)).contents.documents
+    ]
+
+
+def _paired(name: str, sources: list[Document], targets: list[Document]) -> list[tuple[Document, Document]]:
+    """Pair documents by id if all have ids, else in order.
+
+    If the numbers of documents differ, each file is one document.
+    """
+    by_id = {each.id: each for each in targets}
+    if all(each.id for each in (*sources, *targets)) and len(by_id) == len(targets):
+        return [(each, by_id.get(each.id, Document(each.id, ()))) for each in sources]
+    if len(sources) != len(targets):
+        sources, targets = (
+            [Document("", tuple(s for each in side for s in each.sentences))] for side in (sources, targets)
+        )
+    several = len(sources) > 1
+    return [
+        (Document(f"{name}/{number}" if several else name, source.sentences), target)
+        for number, (source, target) in enumerate(zip(sources, targets, strict=True), 1)
+    ]

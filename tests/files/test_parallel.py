@@ -1,0 +1,129 @@
+"""Sentence pairs of bilingual files and of documents, for `prepare` and `adapt`."""
+
+from pathlib import Path
+
+import pytest
+
+from cotext.data.documents import ParallelDocument
+from cotext.data.formats import read_parallel, write_parallel
+from cotext.data.formats.xml_formats import languages_of_tmx
+from cotext.data.languages import Languages
+from cotext.files.parallel import pair_files
+from cotext.files.po import translated_files as translated_in_po
+from cotext.files.xliff import translated_files as translated_in_xliff
+from cotext.runtime.errors import CotextError
+from tests.command_line import succeed
+from tests.data.test_document_alignment import pairs_of
+from tests.tiny_runs import toy_documents
+
+ENDE = Languages("en", "de")
+XLIFF_1 = """<xliff version="1.2" xmlns="urn:oasis:names:tc:xliff:document:1.2">
+<file original="a" source-language="en-US" target-language="de-DE" datatype="x"><body>
+<trans-unit id="1"><source>The <g id="1">boat</g>
+ is old.</source><target>Das <g id="1">Boot</g> ist alt.</target></trans-unit>
+<trans-unit id="2"><source>Not yet.</source></trans-unit>
+<trans-unit id="3"><source>New.</source><target state="new">New.</target></trans-unit>
+<group><trans-unit id="4"><source>One. Two.</source>
+<seg-source><mrk mtype="seg" mid="1">One.</mrk> <mrk mtype="seg" mid="2">Two.</mrk></seg-source>
+<target><mrk mtype="seg" mid="2">Zwei.</mrk> <mrk mtype="seg" mid="1">Eins.</mrk></target>
+</trans-unit></group>
+</body></file>
+<file original="b" source-language="en-US" target-language="de-DE" datatype="x"><body>
+<trans-unit id="1"><source>A<x id="1"/>B</source><target>C<x id="1"/>D</target></trans-unit>
+</body></file></xliff>"""
+XLIFF_2 = """<xliff version="2.0" xmlns="urn:oasis:names:tc:xliff:document:2.0" srcLang="en" trgLang="de">
+<file id="f"><unit id="1"><segment><source>It <pc id="1">rains</pc>.</source>
+<target>Es <pc id="1">regnet</pc>.</target>
+</segment><segment state="initial"><source>No.</source><target>No.</target></segment></unit></file></xliff>"""
+PO = """msgid ""
+msgstr "Language: de\\n"
+
+msgid "Open"
+msgstr "Öffnen"
+
+#, fuzzy
+msgid "Close"
+msgstr "Nah"
+
+msgid "Later"
+msgstr ""
+
+msgid "%d file"
+msgid_plural "%d files"
+msgstr[0] "%d Datei"
+msgstr[1] "%d Dateien"
+"""
+
+
+def test_translated_segments_of_xliff_without_inline_elements() -> None:
+    languages, files = translated_in_xliff(XLIFF_1.encode(), "a.xlf")
+    assert languages == ("en-US", "de-DE")
+    assert files == [
+        [("The boat is old.", "Das Boot ist alt."), ("One.", "Eins."), ("Two.", "Zwei.")],
+        [("AB", "CD")],
+    ]
+    assert translated_in_xliff(XLIFF_2.encode(), "b.xlf") == (("en", "de"), [[("It rains.", "Es regnet.")]])
+
+
+def test_translated_entries_of_catalogues_without_fuzzy_ones() -> None:
+    assert translated_in_po(PO.encode(), "a.po") == (
+        ("", ""),
+        [[("Open", "Öffnen"), ("%d file", "%d Datei")]],
+    )
+
+
+def test_a_folder_of_bilingual_files_is_a_corpus(tmp_path: Path) -> None:
+    folder, out = tmp_path / "jobs", tmp_path / "pairs.tmx"
+    (folder / "more").mkdir(parents=True)
+    (folder / "a.xlf").write_text(XLIFF_1)
+    (folder / "more" / "a.xlf").write_text(XLIFF_2)
+    (folder / "c.po").write_text(PO)
+    memory = [ParallelDocument("old", ("Yes.",), ("Ja.",)), ParallelDocument("new", ("No.",), ("Nein.",))]
+    write_parallel(folder / "d.tmx", None, memory, "tmx", ("en", "de"))
+    paired = pair_files(folder, None, out, Languages())
+    assert paired is not None
+    assert (paired.languages, languages_of_tmx(out)) == (ENDE, ("en", "de"))
+    assert [(each.id, len(each)) for each in read_parallel(out, None)] == [
+        ("a.xlf/1", 3), ("a.xlf/2", 1), ("c.po", 2), ("d.tmx/old", 1), ("d.tmx/new", 1), ("more/a.xlf", 1),
+    ]  # fmt: skip
+    with pytest.raises(CotextError, match="is en-de, and the languages are to be fr-de"):
+        pair_files(folder, None, out, Languages("fr", "de"))
+    with pytest.raises(CotextError, match="would be written into the folder"):
+        pair_files(folder, None, folder / "x" / "pairs.tmx", Languages())
+    (folder / "e.xlf").write_text(XLIFF_2.replace('"de"', '"fr"'))
+    with pytest.raises(CotextError, match="is en-fr, and files before it are en-de"):
+        pair_files(folder, None, out, Languages())
+    (folder / "b.txt").write_text("One language.\n")
+    with pytest.raises(CotextError, match=r"b\.txt: contains one language"):
+        pair_files(folder, None, out, Languages())
+
+
+def test_corpora_and_unknown_files_stay_as_they_are(tmp_path: Path) -> None:
+    sides = tmp_path / "a.en", tmp_path / "a.de"
+    write_parallel(*sides, toy_documents(1, 2), "text")
+    (tmp_path / "a.zip").write_bytes(b"PK\3\4 nothing")
+    for source, target in (sides, (tmp_path / "a.zip", None), (tmp_path / "missing", None)):
+        assert pair_files(source, target, tmp_path / "pairs.tmx", Languages()) is None
+    assert not (tmp_path / "pairs.tmx").exists()
+
+
+def test_two_documents_are_aligned_and_cut_into_sections(tmp_path: Path) -> None:
+    pairs = pairs_of(90, 1)
+    sides = tmp_path / "book.en.html", tmp_path / "buch.de.html"
+    for side, path in enumerate(sides):
+        # The translation lacks a sentence.
+        texts = [pair[side] for n, pair in enumerate(pairs) if (side, n) != (1, 40)]
+        path.write_text("".join(f"<p>{text}</p>\n" for text in texts))
+    out = tmp_path / "x.pairs.tmx"
+    shown = succeed(
+        *("prepare", "--source", sides[0], "--target", sides[1], "--workers", "1"),
+        *("--dev-documents", "1", "--test-documents", "1", "--out", tmp_path / "x"),
+    )
+    assert "aligned by sentence" in shown.err
+    assert "fewer than 3 documents: cut into sections of about 20 sentences" in shown.err
+    assert "languages: en-de" in shown.out
+    sections = [*read_parallel(out, None)]
+    assert [each.id for each in sections] == [f"book, section {n}" for n in range(1, 5)]
+    assert [len(each) for each in sections] == [22, 22, 22, 23]
+    found = [pair for each in sections for pair in zip(each.source, each.target, strict=True)]
+    assert found == [pair for n, pair in enumerate(pairs) if n != 40]
