@@ -143,10 +143,6 @@ class EvaluationRequest(
         "File of marked reference words; adds the discourse metrics TC, CP, PT and TCP (docs/metrics.md).",
         default=None,
     )
-    entities: Path | None = option(
-        "List of entities and their forms, by document; adds their accuracy, F1 and consistency.",
-        default=None,
-    )
     terms: Path | None = option(
         "Glossary; adds term success and document consistency as WMT's terminology task defines them.",
         default=None,

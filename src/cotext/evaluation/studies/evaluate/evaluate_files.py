@@ -10,7 +10,6 @@ from cotext.data.splitting import Splitter
 from cotext.evaluation.metrics.aligned_files import located, name_systems, read_aligned, split_paragraphs
 from cotext.evaluation.metrics.comet import Progress, measure_comet
 from cotext.evaluation.metrics.discourse import measure_discourse, read_marks
-from cotext.evaluation.metrics.entities import measure_entities, read_entities
 from cotext.evaluation.metrics.interface import (
     Measurement,
     Score,
@@ -178,12 +177,6 @@ def evaluate_files(request: EvaluationRequest, on_comet: Progress | None = None)
     if marks is not None:
         with located(f"{request.discourse}"):
             measured = _with(measured, measure_discourse(marks, whole.systems, right))
-    if request.entities is not None:
-        code = _language_of(language)
-        entities = read_entities(request.entities, code)
-        with located(f"{request.entities}"):
-            more, beside["entities"] = measure_entities(entities, whole.systems, right, code)
-        measured = _with(measured, more)
     if request.terms is not None:
         codes = language_of_name(request.source or request.terms), language or ""
         glossary = Glossary.read(request.terms, *codes)
