@@ -44,7 +44,6 @@ class Gap:
     cut: bool
 
     def __str__(self) -> str:
-        """Format as a line of text."""
         sides = [
             f"{side} {'-'.join(map(str, dict.fromkeys(numbers)))}"
             for side, numbers in (("source", self.source), ("target", self.target))

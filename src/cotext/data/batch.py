@@ -94,7 +94,6 @@ class SpecialSymbols:
 
     @property
     def per_source_sentence(self) -> int:
-        """The number of special symbols of a source sentence."""
         return 1 + self.opens_source
 
 
@@ -183,7 +182,6 @@ class Labels:
 
     @staticmethod
     def of(batch: Batch) -> "Labels":
-        """Return the labels of a batch."""
         index = batch.is_label.flatten().nonzero()[:, 0]
         is_current = batch.is_current.flatten()[index]
         current, context = (chosen.nonzero()[:, 0] for chosen in (is_current, ~is_current))

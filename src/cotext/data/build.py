@@ -10,7 +10,6 @@ from cotext.runtime.errors import CotextError
 
 
 def has_separators(view: ViewConfig) -> bool:
-    """Return whether instances contain separators."""
     return has_rows_of_several(view) and view.separators in ("plain", "indexed")
 
 

@@ -107,7 +107,6 @@ def padded(rows: Sequence[tuple[Ids, Ids]], pad: int) -> tuple[Tensor, Tensor]:
 
 
 def source_batch(instances: Sequence[Instance], symbols: SpecialSymbols) -> Source:
-    """Return the source side of a batch."""
     sides = (
         joined(i.source, symbols, opened=symbols.opens_source, sentence_index=i.first_sentence)
         for i in instances
@@ -132,7 +131,6 @@ def extra_rows(instances: Sequence[Instance], symbols: SpecialSymbols) -> ExtraR
 
 
 def make_batch(instances: Sequence[Instance], symbols: SpecialSymbols) -> Batch:
-    """Return a batch with targets."""
     targets = [target_row(i, symbols) for i in instances]
     target_input, input_sentence = padded([(row.inputs, row.input_sentence) for row in targets], symbols.pad)
     target_label, label_sentence = padded([(row.labels, row.label_sentence) for row in targets], symbols.pad)

@@ -191,7 +191,6 @@ def text_of(entry: dict[str, Any], key: str, where: str) -> str:
 
 
 def refuse_unknown_keys(entry: dict[str, Any], known: frozenset[str], where: str) -> None:
-    """Raise CotextError for an unknown key."""
     unknown = sorted(entry.keys() - known)
     if unknown:
         raise CotextError(f"{where}: unknown key {shown(unknown[0])}; known: {', '.join(sorted(known))}")

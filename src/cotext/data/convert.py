@@ -108,7 +108,6 @@ class Detokeniser:
         return clean(joined) or text  # a sentence never becomes empty
 
     def sentences(self, texts: Iterable[str]) -> tuple[str, ...]:
-        """Detokenise several sentences."""
         return tuple(map(self.sentence, texts))
 
 
@@ -121,7 +120,6 @@ class Detokenisers:
 
     @classmethod
     def of(cls, languages: Languages) -> "Detokenisers":
-        """Return the detokenisers of a language pair."""
         return cls(Detokeniser.of(languages.source), Detokeniser.of(languages.target))
 
     def documents(self, documents: Iterable[D]) -> Iterator[D]:

@@ -13,7 +13,6 @@ class Document:
     sentences: tuple[str, ...]
 
     def __len__(self) -> int:
-        """Count the sentences."""
         return len(self.sentences)
 
 

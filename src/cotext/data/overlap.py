@@ -24,7 +24,6 @@ class Overlap:
     pairs: int
 
     def render(self, split: str) -> str:
-        """Return the counts as a line of text."""
         whole = max(self.sentences, 1)
         return (
             f"{split}: of {self.sentences:,} sentences, {self.sources:,} ({self.sources / whole:.1%}) are in "

@@ -84,7 +84,6 @@ class Preparation:
 
     @property
     def digests(self) -> dict[str, str]:
-        """Digests of the files of all finished stages."""
         return {name: digest for stage in self._stages.values() for name, digest in stage["files"].items()}
 
     def publish(self) -> None:

@@ -55,7 +55,6 @@ def digest_file(path: Path) -> Path:
 
 
 def store_files(path: Path) -> list[Path]:
-    """Return all files of a complete store."""
     return sorted(path.iterdir()) if path.is_dir() else [path]
 
 

@@ -79,7 +79,6 @@ class Cleaned:
     left_out: int = 0
 
     def render(self) -> str:
-        """Return a line of text."""
         reasons = ", ".join(f"{rule} {self.pairs.get(rule, 0):,}" for rule in self.rules)
         return (
             f"train: of {self.pairs_before:,} pairs, {sum(self.pairs.values()):,} left out ({reasons}); of "
@@ -112,7 +111,6 @@ class Cleaner:
             self._require_languages()
 
     def documents(self, documents: Iterable[ParallelDocument]) -> Iterator[ParallelDocument]:
-        """Yield the documents after cleaning."""
         for document in documents:
             pairs = list(zip(document.source, document.target, strict=True))
             reasons = [self._reason(pair) for pair in pairs]
@@ -308,7 +306,6 @@ class Selection:
                 self.prose.note(0, sentence)
 
     def counts(self) -> dict[str, object]:
-        """Return the counts for the report."""
         cleaned = None if self.cleaned is None else asdict(self.cleaned)
         # Without the text of the first line, which may be long; the notes contain its location.
         prose = asdict(replace(self.prose, first=None))

@@ -124,7 +124,6 @@ class Splitting:
     by: str = BY_RULES
 
     def splitter(self, language: str) -> Splitter:
-        """Return the splitter of a language."""
         return Splitter(language, self.abbreviations, self.by)
 
 

@@ -83,7 +83,6 @@ class Histogram:
         self._maximum = 0
 
     def add(self, values: Counts) -> None:
-        """Count the values."""
         if not len(values):
             return
         self._number += len(values)
@@ -96,7 +95,6 @@ class Histogram:
 
     @property
     def sum(self) -> int:
-        """Return the sum of all values."""
         return self._sum
 
     def distribution(self) -> Distribution:
@@ -192,7 +190,6 @@ class StatisticsCollector:
             self._examples.append(example)
 
     def statistics(self) -> SplitStatistics:
-        """Return the statistics so far."""
         sentences = self._document_sentences.sum
         source_tokens, target_tokens = (histogram.sum for histogram in self._sentence_tokens)
         return SplitStatistics(

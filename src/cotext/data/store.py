@@ -62,7 +62,6 @@ class Totals:
 
     @property
     def tokens(self) -> int:
-        """The tokens of both sides."""
         return self.source_tokens + self.target_tokens
 
 
@@ -75,7 +74,6 @@ class Flat:
 
     @classmethod
     def of(cls, sentences: Sequence[Sequence[int]]) -> "Flat":
-        """Concatenate sentences."""
         lengths = np.fromiter(map(len, sentences), np.int32, len(sentences))
         return cls(np.fromiter(chain.from_iterable(sentences), np.int32, int(lengths.sum())), lengths)
 
@@ -98,7 +96,6 @@ class FileWriter:
         self.totals = Totals()
 
     def add(self, document_id: str, source: Flat, target: Flat) -> None:
-        """Append a document."""
         self._rows.append((document_id, source.tokens, source.lengths, target.tokens, target.lengths))
         added = Totals(1, len(source.lengths), len(source.tokens), len(target.tokens))
         self.totals += added
@@ -212,7 +209,6 @@ class StoreFile:
 
 
 def damaged(path: Path) -> CotextError:
-    """Return the error for a damaged store."""
     return CotextError(f"{path}: the token store is damaged; prepare the corpus again")
 
 
@@ -271,7 +267,6 @@ class Shard:
 
     @property
     def totals(self) -> Totals:
-        """The totals of the shard."""
         return Totals(self.documents, self.sentences, self.source_tokens, self.target_tokens)
 
     @classmethod
@@ -295,7 +290,6 @@ def shard_name(number: int) -> str:
 
 
 def write_manifest(folder: Path, tokenizer_fingerprint: str, shards: tuple[Shard, ...]) -> None:
-    """Write the manifest of a folder of finished shards."""
     content = asdict(Manifest(MANIFEST_VERSION, tokenizer_fingerprint, shards))
     with replacing(folder / MANIFEST) as temporary:
         temporary.write_text(f"{sealed(content)}\n", encoding="utf-8")
@@ -464,7 +458,6 @@ class TokenStore:
         self.totals = sum((shard.totals for shard in self.shards), Totals())
 
     def __len__(self) -> int:
-        """Count the documents."""
         return self.totals.documents
 
     def __getitem__(self, index: int) -> TokenDocument:
@@ -487,7 +480,6 @@ class TokenStore:
         return file.id(row)
 
     def ranges(self) -> list[range]:
-        """Return the indices of the documents in each file."""
         return [range(end - shard.documents, end) for shard, end in zip(self.shards, self._ends, strict=True)]
 
     def require_tokenizer(self, tokenizer: Tokenizer) -> None:

@@ -236,7 +236,6 @@ class ComparisonRequest(Protocols, Words, TargetLanguage, CorpusFormat, Decoding
 
     @property
     def outputs(self) -> list[Path]:
-        """Return the files to write."""
         return [path for path in (self.out, self.csv, self.latex) if path is not None]
 
 

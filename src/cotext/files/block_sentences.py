@@ -34,7 +34,6 @@ class SentencePieces:
 
 
 def length(piece: Piece) -> int:
-    """Return the number of characters of a piece in the text of its block."""
     if isinstance(piece, str):
         return len(piece)
     return len(piece.text) if isinstance(piece, Copied) else 0

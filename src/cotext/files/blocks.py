@@ -286,8 +286,6 @@ class BilingualFormat(FileFormat):
     open_for: Callable[[bytes, str, Job], OpenedFile]
 
     def for_job(self, job: Job) -> FileFormat:
-        """Return the format that reads files for this job."""
-
         def open_for_job(content: bytes, name: str) -> OpenedFile:
             return self.open_for(content, name, job)
 

@@ -43,7 +43,6 @@ class _Book:
             raise CotextError(f"{name}: its container does not declare the book; the file is damaged")
 
     def file(self) -> PartsFile:
-        """Read the book."""
         root = self._root(self._package)
         items = {node.get("id"): node for node in root.iterfind("{*}manifest/{*}item")}
         spine = [items[key] for n in root.iterfind("{*}spine/{*}itemref") if (key := n.get("idref")) in items]

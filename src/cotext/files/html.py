@@ -56,7 +56,6 @@ class HtmlFile:
         self.contents = Contents([self._page.blocks], self._page.messages)
 
     def written(self, documents: Sequence[Sequence[Block]]) -> bytes:
-        """Return the page with its blocks replaced."""
         [blocks] = documents
         return self._page.written(blocks)
 
@@ -91,7 +90,6 @@ class Page:
             self.messages.append(f"<{element}> is not translated ({times})")
 
     def written(self, blocks: Sequence[Block]) -> bytes:
-        """Return the page with its blocks replaced."""
         return self._mark + self._markup.written(blocks).encode(self._encoding, _WRITTEN)
 
 

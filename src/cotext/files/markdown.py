@@ -183,7 +183,6 @@ class MarkdownFile:
             yield _Place(*span, match["title"], Paragraph(), blocks=[block])
 
     def written(self, documents: Sequence[Sequence[Block]]) -> bytes:
-        """Return the text with its blocks replaced."""
         blocks = iter([block for document in documents for block in document])
         edits: list[Edit] = []
         self._unlike = []

@@ -333,7 +333,6 @@ class Markup:
         self._read(tokens(page, xml, rules.html))
 
     def written(self, blocks: Sequence[Block]) -> str:
-        """Return the page with its blocks replaced."""
         changed = [
             (place, block)
             for place, block, original in zip(self._places, blocks, self.blocks, strict=True)

@@ -93,7 +93,6 @@ class MechanicalChecks:
         self._letters = [counts.total() for counts in self._spelt]
 
     def faults(self, number: int) -> list[Fault]:
-        """Return the faults of a pair."""
         source, target = self._pairs[number]
         if not target.strip():
             return []

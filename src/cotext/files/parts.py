@@ -26,9 +26,7 @@ class Slot(Protocol):
 
     pieces: tuple[Piece, ...]
 
-    def write(self, pieces: Sequence[Piece]) -> None:
-        """Replace the text."""
-        ...
+    def write(self, pieces: Sequence[Piece]) -> None: ...
 
 
 class PlainSlot:
@@ -40,7 +38,6 @@ class PlainSlot:
         self.pieces: tuple[Piece, ...] = (text,) if text and text.strip() else ()
 
     def write(self, pieces: Sequence[Piece]) -> None:
-        """Replace the text."""
         text = taken(Block(tuple(pieces)).text)
         if self._attribute is None:
             self._element.text = text
@@ -54,9 +51,7 @@ class ReadPart(Protocol):
     blocks: list[Block]
     messages: list[str]
 
-    def written(self, blocks: Sequence[Block]) -> bytes:
-        """Return the part with its blocks replaced."""
-        ...
+    def written(self, blocks: Sequence[Block]) -> bytes: ...
 
 
 # Yields (location, slot) pairs under the root of a part, in reading order; messages quote the location.
@@ -176,7 +171,6 @@ class Package:
         return [relation for relation in relations if relation[2] in self.archive]
 
     def tree(self, part: str) -> "etree._ElementTree[etree._Element]":
-        """Return the tree of a part."""
         return parse(self.archive.read(part), f"{self.name}: {part}")
 
     def properties(self) -> list[PartReader]:

@@ -237,7 +237,6 @@ class Element:
 
     @property
     def text(self) -> str:
-        """All text inside the element."""
         return "".join(c.text if isinstance(c, Element) else c.content or "" for c in self.children)
 
 

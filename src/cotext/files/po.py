@@ -261,7 +261,6 @@ class _Catalogue:
         self._messages: list[str] = []
 
     def opened(self, encode: Callable[[str], bytes]) -> SplicedFile:
-        """Return the file with its slots."""
         slots: list[Slot] = []
         kept = fuzzy_kept = 0
         for entry in self._entries:

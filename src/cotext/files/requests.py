@@ -98,7 +98,6 @@ class TranslationRequest(SentenceSplitting, Wished, Sharded, ClusterOptions):
 
     @property
     def is_standard_input(self) -> bool:
-        """Whether standard input is read."""
         return STANDARD_INPUT in self.files
 
     @property

@@ -46,7 +46,6 @@ class Paragraph:
     accelerator: int | None  # key
 
     def written(self, pieces: Sequence[Piece]) -> str:
-        """Return the text with its pieces replaced."""
         parts = list(pieces)
         if self.accelerator is not None:
             parts = list(_before_a_letter(parts, Point(self.accelerator)))
@@ -68,7 +67,6 @@ class CatalogueString:
         self.paragraphs = [part for part in self._parts if isinstance(part, Paragraph)]
 
     def written(self, given: Sequence[Sequence[Piece]]) -> str:
-        """Return the string with the pieces of each paragraph replaced."""
         waiting = iter(given)
         return "".join(part if isinstance(part, str) else part.written(next(waiting)) for part in self._parts)
 

@@ -207,7 +207,6 @@ class TextFile:
         return Block((*pieces, text[at:]), f"line {numbers.start + 1}")
 
     def written(self, documents: Sequence[Sequence[Block]]) -> bytes:
-        """Return the text with its blocks replaced."""
         blocks = [block for document in documents for block in document]
         parts = [self._mark]
         at = 0

@@ -131,7 +131,6 @@ class BlocksJob(Job[FileReport]):
         require_translation(self._texts.documents[unit], entry)
 
     def write(self, results: Results) -> FileReport:
-        """Write the translated file."""
         self._translations = {unit: translation_of(entry) for unit, entry in results.items()}
         remove_lists(self.out)
         known_messages = len(self._file.contents.messages)

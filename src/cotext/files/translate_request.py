@@ -75,7 +75,6 @@ class FilesTranslation:
 
     @property
     def sentences(self) -> int:
-        """The number of sentences to translate."""
         return sum(job.sentences for job in self.jobs)
 
     def run(

@@ -100,7 +100,6 @@ def import_model(folder: Path, out: Path, languages: LanguagePair, licence: str 
 
 
 def _note(folder: Path, foreign: ForeignModel, tested: SelfTest, licence: str) -> dict[str, Any]:
-    """Return the content of import.json."""
     chosen = foreign.tokenizer.chosen
     return {
         "format": "cotext-import",

@@ -43,7 +43,6 @@ class NamedModel:
 
     @property
     def size(self) -> int:
-        """Size of all files in bytes."""
         return sum(path.stat().st_size for path in self.folder.rglob("*") if path.is_file())
 
     def verify(self) -> int:

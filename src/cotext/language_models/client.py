@@ -38,7 +38,6 @@ class Usage:
     without_usage: int = 0  # number of responses without token counts
 
     def add(self, answer: Mapping[str, Any]) -> None:
-        """Count an answer."""
         self.requests += 1
         usage = answer.get("usage")
         usage = usage if isinstance(usage, dict) else {}
@@ -81,7 +80,6 @@ class Counts:
                 self.models.add(model[:200])
 
     def count_sent_again(self) -> None:
-        """Count a request that is sent again."""
         with self._lock:
             self.sent_again += 1
 

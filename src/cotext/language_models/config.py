@@ -126,17 +126,14 @@ class Endpoint(Closed):
 
     @property
     def language_names(self) -> tuple[str, str]:
-        """The names of both languages in a prompt."""
         return name_of(self.source_language), name_of(self.target_language)
 
     @property
     def prompt(self) -> str:
-        """The template of requests."""
         return self.template or TEMPLATE
 
     @property
     def context_sentences(self) -> int:
-        """The number of context sentences in a request."""
         shows = self.mode in ("context", "chunk")
         return (DEFAULT_CONTEXT if self.context is None else self.context) if shows else 0
 

@@ -113,5 +113,4 @@ class Prompt:
 
 
 def prompt_of(endpoint: Endpoint) -> Prompt:
-    """Return the prompt of an endpoint."""
     return Prompt(endpoint.prompt, endpoint.language_names, endpoint.languages)

@@ -52,7 +52,6 @@ class DocumentRepair:
         return f"{self.document}:{self.repair.first}{last}"
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the content for a report."""
         return {"document": self.document, **asdict(self.repair)}
 
 
@@ -74,7 +73,6 @@ class EndpointReport:
 
     @property
     def untranslated(self) -> list[str]:
-        """The sentences that are not translated."""
         return [item.place for item in self.repairs if item.repair.remedy == UNTRANSLATED]
 
     @property
@@ -83,7 +81,6 @@ class EndpointReport:
         return [item.place for item in self.repairs if item.repair.remedy == KEPT]
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the content for JSON."""
         return {
             "file_format": self.format,
             "documents": self.documents,
@@ -118,7 +115,6 @@ class EndpointReport:
 
 
 def report_of(out: Path) -> Path:
-    """Return the path of the report on an output."""
     return out.with_name(f"{out.name}{REPORT_ENDING}")
 
 

@@ -40,7 +40,6 @@ class Process:
 
     @classmethod
     def current(cls) -> Self:
-        """Return this process."""
         _, start = _status(os.getpid()) or ("", 0)
         return cls(socket.gethostname(), _machine(), os.getpid(), start)
 

@@ -84,7 +84,6 @@ table.map td { min-width: 2.2rem; border: 1px solid var(--paper); }
 
 
 def whole_page(title: str, body: Iterable[str]) -> str:
-    """Return a page with the given parts."""
     parts = "\n".join(body)
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'

@@ -123,7 +123,6 @@ def options_of(request: type[Request]) -> Mapping[str, Option]:
 
 
 def option_name(name: str, declared: Option) -> str:
-    """Return the name of a field on the command line."""
     return name.upper() if declared.argument else f"--{declared.name or name}".replace("_", "-")
 
 

@@ -151,7 +151,6 @@ class RequestCache:
 
     @property
     def pending(self) -> Sequence[PendingRequest]:
-        """The requests that are being computed."""
         return list(self._pending.values())
 
     async def answer(self, key: str, client: str, compute: Compute, listener: Listener | None) -> TextAnswer:

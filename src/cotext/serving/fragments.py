@@ -35,7 +35,6 @@ class TagHandling:
 
     @property
     def version(self) -> str:
-        """The name of the version in responses."""
         return "v2" if self.strict else "v1"
 
 
@@ -50,7 +49,6 @@ class PlainText:
         ]
 
     def written(self, blocks: Sequence[Block]) -> str:
-        """Return the text with its blocks replaced."""
         ends = [*self._parts[1::2], ""]
         return "".join(block.text + end for block, end in zip(blocks, ends, strict=True))
 
@@ -65,7 +63,6 @@ class TaggedText:
         self.blocks = [replace(block, place=place, split=split != "0") for block in self._markup.blocks]
 
     def written(self, blocks: Sequence[Block]) -> str:
-        """Return the text with its blocks replaced."""
         return self._markup.written(blocks)
 
 

@@ -51,7 +51,6 @@ class Gate:
         self._dialects, self._admission, self._metrics = dialects, admission, metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Process a request."""
         if scope["type"] == "websocket":
             await send({"type": "websocket.close", "code": 1008})
             return
@@ -162,7 +161,6 @@ def _is_address(name: str) -> bool:
 
 
 def is_loopback(name: str) -> bool:
-    """Return whether a name or address is a loopback address."""
     if name.lower() == "localhost":
         return True
     if not _is_address(name):

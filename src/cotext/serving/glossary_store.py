@@ -43,7 +43,6 @@ class StoredGlossary:
 
     @property
     def languages(self) -> Languages:
-        """The language pair."""
         return Languages(self.source, self.target)
 
 
@@ -100,7 +99,6 @@ class GlossaryStore:
         return [glossary for glossary, _ in list(self._known.values()) if glossary.client == client]
 
     def get(self, client: str, identity: str) -> StoredGlossary:
-        """Return a glossary."""
         glossary, _ = self._known.get(identity, (None, 0))
         if glossary is None or glossary.client != client:
             raise RequestError(404, "there is no such glossary")
@@ -115,7 +113,6 @@ class GlossaryStore:
         return [(source, target) for source, _, target in (line.partition("\t") for line in lines)]
 
     def delete(self, client: str, identity: str) -> None:
-        """Delete a glossary."""
         with self._lock:
             try:
                 self._path(self.get(client, identity)).unlink(missing_ok=True)

@@ -213,12 +213,10 @@ class Admission:
 
     @property
     def key_required(self) -> bool:
-        """Whether keys are configured."""
         return self._keys is not None
 
     @property
     def in_flight(self) -> int:
-        """The number of requests in progress."""
         return self._places.total()
 
     @property

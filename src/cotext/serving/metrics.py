@@ -48,7 +48,6 @@ class Metrics:
         self._in_flight.inc()
 
     def done(self, record: RequestRecord) -> None:
-        """Count the end of a request."""
         self._in_flight.dec()
         self._requests.labels(record.method, record.route, str(record.status)).inc()
         self._seconds.labels(record.route).observe(time.monotonic() - record.started)
@@ -57,7 +56,6 @@ class Metrics:
             self._tokens.labels(record.system).inc(record.tokens)
 
     def text(self) -> bytes:
-        """Return all metrics in the text format of Prometheus."""
         return generate_latest(self._registry)
 
 
@@ -86,7 +84,6 @@ class _Work(Collector):
 
 
 def routes() -> list[BaseRoute]:
-    """Return the routes for monitoring."""
     return [Route("/health", _health), Route("/ready", _ready), Route("/metrics", _metrics)]
 
 

@@ -29,7 +29,6 @@ _STRINGS: Final = (
 
 
 def routes() -> list[BaseRoute]:
-    """Return the routes of the dialect."""
     return also_in_sessions(
         [
             Route(f"{BASE}/TranslateJson", translate_json, methods=["GET"]),
@@ -47,12 +46,10 @@ def refusal(error: RequestError) -> Response:
 
 
 async def translate_json(request: Request) -> Response:
-    """Return a translation as JSON."""
     return JSONResponse({"translation": await _translated(request)})
 
 
 async def translate_xml(request: Request) -> Response:
-    """Return a translation as XML."""
     text = _STRING.format(escape(taken(await _translated(request))))
     return Response(text, media_type="application/xml")
 

@@ -32,7 +32,6 @@ HEADERS: Final = {
 
 
 def routes() -> list[BaseRoute]:
-    """Return the routes of the page and its files."""
     return [Route("/", page, methods=["GET"]), Route("/page/{file}", page, methods=["GET"])]
 
 

@@ -50,19 +50,16 @@ _CURRENT: ContextVar[RequestRecord | None] = ContextVar("request", default=None)
 
 
 def record_of(scope: Scope) -> RequestRecord:
-    """Return the record of the request with this scope."""
     record: RequestRecord = scope[SCOPE_KEY]
     return record
 
 
 def begin(scope: Scope, record: RequestRecord) -> None:
-    """Set the record of a request for the current task."""
     scope[SCOPE_KEY] = record
     _CURRENT.set(record)
 
 
 def note_system(name: str) -> None:
-    """Set the system in the record of the current request."""
     record = _CURRENT.get()
     if record is not None:
         record.system = name
@@ -92,7 +89,6 @@ def log(event: str, level: int = logging.INFO, **content: Any) -> None:
 
 
 def log_request(record: RequestRecord) -> None:
-    """Log the end of a request."""
     if record.route in MONITORING_ROUTES and record.status < 400:
         return
     log(
@@ -127,7 +123,6 @@ class JsonLines(logging.Formatter):
     """
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the line."""
         is_own = record.name == LOGGER or record.name.startswith(f"{LOGGER}.")
         content: dict[str, Any] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),

@@ -30,7 +30,6 @@ FORMS: Final = ("application/x-www-form-urlencoded", "multipart/form-data")
 
 
 def service_of(request: Request) -> Service:
-    """Return the service of the application."""
     service: Service = request.app.state.service
     return service
 
@@ -92,14 +91,12 @@ class Fields:
         return self._found.get(name)
 
     def text(self, name: str, default: str = "") -> str:
-        """Return a text field."""
         text = default if (value := self.value(name)) is None else value
         if not isinstance(text, str):
             raise RequestError(400, f"Parameter '{name}' has to be a string")
         return text
 
     def needed(self, name: str) -> str:
-        """Return a required text field."""
         text = self.text(name)
         if not text.strip():
             raise RequestError(400, f"Parameter '{name}' not specified.")

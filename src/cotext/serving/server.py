@@ -72,7 +72,6 @@ def listening_socket(host: str, port: int, keys: bool) -> socket.socket:
 
 
 def address_of(listening: socket.socket) -> str:
-    """Return the address of a socket as a URL."""
     host, port = listening.getsockname()[:2]
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
@@ -134,7 +133,6 @@ class StoppingServer(uvicorn.Server):
             yield
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start to listen."""
         await super().startup(sockets)
         self._on_start()
 

@@ -91,7 +91,6 @@ class Service:
 
     @property
     def waiting(self) -> int:
-        """The number of text requests in progress."""
         return len(self._requests.pending)
 
     def shared(self, system: System) -> SharedSystem:

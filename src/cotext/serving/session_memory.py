@@ -53,7 +53,6 @@ class Segment:
 
     @property
     def characters(self) -> int:
-        """The size of the segment in characters."""
         translations = sum(len(sentence.hypothesis.text) for sentence in self.as_context.sentences)
         return sum(len(block.text) for block in self.blocks) + translations
 

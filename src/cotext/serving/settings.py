@@ -91,7 +91,6 @@ class ServerSettings(Request):
 
     @property
     def max_fields(self) -> int:
-        """Maximum number of fields of a form."""
         return self.max_sentences + 100
 
 
@@ -112,7 +111,6 @@ class ServeRequest(ServerSettings, Device):
     threads: int | None = option("CPU threads to use.", default=None, least=1)
 
     def folder_at(self, port: int) -> Path:
-        """Return the folder of state for a port."""
         if self.is_given("state"):
             return self.state
         return standard_folder("XDG_STATE_HOME", ".local/state") / f"serve-{port}"

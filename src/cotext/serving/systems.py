@@ -98,7 +98,6 @@ def open_systems(
 
 
 def _named(run: str | Path) -> tuple[str, Path]:
-    """Return the name of a run and its folder."""
     name, equals, folder = str(run).partition("=")
     if not equals or Path(run).exists():
         resolved = resolve_run(run)

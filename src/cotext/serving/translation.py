@@ -85,11 +85,9 @@ class _Document:
 
     @property
     def blocks(self) -> tuple[Block, ...]:
-        """The blocks of all texts."""
         return tuple(block for text in self.fragments for block in text.blocks)
 
     def written(self, blocks: Sequence[Block]) -> Iterator[TranslatedText]:
-        """Yield the texts with their blocks replaced."""
         remaining = iter(blocks)
         for text in self.fragments:
             yield TranslatedText(text.written(list(islice(remaining, len(text.blocks)))), self.source)

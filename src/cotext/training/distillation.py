@@ -289,7 +289,6 @@ class DistillationJob(Job[Outcome]):
             raise ValueError(unit)
 
     def write(self, results: Results) -> Outcome:
-        """Write the distilled corpus."""
         self.resumed = results.resumed
         return self._corpus.write(results, self.on_stage)
 

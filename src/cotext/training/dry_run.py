@@ -118,11 +118,9 @@ class DryRun:
         return self.updates * self.seconds_an_update
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the content for JSON."""
         return {"format": "cotext-dry-run", "version": 1, **asdict(self), "seconds": self.seconds}
 
     def render(self) -> str:
-        """Return the report as text."""
         batch = self.first_batch
         begin, end = batch.current
         epochs = self.updates / self.updates_an_epoch

@@ -87,7 +87,6 @@ class PreparedData:
         return path
 
     def texts(self, index: int) -> ParallelDocument:
-        """Return a document of the training corpus as text."""
         document = self.train[index]
         source = tuple(self.tokenizer.decode(tokens.tolist(), "source") for tokens in document.source)
         target = tuple(self.tokenizer.decode(tokens.tolist(), "target") for tokens in document.target)

@@ -41,7 +41,6 @@ class StartLoss:
     sentences_blended: float | None = None
 
     def render(self) -> str:
-        """Return the losses as a line of text."""
         note = ""
         if self.sentences_blended is not None:
             note = f"; without blending, single sentences would cost {self.sentences_blended:.3f}"

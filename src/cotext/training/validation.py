@@ -55,7 +55,6 @@ class IntervalSums:
         self.sums: dict[str, Tensor] = {}  # pairs of a sum and its count, float64 [2]
 
     def add(self, outcome: LossParts) -> None:
-        """Add the losses of one batch."""
         self._add(_pairs(outcome))
 
     def add_of_update(self, outcome: LossParts, labels: int) -> None:
@@ -150,7 +149,6 @@ class Validator:
     score_development: Callable[[Model], float] | None
 
     def batches(self) -> Iterator[Batch]:
-        """Yield the batches of the development set."""
         corpus = self.corpus
         return ordered_batches(
             corpus.dev,

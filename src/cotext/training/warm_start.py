@@ -139,7 +139,6 @@ class WarmStart:
     blend_updates: int = 0
 
     def render(self) -> str:
-        """Return the report as text."""
         updates = "+".join(map(str, self.updates))
         lines = [f"starting from {self.run} (updates {updates}):", *self.inheritance.lines()]
         if self.left_out:

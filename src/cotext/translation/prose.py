@@ -145,7 +145,6 @@ class Prose:
         return certain or len(self._tokenizer.encode(line)) > self._longest
 
     def _pieces(self, document: Document) -> list[list[str]]:
-        """Return the sentences of every line."""
         if self._splitter is None:
             return [[line] for line in document.sentences]
         return [self.sentences(line) or [line] for line in document.sentences]

@@ -204,7 +204,6 @@ class DocumentScorer:
     def score_sentences(
         self, documents: Sequence[tuple[ParallelDocument, Sequence[int]]]
     ) -> list[SentenceScore]:
-        """Return the summed scores of the chosen sentences of every document."""
         return [
             SentenceScore(sum(s.log_probability for s in members), sum(s.tokens for s in members))
             for members in self._score(documents)
@@ -249,7 +248,6 @@ class DocumentScorer:
     def _score(
         self, documents: Sequence[tuple[ParallelDocument, Sequence[int]]]
     ) -> list[list[SentenceScore]]:
-        """Return the scores of the chosen sentences of every document."""
         scores = self.read(documents, score_instances)
         for document_scores in scores:
             require_finite(document_scores.values(), none_possible=self.plan.kind.path is not None)

@@ -54,17 +54,14 @@ class Sentence:
     words: Mapping[str, object]
 
     def english(self) -> str:
-        """Return the source sentence."""
         text = self.frame.english.format_map(self.words)
         return text[0].upper() + text[1:]
 
     def german(self, order: WordOrder) -> str:
-        """Return the target sentence."""
         text = ordered(self.frame.german, order).format_map(self.words)
         return text[0].upper() + text[1:]
 
     def with_word(self, slot: str, word: object) -> "Sentence":
-        """Return the sentence with another word in one slot."""
         return Sentence(self.frame, {**self.words, slot: word})
 
 
@@ -280,11 +277,9 @@ class Plan:
     choices: tuple[CandidateSet, ...]
 
     def source(self) -> tuple[str, ...]:
-        """Return the English sentences."""
         return tuple([sentence.english() for sentence in self.sentences])
 
     def target(self, order: WordOrder) -> tuple[str, ...]:
-        """Return the German sentences."""
         return tuple([sentence.german(order) for sentence in self.sentences])
 
 

@@ -236,7 +236,6 @@ class _Talk:
             )
 
     def record(self) -> Record:
-        """Return the talk as a document."""
         identifier = self._doc_id or self.talk_id or self._number
         return Record(identifier, self._line or self._opened, 1, sentences=tuple(self._sentences))
 

@@ -364,7 +364,6 @@ class TextSink:
         self._replaces = False
 
     def commit(self) -> None:
-        """Rename the finished file."""
         if not self._replaces:
             return
         with self._named_errors():
@@ -486,7 +485,6 @@ class Gathered(list[str]):
         self._bytes = 0
 
     def append(self, sentence: str) -> None:
-        """Add a sentence."""
         self._bytes += len(sentence) + SENTENCE_BYTES
         if self._bytes > MAX_DOCUMENT_BYTES:
             raise CotextError(

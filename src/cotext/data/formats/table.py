@@ -59,7 +59,6 @@ class Format:
 
     @property
     def is_written(self) -> bool:
-        """Whether this format can be written."""
         return self.encode is not None or self.write is not None
 
     def require_written(self) -> None:

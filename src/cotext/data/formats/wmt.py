@@ -131,7 +131,6 @@ class TextParser(HTMLParser):
     """
 
     def __init__(self) -> None:
-        """Create a parser for one text."""
         super().__init__(convert_charrefs=True)
         self._is_unclosed = False
 
@@ -263,7 +262,6 @@ def read_wmt_lines(path: Path, wanted: str = "") -> Iterator[WmtLine]:
 
 
 def all_wmt_lines(path: Path) -> Iterator[WmtLine]:
-    """Read the lines of all languages."""
     for number, text in numbered_lines(path):
         if text.strip(OUTER_SPACE):
             yield wmt_line(parse_json(text, f"{path}:{number}", numbers=False), number, f"{path}:{number}")
@@ -411,7 +409,6 @@ def encode_wmt(record: Record) -> str:
 
 
 def submission_line(line: WmtLine, hypothesis: str) -> str:
-    """Return the line of a submission for a line of the task."""
     value = {
         "dataset_id": line.dataset_id or line.default_dataset,
         ID: line.doc_id,

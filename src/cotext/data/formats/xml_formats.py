@@ -393,7 +393,6 @@ def encode_tmx(record: Record, languages: tuple[str, str] | None = None) -> str:
 
 
 def encode_unit(source_language: str, texts: Iterable[tuple[str, str]], properties: Mapping[str, str]) -> str:
-    """Return the lines of a unit."""
     props = "".join(
         f"<prop type={quoteattr(key)}>{_escaped(value)}</prop>" for key, value in properties.items()
     )

@@ -71,7 +71,6 @@ class PieceTable:
         return cls(kept, rows, ids, symbols, kept.index(UNKNOWN))
 
     def encode(self, pieces: Sequence[str]) -> list[int]:
-        """Return the ids of subwords."""
         return [self.ids.get(piece, self.unk) for piece in pieces]
 
 
@@ -261,7 +260,6 @@ class ImportedTokenizer:
         return self.encode_batch([sentence], side)[0]
 
     def encode_batch(self, sentences: Sequence[str], side: Side = "source") -> list[list[int]]:
-        """Encode many sentences at once."""
         model, table = self._sides[side].model, self._sides[side].table
         texts = [_HALF_CHARACTER.sub("", sentence) for sentence in sentences]
         ids = [table.encode(pieces) for pieces in encode_all(model, texts, self._num_threads, str)]

@@ -52,7 +52,6 @@ class TruecaseModel:
         return cls(best, [str(form) for form in content["known"]])
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the content for a model file."""
         return {"best": dict(self.best), "known": list(self.known)}
 
 
@@ -101,7 +100,6 @@ class WordSplitter:
         return content
 
     def split(self, sentence: str) -> list[str]:
-        """Split a clean sentence into words."""
         words: list[str]
         if self._jieba is not None and _CHINESE.search(sentence):
             words = [word for word in self._jieba.lcut(sentence, HMM=True) if word.strip()]
@@ -240,7 +238,6 @@ class MosesBPETokenizer:
         return [self._ids.get(piece, self.unk) for piece in self._bpe.segment_tokens(words)]
 
     def encode_batch(self, sentences: Sequence[str], side: Side = "source") -> list[list[int]]:
-        """Encode many sentences at once."""
         return [self.encode(sentence) for sentence in sentences]
 
     def decode(self, ids: Sequence[int], side: Side = "target") -> str:

@@ -118,7 +118,6 @@ class SentencePieceTokenizer:
         return ids
 
     def encode_batch(self, sentences: Sequence[str], side: Side = "source") -> list[list[int]]:
-        """Encode many sentences at once."""
         return encode_all(self._processor, [clean(s) for s in sentences], self._num_threads, int)
 
     def decode(self, ids: Sequence[int], side: Side = "target") -> str:

@@ -135,11 +135,9 @@ class ParagraphCounts:
     whole: int = 0
 
     def as_dict(self) -> dict[str, int]:
-        """Return the counts by name."""
         return asdict(self)
 
     def render(self) -> str:
-        """Return one line of text."""
         return (
             f"{self.lines:,} lines: {self.split:,} split into {self.sentences:,} sentences, as all sides "
             f"have equally many; {self.whole:,} left whole, as sides have unequal numbers of sentences"

@@ -174,7 +174,6 @@ class Accuracy:
         return 100.0 * low, 100.0 * high
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the values for a JSON file."""
         low, high = self.interval_percent
         return {
             "accuracy_percent": self.percent,
@@ -190,7 +189,7 @@ class Accuracy:
 class AsDict(Protocol):
     """Values that can be written to a JSON file."""
 
-    def as_dict(self) -> dict[str, Any]: ...  # noqa: D102
+    def as_dict(self) -> dict[str, Any]: ...
 
 
 Figures = TypeVar("Figures", bound=AsDict)
@@ -438,7 +437,6 @@ def distance_aggregates(buckets: Mapping[str, tuple[float, int]]) -> dict[str, f
 
 
 def render_table(report: ContrastiveReport) -> str:
-    """Format a report as plain text."""
     groups = report.named_groups()
     width = max(len(name) for name, _ in groups)
     lines = [f"{'':{width}}  accuracy   95 % interval   balanced    chance      n   ties"]

@@ -83,7 +83,6 @@ class FormsFound:
 
     @property
     def overall(self) -> Accuracy:
-        """Return the accuracy over all examples."""
         return _accuracy(self.right)
 
     @property

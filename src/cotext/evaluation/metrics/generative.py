@@ -43,7 +43,6 @@ class Forms:
 
     @property
     def total(self) -> int:
-        """Return the number of all examples."""
         return self.right + self.wrong + self.both + self.neither
 
     @property
@@ -52,7 +51,6 @@ class Forms:
         return Accuracy(correct=self.right, total=self.total, ties=0, chance=0.0)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the values for a JSON file."""
         low, high = self.accuracy.interval_percent
         return {
             "accuracy_percent": self.accuracy.percent,
@@ -142,7 +140,6 @@ def generative_accuracy(
 
 
 def render_forms(report: GenerativeReport) -> str:
-    """Format a report as plain text."""
     groups = report.named_groups()
     width = max(len(name) for name, _ in groups)
     lines = [f"{'written by itself':{width}}     right   95 % interval    wrong   both  neither      n"]

@@ -42,7 +42,6 @@ class Score:
     components: dict[str, float]
 
     def as_dict(self) -> dict[str, Any]:
-        """Return everything for a JSON file."""
         return asdict(self)
 
 

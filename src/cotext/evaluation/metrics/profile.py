@@ -38,7 +38,6 @@ class Bucket:
         return f"{self.first}-{'' if self.last is None else self.last}"
 
     def as_dict(self) -> dict[str, Any]:
-        """Return everything for a JSON file."""
         return asdict(self)
 
 

@@ -75,12 +75,10 @@ class AlignmentReport:
 
     @property
     def realigned(self) -> int:
-        """Return the number of realigned documents."""
         return sum(document.realigned for document in self.documents)
 
     @property
     def omitted(self) -> int:
-        """Return the number of omitted sentences of the reference."""
         return sum(len(document.omitted) for document in self.documents)
 
     @property
@@ -107,7 +105,6 @@ class AlignmentReport:
         return f"|realign:least-edits-{self.tokens}-lc-{self.realigned}-of-{len(self.documents)}"
 
     def as_dict(self) -> dict[str, Any]:
-        """Return everything for a JSON file."""
         return {
             "tokens": self.tokens,
             "realigned_documents": self.realigned,
@@ -128,7 +125,6 @@ class AlignmentReports:
     of_documents: bool
 
     def as_dict(self) -> dict[str, Any]:
-        """Return everything for a JSON file."""
         return {name: report.as_dict() for name, report in self.systems.items()}
 
     def render(self) -> str:
@@ -255,7 +251,6 @@ def _least_edits(text: CutText, references: Sequence[Sequence[Sequence[str]]]) -
 def _of_lines(
     document: Document, text: CutText, references: Sequence[Sequence[Sequence[str]]], cutter: Cutter
 ) -> ErrorAlignment:
-    """Return the alignment of the lines as they are."""
     cuts, edits = [0], 0
     for number, line in enumerate(document.sentences):
         line_text = cutter.text([line])

@@ -86,11 +86,9 @@ class Spacing:
     systems: dict[str, float]
 
     def as_dict(self) -> dict[str, Any]:
-        """Return everything for a JSON file."""
         return asdict(self)
 
     def render(self) -> str:
-        """Return the warning."""
         shares = listed([f"{name} {share:.0%}" for name, share in self.systems.items()])
         return (
             "One side seems to be tokenised and the other not, which makes scores too low, above all "

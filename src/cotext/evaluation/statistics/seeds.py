@@ -57,7 +57,6 @@ class Spread:
 
     @property
     def mean(self) -> float:
-        """Return the mean over seeds."""
         return math.fsum(self.values) / len(self.values)
 
     @property
@@ -66,7 +65,6 @@ class Spread:
         return statistics.stdev(self.values) if len(self.values) > 1 else None
 
     def as_dict(self) -> dict[str, Any]:
-        """Return all values for a JSON file."""
         return {
             "mean": self.mean,
             "standard_deviation": self.deviation,
@@ -108,11 +106,9 @@ class Difference:
 
     @property
     def significant(self) -> bool:
-        """Return whether the difference is significant after correction."""
         return self.p_corrected < SIGNIFICANT
 
     def as_dict(self) -> dict[str, Any]:
-        """Return all values for a JSON file."""
         over = self.over_seeds
         return {
             "difference": self.difference,
@@ -145,7 +141,6 @@ def corrected(differences: Sequence[Difference]) -> list[Difference]:
 
 
 def mean_score(scores: Sequence[Score]) -> Score:
-    """Return the mean of a score over seeds."""
     first = scores[0]
     if len(scores) == 1:
         return first

@@ -270,7 +270,6 @@ def sentence_map(
 
 
 def legend(titles: Sequence[str]) -> str:
-    """Return the markers and titles of the systems."""
     items = []
     for number, title in enumerate(titles):
         colour = f"var(--system-{number % len(_SYSTEMS)})"

@@ -89,7 +89,6 @@ class Speed:
     notes: tuple[str, ...]
 
     def as_dict(self) -> dict[str, Any]:
-        """Return everything for a JSON file."""
         return {
             "format": "cotext-speed",
             "version": 1,

@@ -46,7 +46,6 @@ class Table:
         return render_rows([self.header, *self._starred("*", " ")], left=self.left)
 
     def html(self) -> str:
-        """Return the table as part of a page."""
         rows = [[_html(cell, n < self.heads) for n, cell in enumerate(row)] for row in self.rows]
         header = list(map(breakable, self.header))
         return table(escape(self.caption), header, rows, left=self.left, heads=self.heads)

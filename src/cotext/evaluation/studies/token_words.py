@@ -18,7 +18,6 @@ class TokenWord:
     tokens: range
 
     def total(self, of_tokens: Sequence[float]) -> float:
-        """Return the sum of the values of its tokens."""
         return sum(of_tokens[i] for i in self.tokens)
 
 

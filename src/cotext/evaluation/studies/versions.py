@@ -10,7 +10,6 @@ from cotext.runtime.version import __version__
 
 
 def versions() -> dict[str, str]:
-    """Return the versions that results depend on."""
     return {
         "Cotext": __version__,
         "controlled corpus": str(VERSION),

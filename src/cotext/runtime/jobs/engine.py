@@ -53,12 +53,10 @@ class Job(ABC, Generic[Report]):
 
     @property
     def units(self) -> range:
-        """The units of this process."""
         return range(len(self.sizes)) if self.shard is None else self.shard.units(self.sizes)
 
     @property
     def header(self) -> Header:
-        """The first line of the journal."""
         total, shard = len(self.sizes), self.shard or WHOLE
         return Header(self.command, self.unit, self.identity, self.facts, shard, self.units, total)
 
@@ -102,7 +100,6 @@ def journal_of(out: Path) -> Path:
 
 
 def folder_of(out: Path) -> Path:
-    """Return the folder of the journals of shards."""
     return out.with_name(f"{out.name}.shards")
 
 

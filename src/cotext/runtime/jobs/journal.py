@@ -85,13 +85,11 @@ class Header:
 
     @property
     def of_job(self) -> dict[str, Any]:
-        """The content that all shards of a job share."""
         same = {"command": self.command, "unit": self.unit, "job": dict(self.identity)}
         return {**same, "shards": self.shard.of, "units": self.total}
 
     @property
     def line(self) -> bytes:
-        """The line in the file."""
         content = {
             "format": FORMAT,
             "version": VERSION,
@@ -187,7 +185,6 @@ class Results(Mapping[int, Mapping[str, Any]]):
         raise CotextError(f"{self.path}: has changed meanwhile; run the command again")
 
     def __contains__(self, unit: object) -> bool:
-        """Return whether a unit is finished."""
         return isinstance(unit, int) and unit in self.units and self._offset(unit) != NOT_DONE
 
     def _offset(self, unit: int) -> int:

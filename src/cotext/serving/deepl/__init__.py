@@ -17,7 +17,6 @@ from cotext.serving.sessions import also_in_sessions
 
 
 def routes() -> list[BaseRoute]:
-    """Return the routes of the dialect."""
     return also_in_sessions(
         [
             Route("/v2/translate", translate, methods=["POST"]),

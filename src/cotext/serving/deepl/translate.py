@@ -27,14 +27,12 @@ _SCHEME = "deepl-auth-key "
 
 
 async def fields_and_client(request: Request) -> tuple[Fields, Client]:
-    """Return the fields of a request and its client."""
     fields = await read_fields(request)
     # Old clients send the key in a field.
     return fields, client_of(request, header_key(request) or fields.text("auth_key") or None)
 
 
 def header_key(request: Request) -> str | None:
-    """Return the key in the header of a request."""
     header = request.headers.get("authorization", "")
     return header[len(_SCHEME) :].strip() if header.lower().startswith(_SCHEME) else None
 

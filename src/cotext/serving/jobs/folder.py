@@ -28,15 +28,12 @@ class JobFolder:
         self._uploads = private(root / UPLOADS)
 
     def job_path(self, id: str) -> Path:
-        """Return the folder of a job."""
         return self.root / id
 
     def source(self, id: str, suffix: str) -> Path:
-        """Return the path of the uploaded file of a job."""
         return self.job_path(id) / f"{SOURCE}{suffix}"
 
     def result(self, id: str, suffix: str) -> Path:
-        """Return the path of the translated file of a job."""
         return self.job_path(id) / f"{RESULT}{suffix}"
 
     def upload(self) -> Path:
@@ -54,11 +51,9 @@ class JobFolder:
         return path
 
     def record_path(self, id: str) -> Path:
-        """Return the path of the record of a job."""
         return self.job_path(id) / RECORD
 
     def recorded_ids(self) -> list[str]:
-        """Return the ids of the jobs that have a record."""
         return [path.parent.name for path in self.root.glob(f"*/{RECORD}")]
 
     def write_record(self, id: str, record: bytes) -> None:
@@ -73,7 +68,6 @@ class JobFolder:
                     remove(path)
 
     def discard(self, id: str) -> None:
-        """Delete all files of a job."""
         remove(self.job_path(id))
 
     def sweep(self, known: Collection[str]) -> None:

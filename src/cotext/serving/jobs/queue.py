@@ -155,7 +155,6 @@ class Jobs:
             raise RequestError(503, "too many files are waiting; try again later", RETRY_SECONDS)
 
     def status(self, id: str, client: Client, key: str | None = None) -> JobStatus:
-        """Return the status of a job."""
         return self._workers.status(self._row(id, client, key))
 
     def of_client(self, client: Client) -> list[JobStatus]:
@@ -164,7 +163,6 @@ class Jobs:
         return [workers.status(row) for row in workers.table.of_client(client.name)]
 
     def counts(self) -> dict[State, int]:
-        """Return the number of jobs in each state."""
         if self._opened is None or self._closed:
             return dict.fromkeys(STATES, 0)
         return self._opened.table.counts()
@@ -185,7 +183,6 @@ class Jobs:
         return Client(row.client)
 
     def delete(self, id: str, client: Client, key: str | None = None) -> None:
-        """Cancel a job and delete it with all its files."""
         self._workers.forget([self._row(id, client, key)])
 
     def _row(self, id: str, client: Client, key: str | None) -> Row:

@@ -71,7 +71,6 @@ class JobStatus:
 
     @property
     def finished(self) -> bool:
-        """Whether the job has ended."""
         return self.state in FINISHED
 
 
@@ -96,17 +95,14 @@ class Row:
 
     @property
     def id(self) -> str:
-        """The id of the job."""
         return self.status.id
 
     @property
     def state(self) -> State:
-        """The state of the job."""
         return self.status.state
 
     @property
     def suffix(self) -> str:
-        """The suffix of its files on disk."""
         return suffix_of(self.source_name)
 
 
@@ -168,7 +164,6 @@ class JobTable:
         return [row for row in self.everything() if row.state not in FINISHED]
 
     def counts(self) -> dict[State, int]:
-        """Return the number of jobs in each state."""
         counts = Counter(row.state for row in self.everything())
         return {state: counts[state] for state in STATES}
 
@@ -195,7 +190,6 @@ class JobTable:
         self._change(id, lambda row: replace(row, attempts=0))
 
     def read(self, id: str, sentences: int, characters: int) -> None:
-        """Set the numbers of sentences and characters of a job."""
         self._change(
             id,
             lambda row: replace(
@@ -217,7 +211,6 @@ class JobTable:
         return self._change(id, finished)
 
     def forget(self, ids: Iterable[str]) -> None:
-        """Delete jobs."""
         with self._lock:
             for id in ids:
                 if self._rows.pop(id, None) is not None:

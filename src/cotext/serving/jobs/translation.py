@@ -44,11 +44,9 @@ class Running:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def read(self, sentences: int, characters: int) -> None:
-        """Set the numbers of sentences and characters of the file."""
         self.sentences, self.characters = sentences, characters
 
     def advance(self, count: int) -> None:
-        """Count translated sentences."""
         now = time.monotonic()
         with self._lock:
             self._begun = self._begun or now
@@ -66,7 +64,6 @@ class Running:
             return round(max(self.sentences - self.done, 0) * seconds / count, 1)
 
     def updated(self, status: JobStatus) -> JobStatus:
-        """Return the status with the current progress."""
         return replace(
             status,
             sentences=self.sentences,
@@ -161,7 +158,6 @@ def _of_sentences(report: FileReport) -> Iterable[str]:
 
 
 def _names(row: Row, folder: JobFolder, system: System) -> dict[Path, str]:
-    """Return the client's names for the paths of a job and its system."""
     result = folder.result(row.id, row.suffix)
     return {
         folder.source(row.id, row.suffix): row.source_name,

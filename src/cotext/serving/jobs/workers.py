@@ -43,13 +43,11 @@ class Space:
         self._clients: Counter[str] = Counter()
 
     def put(self, name: str, client: str, size: int) -> None:
-        """Set the size of a file."""
         self.drop(name)
         self._entries[name] = client, size
         self._clients[client] += size
 
     def drop(self, name: str) -> None:
-        """Remove a file."""
         client, size = self._entries.pop(name, (NOBODY, 0))
         self._clients[client] -= size
         if not self._clients[client]:
@@ -125,7 +123,6 @@ class Workers:
             self._space.put(row.id, row.client, max(self.folder.size(row.id), LEAST_BYTES))
 
     def start(self) -> None:
-        """Start the threads."""
         for thread in self._threads:
             thread.start()
 
@@ -182,7 +179,6 @@ class Workers:
             self._space.put(name, client, size)
 
     def let_go(self, name: str) -> None:
-        """Release the bytes of a file."""
         with self._changed:
             self._space.drop(name)
 

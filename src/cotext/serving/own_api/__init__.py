@@ -40,7 +40,6 @@ class TmxBody(Body):
 
 
 def routes() -> list[BaseRoute]:
-    """Return the routes of the own API."""
     return [
         Route("/api/systems", systems, methods=["GET"]),
         Route("/api/translate", translate, methods=["POST"]),

@@ -75,7 +75,6 @@ class _Found:
 
     @property
     def figures(self) -> int:
-        """The number of values."""
         return len(self.influences.cxmi) * (1 + len(self.influences.influences) + len(self.sides))
 
 

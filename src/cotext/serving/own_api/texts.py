@@ -71,7 +71,6 @@ async def events_of(service: Service, system: System, body: TranslateBody, clien
 
 
 async def last_of(events: Events) -> Any:
-    """Return the content of the last event."""
     return [event.content async for event in events][-1]
 
 

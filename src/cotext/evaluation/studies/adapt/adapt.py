@@ -199,7 +199,6 @@ class Adaptation:
 
     @cached_property
     def test(self) -> list[ParallelDocument]:
-        """Return the test documents."""
         return [*read_parallel(self.data / "test.jsonl", None)]
 
     def measure(self, on_sentences: Callable[[int], None] = lambda count: None) -> AdaptReport:

@@ -53,7 +53,6 @@ def next_commands(report: AdaptReport) -> list[str]:
 
 
 def render(report: AdaptReport) -> str:
-    """Return the page."""
     body = [
         f"<h1>{escape(report.request.out.name)}</h1>\n<p>{escape(answer(report))}</p>",
         "<h2>Before and after</h2>",

@@ -57,7 +57,6 @@ class DocumentAttention:
     kinds: tuple[Averaged, ...]
 
     def as_dict(self) -> dict[str, Any]:
-        """Return everything for a JSON file."""
         sentences = [
             {
                 "number": number,
@@ -97,7 +96,6 @@ class DocumentAttention:
 
     @property
     def pictures(self) -> tuple[str, ...]:
-        """Return the names of the image files."""
         return tuple(f"{mean.kind}.png" for mean in self.kinds)
 
     def share_of(self, kind: str) -> Tensor:
@@ -246,7 +244,6 @@ def _draw(report: DocumentAttention, out: Path) -> None:
 
 
 def title_of(kind: str) -> str:
-    """Return the title of a kind of attention."""
     what, _, where = kind.partition("-")
     within = {
         "": "",

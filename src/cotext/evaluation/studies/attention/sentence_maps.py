@@ -62,7 +62,6 @@ class Spread:
         return self.entropy / self.uniform if self.uniform else 0.0
 
     def add(self, weights_BHTS: Tensor, real_BT: Tensor) -> None:
-        """Count the weights of one call."""
         real = real_BT[:, None].expand(weights_BHTS.shape[:3])
         weights = weights_BHTS.double()[real]
         self.entropy -= float(torch.special.xlogy(weights, weights).sum())
@@ -134,7 +133,6 @@ class GateOpenness:
         return means
 
     def as_dict(self, share: Tensor) -> dict[str, Any]:
-        """Return everything for a JSON file."""
         return {
             "kind": self.kind,
             "openness": self.overall,
@@ -182,7 +180,6 @@ class HeadGates:
         return {place - self._last: passed[:, place] for place in places if place != self._last}
 
     def as_dict(self) -> dict[str, Any]:
-        """Return everything for a JSON file."""
         return {
             "kind": self.kind,
             "openness": self.overall,

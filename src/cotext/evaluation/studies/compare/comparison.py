@@ -69,12 +69,10 @@ class ContrastiveTest:
 
     @property
     def first(self) -> float:
-        """Return the accuracy of the first system."""
         return self.first_by_seed.mean
 
     @property
     def own(self) -> float:
-        """Return the accuracy of the system."""
         return self.by_seed.mean
 
     @property
@@ -315,7 +313,6 @@ class RunComparison:
 
     @property
     def pooled_signature(self) -> str:
-        """Return the signature of the pooled accuracies and their tests."""
         first = self.pooled[0]
         suites = f"suite:{'+'.join(first.suites)}|n:{first.examples}|clue:other-sentences"
         return f"{suites}|{self._signature(len(self.pooled) - 1)}"

@@ -69,7 +69,6 @@ class EvaluationSet:
 
     @property
     def kind(self) -> str:
-        """Return the format of the source."""
         return self.format or detect_format(self.source)
 
     def documents(self) -> list[ParallelDocument]:

@@ -53,7 +53,6 @@ def check_others(paths: Sequence[Path], has_test: bool, has_suites: bool) -> Non
 
 
 def window_of_endpoint(endpoint: Endpoint) -> ContextWindow:
-    """Return the context window of the requests."""
     if endpoint.piece_sentences is None:
         return ContextWindow(WHOLE_DOCUMENT, WHOLE_DOCUMENT, WHOLE_DOCUMENT)
     others = endpoint.piece_sentences - 1

@@ -41,7 +41,6 @@ class MatchedRecipe:
 
     @property
     def title(self) -> str:
-        """Return the recipe and its changes."""
         if self.name is None:
             return self.described
         return f"{self.name}{' with ' if self.changes else ''}{' '.join(self.changes)}"

@@ -64,11 +64,9 @@ class Section:
     pictures: str = ""
 
     def text(self) -> str:
-        """Return the section for a terminal."""
         return "\n".join([self.title, "\n\n".join(table.text() for table in self.tables), *self.notes])
 
     def html(self) -> str:
-        """Return the section for a page."""
         about = [f"<p>{escape(self.about)}</p>"] if self.about else []
         notes = [f'<p class="soft">{escape(note)}</p>' for note in self.notes]
         tables = [table.html() for table in self.tables]
@@ -113,7 +111,6 @@ def render_comparison(result: RunComparison) -> str:
 
 
 def _sections(result: RunComparison, pictures: bool = False) -> Iterator[Section]:
-    """Yield the sections for which there are results."""
     yield _systems(result)
     if result.scores[0]:
         yield _quality(result, pictures)

@@ -48,7 +48,6 @@ class MeasuredSystem:
 
     @property
     def first(self) -> MeasuredRun:
-        """Return the first run."""
         return self.runs[0]
 
     @property

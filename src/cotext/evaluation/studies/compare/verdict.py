@@ -34,7 +34,6 @@ class Answer:
 
 
 def verdict(result: RunComparison) -> tuple[Answer, ...]:
-    """Return the answers for which there are results."""
     answers = [
         Answer("Which system uses context?", tuple(_which(result))),
         Answer("Where?", tuple(_where(result))),
@@ -52,7 +51,6 @@ def context_words(run: MeasuredSystem) -> str:
 
 
 def window_words(before: int, after: int) -> str:
-    """Return a context window in words."""
     if before == WHOLE_DOCUMENT:
         return "the whole document" if after == WHOLE_DOCUMENT else "all sentences before"
     parts = [f"{count} {side}" for count, side in ((before, "before"), (after, "after")) if count]

@@ -55,7 +55,6 @@ class CorpusUse:
     without_path: int = 0
 
     def as_dict(self) -> dict[str, Any]:
-        """Return everything for a JSON file."""
         return {
             "format": "cotext-cxmi",
             "version": 1,

@@ -37,7 +37,6 @@ class ContextInfluence:
 
     @property
     def strongest(self) -> WordChange:
-        """Return the word that changes most."""
         return max(self.words, key=lambda word: abs(word.nats))
 
 
@@ -73,7 +72,6 @@ class DocumentContextUse:
     sentences: tuple[SentenceContextUse, ...]
 
     def as_dict(self) -> dict[str, Any]:
-        """Return everything for a JSON file."""
         return {
             "format": "cotext-context",
             "version": 1,

@@ -83,7 +83,6 @@ def report_context(
 
 
 def render_page(report: DocumentContextUse) -> str:
-    """Return the page."""
     sources = {sentence.number: sentence.source for sentence in report.sentences}
     body = [
         f"<h1>Which context sentence changes which word</h1>\n<p>{LEAD}</p>",

@@ -17,7 +17,6 @@ class ContextWindow:
 
     @property
     def has_context(self) -> bool:
-        """Return whether there is any context sentence."""
         return self.before + self.after + self.target_before > 0
 
     def contains(self, phenomenon: str, distance: str) -> bool:

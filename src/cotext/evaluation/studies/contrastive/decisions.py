@@ -83,7 +83,6 @@ class SuiteDifference:
         return least_p(self.documents) * len(self.tests) >= SIGNIFICANT
 
     def as_dict(self) -> dict[str, Any]:
-        """Return everything for a JSON file."""
         return {
             "examples": self.examples,
             "documents": self.documents,

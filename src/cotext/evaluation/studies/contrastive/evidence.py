@@ -73,7 +73,6 @@ class Group:
 
     @property
     def chances(self) -> list[float]:
-        """Return the chance accuracy of each example."""
         return [1 / len(example.candidates) for example in self.examples]
 
 
@@ -126,7 +125,6 @@ class Evidence:
         return [name for name, condition in self.conditions.items() if not condition.holds]
 
     def as_dict(self) -> dict[str, Any]:
-        """Return everything for a JSON file."""
         return {
             "phenomenon": self.group.phenomenon,
             "distance": self.group.distance,
@@ -328,7 +326,6 @@ def render_evidence(evidence: Sequence[Evidence]) -> str:
 
 
 def legend(evidence: Sequence[Evidence]) -> str:
-    """Return the legend of the table."""
     count = max(item.groups for item in evidence)
     return LEGEND.format(groups=f"{count} group{'' if count == 1 else 's'}")
 
@@ -364,7 +361,6 @@ def shortfall(evidence: Sequence[Evidence]) -> str:
 
 
 def groups_in_words(evidence: Iterable[Evidence]) -> list[str]:
-    """Return phenomena with their distances."""
     by_title = groupby(evidence, key=lambda item: item.group.title)
     return [group_in_words(title, [item.group.distance for item in members]) for title, members in by_title]
 

@@ -53,7 +53,6 @@ class FormsInContexts:
         }
 
     def render(self) -> str:
-        """Format as plain text."""
         lines = [render_forms_found({f"{name} context": forms for name, forms in self.forms.items()})]
         if tests := self.tests:
             header = (

@@ -38,7 +38,6 @@ class FormsEvaluation:
         return {**self.evaluation.as_dict(), "suites": suites}
 
     def render(self) -> str:
-        """Format as plain text."""
         return f"{render_forms_found(self.forms)}\n\n{self.evaluation.render()}"
 
 

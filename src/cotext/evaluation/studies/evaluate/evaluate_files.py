@@ -42,9 +42,9 @@ from cotext.translation.terms.glossary import Glossary
 class Beside(Protocol):
     """Further results next to the scores of systems, as text and for a JSON file."""
 
-    def as_dict(self) -> dict[str, Any]: ...  # noqa: D102
+    def as_dict(self) -> dict[str, Any]: ...
 
-    def render(self) -> str: ...  # noqa: D102
+    def render(self) -> str: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,6 @@ class Evaluation:
     beside: Mapping[str, Beside] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return everything for a JSON file."""
         return {
             "format": "cotext-evaluation",
             "version": 1,

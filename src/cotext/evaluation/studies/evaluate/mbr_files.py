@@ -43,7 +43,6 @@ class MbrReport:
     inputs: tuple[str, ...] = field(default=())
 
     def as_dict(self) -> dict[str, Any]:
-        """Return everything for a JSON file."""
         return {"format": "cotext-mbr", "version": 1, **asdict(self)}
 
 

@@ -37,7 +37,6 @@ class CorpusInfo:
     pairs: dict[str, PairInfo] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return everything for JSON."""
         heading = {"format": "cotext-corpus", "version": 1, "file": str(self.path), "kind": self.format}
         return {**heading, **{k: v for k, v in asdict(self).items() if k not in ("path", "format")}}
 

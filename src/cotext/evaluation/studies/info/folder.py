@@ -154,7 +154,6 @@ class SeedsSummary:
                 self.problems.append(str(error))
 
     def as_dict(self) -> dict[str, Any]:
-        """Return everything for JSON."""
         return {
             "format": "cotext-seeds",
             "version": 1,

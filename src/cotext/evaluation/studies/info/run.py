@@ -62,7 +62,6 @@ class Summary:
             self.problems.append(str(error))
 
     def as_dict(self) -> dict[str, Any]:
-        """Return everything for JSON."""
         return {"format": f"cotext-{self.kind}", "version": 1, **self.facts, "problems": self.problems}
 
     def render(self) -> str:
@@ -155,7 +154,6 @@ def _read_model(summary: Summary, run: Path) -> Description | None:
 
 
 def describe_system(config: Config) -> dict[str, Any]:
-    """Describe a configuration in words."""
     recipe, words, model = recipe_of(config), entry("", config, 0), config.model
     first_pass = config.train.init if config.decode.first_pass == "init" else config.decode.first_pass
     return {
@@ -211,7 +209,6 @@ def _read_data(summary: Summary, run: Path) -> None:
 
 
 def totals_rows(totals: dict[str, dict[str, int] | None]) -> Rows:
-    """Return the totals of the splits that are known."""
     return [(f"  {split}", render_totals(counts)) for split, counts in totals.items() if counts]
 
 
@@ -359,7 +356,6 @@ def system_rows(system: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def weights_row(updates: Sequence[int]) -> tuple[str, str]:
-    """Return the updates from which the weights come."""
     kind = "update" if len(updates) == 1 else "the mean of updates"
     return "weights of", f"{kind} {', '.join(map(str, updates))}"
 
@@ -390,5 +386,4 @@ def render_totals(totals: dict[str, int]) -> str:
 
 
 def render_info(rows: Sequence[tuple[str, str]]) -> list[str]:
-    """Return a line for each pair of label and text."""
     return [f"  {label:<{LABEL_WIDTH}}{text}" for label, text in rows]

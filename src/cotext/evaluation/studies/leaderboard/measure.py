@@ -152,7 +152,6 @@ class Entry:
         return self.alignment
 
     def as_dict(self) -> dict[str, Any]:
-        """Return everything for a JSON file."""
         return {
             "name": self.name,
             "file": None if self.path is None else str(self.path),
@@ -189,7 +188,6 @@ class Leaderboard:
         return self.systems[0].scores[self.ranking]
 
     def as_dict(self) -> dict[str, Any]:
-        """Return everything for a JSON file."""
         return {
             "format": "cotext-leaderboard",
             "version": 1,
@@ -208,7 +206,6 @@ class Leaderboard:
         }
 
     def render(self) -> str:
-        """Format the ranking as text."""
         titles = [score.title for score in self.systems[0].scores]
         rows = [("rank", "cluster", "", *titles, "omitted", "added")]
         for place, entry in zip(self.places, self.systems, strict=True):

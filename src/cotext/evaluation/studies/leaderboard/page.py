@@ -36,7 +36,6 @@ Lengths are words for every word of the reference, errors are edits for every 10
 
 
 def render_leaderboard(board: Leaderboard) -> str:
-    """Return the page."""
     body = [
         f"<h1>Leaderboard</h1>\n<p>{_lead(board)}</p>",
         *(f'<p class="soft">{escape(note)}</p>' for note in board.notes),
