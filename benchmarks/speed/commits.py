@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.speed.harness import parser, table
-from cotext.runtime.timing import Times
+from cotext.runtime.timing import Times, spread
 
 WORKER = Path(__file__).with_name("commits_worker.py")
 TASKS = ("training", "greedy", "beam", "document", "score")
@@ -166,7 +166,7 @@ class Bench:
                     for side in self.checkouts
                 }
                 times, same = compare(self.checkouts, given, self.rounds)
-            took = (times.took(side, "{:.3f}") for side in SIDES)
+            took = (spread(times[side], "{:.3f}") for side in SIDES)
             yield recipe, task, *took, times.ratio("new", "old", "{:.3f}"), "yes" if same else "no"
 
     def _train(self, side: str, recipe: str, run: Path) -> None:

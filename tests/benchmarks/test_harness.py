@@ -32,7 +32,6 @@ def test_ways_take_turns_and_the_warm_up_does_not_count() -> None:
     assert times.ratios("two", "one") == [2.0, 3.0]
     assert times.ratio("two", "one") == "2.50 (2.00-3.00)"
     assert times.rate("one", "{:.1f}", things=6) == "2.5 (2.0-3.0)"
-    assert times.speed_rows("{:.1f}", 12)[1] == ("two", "2.2 (1.3-3.0)", "0.42 (0.33-0.50)")
 
 
 def test_a_way_that_gives_a_number_is_timed_for_each_thing_done() -> None:

@@ -32,10 +32,6 @@ class Times:
         """Return the median seconds of an alternative."""
         return statistics.median(self.seconds[name])
 
-    def took(self, name: str, form: str = "{:.2f}") -> str:
-        """Format the seconds of an alternative."""
-        return spread(self.seconds[name], form)
-
     def rate(self, name: str, form: str = "{:.2f}", things: float = 1.0) -> str:
         """Format the number of items per second."""
         return spread([things / seconds for seconds in self.seconds[name]], form)
@@ -47,11 +43,6 @@ class Times:
     def ratio(self, name: str, to: str, form: str = "{:.2f}") -> str:
         """Format `ratios`; above 1, `name` is slower than `to`."""
         return spread(self.ratios(name, to), form)
-
-    def speed_rows(self, form: str, things: float = 1.0) -> list[tuple[str, str, str]]:
-        """Return rows of name, items per second, and speed relative to the first alternative."""
-        first = next(iter(self.seconds))
-        return [(n, self.rate(n, form, things), spread(self.ratios(first, n))) for n in self.seconds]
 
 
 def in_turn(

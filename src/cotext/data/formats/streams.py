@@ -344,11 +344,6 @@ class TextSink:
                 )
         self._put(text.encode())
 
-    def mark(self) -> None:
-        """Begin with a byte order mark, for programs that do not recognise UTF-8 without it."""
-        self._empty = False
-        self._put(BYTE_ORDER_MARK)
-
     def _put(self, data: bytes) -> None:
         with self._named_errors():
             self._stream.write(data)
