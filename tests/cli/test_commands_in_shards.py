@@ -23,8 +23,6 @@ COMMANDS = {
     "contrastive": "contrastive WORLD/run WORLD/suite.json WORLD/suite.json --controls --out OUT",
     "generative": "contrastive WORLD/run WORLD/suite.json --generate --out OUT --set beam=1",
     "cxmi": "cxmi WORLD/run --source WORLD/test.en --target WORLD/test.de --out OUT",
-    "cxmi-translate": "cxmi WORLD/run --source WORLD/test.en --target WORLD/test.de --translate "
-    "--context true --context random --protocol chrf --out OUT --set beam=1",
 }
 
 

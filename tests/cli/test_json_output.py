@@ -35,7 +35,7 @@ COMMANDS = {
     "mbr": "mbr WORLD/test.de WORLD/test.en --out OUT",
     "attention": "attention RUN WORLD/test.en --target WORLD/test.de --out OUT",
     "context": "context RUN WORLD/test.en --target WORLD/test.de --out OUT.html --set beam=1",
-    "cxmi": "cxmi RUN --source WORLD/test.en --target WORLD/test.de --translate --set beam=1",
+    "cxmi": "cxmi RUN --source WORLD/test.en --target WORLD/test.de",
     "speed": "speed RUN --document WORLD/test.en --rounds 1 --setting one --device cpu",
     "profile": "profile --hypothesis WORLD/test.en --reference WORLD/test.de",
     "distill": "distill RUN --data WORLD/data --out OUT --set beam=1",

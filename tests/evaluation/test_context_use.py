@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from cotext.config.recipe import Config
 from cotext.data.context_edits import Excerpt, alone, excerpt, one_sided, replaced, shuffled, without
 from cotext.data.documents import Document, ParallelDocument
-from cotext.evaluation.studies.context.context_corpus import translate_under
 from cotext.evaluation.studies.context.context_of_document import document_context_use
 from cotext.evaluation.studies.context.context_use import (
     CONDITIONS,
@@ -322,20 +321,6 @@ def test_a_sentence_system_makes_no_use_of_context() -> None:
     for sentence in measure(t, [LONG, other]):
         assert sentence.context == 0
         assert sentence.cxmi() == sentence.cxmi("random") == 0
-
-
-@loop_over("name", ["window", "document", "rows that see each other", "such rows, with context"])
-@loop_over("condition", CONDITIONS)
-def test_n_sentences_in_n_sentences_out(name: str, condition: str) -> None:
-    t = translator(SYSTEMS[name])
-    other = ParallelDocument("o", ("f e", "b"), ("b", "x"))
-    documents = [LONG, other]
-    written = translate_under(t, documents, range(2), Pool(documents), condition, 1)
-    assert [(d.id, len(d)) for d in written] == [("l", 7), ("o", 2)]
-    assert [bool(s) for s in written[0].sentences] == [bool(s) for s in LONG.source]
-    if condition == "none":
-        alone_ = dict(t.translate([Document("", (s,)) for s in other.source]))
-        assert written[1].sentences == tuple(alone_[n].document.sentences[0] for n in range(2))
 
 
 def test_a_report_agrees_with_the_scores() -> None:

@@ -35,17 +35,16 @@ def cxmi(request: CxmiRequest, json: Json = False) -> None:
     """Measure how much context adds to the log-probability of references (CXMI)."""
     from cotext.evaluation.studies.context.context_corpus import CorpusUseJob, measure_corpus
     from cotext.runtime.progress import meter
-    from cotext.translation.open import open_run, open_scorer
+    from cotext.translation.open import open_scorer
 
     inputs, out = [request.source, request.target], request.out
-    open_one = open_run if request.translate else open_scorer
     opening = (request.run, request.device, dict(request.decode), request.checkpoint)
     if request.part() is not None and out is not None:
         check_shard_output(out, inputs)
-        do_shard(CorpusUseJob(open_one(*opening), request), json)
+        do_shard(CorpusUseJob(open_scorer(*opening), request), json)
         return
     with output(out, inputs), meter("scoring", 0) as progress:
-        found = measure_corpus(open_one(*opening), request, progress.restart, progress.advance)
+        found = measure_corpus(open_scorer(*opening), request, progress.restart, progress.advance)
         write_figures(out, found.as_dict())
     typer.echo(as_json(found.as_dict()) if json else found.render())
 

@@ -334,7 +334,7 @@ class ContextRequest(DocumentRequest):
 Condition = Literal["true", "shuffled", "random", "none"]
 
 
-class CxmiRequest(Protocols, Sharded, CorpusFormat, RunOptions):
+class CxmiRequest(Sharded, CorpusFormat, RunOptions):
     """A corpus whose references are scored with and without context; see `measure_corpus`."""
 
     run: Path = option("Run folder, or name of a model.", argument=True, is_run=True)
@@ -349,12 +349,6 @@ class CxmiRequest(Protocols, Sharded, CorpusFormat, RunOptions):
         default=(),
     )
     seed: int = option("Seed of shuffled and random context.", default=1)
-    translate: bool = option("Also translate with each kind of context, and evaluate.", default=False)
-    protocol: Sequence[str] = option(
-        "Name of a metric in docs/metrics.md, such as d-bleu; may be repeated.",
-        default=(),
-        needs="translate",
-    )
     out: Path | None = option("JSON file for all figures.", default=None)
 
     @property

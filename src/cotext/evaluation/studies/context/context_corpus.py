@@ -6,15 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from cotext.data.documents import Document, ParallelDocument
-from cotext.evaluation.metrics.interface import Score, evaluate
 from cotext.evaluation.requests import CxmiRequest
 from cotext.evaluation.studies.context.context_use import (
     ConditionMean,
     Pool,
     SentenceUse,
     check_conditions,
-    conditions_of,
-    excerpts,
     groups_of,
     mean_use,
     measure,
@@ -34,14 +31,13 @@ from cotext.runtime.tables import render_rows
 from cotext.runtime.version import __version__
 from cotext.translation.open import OpenedRun
 from cotext.translation.signature import systems_of
-from cotext.translation.translator import DocumentTranslator
 
 DIGITS = 5
 
 
 @dataclass(frozen=True, slots=True)
 class CorpusUse:
-    """CXMI per context condition and, if requested, the scores of the translations under each condition.
+    """CXMI per context condition.
 
     `means`: for every condition except "none". `texts`: digest of the corpus. `without_path`: sentences
     without a valid CTC alignment, which are excluded.
@@ -50,7 +46,6 @@ class CorpusUse:
     signature: str
     sentences: tuple[SentenceUse, ...]
     means: tuple[ConditionMean, ...]
-    scores: dict[str, tuple[Score, ...]]
     texts: str
     without_path: int = 0
 
@@ -72,7 +67,6 @@ class CorpusUse:
                 }
                 for mean in self.means
             },
-            "quality": {name: [score.as_dict() for score in scores] for name, scores in self.scores.items()},
             "sentences": [
                 {
                     "document": use.document,
@@ -87,24 +81,18 @@ class CorpusUse:
 
     def render(self) -> str:
         """Format as text, a line for every condition."""
-        protocols = [score.title for score in next(iter(self.scores.values()), ())]
-        rows: list[list[str]] = [["context", "nats/sentence", "nats/token", "above 0", *protocols]]
-        by_condition = {mean.condition: mean for mean in self.means}
-        for condition in (*by_condition, "none"):
-            cells = ["0", "0", ""]
-            if condition in by_condition:
-                mean = by_condition[condition]
-                share = f"{100 * mean.share_above:.1f} %"
-                cells = [f"{mean.per_sentence:+.4f}", f"{mean.per_token:+.5f}", share]
-            rows.append([condition, *cells, *(f"{s.value:.2f}" for s in self.scores.get(condition, ()))])
+        rows = [["context", "nats/sentence", "nats/token", "above 0"]]
+        for mean in self.means:
+            share = f"{100 * mean.share_above:.1f} %"
+            rows.append([mean.condition, f"{mean.per_sentence:+.4f}", f"{mean.per_token:+.5f}", share])
+        rows.append(["none", "0", "0", ""])
         mean = self.means[0]
         counts = (
             f"{mean.sentences:,} of {len(self.sentences):,} sentences have context; {mean.tokens:,} tokens"
         )
         if self.without_path:
             counts += f"; {self.without_path:,} have no valid CTC alignment and are excluded"
-        signatures = [score.signature for score in next(iter(self.scores.values()), ())]
-        return "\n".join([render_rows(rows, left=1), counts, *signatures, self.signature])
+        return "\n".join([render_rows(rows, left=1), counts, self.signature])
 
 
 def measure_corpus(
@@ -113,7 +101,7 @@ def measure_corpus(
     on_start: Callable[[int], None] = lambda total: None,
     on_sentences: Callable[[int], None] = lambda count: None,
 ) -> CorpusUse:
-    """Score reference translations under every condition; if requested, also translate under each.
+    """Score reference translations under every condition.
 
     `on_start` is called with the number of sentences, `on_sentences` with the number of newly scored
     sentences after each group of documents.
@@ -124,15 +112,8 @@ def measure_corpus(
     documents, translator = read_checked(opened, request), opened.translator
     on_start(sum(map(len, documents)))
     uses = list(measure(translator, documents, request.conditions, request.seed, on_sentences))
-    written = {}
-    if request.translate:
-        pool, everything = Pool(documents), range(len(documents))
-        for condition in request.conditions:
-            written[condition] = translate_under(
-                translator, documents, everything, pool, condition, request.seed
-            )
     signature = f"{opened.signature}|seed:{request.seed}|unit:nats"
-    return _corpus_use(documents, uses, written, request, signature)
+    return _corpus_use(documents, uses, request, signature)
 
 
 def read_checked(opened: OpenedRun, request: CxmiRequest) -> list[ParallelDocument]:
@@ -146,14 +127,12 @@ def read_checked(opened: OpenedRun, request: CxmiRequest) -> list[ParallelDocume
     documents = corpus_texts(source, target, request.format)
     check_conditions(request.context or request.conditions, len(documents))
     check_languages(opened.languages, source, target, f"{opened.folder} translates")
-    if request.translate:
-        translator.check(_sources(documents))
     translator.plan.require_token_probabilities()
     translator.check_pairs(documents)
     if all(
         len(visible) < 2
-        for document in _sources(documents)
-        for visible in translator.visible_sentences(document)
+        for document in documents
+        for visible in translator.visible_sentences(Document(document.id, document.source))
     ):
         raise CotextError(
             f"{opened.folder}: no sentence of {source} has another sentence in its context window; "
@@ -165,57 +144,16 @@ def read_checked(opened: OpenedRun, request: CxmiRequest) -> list[ParallelDocume
 def _corpus_use(
     documents: Sequence[ParallelDocument],
     uses: Sequence[SentenceUse],
-    written: Mapping[str, Sequence[Document]],
     request: CxmiRequest,
     signature: str,
 ) -> CorpusUse:
-    """Compute the results of a corpus from its scored sentences, and `written` translations by condition."""
     means = tuple(mean_use(uses, condition) for condition in request.conditions if condition != "none")
-    references = [Document(d.id, d.target) for d in documents]
-    scores = {
-        condition: tuple(evaluate(list(written[condition]), references, request.protocols))
-        for condition in written
-    }
     pairs = ((s, t) for d in documents for s, t in zip(d.source, d.target, strict=True))
     without_path = sum(
         bool(s.strip() and t.strip()) and not use.tokens["none"]
         for use, (s, t) in zip(uses, pairs, strict=True)
     )
-    return CorpusUse(signature, tuple(uses), means, scores, digest_of_texts(documents), without_path)
-
-
-def translate_under(
-    translator: DocumentTranslator,
-    documents: Sequence[ParallelDocument],
-    numbers: Sequence[int],
-    pool: Pool,
-    condition: str,
-    seed: int,
-) -> list[Document]:
-    """Translate every sentence of the numbered documents in its excerpt under a condition.
-
-    The result has the same documents and sentences. The context on the target side is translated, too: target
-    sentences of the corpus are not used. `pool` contains all documents.
-    """
-    indices: dict[tuple[str, ...], int] = {}
-    of_documents: list[list[tuple[int, int]]] = []
-    for number in numbers:
-        of_document = []
-        excerpts_of = excerpts(translator, documents[number])
-        for edits in conditions_of(excerpts_of, [condition], pool.without(number), seed):
-            excerpt = edits[condition]
-            of_document.append((indices.setdefault(excerpt.document.source, len(indices)), excerpt.sentence))
-        of_documents.append(of_document)
-    todo = (Document(str(index), source) for source, index in indices.items())
-    written = {index: excerpt.document.sentences for index, excerpt in translator.translate(todo)}
-    return [
-        Document(documents[number].id, tuple(written[index][sentence] for index, sentence in indices))
-        for number, indices in zip(numbers, of_documents, strict=True)
-    ]
-
-
-def _sources(documents: Sequence[ParallelDocument]) -> Iterator[Document]:
-    return (Document(d.id, d.source) for d in documents)
+    return CorpusUse(signature, tuple(uses), means, digest_of_texts(documents), without_path)
 
 
 class CorpusUseJob(Job[None]):
@@ -246,8 +184,6 @@ class CorpusUseJob(Job[None]):
             "asked": {
                 "context": request.conditions,
                 "seed": request.seed,
-                "translate": request.translate,
-                "protocol": request.protocol,
             },
             **systems_of(opened),
         }
@@ -257,17 +193,12 @@ class CorpusUseJob(Job[None]):
     def work(
         self, todo: Sequence[int], journal: Journal, on_size: Callable[[int], None]
     ) -> Iterator[tuple[int, Mapping[str, Any]]]:
-        """Score one group after the other, and translate it if requested."""
         translator, documents, request = self._translator, self._documents, self._request
         pool = Pool(documents)
         for unit in todo:
             group = self._groups[unit]
             uses = measure_group(translator, documents, group, pool, request.conditions, request.seed)
-            written: dict[str, Any] = {}
-            for condition in request.conditions if request.translate else ():
-                texts = translate_under(translator, documents, group, pool, condition, request.seed)
-                written[condition] = [text.sentences for text in texts]
-            yield unit, {"sentences": [asdict(use) for use in uses], "written": written}
+            yield unit, {"sentences": [asdict(use) for use in uses]}
             on_size(self.sizes[unit])
 
 
@@ -287,15 +218,8 @@ def joined_use(parts: Joined) -> CorpusUse:
     request = CxmiRequest(run=Path(), source=source, target=target, format=format, **job["asked"])
     documents = corpus_texts(source, target, format)
     uses: list[SentenceUse] = []
-    written: dict[str, list[Document]] = {}
-    for unit, group in enumerate(groups_of(len(documents))):
-        entry = parts[unit]
-        for use in entry["sentences"]:
+    for unit in range(len(groups_of(len(documents)))):
+        for use in parts[unit]["sentences"]:
             tokens = {condition: tuple(values) for condition, values in use["tokens"].items()}
             uses.append(SentenceUse(use["document"], use["number"], use["context"], tokens))
-        for condition, texts in entry["written"].items():
-            written.setdefault(condition, []).extend(
-                Document(documents[number].id, tuple(sentences))
-                for number, sentences in zip(group, texts, strict=True)
-            )
-    return _corpus_use(documents, uses, written, request, facts["signature"])
+    return _corpus_use(documents, uses, request, facts["signature"])
