@@ -8,7 +8,6 @@ import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -455,38 +454,6 @@ def test_json(usual: RunComparison) -> None:
     ]
     assert seeing["use_of_context"][0]["conditions"]["foreign"]["other"] == 50.0
     assert len(found["figures"]) == as_csv(usual).count("\n") - 1
-
-
-def test_losses_of_current_over_context_sentences(usual: RunComparison) -> None:
-    """Where a run has both; of several seeds, means where all of them were validated."""
-    assert 'id="ratios-' not in render_comparison(usual)
-    current, context = ((10, 3.0), (20, 2.0), (30, 1.0)), ((10, 4.0), (20, 1.0), (30, 0.0))
-    one = replace(run("s4to4", SUITE, HALF, before=3), curve=current, context_curve=context)
-    two = replace(one, curve=((10, 5.0), (20, 4.0)), context_curve=((10, 4.0), (20, 3.0)))
-    base = run("base", SUITE, HALF)
-    systems = [
-        MeasuredSystem(base.title, base.path, (base,)),
-        MeasuredSystem("<one>", one.path, (one,)),
-        MeasuredSystem("both", one.path, (one, two), (1, 2)),
-    ]
-    made = {SUITE.name: SUITE}
-    found = compare_runs(systems, None, made, protocols=["s-bleu"], resampling=DRAWS)
-    assert [each.loss_ratio for each in found.runs] == [
-        (),
-        ((10, 0.75), (20, 2.0)),  # nothing is divided by 0
-        ((10, 1.0), (20, 1.5)),
-    ]
-    lines = [line for line in csv.DictReader(io.StringIO(as_csv(found))) if line["name"] == "nll_context"]
-    assert [(line["system"], line["group"], line["value"]) for line in lines] == [
-        *(("<one>", "10", "4.0"), ("<one>", "20", "1.0"), ("<one>", "30", "0.0")),
-        *(("both", "10", "4.0"), ("both", "20", "2.0")),
-    ]
-    page = render_comparison(found)
-    assert 'id="ratios-' in page
-    assert "&lt;one&gt; 2.000 at update 20, both 1.500 at update 20." in page
-    training = page.partition("<h2>Training</h2>")[2].partition("<h2>")[0]
-    assert training.count("<svg") == 2
-    ElementTree.fromstring(training[training.rindex("<svg") : training.rindex("</svg>") + len("</svg>")])
 
 
 def test_csv_and_latex(usual: RunComparison) -> None:

@@ -29,7 +29,6 @@ p { max-width: 44rem; }
 figure { margin: 0; } figcaption { font-size: .9rem; }
 figure svg { display: block; width: 100%; height: auto; }
 svg.mark { width: .8em; height: .8em; }
-.curves { max-width: 34rem; }
 .plots { display: grid; gap: 1.6rem;
   grid-template-columns: repeat(auto-fill, minmax(min(100%, 17rem), 1fr)); }
 .legend { display: flex; flex-wrap: wrap; gap: .2rem 1.4rem; list-style: none; padding: 0; }

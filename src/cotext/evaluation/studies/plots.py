@@ -18,7 +18,6 @@ import matplotlib
 import numpy as np
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
-from matplotlib.ticker import FormatStrFormatter, LogLocator, NullLocator
 from numpy.typing import NDArray
 
 from cotext.evaluation.metrics.profile import Bucket
@@ -41,48 +40,6 @@ _MARKS: Final = (
     ("D", (0, (5, 2, 1, 2)), '<path d="M7 1 13 7 7 13 1 7z"/>'),
 )
 _NAME: Final = 40  # characters of a system's name next to a plot
-Curve = Sequence[tuple[int, float]]  # updates and values
-
-
-def training_curves(titles: Sequence[str], curves: Sequence[Curve]) -> str:
-    """Plot the development loss of current sentences over updates, one line per system; logarithmic."""
-    about = f"Training curves of {len(titles)} systems"
-    lines = dict(enumerate(zip(titles, curves, strict=True)))
-    return _over_updates(lines, "loss, nats a token", "curves", about, logarithmic=True)
-
-
-def loss_ratios(titles: Sequence[str], ratios: Sequence[Curve]) -> str:
-    """Plot the loss of current divided by that of context sentences, one line per system with both."""
-    lines = {n: line for n, line in enumerate(zip(titles, ratios, strict=True)) if line[1]}
-    last = [f"{title} {points[-1][1]:.3f} at update {points[-1][0]}" for title, points in lines.values()]
-    about = escape(f"Loss of current over that of context sentences. {', '.join(last)}.")
-    return _over_updates(lines, "current over context loss", "ratios", about, logarithmic=False)
-
-
-def _over_updates(
-    lines: Mapping[int, tuple[str, Curve]],
-    what: str,
-    name: str,
-    description: str,
-    logarithmic: bool,
-) -> str:
-    """Plot lines over updates, given by the number of their system."""
-    with _style():
-        figure = Figure(figsize=(5.0, 2.9), layout="constrained")
-        axes = figure.add_subplot()
-        for number, (title, points) in lines.items():
-            updates, values = [update for update, _ in points], [value for _, value in points]
-            axes.plot(updates, values, label=title, **_line(number, 4))
-        if logarithmic:
-            axes.set_yscale("log")
-            axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-            axes.yaxis.set_major_formatter(FormatStrFormatter("%g"))
-            axes.yaxis.set_minor_locator(NullLocator())
-        axes.set_xlabel("updates")
-        axes.set_ylabel(what)
-        axes.set_xlim(left=0)
-        axes.legend(frameon=False, labelcolor=_INK)
-        return _svg(figure, name, description)
 
 
 def accuracy_by_distance(rows: Sequence[AccuracyRow], description: str) -> str:

@@ -159,8 +159,6 @@ def _run_figures(run: MeasuredSystem, make: Callable[..., Figure]) -> Iterator[F
     if run.first_loss is not None:
         names = ("first loss", "loss of the run it starts from")
         yield from (make(kind="run", name=n, value=v) for n, v in zip(names, run.first_loss, strict=True))
-    for name, curve in (("nll_current", run.curve), ("nll_context", run.context_curve)):
-        yield from (make(kind="curve", name=name, group=update, value=loss) for update, loss in curve)
 
 
 def _seed_figures(result: RunComparison, number: int, make: Callable[..., Figure]) -> Iterator[Figure]:

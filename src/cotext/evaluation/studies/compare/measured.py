@@ -93,11 +93,9 @@ class MeasuredRun:
     """A run with its measurements; None or empty if not requested or not possible.
 
     A system whose model is not available has 0 parameters; `given`: only a file of translations. `engine` is
-    the name of the engine that runs the model, if any. `curve` has updates and the loss of current sentences
-    on the development set, `context_curve` has the loss of the context sentences in their windows, if these
-    are in the target. `first_loss`: the development loss before the first update, and the loss of the run
-    from which training started, on the same single sentences. `is_start`: no checkpoint was better than the
-    initial model, so the final model is the initial model.
+    the name of the engine that runs the model, if any. `first_loss`: the development loss before the first
+    update, and the loss of the run from which training started, on the same single sentences. `is_start`: no
+    checkpoint was better than the initial model, so the final model is the initial model.
     """
 
     path: Path
@@ -110,8 +108,6 @@ class MeasuredRun:
     hypothesis: Path | None = None
     parameters: int = 0
     updates: int = 0
-    curve: tuple[tuple[int, float], ...] = ()
-    context_curve: tuple[tuple[int, float], ...] = ()
     engine: str = ""
     data: str = ""
     use: CorpusCxmi | None = None
@@ -173,8 +169,6 @@ def _measure(path: Path, title: str, settings: MeasurementSettings) -> MeasuredR
         window=window,
         parameters=loaded.parameters,
         updates=max([*loaded.updates, *(int(entry["update"]) for entry in metrics)], default=0),
-        curve=_curve(metrics, "nll_current"),
-        context_curve=_curve(metrics, "nll_context"),
         first_loss=_first_loss(path),
         is_start=bool(loaded.config.train.init) and loaded.updates == [0],
         signature=opened.signature,
@@ -201,15 +195,6 @@ def _first_loss(run: Path) -> tuple[float, float] | None:
         loss = read_account(run / "init.json")["loss"]
         return float(loss["instances_here"]), float(loss["sentences_there"])
     return None
-
-
-def _curve(metrics: Sequence[Mapping[str, Any]], name: str) -> tuple[tuple[int, float], ...]:
-    """Return updates and values of a metric, from all validations that have it."""
-    return tuple(
-        (int(entry["update"]), float(entry[name]))
-        for entry in metrics
-        if entry["kind"] == "validation" and name in entry
-    )
 
 
 def _use(opened: OpenedRun, path: Path, test: EvaluationSet, meter: Meter) -> CorpusCxmi | None:

@@ -34,9 +34,6 @@ FIRST_LOSS = (
 )
 LEAD = """How these runs use context, measured on the same test set and contrastive suites. Differences are
 relative to the first run. Every sentence here is computed from the tables below."""
-CURVES = "Loss of current sentences on the development set of each run, on a logarithmic scale."
-RATIOS = """The same loss over that of context sentences, both by token: below 1, current sentences are
-predicted better than the context in their windows. Of systems whose windows have context in the target."""
 USE = """CXMI: what context adds to the log-probability of the reference, compared with the sentence alone, in
 nats per token (0.69 doubles a probability); intervals by bootstrap over documents. Random context is
 sentences of other documents: what it adds or takes away is not use of this document."""
@@ -133,8 +130,6 @@ def _sections(result: RunComparison, pictures: bool = False) -> Iterator[Section
         yield _contrastive_tests(result)
     if any(result.gains):
         yield Section("CXMI", [_gains(result)], about=USE)
-    if pictures and any(run.curve for run in result.runs):
-        yield _training(result)
     if result.published:
         yield _published(result)
 
@@ -369,20 +364,6 @@ def _published_cell(compared: PublishedComparison) -> Cell:
             f"here {compared.measured:.4g}{'' if difference_here is None else f', {difference_here:+.3g}'}"
         )
     return Cell("–" if value is None else f"{value:g}", tuple(small))
-
-
-def _training(result: RunComparison) -> Section:
-    """Return losses over updates, as plots only."""
-    from cotext.evaluation.studies.plots import loss_ratios, training_curves
-
-    titles = [run.label for run in result.runs]
-    curves = [(training_curves(titles, [run.curve for run in result.runs]), CURVES)]
-    if any(run.loss_ratio for run in result.runs):
-        curves.append((loss_ratios(titles, [run.loss_ratio for run in result.runs]), RATIOS))
-    drawn = [
-        f'<figure class="curves">{svg}<figcaption>{words}</figcaption></figure>' for svg, words in curves
-    ]
-    return Section("Training", pictures=f'<div class="pair">{"".join(drawn)}</div>')
 
 
 def _facts(result: RunComparison) -> str:

@@ -61,35 +61,10 @@ class MeasuredSystem:
         counts = [run.updates for run in self.runs]
         return min(counts), max(counts)
 
-    @property
-    def curve(self) -> tuple[tuple[int, float], ...]:
-        """Return updates and the mean development loss, at the updates that all runs have."""
-        return _mean_curve([run.curve for run in self.runs])
-
-    @property
-    def context_curve(self) -> tuple[tuple[int, float], ...]:
-        """Return the same for context sentences; empty without any."""
-        return _mean_curve([run.context_curve for run in self.runs])
-
-    @property
-    def loss_ratio(self) -> tuple[tuple[int, float], ...]:
-        """Return updates and the loss of current divided by that of context sentences, if both are known.
-
-        This is figure 3 of Lupo et al. (2022), but over all current sentences, and by token.
-        """
-        context = dict(self.context_curve)
-        return tuple((u, loss / context[u]) for u, loss in self.curve if context.get(u, 0.0) > 0)
-
     def right(self, suite: str) -> dict[str, float]:
         """Return the share of runs that decide an example of a suite right, by its id."""
         decided = [run.decisions[suite].right for run in self.runs]
         return {example: sum(right[example] for right in decided) / len(decided) for example in decided[0]}
-
-
-def _mean_curve(curves: Sequence[Sequence[tuple[int, float]]]) -> tuple[tuple[int, float], ...]:
-    first, *others = [dict(curve) for curve in curves]
-    shared = [update for update in first if all(update in curve for curve in others)]
-    return tuple((u, sum(curve[u] for curve in (first, *others)) / len(curves)) for u in shared)
 
 
 def run_folders(path: Path) -> dict[int, Path]:
