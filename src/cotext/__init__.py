@@ -62,7 +62,6 @@ def translate_files(request: TranslationRequest) -> "list[FileReport]":
         CotextError: standard input, shards and descriptions of language models, which the command line takes;
             as `cotext.files.translate_request.FilesTranslation`.
     """
-    from cotext.evaluation.studies.context.context_use import context_influences
     from cotext.files.translate_request import FilesTranslation
     from cotext.interchange.model_names import resolve_run
     from cotext.language_models.config import is_endpoint
@@ -73,7 +72,7 @@ def translate_files(request: TranslationRequest) -> "list[FileReport]":
             "translate_files translates whole files with a run; standard input, shards and language models "
             "are for the command line"
         )
-    return FilesTranslation(request).run(explain=context_influences)
+    return FilesTranslation(request).run()
 
 
 def evaluate(request: EvaluationRequest) -> "Evaluation":

@@ -1,4 +1,4 @@
-"""`cotext translate` with --bilingual, --explain and --memory."""
+"""`cotext translate` with --bilingual and --memory."""
 
 import re
 from pathlib import Path
@@ -28,12 +28,6 @@ def test_a_page(world: World, text: Path) -> None:
     assert content.count("<tr id=") == 4
     assert "The big fish &lt; the cat &amp; a dog." in content
     assert "<summary>context</summary>" in content
-    assert "change the probability" not in content
-    succeed(*command(world, text, "out2.txt", "--bilingual", page, "--overwrite", "--explain"))
-    explained = page.read_text(encoding="utf-8")
-    assert "change the probability" in explained
-    assert len(re.findall(r'<li value="\d"><span class="note">[+-]\d+\.\d\d</span>', explained)) >= 3
-    assert text.with_name("out.txt").read_bytes() == text.with_name("out2.txt").read_bytes()
 
 
 def test_what_is_forced_as_a_whole_is_not_unsure(world: World, text: Path) -> None:
@@ -69,8 +63,6 @@ def test_what_is_refused_leaves_nothing(world: World, text: Path) -> None:
         (["--bilingual", text.with_name("p.pdf")], "ends with neither .html nor .tmx"),
         (["--bilingual", there], "exists"),
         (["--bilingual", no_folder / "p.html"], "is not a folder"),
-        (["--explain"], "add --bilingual FILE.html"),
-        (["--explain", "--bilingual", text.with_name("p.tmx")], "add --bilingual FILE.html"),
         (["--format", "text", "--bilingual", page], "a single file that is not a corpus"),
         (["--memory", text.with_name("none.tmx")], "none.tmx"),
         (["--memory", text], "notes.txt"),

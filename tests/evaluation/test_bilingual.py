@@ -3,15 +3,8 @@
 import re
 from html.parser import HTMLParser
 
-import pytest
-import torch
-
-from cotext.data.documents import ParallelDocument
-from cotext.evaluation.studies.context.context_use import context_influences
 from cotext.files.bilingual_page import render_page
 from cotext.files.translate_blocks import PairedSentence
-from cotext.translation.translator import DocumentTranslator
-from tests.tiny import PlainWordTokenizer, random_model, tiny_config, window
 
 NASTY = "</td><script>alert(1)</script> \"quoted\" 'single' &amp; <b onclick=x()>"
 VOID = ("meta", "br", "link")
@@ -55,8 +48,8 @@ def sentence(number: int, **other: object) -> PairedSentence:
     return PairedSentence(number=number, **{**fields, "confidence": 0.5 + number / 100, **other})  # type: ignore[arg-type]
 
 
-def page_of(sentences: list[PairedSentence], **other: object) -> tuple[str, Page]:
-    page = render_page("a.txt", ("en", "de"), sentences, [("file", "a.txt")], **other)  # type: ignore[arg-type]
+def page_of(sentences: list[PairedSentence]) -> tuple[str, Page]:
+    page = render_page("a.txt", ("en", "de"), sentences, [("file", "a.txt")])
     return page, Page(page)
 
 
@@ -101,49 +94,3 @@ def test_context_that_was_visible_can_be_opened() -> None:
     assert '<li value="2">s1<br>' in rows[3]
     long = [sentence(j, visible=range(12)) for j in range(12)]
     assert 'sentences <a href="#s2">2</a> to <a href="#s12">12</a>' in page_of(long)[0]
-
-
-def test_influence_is_shown_largest_first() -> None:
-    sentences = [sentence(j, visible=range(j + 1)) for j in range(12)]
-    explained = [[(i, (i + 1) / 4 * (-1) ** i) for i in reversed(range(j))] for j in range(12)]
-    page, read = page_of(sentences, explained=explained)
-    rows = page.split("<tr id=")[1:]
-    assert "<details>" not in rows[0]
-    assert re.findall(r'<li value="(\d+)"><span class="note">([^<]+)', rows[3]) == [
-        ("3", "+0.75"),
-        ("2", "-0.50"),
-        ("1", "+0.25"),
-    ]
-    assert rows[11].count("<li") == 8
-    assert "and 3 of less influence" in rows[11]
-    assert "change the probability" in "".join(read.texts)
-
-
-TOKENIZER = PlainWordTokenizer(["a", "b", "c", "d", "e", "f"])
-
-
-@pytest.mark.parametrize("before", [0, 2])
-def test_influence_is_the_change_of_the_log_probability_without_a_sentence(before: int) -> None:
-    config = tiny_config(view=window(before) if before else {})
-    model = random_model(config, TOKENIZER).double().eval()
-    system = DocumentTranslator(model, config, TOKENIZER, torch.device("cpu"))
-    texts = [[("a b", "c"), ("d", "e f"), ("b c", "a")], [("f", "f"), ("e", "d d")]]
-    pairs = [
-        PairedSentence(n, 0, j, *pair)
-        for n, of_document in enumerate(texts)
-        for j, pair in enumerate(of_document)
-    ]
-    found = context_influences(system, pairs)
-    assert [sorted(i for i, _ in each) for each in found] == (
-        [[], [0], [0, 1], [], [3]] if before else [[], [], [], [], []]
-    )
-    if not before:
-        return
-    sides = list(zip(*texts[0], strict=True))
-    whole = ParallelDocument("0", *sides)
-    less = ParallelDocument("0", *(side[1:] for side in sides))
-    [[with_it]], [[without]] = ([system.score([document])[0][-1:]] for document in (whole, less))
-    nats = dict(found[2])[0]
-    assert nats == pytest.approx(with_it.log_probability - without.log_probability)
-    assert nats != 0
-    assert abs(found[2][0][1]) >= abs(found[2][1][1])

@@ -20,12 +20,9 @@ from cotext.files.requests import TranslationRequest
 from cotext.runtime.errors import CotextError
 
 if TYPE_CHECKING:
-    from cotext.files.bilingual_page import Influences
-    from cotext.files.translate_blocks import PairedSentence
     from cotext.files.translate_files import BlocksJob
     from cotext.translation.file_report import FileReport
     from cotext.translation.translate_file import CorpusJob
-    from cotext.translation.translator import DocumentTranslator
 
 STANDARD_INPUT = Path("/dev/stdin")
 
@@ -59,7 +56,7 @@ def translate(request: TranslationRequest, json: Json = False) -> None:
         return
     _say_messages(work.jobs, say)
     with meter("translating", work.sentences) as progress:
-        reports = work.run(progress.advance, _measured_influences)
+        reports = work.run(progress.advance)
     target = work.opened.languages.target
     tell_files([job.out for job in work.jobs], reports, json, in_folder=request.out_dir is not None)
     for job, report in zip(work.jobs, reports, strict=True) if not json else ():
@@ -67,16 +64,6 @@ def translate(request: TranslationRequest, json: Json = False) -> None:
             tell_faults(job.out, job.faults)
         else:
             tell_corpus_faults(job.out, job.source, report.format, target)
-
-
-def _measured_influences(
-    translator: "DocumentTranslator", sentences: "Sequence[PairedSentence]"
-) -> "list[Influences]":
-    from cotext.evaluation.studies.context.context_use import context_influences
-    from cotext.runtime.progress import meter
-
-    with meter("measuring context", len(sentences)) as progress:
-        return context_influences(translator, sentences, progress.advance)
 
 
 def tell_files(

@@ -2,7 +2,7 @@
 
 One file without scripts, for light and dark mode and for printing. A pair is highlighted under the pointer,
 and when its number has the focus (tab key). Colour is never the only signal. The context of each sentence can
-be expanded, with its influence if `--explain` is given.
+be expanded.
 """
 
 from collections.abc import Iterable, Sequence
@@ -14,8 +14,6 @@ from cotext.translation.confidence import LEAST_SURE, least_sure
 from cotext.translation.dropped import DroppedContent
 
 SHOWN_CONTEXT = 8  # maximum number of context sentences that are shown with their text
-
-Influences = Sequence[tuple[int, float]]  # context sentences (position in the file) and influence in nats
 
 STYLE = """<style>
 body { max-width: 84rem; }
@@ -44,22 +42,15 @@ def render_page(
     languages: tuple[str, str],
     sentences: Sequence[PairedSentence],
     about: Iterable[tuple[str, str]],
-    explained: Sequence[Influences] | None = None,
 ) -> str:
-    """Return the page of a translated file; `languages`: codes, empty if unknown; `about`: plain text.
-
-    `explained`: for every sentence, its context sentences with their influence, largest first.
-    """
+    """Return the page of a translated file; `languages`: codes, empty if unknown; `about`: plain text."""
     low = least_sure([sentence.confidence for sentence in sentences])
-    rows = []
-    for number in range(len(sentences)):
-        context = _explained(explained[number], sentences) if explained else _context(number, sentences)
-        rows.append(_row(number, sentences, low[number], languages, context))
+    rows = [_row(number, sentences, low[number], languages) for number in range(len(sentences))]
     heads = (f'<th scope="col">{escape(name)}</th>' for name in ("Source", "Translation"))
     body = [
         STYLE,
         f"<h1>{escape(title)}</h1>",
-        _legend(sentences, low, bool(explained)),
+        _legend(sentences, low),
         f'<table class="both"><thead><tr><th scope="col" class="number">No.</th>{"".join(heads)}</tr></thead>'
         f"\n<tbody>\n{chr(10).join(rows)}\n</tbody></table>",
         "<h2>How this translation was made</h2>",
@@ -68,7 +59,7 @@ def render_page(
     return whole_page(f"Cotext: {title}", body)
 
 
-def _legend(sentences: Sequence[PairedSentence], low: Sequence[bool], explained: bool) -> str:
+def _legend(sentences: Sequence[PairedSentence], low: Sequence[bool]) -> str:
     taken = sum(sentence.taken for sentence in sentences)
     lines = [
         "A pair is highlighted under the pointer, or when its number has the focus (tab key). A thick line "
@@ -79,12 +70,6 @@ def _legend(sentences: Sequence[PairedSentence], low: Sequence[bool], explained:
             f"{_note('unsure', 'unsure')} and a wavy line: one of the {LEAST_SURE:.0%} of sentences of "
             "this file with the lowest confidence. Confidence is the geometric mean of the "
             "probabilities of a sentence's tokens, from 0 to 1. Check these sentences; they may be right."
-        )
-    if explained:
-        lines.append(
-            "Context, expanded: the sentences that change the probability of the translation most. +0.50: "
-            "its "
-            "logarithm is 0.5 higher with that sentence in the context than without it."
         )
     if taken:
         lines.append(f"{_note('memory')} taken from the translation memory ({taken:,}).")
@@ -102,9 +87,7 @@ def _note(text: str, kind: str = "") -> str:
     return f'<span class="note{" " + kind if kind else ""}">{escape(text)}</span>'
 
 
-def _row(
-    number: int, sentences: Sequence[PairedSentence], low: bool, languages: tuple[str, str], context: str
-) -> str:
+def _row(number: int, sentences: Sequence[PairedSentence], low: bool, languages: tuple[str, str]) -> str:
     sentence = sentences[number]
     previous = sentences[number - 1] if number else None
     first = previous is None or (previous.document, previous.block) != (sentence.document, sentence.block)
@@ -122,7 +105,7 @@ def _row(
     return (
         f'<tr id="s{n}"{" class=first" if first else ""}>'
         f'<td class="number"><a href="#s{n}" aria-label="sentence {n}">{n}</a></td>'
-        f"<td{attributes[0]}>{escape(sentence.source)}{context}</td>"
+        f"<td{attributes[0]}>{escape(sentence.source)}{_context(number, sentences)}</td>"
         f'<td{attributes[1]}><span class="{kind}">{escape(sentence.target)}</span>{below}</td></tr>'
     )
 
@@ -138,27 +121,14 @@ def _context(number: int, sentences: Sequence[PairedSentence]) -> str:
         content = f"<p>sentences {_link(visible[0])} to {_link(visible[-1])}</p>"
     else:
         content = f"<ol>{''.join(_item(j, sentences) for j in visible)}</ol>"
-    return _opened(content)
+    return f"<details><summary>context</summary>{content}</details>"
 
 
-def _explained(influences: Influences, sentences: Sequence[PairedSentence]) -> str:
-    """Return the sentences with the largest influence, to expand."""
-    items = (_item(j, sentences, f"{nats:+.2f}") for j, nats in influences[:SHOWN_CONTEXT])
-    rest = len(influences) - SHOWN_CONTEXT
-    more = f"<p>and {rest:,} of less influence</p>" if rest > 0 else ""
-    return _opened(f"<ol>{''.join(items)}</ol>{more}") if influences else ""
-
-
-def _item(j: int, sentences: Sequence[PairedSentence], influence: str = "") -> str:
-    note = _note(influence) if influence else ""
+def _item(j: int, sentences: Sequence[PairedSentence]) -> str:
     return (
-        f'<li value="{j + 1}">{note}{escape(sentences[j].source)}<br><span class="soft">'
+        f'<li value="{j + 1}">{escape(sentences[j].source)}<br><span class="soft">'
         f"{escape(sentences[j].target)}</span></li>"
     )
-
-
-def _opened(content: str) -> str:
-    return f"<details><summary>context</summary>{content}</details>"
 
 
 def _link(number: int) -> str:

@@ -13,7 +13,7 @@ from cotext.translation.requests import ClusterOptions, Sharded, Wished
 STANDARD_INPUT: Final = Path("-")
 # Fields that cannot be combined with standard input.
 _OF_FILES: Final = (
-    *("out", "out_dir", "memory", "bilingual", "explain", "scores", "overwrite", "shard"),
+    *("out", "out_dir", "memory", "bilingual", "scores", "overwrite", "shard"),
     *("on", "workers"),
 )
 _LINES: Final = (None, "text", "prose")  # formats of standard input
@@ -55,11 +55,6 @@ class TranslationRequest(SentenceSplitting, Wished, Sharded, ClusterOptions):
     bilingual: Path | None = option(
         "Also write source and translation side by side to this .html or .tmx file.", default=None
     )
-    explain: bool = option(
-        "On the --bilingual page, show how much each context sentence changes the probability of a "
-        "translation (slow: one more scoring for each context sentence).",
-        default=False,
-    )
     scores: Path | None = option(
         "Write the log-probability of each sentence of a corpus to this file (TSV).", default=None
     )
@@ -82,15 +77,12 @@ class TranslationRequest(SentenceSplitting, Wished, Sharded, ClusterOptions):
             if len(self.files) > 1 or any(map(self.is_given, _OF_FILES)) or self.format not in _LINES:
                 raise CotextError(
                     "- reads standard input and writes standard output, one line for each line: omit other "
-                    "files, --out, --out-dir, --memory, --bilingual, --explain, --scores, "
+                    "files, --out, --out-dir, --memory, --bilingual, --scores, "
                     "--overwrite, --shard and --json (--format: text or prose), or give a file"
                 )
             return
-        outs = self.outs  # raises if outputs have no name
-        suffix = None if self.bilingual is None else self.bilingual.suffix.lower()
-        if outs and self.explain and suffix != PAGE_SUFFIX:
-            raise CotextError("--explain needs the page of --bilingual; add --bilingual FILE.html")
-        if suffix is not None and suffix not in BILINGUAL_SUFFIXES:
+        _ = self.outs  # raises if outputs have no name
+        if self.bilingual is not None and self.bilingual.suffix.lower() not in BILINGUAL_SUFFIXES:
             raise CotextError(
                 f"--bilingual {self.bilingual}: its name ends with neither "
                 f"{' nor '.join(BILINGUAL_SUFFIXES)}; choose one"

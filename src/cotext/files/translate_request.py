@@ -7,11 +7,10 @@ from functools import partial
 from pathlib import Path
 
 from cotext.data.formats.xml_formats import encode_memory
-from cotext.files.bilingual_page import Influences, render_page
+from cotext.files.bilingual_page import render_page
 from cotext.files.blocks import FileFormat
 from cotext.files.mechanical import MechanicalChecks
 from cotext.files.requests import PAGE_SUFFIX, TranslationRequest
-from cotext.files.translate_blocks import PairedSentence
 from cotext.files.translate_files import (
     BlocksJob,
     check_outputs_of,
@@ -27,11 +26,7 @@ from cotext.translation.file_report import FileReport
 from cotext.translation.open import OpenedRun, open_run
 from cotext.translation.ray_cluster import placed
 from cotext.translation.translate_file import CorpusJob, FileOptions
-from cotext.translation.translator import DocumentTranslator
 from cotext.translation.wishes import read_wishes
-
-# Functions that compute the influence of context on the sentences of a file.
-Explain = Callable[[DocumentTranslator, Sequence[PairedSentence]], list[Influences]]
 
 
 class FilesTranslation:
@@ -58,8 +53,6 @@ class FilesTranslation:
         opened = open_run(request.run, request.device, settings, request.checkpoint)
         self.opened = placed(opened, request, settings)
         on_open(self.opened)
-        if request.explain:
-            self.opened.translator.plan.require_token_probabilities()
         options = FileOptions(
             splitting=None if request.no_split else request.splitting(),
             wishes=read_wishes(self.opened.languages, request),
@@ -77,22 +70,13 @@ class FilesTranslation:
     def sentences(self) -> int:
         return sum(job.sentences for job in self.jobs)
 
-    def run(
-        self, on_sentences: Callable[[int], None] = lambda count: None, explain: Explain | None = None
-    ) -> list[FileReport]:
-        """Translate all files; `explain` measures the influence of context for the bilingual page."""
+    def run(self, on_sentences: Callable[[int], None] = lambda count: None) -> list[FileReport]:
         request = self.request
         if request.out_dir is not None:
             request.out_dir.mkdir(parents=True, exist_ok=True)
         page = None
         if request.bilingual is not None and isinstance(self.jobs[0], BlocksJob):
-            page = partial(
-                write_bilingual,
-                request.bilingual,
-                self.jobs[0],
-                self.opened,
-                explain if request.explain else None,
-            )
+            page = partial(write_bilingual, request.bilingual, self.jobs[0], self.opened)
         return run_jobs(self.jobs, on_sentences, request.overwrite, page)
 
 
@@ -126,7 +110,7 @@ def _check(request: TranslationRequest, outs: Sequence[Path], formats: Sequence[
         raise CotextError(f"{wish}: glossaries, words to keep and memories cannot be combined with --on")
 
 
-def write_bilingual(path: Path, job: BlocksJob, opened: OpenedRun, explain: Explain | None) -> None:
+def write_bilingual(path: Path, job: BlocksJob, opened: OpenedRun) -> None:
     """Write the sentences of a finished job with their translations."""
     source, target, pairs = opened.languages.source, opened.languages.target, job.pairs
     checks = MechanicalChecks([(pair.source, pair.target) for pair in pairs], target)
@@ -135,8 +119,7 @@ def write_bilingual(path: Path, job: BlocksJob, opened: OpenedRun, explain: Expl
         pairs[number] = replace(pair, faults=tuple(notes))
     if path.suffix.lower() == PAGE_SUFFIX:
         about = [("file", str(job.source.name)), ("system", opened.signature)]
-        explained = None if explain is None else explain(opened.translator, pairs)
-        content = render_page(job.source.name, (source, target), pairs, about, explained).encode()
+        content = render_page(job.source.name, (source, target), pairs, about).encode()
     else:
         properties = ({"x-document": f"{p.document + 1}", "x-position": f"{p.number + 1}"} for p in pairs)
         units = ((p.source, p.target, attributes) for p, attributes in zip(pairs, properties, strict=True))

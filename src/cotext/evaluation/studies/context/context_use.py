@@ -12,15 +12,12 @@ it scores the sentence in its excerpt, and alone (see `cotext.data.context_edits
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from random import Random
 from typing import Final, Protocol, get_args
 
 from cotext.data.context_edits import Excerpt, Pair, alone, excerpt, replaced, shuffled, without
 from cotext.data.documents import Document, ParallelDocument
 from cotext.evaluation.requests import Condition
-from cotext.files.bilingual_page import Influences
-from cotext.files.translate_blocks import PairedSentence
 from cotext.runtime.errors import CotextError
 
 CONDITIONS: Final = get_args(Condition)
@@ -276,32 +273,6 @@ def influences(scorer: TokenScorer, document: ParallelDocument) -> list[Sentence
     variants = [counterfactuals(variant) for variant in excerpts(scorer, document)]
     scores = iter(score_excerpts(scorer, [variant for of_sentence in variants for variant in of_sentence]))
     return [influences_of([(variant, next(scores)) for variant in of_sentence]) for of_sentence in variants]
-
-
-def context_influences(
-    scorer: TokenScorer,
-    sentences: Sequence[PairedSentence],
-    on_sentences: Callable[[int], None] = lambda count: None,
-) -> list[Influences]:
-    """Return for every sentence of a file the influence of its context sentences, largest first.
-
-    The influence is the log-probability of the translation with the context sentence minus the
-    log-probability without it.
-
-    Raises:
-        CotextError: a system without token probabilities, or a sentence that is too long to be scored.
-    """
-    ranked_influences: list[Influences] = []
-    for name, members in groupby(sentences, lambda item: item.document):
-        pairs, first = list(members), len(ranked_influences)
-        document = ParallelDocument(
-            str(name + 1), tuple(item.source for item in pairs), tuple(item.target for item in pairs)
-        )
-        for item in influences(scorer, document):
-            ranked = sorted(item.influences, key=lambda one: -abs(one.nats))
-            ranked_influences.append([(first + one.number, one.nats) for one in ranked])
-        on_sentences(len(pairs))
-    return ranked_influences
 
 
 def counterfactuals(original: Excerpt) -> list[Excerpt]:
