@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -28,7 +29,7 @@ from cotext.evaluation.studies.compare.measured import (
     context_gains,
 )
 from cotext.evaluation.studies.compare.recipe import MatchedRecipe
-from cotext.evaluation.studies.compare.report import as_latex, as_text, render_comparison
+from cotext.evaluation.studies.compare.report import as_latex, as_text, example, render_comparison
 from cotext.evaluation.studies.compare.system import MeasuredSystem
 from cotext.evaluation.studies.compare.verdict import uses_context, verdict
 from cotext.evaluation.studies.contrastive.contrastive_rows import ContextWindow
@@ -705,7 +706,9 @@ def test_what_cannot_be_compared(
 
 def test_runs_that_are_missing_or_given_twice(world: World, runs: tuple[Path, Path], tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
+    (tmp_path / "other.de").write_text("Er ist alt.\n")
     for bad, message in (
+        (tmp_path / "other.de", "compare measures runs"),
         (tmp_path / "none", "no such run folder"),
         (tmp_path / "empty", "has the run been trained?"),
         (runs[0], "given twice"),
@@ -740,10 +743,12 @@ def test_a_document_is_said_to_differ_where_it_does(tmp_path: Path) -> None:
         ("b.de", "Er ist alt."),
     ):
         (tmp_path / name).write_text(f"{text}\n")
-    files = ("--source", tmp_path / "s.en", "--reference", tmp_path / "r.de", "--out", tmp_path / "page.html")
-    succeed("compare", tmp_path / "a.de", *files)
-    assert "<caption>Document 1.</caption>" in (tmp_path / "page.html").read_text()
-    succeed("compare", tmp_path / "a.de", tmp_path / "b.de", *files)
-    page = (tmp_path / "page.html").read_text()
-    assert "<caption>Document 1: the systems differ" in page
-    assert "<mark>Er</mark> ist alt." in page
+    test = EvaluationSet(tmp_path / "s.en", tmp_path / "r.de", None)
+    systems = [
+        SimpleNamespace(label=name, first=SimpleNamespace(hypothesis=tmp_path / f"{name}.de"))
+        for name in "ab"
+    ]
+    assert "<caption>Document 1.</caption>" in example(SimpleNamespace(runs=systems[:1], test=test))
+    shown = example(SimpleNamespace(runs=systems, test=test))
+    assert "<caption>Document 1: the systems differ" in shown
+    assert "<mark>Er</mark> ist alt." in shown

@@ -218,8 +218,8 @@ class ComparisonRequest(Protocols, Words, TargetLanguage, CorpusFormat, Decoding
     """Runs to compare on a page; see `compare_folders`."""
 
     runs: Sequence[Path] = option(
-        "Run or engine folders, names of models, folders made by `train --seeds`, endpoint.yaml files of "
-        "language models, or files with translations. Differences are relative to the first.",
+        "Run or engine folders, names of models, or folders made by `train --seeds`. Differences are "
+        "relative to the first.",
         argument=True,
         is_run=True,
     )

@@ -116,13 +116,12 @@ def measured(
     if value.test.direction != pair or size != (data.documents, data.sentences):
         return None
     score = next((item for item in scores if item.protocol == value.measure.here), None)
-    return None if score is None or of_untokenised(run, score) else score.value
+    return None if score is None or of_untokenised(score) else score.value
 
 
-def of_untokenised(run: MeasuredSystem, score: Score) -> bool:
+def of_untokenised(score: Score) -> bool:
     """Return whether a score that expects tokenised text is computed on plain text from a system."""
-    reads_words = find_protocol(score.protocol).reads_words
-    return not run.first.given and reads_words and "|words:" not in score.signature
+    return find_protocol(score.protocol).reads_words and "|words:" not in score.signature
 
 
 def _accuracy(value: Published, run: MeasuredSystem, suites: Mapping[str, ContrastiveSuite]) -> float | None:

@@ -368,7 +368,7 @@ def compare_runs(
         quality = measure_quality(runs, test, protocols, target_language, words, drawing)
         if quality.documents < 2:
             notes.append("The test set is one document: differences in quality cannot be tested.")
-        notes += _notes_on_words(runs, quality)
+        notes += _notes_on_words(quality)
     groups = [group for suite in suites.values() for group in groups_of(suite)]
     evidence = evidence_of(runs, groups)
     rows = accuracy_rows(runs, groups, evidence)
@@ -400,7 +400,7 @@ def _notes(runs: Sequence[MeasuredSystem], pair: str) -> list[str]:
         notes.append("The runs were trained on different data, which may explain differences.")
     elif "" in data:
         notes.append("For some runs, the training data are unknown.")
-    if len({count for run in runs for count in run.updates if run.has_model}) > 1:
+    if len({count for run in runs for count in run.updates}) > 1:
         notes.append("The runs were trained for different numbers of updates.")
     for run in runs:
         if run.first.recipe.name is None:
@@ -417,13 +417,10 @@ def _notes(runs: Sequence[MeasuredSystem], pair: str) -> list[str]:
     return notes + _notes_on_seeds(runs)
 
 
-def _notes_on_words(runs: Sequence[MeasuredSystem], quality: Quality) -> list[str]:
+def _notes_on_words(quality: Quality) -> list[str]:
     """Return notes on scores that expect tokenised text while runs write plain text."""
     titles = {
-        score.score.title
-        for run, scores in zip(runs, quality.scores, strict=True)
-        for score in scores
-        if of_untokenised(run, score.score)
+        score.score.title for scores in quality.scores for score in scores if of_untokenised(score.score)
     }
     return [
         f"{title} expects tokenised text, but runs write plain text: choose a tokenizer (--words)."

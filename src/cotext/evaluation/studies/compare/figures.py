@@ -153,9 +153,8 @@ def _against(test: Difference | None, first: str) -> dict[str, Any]:
 
 
 def _run_figures(run: MeasuredSystem, make: Callable[..., Figure]) -> Iterator[Figure]:
-    if run.has_model:
-        for name, count in (("parameters", run.first.parameters), ("updates", run.updates[1])):
-            yield make(kind="run", name=name, value=count, signature=run.first.signature)
+    for name, count in (("parameters", run.first.parameters), ("updates", run.updates[1])):
+        yield make(kind="run", name=name, value=count, signature=run.first.signature)
     if run.first_loss is not None:
         names = ("first loss", "loss of the run it starts from")
         yield from (make(kind="run", name=n, value=v) for n, v in zip(names, run.first_loss, strict=True))

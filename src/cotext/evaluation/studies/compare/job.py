@@ -26,7 +26,6 @@ from cotext.evaluation.studies.compare.measured import (
     MeasurementSettings,
     measure_run,
 )
-from cotext.evaluation.studies.compare.others import check_others, is_other, languages_of_other, measure_other
 from cotext.evaluation.studies.compare.system import MeasuredSystem, run_folders
 from cotext.files.table import require_page_name
 from cotext.models.engine_folder import config_of
@@ -78,10 +77,7 @@ def compare_folders(
         raise CotextError(f"--words {request.words} needs a test set; add --source and --reference")
     words = Words.of(request.words)
     of_paragraphs = test is not None and test.kind.partition(":")[0] == "wmt"
-    runs = [path for system in folders for path in system.runs]
-    check_others([path for path in runs if is_other(path)], test is not None, bool(suites))
-    inputs = [*suites, *(path for path in runs if path.is_file())]
-    inputs += [test.source, test.reference] if test else []
+    inputs = [*suites, *([test.source, test.reference] if test else [])]
     split = request.out.with_suffix(".test.jsonl")  # a test set of paragraphs, by sentences
     _check_outputs([*request.outputs, *([split] if of_paragraphs else [])], inputs)
     pair = _check_languages(folders, test, suites)
@@ -128,11 +124,16 @@ def find_systems(paths: Sequence[Path]) -> list[SystemFolders]:
     """Return the runs of each requested system.
 
     Raises:
-        CotextError: the errors of `name_systems` and `run_folders`; a run is given together with its folder
-            of seeds.
+        CotextError: the errors of `name_systems` and `run_folders`; a file; a run is given together with its
+            folder of seeds.
     """
     systems = []
     for title, path in name_systems(paths).items():
+        if path.is_file():
+            raise CotextError(
+                f"{path}: is a file, and compare measures runs; compare translations with `cotext "
+                "leaderboard` or `cotext evaluate --paired`"
+            )
         seeds = run_folders(path)
         systems.append(SystemFolders(title, path, tuple(seeds.values()) or (path,), tuple(seeds)))
     require_different([run for system in systems for run in system.runs])
@@ -143,8 +144,7 @@ def _measure(folders: SystemFolders, settings: MeasurementSettings) -> MeasuredS
     runs = []
     for number, run in enumerate(folders.runs):
         title = f"{folders.title}, seed {folders.seeds[number]}" if folders.seeds else folders.title
-        measure = measure_other if is_other(run) else measure_run
-        runs.append(measure(run, title, settings))
+        runs.append(measure_run(run, title, settings))
     return MeasuredSystem(folders.title, folders.path, tuple(runs), folders.seeds)
 
 
@@ -154,7 +154,7 @@ def _check_languages(
     """Return the language pair, as far as known; CotextError if runs, suites and files differ."""
     languages, whose = Languages(), ""
     for run in (run for system in systems for run in system.runs):
-        pair = languages_of_other(run) if is_other(run) else Languages.parse(config_of(run).languages)
+        pair = Languages.parse(config_of(run).languages)
         check_pair(languages, pair, f"{run}", whose)
         if test is not None:
             check_sides(pair, test.source, test.reference, f"{run} translates")

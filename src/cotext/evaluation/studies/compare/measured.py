@@ -92,10 +92,9 @@ class CorpusCxmi:
 class MeasuredRun:
     """A run with its measurements; None or empty if not requested or not possible.
 
-    A system whose model is not available has 0 parameters; `given`: only a file of translations. `engine` is
-    the name of the engine that runs the model, if any. `first_loss`: the development loss before the first
-    update, and the loss of the run from which training started, on the same single sentences. `is_start`: no
-    checkpoint was better than the initial model, so the final model is the initial model.
+    `engine` is the name of the engine that runs the model, if any. `first_loss`: the development loss before
+    the first update, and the loss of the run from which training started, on the same single sentences.
+    `is_start`: no checkpoint was better than the initial model, so the final model is the initial model.
     """
 
     path: Path
@@ -111,7 +110,6 @@ class MeasuredRun:
     engine: str = ""
     data: str = ""
     use: CorpusCxmi | None = None
-    given: bool = False
     first_loss: tuple[float, float] | None = None
     is_start: bool = False
 

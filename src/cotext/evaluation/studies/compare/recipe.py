@@ -30,19 +30,17 @@ Settings = dict[str, Any]
 class MatchedRecipe:
     """The recipe closest to a configuration; None if none is close. `changes`: key=value, sorted.
 
-    `settings` has all settings of the configuration, in the same form. `described`: the title without a
-    recipe.
+    `settings` has all settings of the configuration, in the same form.
     """
 
     name: str | None
     changes: tuple[str, ...]
     settings: frozenset[str] = field(default=frozenset(), compare=False, repr=False)
-    described: str = "a system of its own"
 
     @property
     def title(self) -> str:
         if self.name is None:
-            return self.described
+            return "a system of its own"
         return f"{self.name}{' with ' if self.changes else ''}{' '.join(self.changes)}"
 
     def fits(self, setting: str) -> bool:

@@ -142,8 +142,8 @@ def _systems(result: RunComparison) -> Section:
             _label(run),
             run.first.recipe.title,
             context_words(run),
-            f"{run.first.parameters:,}" if run.has_model else "",
-            " to ".join(dict.fromkeys(f"{count:,}" for count in run.updates)) if run.has_model else "",
+            f"{run.first.parameters:,}",
+            " to ".join(dict.fromkeys(f"{count:,}" for count in run.updates)),
             "" if run.first_loss is None else "{:.3f} ({:.3f})".format(*run.first_loss),
         ]
         for run in result.runs

@@ -51,11 +51,6 @@ class MeasuredSystem:
         return self.runs[0]
 
     @property
-    def has_model(self) -> bool:
-        """Return whether the model is available, with its size and training."""
-        return self.first.parameters > 0
-
-    @property
     def updates(self) -> tuple[int, int]:
         """Return the fewest and the most updates of a run."""
         counts = [run.updates for run in self.runs]

@@ -46,8 +46,8 @@ def verdict(result: RunComparison) -> tuple[Answer, ...]:
 
 
 def context_words(run: MeasuredSystem) -> str:
-    """Return the context window of a system in words; empty if unknown."""
-    return "" if run.first.given else window_words(run.first.window.before, run.first.window.after)
+    """Return the context window of a system in words."""
+    return window_words(run.first.window.before, run.first.window.after)
 
 
 def window_words(before: int, after: int) -> str:
@@ -87,8 +87,7 @@ def _which(result: RunComparison) -> Iterable[str]:
     if not result.rows and not any(result.gains):
         return
     states = {run.title: uses_context(result, number) for number, run in enumerate(result.runs)}
-    given = [run.title for run in result.runs if run.first.given]
-    blind = [run.title for run in result.runs if not (run.first.given or run.first.window.has_context)]
+    blind = [run.title for run in result.runs if not run.first.window.has_context]
     if using := [title for title, state in states.items() if state]:
         yield f"{listed(using)} {_verb(using, 'uses', 'use')} context."
     for number, run in enumerate(result.runs):
@@ -102,10 +101,8 @@ def _which(result: RunComparison) -> Iterable[str]:
     if blind:
         yield f"{listed(blind)} {_verb(blind, 'reads', 'read')} single sentences and cannot use context."
     for number, run in enumerate(result.runs):
-        if states[run.title] is None and run.title not in (*blind, *given):
+        if states[run.title] is None and run.title not in blind:
             yield f"Context use of {run.title} cannot be tested: {_why_untestable(result, number)}."
-    if given:
-        yield f"For {listed(given)}, only translations were given, so context use cannot be tested."
 
 
 def _by_some(result: RunComparison, number: int) -> str:
