@@ -58,9 +58,9 @@ FOREIGN = {
     "a.pdf.xz": (lzma.compress(PDF), "a PDF document"),
     "a.pdf": (PDF, "a PDF document"),
     "a.rtf": ("{\\rtf1\\ansi It rains.}\n", "rtf"),
-    "a.doc": (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(100), "old Office document"),
-    "a.png": (b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", "PNG"),
-    "a.tar": (tarred(), "a tar archive"),
+    "a.doc": (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(100), "a binary file"),
+    "a.png": (b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", "a binary file"),
+    "a.tar": (tarred(), "a binary file"),
     "a.bin": (bytes(range(256)), "a binary file"),
 }
 

@@ -56,7 +56,6 @@ def beside(
         window=ContextWindow(3, 0, 3),
         parameters=1,
         updates=1,
-        curve=(),
         signature="",
         engine="",
         data="",

@@ -95,7 +95,6 @@ def run(
         window=ContextWindow(before, 0, before),
         parameters=1000,
         updates=20,
-        curve=((10, 2.0), (20, 0.5)),
         signature="view:window",
         engine="",
         data="x",

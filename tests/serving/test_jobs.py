@@ -189,7 +189,7 @@ def test_what_is_wrong_with_a_file_is_told_without_paths(opened: Opened, tmp_pat
     assert folders(tmp_path) == set()
     for content, name, word in (
         (b"", "a.txt", "a.txt: is empty"),
-        (b"\x89PNG\r\n\x1a\n\0\0", "a.png", "a.png"),
+        (b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", "a.png", "a.png"),
         (b"%PDF-1.7\n", "a.pdf", "a.pdf: not a supported format: it looks like a PDF document; save it in"),
         (b"\x1f\x8b\x08\0", "a.txt", "unpack"),
         (TEXT, "a.txt.gz", "unpack"),

@@ -8,9 +8,8 @@ import httpx2 as httpx
 import pytest
 
 from cotext.data.documents import Document, ParallelDocument
-from cotext.data.words import words_of
+from cotext.data.words import token_words, words_of
 from cotext.evaluation.studies.context.context_use import influences, score_excerpts
-from cotext.evaluation.studies.token_words import token_words
 from cotext.serving.errors import RequestError
 from cotext.serving.own_api import explanations
 from tests.loops import loop_over

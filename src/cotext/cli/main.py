@@ -15,7 +15,6 @@ from typing import Annotated, Any, Final, Literal
 import typer
 from typer.core import TyperGroup
 
-from cotext.cli.adapt import adapt
 from cotext.cli.align import align
 from cotext.cli.analysis import attention, context, cxmi, speed
 from cotext.cli.contrastive import contrastive
@@ -35,7 +34,7 @@ from cotext.cli.messages import on_a_screen, require_text, short_refusals
 from cotext.cli.options import command
 from cotext.cli.runs import average, export, import_pretrained, models, shortlist
 from cotext.cli.serve import serve, serve_key
-from cotext.cli.train import train
+from cotext.cli.train import adapt, train
 from cotext.cli.translate import translate
 from cotext.runtime.errors import CotextError, is_out_of_memory
 from cotext.runtime.own_code import trusting

@@ -13,7 +13,7 @@ from typing import Any, Final
 from cotext.data.context_edits import Excerpt, one_sided, without
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.tokenizer import Side
-from cotext.data.words import words_of
+from cotext.data.words import TokenWord, token_words, words_of
 from cotext.evaluation.studies.context.context_use import (
     SentenceInfluences,
     counterfactuals,
@@ -22,7 +22,6 @@ from cotext.evaluation.studies.context.context_use import (
     score_excerpts,
 )
 from cotext.evaluation.studies.context.page import FAINT_NATS, STRONG_NATS
-from cotext.evaluation.studies.token_words import TokenWord, token_words
 from cotext.runtime.errors import CotextError
 from cotext.serving.errors import RequestError
 from cotext.serving.record import note_system

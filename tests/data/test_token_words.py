@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from cotext.evaluation.studies.token_words import token_words
+from cotext.data.words import token_words
 from tests.loops import loop_over
 
 
