@@ -76,13 +76,3 @@ def checked_digests(folder: Path, names: Iterable[str]) -> dict[str, str]:
     expected = {name: noted[name] for name in names if name in noted}
     require_whole(folder, expected, "prepare the corpus again")
     return {name: expected.get(name) or checksum(folder / name) for name in names}
-
-
-def digest_of_store(folder: Path) -> str:
-    """Return the digest that identifies the training corpus of a prepared folder.
-
-    Raises:
-        CotextError: the file differs from the report.
-    """
-    name = digest_file(folder / TRAIN).relative_to(folder).as_posix()
-    return checked_digests(folder, [name])[name]

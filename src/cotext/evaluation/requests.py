@@ -338,10 +338,7 @@ class CxmiRequest(Sharded, CorpusFormat, RunOptions):
     """A corpus whose references are scored with and without context; see `measure_corpus`."""
 
     run: Path = option("Run folder, or name of a model.", argument=True, is_run=True)
-    source: Path = option(
-        "Source documents, a file with both sides, or a folder made by `prepare`, whose training corpus is "
-        "used."
-    )
+    source: Path = option("Source documents, or a file with both sides.")
     target: Path | None = option("Their reference translations, which are scored.", default=None)
     context: Sequence[Condition] = option(
         "Kind of context to compare with no context: true, shuffled or random; may be repeated. Default: all "

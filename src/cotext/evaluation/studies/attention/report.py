@@ -25,7 +25,7 @@ from cotext.evaluation.studies.attention.sentence_maps import (
     average_by_kind,
     sentence_maps,
 )
-from cotext.evaluation.studies.corpus_texts import open_document
+from cotext.evaluation.studies.document_of_run import open_document
 from cotext.models.interface import with_states
 from cotext.runtime.files import replacing
 from cotext.runtime.locks import working_in

@@ -1,11 +1,15 @@
 """Conditional cross-mutual information (CXMI) of a corpus: `cotext cxmi`."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from cotext.data.documents import Document, ParallelDocument
+from cotext.data.formats import read_parallel, second_file
+from cotext.data.languages import check_sides
 from cotext.evaluation.requests import CxmiRequest
 from cotext.evaluation.studies.context.context_use import (
     ConditionMean,
@@ -17,13 +21,6 @@ from cotext.evaluation.studies.context.context_use import (
     measure,
     measure_group,
 )
-from cotext.evaluation.studies.corpus_texts import (
-    check_languages,
-    corpus_checksums,
-    corpus_files,
-    corpus_texts,
-    digest_of_texts,
-)
 from cotext.runtime.errors import CotextError
 from cotext.runtime.jobs.engine import Job, Joined
 from cotext.runtime.jobs.journal import Journal
@@ -31,6 +28,7 @@ from cotext.runtime.tables import render_rows
 from cotext.runtime.version import __version__
 from cotext.translation.open import OpenedRun
 from cotext.translation.signature import systems_of
+from cotext.translation.translate_file import checksums_of
 
 DIGITS = 5
 
@@ -124,9 +122,9 @@ def read_checked(opened: OpenedRun, request: CxmiRequest) -> list[ParallelDocume
             limit, no context at all.
     """
     source, target, translator = request.source, request.target, opened.translator
-    documents = corpus_texts(source, target, request.format)
+    documents = list(read_parallel(source, second_file(source, target), request.format))
     check_conditions(request.context or request.conditions, len(documents))
-    check_languages(opened.languages, source, target, f"{opened.folder} translates")
+    check_sides(opened.languages, source, target, f"{opened.folder} translates")
     translator.plan.require_token_probabilities()
     translator.check_pairs(documents)
     if all(
@@ -156,6 +154,19 @@ def _corpus_use(
     return CorpusUse(signature, tuple(uses), means, digest_of_texts(documents), without_path)
 
 
+def _files_of(source: Path, target: Path | None) -> list[Path]:
+    second = second_file(source, target)
+    return [source] if second is None else [source, second]
+
+
+def digest_of_texts(documents: Iterable[ParallelDocument]) -> str:
+    """Return the SHA-256 of ids and sentences, which identifies a corpus in results."""
+    digest = hashlib.sha256()
+    for document in documents:
+        digest.update(json.dumps([document.id, document.source, document.target]).encode())
+    return digest.hexdigest()
+
+
 class CorpusUseJob(Job[None]):
     """The scoring of the documents of a shard under every condition; see `measure_corpus`.
 
@@ -173,7 +184,8 @@ class CorpusUseJob(Job[None]):
         self.out, self.shard = request.out, request.part()
         self._translator, self._request = opened.translator, request
         source, target, format = request.source, request.target, request.format
-        digests = corpus_checksums(source, target, format)
+        files = _files_of(source, target)
+        digests = checksums_of(files, format)
         self._documents = read_checked(opened, request)
         self._groups = groups_of(len(self._documents))
         self.sizes = [sum(len(self._documents[number]) for number in group) for group in self._groups]
@@ -187,8 +199,8 @@ class CorpusUseJob(Job[None]):
             },
             **systems_of(opened),
         }
-        files = [str(path.absolute()) for path in corpus_files(source, target)]
-        self.facts = {"files": files, "signature": f"{opened.signature}|seed:{request.seed}|unit:nats"}
+        paths = [str(path.absolute()) for path in files]
+        self.facts = {"files": paths, "signature": f"{opened.signature}|seed:{request.seed}|unit:nats"}
 
     def work(
         self, todo: Sequence[int], journal: Journal, on_size: Callable[[int], None]
@@ -211,12 +223,12 @@ def joined_use(parts: Joined) -> CorpusUse:
     job, facts = parts.header.identity, parts.header.facts
     source, *targets = (Path(name) for name in facts["files"])
     target, format = targets[0] if targets else None, job["format"] or None
-    if corpus_checksums(source, target, format) != job["inputs"]:
+    if checksums_of(_files_of(source, target), format) != job["inputs"]:
         names = " and ".join(map(str, (source, *targets)))
         raise CotextError(f"{names}: changed since the shards scored it; restore it")
     # The run is no longer needed.
     request = CxmiRequest(run=Path(), source=source, target=target, format=format, **job["asked"])
-    documents = corpus_texts(source, target, format)
+    documents = list(read_parallel(source, target, format))
     uses: list[SentenceUse] = []
     for unit in range(len(groups_of(len(documents)))):
         for use in parts[unit]["sentences"]:

@@ -19,7 +19,7 @@ from cotext.evaluation.studies.context.context_of_document import (
     WordChange,
     document_context_use,
 )
-from cotext.evaluation.studies.corpus_texts import open_document
+from cotext.evaluation.studies.document_of_run import open_document
 from cotext.files.table import require_page_name
 from cotext.runtime.errors import CotextError
 from cotext.runtime.files import replacing
