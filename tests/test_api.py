@@ -176,18 +176,6 @@ def test_files_are_prepared_translated_and_evaluated_as_by_the_commands(world: W
     assert prepared.tokenizer["fingerprint"] == expected["tokenizer"]["fingerprint"]
 
 
-def test_the_influence_of_context_stands_on_the_page(world: World, tmp_path: Path) -> None:
-    (tmp_path / "a.md").write_text("the cat sees\n\na dog runs\n")
-    page = tmp_path / "page.html"
-    request = cotext.TranslationRequest(
-        run=world.run, files=[tmp_path / "a.md"], out=tmp_path / "b.md", bilingual=page, explain=True
-    )
-    cotext.translate_files(request)
-    succeed("translate", world.run, tmp_path / "a.md", "--out", tmp_path / "b.md", "--overwrite",
-            "--bilingual", tmp_path / "again.html", "--explain")  # fmt: skip
-    assert page.read_text() == (tmp_path / "again.html").read_text()
-
-
 def test_rules_of_options_hold_in_python(world: World) -> None:
     with pytest.raises(CotextError, match="--comet-context needs --comet"):
         cotext.EvaluationRequest(hypothesis=[Path("a")], reference=[Path("b")], comet_context=2)
