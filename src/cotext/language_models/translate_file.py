@@ -5,7 +5,9 @@ For a WMT task, the output is a submission, and prompts contain the instructions
 """
 
 import json
-from collections.abc import Callable, Sequence
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -21,6 +23,7 @@ from cotext.language_models.signature import translation_signature
 from cotext.language_models.translator import (
     KEPT,
     UNTRANSLATED,
+    EndpointTranslation,
     EndpointTranslator,
     Repair,
 )
@@ -32,6 +35,7 @@ REPORT_ENDING: Final = ".report.json"
 PLACES_SHOWN: Final = 5
 REPAIRS: Final = "repairs"
 REPORT: Final = "cotext-endpoint-report"
+_BIDI_CONTROL: Final = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")  # UAX 9, section 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +57,10 @@ class DocumentRepair:
 
 @dataclass(frozen=True, slots=True)
 class EndpointReport:
-    """The model, usage and repairs of a translated file."""
+    """The model, usage and repairs of a translated file.
+
+    `direction_controls`: counts of bidirectional control characters in translations.
+    """
 
     format: str
     documents: int
@@ -62,6 +69,7 @@ class EndpointReport:
     endpoint: Endpoint
     counts: Counts
     repairs: tuple[DocumentRepair, ...]
+    direction_controls: Mapping[str, int]
 
     @property
     def untranslated(self) -> list[str]:
@@ -79,6 +87,7 @@ class EndpointReport:
             "sentences": self.sentences,
             "untranslated": self.untranslated,
             "kept": self.kept,
+            "direction_controls": dict(self.direction_controls),
             REPAIRS: [item.as_dict() for item in self.repairs],
             "usage": {
                 "all": self._usage(self.counts.all),
@@ -144,6 +153,7 @@ def translate_file(
             sides = zip(documents, translations, strict=True)
             pairs = (ParallelDocument(d.id, d.sentences, t.document.sentences) for d, t in sides)
             write_translations(out, pairs, format)
+        controls, places = _direction_controls(translations)
         report = EndpointReport(
             format=format,
             documents=len(documents),
@@ -154,10 +164,17 @@ def translate_file(
             repairs=tuple(
                 DocumentRepair(t.document.id, repair) for t in translations for repair in t.repairs
             ),
+            direction_controls=controls,
         )
         content = {"format": REPORT, "version": 1, "output": checksum(out), **report.as_dict()}
         with atomic_sinks([report_of(out)]) as [sink]:
             sink.write(f"{json.dumps(content, indent=1, ensure_ascii=False)}\n")
+    if controls:
+        client.tell(
+            f"{out}: {sum(controls.values()):,} bidirectional control characters, which can change the order "
+            f"in which text is shown, in {places[0]}{' and other sentences' if places[1:] else ''} ("
+            f"{', '.join(f'{name}: {count:,}' for name, count in controls.items())}); they are not changed"
+        )
     return report
 
 
@@ -175,3 +192,16 @@ def _task_of(source: Path, format: str, documents: Sequence[Document]) -> list[W
 def _languages_in(format: str) -> str:
     """Return the languages in the name of a format, such as wmt:cs-de."""
     return format.partition(":")[2]
+
+
+def _direction_controls(translations: Iterable[EndpointTranslation]) -> tuple[dict[str, int], list[str]]:
+    """Count characters of Unicode's Bidi_Control (such as U+202E) in translations; return also places."""
+    counts: Counter[str] = Counter()
+    places = []
+    for translation in translations:
+        for number, sentence in enumerate(translation.document.sentences):
+            controls = [] if number in translation.untranslated else _BIDI_CONTROL.findall(sentence)
+            counts.update(f"U+{ord(character):04X}" for character in controls)
+            if controls:
+                places.append(f"{translation.document.id}:{number + 1}")
+    return dict(sorted(counts.items())), places
