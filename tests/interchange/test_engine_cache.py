@@ -135,7 +135,7 @@ def test_what_an_engine_does_not_support_is_left_to_torch(
 def test_systems_and_installations_without_engines(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     reset = make(name="reset", model={"positions": "reset"})
     assert open_to_translate(reset, "cpu").translator.engine is None
-    with pytest.raises(CotextError, match="model.positions = reset"):
+    with pytest.raises(CotextError, match=r"model\.positions = reset"):
         open_to_translate(reset, "cpu", {"engine": "ctranslate2"})
     run = make()
     assert open_to_translate(run, "cpu", without="--scores").translator.engine is None
@@ -319,7 +319,7 @@ def test_an_exported_engine_is_no_run(make: Make, tmp_path: Path) -> None:
     ctranslate2.export_engine(make(decode={"engine": "torch"}), tmp_path / "engine")
     opened = open_to_translate(tmp_path / "engine", "cpu")
     assert opened.loaded.engine
-    with pytest.raises(CotextError, match="decode.engine = torch: this is an engine"):
+    with pytest.raises(CotextError, match=r"decode\.engine = torch: this is an engine"):
         open_to_translate(tmp_path / "engine", "cpu", {"engine": "torch"})
 
 
