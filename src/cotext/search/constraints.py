@@ -15,7 +15,7 @@ separators, V vocabulary.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -163,7 +163,11 @@ class SentenceProgress:
 
     def select(self, entries: Tensor) -> "SentenceProgress":
         values = {f.name: getattr(self, f.name) for f in fields(self)}
-        selected = {k: v.index_select(0, entries) for k, v in values.items() if isinstance(v, Tensor)}
+        selected: dict[str, Any] = {
+            name: value.index_select(0, entries)
+            for name, value in values.items()
+            if isinstance(value, Tensor)
+        }
         return replace(self, **selected)
 
     def reorder(self, origin: Tensor) -> None:
