@@ -208,7 +208,7 @@ def test_where_a_run_cannot_be_written(
     capsys.readouterr()
     assert open_to_translate(run, "cpu").translator.engine is None
     [line] = capsys.readouterr().err.splitlines()
-    assert "CTranslate2 is not used, PyTorch is" in line
+    assert "uses PyTorch instead of CTranslate2" in line
     with pytest.raises(CotextError, match=r"engines: .*; .*engines: "):
         open_to_translate(run, "cpu", {"engine": "ctranslate2"})
 
@@ -235,15 +235,16 @@ def test_models_of_packages_stay_as_they_are(make: Make, tmp_path: Path) -> None
     assert len(engines(tmp_path / "cache" / "cotext" / "engines")) == 1
 
 
-def test_a_disk_that_is_full_leaves_nothing(
-    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@loop_over("error", [OSError(28, "No space left on device"), ImportError("libgomp.so: cannot open")])
+def test_a_conversion_that_fails_leaves_nothing(
+    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
-    run = make()
+    run = make(name=type(error).__name__)
 
     def fail(loaded: Any, quantization: str, folder: Path, data: Any) -> None:
         folder.mkdir()
         (folder / "model.bin").touch()
-        raise OSError(28, "No space left on device")
+        raise error
 
     monkeypatch.setattr(engine_cache, "write_engine", fail)
     assert open_to_translate(run, "cpu").translator.engine is None

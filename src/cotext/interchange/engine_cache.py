@@ -82,7 +82,7 @@ def open_to_translate(
     except CotextError as error:
         if wanted == "ctranslate2":
             raise
-        say(f"{run}: CTranslate2 is not used, PyTorch is (decode.engine=torch omits this message): {error}")
+        say(f"{run}: uses PyTorch instead of CTranslate2 (--set engine=torch: without this message): {error}")
         engine = None
     return opened.with_engine(engine)
 
@@ -168,7 +168,7 @@ def _cached(opened: OpenedRun, update: int | None, threads: int | None, state: t
                 _prune(place, weights)
                 make(folder)
                 return load(folder)
-        except (OSError, CotextError) as error:
+        except (OSError, CotextError, ImportError) as error:  # the last: an installation that does not work
             # Another user may have made it where this one cannot write.
             if isinstance(error, OSError) and folder.is_dir():
                 return load(folder)
