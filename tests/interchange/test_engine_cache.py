@@ -237,7 +237,7 @@ def test_models_of_packages_stay_as_they_are(make: Make, tmp_path: Path) -> None
 
 @loop_over("error", [OSError(28, "No space left on device"), ImportError("libgomp.so: cannot open")])
 def test_a_conversion_that_fails_leaves_nothing(
-    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+    make: Make, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     run = make(name=type(error).__name__)
 
@@ -248,7 +248,7 @@ def test_a_conversion_that_fails_leaves_nothing(
 
     monkeypatch.setattr(engine_cache, "write_engine", fail)
     assert open_to_translate(run, "cpu").translator.engine is None
-    for place in (run / "engines", tmp_path / "cache" / "cotext" / "engines"):
+    for place in engine_cache._places(run):
         assert [path.name for path in place.iterdir()] == [LOCK]
 
 

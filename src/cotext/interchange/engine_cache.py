@@ -14,8 +14,6 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
-from filelock import FileLock
-
 from cotext.interchange.ctranslate2 import (
     further_parts,
     installed,
@@ -172,7 +170,8 @@ def _cached(opened: OpenedRun, update: int | None, threads: int | None, state: t
             # Another user may have made it where this one cannot write.
             if isinstance(error, OSError) and folder.is_dir():
                 return load(folder)
-            problems.append(f"{place}: {error}")
+            reason = error.strerror if isinstance(error, OSError) and error.strerror else error
+            problems.append(str(error) if isinstance(error, CotextError) else f"{place}: {reason}")
     raise CotextError("; ".join(problems))
 
 
@@ -185,6 +184,8 @@ def _places(run: Path) -> list[Path]:
 @contextmanager
 def _locked(place: Path) -> Iterator[None]:
     """Create a folder of engines and wait for its lock; raise OSError if it cannot be written."""
+    from filelock import FileLock
+
     place.mkdir(parents=True, exist_ok=True)
     with FileLock(place / LOCK, timeout=LOCK_SECONDS):
         yield
