@@ -53,9 +53,9 @@ class DecodeConfig(Closed):
     """Precision of the model's large matrices (speed.md). `int8`: fastest on a CPU. `bfloat16`: for GPUs, and
     CPUs with instructions for it. `float16`: for GPUs only."""
     engine: EngineChoice = "auto"
-    """Program that searches translations (speed.md). `auto`: CTranslate2 on a CPU, if it is installed and
-    supports the run and the settings, else PyTorch. `ctranslate2`: an error if that is not possible.
-    `torch`: always PyTorch."""
+    """Program that searches translations (speed.md). `auto`: CTranslate2 for single sentences on a CPU, if it
+    is installed and supports the run and the settings, else PyTorch. `ctranslate2`: also for windows and
+    documents; an error if it is not possible. `torch`: always PyTorch."""
     shortlist: Annotated[int, Field(ge=0, le=100, strict=True)] = 0
     """Number of most probable target tokens per source token to which search is restricted, in addition to
     the most frequent target tokens (speed.md). Needs the table of `cotext shortlist`. 0: the whole

@@ -22,6 +22,7 @@ from cotext.interchange.ctranslate2 import (
     write_engine,
 )
 from cotext.interchange.named_model import CHECKSUMS
+from cotext.layers.kernels.int8 import OneDNN, is_exact
 from cotext.models.checkpoint import load_run
 from cotext.models.engine_folder import CTRANSLATE2, FORMAT, INSTALL
 from cotext.models.interface import Engine
@@ -71,7 +72,7 @@ def open_to_translate(
     if wanted == "torch":
         return opened.with_engine(None)
     reason = without or next(_objections(opened), "")
-    if wanted == "auto" and (reason or opened.loaded.parameters < LEAST_PARAMETERS or _is_in_training(run)):
+    if wanted == "auto" and (reason or not _is_faster(opened) or _is_in_training(run)):
         return opened.with_engine(None)
     if reason:
         raise CotextError(f"decode.engine = ctranslate2 is not possible with {reason}; remove one of the two")
@@ -101,11 +102,22 @@ def _objections(opened: OpenedRun) -> Iterator[str]:
         yield f"the device {device}, only with cpu"
     if decode.precision not in QUANTIZATION:
         yield f"decode.precision = {decode.precision}"
+    if decode.precision == "int8" and not is_exact(OneDNN):  # without VNNI, CTranslate2 saturates sums
+        yield "decode.precision = int8 on this processor, whose int8 products are not exact"
     yield from (
         f"decode.{key} = {getattr(decode, key)}" for key in PLAIN if getattr(decode, key) != PLAIN[key]
     )
     yield from obstacles(opened.config)
     yield from further_parts(opened.config, read_shapes(opened.weights))
+
+
+def _is_faster(opened: OpenedRun) -> bool:
+    """Whether engines are known to be faster: with large enough models, and without forced prefixes.
+
+    CTranslate2 writes prefixes token by token, and rows of several sentences often again, one by one.
+    """
+    is_large = opened.loaded.parameters >= LEAST_PARAMETERS
+    return is_large and opened.config.view.kind == "sentence"
 
 
 def _is_in_training(run: Path) -> bool:

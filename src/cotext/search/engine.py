@@ -53,10 +53,11 @@ class CTranslate2Engine(Engine):
 
     `translator` is the object of CTranslate2, `vocabulary` the number of output tokens. During a search, the
     listener of `search.steps` is called twice a second. `patience`: a beam search ends with `patience * beam`
-    finished hypotheses; Cotext's own search continues as long as another can be better.
+    finished hypotheses; Cotext's own search continues as long as another can be better. With 1,
+    more outputs differ (docs/results/decoding-speed.md).
     """
 
-    patience = 1.0
+    patience = 2.0
 
     def __init__(
         self,
