@@ -90,7 +90,7 @@ def test_a_run_is_converted_once_and_writes_what_it_writes_with_torch(
 ) -> None:
     run, made = make(view, view), conversions(monkeypatch)
     own = open_run(run, "cpu")
-    # Windows and documents are not faster with an engine.
+    # Windows and documents are not always faster with an engine.
     is_sentence = VIEWS[view]["kind"] == "sentence"
     assert (open_to_translate(run, "cpu").translator.engine is not None) == is_sentence
     for _ in range(2):

@@ -112,9 +112,9 @@ def _objections(opened: OpenedRun) -> Iterator[str]:
 
 
 def _is_faster(opened: OpenedRun) -> bool:
-    """Whether engines are known to be faster: with large enough models, and without forced prefixes.
+    """Whether engines were faster in all measurements: with single sentences, and large enough models.
 
-    CTranslate2 writes prefixes token by token, and rows of several sentences often again, one by one.
+    With windows and documents, they are not faster at base size, nor with beams in large batches.
     """
     is_large = opened.loaded.parameters >= LEAST_PARAMETERS
     return is_large and opened.config.view.kind == "sentence"
