@@ -171,7 +171,8 @@ def _translation(asked: Translation, place: Place, device: str | None) -> Iterat
         protocols += ["--discourse", place.filled(asked.discourse)]
     if asked.comet and not without_comet(asked.comet):
         protocols += ["--comet", asked.comet]
-    options = as_options(_filled(asked.settings, place))
+    # Research figures are those of PyTorch, whatever is installed.
+    options = as_options({"engine": "torch", **_filled(asked.settings, place)})
     for written, chosen in _models(place, asked.checkpoints):
         hypothesis = place.out.with_name(f"{written.stem}-{source.name}")
         arguments = ("--out", str(hypothesis), "--json", *options, *chosen)

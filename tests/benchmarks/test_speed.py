@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from benchmarks.speed import gpu, training, translating
+from benchmarks.speed import gpu, operators, training, translating
 from benchmarks.speed.harness import in_own_process
 from benchmarks.speed.systems import (
     GATED,
@@ -70,6 +70,15 @@ def test_translating_beside_other_programs(monkeypatch: pytest.MonkeyPatch) -> N
 def _another(module: nn.Module) -> None:
     if isinstance(module, nn.LayerNorm):
         nn.init.normal_(module.weight)
+
+
+def test_operators_of_a_step_are_counted() -> None:
+    counts = operators.operators(f"{SENTENCE} {SMALL}", sentences=1, beam=1)
+    steps = operators.STEPS
+    # Attention to the target and to the source, in two layers.
+    assert counts["scaled_dot_product_attention"] == 4 * steps
+    assert counts["log_softmax"] == steps
+    assert sum(counts.values()) < 125 * steps
 
 
 def test_int8_and_shortlists_are_used() -> None:

@@ -263,7 +263,7 @@ def test_an_interruption_goes_on_and_ends_the_same(files: dict[str, Path], tmp_p
     """After the tokenizer, and after each split: what is done is not done again."""
     run(files, tmp_path / "expected")
     out, hidden = tmp_path / "out", tmp_path / ".out.preparing"
-    everything = ["training the tokenizer", "encoding train", "encoding dev", "encoding test"]
+    everything = ["reading", "training the tokenizer", "encoding train", "encoding dev", "encoding test"]
     for stage in everything:
         with pytest.raises(KeyboardInterrupt):
             run(files, out, on_documents=Stages(stage))
@@ -286,7 +286,7 @@ def test_what_is_damaged_since_is_done_again(files: dict[str, Path], tmp_path: P
         (hidden / name).write_bytes((hidden / name).read_bytes()[:-1] + b"x")
     stages = Stages()
     run(files, tmp_path / "out", on_documents=stages)
-    assert stages.seen == ["training the tokenizer", "encoding dev", "encoding test"]
+    assert stages.seen == ["reading", "training the tokenizer", "encoding dev", "encoding test"]
     assert contents(tmp_path / "out") == contents(tmp_path / "expected")
 
 

@@ -4,6 +4,7 @@ import itertools
 import json
 import shutil
 import sys
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +31,7 @@ from cotext.models import checkpoint
 from cotext.models.build import build_model
 from cotext.runtime.errors import CotextError
 from cotext.runtime.integrity import sealed, unsealed
+from cotext.search import engine as engine_module
 from cotext.search.beam_search import Hypothesis
 from cotext.search.engine import CTranslate2Engine, search_engine
 from cotext.search.nbest_beam import Alternative
@@ -338,6 +340,64 @@ def test_one_piece_after_the_other_is_searched_alike_whatever_the_batch(
     together = translations(engine, documents)
     alone = [translations(engine, [document])[0] for document in documents]
     assert [t.document for t in together] == [t.document for t in alone]
+
+
+class Spied:
+    """A translator of CTranslate2 that calls `before` with the name and the rows of every call."""
+
+    def __init__(self, translator: Any, before: Callable[[str, Any], None]) -> None:
+        self._translator, self._before = translator, before
+
+    def __getattr__(self, name: str) -> Any:
+        def call(*arguments: Any, **options: Any) -> Any:
+            self._before(name, arguments)
+            return getattr(self._translator, name)(*arguments, **options)
+
+        return call
+
+
+def test_a_search_reports_that_it_goes_on(
+    both: Both, documents: list[Document], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The search waits for three reports: without them, it would not end."""
+    engine: Any = both("sentence").engine
+    reports = threading.Semaphore(0)
+
+    def wait_for_reports(name: str, rows: Any) -> None:
+        if name == "translate_batch":
+            for _ in range(3):
+                assert reports.acquire(timeout=60)
+
+    monkeypatch.setattr(engine_module, "STEP_SECONDS", 0.01)
+    model = engine.loaded.model
+    monkeypatch.setattr(model, "translator", Spied(model.translator, wait_for_reports))
+
+    def on_sentences(count: int) -> None:
+        if count == 0:
+            reports.release()
+
+    found = dict(engine.translator.translate(documents, on_sentences))
+    assert len(found) == len(documents)
+
+
+def test_scores_are_computed_for_a_few_rows_at_a_time(both: Both, monkeypatch: pytest.MonkeyPatch) -> None:
+    """CTranslate2 keeps the probabilities of all tokens of all rows: 2 GB for a batch of long rows."""
+    engine: Any = both("sentence").engine
+    model, sizes = engine.loaded.model, []
+
+    def note(name: str, rows: Any) -> None:
+        sizes.append(len(rows[0]) * max(map(len, (*rows[0], *rows[1]))))
+
+    given = toy_documents(8, 9)
+    chosen = [(document, range(len(document.source))) for document in given]
+    expected = engine.translator.score_tokens(chosen)
+    monkeypatch.setattr(model, "translator", Spied(model.translator, note))
+    monkeypatch.setattr(model, "_most_scored", 60)
+    for a, b in zip(engine.translator.score_tokens(chosen), expected, strict=True):
+        for x, y in zip(a, b, strict=True):
+            assert x == pytest.approx(y, abs=1e-5)
+    assert len(sizes) > 2
+    assert max(sizes) <= 60
 
 
 def test_quantized_engines_run(make: Make, tmp_path: Path, documents: list[Document]) -> None:

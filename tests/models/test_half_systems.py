@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import nn
 
+from cotext import load
 from cotext.data.documents import ParallelDocument
 from cotext.data.tokenizer import Tokenizer
 from cotext.layers.half_linear import HalfLinear
@@ -15,7 +16,6 @@ from cotext.models.parameters import count_parameters
 from cotext.models.precision import halved, in_precision
 from cotext.runtime import devices
 from cotext.runtime.errors import CotextError
-from cotext.translation.api import load
 from cotext.translation.open import open_run
 from tests.models.test_int8_systems import (
     CPU,

@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import nn
 
+from cotext import load
 from cotext.config.recipe import Config, load_config
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.tokenizer import Tokenizer, load_tokenizer
@@ -21,7 +22,6 @@ from cotext.models.precision import in_precision, int8_weights, large_matrices, 
 from cotext.models.run_folder import read_shapes
 from cotext.runtime.errors import CotextError
 from cotext.training.warm_start import start_from
-from cotext.translation.api import load
 from cotext.translation.open import open_run
 from cotext.translation.signature import scoring_entries
 from cotext.translation.translator import DocumentTranslator

@@ -4,6 +4,7 @@ import io
 import json
 import os
 import re
+import threading
 from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
@@ -49,6 +50,34 @@ def screen(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
     found = io.StringIO()
     monkeypatch.setattr(progress, "console", Console(file=found, width=200))
     return found
+
+
+@loop_over("live", [True, False])
+def test_a_stage_that_reports_nothing_shows_its_time(live: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the training of a tokenizer; the stage waits for three signs of life."""
+    found, signs = io.StringIO(), threading.Semaphore(0)
+    console = Console(file=found, width=200, force_terminal=live)
+    monkeypatch.setattr(progress, "console", console)
+    monkeypatch.setattr(progress, "is_live", lambda: live)
+    monkeypatch.setattr(progress, "SECONDS_BETWEEN_LINES", 0.01)
+    monkeypatch.setattr(progress, "SECONDS_BETWEEN_UPDATES", 0.01)
+    original = progress._clock
+
+    def clock(seconds: float) -> str:
+        signs.release()
+        return original(seconds)
+
+    monkeypatch.setattr(progress, "_clock", clock)
+    with progress.stages() as show:
+        show("reading", 0)
+        show("training the tokenizer", 5)
+        for _ in range(3):
+            assert signs.acquire(timeout=60)
+    if not live:
+        lines = found.getvalue().splitlines()
+        news = [line for line in lines if "  for " not in line]
+        assert news == ["reading", "training the tokenizer, 5 documents"]
+        assert lines[-1].startswith("training the tokenizer, 5 documents  for 0:")
 
 
 def test_time_left_is_there_from_the_first_report_on(clock: Clock, screen: io.StringIO) -> None:

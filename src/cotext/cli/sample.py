@@ -28,11 +28,11 @@ def translate_sample(out: Path) -> bool:
     names = [name for name in MODELS if name in known]
     if not names:
         return False
-    from cotext.translation import api
+    from cotext.interchange.engine_cache import load
 
     source = resources.files("cotext.cli").joinpath("sample.en").read_text(encoding="utf-8").splitlines()
     typer.echo(f"A page of software help, translated by {' and '.join(names)}:\n")
-    translations = {name: api.load(known[name].folder, "cpu").translate(source) for name in names}
+    translations = {name: load(known[name].folder, "cpu").translate(source) for name in names}
     for number, sentence in enumerate(source[:SHOWN]):
         typer.echo(f"  {sentence}")
         for name in names:

@@ -135,8 +135,8 @@ def _translate_standard_input(request: TranslationRequest) -> None:
     """Translate standard input line by line; messages go to standard error."""
     from cotext.data.formats.streams import numbered_lines
     from cotext.files.translate_stream import StreamTranslation
+    from cotext.interchange.engine_cache import open_to_translate
     from cotext.runtime.progress import say
-    from cotext.translation.open import open_run
     from cotext.translation.wishes import read_wishes
     from cotext.translation.written_beside import require_no_lists
 
@@ -144,7 +144,8 @@ def _translate_standard_input(request: TranslationRequest) -> None:
         sys.stdout.write(text)
         sys.stdout.flush()
 
-    opened = open_run(request.run, request.device, dict(request.settings), request.checkpoint)
+    settings = dict(request.settings)
+    opened = open_to_translate(request.run, request.device, settings, request.checkpoint)
     require_no_lists(opened, "standard input")
     splitter = None if request.no_split else request.splitting().splitter(opened.languages.source)
     running_text = None if request.format is None else request.format == "prose"

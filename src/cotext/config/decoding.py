@@ -8,6 +8,7 @@ from cotext.config.fields import Closed, PositiveInt, Sentences
 
 LengthPenaltyForm = Literal["power", "gnmt"]
 Precision = Literal["float32", "bfloat16", "float16", "int8"]
+EngineChoice = Literal["auto", "ctranslate2", "torch"]
 
 
 class DecodeConfig(Closed):
@@ -51,6 +52,10 @@ class DecodeConfig(Closed):
     precision: Precision = "float32"
     """Precision of the model's large matrices (speed.md). `int8`: fastest on a CPU. `bfloat16`: for GPUs, and
     CPUs with instructions for it. `float16`: for GPUs only."""
+    engine: EngineChoice = "auto"
+    """Program that searches translations (speed.md). `auto`: CTranslate2 for single sentences on a CPU, if it
+    is installed and supports the run and the settings, else PyTorch. `ctranslate2`: also for windows and
+    documents; an error if it is not possible. `torch`: always PyTorch."""
     shortlist: Annotated[int, Field(ge=0, le=100, strict=True)] = 0
     """Number of most probable target tokens per source token to which search is restricted, in addition to
     the most frequent target tokens (speed.md). Needs the table of `cotext shortlist`. 0: the whole

@@ -254,6 +254,7 @@ class _Sentences:
 
     def __iter__(self) -> Iterator[str]:
         number = 0
+        self._on_documents("reading", 0)  # a corpus may be one long document
         for number, sentences in enumerate(self._groups, 1):
             for sentence in filter(None, sentences):
                 self.count += 1

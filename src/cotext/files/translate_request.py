@@ -19,11 +19,12 @@ from cotext.files.translate_files import (
     run_jobs,
     unrefused,
 )
+from cotext.interchange.engine_cache import open_to_translate
 from cotext.runtime.errors import CotextError
 from cotext.runtime.files import replacing
 from cotext.runtime.jobs.engine import journal_of
 from cotext.translation.file_report import FileReport
-from cotext.translation.open import OpenedRun, open_run
+from cotext.translation.open import OpenedRun
 from cotext.translation.ray_cluster import placed
 from cotext.translation.translate_file import CorpusJob, FileOptions
 from cotext.translation.wishes import read_wishes
@@ -50,7 +51,11 @@ class FilesTranslation:
         _check(request, outs, formats)
         check_outputs_of(files, outs, request.scores, request.overwrite, request.out_dir, formats)
         settings = dict(request.settings)
-        opened = open_run(request.run, request.device, settings, request.checkpoint)
+        needs_states = {"--scores": request.scores, "--explain": request.explain, "--on": request.on}
+        opened = open_to_translate(
+            *(request.run, request.device, settings, request.checkpoint),
+            without=next((name for name, value in needs_states.items() if value), ""),
+        )
         self.opened = placed(opened, request, settings)
         on_open(self.opened)
         options = FileOptions(

@@ -6,7 +6,7 @@ represented by their ids. CTranslate2 is an optional package.
 """
 
 import copy
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
@@ -66,12 +66,12 @@ def obstacles(config: Config) -> Iterator[str]:
         yield f"view.separators = {view.separators}"
 
 
-def further_parts(loaded: LoadedModel) -> Iterator[str]:
-    """Yield the names of parameters that a standard Transformer does not have."""
-    model = loaded.config.model
+def further_parts(config: Config, names: Iterable[str]) -> Iterator[str]:
+    """Yield those of the names of parameters that a standard Transformer does not have."""
+    model = config.model
     plain = {"embedding.weight", "embedding.source_weight", "output_bias", *mbart_parts()}
     plain |= layer_parts(model.encoder_layers, model.decoder_layers, model.pre_norm).keys()
-    yield from sorted(loaded.with_states("cotext export").state_dict().keys() - plain)
+    yield from sorted(set(names) - plain)
 
 
 def require_expressible(config: Config, run: Path) -> None:
@@ -96,7 +96,7 @@ def export_engine(run: Path, out: Path, quantization: str = "float32", update: i
         raise CotextError(f"--to ctranslate2 needs CTranslate2: {INSTALL}")
     require_expressible(describe_file(model_file(run, update)).config, run)
     loaded = load_run(run, update)
-    if names := list(further_parts(loaded)):
+    if names := list(further_parts(loaded.config, loaded.with_states("cotext export").state_dict())):
         raise CotextError(
             f"{run}: CTranslate2 does not support these parameters of the model: {', '.join(names[:3])}"
         )
@@ -147,11 +147,11 @@ def positions_for(config: Config) -> int:
 
 
 def _config(config: Config) -> Config:
-    """Return the published configuration in float32 without shortlist.
+    """Return the published configuration in float32 without shortlist, for this engine.
 
     `first_pass = init` is replaced by the path of that run.
     """
-    changed: dict[str, Any] = {"precision": "float32", "shortlist": 0}
+    changed: dict[str, Any] = {"precision": "float32", "shortlist": 0, "engine": "auto"}
     if config.decode.first_pass == "init":
         changed["first_pass"] = config.train.init
     decode = config.decode.model_copy(update=changed)

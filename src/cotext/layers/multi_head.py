@@ -34,11 +34,15 @@ ACTIVATIONS: Mapping[Activation, Callable[[Tensor], Tensor]] = {
 
 def split_heads(x: Tensor, heads: int) -> Tensor:
     """[R, T, D] -> [R, H, T, K]."""
+    if x.size(1) == 1:  # a step of search: one operator instead of two
+        return x.view(x.size(0), heads, 1, -1)
     return x.view(x.size(0), x.size(1), heads, -1).transpose(1, 2)
 
 
 def merge_heads(x: Tensor) -> Tensor:
     """[R, H, T, K] -> [R, T, D]."""
+    if x.size(2) == 1:
+        return x.reshape(x.size(0), 1, -1)
     return x.transpose(1, 2).flatten(2)
 
 
@@ -160,7 +164,7 @@ class SelfAttention(nn.Module):
         """Return the attention output, shaped as x."""
         mixed = self._step(x, layout) if isinstance(layout, Step) else self.span.attend(self, x, layout)
         out: Tensor = self.out(mixed)
-        return out.view_as(x)
+        return out if out.shape == x.shape else out.view_as(x)
 
     def split(self, qkv: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """[R, T, 3 D] -> queries, keys, values [R, H, T, K]."""
@@ -170,7 +174,9 @@ class SelfAttention(nn.Module):
     def _step(self, x_RTD: Tensor, step: Step) -> Tensor:
         """Attend to the cache, whose slots are shared by the beams of an entry: -> [B, W * T, D]."""
         x, score = step.side_by_side(x_RTD), self.score
-        q, k, v = self.split(score.project(self.qkv, x, step, 2 * x.size(-1)))
+        qkv = score.project(self.qkv, x, step, 2 * x.size(-1))
+        # As `split`, in fewer operators.
+        q, k, v = qkv.view(*qkv.shape[:2], 3, self.heads, -1).permute(2, 0, 3, 1, 4).unbind()
         slots, cache = self.span.slots(step), step.state.caches[self.index]
         # The cache is written first, because a token also attends to itself.
         cache.write(k, v, slots.start)
@@ -209,7 +215,7 @@ class CrossAttention(nn.Module):
         else:
             mixed = self.span.attend_source(self, x, layout)
         out: Tensor = self.out(mixed)
-        return out.view_as(x)
+        return out if out.shape == x.shape else out.view_as(x)
 
     def split(self, query: Tensor) -> Tensor:
         """[R, T, D] -> [R, H, T, K]."""

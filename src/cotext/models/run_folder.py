@@ -13,6 +13,7 @@ A run folder:
     import.json            the origin of its weights, if they were imported
     shortlist.safetensors  target tokens for each source token, for `decode.shortlist`, if made
     seeds.json             the seeds of its training, if it is one of several
+    engines/               its weights for CTranslate2, made when they are first used; may be deleted
 
 A folder of several seeds contains only their runs:
 

@@ -171,7 +171,8 @@ class Transformer(TranslationModel):
             x_RTD = context.mix(x_RTD, sentence, state)
         if state.caches:
             step = Step(sentence, position, rank, state, self._shared("target"))
-            return self._step(x_RTD, step)[:, -tokens.size(1) :]
+            x_RTD = self._step(x_RTD, step)
+            return x_RTD if context is None else x_RTD[:, -tokens.size(1) :]
         assert layouts.target is not None
         layout = layouts.target.bound(self._shared("target"), state.source)
         x = layout.pack(x_RTD)
@@ -247,10 +248,16 @@ class RowEmbedder:
         """Embed the next decoder inputs [R, T]; the others, [R, T'], also describe extra tokens in front."""
         extra = sentence.size(1) - tokens.size(1)
         closed = self.embedding.input_sentence(sentence, state.sentence)
-        complete = None if state.caches else sentence.size(1)
-        closed, position, rank = (values[:, extra:] for values in (closed, position, rank))
-        segment = self._segment(closed, state.last, position == extra)  # the first input after extra tokens
-        return self._target(tokens, closed, position, rank, state.shift, segment, complete)
+        most: int | None = sentence.size(1)
+        if state.caches:  # free search may write more sentences than the source has, with larger shifts
+            most = state.capacity if self.shift == 0 else None
+        if extra:
+            closed, position, rank = (values[:, extra:] for values in (closed, position, rank))
+        segment = None
+        if self.embedding.target.segments != "none":
+            opens = position == extra  # the first input after extra tokens
+            segment = self._segment(closed, state.last, opens)
+        return self._target(tokens, closed, position, rank, state.shift, segment, most)
 
     def first(self, x_RD: Tensor, side: Side) -> Tensor:
         if self.embedding.source.positions != "none":
@@ -265,11 +272,11 @@ class RowEmbedder:
         rank: Tensor | None,
         shift: Tensor | None,
         segment: Tensor | None,
-        complete: int | None,
+        most: int | None,
     ) -> Tensor:
-        """`complete`: the number of tokens of the rows, if they are complete."""
+        """`most`: an upper bound of the tokens of a row, if there is one."""
         x = self.embedding.bare(tokens, "target")
-        below = None if complete is None else complete + self.most_shift
+        below = None if most is None else most + self.most_shift
         return self.embedding.placed(
             x, "target", sentence, position, rank, self._shift(shift), segment, below
         )

@@ -5,9 +5,10 @@ a process that hangs does not turn.
 """
 
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from datetime import datetime
 from typing import Any
 
@@ -36,6 +37,7 @@ class _Notes(Console):
 console = _Notes(stderr=True, highlight=False, markup=False, emoji=False)
 # Log files are read later: a line every two seconds would be 1,800 lines per hour.
 SECONDS_BETWEEN_LINES = 20.0
+SECONDS_BETWEEN_UPDATES = 0.25  # of the clock of a live line
 MARKS = "|/-\\"
 NARROW = 60  # columns of a terminal without room for a bar
 
@@ -192,19 +194,51 @@ class _ElapsedColumn(ProgressColumn):
 
 @contextmanager
 def stages() -> Iterator[Callable[[str, int], None]]:
-    """Show the current stage and the number of documents done, if the total is unknown."""
-    if is_live():
-        with console.status("starting") as status:
-            yield lambda stage, documents: status.update(escape(_counted(stage, documents)))
-        return
+    """Show the current stage, its time and the number of documents done, if the total is unknown.
+
+    The clock runs even in stages that report nothing while they last, such as the training of a tokenizer.
+    """
+    stage, text, began = "", "starting", time.monotonic()
     shown: set[str] = set()
 
-    def show(stage: str, documents: int) -> None:
-        if stage not in shown:
-            shown.add(stage)
-            console.print(_counted(stage, documents), soft_wrap=True)
+    def show(current: str, documents: int) -> None:
+        nonlocal stage, text, began
+        if current != stage:
+            stage, began = current, time.monotonic()
+        text = _counted(stage, documents)
+        if not live and stage not in shown:
+            console.print(text, soft_wrap=True)
+        shown.add(stage)
 
-    yield show
+    def repeat() -> None:
+        line = f"{text}  for {_clock(time.monotonic() - began)}"
+        if status is None:
+            console.print(line, soft_wrap=True)
+        else:
+            status.update(escape(line))
+
+    live = is_live()
+    seconds = SECONDS_BETWEEN_UPDATES if live else SECONDS_BETWEEN_LINES
+    with console.status(text) if live else nullcontext() as status, _calling(repeat, seconds):
+        yield show
+
+
+@contextmanager
+def _calling(act: Callable[[], None], seconds: float) -> Iterator[None]:
+    """Call a function again and again, in another thread."""
+    over = threading.Event()
+
+    def run() -> None:
+        while not over.wait(seconds):
+            act()
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
 
 
 def _counted(stage: str, documents: int) -> str:

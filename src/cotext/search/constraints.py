@@ -13,9 +13,9 @@ separators, V vocabulary.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -116,7 +116,8 @@ class SentenceProgress:
     """The sentence that each hypothesis is in, and the limits that remain.
 
     In free search, the first sentence counts as the last, no content token is needed, and one limit holds for
-    the whole output.
+    the whole output. `is_single`: one sentence is requested of every row, so that its closing symbol and its
+    limit are the same in all steps.
     """
 
     first: Tensor  # [B], sentence index of the first new decoder input
@@ -127,6 +128,9 @@ class SentenceProgress:
     closed: Tensor  # [B, W], sentences closed so far
     stop: Tensor  # [B, W], most tokens written when the current sentence is closed
     has_content_token: Tensor  # [B, W], True once the current sentence may be closed
+    sentence: Tensor  # [B, W], sentence index of the next decoder input
+    is_single: bool
+    closer: Tensor | None = None  # [B, W], column of the symbol that closes the sentence, once computed
 
     @classmethod
     def start(
@@ -143,10 +147,9 @@ class SentenceProgress:
         # The limits of sentences beyond those requested are never read.
         limits_BN = torch.tensor([[*row, *row[-1:] * (most - len(row))] for row in limits], device=device)
         has_content_token = torch.tensor([free or r.has_begun(symbols) for r in requests], device=device)
+        first = torch.tensor([r.first_sentence + r.closed_before(symbols) for r in requests], device=device)
         return cls(
-            first=torch.tensor(
-                [r.first_sentence + r.closed_before(symbols) for r in requests], device=device
-            ),
+            first=first,
             sentence_offset=torch.tensor([r.sentence_offset for r in requests], device=device),
             last=torch.tensor([0 if free else r.sentences - 1 for r in requests], device=device),
             goes_on=torch.tensor([r.goes_on for r in requests], device=device),
@@ -154,19 +157,23 @@ class SentenceProgress:
             closed=torch.zeros(len(requests), beam, dtype=torch.long, device=device),
             stop=limits_BN[:, :1].repeat(1, beam),
             has_content_token=has_content_token[:, None].repeat(1, beam),
+            sentence=first[:, None].repeat(1, beam),
+            is_single=most == 1 and not free,
         )
 
-    @property
-    def sentence(self) -> Tensor:
-        """Sentence index of the next decoder input: [B, W]."""
-        return self.first[:, None] + self.closed
-
     def select(self, entries: Tensor) -> "SentenceProgress":
-        return SentenceProgress(*(getattr(self, f.name).index_select(0, entries) for f in fields(self)))
+        values = {f.name: getattr(self, f.name) for f in fields(self)}
+        selected: dict[str, Any] = {
+            name: value.index_select(0, entries)
+            for name, value in values.items()
+            if isinstance(value, Tensor)
+        }
+        return replace(self, **selected)
 
     def reorder(self, origin: Tensor) -> None:
         """Beam w continues the former beam origin[:, w]: [B, W]."""
-        for name in ("closed", "stop", "has_content_token"):
+        of_sentences = () if self.is_single else ("closed", "stop", "sentence")
+        for name in ("has_content_token", *of_sentences):
             setattr(self, name, getattr(self, name).gather(1, origin))
 
 
@@ -227,11 +234,9 @@ class Rules:
         `near_a_limit`: whether some hypothesis may be at a length limit.
         """
         has_content_token = progress.has_content_token.flatten()
-        index = progress.sentence.clamp(max=self.separators.numel() - 1)
-        more = (progress.closed < progress.last[:, None]) | progress.goes_on[:, None]
         # Only the closing symbol of the current sentence is allowed, and only after a content token. Save its
         # value, forbid all closing symbols, then restore it.
-        closer = torch.where(more, self.separators[index], self.end).view(-1, 1)
+        closer = self._closer(progress)
         closing = next_RU.gather(1, closer).masked_fill(~has_content_token[:, None], -torch.inf)
         next_RU.index_fill_(1, self.never, -torch.inf)
         if near_a_limit:
@@ -243,14 +248,28 @@ class Rules:
                 next_RU[:, self.blank] = next_RU[:, self.blank].masked_fill(at_limit[:, None], -torch.inf)
         next_RU.scatter_(1, closer, closing)
 
+    def _closer(self, progress: SentenceProgress) -> Tensor:
+        """Return the column of the symbol that closes the current sentence of every row: [R, 1]."""
+        if progress.closer is None:
+            index = progress.sentence.clamp(max=self.separators.numel() - 1)
+            more = (progress.closed < progress.last[:, None]) | progress.goes_on[:, None]
+            progress.closer = torch.where(more, self.separators[index], self.end)
+        return progress.closer.view(-1, 1)
+
     def ends(self, progress: SentenceProgress, origin: Tensor, token: Tensor) -> Tensor:
         """True for tokens that end their hypothesis `origin` of an entry: [B, C] each."""
         # A separator ends a hypothesis only if the row continues after the request.
         closes = (token == self.special.eos) | (self.separates[token] & progress.goes_on[:, None])
+        if progress.is_single:
+            return closes
         return closes & (progress.closed.gather(1, origin) >= progress.last[:, None])
 
     def follow(self, progress: SentenceProgress, token: Tensor, written: int) -> Tensor:
         """Update the progress with the chosen tokens, [B, W]; return them as decoder inputs, [R, 1]."""
+        if progress.is_single:
+            # A hypothesis with a closing symbol has ended: what follows is never read.
+            progress.has_content_token = progress.has_content_token | self.words[token]
+            return token.reshape(-1, 1)
         separates = self.separates[token]
         progress.closed = progress.closed + separates.long()
         if not self.free:
@@ -259,6 +278,7 @@ class Rules:
             stop = progress.limits.gather(1, progress.closed) + written + 1
             progress.stop = torch.where(separates, stop, progress.stop)
         progress.has_content_token = (progress.has_content_token & ~separates) | self.words[token]
+        progress.sentence, progress.closer = progress.first[:, None] + progress.closed, None
         following = token
         if self.special.bracket:
             opening = self.opening(progress.sentence_offset[:, None] + progress.sentence)

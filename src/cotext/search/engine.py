@@ -4,6 +4,7 @@ CTranslate2 is an optional package: compiled code for CPU or GPU, in the precisi
 """
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from operator import attrgetter
@@ -14,6 +15,7 @@ import torch
 from torch import Tensor
 
 from cotext.data.batch import Batch, Source, SpecialSymbols
+from cotext.data.collate import pack
 from cotext.data.tokenizer import load_tokenizer
 from cotext.models.checkpoint import LoadedModel
 from cotext.models.engine_folder import CTRANSLATE2, INSTALL, EngineDescription, read_engine
@@ -24,8 +26,12 @@ from cotext.search.beam_search import Hypothesis, SearchOptions, length_divisor
 from cotext.search.constraints import SearchRequest, SearchSymbols, check_requests, truncated
 from cotext.search.likelihood import sentence_sums
 from cotext.search.nbest_beam import Alternative
+from cotext.search.steps import Steps
 
 MODEL: Final = "model.bin"  # the engine's file with the weights
+STEP_SECONDS: Final = 0.5  # time between signs of progress; an engine reports no steps of its own
+# Most probabilities that are computed at once in scoring: CTranslate2 keeps those of whole rows.
+PROBABILITIES: Final = 2**25
 
 
 def load_engine(folder: Path, device: torch.device, threads: int | None = None) -> LoadedModel:
@@ -38,21 +44,28 @@ def load_engine(folder: Path, device: torch.device, threads: int | None = None) 
         )
     config = described.config
     chosen = threads or choose_threads(config.model.dimension, config.train.threads)
-    model = CTranslate2Engine(folder, described, device, chosen)
+    model = CTranslate2Engine(folder, described, device, chosen, tokenizer.vocabulary_size)
     return LoadedModel(model, config, tokenizer, described.updates)
 
 
 class CTranslate2Engine(Engine):
     """A plain Transformer in CTranslate2, whose tokens are named by their ids.
 
-    `translator` is the object of CTranslate2. `patience`: a beam search ends with `patience * beam` finished
-    hypotheses; Cotext's own search continues as long as another can be better.
+    `translator` is the object of CTranslate2, `vocabulary` the number of output tokens. During a search, the
+    listener of `search.steps` is called twice a second. `patience`: a beam search ends with `patience * beam`
+    finished hypotheses; Cotext's own search continues as long as another can be better. With 1,
+    more outputs differ (docs/results/decoding-speed.md).
     """
 
-    patience = 1.0
+    patience = 2.0
 
     def __init__(
-        self, folder: Path, described: EngineDescription, device: torch.device, threads: int
+        self,
+        folder: Path,
+        described: EngineDescription,
+        device: torch.device,
+        threads: int,
+        vocabulary: int,
     ) -> None:
         if described.engine != CTRANSLATE2:
             raise CotextError(f"{folder}: this version does not support the engine {described.engine}")
@@ -62,6 +75,8 @@ class CTranslate2Engine(Engine):
 
         self.positions, self.parameters = described.positions, described.parameters
         self._names = _Names()
+        self._most_scored = PROBABILITIES // vocabulary
+        self._waiting = ThreadPoolExecutor(1)  # so that this thread reports progress, and notices Ctrl-C
         self.name = f"engine:ctranslate2-{ctranslate2.__version__}|quantization:{described.quantization}"
         try:
             self.translator: Any = ctranslate2.Translator(
@@ -82,7 +97,8 @@ class CTranslate2Engine(Engine):
         length_penalty: float,
     ) -> list[list[EngineHypothesis]]:
         end = str(rules.end)
-        results = self.translator.translate_batch(
+        future = self._waiting.submit(
+            self.translator.translate_batch,
             self._named(sources),
             self._named(prefixes),
             beam_size=beam,
@@ -97,8 +113,11 @@ class CTranslate2Engine(Engine):
             return_end_token=True,
             return_scores=True,
         )
+        steps = Steps()
+        while not wait([future], STEP_SECONDS).done:
+            steps.tell(())
         all_hypotheses = []
-        for result, prefix in zip(results, prefixes, strict=True):
+        for result, prefix in zip(future.result(), prefixes, strict=True):
             hypotheses = []
             for tokens, score in zip(result.hypotheses, result.scores, strict=True):
                 divisor = length_divisor(len(tokens), length_penalty, "power")  # CTranslate2's own form
@@ -110,9 +129,14 @@ class CTranslate2Engine(Engine):
         return all_hypotheses
 
     def score(self, sources: Sequence[Sequence[int]], labels: Sequence[Sequence[int]]) -> list[list[float]]:
-        named = self._named(sources), self._named(labels)
-        results = self.translator.score_batch(*named, max_input_length=0)
-        return [list(result.log_probs) for result in results]
+        found: list[list[float]] = [[] for _ in labels]
+        lengths = [[1 + max(pair)] for pair in zip(map(len, sources), map(len, labels), strict=True)]
+        for batch in pack(lengths, self._most_scored):
+            rows = [[side[n] for n in batch] for side in (sources, labels)]
+            results = self.translator.score_batch(*map(self._named, rows), max_input_length=0)
+            for n, result in zip(batch, results, strict=True):
+                found[n] = list(result.log_probs)
+        return found
 
     def _named(self, rows: Sequence[Sequence[int]]) -> list[list[str]]:
         return [list(map(self._names.__getitem__, row)) for row in rows]
@@ -201,6 +225,12 @@ def _require_room(model: Engine, rows: Sequence[Sequence[int]]) -> None:
             f"a row has {longest:,} tokens, and the engine has {model.positions:,} positions; split long "
             "sentences, or export the run with a larger decode.max_source_tokens"
         )
+
+
+def has_room(model: Engine, source_tokens: int, request: SearchRequest, special: SpecialSymbols) -> bool:
+    """Whether the engine has positions for a row of so many source tokens, and for its longest output."""
+    target = 1 + len(special.target_prefix) + len(request.prefix) + sum(request.max_tokens)
+    return max(source_tokens, target) <= model.positions
 
 
 def _within(model: Engine, request: SearchRequest, special: SpecialSymbols, free: bool) -> SearchRequest:

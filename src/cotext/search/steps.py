@@ -19,6 +19,16 @@ def listening(listener: Listener) -> Iterator[None]:
         _listener.reset(token)
 
 
+@contextmanager
+def part_of_search(members: Sequence[int]) -> Iterator[None]:
+    """Report the steps of a search of some requests; `members`: their indices among all requests."""
+    if (listener := _listener.get()) is None:
+        yield
+        return
+    with listening(lambda ended: listener([members[n] for n in ended])):
+        yield
+
+
 class Steps:
     """The steps of one search."""
 

@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Final
 
 from cotext.data.languages import Languages
+from cotext.interchange.engine_cache import open_to_translate
 from cotext.interchange.model_names import resolve_run
 from cotext.runtime.errors import CotextError, shown
 from cotext.serving.errors import RequestError
-from cotext.translation.open import OpenedRun, open_run
+from cotext.translation.open import OpenedRun
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
@@ -87,14 +88,13 @@ def open_systems(
     `languages`: for runs without recorded languages.
 
     Raises:
-        CotextError: the errors of `resolve_run`, `open_run` and `Systems`.
+        CotextError: the errors of `resolve_run`, `open_to_translate` and `Systems`.
     """
-    return Systems(
-        [
-            System(name, _with_languages(open_run(folder, device, {"nbest": 1}, threads=threads), languages))
-            for name, folder in map(_named, runs)
-        ]
-    )
+    systems = []
+    for name, folder in map(_named, runs):
+        opened = open_to_translate(folder, device, {"nbest": 1}, threads=threads)
+        systems.append(System(name, _with_languages(opened, languages)))
+    return Systems(systems)
 
 
 def _named(run: str | Path) -> tuple[str, Path]:

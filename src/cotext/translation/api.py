@@ -1,13 +1,9 @@
 """Translation and scoring from Python: `cotext.load` and `cotext.Translator`."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
-from typing import Any
 
 from cotext.data.documents import Document, ParallelDocument
 from cotext.runtime.errors import CotextError
-from cotext.runtime.own_code import trusting
-from cotext.translation.open import open_run
 from cotext.translation.terms.glossary import Glossary
 from cotext.translation.terms.terms import TermGuide
 from cotext.translation.translator import DocumentTranslator
@@ -74,15 +70,6 @@ class Translator:
         """
         document = ParallelDocument("1", _several(source, "score"), _several(target, "score"))
         return [s.log_probability for s in self.documents.score([document])[0]] if document.source else []
-
-
-def load(
-    run: str | Path, device: str | None = None, *, trust_code: bool = False, **decode: Any
-) -> Translator:
-    """Open a run folder or an engine. `cotext.load` also accepts names of models."""
-    with trusting(trust_code):
-        opened = open_run(Path(run), device, decode)
-    return Translator(opened.translator, opened.signature)
 
 
 def _several(sentences: Sequence[str], verb: str) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ from cotext.data.languages import Languages
 from cotext.data.shortlist import SHORTLIST, Shortlist, named
 from cotext.data.tokenizer import Tokenizer
 from cotext.models.checkpoint import LoadedModel, load_run
+from cotext.models.interface import Engine
 from cotext.models.precision import in_precision
 from cotext.models.run_folder import is_engine, model_file
 from cotext.runtime.devices import choose_device, choose_threads, slow_precision
@@ -67,13 +68,22 @@ class OpenedRun:
         """Return this run with nbest = beam; raise CotextError if its model or search has no n-best lists."""
         return self._with_search_settings({"nbest": self.config.decode.beam}, self.first_pass)
 
-    def _with_search_settings(self, decode: dict[str, Any], first_pass: "OpenedRun | None") -> "OpenedRun":
+    def with_engine(self, engine: Engine | None) -> "OpenedRun":
+        """Return the same run, whose translations are searched by an engine; None: by PyTorch."""
+        return self._with_search_settings({}, self.first_pass, engine)
+
+    def _with_search_settings(
+        self, decode: dict[str, Any], first_pass: "OpenedRun | None", engine: Engine | None = None
+    ) -> "OpenedRun":
         """Return the same model with other search settings."""
+        # The program that is used, so that a job continues only with the same.
+        decode = {**decode, "engine": "torch" if engine is None else "ctranslate2"}
         config, own = _with_decode(self.config, decode), self.translator
         before = None if first_pass is None else first_pass.translator
         translator = DocumentTranslator(
             *(self.loaded.model, config, self.loaded.tokenizer, own.device, before, own.plan.name),
             shortlist=own.shortlist,
+            engine=engine,
         )
         return replace(self, translator=translator, first_pass=first_pass)
 
@@ -89,16 +99,23 @@ def open_run(
     decode: dict[str, Any] | None = None,
     update: int | None = None,
     threads: int | None = None,
+    converts: bool = False,
 ) -> OpenedRun:
     """Load a run or an engine, and its first-pass run if any; `decode` overrides its decoding settings.
 
     `update`: the checkpoint to load; None: the final model. `threads`: number of CPU threads; None:
-    `train.threads`, or chosen for the model size.
+    `train.threads`, or chosen for the model size. `converts`: the caller handles `decode.engine`; otherwise
+    runs are searched by PyTorch, whose results all reports of figures use.
 
     Raises:
         CotextError: the run or device does not exist, a decoding key is unknown, or the first-pass run
-            itself has a first pass.
+            itself has a first pass; `decode` has engine = ctranslate2, without `converts`.
     """
+    if not converts and (decode or {}).get("engine") == "ctranslate2" and not is_engine(run):
+        raise CotextError(
+            "decode.engine = ctranslate2: this command computes its figures with PyTorch; remove the "
+            "setting, or export the run (--to ctranslate2) and give the engine"
+        )
     chosen = choose_device(device)
     loaded, weights = _loaded(run, chosen, update, threads)
     config = loaded.config

@@ -266,6 +266,8 @@ def _require_of_engine(decode: DecodeConfig, symbols: SpecialSymbols, engine: En
         raise CotextError(
             f"decode.shortlist = {decode.shortlist}: engines do not support a shortlist; remove the setting"
         )
+    if decode.engine == "torch":
+        raise CotextError("decode.engine = torch: this is an engine of CTranslate2; give the run instead")
     if not decode.scores:
         raise CotextError("decode.scores = false: engines always compute scores; remove the setting")
     most = engine.positions - symbols.per_source_sentence

@@ -46,9 +46,10 @@ def systems_of(opened: OpenedRun) -> dict[str, Any]:
 
 
 def _system(opened: OpenedRun) -> dict[str, Any]:
-    engine = {"engine": opened.loaded.engine} if opened.loaded.engine else {}
+    engine = opened.translator.engine
+    name = opened.loaded.engine if engine is None else engine.name
     return {
-        **engine,
+        **({"engine": name} if name else {}),
         "model": checksum(opened.weights),
         "tokenizer": opened.loaded.tokenizer.fingerprint,
         "config": opened.config.model_dump(mode="json"),

@@ -220,7 +220,8 @@ class DocumentTranslator(DocumentScorer):
     """A system that translates and scores documents, as its configuration and plan define.
 
     `first_pass` translates every document first; `name` is the name of this system in signatures, if it is a
-    first pass. `shortlist`: the tokens that sentences may contain, if `decode.shortlist` is set.
+    first pass. `shortlist`: the tokens that sentences may contain, if `decode.shortlist` is set. `engine`:
+    the model in another program, which searches translations; everything else uses `model`.
 
     Raises:
         CotextError: `decode.shortlist` without a shortlist; a multilingual tokenizer without chosen
@@ -236,6 +237,7 @@ class DocumentTranslator(DocumentScorer):
         first_pass: "DocumentTranslator | None" = None,
         name: str = "unnamed",
         shortlist: Shortlist | None = None,
+        engine: Engine | None = None,
     ) -> None:
         if config.decode.shortlist and shortlist is None:
             raise CotextError(
@@ -248,17 +250,20 @@ class DocumentTranslator(DocumentScorer):
         super().__init__(model, plan.config, tokenizer, device, plan)
         self.first_pass = first_pass
         self.shortlist = shortlist
+        self.engine = engine
         self._make_pool: Callable[[WindowSearch], Pool] = DocumentPool
 
     @cached_property
     def windows(self) -> WindowSearch:
-        return WindowSearch(self, self.shortlist if self.config.decode.shortlist else None)
+        shortlist = self.shortlist if self.config.decode.shortlist else None
+        return WindowSearch(self, shortlist, self.engine)
 
     @property
     def signature(self) -> str:
-        """The signature of decoding, with the table of a shortlist, if it is used."""
+        """The signature of decoding, with the table of a shortlist and the engine, if they are used."""
         table = named(self.shortlist) if self.config.decode.shortlist else ""
-        return f"{super().signature}|shortlist_table:{table}" if table else super().signature
+        parts = [super().signature, f"shortlist_table:{table}" if table else ""]
+        return "|".join(filter(None, [*parts, "" if self.engine is None else self.engine.name]))
 
     @property
     def takes_guides(self) -> bool:

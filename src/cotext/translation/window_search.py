@@ -18,14 +18,16 @@ from cotext.data.documents import Document
 from cotext.data.nbest_lists import Candidate, Candidates
 from cotext.data.shortlist import Shortlist
 from cotext.data.tokenizer import Tokenizer
+from cotext.models.interface import Engine
 from cotext.search.beam_search import Hypothesis
 from cotext.search.constraints import SearchRequest, SearchSymbols
+from cotext.search.engine import has_room, search_engine
 from cotext.search.guide import Guide
 from cotext.search.lexical import SentenceAutomaton
 from cotext.search.lexical_search import search_width
 from cotext.search.nbest_beam import Alternative
 from cotext.search.spelling import Spelling
-from cotext.search.steps import listening
+from cotext.search.steps import listening, part_of_search
 from cotext.translation.document_state import OpenDocument, SentenceHypothesis, found_sentences, source_of
 from cotext.translation.plan import DecodingPlan
 from cotext.translation.scorer import DocumentScorer
@@ -179,11 +181,18 @@ class RowGroup:
 
 
 class WindowSearch:
-    """The search of a system for the windows of its documents; `shortlist`: the tokens to choose from."""
+    """The search of a system for the windows of its documents.
 
-    def __init__(self, scorer: DocumentScorer, shortlist: Shortlist | None = None) -> None:
+    `shortlist`: the tokens to choose from. `engine`: searches windows in place of the model, except those
+    that it has no room for and those that are searched again.
+    """
+
+    def __init__(
+        self, scorer: DocumentScorer, shortlist: Shortlist | None = None, engine: Engine | None = None
+    ) -> None:
         self._scorer = scorer
         self._shortlist = shortlist
+        self._engine = engine
         self._lists = SentenceLists(scorer) if scorer.plan.options.nbest > 1 else None
 
     @cached_property
@@ -367,9 +376,26 @@ class WindowSearch:
 
     def _search(self, batch: Sequence[Row], symbols: SearchSymbols) -> list[Hypothesis]:
         scorer, plan = self._scorer, self._scorer.plan
-        source = _source(plan, batch)
-        requests = [row.request for row in batch]
-        return plan.kind.search(scorer.model, source.to(scorer.device), requests, symbols, plan.options)
+        engine = self._engine if symbols is plan.search_symbols else None
+        # The choice depends on the row alone, as its translation must not depend on other rows.
+        by_engine = [
+            engine is not None and has_room(engine, row.source_tokens, row.request, plan.symbols)
+            for row in batch
+        ]
+        found: dict[int, Hypothesis] = {}
+        for chosen in sorted(set(by_engine)):
+            members = [n for n in range(len(batch)) if by_engine[n] == chosen]
+            rows = [batch[n] for n in members]
+            requests, source = [row.request for row in rows], _source(plan, rows)
+            with part_of_search(members):
+                if chosen:
+                    assert engine is not None
+                    hypotheses = search_engine(engine, source, requests, symbols, plan.options)
+                else:
+                    source = source.to(scorer.device)
+                    hypotheses = plan.kind.search(scorer.model, source, requests, symbols, plan.options)
+            found |= zip(members, hypotheses, strict=True)
+        return [found[n] for n in range(len(batch))]
 
     def _shows(self, row: Row, sentences: Sequence[SentenceHypothesis]) -> bool:
         """Whether every requested current sentence has a visible character."""
