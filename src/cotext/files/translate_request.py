@@ -51,9 +51,12 @@ class FilesTranslation:
         _check(request, outs, formats)
         check_outputs_of(files, outs, request.scores, request.overwrite, request.out_dir, formats)
         settings = dict(request.settings)
-        needs_states = {"--scores": request.scores, "--explain": request.explain, "--on": request.on}
+        needs_states = {"--scores": request.scores, "--on": request.on}
         opened = open_to_translate(
-            *(request.run, request.device, settings, request.checkpoint),
+            request.run,
+            request.device,
+            settings,
+            request.checkpoint,
             without=next((name for name, value in needs_states.items() if value), ""),
         )
         self.opened = placed(opened, request, settings)
