@@ -28,6 +28,7 @@ FACTORS: dict[str, dict[str, dict[str, Any]]] = {
     "encoder span": {
         "row": {},
         "row, others gated": {"encoder": {"others": "gated"}},
+        "row, others projected": {"encoder": {"others": "projected"}},
         "sentence": {"encoder": {"span": "sentence"}},
         "gated": {"encoder": GATED},
         "current on top": {"encoder": {"top": {"layers": 1, "span": "current"}}},
@@ -41,6 +42,7 @@ FACTORS: dict[str, dict[str, dict[str, Any]]] = {
     "decoder span": {
         "row": {},
         "row, others gated": {"decoder": {"others": "gated"}},
+        "row, others projected": {"decoder": {"others": "projected"}},
         "sentence": {"decoder": {"span": "sentence"}},
         "gated": {"decoder": GATED},
         "memory of one": {"decoder": {"span": "memory", "score": "transformer_xl"}},
@@ -51,6 +53,7 @@ FACTORS: dict[str, dict[str, dict[str, Any]]] = {
     "cross span": {
         "row": {},
         "row, others gated": {"cross": {"others": "gated"}},
+        "row, others projected": {"cross": {"others": "projected"}},
         "sentence": {"cross": {"span": "sentence"}},
         "gated": {"cross": GATED},
         "current": {"cross": {"span": "current"}},
@@ -64,6 +67,11 @@ FACTORS: dict[str, dict[str, dict[str, Any]]] = {
         "datapoints": {"batch_context": "datapoints"},
         "mean": {"batch_context": "mean"},
     },
+    "context encoder": {
+        "none": {},
+        "separate": {"context_encoder": "separate"},
+        "shared": {"context_encoder": "shared"},
+    },
     "document layer": {
         "none": {},
         "segment gate": {"document_layer": "segment_gate"},
@@ -72,9 +80,25 @@ FACTORS: dict[str, dict[str, dict[str, Any]]] = {
             "document": {"gate": False, "relative": False, "feed_forward": False},
         },
         "hierarchical": {"document_layer": "hierarchical", "document": {"target": True}},
+        "selective, target": {
+            "document_layer": "selective",
+            "document": {"source": False, "target": True},
+        },
         "hierarchical, one sentence, target": {
             "document_layer": "hierarchical",
             "document": {"source": False, "target": True, "sentences": 1},
+        },
+        "selective": {"document_layer": "selective", "document": {"target": True}},
+        "selective, sparse words, earlier": {
+            "document_layer": "selective",
+            "document": {"target": True, "word_weights": "sparsemax", "later": False},
+        },
+        **{
+            f"selective, {level}": {
+                "document_layer": "selective",
+                "document": {"target": True, "level": level},
+            }
+            for level in ("sentences", "words")
         },
     },
     "positions": {

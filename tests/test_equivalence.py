@@ -32,7 +32,7 @@ from cotext.data.views import Window
 from cotext.losses.build import build_loss
 from cotext.losses.cross_entropy import CrossEntropy
 from cotext.models import checkpoint
-from cotext.models.build import BATCH_CONTEXTS, build_model
+from cotext.models.build import BATCH_CONTEXTS, CONTEXT_ENCODERS, build_model
 from cotext.models.interface import TranslationModel
 from cotext.models.parts import document_layer
 from cotext.search.beam_search import Hypothesis, SearchOptions, search
@@ -114,6 +114,24 @@ NEUTRAL: dict[str, Neutral] = {
     "all source sentences": Neutral({"source_sentences": 3}),
     "zero output bias": Neutral({"output_bias": True}, zeros=("output_bias",)),
     **{f"{kind} on no side": Neutral({"batch_context": kind, "batch": NO_SIDE}) for kind in BATCH_CONTEXTS},
+    **{
+        f"{kind} context encoder in one sentence": Neutral(
+            {"context_encoder": kind}, view=SENTENCE, rounded=True
+        )
+        for kind in CONTEXT_ENCODERS
+    },
+    "long masks without weight": Neutral(
+        {"attention": {"others": "projected"}},
+        view=SENTENCE,
+        zeros=tuple(
+            f"{stack}.{layer}.{attention}.span.long.weight"
+            for stack, layer, attention in (
+                ("encoder", 0, "attention"),
+                *(("decoder", layer, each) for layer in (0, 1) for each in ("attention", "cross")),
+            )
+        ),
+        rounded=True,
+    ),
     **{
         f"{layer} in one sentence": Neutral(
             {"document_layer": layer, "document": {"target": document_layer(layer).on_target}},
@@ -201,8 +219,10 @@ def test_a_neutral_system_is_the_baseline(name: str, pre_norm: bool) -> None:
     weights = baseline.state_dict()
     system = random_model(off, TOKENIZER, seed=1)
     zeros = {key: torch.zeros_like(system.state_dict()[key]) for key in neutral.zeros}
-    # A document layer has weights of its own, which sentences alone do not ask for.
-    apart = {key: value for key, value in system.state_dict().items() if "_document." in key}
+    # Document layers and context encoders have weights of their own, which sentences alone do not ask for.
+    apart = {
+        key: value for key, value in system.state_dict().items() if "_document." in key or "context_" in key
+    }
     system.load_state_dict({**apart, **weights, **zeros})  # strict: the baseline has all other weights
     batch = make_batch(instances(off), SYMBOLS)
     found, expected = full(system, batch), full(baseline, batch)
@@ -233,6 +253,8 @@ def test_a_neutral_system_is_the_baseline(name: str, pre_norm: bool) -> None:
                 {"encoder": {"score": "segment_distance"}},
                 *({"batch_context": kind} for kind in BATCH_CONTEXTS),
                 *({"document_layer": kind} for kind in DOCUMENT_LAYERS),
+                *({"context_encoder": kind} for kind in CONTEXT_ENCODERS),
+                {"attention": {"others": "projected"}},
             )
         ),
         ({"positions": "shifted", "shift": 5}, SENTENCE),  # a constant offset, kept as the paper has it
@@ -544,7 +566,10 @@ def reads_current(model: dict[str, Any]) -> bool:
     spans = [model.get(stack, {}) for stack in ("encoder", "cross")]
     current = any("current" in (each.get("span"), each.get("top", {}).get("span")) for each in spans)
     return (
-        current or model.get("segments") == "current" or model.get("batch_context") in ("flat", "datapoints")
+        current
+        or "context_encoder" in model
+        or model.get("segments") == "current"
+        or model.get("batch_context") in ("flat", "datapoints")
     )
 
 
@@ -647,7 +672,9 @@ def test_the_cover_knows_every_filling() -> None:
         (AttentionConfig, "score"),
         (ModelConfig, "positions"),
         (ModelConfig, "segments"),
+        (AttentionConfig, "others"),
         (ModelConfig, "batch_context"),
+        (ModelConfig, "context_encoder"),
         (ModelConfig, "document_layer"),
         (ModelConfig, "activation"),
         (ModelConfig, "wavelengths"),

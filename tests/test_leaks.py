@@ -35,7 +35,7 @@ from cotext.data.store import StoreWriter, TokenStore
 from cotext.losses.build import build_loss
 from cotext.losses.glancing import Glancing
 from cotext.models.build import BATCH_CONTEXTS as BATCH_CONTEXTS_BUILT
-from cotext.models.build import SCORES, SPANS, build_model
+from cotext.models.build import CONTEXT_ENCODERS, OTHERS, SCORES, SPANS, build_model
 from cotext.models.interface import Draft, Model, NonAutoregressiveModel, TranslationModel
 from cotext.runtime.errors import CotextError
 from cotext.translation.candidate_scoring import CandidateSet, score_candidates
@@ -91,6 +91,7 @@ SYSTEMS: dict[str, dict[str, Any]] = {
     },
     "sentences": {"attention": {"span": "sentence"}},
     "gated": {"attention": {"span": "sentence", "top": GATED}},
+    "projected": {"attention": {"others": "projected"}},
     "current": {"encoder": {"top": {"layers": 1, "span": "current"}}, "segments": "current"},
     "cross-attention to current sentences": {"cross": {"span": "current"}},
     "memory": {"decoder": MEMORY, "target_positions": "none", "cross": {"span": "sentence"}},
@@ -102,6 +103,13 @@ SYSTEMS: dict[str, dict[str, Any]] = {
     "segment distance": {"encoder": {"score": "segment_distance"}},
     "segment gate": {"document_layer": "segment_gate", "encoder": {"span": "sentence"}},
     "hierarchical": {"document_layer": "hierarchical", "document": {"target": True}},
+    "selective": {"document_layer": "selective", "document": {"target": True, "word_weights": "sparsemax"}},
+    "selective, earlier words": {
+        "document_layer": "selective",
+        "document": {"target": True, "level": "words", "later": False},
+    },
+    "separate context": {"context_encoder": "separate"},
+    "shared context": {"context_encoder": "shared"},
     "shifted, learned": {"positions": "shifted", "shift": "sequence", "segments": "learned"},
     "flat, gated": {"batch_context": "flat", "attention": {"span": "sentence", "top": GATED}},
     "flat, positions": {"batch_context": "flat", "attention": {"score": "positions"}},
@@ -123,8 +131,9 @@ AT_ONCE: dict[str, dict[str, Any]] = {
 
 
 def test_every_value_of_a_slot_is_among_the_systems() -> None:
-    told = set(re.findall(r"\w+", json.dumps([SYSTEMS, AT_ONCE]))) | {"content"}  # the default
-    missing = {*SPANS, *SCORES, *BATCH_CONTEXTS_BUILT, *DOCUMENT_LAYERS} - told
+    told = set(re.findall(r"\w+", json.dumps([SYSTEMS, AT_ONCE]))) | {"content", "joint"}  # defaults
+    slots = (SPANS, SCORES, OTHERS, BATCH_CONTEXTS_BUILT, CONTEXT_ENCODERS, DOCUMENT_LAYERS)
+    missing = {name for slot in slots for name in slot} - told
     assert not missing, f"a line in SYSTEMS (or AT_ONCE) with {missing}"
 
 

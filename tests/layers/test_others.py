@@ -12,7 +12,10 @@ from cotext.data.collate import make_batch
 from cotext.data.views import Window
 from cotext.layers.kernels import gated_others
 from cotext.layers.kernels.gated_others import Apart, attend_apart
-from cotext.layers.others import GatedOthersSpan
+from cotext.layers.layout import Packed
+from cotext.layers.multi_head import AttentionSize, CrossAttention, Score, SelfAttention
+from cotext.layers.others import GatedOthersSpan, ProjectedOthersSpan
+from tests.layers.layouts import layout, source_side
 from tests.tiny import PlainWordTokenizer, random_model, tiny_config, window
 
 TOKENIZER = PlainWordTokenizer([*"abcdefgh"])
@@ -118,3 +121,67 @@ def test_rows_of_one_sentence_beside_rows_of_several_without_padding() -> None:
             batch = make_batch([instance], symbols)
             alone = model.decode(batch.target_input, batch.input_sentence, model.encode(batch.source))
             torch.testing.assert_close(both[row], alone[0])
+
+
+# --- long-short term masking
+
+SENTENCES = torch.tensor([[0, 0, 1, 1, 1, 2], [0, 1, 1, -1, -1, -1]])
+SIZE = AttentionSize(8, 2, 0.0)
+
+
+def product(q: Tensor, k: Tensor, v: Tensor, seen: list[int]) -> Tensor:
+    """Multi-head attention of one query [D] to the chosen keys [S, D], before the output projection."""
+    heads = zip(*(x.chunk(2, dim=-1) for x in (q, k[seen], v[seen])), strict=True)
+    return torch.cat([(k @ q / math.sqrt(len(q))).softmax(dim=0) @ v for q, k, v in heads])
+
+
+def joined(attention: SelfAttention | CrossAttention, long: Tensor, short: Tensor) -> Tensor:
+    """W [long; short] + b with one matrix W."""
+    span = attention.span
+    assert isinstance(span, ProjectedOthersSpan)
+    both = torch.cat((span.long.weight, attention.out.weight), dim=1)
+    return both @ torch.cat((long, short)) + attention.out.bias
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@torch.no_grad()
+def test_a_long_and_a_short_mask_are_joined_by_a_projection(causal: bool) -> None:
+    torch.manual_seed(1)
+    attention = SelfAttention(SIZE, ProjectedOthersSpan(8), Score(SIZE)).double()
+    x = torch.randn(2, 6, 8, dtype=torch.float64)
+    made = layout(SENTENCES, packed=Packed(answers=ProjectedOthersSpan.answers), causal=causal)
+    found = made.unpack(attention(made.pack(x), made))
+    for b, row in enumerate(SENTENCES.tolist()):
+        q, k, v = attention.qkv(x[b]).chunk(3, dim=-1)
+        for t, own in enumerate(row):
+            if own < 0:
+                continue
+            seen = [s for s, other in enumerate(row) if other >= 0 and (s <= t or not causal)]
+            short = [s for s in seen if row[s] == own]
+            wanted = joined(attention, product(q[t], k, v, seen), product(q[t], k, v, short))
+            torch.testing.assert_close(found[b, t], wanted)
+
+
+@torch.no_grad()
+def test_the_short_mask_of_cross_attention_is_the_translated_sentence() -> None:
+    torch.manual_seed(1)
+    attention = CrossAttention(SIZE, ProjectedOthersSpan(8), Score(SIZE)).double()
+    memory, x = (torch.randn(2, n, 8, dtype=torch.float64) for n in (6, 3))
+    side = source_side(attention, memory, SENTENCES)
+    target = torch.tensor([[0, 1, 2], [0, 1, -1]])
+    made = layout(target, packed=Packed(answers=("source.spans",)), source=side)
+    found = made.unpack(attention(made.pack(x), made))
+    for b, row in enumerate(target.tolist()):
+        q = attention.query(x[b])
+        k, v = attention.key_value(memory[b]).chunk(2, dim=-1)
+        for t, own in enumerate(row):
+            if own < 0:
+                continue
+            seen = [s for s, other in enumerate(SENTENCES[b].tolist()) if other >= 0]
+            short = [s for s in seen if SENTENCES[b, s] == own]
+            wanted = joined(attention, product(q[t], k, v, seen), product(q[t], k, v, short))
+            torch.testing.assert_close(found[b, t], wanted)
+
+
+def test_it_starts_as_the_attention_inside_sentences() -> None:
+    assert ProjectedOthersSpan(8).neutral_start() == {"long.weight": 0.0}

@@ -51,6 +51,16 @@ FURTHER: dict[str, dict[str, Any]] = {
         "document_layer": "hierarchical",
         "document": {"target": True, "sentences": 2},
     },
+    "selective over sentences": {
+        "attention": {"span": "sentence"},
+        "document_layer": "selective",
+        "document": {"level": "sentences"},
+    },
+    "selective on the target": {
+        "attention": {"span": "sentence"},
+        "document_layer": "selective",
+        "document": {"source": False, "target": True, "level": "words"},
+    },
     "hierarchical on the source": {
         "attention": {"span": "sentence"},
         "document_layer": "hierarchical",

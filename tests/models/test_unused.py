@@ -44,6 +44,20 @@ SETTINGS: dict[str, tuple[list[str], list[str]]] = {
         )
         for key in ("relative", "gate", "feed_forward")
     },
+    "model.document.level=words": (
+        [*DOCUMENT, "model.document_layer=hierarchical"],
+        ["model.document_layer=selective"],
+    ),
+    "model.document.word_weights=sparsemax": (
+        [*DOCUMENT, "model.document_layer=selective", "model.document.level=sentences"],
+        ["model.document.level=both"],
+    ),
+    "model.document.later=false": (
+        [*DOCUMENT, "model.document_layer=selective", "model.document={source: false, target: true}"],
+        ["model.document.source=true"],
+    ),
+    "model.context_encoder=separate": (DOCUMENT, S4TO4),
+    "model.context_layers=2": (S4TO4, ["model.context_encoder=separate"]),
     "model.nat.path=row": (DOCUMENT, ["model.writes=non_autoregressive", "loss.name=glancing"]),
     "model.nat.codes=7": (AT_ONCE, ["model.nat.latent=true"]),
     "model.nat.length_offsets=1": (
@@ -63,6 +77,7 @@ OF_TRAINING: dict[str, tuple[list[str], list[str]]] = {
     "model.nat.code_weight=0.2": (AT_ONCE, ["model.nat.latent=true"]),
     "model.attention.gate_rate=3": (S4TO4, ["model.attention.others=gated"]),
     "loss.context_discount=0.5": ([], S4TO4),
+    "train.freeze=init": ([], ["train.init=run"]),
     "loss.glancing=[0.1,0.1]": (DOCUMENT, ["model.writes=non_autoregressive", "loss.name=glancing"]),
 }
 every_setting = loop_over("setting", [*SETTINGS, *OF_TRAINING])

@@ -22,6 +22,7 @@ from cotext.layers.layouts import Layouts
 from cotext.models import checkpoint as ckpt
 from cotext.models.build import build_model
 from cotext.models.interface import TranslationModel
+from cotext.models.run_folder import checkpoint_folder
 from cotext.runtime.errors import CotextError
 from cotext.runtime.integrity import unsealed
 from cotext.training.prepared_data import open_data
@@ -691,6 +692,32 @@ class TestGoingOn:
         train_here(config(4, rate=1.0), data, tmp_path / "even")
         one, other = (load_file(tmp_path / name / "model.safetensors") for name in ("whole", "even"))
         assert any(not torch.equal(one[name], other[name]) for name in one if ".gate." in name)
+
+    def test_frozen_parameters_stay_and_others_learn(self, data: Path, source: Path, tmp_path: Path) -> None:
+        """In one go, and if training goes on from a checkpoint."""
+        model = {"document_layer": "hierarchical", "document": {"target": True}}
+
+        def config(updates: int) -> Config:
+            return with_section(started(source, max_updates=updates, freeze="init"), "model", **model)
+
+        train_here(config(4), data, tmp_path / "whole")
+        train_here(config(2), data, tmp_path / "parts")
+        train_here(config(4), data, tmp_path / "parts")
+        assert_same_file(tmp_path / "whole" / "model.safetensors", tmp_path / "parts" / "model.safetensors")
+        given, half, whole = (
+            load_file(path / "model.safetensors")
+            for path in (source, checkpoint_folder(tmp_path / "whole", 2), tmp_path / "whole")
+        )
+        frozen = [name for name in whole if name in given]
+        assert len(frozen) == len(given)
+        assert all(torch.equal(whole[name], given[name]) for name in frozen)
+        matrices = [name for name in whole if name not in given and name.endswith(".weight")]
+        assert matrices
+        assert all(not torch.equal(whole[name], half[name]) for name in matrices)
+
+    def test_freezing_everything_is_refused(self, data: Path, source: Path, tmp_path: Path) -> None:
+        with pytest.raises(CotextError, match="so that nothing is left to train; remove the setting"):
+            train_here(started(source, freeze="init"), data, tmp_path / "run")
 
     def test_another_source_is_another_run(
         self, data: Path, source: Path, begun: Path, tmp_path: Path

@@ -35,6 +35,9 @@ SegmentsKind = Literal["none", "learned", "sinusoidal", "current"]
 Activation = Literal["relu", "swish", "gelu", "gelu_sigmoid"]
 Wavelengths = Literal["half_minus_one", "half"]
 StackName = Literal["encoder", "decoder", "cross"]
+Others = Literal["joint", "gated", "projected"]
+Level = Literal["both", "sentences", "words"]
+Weights = Literal["softmax", "sparsemax"]
 
 
 class TopConfig(Closed):
@@ -66,10 +69,11 @@ class AttentionConfig(Closed):
     `rotary`: queries and keys rotated by their positions (Su et al. 2021), in self-attention. `alibi`: a
     penalty for distance, in cross-attention measured between aligned sentences (Press et al. 2022; Post and
     Junczys-Dowmunt 2023). Or a class in your own file: `idea.py:MyScore`."""
-    others: Literal["joint", "gated"] = "joint"
+    others: Others = "joint"
     """How the span `row` weighs other sentences. `joint`: one softmax over all tokens. `gated`: one softmax
     over the own sentence, plus one over the other sentences behind a gate per head. The gate starts closed:
-    a model that starts from a sentence model begins with its output."""
+    a model that starts from a sentence model begins with its output. `projected`: one softmax over all tokens
+    and one over the own sentence, joined by a projection (P. Zhang et al. 2020)."""
     gate_rate: Annotated[float, Field(gt=0, le=1000)] = 30.0
     """With `others: gated`: learning rate of the gates, as a multiple of `train.learning_rate`."""
     memory_sentences: Sentences = 1
@@ -90,7 +94,7 @@ class StackConfig(Closed):
     """See `attention.span`."""
     score: ScoreKind | None = None
     """See `attention.score`."""
-    others: Literal["joint", "gated"] | None = None
+    others: Others | None = None
     """See `attention.others`."""
     memory_sentences: Sentences | None = None
     """See `attention.memory_sentences`."""
@@ -132,6 +136,14 @@ class DocumentConfig(Closed):
     feed_forward: bool = True
     """For `segment_gate`: whether the layer has a feed-forward part, as the parameter counts in table 1 of
     Zheng et al. imply; otherwise it is attention only, as in their equations."""
+    level: Level = "both"
+    """For `selective`: what a token attends to. `both`: other sentences, and the words of each. `sentences`:
+    the means of other sentences. `words`: all their words."""
+    word_weights: Weights = "softmax"
+    """For `selective` with `level: both`: weights of the words of a sentence. With `sparsemax`, many are
+    zero."""
+    later: bool = True
+    """For `selective` in the encoder: whether a token also attends to later sentences."""
 
     @property
     def before(self) -> int:
@@ -188,10 +200,17 @@ class ModelConfig(Closed):
     current tokens (DocFlat; Wu et al. 2023). `datapoints`: to the mean of each row (ABD; Kossen et al. 2021).
     `mean`: to one mean of all rows (MBE; Morishita et al. 2021)."""
     batch: BatchConfig = BatchConfig()
+    context_encoder: Literal["none", "separate", "shared"] = "none"
+    """An encoder for the context sentences of source rows, to which blocks attend. `none`: none. `separate`:
+    a stack of its own; all blocks of encoder and decoder attend to it (DocT; J. Zhang et al. 2018). `shared`:
+    the encoder's layers but the last, then its own; the last layer of the encoder attends to it (Voita et al.
+    2018)."""
+    context_layers: Count = 1
+    """For `context_encoder`: number of layers of its own."""
     document_layer: DocumentLayerKind = "none"
     """A layer on top in which sentences attend to other sentences of their row. `segment_gate`: the gated
-    layer of MCN (Zheng et al. 2020). `hierarchical`: the attention of HAN (Miculicich et al. 2018). Or a
-    class in your own file: `idea.py:MyLayer`."""
+    layer of MCN (Zheng et al. 2020). `hierarchical`: the attention of HAN (Miculicich et al. 2018).
+    `selective`: the attention of SAN (Maruf et al. 2019). Or a class in your own file: `idea.py:MyLayer`."""
     document: DocumentConfig = DocumentConfig()
     nat: NatConfig = NatConfig()
     dimension: Width = 512

@@ -19,6 +19,7 @@ from cotext.runtime.own_code import Code, known
 DOCUMENT_LAYERS: Final[Mapping[str, str]] = {  # name: module and class
     "segment_gate": "cotext.models.mcn:SegmentGate",
     "hierarchical": "cotext.models.han:HierarchicalAttention",
+    "selective": "cotext.models.san:SelectiveAttention",
 }
 OWN: Final = re.compile(
     r"(?P<file>[\w./\\-]*?(?P<name>[\w-]+\.py)):(?P<kind>[A-Za-z_]\w*)(?:@(?P<digest>[0-9a-f]{16}))?"

@@ -41,6 +41,9 @@ class TrainConfig(Closed):
     """Whether the model's sizes, norms, activation, kind of positions and output layer come from the `recipe`
     or from the `run` that training starts from. `auto`: from the run if it is an imported model or descends
     from an imported model, otherwise from the recipe."""
+    freeze: Literal["none", "init"] = "none"
+    """Parameters that training leaves unchanged. `init`: those that come from the run that training starts
+    from, completely or in part."""
     blend: tuple[Blended, ...] | None = None
     """New parts that are blended in gradually, because they change the output from the start. `positions`:
     removal of the input positions of the other run. `score`: rotary or ALiBi. `mean`: the mean in front of

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from cotext.layers.context_attention import ContextAttention, ContextSublayer
 from cotext.layers.kernels.dropout import Dropout
 from cotext.layers.layout import AnyLayout, Layout, Packed
 from cotext.layers.multi_head import Activation, AttentionSize, CrossAttention, FeedForward, SelfAttention
@@ -79,11 +80,14 @@ class Residual(nn.Module):
 
 
 class EncoderBlock(nn.Module):
-    """Self-attention and feed-forward."""
+    """Self-attention and feed-forward; `context_attention`: attention to context that was encoded apart."""
+
+    context_attention: ContextSublayer | None
 
     def __init__(self, size: Size, attention: nn.Module) -> None:
         super().__init__()
         self.attention = attention
+        self.context_attention = None
         self.current_only = any(module.span.current_only for module in self_attentions(attention))
         self.feed_forward = size.feed_forward_layer()
         self.after_attention = Residual(size.dimension, size.dropout, size.pre_norm)
@@ -91,17 +95,20 @@ class EncoderBlock(nn.Module):
 
     def forward(self, x: Tensor, layout: Layout) -> Tensor:
         """[B, S, D] -> [B, S, D], or without padding [N, D] -> [N, D]."""
-        x = self.after_attention(x, lambda x: self.attention(x, layout))
+        x = _attended(self, x, layout)
         x = self.after_feed_forward(x, self.feed_forward)
         return x
 
 
 class DecoderBlock(nn.Module):
-    """Self-attention, cross-attention and feed-forward."""
+    """Self-attention, cross-attention and feed-forward; `context_attention`: see `EncoderBlock`."""
+
+    context_attention: ContextSublayer | None
 
     def __init__(self, size: Size, attention: nn.Module, cross: nn.Module) -> None:
         super().__init__()
         self.attention = attention
+        self.context_attention = None
         self.cross = cross
         self.feed_forward = size.feed_forward_layer()
         self.after_attention = Residual(size.dimension, size.dropout, size.pre_norm)
@@ -110,10 +117,19 @@ class DecoderBlock(nn.Module):
 
     def forward(self, x: Tensor, layout: AnyLayout) -> Tensor:
         """[R, T, D] -> [R, T, D], or without padding [N, D] -> [N, D]."""
-        x = self.after_attention(x, lambda x: self.attention(x, layout))
+        x = _attended(self, x, layout)
         x = self.after_cross(x, lambda x: self.cross(x, layout))
         x = self.after_feed_forward(x, self.feed_forward)
         return x
+
+
+def _attended(block: EncoderBlock | DecoderBlock, x: Tensor, layout: AnyLayout) -> Tensor:
+    """Apply self-attention and, if the layout has context, attention to it."""
+    context = block.context_attention
+    if context is None or layout.context_side is None:
+        return block.after_attention(x, lambda x: block.attention(x, layout))
+    x = block.after_attention(x, lambda x: context.beside(x, block.attention(x, layout), layout))
+    return context.behind(x, layout)
 
 
 def through(block: EncoderBlock | DecoderBlock, x: Tensor, layout: Layout, recomputed: bool) -> Tensor:
@@ -184,7 +200,11 @@ def self_attentions(stack: nn.Module) -> list[SelfAttention]:
 
 def cross_attentions(decoder: nn.Module) -> list[CrossAttention]:
     """Return the cross-attentions of a decoder, in the order of `SourceSide.keys_values`."""
-    return [module for module in decoder.modules() if isinstance(module, CrossAttention)]
+    return [
+        module
+        for module in decoder.modules()
+        if isinstance(module, CrossAttention) and not isinstance(module, ContextAttention)
+    ]
 
 
 def number_attentions(decoder: nn.Module) -> int:

@@ -36,7 +36,7 @@ from cotext.layers.kernels.sdpa import TokenIndices
 from cotext.layers.masks import causal as causal_mask
 from cotext.layers.masks import is_current, visible
 from cotext.layers.positions import LearnedPositions, PositionTable, ranks
-from cotext.layers.state import DecoderState, SlotMask, SourceSide
+from cotext.layers.state import ContextSide, DecoderState, SlotMask, SourceSide
 
 # --- Distances between sentences, for attention that depends on how many sentences apart two tokens are.
 #
@@ -236,6 +236,7 @@ class Layout:
     """
 
     shared: Shared
+    context_side: ContextSide | None = None
 
     def __init__(
         self,
@@ -255,11 +256,26 @@ class Layout:
         for name in ("packing", "top", *packed.answers):
             attrgetter(name)(self)
 
-    def bound(self, shared: Shared, source: SourceSide | None = None) -> Self:
-        """Return a copy for one forward pass, with its tables and its encoded source."""
+    def bound(
+        self, shared: Shared, source: SourceSide | None = None, context: ContextSide | None = None
+    ) -> Self:
+        """Return a copy for one forward pass, with its tables, its encoded source and encoded context."""
         bound = copy(self)
-        bound.shared, bound._source = shared, source
+        bound.shared, bound._source, bound.context_side = shared, source, context
         return bound
+
+    @cached_property
+    def of_context(self) -> "Layout":
+        """The same rows, with the encoded context in the place of the source."""
+        of_context = self.bound(self.shared, self.context_side)
+        of_context.__dict__.pop("source_keys", None)
+        return of_context
+
+    @cached_property
+    def has_context(self) -> Tensor:
+        """Whether the row of each packed token has context: [N, 1] or [B, T, 1]."""
+        assert self.context_side is not None
+        return self.pack(self.context_side.exists[:, None, None].expand(*self.sentence.shape, 1))
 
     @property
     def source(self) -> SourceSide:
@@ -476,6 +492,7 @@ class Step:
         """`position` in the row and `rank` in the sentence, [R, T]: see `DecoderState.positions`."""
         self.sentence, self.position, self.rank = sentence, position, rank
         self.state, self.shared = state, shared
+        self.source: SourceSide = state.source
         # The mask of whole rows is the same in all layers: compute it once per step.
         self.row = state.slot_mask(sentence.size(1), sentence.device)
         self._within: dict[int, SlotMask] = {}
@@ -485,8 +502,23 @@ class Step:
         return x_RTD if self.state.beam == 1 else x_RTD.reshape(self.state.entries, -1, x_RTD.size(-1))
 
     @property
-    def source(self) -> SourceSide:
-        return self.state.source
+    def context_side(self) -> ContextSide | None:
+        return self.state.context_side
+
+    @cached_property
+    def of_context(self) -> "Step":
+        """See `Layout.of_context`."""
+        assert self.context_side is not None
+        of_context = copy(self)
+        of_context.source = self.context_side
+        of_context.__dict__.pop("source_keys", None)
+        return of_context
+
+    @cached_property
+    def has_context(self) -> Tensor:
+        """See `Layout.has_context`: [R, 1, 1]."""
+        assert self.context_side is not None
+        return self.context_side.exists.repeat_interleave(self.state.beam)[:, None, None]
 
     def within(self, memory_sentences: int) -> SlotMask:
         """Return the slots of the tokens' own sentence and of this many earlier sentences."""

@@ -23,8 +23,9 @@ class Layouts:
 
     `source`: layout of the encoder's rows. `side`: source side of cross-attention, without keys and values.
     `target`: layout of the decoder's rows, with inputs of `input_sentence` [B, T], if known. `context` and
-    `target_context`: layouts of a batch context. `shift`: upper bound of all position shifts. `texts`:
-    maximum number of texts of a row, for `soft_copy`.
+    `target_context`: layouts of a batch context. `context_rows`: the two parts of source rows, for a context
+    encoder. `shift`: upper bound of all position shifts. `texts`: maximum number of texts of a row, for
+    `soft_copy`.
     """
 
     source: Layout
@@ -33,5 +34,6 @@ class Layouts:
     input_sentence: Tensor | None = None
     context: ContextLayout | None = None
     target_context: ContextLayout | None = None
+    context_rows: Any = None
     shift: int = 0
     texts: int = 1

@@ -126,6 +126,11 @@ class RowSpan:
         """One product of a self-attention: [B, H, T, K]."""
         return score.attend(q_BHTK, kv, keys, layout)
 
+    def output(self, out: nn.Linear, mixed: Tensor) -> Tensor:
+        """Project the merged heads of all products: [..., products * D] -> [..., D]."""
+        projected: Tensor = out(mixed)
+        return projected
+
     def slots(self, step: Step) -> SlotMask:
         """Return the cache slots that the next tokens attend to."""
         return step.row
@@ -163,7 +168,7 @@ class SelfAttention(nn.Module):
     def forward(self, x: Tensor, layout: AnyLayout) -> Tensor:
         """Return the attention output, shaped as x."""
         mixed = self._step(x, layout) if isinstance(layout, Step) else self.span.attend(self, x, layout)
-        out: Tensor = self.out(mixed)
+        out = self.span.output(self.out, mixed)
         return out if out.shape == x.shape else out.view_as(x)
 
     def split(self, qkv: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -214,7 +219,7 @@ class CrossAttention(nn.Module):
             mixed = merge_heads(self.span.source_product(score, q, kv, keys, layout))
         else:
             mixed = self.span.attend_source(self, x, layout)
-        out: Tensor = self.out(mixed)
+        out = self.span.output(self.out, mixed)
         return out if out.shape == x.shape else out.view_as(x)
 
     def split(self, query: Tensor) -> Tensor:

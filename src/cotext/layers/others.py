@@ -1,6 +1,7 @@
-"""Gated attention to other sentences: the own sentence in one softmax, all others in a second one.
+"""How a token weighs its own sentence and the other sentences of its row.
 
-A document system that starts from a sentence model keeps the attention of that model inside every sentence.
+**Gated.** The own sentence is in one softmax, all others are in a second one behind a gate. A document system
+that starts from a sentence model keeps the attention of that model inside every sentence.
 For a query i of sentence s, with the same queries, keys and values in both terms:
 
     out_i =             sum over j in s     of softmax over s      (q_i k_j / sqrt(K)) v_j
@@ -10,6 +11,16 @@ There is one number a_h per head and attention. It starts at 0, so that the outp
 the output of the sentence model. In cross-attention, s is the source sentence that the query translates.
 Queries and keys of other sentences have no gradient before the gates open. Gates therefore need a higher
 learning rate than other weights (`model.attention.gate_rate`).
+
+**Projected** (long-short term masking; P. Zhang et al. 2020). One product has a long mask, the whole row, and
+one has a short mask, the own sentence. A projection joins the two, with the same queries, keys and values in
+both:
+
+    out = W [long; short] + b = W_long long + W_short short + b
+
+The authors published no code, and their paper was not at hand: the equation follows descriptions of it (Lupo
+et al. 2022, section 2.3). W_short and b have the names of a plain attention's output projection, and continue
+from it if training starts from a sentence model. W_long then starts at 0.
 
 Shapes: B rows, H heads, T queries, S keys, K dimensions per head.
 """
@@ -88,3 +99,41 @@ class GatedOthersSpan(nn.Module, RowSpan, StartsFromOthers):
                 attend(replace(keys, mask=mask, causal=False)) for mask in (apart.own, apart.others)
             )
         return own + share * others
+
+
+class ProjectedOthersSpan(nn.Module, RowSpan, StartsFromOthers):
+    """Attention over the whole row and attention inside the own sentence, joined by a projection."""
+
+    answers = ("has_several",)
+    source_answers = ("source.spans",)
+
+    def __init__(self, dimension: int) -> None:
+        super().__init__()
+        self.long = nn.Linear(dimension, dimension, bias=False)
+
+    def product(self, score: Score, q_BHTK: Tensor, kv: KeysValues, keys: Keys, layout: AnyLayout) -> Tensor:
+        """Both products, as twice as many heads: [B, 2 H, T, K]."""
+        return self._both(lambda keys: score.attend(q_BHTK, kv, keys, layout), keys, layout.apart)
+
+    def source_product(
+        self, score: Score, q_BHTK: Tensor, kv: KeysValues, keys: Keys, layout: AnyLayout
+    ) -> Tensor:
+        """Both products, as twice as many heads: [B, 2 H, T, K]."""
+        return self._both(lambda keys: score.attend_source(q_BHTK, kv, keys), keys, layout.source_apart)
+
+    def output(self, out: nn.Linear, mixed: Tensor) -> Tensor:
+        long, short = mixed.chunk(2, dim=-1)
+        projected: Tensor = out(short) + self.long(long)
+        return projected
+
+    def neutral_start(self) -> Mapping[str, float]:
+        return {"long.weight": 0.0}
+
+    @staticmethod
+    def _both(attend: Callable[[Keys], Tensor], keys: Keys, apart: Apart | None) -> Tensor:
+        if apart is None:  # every row is one sentence, so that the two masks are equal
+            return attend(keys).repeat(1, 2, 1, 1)
+        one = torch.ones(1, device=apart.seen.device)
+        with show_together(one, one):  # recorded as one attention, the mean of the two
+            long, short = attend(keys), attend(replace(keys, mask=apart.own, causal=False))
+        return torch.cat((long, short), dim=1)

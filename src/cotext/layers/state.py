@@ -16,7 +16,7 @@ from abc import ABC, abstractmethod
 from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -98,7 +98,7 @@ class SourceSide:
         self.sentence = sentence
         self.mask = visible(sentence)  # [B, 1, 1, S]
 
-    def filled(self, keys_values: list[KeysValues]) -> "SourceSide":
+    def filled(self, keys_values: list[KeysValues]) -> Self:
         filled = copy(self)
         filled.keys_values = keys_values
         return filled
@@ -158,6 +158,18 @@ class SourceSide:
             self.__dict__["spans"] = spans
 
 
+class ContextSide(SourceSide):
+    """Encoded context sentences, in the form for context attention; `exists` [B]: rows that have context."""
+
+    def __init__(self, sentence: Tensor, exists: Tensor) -> None:
+        super().__init__([], sentence)
+        self.exists = exists
+
+    def select(self, entries: Tensor) -> None:
+        super().select(entries)
+        self.exists = self.exists.index_select(0, entries)
+
+
 class TargetContext(ABC):
     """Tokens of other rows that a decoder attends to, in addition to the keys and values of its attention.
 
@@ -204,6 +216,7 @@ class DecoderState:
     rows: Any = None  # the `Source` that the model encoded
     layouts: Any = None  # `Layouts` of complete rows
     context: TargetContext | None = None  # if rows attend to each other
+    context_side: ContextSide | None = None  # context sentences that were encoded apart
     shift: Tensor | None = None  # [R], if the shift of positions differs between rows
     last: Tensor | None = None  # [R], the last current sentence, if segments count back from it
     caches: list[KeyValueCache] = field(default_factory=list)
@@ -228,6 +241,8 @@ class DecoderState:
     def open(self, slots: int) -> None:
         """Allocate caches for `slots` tokens per row, padding included, with one row per entry."""
         self.source.open()
+        if self.context_side is not None:
+            self.context_side.open()
         like = self.source.keys_values[0][0]
         slots += 0 if self.context is None else self.context.extra_slots
         self.capacity = slots
@@ -398,6 +413,8 @@ class DecoderState:
                 setattr(self, name, value.index_select(0, entries))
         self._select_rows((entries[:, None] * beam + torch.arange(beam, device=entries.device)).flatten())
         self.source.select(entries)
+        if self.context_side is not None:
+            self.context_side.select(entries)
         if self.context is not None:
             self.context.select(entries)
 

@@ -19,7 +19,7 @@ from cotext.layers.embedding import EmbeddingKind, InputKind, SentenceEmbedding
 from cotext.layers.initialisation import initialise
 from cotext.layers.multi_head import AttentionSize, CrossAttention, RowSpan, Score, SelfAttention
 from cotext.layers.node_spans import NodeQuerySpan, NodeSpan
-from cotext.layers.others import GatedOthersSpan
+from cotext.layers.others import GatedOthersSpan, ProjectedOthersSpan
 from cotext.layers.rotary import RotaryScore
 from cotext.layers.segment_distance import SegmentDistanceScore
 from cotext.layers.sentence_spans import SentenceSpan
@@ -28,7 +28,9 @@ from cotext.layers.transformer_xl import MemorySpan, TransformerXLScore
 from cotext.models.abd import Datapoints
 from cotext.models.batch_context import BatchContext, BatchSides
 from cotext.models.checks import check
+from cotext.models.context_encoder import ContextEncoder
 from cotext.models.docflat import FlatBatch
+from cotext.models.doct import SeparateContext
 from cotext.models.flat_transformer import CurrentSpan
 from cotext.models.g_transformer import GatedAttention
 from cotext.models.interface import DocumentLayer, Model
@@ -37,12 +39,16 @@ from cotext.models.nat import LatentCodes, NonAutoregressiveTransformer
 from cotext.models.p_transformer import PositionScore, relative_table
 from cotext.models.parts import document_layer, document_settings, own_score
 from cotext.models.transformer import Parts, Transformer
+from cotext.models.voita_2018 import SharedContext
 from cotext.runtime.errors import CotextError
 
+OTHERS: dict[str, Callable[[AttentionConfig, AttentionSize], RowSpan]] = {  # of the span `row`
+    "joint": lambda config, size: RowSpan(),
+    "gated": lambda config, size: GatedOthersSpan(size.heads, config.gate_rate),
+    "projected": lambda config, size: ProjectedOthersSpan(size.dimension),
+}
 SPANS: dict[str, Callable[[AttentionConfig, AttentionSize], RowSpan]] = {
-    "row": lambda config, size: (
-        GatedOthersSpan(size.heads, config.gate_rate) if config.others == "gated" else RowSpan()
-    ),
+    "row": lambda config, size: OTHERS[config.others](config, size),
     "sentence": lambda config, size: SentenceSpan(),
     "memory": lambda config, size: MemorySpan(config.memory_sentences),
     "nodes": lambda config, size: NodeSpan(size.dropout),
@@ -61,6 +67,7 @@ SCORES: dict[str, Callable[[AttentionSize], Score]] = {
 }
 # Scores of self-attention whose positions have another form, or none, in cross-attention.
 CROSS_SCORES = {"positions": "absolute", "relative": "content", "rotary": "content"}
+CONTEXT_ENCODERS: dict[str, type[ContextEncoder]] = {"separate": SeparateContext, "shared": SharedContext}
 BATCH_CONTEXTS: dict[str, Callable[[Size, BatchSides, ModelConfig], BatchContext]] = {
     "flat": lambda size, sides, config: FlatBatch(
         size.attention, sides, config.batch.gate, config.batch.threshold
@@ -139,7 +146,9 @@ def _autoregressive(model: ModelConfig, embedding: SentenceEmbedding) -> Transfo
     shift = model.shift if model.positions == "shifted" else 0
     if shift == "corpus":
         raise CotextError("model.shift = corpus must be resolved to a number before a model is built")
+    stacks = _stacks(model, size)
     parts = Parts(
+        context_encoder=_context_encoder(model, size, stacks),
         source_document=_document_layer(model, size) if model.document.source else None,
         target_document=_document_layer(model, size) if model.document.target else None,
         batch_context=batch_context(size, sides, model) if batch_context else None,
@@ -148,7 +157,7 @@ def _autoregressive(model: ModelConfig, embedding: SentenceEmbedding) -> Transfo
         source_sentences=model.source_sentences,
         output_bias=nn.Parameter(torch.zeros(len(embedding.weight))) if model.output_bias else None,
     )
-    return Transformer(embedding, _stacks(model, size), parts)
+    return Transformer(embedding, stacks, parts)
 
 
 def _non_autoregressive(model: ModelConfig, embedding: SentenceEmbedding) -> NonAutoregressiveTransformer:
@@ -166,6 +175,17 @@ def _document_layer(model: ModelConfig, size: Size) -> DocumentLayer | None:
     if model.document_layer == "none":
         return None
     return document_layer(model.document_layer)(size, document_settings(model))
+
+
+def _context_encoder(model: ModelConfig, size: Size, stacks: Stacks) -> ContextEncoder | None:
+    """Return the context encoder, whose own layers are like the lowest of the encoder."""
+    if model.context_encoder == "none":
+        return None
+    layers = [
+        EncoderBlock(size, _attention(SelfAttention, model, "encoder", size, 0))
+        for _ in range(model.context_layers)
+    ]
+    return CONTEXT_ENCODERS[model.context_encoder](size, layers, stacks)
 
 
 def _size(model: ModelConfig) -> Size:

@@ -108,14 +108,16 @@ def _check_attention(model: ModelConfig) -> None:
     inside = crosses.spans - {"row", "current"}
     if inside and keeps_current(model):
         raise CotextError(
-            f"{_key(model, 'cross', 'span')} = {inside.pop()}: where the encoder, or cross-attention, keeps "
-            "current sentences alone (current), target sentences of the context have no source; choose row"
+            f"{_key(model, 'cross', 'span')} = {inside.pop()}: where cross-attention sees current sentences "
+            "alone (current, or model.context_encoder), target sentences of the context have no source; "
+            "choose row"
         )
 
 
 def keeps_current(model: ModelConfig) -> bool:
-    """Whether the states of context sentences are dropped before the decoder attends to the source."""
-    return "current" in model.stack("encoder").spans | model.stack("cross").spans
+    """Whether the decoder attends to the states of current sentences only, apart from a context encoder."""
+    spans = model.stack("encoder").spans | model.stack("cross").spans
+    return model.context_encoder != "none" or "current" in spans
 
 
 def _check_kernel(model: ModelConfig, side: Side, key: str, span: str, score: str) -> None:
@@ -215,8 +217,8 @@ def _check_learned_positions(model: ModelConfig) -> None:
 
 def _check_parts(model: ModelConfig) -> None:
     if model.writes == "non_autoregressive":
-        for key, value in (("batch_context", model.batch_context), ("document_layer", model.document_layer)):
-            if value != "none":
+        for key in ("batch_context", "context_encoder", "document_layer"):
+            if (value := getattr(model, key)) != "none":
                 raise CotextError(
                     f"model.{key} = {value}: there is no kernel for it with model.writes = "
                     "non_autoregressive; choose none"
@@ -227,6 +229,7 @@ def _check_parts(model: ModelConfig) -> None:
                 "choose false"
             )
         return
+    _check_context_encoder(model)
     document = model.document
     if not (document.source or document.target) and model.document_layer != "none":
         raise CotextError(
@@ -244,6 +247,24 @@ def _check_parts(model: ModelConfig) -> None:
             f"model.document_layer = {model.document_layer} sees the sentences of a row, of which "
             "model.encoder.top.span = current leaves the current ones alone; choose one of the two"
         )
+
+
+def _check_context_encoder(model: ModelConfig) -> None:
+    """Reject parts that need current and context sentences in one sequence."""
+    if model.context_encoder == "none":
+        return
+    on_source = model.document_layer != "none" and model.document.source
+    spans = model.stack("encoder").spans | model.stack("cross").spans
+    for clash, other in (
+        (model.batch_context != "none", f"model.batch_context = {model.batch_context}"),
+        (on_source, f"model.document_layer = {model.document_layer} on the source"),
+        ("current" in spans, "the span current"),
+    ):
+        if clash:
+            raise CotextError(
+                f"model.context_encoder = {model.context_encoder} encodes context sentences apart from the "
+                f"current ones, and cannot be combined with {other}; choose one of the two"
+            )
 
 
 def _check_non_autoregressive(config: Config) -> None:

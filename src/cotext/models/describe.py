@@ -26,6 +26,8 @@ SLOTS = (
     "source_sentences",
     "batch_context",
     "batch",
+    "context_encoder",
+    "context_layers",
     "document_layer",
     "document",
     "nat",
@@ -38,10 +40,12 @@ PAPERS = {
     "Sentence-Aligned Connectionist Temporal Classification",
     "docflat": "Wu et al. 2023, Document Flattening: Beyond Concatenating Context for Document-Level "
     "Neural Machine Translation",
+    "doct": "J. Zhang et al. 2018, Improving the Transformer Translation Model with Document-Level Context",
     "flat-transformer": "Ma et al. 2020, a baseline of others",
     "focused-concatenation": "Lupo et al. 2022, Focused Concatenation for Context-Aware Neural Machine "
     "Translation",
     "g-transformer": "Bao et al. 2021, a baseline of others",
+    "lstm-trans": "P. Zhang et al. 2020, Long-Short Term Masking Transformer",
     "mcn": "Zheng et al. 2020, Toward Making the Most of Context in Neural Machine Translation",
     "mr": "Sun et al. 2022, a baseline of others",
     "han": "Miculicich et al. 2018, Document-Level Neural Machine Translation with Hierarchical Attention "
@@ -51,6 +55,8 @@ PAPERS = {
     "opus": "Pretrained sentence models (OPUS-MT, NLLB, mBART) that are trained further on documents",
     "p-transformer": "Li et al. 2022, P-Transformer: Towards Better Document-to-Document Neural Machine "
     "Translation",
+    "san": "Maruf et al. 2019, Selective Attention for Context-aware Neural Machine Translation",
+    "voita-2018": "Voita et al. 2018, Context-Aware Neural Machine Translation Learns Anaphora Resolution",
 }
 
 

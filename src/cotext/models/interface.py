@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Final, Literal
 from torch import Tensor, nn
 
 from cotext.config.decoding import Precision
+from cotext.config.model import Level, Weights
 from cotext.data.batch import Source
 from cotext.layers.blocks import Size
 from cotext.layers.int8_linear import Int8Linear
@@ -172,6 +173,9 @@ class DocumentSettings:
     relative: bool = True
     gate: bool = True
     feed_forward: bool = True
+    level: Level = "both"
+    word_weights: Weights = "softmax"
+    later: bool = True
 
 
 class DocumentLayer(nn.Module, ABC):

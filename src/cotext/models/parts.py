@@ -53,4 +53,12 @@ def own_part(name: str, base: type[Kind]) -> type[Kind]:
 def document_settings(model: ModelConfig) -> DocumentSettings:
     """Return the settings of the document layer."""
     document = model.document
-    return DocumentSettings(document.before, document.relative, document.gate, document.feed_forward)
+    return DocumentSettings(
+        document.before,
+        document.relative,
+        document.gate,
+        document.feed_forward,
+        document.level,
+        document.word_weights,
+        document.later,
+    )

@@ -27,6 +27,8 @@ def source_reach(config: Config) -> Reach:
         reach += _layer(config, "encoder", layer)
     if model.document.source:
         reach += _document_layer(model)
+    if model.context_encoder != "none" and config.view.kind in ("window", "cumulative"):
+        reach |= ALL
     return (reach & _source_row(config)) | (
         ALL if model.batch_context != "none" and model.batch.source else OWN
     )

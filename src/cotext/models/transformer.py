@@ -1,6 +1,7 @@
 """Transformer (Vaswani et al. 2017) with slots: the base model of all autoregressive systems.
 
     source -> embedding -> batch context -> encoder blocks -> document layer ----> keys and values
+       '---> context encoder, to whose states blocks attend                             |
     target -> embedding -> batch context -> decoder blocks <-----------------------'
                                             -> document layer -> hidden -> embedding.weight -> logits
 
@@ -24,8 +25,9 @@ from cotext.layers.layout import Layout, Shared, Step
 from cotext.layers.layouts import Layouts
 from cotext.layers.masks import is_current
 from cotext.layers.positions import mean_sentence_length, ranks
-from cotext.layers.state import DecoderState, SourceSide
+from cotext.layers.state import ContextSide, DecoderState, SourceSide
 from cotext.models.batch_context import BatchContext
+from cotext.models.context_encoder import ContextEncoder, context_attentions
 from cotext.models.interface import DocumentLayer, TranslationModel
 
 
@@ -41,6 +43,7 @@ class Parts:
     """
 
     batch_context: BatchContext | None = None
+    context_encoder: ContextEncoder | None = None
     source_document: DocumentLayer | None = None
     target_document: DocumentLayer | None = None
     relative: nn.Parameter | None = None
@@ -59,16 +62,18 @@ class Transformer(TranslationModel):
         self.encoder_norm, self.decoder_norm = stacks.encoder_norm, stacks.decoder_norm
         self._source_packed = stacks.source_packed(parts.source_document)
         self._target_packed = stacks.target_packed(parts.target_document)
-        self.batch_context = parts.batch_context
+        self.batch_context, self.context_encoder = parts.batch_context, parts.context_encoder
         self.source_document, self.target_document = parts.source_document, parts.target_document
         self.relative = parts.relative
         self.shift, self.source_sentences = parts.shift, parts.source_sentences
         self.sees_other_rows = parts.batch_context is not None
-        # A document layer is not used in batches in which every row is one sentence.
-        self.spares_parameters = parts.source_document is not None or parts.target_document is not None
+        # These are not used in batches in which every row is one sentence.
+        of_several = (parts.source_document, parts.target_document, parts.context_encoder)
+        self.spares_parameters = any(part is not None for part in of_several)
         self.output_bias = parts.output_bias
         self._caches = number_attentions(stacks.decoder)
         self._crosses = cross_attentions(stacks.decoder)
+        self._context_attentions = context_attentions(stacks)
         if parts.target_document is not None:
             parts.target_document.index = self._caches
             self._caches += parts.target_document.caches
@@ -96,10 +101,15 @@ class Transformer(TranslationModel):
         if self.batch_context is not None and not left_out:
             context = self.batch_context.source_layout(source, training)
         sentence = source.sentence if context is None else context.sentence
+        context_rows = None
+        if self.context_encoder is not None:
+            context_rows = self.context_encoder.rows(source, self._source_packed)
+            sentence = sentence if context_rows is None else context_rows.current.sentence
         rows = Layout(sentence, self._source_packed, current=source.current)
         sides = [source] if source.extra_rows is None else [source, source.extra_rows.source]
         shift = max(self._most_shift(side, side.sentence) for side in sides)
-        return Layouts(rows, SourceSide([], rows.top.sentence), context=context, shift=shift)
+        side = SourceSide([], rows.top.sentence)
+        return Layouts(rows, side, context=context, context_rows=context_rows, shift=shift)
 
     def _with_target(
         self, layouts: Layouts, source: Source, input_sentence: Tensor, training: bool
@@ -130,10 +140,13 @@ class Transformer(TranslationModel):
         layouts = source.layouts or self.layouts(source, training=self.training)
         if self.batch_context is not None and self.batch_context.left_out():
             layouts = self._source_layouts(source, self.training, left_out=True)
-        embed, context = self._embedder(layouts), None
-        layout = layouts.source.bound(self._shared("source"))
+        embed, context, rows = self._embedder(layouts), None, source
+        context_side = self._read_context(layouts, embed)
+        if layouts.context_rows is not None:
+            rows = layouts.context_rows.current
+        layout = layouts.source.bound(self._shared("source"), context=context_side)
         if self.batch_context is None or layouts.context is None:
-            x = embed.source(source)
+            x = embed.source(rows)
         else:
             x = self.batch_context.read(source, embed, layouts.context.found)
             context = self.batch_context.target(source, embed, layouts.context.found)
@@ -153,9 +166,20 @@ class Transformer(TranslationModel):
             rows=source,
             layouts=layouts,
             context=context,
+            context_side=context_side,
             shift=embed.shift_of(source),
             last=embed.last_of(source),
         )
+
+    def _read_context(self, layouts: Layouts, embed: "RowEmbedder") -> ContextSide | None:
+        """Encode context sentences apart and project them for every attention to them."""
+        rows = layouts.context_rows
+        if rows is None or self.context_encoder is None:
+            return None
+        layout = rows.layout.bound(self._shared("source"))
+        states = self.context_encoder.read(rows, layout, embed, self.encoder)
+        side: ContextSide = rows.side
+        return side.filled([a.project(states, layout) for a in self._context_attentions])
 
     def decode(self, tokens: Tensor, sentence: Tensor, state: DecoderState) -> Tensor:
         context = state.context
@@ -174,7 +198,7 @@ class Transformer(TranslationModel):
             x_RTD = self._step(x_RTD, step)
             return x_RTD if context is None else x_RTD[:, -tokens.size(1) :]
         assert layouts.target is not None
-        layout = layouts.target.bound(self._shared("target"), state.source)
+        layout = layouts.target.bound(self._shared("target"), state.source, state.context_side)
         x = layout.pack(x_RTD)
         for block in self.decoder:
             x = through(block, x, layout, self.recomputes)

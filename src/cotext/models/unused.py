@@ -103,10 +103,23 @@ USES: Final = (
     _with_value("model.batch.gate", "model.batch_context", "flat"),
     _with_value("model.batch.threshold", "model.batch.gate", "discrete"),
     Use(
+        ("model.context_encoder",),
+        "views with context sentences that are not current: view.kind = window or cumulative",
+        lambda c: any(cut.kind in ("window", "cumulative") for cut in (c.view, *c.view.mixed_with)),
+    ),
+    Use(
+        ("model.context_layers",),
+        "model.context_encoder other than none",
+        lambda c: c.model.context_encoder != "none",
+    ),
+    Use(("train.freeze",), "runs that start from another run (train.init)", lambda c: bool(c.train.init)),
+    Use(
         ("model.document.",),
         "model.document_layer other than none",
         lambda c: c.model.document_layer != "none",
     ),
+    _with_value("model.document.word_weights", "model.document.level", "both"),
+    Use(("model.document.later",), "model.document.source = true", lambda c: c.model.document.source),
     _with_value("model.nat.", "model.writes", "non_autoregressive"),
     Use(
         ("model.nat.codes", "model.nat.code_mixing", "model.nat.code_weight"),

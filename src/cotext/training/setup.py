@@ -121,8 +121,21 @@ def set_up(config: Config, data_folder: Path, run: Path, recipe: str, device: st
     if config.train.init and not checkpoints(run):
         start = start_from(Path(config.train.init), model, config, data.tokenizer, requested)
         new = start.inheritance.new
-    elif config.train.init and config.train.fresh_rate != 1:
+    elif config.train.init and (config.train.fresh_rate != 1 or config.train.freeze == "init"):
         account = read_account(run / "init.json")
         new = [*account["neutral"], *account["fresh"]]
+    if config.train.freeze == "init":
+        _freeze_all_but(model, new)
     model.recomputes = config.train.checkpoint_activations
     return TrainingSetup(config, data, corpus_of(config, data), model, accelerator, start, new)
+
+
+def _freeze_all_but(model: Model, trained: Collection[str]) -> None:
+    """Exclude parameters from training; raise CotextError if nothing is left."""
+    for name, parameter in model.named_parameters():
+        parameter.requires_grad_(name in trained)
+    if not trained:
+        raise CotextError(
+            "train.freeze = init: all parameters come from the run that training starts from (train.init), "
+            "so that nothing is left to train; remove the setting"
+        )

@@ -303,7 +303,8 @@ class ObservedModel:
         """Count the weights that `watch_weights` reports."""
         name = self.calling[-1]
         queries = self.source if self.target is None else self.target
-        keys = self.source if "cross" in name.split(".") else queries
+        of_source = {"cross", "context_attention"}.intersection(name.split("."))
+        keys = self.source if of_source else queries
         assert queries is not None
         assert keys is not None
         indices = indices or token_indices(weights_BHTS, real_BT, queries, keys)
@@ -349,9 +350,13 @@ def sentence_maps(model: Model, batches: Iterable[Batch], sentences: int) -> Obs
 def _kind(name: str, span: RowSpan | None, of_target: bool) -> str:
     """Return the kind of an attention: `encoder`, `decoder`, `cross` or, outside these stacks, `batch-...`.
 
+    Attention to context that was encoded apart: `encoder-context`, `decoder-context`.
+
     For the predictor of codes: `codes` and `codes_cross`.
     """
     parts = name.split(".")
+    if "context_attention" in parts:
+        return f"{parts[0]}-context"
     if parts[0] == "batch_context":
         return "batch-target" if of_target else "batch-source"
     if parts[0].endswith("_document"):

@@ -1,0 +1,57 @@
+"""Attention to context sentences that were encoded apart, inside the blocks of encoder and decoder.
+
+Shapes: B entries, R rows, T tokens, N real tokens, D model. States are [N, D], [B, T, D] or, while decoding,
+[R, T, D].
+"""
+
+import torch
+from torch import Tensor, nn
+
+from cotext.layers.int8_linear import joint
+from cotext.layers.layout import AnyLayout, Keys
+from cotext.layers.multi_head import AttentionSize, CrossAttention, RowSpan, Score
+from cotext.layers.state import ContextSide, KeysValues
+
+
+class ContextSpan(RowSpan):
+    """All context tokens; queries of rows without context are zero, as queries of padding."""
+
+    def source_product(
+        self, score: Score, q_BHTK: Tensor, kv: KeysValues, keys: Keys, layout: AnyLayout
+    ) -> Tensor:
+        assert isinstance(layout.source, ContextSide)
+        return score.attend_source(q_BHTK * layout.source.exists[:, None, None, None], kv, keys)
+
+
+class ContextAttention(CrossAttention):
+    """Multi-head attention to the context of a row; `index` counts these attentions over both stacks."""
+
+    def __init__(self, size: AttentionSize) -> None:
+        super().__init__(size, ContextSpan(), Score(size))
+
+    def forward(self, x: Tensor, layout: AnyLayout) -> Tensor:
+        return super().forward(x, layout.of_context)
+
+
+class ContextSublayer(nn.Module):
+    """The part of a block that attends to context; a gate g mixes its result: g * a + (1 - g) * context.
+
+    A subclass replaces `beside` or `behind`. Tokens of rows without context do not change.
+    """
+
+    def __init__(self, size: AttentionSize, bias: bool) -> None:
+        super().__init__()
+        self.attention = ContextAttention(size)
+        self.gate = nn.Linear(2 * size.dimension, size.dimension, bias=bias)
+
+    def beside(self, x: Tensor, own: Tensor, layout: AnyLayout) -> Tensor:
+        """Change the output `own` of self-attention, before its residual connection; x is its input."""
+        return own
+
+    def behind(self, x: Tensor, layout: AnyLayout) -> Tensor:
+        """Change the states after self-attention and its residual connection."""
+        return x
+
+    def _gated(self, a: Tensor, context: Tensor) -> Tensor:
+        context = context.to(a.dtype)
+        return torch.lerp(context, a, joint(self.gate, a, context).sigmoid().to(a.dtype))

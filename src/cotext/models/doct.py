@@ -1,0 +1,62 @@
+"""Document-aware Transformer (DocT; J. Zhang et al. 2018): context attention in every layer.
+
+Earlier source sentences, one sequence, pass an encoder stack of their own, with the embedding of all
+sentences. Behind the self-attention of every encoder and decoder block, states x attend to its output C:
+
+    y = MultiHead(x, C)        g = sigmoid(Wx x + Wy y)        x' = LayerNorm(g * x + (1 - g) * y)
+
+These equations are those of the authors' code (THUNLP-MT/Document-Transformer, 5bcc7f4:
+thumt/models/contextual_transformer.py): gates have no bias, and there is no residual connection nor dropout
+beside them. With pre-norm, y is of LayerNorm(x), and x' is not normalised. In the authors' training, all
+parameters of the sentence model are frozen (`train.freeze`).
+
+Shapes: D model; states as in `layers/context_attention.py`.
+"""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from cotext.layers.blocks import EncoderBlock, Size, Stack, Stacks
+from cotext.layers.context_attention import ContextSublayer
+from cotext.layers.layout import AnyLayout, Layout
+from cotext.layers.start import ZeroGate
+from cotext.models.batch_context import Embedder
+from cotext.models.context_encoder import ContextEncoder, ContextRows
+
+
+class SeparateContext(ContextEncoder):
+    """A stack of its own, which every block attends to."""
+
+    def __init__(self, size: Size, layers: Sequence[EncoderBlock], stacks: Stacks) -> None:
+        super().__init__(size, layers, stacks)
+        for block in (*stacks.encoder, *stacks.decoder):
+            block.context_attention = GatedSublayer(size)
+
+    def read(
+        self, rows: ContextRows, layout: Layout, embed: Embedder, encoder: Stack[EncoderBlock]
+    ) -> Tensor:
+        x = layout.pack(embed.source(rows.context))
+        for block in self.layers:
+            x = block(x, layout)
+        states: Tensor = self.norm(x)
+        return states
+
+
+class GatedSublayer(ContextSublayer):
+    """Context attention with a gate in the place of the residual connection."""
+
+    def __init__(self, size: Size) -> None:
+        super().__init__(size.attention, bias=False)
+        self.norm, self.pre_norm = nn.LayerNorm(size.dimension), size.pre_norm
+        self.start = ZeroGate(size.dimension) if size.neutral_start else None
+
+    def behind(self, x: Tensor, layout: AnyLayout) -> Tensor:
+        y = self.attention(self.norm(x) if self.pre_norm else x, layout)
+        mixed = self._gated(x, y)
+        if not self.pre_norm:
+            mixed = self.norm(mixed)
+        if self.start is not None:
+            mixed = self.start(x, mixed)
+        return torch.where(layout.has_context, mixed, x)

@@ -1,0 +1,68 @@
+"""Context-aware encoder of Voita et al. 2018, which shares its lower layers with a context encoder.
+
+Context sentences pass all encoder layers but the last, and a last layer of their own. A trained vector stands
+before them, by which the shared layers know context from current sentences. In the last encoder layer, a gate
+mixes self-attention with attention to the context C (section 3, equations 2 and 3, for every token):
+
+    s = SelfAttention(x)    c = MultiHead(x, C)    g = sigmoid(W [s; c] + b)    s' = g * s + (1 - g) * c
+
+Residual connection and layer norm follow, as in any layer. The decoder is that of the sentence model. The
+authors published no code for this paper. Equations are those of the paper, of which no copy was at hand.
+
+Shapes: B rows, D model; states as in `layers/context_attention.py`.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor, nn
+
+from cotext.layers.blocks import EncoderBlock, Size, Stack, Stacks
+from cotext.layers.context_attention import ContextSublayer
+from cotext.layers.layout import AnyLayout, Layout
+from cotext.layers.start import StartsFromOthers, ZeroGate
+from cotext.models.batch_context import Embedder
+from cotext.models.context_encoder import ContextEncoder, ContextRows
+
+GATE_START = 4.0  # sigmoid(4) = 0.982 of self-attention, if training starts from a sentence model
+
+
+class SharedContext(ContextEncoder):
+    """The encoder's layers but the last, and a last layer of its own; only the last layer attends to it."""
+
+    extra_tokens = 1
+
+    def __init__(self, size: Size, layers: Sequence[EncoderBlock], stacks: Stacks) -> None:
+        super().__init__(size, layers, stacks)
+        self.first = nn.Parameter(torch.randn(size.dimension) * size.dimension**-0.5)
+        [*_, last] = stacks.encoder
+        last.context_attention = BesideSelfAttention(size)
+
+    def read(
+        self, rows: ContextRows, layout: Layout, embed: Embedder, encoder: Stack[EncoderBlock]
+    ) -> Tensor:
+        first_BD = embed.first(self.first.expand(len(rows.context.tokens), -1), "source")
+        x = layout.pack(torch.cat((first_BD[:, None], embed.source(rows.context, behind=1)), dim=1))
+        [*shared, _] = encoder
+        for block in (*shared, *self.layers):
+            x = block(x, layout)
+        states: Tensor = self.norm(x)
+        return states
+
+
+class BesideSelfAttention(ContextSublayer, StartsFromOthers):
+    """A gated sum of self-attention and context attention."""
+
+    def __init__(self, size: Size) -> None:
+        super().__init__(size.attention, bias=True)
+        self.start = ZeroGate(size.dimension) if size.neutral_start else None
+
+    def beside(self, x: Tensor, own: Tensor, layout: AnyLayout) -> Tensor:
+        mixed = self._gated(own, self.attention(x, layout))
+        if self.start is not None:
+            mixed = self.start(own, mixed)
+        return torch.where(layout.has_context, mixed, own)
+
+    def neutral_start(self) -> Mapping[str, float]:
+        """Return a bias that almost closes the gate; behind a second, closed gate, it is half open."""
+        return {"gate.weight": 0.0, "gate.bias": GATE_START if self.start is None else 0.0}
