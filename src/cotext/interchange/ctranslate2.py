@@ -42,6 +42,7 @@ def obstacles(config: Config) -> Iterator[str]:
     plain = {
         "writes": ("left_to_right",),
         "batch_context": ("none",),
+        "context_encoder": ("none",),
         "document_layer": ("none",),
         "positions": ("absolute", "none"),
         "target_positions": (None, "absolute", "none"),

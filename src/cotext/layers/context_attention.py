@@ -4,11 +4,14 @@ Shapes: B entries, R rows, T tokens, N real tokens, D model. States are [N, D], 
 [R, T, D].
 """
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor, nn
 
 from cotext.layers.int8_linear import joint
-from cotext.layers.layout import AnyLayout, Keys
+from cotext.layers.kernels.sdpa import TokenIndices
+from cotext.layers.layout import AnyLayout, Keys, Layout
 from cotext.layers.multi_head import AttentionSize, CrossAttention, RowSpan, Score
 from cotext.layers.state import ContextSide, KeysValues
 
@@ -19,8 +22,12 @@ class ContextSpan(RowSpan):
     def source_product(
         self, score: Score, q_BHTK: Tensor, kv: KeysValues, keys: Keys, layout: AnyLayout
     ) -> Tensor:
-        assert isinstance(layout.source, ContextSide)
-        return score.attend_source(q_BHTK * layout.source.exists[:, None, None, None], kv, keys)
+        side = layout.source
+        assert isinstance(side, ContextSide)
+        if isinstance(layout, Layout):
+            query = layout.token_indices.where(side.exists[:, None], -1)
+            keys = replace(keys, tokens=lambda: TokenIndices(query, side.index))
+        return score.attend_source(q_BHTK * side.exists[:, None, None, None], kv, keys)
 
 
 class ContextAttention(CrossAttention):

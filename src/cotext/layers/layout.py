@@ -246,11 +246,12 @@ class Layout:
         causal: bool = False,
         source: SourceSide | None = None,
         current: Tensor | None = None,
+        indices: Tensor | None = None,
     ) -> None:
         self.sentence, self.packed = sentence, packed
         self.causal, self._source, self._current = causal, source, current
         self.longest = sentence.size(1)  # above all positions
-        self._indices: Tensor | None = None  # token indices in the batch, if these are only some of its rows
+        self._indices = indices  # token indices in the batch, if these are only some of its tokens
         self.mask = visible(sentence)
         # Computed now: the forward pass must not read tensor values.
         for name in ("packing", "top", *packed.answers):
@@ -302,6 +303,14 @@ class Layout:
     def unpack(self, x: Tensor) -> Tensor:
         """Reverse `pack`, with zeros on padding."""
         return x if self.packing is None else self.packing.unpack(x)
+
+    @property
+    def token_indices(self) -> Tensor:
+        """Index of every token in the batch, -1 on padding (`TokenIndices`): [B, T]."""
+        if self._indices is not None:
+            return self._indices
+        token_BT = torch.arange(self.sentence.numel(), device=self.sentence.device).view_as(self.sentence)
+        return torch.where(self.sentence >= 0, token_BT, -1)
 
     @cached_property
     def position(self) -> Tensor:
@@ -366,8 +375,7 @@ class Layout:
         packing.index_N = row[index_M // tokens] * tokens + index_M % tokens
         part = Layout(sentence, Packed())
         part.__dict__["packing"] = packing
-        token_BT = torch.arange(self.sentence.numel(), device=sentence.device).view_as(self.sentence)
-        part._indices = torch.where(self.sentence >= 0, token_BT, -1)[chosen]
+        part._indices = self.token_indices[chosen]
         return which_M, part
 
     @cached_property

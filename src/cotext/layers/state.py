@@ -159,11 +159,15 @@ class SourceSide:
 
 
 class ContextSide(SourceSide):
-    """Encoded context sentences, in the form for context attention; `exists` [B]: rows that have context."""
+    """Encoded context sentences, in the form for context attention.
 
-    def __init__(self, sentence: Tensor, exists: Tensor) -> None:
+    `exists` [B]: rows that have context. `index` [B, S]: index of every token in the batch that was encoded,
+    -1 for others.
+    """
+
+    def __init__(self, sentence: Tensor, exists: Tensor, index: Tensor) -> None:
         super().__init__([], sentence)
-        self.exists = exists
+        self.exists, self.index = exists, index
 
     def select(self, entries: Tensor) -> None:
         super().select(entries)

@@ -38,6 +38,7 @@ class ContextRows:
     context: Source
     layout: Layout
     side: ContextSide
+    index: Tensor  # [B, S'], of the current tokens in the batch
 
 
 class ContextEncoder(nn.Module, ABC):
@@ -59,12 +60,14 @@ class ContextEncoder(nn.Module, ABC):
         exists = context.any(dim=1)
         if not bool(exists.any()):
             return None
-        current = _part(source, (source.sentence >= 0) & ~context)
+        current, current_index = _part(source, (source.sentence >= 0) & ~context)
         context[:, 0] |= ~exists
-        part = _part(source, context)
+        part, index = _part(source, context)
         extra = part.sentence[:, : self.extra_tokens]
         sentence = torch.cat((extra, part.sentence), dim=1)
-        return ContextRows(current, part, Layout(sentence, packed), ContextSide(sentence, exists))
+        index = torch.cat((torch.full_like(extra, -1), index.where(exists[:, None], -1)), dim=1)
+        layout = Layout(sentence, packed, indices=index)
+        return ContextRows(current, part, layout, ContextSide(sentence, exists, index), current_index)
 
     @abstractmethod
     def read(
@@ -82,12 +85,13 @@ def context_attentions(stacks: Stacks) -> list[ContextAttention]:
     return found
 
 
-def _part(source: Source, chosen_BS: Tensor) -> Source:
-    """Return source rows of the chosen tokens only, moved to the left."""
+def _part(source: Source, chosen_BS: Tensor) -> tuple[Source, Tensor]:
+    """Return source rows of the chosen tokens only, moved to the left, and the former index of each token."""
     count = chosen_BS.sum(dim=1, keepdim=True)
     real = torch.arange(int(count.max()), device=chosen_BS.device) < count
-    tokens, sentence = (
+    place = torch.arange(chosen_BS.numel(), device=chosen_BS.device).view_as(chosen_BS)
+    tokens, sentence, index = (
         of.new_full(real.shape, fill).masked_scatter(real, of[chosen_BS])
-        for of, fill in ((source.tokens, 0), (source.sentence, -1))
+        for of, fill in ((source.tokens, 0), (source.sentence, -1), (place, -1))
     )
-    return replace(source, tokens=tokens, sentence=sentence, extra_rows=None, layouts=None)
+    return replace(source, tokens=tokens, sentence=sentence, extra_rows=None, layouts=None), index

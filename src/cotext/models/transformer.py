@@ -101,11 +101,12 @@ class Transformer(TranslationModel):
         if self.batch_context is not None and not left_out:
             context = self.batch_context.source_layout(source, training)
         sentence = source.sentence if context is None else context.sentence
-        context_rows = None
+        context_rows = index = None
         if self.context_encoder is not None:
             context_rows = self.context_encoder.rows(source, self._source_packed)
-            sentence = sentence if context_rows is None else context_rows.current.sentence
-        rows = Layout(sentence, self._source_packed, current=source.current)
+        if context_rows is not None:
+            sentence, index = context_rows.current.sentence, context_rows.index
+        rows = Layout(sentence, self._source_packed, current=source.current, indices=index)
         sides = [source] if source.extra_rows is None else [source, source.extra_rows.source]
         shift = max(self._most_shift(side, side.sentence) for side in sides)
         side = SourceSide([], rows.top.sentence)

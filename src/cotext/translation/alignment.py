@@ -200,9 +200,8 @@ class RowTokens:
     def places(self, shown: Tensor) -> Tensor:
         """Return the tokens at the real places of an attention, [B', T'], True = real: [B', T'].
 
-        Supported are attention over whole rows, over their current sentences, over their context, over the
-        tokens of all rows in one row, and over any of these after one additional vector; always in order.
-        Rows that are not shown do not count.
+        Supported are attention over whole rows, over their current sentences, over those of all rows in one
+        row, and over whole rows after one additional vector; always in order.
 
         Raises:
             CotextError: it is none of these.
@@ -210,23 +209,15 @@ class RowTokens:
         real = self.sentence >= 0
         place = torch.arange(real.numel(), device=real.device).view_as(real)
         counts, token_of_place = shown.sum(dim=1), torch.full(shown.shape, NOWHERE, device=shown.device)
-        context = real & ~self.current
-        context[:, 0] |= ~context.any(dim=1)  # the first token stands in for context
-        for tokens in (real, self.current, context):
-            if len(counts) == 1 and counts == tokens.sum():
+        for tokens in (real, self.current):
+            if torch.equal(counts, tokens.sum(dim=1)) or (len(counts) == 1 and counts == tokens.sum()):
                 token_of_place[shown] = place[tokens]
                 return token_of_place
-            if len(counts) != len(tokens):
-                continue
-            tokens = tokens & (counts > 0)[:, None]
-            if torch.equal(counts, tokens.sum(dim=1)):
-                token_of_place[shown] = place[tokens]
-                return token_of_place
-            if torch.equal(counts, tokens.sum(dim=1) + (counts > 0)):
-                behind = shown.clone()
-                behind[torch.arange(len(shown)), shown.int().argmax(dim=1)] = False
-                token_of_place[behind & (counts > 0)[:, None]] = place[tokens]
-                return token_of_place
+        if torch.equal(counts, real.sum(dim=1) + 1):
+            behind = shown.clone()
+            behind[torch.arange(len(shown)), shown.int().argmax(dim=1)] = False
+            token_of_place[behind] = place[real]
+            return token_of_place
         raise CotextError(
             f"attention over rows of {counts.tolist()} tokens, but the rows of the batch have "
             f"{real.sum(dim=1).tolist()}: their sentences cannot be identified"

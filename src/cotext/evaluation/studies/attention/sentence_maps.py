@@ -302,6 +302,8 @@ class ObservedModel:
     def note(self, weights_BHTS: Tensor, real_BT: Tensor, indices: TokenIndices | None) -> None:
         """Count the weights that `watch_weights` reports."""
         name = self.calling[-1]
+        if name.startswith("context_encoder."):
+            return  # its queries are of sentences that are not current
         queries = self.source if self.target is None else self.target
         of_source = {"cross", "context_attention"}.intersection(name.split("."))
         keys = self.source if of_source else queries
