@@ -56,7 +56,6 @@ SETTINGS: dict[str, tuple[list[str], list[str]]] = {
         [*DOCUMENT, "model.document_layer=selective", "model.document={source: false, target: true}"],
         ["model.document.source=true"],
     ),
-    "model.context_encoder=separate": (DOCUMENT, S4TO4),
     "model.context_layers=2": (S4TO4, ["model.context_encoder=separate"]),
     "model.nat.path=row": (DOCUMENT, ["model.writes=non_autoregressive", "loss.name=glancing"]),
     "model.nat.codes=7": (AT_ONCE, ["model.nat.latent=true"]),
@@ -77,6 +76,7 @@ OF_TRAINING: dict[str, tuple[list[str], list[str]]] = {
     "model.nat.code_weight=0.2": (AT_ONCE, ["model.nat.latent=true"]),
     "model.attention.gate_rate=3": (S4TO4, ["model.attention.others=gated"]),
     "loss.context_discount=0.5": ([], S4TO4),
+    "model.context_encoder=separate": (DOCUMENT, S4TO4),  # it has weights, which are not used
     "train.freeze=init": ([], ["train.init=run"]),
     "loss.glancing=[0.1,0.1]": (DOCUMENT, ["model.writes=non_autoregressive", "loss.name=glancing"]),
 }
