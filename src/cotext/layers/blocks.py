@@ -126,10 +126,12 @@ class DecoderBlock(nn.Module):
 def _attended(block: EncoderBlock | DecoderBlock, x: Tensor, layout: AnyLayout) -> Tensor:
     """Apply self-attention and, if the layout has context, attention to it."""
     context = block.context_attention
+    states: Tensor
     if context is None or layout.context_side is None:
-        return block.after_attention(x, lambda x: block.attention(x, layout))
-    x = block.after_attention(x, lambda x: context.beside(x, block.attention(x, layout), layout))
-    return context.behind(x, layout)
+        states = block.after_attention(x, lambda x: block.attention(x, layout))
+        return states
+    states = block.after_attention(x, lambda x: context.beside(x, block.attention(x, layout), layout))
+    return context.behind(states, layout)
 
 
 def through(block: EncoderBlock | DecoderBlock, x: Tensor, layout: Layout, recomputed: bool) -> Tensor:
