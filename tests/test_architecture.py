@@ -257,6 +257,7 @@ def test_only_the_builders_know_parts_and_losses_by_name() -> None:
             "engine_folder",
             "precision",
             "batch_context",
+            "context_encoder",
             "reach",
             "parts",
             "unused",

@@ -109,7 +109,8 @@ def started(
     And the names of parameters that had nothing to start from.
     """
     prepared = open_data(data)
-    asked = load_config(recipe, None, [*QUIET, "model.dropout=0", f"train.init={run}", *overrides])
+    dropped = [f"model.{kind}dropout=0" for kind in ("", "attention_", "activation_")]
+    asked = load_config(recipe, None, [*QUIET, *dropped, f"train.init={run}", *overrides])
     config = settle(asked, prepared, folder, recipe)
     torch.manual_seed(3)
     model = build_model(config, prepared.tokenizer.vocabulary_size)
