@@ -176,7 +176,7 @@ def test_dropout_inside_feed_forward_layers_is_a_setting_of_its_own(recipe: str)
         modules = shapes(config, 100).modules()
         return {module.dropout for module in modules if isinstance(module, FeedForward)}
 
-    assert rates() == {0.0}
+    assert rates() == {0.2 if recipe.startswith("san/") else 0.0}  # --ff-dropout-p of its authors
     assert rates("model.activation_dropout=0.1") == {0.1}
 
 
