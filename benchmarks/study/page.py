@@ -182,8 +182,8 @@ A system of several seeds has the mean, with the smallest and the largest value 
 
 * **holds**, **does not hold**: p below 0.05 over documents and over seeds, corrected (Holm) for all orderings
   below, and the difference larger than the standard deviation of seeds. For choices, the better system must
-  also use context for them. **inconclusive**: anything else, and always between two single runs, because other
-  seeds may differ.
+  also use context for them. **inconclusive**: anything else, and always between two single runs, because
+  other seeds may differ.
 * **bold**: differs from the sentence system that was trained as long, by the same rule, corrected for the
   column.
 * *uses context*: all five [conditions](context-use.md#is-context-used) hold for every seed.
