@@ -67,6 +67,7 @@ Protocols: [metrics](metrics.md). *Decisions* about open questions are on the pa
 
 ## Tables and figures
 
+Each point has a table or figure of the paper, the recipes of its rows, and the commands that measure it.
 A recipe without a folder is in the folder of the recipe before it; settings without a recipe belong to the
 recipe before them. Figures that are drawings are omitted.
 """
@@ -246,6 +247,16 @@ def recipes_cell(recipes: Sequence[str]) -> str:
     return code(parts)
 
 
+def result(entry: dict[str, Any]) -> str:
+    """One bullet: a table or figure, the recipes of its rows, and the commands that measure it."""
+    where, what, run = in_paper(entry), entry["what"], entry.get("run", "")
+    parts = [recipes_cell(entry.get("recipes", ())), run[:1].upper() + run[1:]]
+    told = ". ".join(filter(None, parts))
+    return (
+        f"* **{where}** ({what}): {told}".rstrip(": ") if where else f"* {what[:1].upper()}{what[1:]}: {told}"
+    )
+
+
 def without_recipe(papers: Sequence[dict[str, Any]]) -> list[str]:
     """Bullets: a reason, and the rows of all papers that have no recipe for it."""
     rows: dict[str, list[str]] = {}
@@ -268,12 +279,12 @@ def page() -> str:
     lines = [TOP]
     for paper in known["papers"]:
         lines += [f"### {paper['paper']}", "", WRAPPER.fill(f"*{paper['title']}.* {paper['data']}"), ""]
-        rows = [
-            (in_paper(r), r["what"], recipes_cell(r.get("recipes", ())), r.get("run", ""))
+        lines += [
+            BULLET.fill(result(r))
             for r in paper["results"]
-            if not r["what"].startswith("a drawing")
+            if not re.fullmatch("a drawing|drawings", r["what"])
         ]
-        lines += table(("in the paper", "what", "recipes", "measured by"), rows)
+        lines.append("")
     lines += ["### Rows without a recipe", "", *without_recipe(known["papers"]), "", PROTOCOLS]
     rows = [
         (
