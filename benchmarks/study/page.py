@@ -343,8 +343,6 @@ def _context(found: Comparison) -> Iterator[str]:
 def _cost(found: Comparison) -> Iterator[str]:
     columns = {
         "updates": ("training.updates", 0),
-        "tokens a second in training": ("training.tokens_per_second", 0),
-        "seconds a document": ("speed.settings.one.1.median", 2),
         "loss at the start, single sentences": ("training.start.sentences", 3),
         "its own rows": ("training.start.rows", 3),
         "at the end": ("training.best", 3),
@@ -356,11 +354,11 @@ def _cost(found: Comparison) -> Iterator[str]:
             fell = _fell(found, system)
             last = "" if fell is None else f"{fell:.3f}"
             rows.append([system, *("" if v is None else _number(v, digits) for v, digits in cells), last])
-    yield "### Cost"
+    yield "### Losses"
     yield (
         "Losses in nats per token. At the start: the model from which training starts, before the first "
         "update, on a part of the development set. At the end: the best loss of current sentences on the "
-        "whole set."
+        "complete set."
     )
     yield _markdown(rows)
 
