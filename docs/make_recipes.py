@@ -141,7 +141,10 @@ def page() -> str:
         "",
         f"Whole numbers are at most {LARGEST:,} unless a key states another limit.",
     ]
-    lines += ["Each key is followed by its type, its default, and what it does."]
+    lines += [
+        "Each key is followed by its type, its default, and what it does. The type is omitted if the",
+        "description lists all values.",
+    ]
     section = ""
     of_stacks = [key for key, _, _, what in reference() if what.startswith(OF_STACK)]
     for key, kind, default, what in reference():
@@ -149,7 +152,10 @@ def page() -> str:
             section = key.partition(".")[0]
             lines += ["", f"### {section}", ""]
         if key not in of_stacks:
-            lines.append(WRAPPER.fill(f"* `{key}` ({kind}, `{default!r}`): {what}"))
+            values = [value for value in kind.split(" | ") if value != "FILE.py:CLASS"]
+            described = all(f"`{value}`" in what for value in values)
+            shown = f"`{default!r}`" if described else f"{kind.replace(' | ', '/')}, `{default!r}`"
+            lines.append(WRAPPER.fill(f"* `{key}` ({shown}): {what}"))
         elif key == of_stacks[0]:
             lines.append(WRAPPER.fill(_stacks(of_stacks)))
     return "\n".join(lines) + "\n"
