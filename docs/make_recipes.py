@@ -4,7 +4,7 @@ So that they cannot lag behind.
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from textwrap import TextWrapper
@@ -19,9 +19,11 @@ from cotext.config.sizes import PROPORTIONS, SIZES
 from cotext.models.describe import PARAMETERS
 from cotext.models.parameters import parameters_asked
 from cotext.runtime.reading import MAX_YAML_CHARACTERS
+from cotext.runtime.tables import listed
 
 WRAPPER = TextWrapper(width=118, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
 PAGE = Path(__file__).with_name("recipes.md")
+OF_STACK = "See `attention."  # begins the description of keys that `model.attention` has, too
 COUNTS = Path(cotext.__file__).parent / "config" / "recipes" / PARAMETERS
 
 
@@ -79,6 +81,15 @@ def parameters() -> dict[str, int]:
     return {name: parameters_at_base(load_config(name)) for name in recipe_names()}
 
 
+def _stacks(keys: Sequence[str]) -> str:
+    """Return one bullet for the keys of all kinds of layers, which have the same values and defaults."""
+    parts = [f"`{part}`" for part in dict.fromkeys(key.rpartition(".")[0] for key in keys)]
+    names = [f"`{name}`" for name in dict.fromkeys(key.rpartition(".")[2] for key in keys)]
+    return (
+        f"* {listed(parts)} (`None`): {listed(names)} of these layers; by default those of `model.attention`."
+    )
+
+
 def page() -> str:
     """The page as Markdown."""
     lines = [
@@ -130,18 +141,23 @@ def page() -> str:
         "",
         f"Whole numbers are at most {LARGEST:,} unless a key states another limit.",
     ]
-    lines += ["Each key is followed by its type, its default, and what it does."]
+    lines += [
+        "Each key is followed by its type, its default, and what it does. The type is omitted if the",
+        "description lists all values.",
+    ]
     section = ""
+    of_stacks = [key for key, _, _, what in reference() if what.startswith(OF_STACK)]
     for key, kind, default, what in reference():
         if key.partition(".")[0] != section:
             section = key.partition(".")[0]
             lines += ["", f"### {section}", ""]
-        lines.append(WRAPPER.fill(f"* `{key}` ({kind}, `{default!r}`): {what}"))
-    lines += [
-        "",
-        "For example, `loss.context_discount=0.5` is one point of the sweep over context discounts in",
-        "Lupo et al. 2022.",
-    ]
+        if key not in of_stacks:
+            values = [value for value in kind.split(" | ") if value != "FILE.py:CLASS"]
+            described = all(f"`{value}`" in what for value in values)
+            shown = f"`{default!r}`" if described else f"{kind.replace(' | ', '/')}, `{default!r}`"
+            lines.append(WRAPPER.fill(f"* `{key}` ({shown}): {what}"))
+        elif key == of_stacks[0]:
+            lines.append(WRAPPER.fill(_stacks(of_stacks)))
     return "\n".join(lines) + "\n"
 
 

@@ -67,8 +67,9 @@ Protocols: [metrics](metrics.md). *Decisions* about open questions are on the pa
 
 ## Tables and figures
 
+Each point has a table or figure of the paper, the recipes of its rows, and the commands that measure it.
 A recipe without a folder is in the folder of the recipe before it; settings without a recipe belong to the
-recipe before them.
+recipe before them. Figures that are drawings are omitted.
 """
 PROTOCOLS = """## Updates and scores
 
@@ -246,23 +247,45 @@ def recipes_cell(recipes: Sequence[str]) -> str:
     return code(parts)
 
 
+def result(entry: dict[str, Any]) -> str:
+    """One bullet: a table or figure, the recipes of its rows, and the commands that measure it."""
+    where, what, run = in_paper(entry), entry["what"], entry.get("run", "")
+    parts = [recipes_cell(entry.get("recipes", ())), run[:1].upper() + run[1:]]
+    told = ". ".join(filter(None, parts))
+    return (
+        f"* **{where}** ({what}): {told}".rstrip(": ") if where else f"* {what[:1].upper()}{what[1:]}: {told}"
+    )
+
+
+def without_recipe(papers: Sequence[dict[str, Any]]) -> list[str]:
+    """Bullets: a reason, and the rows of all papers that have no recipe for it."""
+    rows: dict[str, list[str]] = {}
+    for paper in papers:
+        for other in paper.get("others", ()):
+            rows.setdefault(other["why"], []).append(f"{other['row']} ({paper['paper']}, {in_paper(other)})")
+    return [BULLET.fill(f"* {'; '.join(each)}: {why}") for why, each in rows.items()]
+
+
+def difference(entry: dict[str, Any]) -> str:
+    """One bullet: what a paper has, what is here, and why."""
+    config = load_config(entry.get("recipe", "p-transformer/doc"))
+    here = entry.get("here") or code([setting(config, key) for key in entry["keys"]])
+    return f"* *{entry['what']}*: {entry['theirs']}. Here: {here}. Reason: {entry['why']}"
+
+
 def page() -> str:
     """The page as Markdown."""
     known = facts()
     lines = [TOP]
     for paper in known["papers"]:
         lines += [f"### {paper['paper']}", "", WRAPPER.fill(f"*{paper['title']}.* {paper['data']}"), ""]
-        rows = [
-            (in_paper(r), r["what"], recipes_cell(r.get("recipes", ())), r.get("run", ""))
+        lines += [
+            BULLET.fill(result(r))
             for r in paper["results"]
+            if not re.fullmatch("a drawing|drawings", r["what"])
         ]
-        lines += table(("in the paper", "what", "recipes", "measured by"), rows)
-        if others := paper.get("others"):
-            lines += ["Rows without a recipe:", ""]
-            lines += table(
-                ("in the paper", "row", "why"), [(in_paper(o), o["row"], o["why"]) for o in others]
-            )
-    lines.append(PROTOCOLS)
+        lines.append("")
+    lines += ["### Rows without a recipe", "", *without_recipe(known["papers"]), "", PROTOCOLS]
     rows = [
         (
             each["paper"],
@@ -279,16 +302,14 @@ def page() -> str:
         rows = [row[1:] for row in told_by(source) if row[0] == NOT_TOLD]
         if rows:
             lines += [f"### Settings: {source['source']}", "", WRAPPER.fill(source["about"]), ""]
-            lines += table(("settings", "recipes"), rows)
+            lines += [*(BULLET.fill(f"* {recipes}: {settings}") for settings, recipes in rows), ""]
     others = [source for source in known["sources"] if "defaults" not in source]
     lines += [BULLET.fill(f"* {source['source']}: {source['about']}") for source in others] + [""]
     lines.append(DIFFERS)
-    rows = []
-    for each in known["differs"]:
-        config = load_config(each.get("recipe", "p-transformer/doc"))
-        here = each.get("here") or code([setting(config, key) for key in each["keys"]])
-        rows.append((each["paper"], each["what"], each["theirs"], here, each["why"]))
-    lines += table(("paper", "what", "there", "here", "why"), rows)
+    for paper in dict.fromkeys(each["paper"] for each in known["differs"]):
+        lines += [f"**{paper[0].upper()}{paper[1:]}**", ""]
+        lines += [BULLET.fill(difference(each)) for each in known["differs"] if each["paper"] == paper]
+        lines.append("")
     lines += ["## What cannot be known", ""]
     for paper, points in known["unknown"].items():
         bullets = [WRAPPER.fill(f"* {point}").replace("\n", "\n  ") for point in points]

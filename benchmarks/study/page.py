@@ -109,7 +109,7 @@ def verdict(difference: Difference, p: float, spread: float | None) -> Verdict:
     """
     size = f"{difference.difference:+.2f}, p {p:.3g}"
     if spread is None or difference.over_seeds is None:
-        return Verdict(INCONCLUSIVE, f"{size} over documents, of two single runs; other seeds may differ")
+        return Verdict(INCONCLUSIVE, f"{size}: two single runs")
     if abs(difference.difference) <= spread:
         return Verdict(INCONCLUSIVE, f"{size}: within the spread of seeds ({spread:.2f})")
     if p >= SIGNIFICANT:
@@ -178,11 +178,12 @@ def render(found: Sequence[Comparison]) -> str:
 RULES = """
 For researchers who want to know what document context gives on real text at small size.
 `python -m benchmarks.study.page` writes this page from the results of `benchmarks/experiments/*study*.yaml`.
-A system of several seeds has the mean, with the smallest and the largest value in brackets.
+A system of several seeds has the mean, with the smallest and the largest value in brackets if they differ.
 
 * **holds**, **does not hold**: p below 0.05 over documents and over seeds, corrected (Holm) for all orderings
   below, and the difference larger than the standard deviation of seeds. For choices, the better system must
-  also use context for them. **inconclusive**: anything else, and always between two single runs.
+  also use context for them. **inconclusive**: anything else, and always between two single runs, because
+  other seeds may differ.
 * **bold**: differs from the sentence system that was trained as long, by the same rule, corrected for the
   column.
 * *uses context*: all five [conditions](context-use.md#is-context-used) hold for every seed.
@@ -247,8 +248,8 @@ def _tables(found: Comparison) -> str:
 
 def _number(value: Spread, digits: int = 2) -> str:
     mean = f"{value.mean:.{digits}f}"
-    low, high = min(value.values), max(value.values)
-    return mean if len(value.values) == 1 else f"{mean} ({low:.{digits}f}-{high:.{digits}f})"
+    low, high = f"{min(value.values):.{digits}f}", f"{max(value.values):.{digits}f}"
+    return mean if low == high else f"{mean} ({low}-{high})"
 
 
 def _table(found: Comparison, columns: dict[str, str], good: Verdict) -> str:
@@ -309,6 +310,11 @@ def _use(found: Comparison) -> Iterator[str]:
     if not used:
         return
     suites = list(dict.fromkeys(suite for each in used.values() for suite in each))
+    if not any(any(each.values()) for each in used.values()):
+        few = [_title(suite) for suite in suites if all(each.get(suite) is None for each in used.values())]
+        if few:
+            yield f"In too few documents to test whether context is used: {listed(few)}."
+        return
     words = {True: "uses context", False: "not shown", None: "too few documents"}
     yield "Whether context is used, against controls without context and with foreign context:"
     yield _markdown(
@@ -337,8 +343,6 @@ def _context(found: Comparison) -> Iterator[str]:
 def _cost(found: Comparison) -> Iterator[str]:
     columns = {
         "updates": ("training.updates", 0),
-        "tokens a second in training": ("training.tokens_per_second", 0),
-        "seconds a document": ("speed.settings.one.1.median", 2),
         "loss at the start, single sentences": ("training.start.sentences", 3),
         "its own rows": ("training.start.rows", 3),
         "at the end": ("training.best", 3),
@@ -350,11 +354,11 @@ def _cost(found: Comparison) -> Iterator[str]:
             fell = _fell(found, system)
             last = "" if fell is None else f"{fell:.3f}"
             rows.append([system, *("" if v is None else _number(v, digits) for v, digits in cells), last])
-    yield "### Cost"
+    yield "### Losses"
     yield (
         "Losses in nats per token. At the start: the model from which training starts, before the first "
         "update, on a part of the development set. At the end: the best loss of current sentences on the "
-        "whole set."
+        "complete set."
     )
     yield _markdown(rows)
 
