@@ -30,7 +30,7 @@ _UNRELATED: Final = -8.0  # the lowest score that is expected of unrelated sente
 _MOVED: Final = 4.0  # the lowest score of two sentences in different places
 _NEARBY: Final = 0.0  # the same, at most `_NEAR` beads apart, and if none of the beads is merged
 _NEAR: Final = 8
-_STAYS: Final = 4.0  # added to the score of a pair in the same place, beyond `_NEARBY`
+_STAYS: Final = 3.0  # added to the score of a pair in the same place, beyond `_NEARBY`
 _WINDOW: Final = 4 * alignment.BLOCK  # beads among which sentences in other places are looked for
 _LEAST_MERGED: Final = 0.01  # share of beads with merged sentences that is assumed of any text
 _SAMPLE: Final = 128  # sentences of each side from which the score of unrelated sentences is estimated
@@ -191,10 +191,8 @@ class _Judge:
             apart = np.abs(of_ours[:, None] - of_theirs)
             simple = np.array([len(i) < 2 and len(j) < 2 for i, j in window])
             near = (apart <= _NEAR) & simple[of_ours][:, None] & simple[of_theirs]
-            lost = np.array([not j for _, j in window])[of_ours][:, None]
             values = scores - np.where(near, _NEARBY, _MOVED)
-            # A suspect is only moved if its source is lost nearby.
-            values[(floors[theirs] == _SUSPECT) & ~(near & lost)] = -np.inf
+            values[(floors[theirs] == _SUSPECT) & ~near] = -np.inf
             values = np.where(apart == 0, np.maximum(scores, floors[theirs]) - _NEARBY + _STAYS, values)
             for r, c in _assigned(values):
                 if apart[r, c] and values[r, c] > 0:
