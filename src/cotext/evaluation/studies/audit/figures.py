@@ -74,17 +74,14 @@ class SystemAudit:
     @property
     def summary(self) -> str:
         """One sentence that says what is wrong."""
-        told = [f"{count:,} {KINDS[kind]}" for kind, count in sorted(self.counts.items(), key=_by_kind)]
+        counts = self.counts
+        told = [f"{counts[kind]:,} {what}" for kind, what in KINDS.items() if counts[kind]]
         sizes = f"{self.sentences:,} source sentences became {self.output_sentences:,}"
         if self.merged:
             sizes += f", of which {self.merged:,} merge several"
         if not told:
             return f"{sizes}, and no fault was found."
         return f"{sizes}; to look at: {', '.join(told)}."
-
-
-def _by_kind(item: tuple[str, int]) -> int:
-    return list(KINDS).index(item[0])
 
 
 @dataclass(frozen=True, slots=True)
