@@ -44,6 +44,7 @@ TAGS: Final = (
     "https://example.org/help",
     "$USER$",
 )
+QUOTES: Final = '["“”„«»「」『』]'
 NAMES: Final = ("Petersen", "Hartwell", "Okonkwo", "Lindqvist", "Marchetti")
 INFORMAL: Final = {"Sie": "du", "Ihnen": "dir", "Ihr": "dein", "Ihre": "deine", "Ihren": "deinen",
                    "Ihrem": "deinem",
@@ -251,6 +252,13 @@ class Planter:
         if other == name:
             raise UnfitError
         document.output[i] = [re.sub(rf"\b{name}\b", other, document.output[i][0])]
+
+    def _quote(self, document: Document, i: int) -> None:
+        """All quotation marks of the output are lost."""
+        text = document.output[i][0]
+        if min(len(re.findall(QUOTES, side)) for side in (document.source[i], text)) < 2:
+            raise UnfitError
+        document.output[i] = [re.sub(QUOTES, "", text)]
 
     def _term(self, document: Document, i: int) -> None:
         """In German: a term of the list becomes another."""

@@ -41,6 +41,15 @@ def test_what_is_told_after_a_translation() -> None:
     assert in_words(pairs, places) == "untranslated: 1 sentence (line 4); tag: 1 sentence (line 5)"
 
 
+def test_equal_lines_are_untranslated_only_if_their_words_are_translated_elsewhere() -> None:
+    same = [("Type image jpeg", "Type image jpeg"), ("Type image png", "Type image png")]
+    assert in_words([*PAIRS, *same], ["line"] * 5) == ""
+    # If most of the text is equal, there is no other evidence.
+    left = [*((source, source) for source, _ in PAIRS), ("The shop is open.", "Der Laden ist offen.")]
+    places = [f"line {number}" for number in range(1, 5)]
+    assert in_words(left, places) == "untranslated: 3 sentences (line 1, line 2, line 3)"
+
+
 def test_one_long_sentence_is_too_little_to_tell_languages_apart() -> None:
     pair = (
         "The committee met on Thursday and agreed on a plan for the old harbour.",

@@ -144,7 +144,7 @@ class EvaluationRequest(
         default=None,
     )
     terms: Path | None = option(
-        "Glossary; adds term success and document consistency as WMT's terminology task defines them.",
+        "Glossary; adds term success and document consistency, after WMT's terminology task.",
         default=None,
         needs="source",
     )

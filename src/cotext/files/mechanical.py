@@ -75,14 +75,18 @@ class MechanicalChecks:
         self._fit = fit or [-float(number) for number in range(len(pairs))]
         self._unfit = [score < _UNFIT for score in fit] or [False] * len(pairs)
         self._words = [(_words(source), _words(target)) for source, target in pairs]
-        self._in_source: Counter[str] = Counter()
+        self._in_source: Counter[str] = Counter()  # source words: number of sentences that are translated
         self._in_target: Counter[str] = Counter()
         self._kept: Counter[str] = Counter()  # source words: number of translations that contain them
         self._repeated: dict[str, list[int]] = {}
+        left = [_alike(*words) for words in self._words]
+        # Equal lines are often not to be translated, but not if most of the text is left untranslated.
+        self._is_left = 2 * sum(left) > len(left)
         for number, (source, target) in enumerate(self._words):
-            self._in_source.update(set(source))
             self._in_target.update(set(target))
-            if not _alike(source, target):
+            if self._is_left or not left[number]:
+                self._in_source.update(set(source))
+            if not left[number]:
                 self._kept.update(set(source) & set(target))
             self._repeated.setdefault(_folded(pairs[number][1]), []).append(number)
         self._scripts = _scripts(word for _, words in self._words[:_SAMPLE] for word in words)
@@ -108,7 +112,7 @@ class MechanicalChecks:
             return None
         usual = [word for word in words if self._is_translated(word)]
         unchanged = (Counter(usual) & Counter(self._words[number][1])).total()
-        met = sum(self._in_source[word] > 1 for word in words)
+        met = sum(self._in_source[word] > self._is_left for word in words)
         if len(usual) > 1:
             is_left = unchanged == len(usual) and (source == target or len(usual) > _LEAST_WORDS)
             return Fault("untranslated", 0.95, "is the text of the source") if is_left else None
@@ -117,7 +121,8 @@ class MechanicalChecks:
 
     def _is_translated(self, word: str) -> bool:
         """Return whether the word occurs elsewhere in sentences whose translations mostly lack it."""
-        return self._in_source[word] > 1 and self._kept[word] < _KEPT * (self._in_source[word] - 1)
+        others = self._in_source[word] - self._is_left
+        return others > 0 and self._kept[word] < _KEPT * others
 
     def _copied(self, number: int) -> Fault | None:
         source, target = self._words[number]

@@ -1,15 +1,15 @@
-"""Glossary terms in translations, as WMT's terminology task of 2025 measures them on documents.
+"""Glossary terms in translations, after the document track of WMT's terminology task of 2025.
 
     success       for every term of a document with a translation in the reference: occurrences of its
                   translations in the hypothesis per occurrence in the source, at most 1; their mean
     consistency   of the sentences with a term, in documents where several have it: the share that has the
                   most frequent translation of the term in the document
 
-Occurrences are counted in case-folded text, also inside words, as the task's scorer does for documents. Two
-parts of its scorers are missing. For single sentences the task also counts lemmas, computed by Stanza: here,
-inflected forms that the glossary does not list count as missing. For consistency, the task finds each term's
-translation in the output with a language model: here, a sentence without a listed translation is
-inconsistent.
+Success is what the task's scorer computes: it counts lower-case text, also inside words. Its scorer of
+consistency needs a language model, a word aligner and lemmatisers to find the translation of each term in the
+output. Here, only listed translations are found, and a sentence without one is inconsistent. The task
+compares with the most frequent translation of a whole submission and includes terms that occur once. Here,
+documents are compared, and such terms do not count. https://github.com/wmt-conference/wmt25-terminology
 """
 
 from collections import Counter
@@ -37,18 +37,18 @@ def measure_terms(
     Raises:
         CotextError: no term is in the source with a translation in the reference.
     """
-    folded = [(term.casefold(), [target.casefold() for target in targets]) for term, targets in terms]
+    lower = [(term.lower(), [target.lower() for target in targets]) for term, targets in terms]
     measured = {}
     for name, documents in hypotheses.items():
         sides = zip(documents, source, reference, strict=True)
-        counts = np.array([_counts(folded, *triple) for triple in sides])
+        counts = np.array([_counts(lower, *triple) for triple in sides])
         if not counts[:, 1].sum():
             raise CotextError("no term of the list is in the source and, translated, in the reference")
         measured[name] = [
             Measurement.of(
                 f"term-{what}",
                 f"term {what}",
-                f"protocol:term-{what}|unit:document|case:folded|match:text|version:cotext-{__version__}",
+                f"protocol:term-{what}|unit:document|case:lower|match:text|version:cotext-{__version__}",
                 Statistics(counts, np.arange(len(counts)), "document", share(column, column + 1)),
                 documents,
                 {what: float(counts[:, column].sum()), "of": float(counts[:, column + 1].sum())},
@@ -60,7 +60,7 @@ def measure_terms(
 
 def _counts(terms: Terms, hypothesis: Document, source: Document, reference: Document) -> tuple[float, ...]:
     """Count the successes and terms of a document, and its consistent and all sentences with terms."""
-    sides = [[s.casefold() for s in side.sentences] for side in (hypothesis, source, reference)]
+    sides = [[s.lower() for s in side.sentences] for side in (hypothesis, source, reference)]
     output, original, right = map("\n".join, sides)
     success = valid = consistent = several = 0.0
     for term, targets in terms:

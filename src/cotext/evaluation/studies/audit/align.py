@@ -26,12 +26,14 @@ _ROUNDS: Final = 2  # of learning words from the last alignment
 _RARER: Final = 3.0  # added to both sentences of a pair, since lost and added ones are rarer than in a corpus
 _REPLACED: Final = -6.0  # the lowest score of a pair in the same place
 _SUSPECT: Final = 0.0  # the lowest score if the output sentence is unlikely to be a translation of anything
+_UNRELATED: Final = -8.0  # the lowest score that is expected of unrelated sentences
 _MOVED: Final = 4.0  # the lowest score of two sentences in different places
-_NEARBY: Final = -4.0  # the same, if one is lost and the other is added at most `_NEAR` beads away
+_NEARBY: Final = 0.0  # the same, at most `_NEAR` beads apart, and if none of the beads is merged
 _NEAR: Final = 8
-_SWAPPED: Final = 6.0  # gain from which two neighbours have changed places
+_STAYS: Final = 3.0  # added to the score of a pair in the same place, beyond `_NEARBY`
+_WINDOW: Final = 4 * alignment.BLOCK  # beads among which sentences in other places are looked for
 _LEAST_MERGED: Final = 0.01  # share of beads with merged sentences that is assumed of any text
-_ALONE: Final = math.log(PRIORS[1, 0])
+_SAMPLE: Final = 128  # sentences of each side from which the score of unrelated sentences is estimated
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +50,6 @@ class Bead:
     score: float = 0.0
     confidence: float = 1.0
     moved: bool = False
-
-    @property
-    def is_replaced(self) -> bool:
-        """Whether another text seems to be in the place of the translation."""
-        return bool(self.source and self.output) and self.score <= _REPLACED
 
 
 def align(
@@ -78,16 +75,16 @@ def align(
     paths: list[Path] = [found.beads for found in alignment.align_documents(documents)]
     stops = np.cumsum([len(other) for _, other in documents])
     floors = np.split(np.where(suspects, _SUSPECT, _REPLACED), stops[:-1])
+    lines = [[line for document in side for line in document] for side in (source, output)]
+    sample = tuple(vocabulary.side(every[:: 1 + len(every) // _SAMPLE]) for every in lines)
     for _ in range(_ROUNDS):
-        judge = _Judge(sides, paths, len(vocabulary))
+        judge = _Judge(sides, paths, len(vocabulary), sample)
         paths = [judge.path(*each) for each in zip(sides, floors, paths, strict=True)]
     beads, first, second = [], 0, 0
     for pair, floor, path in zip(sides, floors, paths, strict=True):
         for bead in judge.beads(*pair, floor, path):
-            of_source, of_output = (
-                tuple(i + first for i in bead.source),
-                tuple(j + second for j in bead.output),
-            )
+            of_source = tuple(i + first for i in bead.source)
+            of_output = tuple(j + second for j in bead.output)
             beads.append(replace(bead, source=of_source, output=of_output))
         first, second = first + len(pair[0]), second + len(pair[1])
     return beads
@@ -96,7 +93,13 @@ def align(
 class _Judge:
     """Scores of words, lengths and merged sentences, learned from the paths of all documents."""
 
-    def __init__(self, sides: Sequence[tuple[Side, Side]], paths: Sequence[Path], vocabulary: int) -> None:
+    def __init__(
+        self,
+        sides: Sequence[tuple[Side, Side]],
+        paths: Sequence[Path],
+        vocabulary: int,
+        sample: Sequence[Side],
+    ) -> None:
         pairs = [
             (source, output, i, j)
             for (source, output), path in zip(sides, paths, strict=True)
@@ -109,6 +112,11 @@ class _Judge:
         merged = sum(len(i) + len(j) > 2 for _, _, i, j in pairs) / max(1, len(pairs))
         # Squared, as the few wrong ones of a text without merged sentences would lead to more of them.
         self._merged = math.log(max(merged, _LEAST_MERGED) ** 2 / 2 / PRIORS[1, 2])
+        # Weights of the numbers of words, and a constant: the score that is expected of unrelated sentences.
+        self._unrelated = np.zeros(3)
+        sizes = np.broadcast_arrays(*_sizes(*sample), 1.0)
+        scores = self._scores(*sample)[0]
+        self._unrelated = np.linalg.lstsq(np.stack(sizes).reshape(3, -1).T, scores.ravel(), rcond=None)[0]
 
     def path(self, sides: tuple[Side, Side], floors: Floats, before: Path) -> Path:
         """Return the best path, in long documents near an earlier one; `floors`: lowest scores, [M]."""
@@ -128,87 +136,78 @@ class _Judge:
     def beads(self, source: Side, output: Side, floors: Floats, path: Path) -> list[Bead]:
         """Return the beads of a path; sentences in other places are separate beads."""
         moved = self._moved(source, output, floors, path)
-        apart: list[alignment.Bead] = []
-        for i, j in path:
-            apart += [((s,), (moved[s],)) for s in i if s in moved]
-            rest = tuple(s for s in i if s not in moved), tuple(t for t in j if t not in moved.values())
-            apart += [rest] if any(rest) else []
-        fits = self._fits(source, output, apart)
+        gone = set(moved), {t for t, _ in moved.values()}
+        kept = [
+            [n for n in range(len(side)) if n not in out]
+            for side, out in zip((source, output), gone, strict=True)
+        ]
+        source, output = (
+            side.joined([(n,) for n in own]) for side, own in zip((source, output), kept, strict=True)
+        )
+        if moved:
+            left = [
+                tuple(tuple(n for n in side if n not in out) for side, out in zip(bead, gone, strict=True))
+                for bead in path
+            ]
+            path = self.path((source, output), floors[kept[1]], left)
+        fits = self._fits(source, output, path)
         # Beads with an empty side, and their neighbours: how much more likely both are one bead.
         beside = [
             (b, n)
-            for b, bead in enumerate(apart)
+            for b, bead in enumerate(path)
             for n in (b - 1, b + 1)
-            if not all(bead) and 0 <= n < len(apart) and all(apart[n]) and apart[n][0][0] not in moved
+            if not all(bead) and 0 <= n < len(path) and all(path[n])
         ]
-        joined = [(apart[min(b, n)], apart[max(b, n)]) for b, n in beside]
+        joined = [(path[min(b, n)], path[max(b, n)]) for b, n in beside]
         together = self._fits(source, output, [(one[0] + two[0], one[1] + two[1]) for one, two in joined])
-        prior = math.log(PRIORS[1, 2] / PRIORS[1, 1]) + self._merged - _ALONE
-        margins = {b: (-math.inf, b, 0.0) for b, bead in enumerate(apart) if not all(bead)}
+        prior = math.log(PRIORS[1, 2] / PRIORS[1, 1] / PRIORS[1, 0]) + self._merged
+        sure = [1.0] * len(path)
         for (b, n), fit in zip(beside, together, strict=True):
-            margins[b] = max(margins[b], (fit - max(fits[n], _REPLACED) + prior, n, fit))
-        beads: list[Bead] = []
-        for b, (i, j) in enumerate(apart):
-            margin, n, fit = margins.get(b, (-math.inf, b, 0.0))
-            if margin > 0 and n < b:
-                beads[-1] = replace(
-                    beads[-1], source=beads[-1].source + i, output=beads[-1].output + j, score=fit
-                )
-            elif margin > 0:
-                apart[n], fits[n] = (i + apart[n][0], j + apart[n][1]), fit
-            else:
-                sure = 1 / (1 + math.exp(margin)) if not (i and j) else 1.0
-                beads.append(Bead(i, j, fits[b], sure, bool(i) and i[0] in moved))
-        return beads
+            sure[b] = min(sure[b], _sigmoid(max(fits[n], _REPLACED) - fit - prior))
+        beads, last = [], -1.0
+        for (i, j), fit, confidence in zip(path, fits, sure, strict=True):
+            ours, theirs = tuple(kept[0][s] for s in i), tuple(kept[1][t] for t in j)
+            last = ours[0] if ours else last + 1e-6
+            beads.append((last, Bead(ours, theirs, fit, confidence)))
+        beads += [(s, Bead((s,), (t,), score, _sigmoid(score), True)) for s, (t, score) in moved.items()]
+        return [bead for _, bead in sorted(beads, key=lambda each: each[0])]
 
-    def _moved(self, source: Side, output: Side, floors: Floats, path: Path) -> dict[int, int]:
-        """Return the source sentences whose translations are in another place, and their numbers."""
-        fits = self._fits(source, output, path)
-        moved = self._swapped(source, output, path, fits)
-        loose = [b for b, (i, j) in enumerate(path) if len(i) != 1 or len(j) != 1 or fits[b] <= _REPLACED]
-        settled = set(moved), set(moved.values())
-        for at in range(0, len(loose), alignment.BLOCK // 2):
-            block = loose[at : at + alignment.BLOCK]
-            ours = [(i, b) for b in block for i in path[b][0]]
-            theirs = [(j, b) for b in block for j in path[b][1]]
-            scores = self._scores(
-                source.joined([(i,) for i, _ in ours]), output.joined([(j,) for j, _ in theirs])
-            )[0]
-            for place in np.argsort(-scores, axis=None):
-                row, column = divmod(int(place), len(theirs))
-                (i, own), (j, other) = ours[row], theirs[column]
-                alone = not path[own][1] and not path[other][0] and abs(own - other) <= _NEAR
-                # A suspect is only moved if its source is lost nearby.
-                elsewhere = math.inf if floors[j] == _SUSPECT else _MOVED
-                if scores[row, column] < (max(_NEARBY, floors[j]) if alone else elsewhere):
-                    continue
-                if i not in settled[0] and j not in settled[1]:
-                    settled[0].add(i)
-                    settled[1].add(j)
-                    if own != other:
-                        moved[i] = j
+    def _moved(self, source: Side, output: Side, floors: Floats, path: Path) -> dict[int, tuple[int, float]]:
+        """Return the source sentences whose translations are in another place, with these and their scores.
+
+        They differ from the path in the best assignment of the sentences of neighbouring beads.
+        """
+        moved: dict[int, tuple[int, float]] = {}
+        for at in range(0, len(path), _WINDOW // 2):
+            window = path[at : at + _WINDOW]
+            gone = {t for t, _ in moved.values()}
+            rows = [(s, b) for b, (i, _) in enumerate(window) for s in i if s not in moved]
+            columns = [(t, b) for b, (_, j) in enumerate(window) for t in j if t not in gone]
+            if not rows or not columns:
+                continue
+            (ours, of_ours), (theirs, of_theirs) = np.array(rows).T, np.array(columns).T
+            sides = source.joined([(s,) for s in ours]), output.joined([(t,) for t in theirs])
+            scores = self._scores(*sides)[0]
+            apart = np.abs(of_ours[:, None] - of_theirs)
+            simple = np.array([len(i) < 2 and len(j) < 2 for i, j in window])
+            near = (apart <= _NEAR) & simple[of_ours][:, None] & simple[of_theirs]
+            values = scores - np.where(near, _NEARBY, _MOVED)
+            values[(floors[theirs] == _SUSPECT) & ~near] = -np.inf
+            values = np.where(apart == 0, np.maximum(scores, floors[theirs]) - _NEARBY + _STAYS, values)
+            for r, c in _assigned(values):
+                if apart[r, c] and values[r, c] > 0:
+                    moved[int(ours[r])] = int(theirs[c]), float(scores[r, c])
         return moved
 
-    def _swapped(self, source: Side, output: Side, path: Path, fits: Sequence[float]) -> dict[int, int]:
-        """Return neighbours that changed places, as `_moved` does.
-
-        What they are aligned with has taught words that speak for it, so that they may fit either way.
-        """
-        pairs = [
-            b for b in range(len(path) - 1) if {len(side) for n in (b, b + 1) for side in path[n]} == {1}
-        ]
-        crossed = self._fits(
-            source, output, [(path[n][0], path[m][1]) for b in pairs for n, m in ((b, b + 1), (b + 1, b))]
-        )
-        swapped: dict[int, int] = {}
-        for b, one, other in zip(pairs, crossed[::2], crossed[1::2], strict=True):
-            ((i,), (j,)), ((k,), (m,)) = path[b], path[b + 1]
-            if one + other - fits[b] - fits[b + 1] > _SWAPPED and i not in swapped:
-                swapped |= {i: m, k: j}
-        return swapped
-
     def _scores(self, source: Side, output: Side) -> Floats:
-        return self._lengths.scores(source, output) + self._lexicon.scores(source, output)
+        scores = self._lengths.scores(source, output) + self._lexicon.scores(source, output)
+        of_source, of_output = _sizes(source, output)
+        per_source, per_output, constant = self._unrelated
+        expected = per_source * of_source + per_output * of_output + constant
+        scores[0] = _calibrated(scores[0], expected)
+        scores[1, :, 1:] = _calibrated(scores[1, :, 1:], expected[:, 1:] + per_output * of_output[:, :-1])
+        scores[2, 1:] = _calibrated(scores[2, 1:], expected[1:] + per_source * of_source[:-1])
+        return scores
 
     def _fits(self, source: Side, output: Side, path: Path) -> list[float]:
         """Return the score of every bead; 0 if one of its sides is empty."""
@@ -218,3 +217,52 @@ class _Judge:
             block = range(at, min(at + alignment.BLOCK, len(path)))
             found += np.diagonal(self._scores(*(side.part(block) for side in sides))[0]).tolist()
         return [score if i and j else 0.0 for (i, j), score in zip(path, found, strict=True)]
+
+
+def _sigmoid(value: float) -> float:
+    return (1 + math.tanh(value / 2)) / 2
+
+
+def _calibrated(scores: Floats, unrelated: Floats) -> Floats:
+    """Return scores for which unrelated sentences are expected to have `_UNRELATED` at least.
+
+    Deviations from the expectation grow with the square root of the number of words.
+    """
+    low = np.minimum(unrelated, _UNRELATED)
+    calibrated: Floats = _UNRELATED + (scores - low) * np.sqrt(_UNRELATED / low)
+    return calibrated
+
+
+def _sizes(source: Side, output: Side) -> tuple[Floats, Floats]:
+    """Return the numbers of words, [n, 1] and [1, m]."""
+    return np.diff(source.bounds)[:, None].astype(np.float32), np.diff(output.bounds)[None].astype(np.float32)
+
+
+def _assigned(values: Floats) -> list[tuple[int, int]]:
+    """Return the pairs of rows and columns with the highest sum of values, by shortest augmenting paths.
+
+    A row or column is in one pair at most, and may be in none.
+    """
+    n, m = values.shape
+    cost = np.hstack([np.where(np.isfinite(values), -values, 1e6), np.zeros((n, n))])
+    of_rows, of_columns = np.zeros(n), np.zeros(m + n)
+    owner = np.full(m + n + 1, -1)
+    for row in range(n):
+        least, before = np.full(m + n, np.inf), np.full(m + n, -1)
+        used = np.zeros(m + n, bool)
+        column, owner[-1] = -1, row
+        while (current := owner[column]) >= 0:
+            reduced = cost[current] - of_rows[current] - of_columns
+            better = ~used & (reduced < least)
+            least[better], before[better] = reduced[better], column
+            column = int(np.where(used, np.inf, least).argmin())
+            step = least[column]
+            of_rows[row] += step
+            of_rows[owner[:-1][used]] += step
+            of_columns[used] -= step
+            least[~used] -= step
+            used[column] = True
+        while column >= 0:
+            owner[column] = owner[before[column]]
+            column = int(before[column])
+    return [(int(owner[c]), c) for c in range(m) if owner[c] >= 0]

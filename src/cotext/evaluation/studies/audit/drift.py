@@ -67,18 +67,11 @@ def changed_names(pairs: Sequence[Pair]) -> Iterator[tuple[int, Fault]]:
             kept = sum(name in pairs[n][2] for n in others)
             if name in target or not others or kept < _USUAL * len(others):
                 continue
-            near = next(
-                (w.text for w in words_of(target) if known[w.text] == 1 and _is_near(name, w.text)), ""
-            )
-            if near or len(others) >= _LEAST:
-                yield (
-                    number,
-                    Fault(
-                        "name",
-                        kept / (len(others) + (0.2 if near else 1)),
-                        f"missing: {name}" + (f" (has {near})" if near else ""),
-                    ),
-                )
+            similar = (w.text for w in words_of(target) if known[w.text] == 1 and _is_near(name, w.text))
+            if near := next(similar, ""):
+                yield number, Fault("name", kept / (len(others) + 0.2), f"missing: {name} (has {near})")
+            elif len(others) >= _LEAST:
+                yield number, Fault("name", kept / (len(others) + 1), f"missing: {name}")
 
 
 def _names(text: str) -> list[str]:

@@ -74,17 +74,14 @@ class SystemAudit:
     @property
     def summary(self) -> str:
         """One sentence that says what is wrong."""
-        told = [f"{count:,} {KINDS[kind]}" for kind, count in sorted(self.counts.items(), key=_by_kind)]
+        counts = self.counts
+        told = [f"{counts[kind]:,} {what}" for kind, what in KINDS.items() if counts[kind]]
         sizes = f"{self.sentences:,} source sentences became {self.output_sentences:,}"
         if self.merged:
             sizes += f", of which {self.merged:,} merge several"
         if not told:
             return f"{sizes}, and no fault was found."
         return f"{sizes}; to look at: {', '.join(told)}."
-
-
-def _by_kind(item: tuple[str, int]) -> int:
-    return list(KINDS).index(item[0])
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,28 +114,10 @@ class Audit:
 
     def as_dict(self) -> dict[str, Any]:
         """Everything, for a JSON file."""
-        return {
-            "format": "cotext-audit",
-            "version": 1,
-            "cotext": __version__,
-            "source": self.source,
-            "languages": list(self.languages),
-            "notes": list(self.notes),
-            "systems": {
-                system.name: {
-                    "summary": system.summary,
-                    "sentences": system.sentences,
-                    "output_sentences": system.output_sentences,
-                    "merged": system.merged,
-                    "divided": system.divided,
-                    "counts": dict(system.counts),
-                    "positions": [asdict(each) for each in system.positions],
-                }
-                for system in self.systems
-            },
-            "findings": [
-                {"system": system.name, **asdict(finding)}
-                for system in self.systems
-                for finding in system.findings
-            ],
-        }
+        figures = asdict(self)
+        systems: dict[str, dict[str, Any]] = {each.pop("name"): each for each in figures.pop("systems")}
+        findings = [{"system": name, **each} for name, own in systems.items() for each in own.pop("findings")]
+        for system in self.systems:
+            systems[system.name] |= {"summary": system.summary, "counts": dict(system.counts)}
+        about = {"format": "cotext-audit", "version": 1, "cotext": __version__}
+        return {**about, **figures, "systems": systems, "findings": findings}

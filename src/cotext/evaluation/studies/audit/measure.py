@@ -22,7 +22,7 @@ from cotext.files.mechanical import Fault, MechanicalChecks, identified
 from cotext.runtime.errors import CotextError
 from cotext.translation.terms.terms import Glossary, TermGuide
 
-_UNLIKE: Final = -0.12  # score per source character, in nats, below which another text is in the place
+_UNLIKE: Final = -9.0  # score in nats below which another text is in the place
 _LEAST: Final = 0.5  # confidence of a finding
 _WHOLE: Final = ("untranslated", "copied", "language")  # what stands there instead of a translation
 _SAMPLE: Final = 100  # sentences by which the language of a text is identified
@@ -81,7 +81,11 @@ class _Auditor:
         lines = [*(("", line) for _, line in self._output), *((line, "") for _, line in self._source)]
         checks = MechanicalChecks(lines, languages[1])
         faults = [checks.faults(number) for number in range(len(self._output))]
-        suspects = [any(fault.kind in _WHOLE for fault in each) for each in faults]
+        repeated = Counter(line for _, line in self._output)
+        suspects = [
+            repeated[line] > 1 or any(fault.kind in _WHOLE for fault in each)
+            for (_, line), each in zip(self._output, faults, strict=True)
+        ]
         self._beads = align(*sides, suspects=suspects)
 
     def audit(self, name: str, glossary: Glossary | None) -> SystemAudit:
@@ -176,8 +180,8 @@ class _Auditor:
 
     def _unlike(self, bead: Bead) -> list[Fault]:
         """Return the fault of a pair whose output is another text than the translation, if it is one."""
-        surplus = _UNLIKE * len(self._texts(bead)[0]) - bead.score
-        if not bead.is_replaced or surplus < 0:
+        surplus = _UNLIKE - bead.score
+        if surplus < 0:
             return []
         return [Fault("lost", 1 / (1 + math.exp(-surplus)), "another text is in its place")]
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from lxml import etree
 
 _MAX_BYTES: Final = 256 << 20
+_TAGS: Final = {Open: "<g id=''>", Close: "</g>"}
 _NAMESPACES: Final = re.compile(r'\sxmlns(?::\w+)?="[^"]*"')
 
 
@@ -73,18 +74,8 @@ def _cut(block: Block, spans: Callable[[str], list[tuple[int, int]]]) -> Sequenc
 
 def _marked(pieces: Sequence[Piece]) -> str:
     """The text of a sentence with its inline elements as tags, so that they can be compared."""
-    return "".join(
-        piece
-        if isinstance(piece, str)
-        else piece.text
-        if isinstance(piece, Copied)
-        else "<g id=''>"
-        if isinstance(piece, Open)
-        else "</g>"
-        if isinstance(piece, Close)
-        else "<x/>"
-        for piece in pieces
-    )
+    texts = (piece.text if isinstance(piece, Copied) else piece for piece in pieces)
+    return "".join(text if isinstance(text, str) else _TAGS.get(type(text), "<x/>") for text in texts)
 
 
 def _units(content: bytes, name: str) -> Iterator[tuple[str, str]]:
@@ -98,8 +89,5 @@ def _units(content: bytes, name: str) -> Iterator[tuple[str, str]]:
 
 def _inner(element: "etree._Element") -> str:
     text = lxml_etree().tostring(element, encoding="unicode", with_tail=False)
-    return (
-        unescape(_NAMESPACES.sub("", text[text.index(">") + 1 : text.rfind("</")]))
-        if ">" in text[:-1]
-        else ""
-    )
+    content = text[text.index(">") + 1 : text.rfind("</")] if "</" in text else ""
+    return unescape(_NAMESPACES.sub("", content))
