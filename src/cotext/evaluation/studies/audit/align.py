@@ -12,14 +12,16 @@ the alignment of a corpus:
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cotext.data import alignment
 from cotext.data.alignment import PRIORS, Floats, Side
 
 Path = Sequence[alignment.Bead]
+Numbers = NDArray[np.floating[Any]]
 
 _ROUNDS: Final = 2  # of learning words from the last alignment
 # Scores are in nats.
@@ -146,8 +148,8 @@ class _Judge:
         )
         if moved:
             left = [
-                tuple(tuple(n for n in side if n not in out) for side, out in zip(bead, gone, strict=True))
-                for bead in path
+                (tuple(s for s in i if s not in gone[0]), tuple(t for t in j if t not in gone[1]))
+                for i, j in path
             ]
             path = self.path((source, output), floors[kept[1]], left)
         fits = self._fits(source, output, path)
@@ -223,7 +225,7 @@ def _sigmoid(value: float) -> float:
     return (1 + math.tanh(value / 2)) / 2
 
 
-def _calibrated(scores: Floats, unrelated: Floats) -> Floats:
+def _calibrated(scores: Numbers, unrelated: Numbers) -> Floats:
     """Return scores for which unrelated sentences are expected to have `_UNRELATED` at least.
 
     Deviations from the expectation grow with the square root of the number of words.
@@ -238,7 +240,7 @@ def _sizes(source: Side, output: Side) -> tuple[Floats, Floats]:
     return np.diff(source.bounds)[:, None].astype(np.float32), np.diff(output.bounds)[None].astype(np.float32)
 
 
-def _assigned(values: Floats) -> list[tuple[int, int]]:
+def _assigned(values: Numbers) -> list[tuple[int, int]]:
     """Return the pairs of rows and columns with the highest sum of values, by shortest augmenting paths.
 
     A row or column is in one pair at most, and may be in none.
