@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from cotext.config.decoding import LengthPenaltyForm
+from cotext.config.decoding import LengthPenaltyForm, SamplingConfig
 from cotext.data.batch import Source
 from cotext.data.collate import padded
 from cotext.layers.kernels.precision import precise_dtype
@@ -32,6 +32,7 @@ from cotext.search.constraints import (
 from cotext.search.lexical_search import LexicalBeam
 from cotext.search.nbest_beam import Alternative, Candidates, NBestBeam
 from cotext.search.output_layer import OutputLayer
+from cotext.search.sampling import Draws
 from cotext.search.sentence_recovery import begun_input
 from cotext.search.steps import Steps
 
@@ -114,6 +115,8 @@ class SearchOptions:
 
     `scored`: whether hypotheses have log-probabilities; without them, a beam of 1 finds the same tokens,
     faster.
+
+    `sampling`: draw every token at random (`cotext.search.sampling`); None: search.
     """
 
     beam: int = 4
@@ -122,6 +125,7 @@ class SearchOptions:
     nbest: int = 1
     scored: bool = True
     length_penalty_form: LengthPenaltyForm = "power"
+    sampling: SamplingConfig | None = None
 
     def __post_init__(self) -> None:
         if self.beam < 1:
@@ -138,6 +142,12 @@ class SearchOptions:
             raise CotextError(
                 f"decode.scores = false: a beam of {self.beam} ranks hypotheses by their log-probabilities; "
                 "choose decode.beam = 1, or remove decode.scores"
+            )
+
+        if self.beam > 1 and self.sampling is not None:
+            raise CotextError(
+                f"decode.sampling draws one translation, but decode.beam = {self.beam}; choose decode.beam = "
+                "1, or remove decode.sampling"
             )
 
     def divisor(self, length: int) -> float:
@@ -222,11 +232,13 @@ def search(
         hidden_RD = hidden_RD.repeat_interleave(options.beam, dim=0)
         frontier = _start(requests, symbols, options, hidden_RD)
         nbest = None if lexical is not None else _nbest_beam(model, requests, options, frontier)
+        draws = options.sampling and Draws(options.sampling, requests, hidden_RD.device)
         # Before this many tokens, no hypothesis can be at a length limit.
         first_limit = int(frontier.progress.limits.min()) - 2
         for written in range(most_tokens):
             next_RU = output.log_probabilities(hidden_RD) if options.scored else output.logits(hidden_RD)
             rules.forbid(next_RU, frontier.progress, written, written >= first_limit)
+            next_RU = next_RU if draws is None else draws.keep_drawn(next_RU, written)
             origin, tokens_R1, goes_on = _advance(
                 frontier, next_RU, written, rules, options, output, lexical, nbest
             )
@@ -247,6 +259,8 @@ def search(
                 frontier = frontier.select(entries)
                 lexical, nbest = lexical and lexical.select(entries), nbest and nbest.select(entries)
                 output.select(entries)
+                if draws is not None:
+                    draws.select(entries)
                 state.select(entries, options.beam)
                 tokens_R1 = tokens_R1.view(-1, options.beam)[entries].view(-1, 1)
             hidden_RD = model.decode(tokens_R1, frontier.progress.sentence.view(-1, 1), state)[:, 0]

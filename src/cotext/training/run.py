@@ -137,7 +137,7 @@ def development_bleu(
     """
     documents = _first_sentences(data.folder / "dev.jsonl", config.train.validate_sentences)
     # Search is greedy and in one pass: BLEU only compares checkpoints of one run, and is computed often.
-    greedy = {"beam": 1, "nbest": 1, "schedule": "sequential", "first_pass": "", "shortlist": 0}
+    greedy = {"beam": 1, "nbest": 1, "sampling": None, "schedule": "sequential", "first_pass": "", "shortlist": 0}
     fast = config.model_copy(update={"decode": config.decode.model_copy(update=greedy)})
     references = [sentence for d in documents for sentence in d.target]
     total = sum(map(len, documents))

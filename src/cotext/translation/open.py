@@ -62,7 +62,7 @@ class OpenedRun:
     def greedy(self) -> "OpenedRun":
         """Return the same models with greedy search, also in a first pass."""
         first_pass = None if self.first_pass is None else self.first_pass.greedy()
-        return self._with_search_settings({"beam": 1, "nbest": 1}, first_pass)
+        return self._with_search_settings({"beam": 1, "nbest": 1, "sampling": None}, first_pass)
 
     def listing(self) -> "OpenedRun":
         """Return this run with nbest = beam; raise CotextError if its model or search has no n-best lists."""

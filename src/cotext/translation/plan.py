@@ -110,6 +110,7 @@ class DecodingPlan:
         group_windows = decode.group_windows if model.sees_other_rows else 1
         check_align(decode.align, symbols.bracket)
         _check_nbest(decode, kind, config)
+        _check_sampling(decode, kind, config)
         if isinstance(model, Engine):
             _require_of_engine(decode, symbols, model)
         return cls(
@@ -133,6 +134,7 @@ class DecodingPlan:
                 decode.nbest,
                 decode.scores,
                 decode.length_penalty_form,
+                decode.sampling,
             ),
             group_windows=group_windows,
             sequential_windows=group_windows if decode.schedule == "sequential" else 1,
@@ -177,6 +179,9 @@ class DecodingPlan:
         # Without a beam, the length penalty does not change the output; the kind of path does.
         path = self.kind.path
         parts.append(f"lp:{describe_length_penalty(decode)}" if path is None else f"path:{path}")
+        if decode.sampling is not None:
+            drawn = (f"{name}={value:g}" for name, value in decode.sampling)
+            parts.append(f"sampling:{','.join(drawn)}")
         parts.append(f"limit:{decode.max_ratio:g}x+{decode.max_extra}")
         if view.kind == "window" and view.target_before != 0:
             parts.append(f"target:{decode.target_context}")
@@ -258,6 +263,15 @@ def _check_nbest(decode: DecodeConfig, kind: ModelKind, config: Config) -> None:
         raise CotextError(
             f"decode.nbest = {decode.nbest}: {describe_model(config.model)} is non-autoregressive and has no "
             "beam; remove decode.nbest"
+        )
+
+
+def _check_sampling(decode: DecodeConfig, kind: ModelKind, config: Config) -> None:
+    """Raise CotextError for sampling with an engine or a non-autoregressive model."""
+    if decode.sampling is not None and kind.search is not search:
+        system = "an engine" if kind.path is None else describe_model(config.model)
+        raise CotextError(
+            f"decode.sampling: {system} cannot draw tokens; choose an autoregressive run, or remove it"
         )
 
 
