@@ -14,9 +14,27 @@ from cotext.search.beam_search import SearchOptions, search
 from cotext.search.constraints import SearchRequest, SearchSymbols
 from cotext.search.sampling import distribution
 from cotext.translation.translator import DocumentTranslator
-from tests.search.test_beam_search import BLANK, KINDS, ROWS, SEP2, UNK, Plain, one_row, rows_source, transformer
+from tests.search.test_beam_search import (
+    BLANK,
+    KINDS,
+    ROWS,
+    SEP2,
+    UNK,
+    Plain,
+    one_row,
+    rows_source,
+    transformer,
+)
 from tests.tables import Table, table_source
-from tests.translation.test_shortlist_search import CPU, DOCUMENTS, OWN, SYSTEMS, TOKENIZER, system, translations
+from tests.translation.test_shortlist_search import (
+    CPU,
+    DOCUMENTS,
+    OWN,
+    SYSTEMS,
+    TOKENIZER,
+    system,
+    translations,
+)
 
 SYMBOLS = SearchSymbols(KINDS["plain"], UNK, blank=(BLANK,), unused=(SEP2,))
 
@@ -59,7 +77,9 @@ def test_translations_are_as_frequent_as_they_are_probable(settings: dict[str, A
     limits = 4
     requests = [SearchRequest((), 0, (limits,), seed=(7, i)) for i in range(draws)]
     options = SearchOptions(1, sampling=sampling)
-    found = Counter(tuple(h.tokens) for h in search(model, table_source([5] * draws), requests, SYMBOLS, options))
+    found = Counter(
+        tuple(h.tokens) for h in search(model, table_source([5] * draws), requests, SYMBOLS, options)
+    )
     plain = Plain(model, 5, requests[0], "plain", "constrained")
     expected: dict[tuple[int, ...], float] = {}
 
@@ -112,7 +132,7 @@ def test_a_document_alone_decides_its_translation(recipe: str) -> None:
         assert together == backwards == alone
         other = [t.document.sentences for t in translations(sampler(recipe, listed, seed=2), DOCUMENTS)]
         assert other != together
-    assert sampler(recipe).signature.count("|sampling:temperature=1,top_k=0,top_p=1,seed=1|") == 1
+    assert sampler(recipe).signature.count("|sampling:temperature=1.0,top_k=0,top_p=1.0,seed=1|") == 1
 
 
 def test_equal_sentences_of_a_document_are_drawn_anew() -> None:

@@ -67,6 +67,10 @@ class DecodeConfig(Closed):
     first_pass: str = ""
     """Run whose translations are used as target context instead of the system's own; `init`: the run that
     training started from."""
+    language_model: str = ""
+    """For sentence models: run of a language model of target documents with the same tokenizer
+    (monolingual.md). The pointwise mutual information of each sentence with the translations before it is
+    added to its score, in translation and scoring."""
     precision: Precision = "float32"
     """Precision of the model's large matrices (speed.md). `int8`: fastest on a CPU. `bfloat16`: for GPUs, and
     CPUs with instructions for it. `float16`: for GPUs only."""

@@ -39,25 +39,17 @@ def distribution(log_probability_RU: Tensor, settings: SamplingConfig) -> Tensor
     return kept_RU / kept_RU.sum(dim=1, keepdim=True)
 
 
-class Draws:
-    """The random numbers of the requests of a search."""
+def uniform_numbers(requests: Sequence[SearchRequest], most: int) -> Tensor:
+    """Return random numbers between 0 and 1 for the tokens of requests, by their seeds: float64 [B, M]."""
+    numbers = [np.random.default_rng(request.seed).random(most) for request in requests]
+    return torch.from_numpy(np.array(numbers).clip(max=LARGEST))
 
-    def __init__(
-        self, settings: SamplingConfig, requests: Sequence[SearchRequest], device: torch.device
-    ) -> None:
-        most = max(sum(request.max_tokens) for request in requests)
-        numbers = np.stack([np.random.default_rng(request.seed).random(most) for request in requests])
-        self._settings = settings
-        self._uniform = torch.from_numpy(numbers.clip(max=LARGEST)).to(device)  # [B, M]
 
-    def keep_drawn(self, log_probability_RU: Tensor, written: int) -> Tensor:
-        """Return the values with -inf for all tokens but one that is drawn in every row, [R, U]."""
-        p_RU = distribution(log_probability_RU, self._settings)
-        upto_RU = p_RU.cumsum(dim=1)
-        aim_R1 = self._uniform[:, written, None] * upto_RU[:, -1:]
-        drawn_R1 = torch.searchsorted(upto_RU, aim_R1, right=True).clamp(max=p_RU.size(1) - 1)
-        is_other = torch.ones_like(p_RU, dtype=torch.bool).scatter_(1, drawn_R1, False)
-        return log_probability_RU.masked_fill(is_other, -torch.inf)
-
-    def select(self, entries: Tensor) -> None:
-        self._uniform = self._uniform.index_select(0, entries)
+def only_drawn(log_probability_RU: Tensor, uniform_R: Tensor, settings: SamplingConfig) -> Tensor:
+    """Draw a token in every row, by random numbers; return the values with -inf for all others, [R, U]."""
+    p_RU = distribution(log_probability_RU, settings)
+    upto_RU = p_RU.cumsum(dim=1)
+    drawn_R1 = torch.searchsorted(upto_RU, uniform_R[:, None] * upto_RU[:, -1:], right=True)
+    drawn_R1 = drawn_R1.clamp(max=p_RU.size(1) - 1)  # without any probability: `search` reports it
+    is_other = torch.ones_like(p_RU, dtype=torch.bool).scatter_(1, drawn_R1, False)
+    return log_probability_RU.masked_fill(is_other, -torch.inf)
