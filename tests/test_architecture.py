@@ -252,6 +252,7 @@ def test_only_the_builders_know_parts_and_losses_by_name() -> None:
         f"cotext.models.{name}"
         for name in (
             "interface",
+            "language_model",
             "describe",
             "checks",
             "engine_folder",

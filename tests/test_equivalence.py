@@ -43,20 +43,33 @@ from tests.cover import COVER, FACTORS, SCORES, cover, each_filling, goes_togeth
 from tests.tiny import PlainWordTokenizer, logits, random_model, tiny_config, window
 
 # Every system as overrides of `model`, in the window view of two sentences before and one after.
-# Those of the pairwise cover, and those with gates that begin at zero (`model.neutral_start`).
-SYSTEMS = cover() | {
-    f"gated from zero: {name}": {**model, "neutral_start": True}
-    for name, model in {
-        "positions": {"attention": {"score": "positions"}, "batch_context": "flat"},
-        "datapoints": {"batch_context": "datapoints"},
-        "MCN": {
-            "encoder": {"span": "sentence"},
-            "decoder": {"span": "memory", "score": "transformer_xl"},
-            "cross": {"span": "sentence"},
-            "document_layer": "segment_gate",
-        },
-    }.items()
+# Without a source: these do not translate, and most slots of the cover are not theirs.
+LANGUAGE_MODELS: dict[str, dict[str, Any]] = {
+    "language model": {"reads_source": False},
+    "language model, alibi, shifted": {
+        "reads_source": False,
+        "decoder": {"score": "alibi"},
+        **{"positions": "shifted", "shift": 5, "segments": "learned", "output_bias": True, "pre_norm": True},
+    },
 }
+# Those of the pairwise cover, and those with gates that begin at zero (`model.neutral_start`).
+SYSTEMS = (
+    cover()
+    | LANGUAGE_MODELS
+    | {
+        f"gated from zero: {name}": {**model, "neutral_start": True}
+        for name, model in {
+            "positions": {"attention": {"score": "positions"}, "batch_context": "flat"},
+            "datapoints": {"batch_context": "datapoints"},
+            "MCN": {
+                "encoder": {"span": "sentence"},
+                "decoder": {"span": "memory", "score": "transformer_xl"},
+                "cross": {"span": "sentence"},
+                "document_layer": "segment_gate",
+            },
+        }.items()
+    }
+)
 # Non-autoregressive models, as overrides of `model`.
 NODES = {"span": "sentence", "top": {"layers": 2, "span": "nodes"}}
 PARALLEL: dict[str, dict[str, Any]] = {
@@ -145,7 +158,11 @@ NEUTRAL: dict[str, Neutral] = {
 # `ids`: long ones too are names, by which a system is found and chosen (`-k hierarchical`).
 systems = pytest.mark.parametrize("name", SYSTEMS, ids=str)
 # Systems for what depends on their parts, and not on how these meet.
-PARTS = {name for name in SYSTEMS if name in each_filling() or name.startswith("gated from zero")}
+PARTS = {
+    name
+    for name in SYSTEMS
+    if name in each_filling() or name.startswith(("gated from zero", "language model"))
+}
 parts = pytest.mark.parametrize("name", sorted(PARTS), ids=str)
 
 WORDS = ["the", "cat", "sat", "on", "a", "mat", "it", "saw", "again"]
@@ -595,7 +612,7 @@ def pieces() -> SentencePieceTokenizer:
 
 
 # What a translation has beside the model's output, tokenizer and settings, is the same for all systems.
-TRANSLATED = sorted(PARTS)[::3]
+TRANSLATED = sorted(PARTS - LANGUAGE_MODELS.keys())[::3]
 
 
 @parts

@@ -97,6 +97,7 @@ SYSTEMS: dict[str, dict[str, Any]] = {
     "current": {"encoder": {"top": {"layers": 1, "span": "current"}}, "segments": "current"},
     "cross-attention to current sentences": {"cross": {"span": "current"}},
     "memory": {"decoder": MEMORY, "target_positions": "none", "cross": {"span": "sentence"}},
+    "language model": {"reads_source": False},
     **{
         score: {"attention": {"score": score}}
         for score in ("absolute", "relative", "positions", "rotary", "alibi")

@@ -57,6 +57,15 @@ SETTINGS: dict[str, tuple[list[str], list[str]]] = {
         ["model.document.source=true"],
     ),
     "model.context_layers=2": (S4TO4, ["model.context_encoder=separate"]),
+    **{
+        f"model.{setting}": ([*S4TO4, "model.reads_source=false"], ["model.reads_source=true"])
+        for setting in (
+            "encoder.score=relative",
+            "cross.score=alibi",
+            "encoder_layers=2",
+        )
+    },
+    "model.source_sentences=1": ([*S4TO4, "model.reads_source=false"], ["model.reads_source=true"]),
     "model.nat.path=row": (DOCUMENT, ["model.writes=non_autoregressive", "loss.name=glancing"]),
     "model.nat.codes=7": (AT_ONCE, ["model.nat.latent=true"]),
     "model.nat.length_offsets=1": (

@@ -35,7 +35,7 @@ from cotext.cli.options import command
 from cotext.cli.runs import average, export, import_pretrained, models, shortlist
 from cotext.cli.serve import serve, serve_key
 from cotext.cli.train import adapt, train
-from cotext.cli.translate import translate
+from cotext.cli.translate import repair, rerank, translate
 from cotext.runtime.errors import CotextError, is_out_of_memory
 from cotext.runtime.own_code import trusting
 from cotext.runtime.signals import INTERRUPTED, termination_interrupts
@@ -126,6 +126,8 @@ COMMANDS: Final[Mapping[str, Mapping[str, Callable[..., None]]]] = {
         "serve": serve,
         "serve-key": serve_key,
         "mbr": mbr,
+        "rerank": rerank,
+        "repair": repair,
         "export": export,
         "join": join,
     },

@@ -1,8 +1,9 @@
 """The command `translate`: translate files, corpora and standard input."""
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
+from difflib import SequenceMatcher
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,12 +17,16 @@ from cotext.cli.messages import (
     tell_slow_precision,
 )
 from cotext.cli.options import CUT_OFF, LONG, Json, as_json, counted, do_shard
-from cotext.files.requests import TranslationRequest
+from cotext.data.languages import same_language
+from cotext.files.requests import RepairRequest, TranslationRequest
 from cotext.runtime.errors import CotextError
+from cotext.translation.requests import RerankRequest
 
 if TYPE_CHECKING:
+    from cotext.data.documents import Document
     from cotext.files.translate_files import BlocksJob
     from cotext.translation.file_report import FileReport
+    from cotext.translation.open import OpenedRun
     from cotext.translation.translate_file import CorpusJob
 
 STANDARD_INPUT = Path("/dev/stdin")
@@ -64,6 +69,77 @@ def translate(request: TranslationRequest, json: Json = False) -> None:
             tell_faults(job.out, job.faults)
         else:
             tell_corpus_faults(job.out, job.source, report.format, target)
+
+
+def repair(request: RepairRequest, json: Json = False) -> None:
+    """Repair translations of any system in the context of their documents (DocRepair)."""
+    from cotext.data.formats import read_documents
+    from cotext.files.translate_files import BlocksJob
+    from cotext.files.translate_request import FilesTranslation
+    from cotext.runtime.progress import console, meter
+
+    def check(opened: "OpenedRun") -> None:
+        pair = opened.languages
+        if not same_language(pair.source, pair.target):
+            raise CotextError(
+                f"{request.run}: translates {pair}; `repair` needs a run of one language, such as de-de"
+            )
+        tell_slow_precision(opened)
+
+    work = FilesTranslation(request.translation, lambda text: console.print(text, soft_wrap=True), check)
+    if isinstance(work.jobs[0], BlocksJob):
+        raise CotextError(f"{request.hypothesis}: is not a corpus with one sentence per line; give one")
+    with meter("repairing", work.sentences) as progress:
+        [report] = work.run(progress.advance)
+    before = read_documents(request.hypothesis, report.format)
+    after = read_documents(request.out, report.format, "target")
+    changes = _changes(zip(before, after, strict=True))
+    if json:
+        heading = {"format": "cotext-repair", "version": 1}
+        typer.echo(as_json({**heading, **_figures(request.out, report), "changes": changes}))
+        return
+    tell_files([request.out], [report], json=False)
+    share = changes["words_replaced"] / max(changes["words"], 1)
+    typer.echo(
+        f"{counted(changes['sentences'], 'sentence')} changed; {changes['words_replaced']:,} of "
+        f"{changes['words']:,} words of the hypothesis ({share:.2%}) were replaced or removed"
+    )
+
+
+def _changes(pairs: "Iterable[tuple[Document, Document]]") -> dict[str, int]:
+    """Count the changed sentences, the words of hypotheses, and the words that the output does not keep."""
+    changed = words = kept = 0
+    for before, after in pairs:
+        for text, repaired in zip(before.sentences, after.sentences, strict=True):
+            old, new = text.split(), repaired.split()
+            changed += old != new
+            words += len(old)
+            blocks = SequenceMatcher(None, old, new, autojunk=False).get_matching_blocks()
+            kept += sum(block.size for block in blocks)
+    return {"sentences": changed, "words": words, "words_replaced": words - kept}
+
+
+def rerank(request: RerankRequest, json: Json = False) -> None:
+    """Choose translations from n-best lists by the scores of a system, each after the ones chosen before."""
+    from cotext.runtime.jobs.engine import run
+    from cotext.runtime.progress import meter
+    from cotext.translation.open import open_scorer
+    from cotext.translation.rerank import RerankJob
+
+    opened = open_scorer(request.run, request.device, dict(request.decode), request.checkpoint)
+    tell_slow_precision(opened)
+    job = RerankJob(opened, request)
+    with meter("re-ranking", sum(job.sizes)) as progress:
+        report = run(job, progress.advance, request.overwrite)
+    if json:
+        heading = {"format": "cotext-rerank", "version": 1, "out": str(request.out)}
+        typer.echo(as_json({**heading, **asdict(report)}))
+        return
+    typer.echo(
+        f"{printable(str(request.out))}: {counted(report.sentences, 'sentence')} in "
+        f"{counted(report.documents, 'document')}; {report.changed:,} are not the first of their list\n"
+        f"{report.signature}"
+    )
 
 
 def tell_files(

@@ -4,11 +4,26 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from cotext.config.fields import Closed, PositiveInt, Sentences
+from cotext.config.fields import Closed, Count, PositiveInt, Seed, Sentences
 
 LengthPenaltyForm = Literal["power", "gnmt"]
 Precision = Literal["float32", "bfloat16", "float16", "int8"]
 EngineChoice = Literal["auto", "ctranslate2", "torch"]
+
+
+class SamplingConfig(Closed):
+    """How tokens are drawn at random, if translations are sampled."""
+
+    temperature: Annotated[float, Field(gt=0, le=1000)] = 1.0
+    """Log-probabilities are divided by it. Below 1, probable tokens become more probable."""
+    top_k: Count = 0
+    """Draw only from the most probable tokens, this many; 0: from all."""
+    top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """Draw only from the fewest most probable tokens whose probabilities sum to at least this; 1: from
+    all."""
+    seed: Seed = 1
+    """Another seed draws other translations. With the same seed, the sentences of a document alone decide
+    what is drawn for it."""
 
 
 class DecodeConfig(Closed):
@@ -29,6 +44,9 @@ class DecodeConfig(Closed):
     """Divisor of the log-probability of n tokens; n includes the end of sentence. `power`: n **
     `length_penalty`, as in fairseq. `gnmt`: ((5 + n) / 6) ** `length_penalty`, as in Wu et al. 2016 and
     Vaswani et al. 2017."""
+    sampling: SamplingConfig | None = None
+    """Draw translations at random instead of searching for the most probable ones: `{temperature: 1.0, top_k:
+    0, top_p: 1.0, seed: 1}`; each key may be left out. Needs `beam: 1`. Default: search."""
     align: Literal["constrained", "free"] = "constrained"
     """`constrained`: search is forced to generate the number of sentences of the source, none of them empty.
     `free`: search has no such constraint; sentences are recovered from separators, and missing sentences
@@ -49,6 +67,10 @@ class DecodeConfig(Closed):
     first_pass: str = ""
     """Run whose translations are used as target context instead of the system's own; `init`: the run that
     training started from."""
+    language_model: str = ""
+    """For sentence models: run of a language model of target documents with the same tokenizer
+    (monolingual.md). The pointwise mutual information of each sentence with the translations before it is
+    added to its score, in translation and scoring."""
     precision: Precision = "float32"
     """Precision of the model's large matrices (speed.md). `int8`: fastest on a CPU. `bfloat16`: for GPUs, and
     CPUs with instructions for it. `float16`: for GPUs only."""

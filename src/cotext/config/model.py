@@ -181,6 +181,8 @@ class ModelConfig(Closed):
     writes: Literal["left_to_right", "non_autoregressive"] = "left_to_right"
     """`left_to_right`: an autoregressive decoder. `non_autoregressive`: predicts all tokens of a row at
     once."""
+    reads_source: bool = True
+    """`false`: a language model of the target side, without encoder and cross-attention."""
     attention: AttentionConfig = AttentionConfig()
     encoder: StackConfig = StackConfig()
     """Settings for the encoder's self-attention."""

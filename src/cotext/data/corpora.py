@@ -14,7 +14,7 @@ from cotext.data.formats.corpus import checked_records
 from cotext.data.formats.docids import find_side_file
 from cotext.data.formats.streams import OUTER_SPACE, check_readable, numbered_lines
 from cotext.data.formats.table import find_format
-from cotext.data.languages import Languages, languages_of_names, primary_language
+from cotext.data.languages import Languages, language_of_name, languages_of_names, primary_language
 from cotext.data.preparation import Preparation
 from cotext.data.prepared import TRAIN
 from cotext.data.selection import Selection, render
@@ -73,11 +73,14 @@ def corpus_of_files(split: str, source: Path, target: Path | None, selection: Se
 def languages_of_files(source: Path, target: Path | None, format: str | None) -> Languages:
     """Return the language pair in the names of two files, or inside of a file with both languages.
 
-    The pair is unknown unless two different languages are found.
+    Two names with the same language are a corpus of one language. A file with both sides has an unknown pair
+    unless it names two different languages.
 
     Raises:
         CotextError: the reader of the format raises an error.
     """
+    if target is not None and (code := language_of_name(source)) == language_of_name(target):
+        return Languages(code, code)
     if target is not None or not source.is_file():
         return languages_of_names(source, target)
     read = find_format(format or detect_format(source)).languages

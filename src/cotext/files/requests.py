@@ -5,10 +5,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from cotext.data.requests import SentenceSplitting
+from cotext.data.requests import CorpusFormat, SentenceSplitting
 from cotext.runtime.errors import CotextError
 from cotext.runtime.request import option
-from cotext.translation.requests import ClusterOptions, Sharded, Wished
+from cotext.translation.requests import ClusterOptions, RunOptions, Sharded, Wished
 
 STANDARD_INPUT: Final = Path("-")
 # Fields that cannot be combined with standard input.
@@ -130,3 +130,31 @@ class TranslationRequest(SentenceSplitting, Wished, Sharded, ClusterOptions):
                     "them one after the other, into different folders"
                 )
         return outs
+
+
+class RepairRequest(CorpusFormat, RunOptions):
+    """Translations of any system to repair with a run of one language (DocRepair)."""
+
+    run: Path = option(
+        "Run trained on round trips of one language (docs/monolingual.md).", argument=True, is_run=True
+    )
+    hypothesis: Path = option("Translation to repair: a corpus with one sentence per line, of any system.")
+    out: Path = option("File to write, in the format of the hypothesis.")
+    overwrite: bool = option(
+        "Replace an existing file, and the output of another unfinished job.", default=False
+    )
+
+    @property
+    def translation(self) -> TranslationRequest:
+        """The translation that this repair is."""
+        return TranslationRequest(
+            run=self.run,
+            files=[self.hypothesis],
+            out=self.out,
+            format=self.format,
+            no_split=True,
+            overwrite=self.overwrite,
+            device=self.device,
+            decode=self.decode,
+            checkpoint=self.checkpoint,
+        )

@@ -41,6 +41,7 @@ def obstacles(config: Config) -> Iterator[str]:
     model, view = config.model, config.view
     plain = {
         "writes": ("left_to_right",),
+        "reads_source": (True,),
         "batch_context": ("none",),
         "context_encoder": ("none",),
         "document_layer": ("none",),

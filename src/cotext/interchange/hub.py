@@ -52,11 +52,12 @@ def export_hub(
             f"--licence {shown(licence)}: write it as the hub does: apache-2.0, cc-by-4.0, mit ..."
         )
     loaded = load_run(run, update)
-    if first := loaded.config.decode.first_pass:
-        raise CotextError(
-            f"{run}: decode.first_pass = {first}: it translates with another run, but a published run "
-            "must be complete; publish a run without decode.first_pass"
-        )
+    for key in ("first_pass", "language_model"):
+        if other := getattr(loaded.config.decode, key):
+            raise CotextError(
+                f"{run}: decode.{key} = {other}: it translates with another run, but a published run "
+                f"must be complete; publish a run without decode.{key}"
+            )
     own = [path for path in sorted(run.glob("*.json")) if path.name not in _OTHERS]
     figures = [figure for path in own for figure in read_scores(path, required=False)]
     figures += [figure for path in scores for figure in read_scores(path)]

@@ -101,24 +101,29 @@ class EncoderBlock(nn.Module):
 
 
 class DecoderBlock(nn.Module):
-    """Self-attention, cross-attention and feed-forward; `context_attention`: see `EncoderBlock`."""
+    """Self-attention, cross-attention and feed-forward; `context_attention`: see `EncoderBlock`.
+
+    `cross` is None in a language model, which has no source.
+    """
 
     context_attention: ContextSublayer | None
 
-    def __init__(self, size: Size, attention: nn.Module, cross: nn.Module) -> None:
+    def __init__(self, size: Size, attention: nn.Module, cross: nn.Module | None) -> None:
         super().__init__()
         self.attention = attention
         self.context_attention = None
         self.cross = cross
         self.feed_forward = size.feed_forward_layer()
         self.after_attention = Residual(size.dimension, size.dropout, size.pre_norm)
-        self.after_cross = Residual(size.dimension, size.dropout, size.pre_norm)
+        if cross is not None:
+            self.after_cross = Residual(size.dimension, size.dropout, size.pre_norm)
         self.after_feed_forward = Residual(size.dimension, size.dropout, size.pre_norm)
 
     def forward(self, x: Tensor, layout: AnyLayout) -> Tensor:
         """[R, T, D] -> [R, T, D], or without padding [N, D] -> [N, D]."""
         x = _attended(self, x, layout)
-        x = self.after_cross(x, lambda x: self.cross(x, layout))
+        if (cross := self.cross) is not None:
+            x = self.after_cross(x, lambda x: cross(x, layout))
         x = self.after_feed_forward(x, self.feed_forward)
         return x
 

@@ -206,7 +206,8 @@ def _size(model: ModelConfig) -> Size:
 
 def _relative(model: ModelConfig, size: Size) -> nn.Parameter | None:
     """Return the table of relative positions, which all self-attentions share."""
-    scores = {model.stack("encoder").score, model.stack("decoder").score}
+    sides: tuple[StackName, ...] = ("encoder", "decoder") if model.reads_source else ("decoder",)
+    scores = {model.stack(side).score for side in sides}
     if scores.isdisjoint({"relative", "positions"}):
         return None
     return relative_table(size.attention, model.relative_span)
@@ -215,9 +216,10 @@ def _relative(model: ModelConfig, size: Size) -> nn.Parameter | None:
 def _stacks(model: ModelConfig, size: Size) -> Stacks:
     encoder = Stack(
         EncoderBlock(size, _attention(SelfAttention, model, "encoder", size, i))
-        for i in range(size.encoder_layers)
+        for i in range(size.encoder_layers if model.reads_source else 0)
     )
-    return Stacks(encoder, _decoder(model, size), size.norm(), size.norm())
+    encoder_norm = size.norm() if model.reads_source else nn.Identity()
+    return Stacks(encoder, _decoder(model, size), encoder_norm, size.norm())
 
 
 def _decoder(model: ModelConfig, size: Size) -> Stack[DecoderBlock]:
@@ -225,7 +227,7 @@ def _decoder(model: ModelConfig, size: Size) -> Stack[DecoderBlock]:
         DecoderBlock(
             size,
             _attention(SelfAttention, model, "decoder", size, i),
-            _attention(CrossAttention, model, "cross", size, i),
+            _attention(CrossAttention, model, "cross", size, i) if model.reads_source else None,
         )
         for i in range(size.decoder_layers)
     )

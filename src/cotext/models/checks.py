@@ -53,6 +53,8 @@ def check(config: Config) -> None:
     # Search would reject this too, but only at the first validation.
     check_align(config.decode.align, config.view.bracketed)
     _check_training(config)
+    if not model.reads_source:
+        _check_language_model(model)
     _check_attention(model)
     _check_positions(model)
     _check_segments(config)
@@ -88,6 +90,28 @@ def _check_training(config: Config) -> None:
         raise CotextError(
             "train.context = foreign replaces the sentences around the current one: it takes view.kind = "
             "window, without view.mixed_with"
+        )
+
+
+def _check_language_model(model: ModelConfig) -> None:
+    """Reject parts that read the source in a model without one."""
+    for key, value, needed in (
+        ("writes", model.writes, "left_to_right"),
+        ("batch_context", model.batch_context, "none"),
+        ("context_encoder", model.context_encoder, "none"),
+        ("document_layer", model.document_layer, "none"),
+        ("separate_embeddings", model.separate_embeddings, False),
+        ("decoder.span", model.stack("decoder").span, "row"),
+    ):
+        if value != needed:
+            raise CotextError(
+                f"model.reads_source = false: a language model has no model.{key} = {value}; choose "
+                f"{str(needed).lower()}"
+            )
+    if model.positions == "shifted" and model.shift == "sequence":
+        raise CotextError(
+            "model.shift = sequence: a language model (model.reads_source = false) does not read source "
+            "sentences; choose corpus or a number"
         )
 
 

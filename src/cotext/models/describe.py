@@ -19,6 +19,7 @@ from cotext.config.view import CutConfig
 
 # Keys of the section `model` that define the architecture, not its size.
 SLOTS = (
+    "reads_source",
     "attention",
     "encoder",
     "decoder",
@@ -38,6 +39,9 @@ PARAMETERS = "parameters.json"  # made by `make docs`, because counting needs th
 PAPERS = {
     "casa": "Yu et al. 2024, Context-Aware Non-Autoregressive Document-Level Translation with "
     "Sentence-Aligned Connectionist Temporal Classification",
+    "d-lm": "Sugiyama and Yoshinaga 2021, Context-aware Decoder for Neural Machine Translation using a "
+    "Target-side Document-Level Language Model",
+    "docrepair": "Voita et al. 2019, Context-Aware Monolingual Repair for Neural Machine Translation",
     "docflat": "Wu et al. 2023, Document Flattening: Beyond Concatenating Context for Document-Level "
     "Neural Machine Translation",
     "doct": "J. Zhang et al. 2018, Improving the Transformer Translation Model with Document-Level Context",

@@ -15,6 +15,9 @@ from cotext.models.parts import document_layer, document_settings
 def source_reach(config: Config) -> Reach:
     """Return the source sentences that the translation of a sentence depends on."""
     model = config.model
+    # A sentence model reads its sentence alone, also if a language model reads earlier translations.
+    if not model.reads_source or config.decode.language_model:
+        return OWN
     layers = range(model.decoder_layers)
     on_top = _document_layer(model) if model.document.target else OWN
     written = ALL if model.writes == "non_autoregressive" else _target_row(config)

@@ -7,7 +7,8 @@
 
 Without parts in its slots, and with one sentence per row, it is the sentence model. With windows of
 sentences, it is the concatenation model of Lupo et al. 2022, whose segment-shifted positions and segment
-embeddings are settings of its embedding. `models/build.py` fills the slots.
+embeddings are settings of its embedding. Without encoder blocks and cross-attention, it is a language model,
+which ignores the source. `models/build.py` fills the slots.
 
 Shapes: B entries, R rows, S source tokens, T target tokens, D model, V vocabulary.
 """
@@ -19,7 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from cotext.data.batch import Source
-from cotext.layers.blocks import Stacks, cross_attentions, number_attentions, through
+from cotext.layers.blocks import Stacks, cross_attentions, number_attentions, self_attentions, through
 from cotext.layers.embedding import CONTEXT, CURRENT, SentenceEmbedding, Side
 from cotext.layers.layout import Layout, Shared, Step
 from cotext.layers.layouts import Layouts
@@ -74,6 +75,8 @@ class Transformer(TranslationModel):
         self._caches = number_attentions(stacks.decoder)
         self._crosses = cross_attentions(stacks.decoder)
         self._context_attentions = context_attentions(stacks)
+        # Tables of the source are not used by a language model.
+        self.spares_parameters |= not self._crosses
         if parts.target_document is not None:
             parts.target_document.index = self._caches
             self._caches += parts.target_document.caches
@@ -142,6 +145,8 @@ class Transformer(TranslationModel):
         if self.batch_context is not None and self.batch_context.left_out():
             layouts = self._source_layouts(source, self.training, left_out=True)
         embed, context, rows = self._embedder(layouts), None, source
+        if not self._crosses:
+            return self._without_source(source, layouts, embed)
         context_side = self._read_context(layouts, embed)
         if layouts.context_rows is not None:
             rows = layouts.context_rows.current
@@ -171,6 +176,15 @@ class Transformer(TranslationModel):
             shift=embed.shift_of(source),
             last=embed.last_of(source),
         )
+
+    def _without_source(self, source: Source, layouts: Layouts, embed: "RowEmbedder") -> DecoderState:
+        """Return the state of a language model, which has no cross-attention."""
+        heads = self_attentions(self.decoder)[0].heads
+        # Caches take their shape and type from these keys and values of no token.
+        size = self.output_weight.size(1) // heads
+        none = self.output_weight.new_empty(len(source.tokens), heads, 0, size)
+        side, last = layouts.side.filled([(none, none)]), embed.last_of(source)
+        return DecoderState(side, attentions=self._caches, rows=source, layouts=layouts, last=last)
 
     def _read_context(self, layouts: Layouts, embed: "RowEmbedder") -> ContextSide | None:
         """Encode context sentences apart and project them for every attention to them."""

@@ -120,6 +120,11 @@ USES: Final = (
     ),
     _with_value("model.document.word_weights", "model.document.level", "both"),
     Use(("model.document.later",), "model.document.source = true", lambda c: c.model.document.source),
+    Use(
+        ("model.encoder.", "model.cross.", "model.encoder_layers", "model.source_sentences"),
+        "models that read the source (model.reads_source = true)",
+        lambda c: c.model.reads_source,
+    ),
     _with_value("model.nat.", "model.writes", "non_autoregressive"),
     Use(
         ("model.nat.codes", "model.nat.code_mixing", "model.nat.code_weight"),

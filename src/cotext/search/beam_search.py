@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from cotext.config.decoding import LengthPenaltyForm
+from cotext.config.decoding import LengthPenaltyForm, SamplingConfig
 from cotext.data.batch import Source
 from cotext.data.collate import padded
 from cotext.layers.kernels.precision import precise_dtype
@@ -32,6 +32,7 @@ from cotext.search.constraints import (
 from cotext.search.lexical_search import LexicalBeam
 from cotext.search.nbest_beam import Alternative, Candidates, NBestBeam
 from cotext.search.output_layer import OutputLayer
+from cotext.search.sampling import only_drawn, uniform_numbers
 from cotext.search.sentence_recovery import begun_input
 from cotext.search.steps import Steps
 
@@ -104,7 +105,8 @@ class SearchOptions:
     """Beam size, length penalty and constraints of a search.
 
     The score of a hypothesis is its log-probability / `divisor(length)`, where length counts the new tokens
-    including `eos`. A beam of 1 is greedy search.
+    including `eos`. With a language model, it is a sum of values that are not probabilities. A beam of 1 is
+    greedy search.
 
     `align`: `constrained` returns exactly the requested sentences. In `free` search, any separator or `eos`
     may follow at any time.
@@ -114,6 +116,8 @@ class SearchOptions:
 
     `scored`: whether hypotheses have log-probabilities; without them, a beam of 1 finds the same tokens,
     faster.
+
+    `sampling`: draw every token at random (`cotext.search.sampling`); None: search.
     """
 
     beam: int = 4
@@ -122,6 +126,7 @@ class SearchOptions:
     nbest: int = 1
     scored: bool = True
     length_penalty_form: LengthPenaltyForm = "power"
+    sampling: SamplingConfig | None = None
 
     def __post_init__(self) -> None:
         if self.beam < 1:
@@ -138,6 +143,11 @@ class SearchOptions:
             raise CotextError(
                 f"decode.scores = false: a beam of {self.beam} ranks hypotheses by their log-probabilities; "
                 "choose decode.beam = 1, or remove decode.scores"
+            )
+        if self.beam > 1 and self.sampling is not None:
+            raise CotextError(
+                f"decode.sampling draws one translation, but decode.beam = {self.beam}; choose decode.beam = "
+                "1, or remove decode.sampling"
             )
 
     def divisor(self, length: int) -> float:
@@ -184,6 +194,8 @@ class _Frontier:
     best_length: Tensor  # [B]
     best_log_probability: Tensor  # [B]
     best_score: Tensor  # [B]
+    ended: Tensor  # [B], number of finished hypotheses among the best of their steps
+    uniform: Tensor  # [B, M], random numbers for sampling
 
     def select(self, entries: Tensor) -> "_Frontier":
         values = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "progress"}
@@ -200,7 +212,8 @@ def search(
 ) -> list[Hypothesis]:
     """Return the best hypothesis for every row of the source; the model must be in eval mode.
 
-    An entry ends when nothing can beat its best hypothesis. Raises CotextError for NaN or bad requests.
+    An entry ends when nothing can beat its best hypothesis (with a language model: when as many hypotheses as
+    the beam is wide are finished). Raises CotextError for NaN or bad requests.
     """
     if not requests or len(requests) != len(source.tokens):
         raise CotextError(f"{len(requests)} requests for {len(source.tokens)} source rows; give one per row")
@@ -221,12 +234,11 @@ def search(
         state.widen(options.beam)
         hidden_RD = hidden_RD.repeat_interleave(options.beam, dim=0)
         frontier = _start(requests, symbols, options, hidden_RD)
-        nbest = None if lexical is not None else _nbest_beam(model, requests, options, frontier)
+        nbest = None if lexical is not None else _nbest_beam(model, output, requests, options, frontier)
         # Before this many tokens, no hypothesis can be at a length limit.
         first_limit = int(frontier.progress.limits.min()) - 2
         for written in range(most_tokens):
-            next_RU = output.log_probabilities(hidden_RD) if options.scored else output.logits(hidden_RD)
-            rules.forbid(next_RU, frontier.progress, written, written >= first_limit)
+            next_RU = _values(output, hidden_RD, frontier, written, rules, written >= first_limit, options)
             origin, tokens_R1, goes_on = _advance(
                 frontier, next_RU, written, rules, options, output, lexical, nbest
             )
@@ -293,6 +305,9 @@ def _start(
     most_tokens = [sum(request.max_tokens) for request in requests]
     largest_divisors = [options.divisor(length) for length in most_tokens]
     tokens = torch.zeros(entries, beam, max(most_tokens), dtype=torch.long, device=device)
+    uniform = tokens.new_empty(entries, 0)
+    if options.sampling is not None:
+        uniform = uniform_numbers(requests, max(most_tokens)).to(device)
     log_probability = torch.full((entries, beam), -torch.inf, dtype=dtype, device=device)
     # Identical beams would stay identical: only the first one starts.
     log_probability[:, 0] = 0
@@ -308,11 +323,14 @@ def _start(
         best_length=torch.zeros(entries, dtype=torch.long, device=device),
         best_log_probability=torch.full((entries,), -torch.inf, dtype=dtype, device=device),
         best_score=torch.full((entries,), -torch.inf, dtype=dtype, device=device),
+        ended=torch.zeros(entries, dtype=torch.long, device=device),
+        uniform=uniform,
     )
 
 
 def _nbest_beam(
     model: TranslationModel,
+    output: OutputLayer,
     requests: Sequence[SearchRequest],
     options: SearchOptions,
     frontier: _Frontier,
@@ -321,10 +339,27 @@ def _nbest_beam(
     list_sizes = [options.nbest if request.sentences == 1 else 0 for request in requests]
     if options.nbest == 1 or not any(list_sizes):
         return None
-    # Other rows attend to the first beam: its history must not depend on whether there is a list.
-    return NBestBeam(
-        list_sizes, options.divisor, frontier.log_probability, has_reserve=not model.sees_other_rows
-    )
+    # Other rows attend to the first beam: its history must not depend on whether there is a list. And if
+    # scores may rise, a hypothesis of the reserve could become better than the best one.
+    has_reserve = not model.sees_other_rows and not output.may_rise
+    return NBestBeam(list_sizes, options.divisor, frontier.log_probability, has_reserve)
+
+
+def _values(
+    output: OutputLayer,
+    hidden_RD: Tensor,
+    frontier: _Frontier,
+    written: int,
+    rules: Rules,
+    near_a_limit: bool,
+    options: SearchOptions,
+) -> Tensor:
+    """Return the log-probability of every token that may follow (in sampling: of the one drawn), [R, U]."""
+    next_RU = output.log_probabilities(hidden_RD) if options.scored else output.logits(hidden_RD)
+    rules.forbid(next_RU, frontier.progress, written, near_a_limit)
+    if options.sampling is None:
+        return next_RU
+    return only_drawn(next_RU, frontier.uniform[:, written], options.sampling)
 
 
 def _advance(
@@ -339,8 +374,7 @@ def _advance(
 ) -> tuple[Tensor | None, Tensor, Tensor]:
     """Extend every hypothesis by one token, in place.
 
-    Returns the row that each row continues [R] (None: itself), the next decoder inputs [R, 1], and which
-    entries continue [B].
+    Returns the row that each row continues [R] (None: itself), its next input [R, 1], entries that go on [B].
     """
     entries, beam = frontier.log_probability.shape
     # At most one candidate of each hypothesis ends it, so that `beam` of 2 * beam candidates continue. With a
@@ -354,8 +388,7 @@ def _advance(
         candidate, at = candidate.view(entries, -1).topk(min(2 * beam, beam * per_row), dim=1)
         origin, token, own = at // per_row, _picked(token, at), _picked(own, at)
     if lexical is not None:
-        found = candidate, origin, token, own
-        next_RV = output.over_vocabulary(next_RU)
+        next_RV, found = output.over_vocabulary(next_RU), (candidate, origin, token, own)
         lexical.choose(next_RV, frontier.log_probability, frontier.progress, written, found)
     ends = rules.ends(frontier.progress, origin, token)
     candidates = Candidates(candidate, origin, token, own)
@@ -366,6 +399,8 @@ def _advance(
         going = going if beam == 1 else going.chosen(ends.byte().argsort(dim=1, stable=True)[:, :beam])
     # Log-probabilities can only decrease, and lengths are limited: hypotheses below this cannot win.
     goes_on = going.total / frontier.largest_divisor[:, None] > frontier.best_score[:, None]
+    if output.may_rise:  # any may win: search ends after as many finished hypotheses as the beam is wide
+        goes_on = (going.total > -torch.inf) & (frontier.ended < beam)[:, None]
     frontier.log_probability = going.total.masked_fill(~goes_on, -torch.inf)
     if nbest is not None:
         nbest.note(frontier.entry, candidates.where(ends), frontier.tokens, written)
@@ -396,6 +431,7 @@ def _picked(x: Tensor, at: Tensor) -> Tensor:
 
 def _end(frontier: _Frontier, ended: Candidates, written: int, options: SearchOptions) -> None:
     """Keep the best hypothesis that ends now, [B, C], if it beats the best one of its entry so far."""
+    frontier.ended = frontier.ended + (ended.total[:, : options.beam] > -torch.inf).sum(dim=1)
     log_probability, which = ended.total.max(dim=1)
     score = log_probability / options.divisor(written + 1)
     better = score > frontier.best_score

@@ -57,7 +57,8 @@ class SearchRequest:
     tokens, the closing symbol included; free search uses only the sum. A sentence that the prefix has begun
     is the first. `automata`: the lexical constraints of these sentences; empty: none. `goes_on`: the row has
     further sentences, so that the last one is closed by its separator; not in free search. `shortlist`: the
-    tokens that are allowed in addition to the tokens of constraints, ascending; None: any.
+    tokens that are allowed in addition to the tokens of constraints, ascending; None: any. `seed`:
+    numbers that determine the random numbers of sampling.
     """
 
     prefix: Sequence[int]
@@ -67,6 +68,7 @@ class SearchRequest:
     automata: tuple[SentenceAutomaton | None, ...] = ()
     goes_on: bool = False
     shortlist: Tensor | None = field(default=None, compare=False)
+    seed: tuple[int, ...] = (0,)
 
     @property
     def writable(self) -> Tensor | None:

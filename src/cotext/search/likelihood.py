@@ -18,6 +18,7 @@ from cotext.data.collate import bracketed_targets
 from cotext.losses.cross_entropy import output_loss
 from cotext.losses.ctc import beginnings, ctc_scores, fits, units
 from cotext.models.interface import Model, NonAutoregressiveModel, TranslationModel
+from cotext.models.language_model import WithLanguageModel
 from cotext.models.precision import output_logits
 
 CHUNK = 512  # labels whose logits are in memory at a time
@@ -62,6 +63,10 @@ def sentence_of_label(batch: Batch) -> Tensor:
 
 def negative_log_likelihood(model: Model, hidden_ND: Tensor, label_N: Tensor) -> Tensor:
     """Return negative log-likelihoods of labels, given their hidden states: [N]."""
+    if isinstance(model, WithLanguageModel):
+        rows = zip(model.terms(), model.split(hidden_ND), strict=True)
+        terms = [sign * negative_log_likelihood(term, row_ND, label_N) for (term, sign), row_ND in rows]
+        return torch.stack(terms).sum(dim=0)
     if model.int8_output is not None:
         parts = zip(torch.split(hidden_ND, CHUNK), torch.split(label_N, CHUNK), strict=True)
         nll = [cross_entropy(output_logits(model, h), label, reduction="none") for h, label in parts]

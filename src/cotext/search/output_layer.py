@@ -4,6 +4,8 @@ The rows of a batch share the columns of all their shortlists, so that one produ
 is not in a row's own list gets probability 0 there. The translation of a document therefore depends only on
 its own lists, whatever the batch contains. Log-probabilities are normalised over the tokens of the list.
 
+With a language model (`models/language_model.py`), the value of a token is a sum over several rows.
+
 Shapes: B entries, W beam, R rows (R = B * W), N states, D model, V vocabulary, U columns: V, or the tokens of
 all lists.
 """
@@ -16,6 +18,7 @@ from torch.nn.functional import linear
 
 from cotext.layers.kernels.precision import precise
 from cotext.models.interface import Model
+from cotext.models.language_model import WithLanguageModel
 from cotext.models.precision import output_logits, output_of
 
 
@@ -35,6 +38,10 @@ class OutputLayer:
         self._model = model
         self.vocabulary = len(model.output_weight)
         self._product: Callable[[Tensor], Tensor] = self._whole
+        self._terms: list[tuple[OutputLayer, int]] = []
+        if isinstance(model, WithLanguageModel):
+            self._terms = [(OutputLayer(term, (), ()), sign) for term, sign in model.terms()]
+            self._product = self._sum
         self._tokens: Tensor | None = None
         self._column: Tensor | None = None
         self._outside: Tensor | None = None
@@ -57,6 +64,11 @@ class OutputLayer:
         self._tokens, self._column = tokens.to(device), column.to(device)
         self._outside = outside.to(device) if bool(outside.any()) else None
         self._product = output_of(self._model, self._tokens)
+
+    @property
+    def may_rise(self) -> bool:
+        """Whether values of tokens may be above 0, so that a hypothesis may become better as it grows."""
+        return bool(self._terms)
 
     @property
     def is_whole(self) -> bool:
@@ -87,6 +99,8 @@ class OutputLayer:
     def log_probabilities(self, hidden_ND: Tensor) -> Tensor:
         """Return log-probabilities of the next token, [N, U]. Beams of an entry are consecutive rows."""
         logits_NU = self.logits(hidden_ND)
+        if self._terms:
+            return logits_NU
         # In place: new memory of this size would be mapped page by page in every step.
         return torch.log_softmax(logits_NU, dim=1, out=logits_NU)
 
@@ -97,6 +111,12 @@ class OutputLayer:
             beams_BWU = logits_NU.view(len(self._outside), -1, logits_NU.size(1))
             beams_BWU.masked_fill_(self._outside[:, None], -torch.inf)
         return precise(logits_NU)
+
+    def _sum(self, hidden_ND: Tensor) -> Tensor:
+        """Return the sums of the log-probabilities of all rows, which are not probabilities."""
+        assert isinstance(self._model, WithLanguageModel)
+        rows = zip(self._terms, self._model.split(hidden_ND), strict=True)
+        return torch.stack([sign * layer.log_probabilities(row) for (layer, sign), row in rows]).sum(dim=0)
 
     def _whole(self, hidden_ND: Tensor) -> Tensor:
         model, device = self._model, hidden_ND.device.type

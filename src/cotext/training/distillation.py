@@ -312,9 +312,8 @@ def join_distilled(out: Path, parts: Joined, on_stage: Callable[[str, int, int],
 def _job(data: PreparedData, opened: OpenedRun) -> dict[str, Any]:
     """Return everything that determines the content of the distilled corpus."""
     teacher = systems_of(opened)
-    for system in (teacher, teacher.get("first_pass")):
-        if system is not None:  # the batch size may differ between machines
-            del system["config"]["decode"]["max_tokens"]
+    for system in (teacher, *(teacher[name] for name in opened.further_runs())):
+        del system["config"]["decode"]["max_tokens"]  # the batch size may differ between machines
     return {
         "cotext": __version__,
         "data": checked_digests(data.folder, data.files_read),

@@ -137,7 +137,15 @@ def development_bleu(
     """
     documents = _first_sentences(data.folder / "dev.jsonl", config.train.validate_sentences)
     # Search is greedy and in one pass: BLEU only compares checkpoints of one run, and is computed often.
-    greedy = {"beam": 1, "nbest": 1, "schedule": "sequential", "first_pass": "", "shortlist": 0}
+    greedy = {
+        "beam": 1,
+        "nbest": 1,
+        "sampling": None,
+        "schedule": "sequential",
+        "first_pass": "",
+        "language_model": "",
+        "shortlist": 0,
+    }
     fast = config.model_copy(update={"decode": config.decode.model_copy(update=greedy)})
     references = [sentence for d in documents for sentence in d.target]
     total = sum(map(len, documents))
@@ -197,7 +205,7 @@ def train(
             lock = stack.enter_context(working_in(run))
             require_resumable(run, setup.corpus.checksums)
         bleu = None
-        if config.train.validate_bleu:
+        if config.train.validate_bleu and config.model.reads_source:
             bleu = development_bleu(config, data, accelerator.device, callbacks.on_stage)
         trainer = setup.trainer(run, callbacks, bleu, lock)
         # All checks are done; from here on the run folder is written.

@@ -1,6 +1,7 @@
 """Confidence of a translated sentence: the geometric mean of the probabilities of its tokens.
 
-exp(log-probability / tokens), closing symbol included: between 0 and 1 for any length.
+exp(log-probability / tokens), closing symbol included: between 0 and 1 for any length. With a language model,
+whose scores are not probabilities, at most 1.
 docs/results/terms.md has its correlation with quality.
 """
 
@@ -19,7 +20,9 @@ def confidences(translation: Translation) -> list[float | None]:
     if not translation.log_probabilities:
         return [None] * len(translation.tokens)
     pairs = zip(translation.log_probabilities, translation.tokens, strict=True)
-    return [math.exp(log_probability / tokens) if tokens else None for log_probability, tokens in pairs]
+    return [
+        math.exp(min(log_probability / tokens, 0)) if tokens else None for log_probability, tokens in pairs
+    ]
 
 
 def least_sure(values: Sequence[float | None]) -> list[bool]:

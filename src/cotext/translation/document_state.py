@@ -4,6 +4,7 @@ Sentences without tokens are not part of it: there is nothing to translate, and 
 Sentence indices count the remaining sentences.
 """
 
+import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
@@ -99,6 +100,7 @@ class OpenDocument:
     taken: dict[int, SentenceHypothesis] = field(default_factory=dict)  # given translations
     inexact: set[int] = field(default_factory=set)  # windows without exactly the sentences requested
     others: dict[int, Candidates] = field(default_factory=dict)  # further translations, with decode.nbest
+    digest: int = 0  # of its sentences
     _missing: list[int] = field(default_factory=list)  # per window, number of awaited hypotheses
     _waiting: dict[int, list[int]] = field(default_factory=dict)  # per sentence, windows that await it
     # Hypotheses: per window, of its target sentences; per sentence, from the window where it is current.
@@ -129,6 +131,7 @@ class OpenDocument:
         if first_pass is not None:
             opened.first_pass = [SentenceHypothesis(tuple(first_pass[j])) for j in cut.kept]
         opened.guide = guide
+        opened.digest = int(hashlib.sha256("\n".join(document.sentences).encode()).hexdigest(), 16)
         # A window waits for the hypotheses of its prefix and, in sequence, for the window before it.
         for number, sentences in enumerate(given):
             awaited = sentences if first_pass is None else ()

@@ -8,11 +8,13 @@ import torch
 
 from cotext.config.decoding import DecodeConfig
 from cotext.config.recipe import USUAL_NAMES, Config, parse_config
-from cotext.data.languages import Languages
+from cotext.data.build import special_symbols
+from cotext.data.languages import Languages, same_language
 from cotext.data.shortlist import SHORTLIST, Shortlist, named
 from cotext.data.tokenizer import Tokenizer
 from cotext.models.checkpoint import LoadedModel, load_run
-from cotext.models.interface import Engine
+from cotext.models.interface import Engine, Model
+from cotext.models.language_model import WithLanguageModel
 from cotext.models.precision import in_precision
 from cotext.models.run_folder import is_engine, model_file
 from cotext.runtime.devices import choose_device, choose_threads, slow_precision
@@ -27,7 +29,8 @@ class OpenedRun:
     """A loaded run or engine: model, device and decoding settings.
 
     `weights`: the model file. `translator` translates and scores documents. `first_pass`: the run that makes
-    the first translation in two-pass decoding; None: one pass.
+    the first translation in two-pass decoding; None: one pass. `language_model`: the run that corrects the
+    scores of a sentence model; None: none.
     """
 
     folder: Path
@@ -35,6 +38,12 @@ class OpenedRun:
     loaded: LoadedModel
     translator: DocumentTranslator
     first_pass: "OpenedRun | None" = None
+    language_model: "OpenedRun | None" = None
+
+    def further_runs(self) -> dict[str, "OpenedRun"]:
+        """Return the other runs that this one translates with, by their keys in the section `decode`."""
+        runs = {"first_pass": self.first_pass, "language_model": self.language_model}
+        return {name: run for name, run in runs.items() if run is not None}
 
     @property
     def config(self) -> Config:
@@ -62,7 +71,7 @@ class OpenedRun:
     def greedy(self) -> "OpenedRun":
         """Return the same models with greedy search, also in a first pass."""
         first_pass = None if self.first_pass is None else self.first_pass.greedy()
-        return self._with_search_settings({"beam": 1, "nbest": 1}, first_pass)
+        return self._with_search_settings({"beam": 1, "nbest": 1, "sampling": None}, first_pass)
 
     def listing(self) -> "OpenedRun":
         """Return this run with nbest = beam; raise CotextError if its model or search has no n-best lists."""
@@ -81,7 +90,7 @@ class OpenedRun:
         config, own = _with_decode(self.config, decode), self.translator
         before = None if first_pass is None else first_pass.translator
         translator = DocumentTranslator(
-            *(self.loaded.model, config, self.loaded.tokenizer, own.device, before, own.plan.name),
+            *(own.model, config, self.loaded.tokenizer, own.device, before, own.plan.name),
             shortlist=own.shortlist,
             engine=engine,
         )
@@ -152,10 +161,13 @@ def _opened(
     first_pass = _open_first_pass(Path(named), device) if named else None
     before = None if first_pass is None else first_pass.translator
     shortlist = _shortlist(folder, loaded.tokenizer, config)
-    translator = DocumentTranslator(
-        loaded.model, config, loaded.tokenizer, device, before, shortlist=shortlist
-    )
-    return OpenedRun(folder, weights, loaded, translator, first_pass)
+    model: Model | Engine = loaded.model
+    language_model = None
+    if named := config.decode.language_model:
+        language_model = _open_language_model(Path(named), config, device)
+        model, config = _combined(loaded, config, language_model)
+    translator = DocumentTranslator(model, config, loaded.tokenizer, device, before, shortlist=shortlist)
+    return OpenedRun(folder, weights, loaded, translator, first_pass, language_model)
 
 
 def _shortlist(run: Path, tokenizer: Tokenizer, config: Config) -> Shortlist | None:
@@ -196,6 +208,56 @@ def _open_first_pass(run: Path, device: torch.device) -> OpenedRun:
         loaded.model, loaded.config, loaded.tokenizer, device, name=name, shortlist=shortlist
     )
     return OpenedRun(run, weights, loaded, translator)
+
+
+def _open_language_model(run: Path, config: Config, device: torch.device) -> OpenedRun:
+    """Load a language model in the precision of the sentence model."""
+    try:
+        loaded, weights = _loaded(run, device)
+    except CotextError as error:
+        raise CotextError(f"decode.language_model = {run}: {error}") from None
+    loaded = in_precision(loaded, config.decode.precision, device)
+    name = f"{run.resolve().name}-{checksum(weights)[:8]}"
+    translator = DocumentTranslator(loaded.model, loaded.config, loaded.tokenizer, device, name=name)
+    return OpenedRun(run, weights, loaded, translator)
+
+
+def _combined(loaded: LoadedModel, config: Config, other: OpenedRun) -> tuple[WithLanguageModel, Config]:
+    """Return a sentence model with a language model, and its configuration with the language model's view.
+
+    Raises:
+        CotextError: the runs or the decoding settings do not fit together.
+    """
+    key, decode, view = f"decode.language_model = {other.folder}", config.decode, other.config.view
+    model = loaded.left_to_right(key)
+    symbols = special_symbols(loaded.tokenizer, view)
+    pairs = loaded.languages, other.languages
+    problems = {
+        "is no language model: train one with d-lm/lm": other.config.model.reads_source,
+        "needs a run that translates single sentences (view.kind = sentence)": (
+            config.view.kind != "sentence" or model.sees_other_rows or not config.model.reads_source
+        ),
+        "its view must be windows without later sentences (view.kind = window, view.after = 0)": (
+            view.kind != "window" or view.after > 0
+        ),
+        "has another tokenizer; prepare its data with --tokenizer RUN, the sentence model": (
+            other.loaded.tokenizer.fingerprint != loaded.tokenizer.fingerprint
+            or len(other.loaded.left_to_right(key).output_weight) != len(model.output_weight)
+        ),
+        f"is of {pairs[1].target}, and the sentence model translates {pairs[0]}": (
+            all(map(str, pairs)) and not same_language(pairs[0].target, pairs[1].target)
+        ),
+        "multilingual tokenizers are not supported": bool(symbols.source_prefix or symbols.target_prefix),
+        "needs decode.align = constrained": decode.align != "constrained",
+        "needs decode.target_context = prefix": decode.target_context != "prefix",
+        "needs decode.shortlist = 0": decode.shortlist > 0,
+    }
+    for problem, exists in problems.items():
+        if exists:
+            raise CotextError(f"{key}: {problem}")
+    language_model = other.loaded.left_to_right(key)
+    combined = WithLanguageModel(model, language_model, symbols, other.translator.plan.name)
+    return combined.eval(), config.model_copy(update={"view": view})
 
 
 def _with_decode(config: Config, decode: dict[str, Any]) -> Config:

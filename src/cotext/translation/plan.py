@@ -18,6 +18,7 @@ from cotext.data.tokenizer import Tokenizer, chosen_languages
 from cotext.data.views import SentenceBySentence, View
 from cotext.models.describe import describe_cut, describe_length_penalty, describe_model
 from cotext.models.interface import Engine, Model, NonAutoregressiveModel, PathKind, TranslationModel
+from cotext.models.language_model import WithLanguageModel
 from cotext.runtime.errors import CotextError
 from cotext.search.beam_search import Hypothesis, SearchOptions, search
 from cotext.search.constraints import SearchRequest, SearchSymbols
@@ -43,8 +44,9 @@ class ModelKind:
     `sentence_nll` returns the negative log-likelihoods of the current sentences of a batch, row after row.
     `token_nll` returns the negative log-likelihood of every label given the previous labels; None if the
     model has no probabilities of single tokens. `forced_pass` runs the model on a batch with a given target;
-    None for engines, which do not expose their states. `path`: the CTC path of a non-autoregressive model;
-    None: the model is autoregressive. `lexical`: whether search supports lexical constraints.
+    None for engines, which do not expose their states, and with a language model, which reads other rows.
+    `path`: the CTC path of a non-autoregressive model; None: the model is autoregressive. `lexical`: whether
+    search supports lexical constraints.
     """
 
     search: Search
@@ -62,6 +64,8 @@ def kind_of(model: Model | Engine) -> ModelKind:
     if isinstance(model, NonAutoregressiveModel):
         token_nll = path_token_nll if model.path == "sentences" else None
         return ModelKind(search_frames, non_autoregressive_nll, token_nll, parallel_pass, model.path)
+    if isinstance(model, WithLanguageModel):
+        return ModelKind(search, autoregressive_nll, label_nll, None, None)
     return ModelKind(search, autoregressive_nll, label_nll, autoregressive_pass, None, lexical=True)
 
 
@@ -76,7 +80,8 @@ class DecodingPlan:
     consecutive windows that are decoded one after another; 1 if all windows of a group are decoded at once.
     `first_pass`: the plan of the system that makes the first translation in two-pass decoding. `name`: the
     name of this plan in signatures, if it is a first pass. `languages`: the language pair chosen for a
-    multilingual tokenizer, or empty.
+    multilingual tokenizer, or empty. `language_model`: the name in signatures of a language model that
+    corrects scores, or empty.
     """
 
     config: Config
@@ -92,6 +97,7 @@ class DecodingPlan:
     first_pass: "DecodingPlan | None" = None
     name: str = "unnamed"
     languages: str = ""
+    language_model: str = ""
 
     @classmethod
     def of(
@@ -110,6 +116,12 @@ class DecodingPlan:
         group_windows = decode.group_windows if model.sees_other_rows else 1
         check_align(decode.align, symbols.bracket)
         _check_nbest(decode, kind, config)
+        _check_sampling(decode, kind, config)
+        if decode.language_model and not isinstance(model, WithLanguageModel):
+            raise CotextError(
+                f"decode.language_model = {decode.language_model}: this run is not loaded; load the sentence "
+                "model with cotext.load, which loads both, or remove the setting"
+            )
         if isinstance(model, Engine):
             _require_of_engine(decode, symbols, model)
         return cls(
@@ -133,12 +145,14 @@ class DecodingPlan:
                 decode.nbest,
                 decode.scores,
                 decode.length_penalty_form,
+                decode.sampling,
             ),
             group_windows=group_windows,
             sequential_windows=group_windows if decode.schedule == "sequential" else 1,
             first_pass=first_pass,
             name=name,
             languages=chosen_languages(tokenizer),
+            language_model=model.name if isinstance(model, WithLanguageModel) else "",
         )
 
     @property
@@ -177,11 +191,16 @@ class DecodingPlan:
         # Without a beam, the length penalty does not change the output; the kind of path does.
         path = self.kind.path
         parts.append(f"lp:{describe_length_penalty(decode)}" if path is None else f"path:{path}")
+        if decode.sampling is not None:
+            settings = (f"{name}={value}" for name, value in decode.sampling)
+            parts.append(f"sampling:{','.join(settings)}")
         parts.append(f"limit:{decode.max_ratio:g}x+{decode.max_extra}")
         if view.kind == "window" and view.target_before != 0:
             parts.append(f"target:{decode.target_context}")
         if self.sees_other_rows:
             parts += [f"schedule:{decode.schedule}", f"group_windows:{decode.group_windows}"]
+        if self.language_model:
+            parts.append(f"language_model:{self.language_model}")
         if decode.shortlist:
             parts.append(f"shortlist:{decode.shortlist}")
         if self.first_pass is not None:
@@ -197,10 +216,15 @@ class DecodingPlan:
         """Check that the schedule and the first pass can be combined; scoring does not need this check.
 
         Raises:
-            CotextError: a required first pass is missing or was not opened; a first pass would not be used;
-                or the first pass itself has a first pass.
+            CotextError: the system is a language model; a required first pass is missing or was not opened;
+                a first pass would not be used; or the first pass itself has a first pass.
         """
         decode, first = self.decode, self.first_pass
+        if not self.config.model.reads_source:
+            raise CotextError(
+                "this run is a language model, which does not read the source; translate with a sentence "
+                "model, and give this run as decode.language_model"
+            )
         if first is None:
             if decode.first_pass:
                 raise CotextError(
@@ -258,6 +282,15 @@ def _check_nbest(decode: DecodeConfig, kind: ModelKind, config: Config) -> None:
         raise CotextError(
             f"decode.nbest = {decode.nbest}: {describe_model(config.model)} is non-autoregressive and has no "
             "beam; remove decode.nbest"
+        )
+
+
+def _check_sampling(decode: DecodeConfig, kind: ModelKind, config: Config) -> None:
+    """Raise CotextError for sampling with an engine or a non-autoregressive model."""
+    if decode.sampling is not None and kind.search is not search:
+        system = "an engine" if kind.path is None else describe_model(config.model)
+        raise CotextError(
+            f"decode.sampling: {system} cannot draw tokens; choose an autoregressive run, or remove it"
         )
 
 

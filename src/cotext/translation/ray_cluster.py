@@ -76,18 +76,20 @@ class DocumentWorker:
 
 
 def files_of(opened: OpenedRun) -> dict[str, str]:
-    """Return checksums of the files with which a run and its first pass translate, by their kind.
+    """Return checksums of the files with which a run and its further runs translate, by their kind.
 
-    The folder of a first pass is excluded, because it may have another name elsewhere.
+    The folders of further runs are excluded, because they may have other names elsewhere.
     """
     own = systems_of(opened)
-    before = own.pop("first_pass", {})
-    for system in filter(None, (own, before)):
-        # Compare all settings except the path of the first pass.
+    further = {name: own.pop(name) for name in opened.further_runs()}
+    for system in (own, *further.values()):
+        # Compare all settings except the paths of further runs.
         config = system.pop("config")
-        del config["decode"]["first_pass"]
+        del config["decode"]["first_pass"], config["decode"]["language_model"]
         system["configuration"] = hashlib.sha256(json.dumps(config).encode()).hexdigest()
-    return {**own, **{f"first pass's {kind}": sha for kind, sha in before.items()}}
+    named = {name: name.replace("_", " ") for name in further}
+    of_further = {f"{named[n]}'s {kind}": sha for n, files in further.items() for kind, sha in files.items()}
+    return {**own, **of_further}
 
 
 def placed(opened: OpenedRun, request: ClusterOptions, decode: Mapping[str, Any]) -> OpenedRun:
@@ -116,8 +118,8 @@ def on_ray(
     """
     ray = _connected(cluster.address)
     workers, device = workers_of(cluster, ray.cluster_resources())
-    if opened.first_pass is not None:  # under the same path on every machine
-        decode = {**decode, "first_pass": str(opened.first_pass.folder.resolve())}
+    # Under the same path on every machine.
+    decode = {**decode, **{name: str(run.folder.resolve()) for name, run in opened.further_runs().items()}}
     given = WorkerSettings(opened.folder.resolve(), decode, device, update, cluster.cpus, files_of(opened))
     make = ray.remote(
         num_cpus=cluster.cpus, num_gpus=int(device != "cpu"), max_restarts=-1, max_task_retries=-1

@@ -17,10 +17,15 @@ SCORING: Final = (
     "max_tokens",
     "group_windows",
     "before",
+    "language_model",
     "precision",
     "source_language",
     "target_language",
 )
+
+
+# Further settings that apply to the comparison of scores.
+RANKING: Final = ("length_penalty", "length_penalty_form")
 
 
 class Device(Request):
@@ -39,12 +44,13 @@ class Decoding(Device):
         default_factory=dict,
     )
 
-    def require_scoring(self) -> None:
-        """Raise CotextError for a setting that has no effect on scoring."""
+    def require_scoring(self, further: tuple[str, ...] = ()) -> None:
+        """Raise CotextError for a setting that has no effect on scoring; `further` settings have one, too."""
+        supported = *SCORING, *further
         for key in self.decode:
-            if key not in SCORING:
+            if key not in supported:
                 raise CotextError(
-                    f"--set {key}: scoring supports only {', '.join(SCORING)}; the other settings apply to "
+                    f"--set {key}: scoring supports only {', '.join(supported)}; the other settings apply to "
                     "translation (to translate a suite, add --generate)"
                 )
 
@@ -94,6 +100,26 @@ class ScoreRequest(Sharded, CorpusFormat, RunOptions):
     def check(self) -> None:
         """Raise CotextError for a setting that applies only to search."""
         self.require_scoring()
+
+
+class RerankRequest(CorpusFormat, RunOptions):
+    """n-best lists to re-rank; see `RerankJob`."""
+
+    run: Path = option("Run or engine folder, or name of a model.", argument=True, is_run=True)
+    lists: Path = option("n-best lists (`cotext translate --set nbest=N`).", argument=True)
+    source: Path = option("Source documents of the lists.")
+    out: Path = option("File to write.")
+    decode: Mapping[str, Any] = option(
+        f"Change a decoding setting, as in before=3: {', '.join((*SCORING, *RANKING))}; may be repeated.",
+        name="set",
+        default_factory=dict,
+    )
+    to: str = option("Corpus format to write.", default="text")
+    overwrite: bool = option("Replace a file that exists.", default=False)
+
+    def check(self) -> None:
+        """Raise CotextError for a setting that applies only to search."""
+        self.require_scoring(RANKING)
 
 
 class ClusterOptions(RunOptions):

@@ -13,7 +13,7 @@ from cotext.translation.open import OpenedRun
 # Entries that identify the model and its engine.
 OF_MODEL = ("model", "updates", "engine", "quantization", "precision")
 # Decoding entries that change scores of given translations.
-OF_SCORES = ("view", "path", "group_windows")
+OF_SCORES = ("view", "path", "group_windows", "language_model")
 
 
 def signature_entries(signature: str) -> dict[str, str]:
@@ -40,9 +40,8 @@ def scoring_signature(opened: OpenedRun) -> str:
 
 
 def systems_of(opened: OpenedRun) -> dict[str, Any]:
-    """Identify a run and its first pass, by checksums of their models and their configurations."""
-    before = {} if opened.first_pass is None else {"first_pass": _system(opened.first_pass)}
-    return {**_system(opened), **before}
+    """Identify a run and its further runs, by checksums of their models and their configurations."""
+    return {**_system(opened), **{name: _system(run) for name, run in opened.further_runs().items()}}
 
 
 def _system(opened: OpenedRun) -> dict[str, Any]:

@@ -268,7 +268,8 @@ class DocumentTranslator(DocumentScorer):
     @property
     def takes_guides(self) -> bool:
         """Whether lexical constraints are supported: autoregressive models, constrained search."""
-        return self.plan.kind.lexical and self.plan.options.align == "constrained"
+        options = self.plan.options
+        return self.plan.kind.lexical and options.align == "constrained" and options.sampling is None
 
     def check(self, documents: Iterable[Document]) -> int:
         """Check that all documents can be translated; return the number of their sentences.

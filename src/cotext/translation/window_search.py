@@ -360,8 +360,14 @@ class WindowSearch:
         limits = (int(plan.decode.max_ratio * len(opened.source[j])) for j in opened.requested(number))
         # Every sentence has at least a token and its closing symbol.
         most = tuple(max(limit + plan.decode.max_extra, 2) for limit in limits)
+        sampling = plan.options.sampling
         request = SearchRequest(
-            prefix, first, most, window.source.start, shortlist=self._listed(opened, number)
+            prefix,
+            first,
+            most,
+            window.source.start,
+            shortlist=self._listed(opened, number),
+            seed=(0,) if sampling is None else (sampling.seed, opened.digest, number),
         )
         if opened.guide is None or not plan.sees_other_rows:
             return request

@@ -37,8 +37,8 @@ class Wishes:
         """Raise CotextError if there are terms and the system does not support lexical constraints."""
         if self.of_terms and not translator.takes_guides:
             raise CotextError(
-                "--glossary and --keep need an autoregressive system with decode.align = constrained; "
-                "remove the options, or choose another run"
+                "--glossary and --keep need an autoregressive system with decode.align = constrained, "
+                "without decode.sampling; remove the options, or choose another run"
             )
 
     def guide(

@@ -27,6 +27,7 @@ from cotext.evaluation.studies.attention.sentence_maps import (
 )
 from cotext.evaluation.studies.document_of_run import open_document
 from cotext.models.interface import with_states
+from cotext.runtime.errors import CotextError
 from cotext.runtime.files import replacing
 from cotext.runtime.locks import working_in
 from cotext.runtime.tables import render_rows
@@ -169,6 +170,8 @@ def document_attention(
     In non-autoregressive models, the decoder has positions instead of target tokens, and the source
     determines their number. Their maps do not depend on the translation.
     """
+    if translator.plan.language_model:
+        raise CotextError("cotext attention shows a single model; remove decode.language_model")
     source = translator.tokenizer.encode_batch(document.source)
     target = translator.tokenizer.encode_batch(document.target, side="target")
     with_words, batches = window_batches(translator, source, target)

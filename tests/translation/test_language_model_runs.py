@@ -1,0 +1,238 @@
+"""A sentence model with a language model on disk: translating, scoring, re-ranking, and what does not fit."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cotext.config.recipe import load_config
+from cotext.data.documents import Document, ParallelDocument
+from cotext.data.formats import read_documents
+from cotext.data.nbest_lists import Candidate, read_lists
+from cotext.data.tokenizer import load_tokenizer
+from cotext.interchange.engine_cache import open_to_translate
+from cotext.models.interface import OWN, Reach
+from cotext.models.reach import source_reach, target_reach
+from cotext.runtime.errors import CotextError
+from cotext.translation.open import open_run
+from cotext.translation.rerank import best_candidates
+from cotext.translation.signature import scoring_signature
+from tests.command_line import TINY, World, cotext, documents_file, succeed
+from tests.killing import Moment, run_killed
+from tests.tiny_runs import toy_documents
+from tests.translation.test_first_pass import make_run
+from tests.translation.test_translate_file import finished_documents, interrupted_after
+
+
+@pytest.fixture(scope="module")
+def systems(world: World, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """`lm` is trained on the target side, with the tokenizer of `sentence`, whose weights are random."""
+    folder = tmp_path_factory.mktemp("language model")
+    corpus = world.folder / "train.de", world.folder / "dev.de"
+    both = [
+        f
+        for pair in zip(
+            ("--source", "--target", "--dev-source", "--dev-target"),
+            (corpus[0], corpus[0], corpus[1], corpus[1]),
+            strict=True,
+        )
+        for f in pair
+    ]
+    succeed("prepare", *both, "--tokenizer", world.folder / "data", "--out", folder / "mono")
+    succeed("train", "d-lm/lm", "--data", folder / "mono", "--out", folder / "lm", *settings("d-lm/lm"))
+    report = json.loads((folder / "mono" / "report.json").read_text())
+    assert report["languages"] == {"source": "de", "target": "de"}
+    config = load_config("focused-concatenation/base", None, TINY)
+    config = config.model_copy(update={"languages": "en-de"})
+    make_run(world.folder / "data", folder / "sentence", config, 5)
+    return folder
+
+
+def settings(recipe: str) -> list[str]:
+    """A language model has no encoder to make smaller."""
+    return [s for s in TINY if recipe != "d-lm/lm" or not s.startswith("model.encoder")]
+
+
+def with_lm(systems: Path, **decode: Any) -> Any:
+    return open_run(systems / "sentence", "cpu", {"language_model": str(systems / "lm"), **decode})
+
+
+def option(systems: Path) -> str:
+    return f"language_model={json.dumps(str(systems / 'lm'))}"
+
+
+def test_translations_have_the_scores_that_scoring_finds(systems: Path) -> None:
+    """And those depend on the translations of three sentences before, and on the source of this one alone."""
+    opened = with_lm(systems)
+    translator, documents = opened.translator, [Document(d.id, d.source) for d in toy_documents(6, 3)]
+    found = dict(translator.translate(documents))
+    for number, document in enumerate(documents):
+        pair = ParallelDocument("x", document.sentences, found[number].document.sentences)
+        [scores] = translator.score([pair])
+        if not found[number].resegmented:
+            expected = pytest.approx(found[number].log_probabilities, abs=1e-4)
+            assert [s.log_probability for s in scores] == expected
+        [alone] = dict(translator.translate([Document("other", document.sentences)])).values()
+        assert alone.document.sentences == found[number].document.sentences
+    source = ("the cat sees", "dog", "bird", "cat", "dog cat")
+    target = ("katze", "hund katze", "vogel", "katze", "hund")
+
+    def changed(j: int, side: int, text: str) -> list[bool]:
+        """The sentences whose score changes with sentence `j` of one side."""
+        other = [list(source), list(target)]
+        other[side][j] = text
+        pairs = [ParallelDocument("y", source, target), ParallelDocument("z", *map(tuple, other))]
+        before, after = translator.score(pairs)
+        return [abs(a.log_probability - b.log_probability) > 1e-4 for a, b in zip(before, after, strict=True)]
+
+    for j in range(5):
+        assert changed(j, 1, "fisch fisch") == [j <= k <= j + 3 for k in range(5)]
+        assert changed(j, 0, "fish fish") == [k == j for k in range(5)]
+
+
+def test_signatures_name_the_language_model(systems: Path) -> None:
+    opened, alone = with_lm(systems), open_run(systems / "sentence", "cpu")
+    assert "|view:window-3+1+0-512|" in opened.signature
+    assert "|language_model:lm-" in opened.signature
+    assert "|language_model:lm-" in scoring_signature(opened)
+    assert "language_model" not in alone.signature
+    assert opened.greedy().signature.replace("beam:1", "beam:4") == opened.signature
+    assert with_lm(systems, before=1).translator.config.view.before == 1
+    assert opened.with_decode({}).signature == alone.signature
+    assert (source_reach(opened.config), target_reach(opened.config)) == (OWN, Reach(3))
+
+
+def test_no_engine_searches_instead(systems: Path) -> None:
+    """Engines know neither language models nor sampling: they would translate without."""
+    for decode in ({"language_model": str(systems / "lm")}, {"beam": 1, "sampling": {"top_k": 2}}):
+        key = list(decode)[-1]
+        with pytest.raises(
+            CotextError, match=rf"not possible with .*decode\.{key}|not possible with this inst"
+        ):
+            open_to_translate(systems / "sentence", "cpu", {**decode, "engine": "ctranslate2"})
+        opened = open_to_translate(systems / "sentence", "cpu", decode)
+        assert opened.config.decode.engine == "torch"
+
+
+def test_a_translation_is_resumed_and_only_with_the_same_language_model(
+    systems: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, out = documents_file(tmp_path / "in.en", 8, 11), tmp_path / "out.de"
+    command = ["translate", systems / "sentence", source, "--set", option(systems), "--set", "max_tokens=100"]
+    succeed(*command, "--out", tmp_path / "expected.de", "--scores", tmp_path / "scores.tsv")
+    with interrupted_after(monkeypatch, 3):
+        assert cotext(*command, "--out", out).code == 130
+    assert finished_documents(out) == 3
+    other = tmp_path / "lm"
+    shutil.copytree(systems / "lm", other)
+    tokenizer_folder = tmp_path / "data"
+    shutil.copytree(systems / "lm" / "tokenizer", tokenizer_folder / "tokenizer")
+    make_run(tokenizer_folder, other, open_run(systems / "lm", "cpu").loaded.config, 8)
+    changed = [
+        part if part != option(systems) else f"language_model={json.dumps(str(other))}" for part in command
+    ]
+    refused = cotext(*changed, "--out", out)
+    assert refused.code == 2
+    assert "language_model" in refused.err
+    assert "8 documents (3 from an interrupted job)" in succeed(*command, "--out", out).out
+    assert out.read_bytes() == (tmp_path / "expected.de").read_bytes()
+    assert [len(d) for d in read_documents(out)] == [len(d) for d in read_documents(source)]
+
+
+def test_training_of_a_language_model_is_resumed(systems: Path, tmp_path: Path) -> None:
+    command = ["train", "d-lm/lm", "--data", systems / "mono", *settings("d-lm/lm")]
+    # Before the second checkpoint has its name.
+    assert run_killed([*command, "--out", tmp_path / "run"], Moment(path="6"))
+    assert [path.name for path in (tmp_path / "run" / "checkpoints").glob("*3")]
+    succeed(*command, "--out", tmp_path / "run")
+    for name in ("model.safetensors", "config.yaml"):
+        assert (tmp_path / "run" / name).read_bytes() == (systems / "lm" / name).read_bytes()
+
+
+def test_lists_are_ranked_anew_each_sentence_after_those_chosen(systems: Path, tmp_path: Path) -> None:
+    """Against scores of whole documents, one candidate at a time."""
+    source = documents_file(tmp_path / "in.en", 5, 11)
+    succeed("translate", systems / "sentence", source, "--out", tmp_path / "a.de", "--set", "nbest=4")
+    lists = tmp_path / "a.de.nbest.jsonl"
+    command = ["rerank", systems / "sentence", lists, "--source", source, "--set", option(systems)]
+    told = succeed(*command, "--out", tmp_path / "b.de").out
+    assert "|language_model:lm-" in told
+    opened, changed = with_lm(systems), 0
+    _, listed = read_lists(lists)
+    for document, of, found in zip(
+        read_documents(source), listed, read_documents(tmp_path / "b.de"), strict=True
+    ):
+        texts = [candidates[0].text for candidates in of.sentences]
+        for j, candidates in enumerate(of.sentences):
+            ranks = []
+            for candidate in candidates:
+                pair = ParallelDocument(
+                    "x", document.sentences, (*texts[:j], candidate.text, *texts[j + 1 :])
+                )
+                score = opened.translator.score([pair])[0][j]
+                ranks.append(score.log_probability / score.tokens**0.6)
+            texts[j] = candidates[ranks.index(max(ranks))].text
+            changed += texts[j] != candidates[0].text
+        assert found.sentences == tuple(texts)
+    assert f"; {changed} are not the first of their list" in told
+    assert changed
+    figures = json.loads(succeed(*command, "--out", tmp_path / "b.de", "--overwrite", "--json").out)
+    assert (figures["format"], figures["changed"]) == ("cotext-rerank", changed)
+    refused = cotext(*command, "--out", tmp_path / "b.de")
+    assert (refused.code, "add --overwrite" in refused.err) == (2, True)
+    other = documents_file(tmp_path / "other.en", 4, 12)
+    refused = cotext(*command[:4], other, *command[5:], "--out", tmp_path / "d.de")
+    assert (refused.code, "give the source of the lists" in refused.err) == (2, True)
+    assert cotext(*command, "--set", "beam=2", "--out", tmp_path / "d.de").code == 2
+
+
+def test_an_interrupted_ranking_is_resumed(
+    systems: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, out = documents_file(tmp_path / "in.en", 4, 13), tmp_path / "b.de"
+    succeed("translate", systems / "sentence", source, "--out", tmp_path / "a.de", "--set", "nbest=4")
+    command = [
+        "rerank",
+        systems / "sentence",
+        tmp_path / "a.de.nbest.jsonl",
+        "--source",
+        source,
+        "--set",
+        option(systems),
+    ]
+    succeed(*command, "--out", tmp_path / "expected.de")
+    with interrupted_after(monkeypatch, 2):
+        assert cotext(*command, "--out", out).code == 130
+    assert not out.exists()
+    succeed(*command, "--out", out)
+    assert out.read_bytes() == (tmp_path / "expected.de").read_bytes()
+    assert not list(tmp_path.glob("*.partial"))
+
+
+def test_of_equal_scores_the_first_wins(systems: Path) -> None:
+    translator = with_lm(systems).translator
+    lists = [tuple(Candidate(text, 0.0, 0.0) for text in texts) for texts in (("hund",) * 3, ("", ""))]
+    assert best_candidates(translator, Document("a", ("dog", "")), lists, lambda count: None) == [0, 0]
+
+
+def test_runs_and_settings_that_do_not_fit(systems: Path, world: World, tmp_path: Path) -> None:
+    lm = {"language_model": str(systems / "lm")}
+    for decode, message in (
+        ({"language_model": str(systems / "sentence")}, "is no language model"),
+        ({**lm, "align": "free"}, r"needs decode\.align = constrained"),
+        ({**lm, "target_context": "regenerate"}, r"needs decode\.target_context = prefix"),
+        ({"language_model": str(tmp_path / "gone")}, r"decode\.language_model = .*gone"),
+    ):
+        with pytest.raises(CotextError, match=message):
+            open_run(systems / "sentence", "cpu", decode)
+    with pytest.raises(CotextError, match="translates single sentences"):
+        open_run(world.run, "cpu", lm)
+    tokenizer = load_tokenizer(systems / "lm" / "tokenizer")
+    assert tokenizer.fingerprint == load_tokenizer(systems / "sentence" / "tokenizer").fingerprint
+    source = documents_file(tmp_path / "in.en", 2, 11)
+    refused = cotext("translate", systems / "lm", source, "--out", tmp_path / "x.de")
+    assert (refused.code, "this run is a language model" in refused.err) == (2, True)
+    # It scores, though: log p(y | c), by which language models are compared.
+    succeed("score", systems / "lm", "--source", source, "--target", source)
