@@ -142,7 +142,7 @@ AVERAGE = "average {world}/run --checkpoint 3"
 CASES = {
     "prepare": [
         (f"prepare --out {{out}}/p --source {{bad}}/MISSING.en {DEV}", ["MISSING.en", "no such file"]),
-        (f"prepare --out {{out}}/p --source {{bad}}/empty {DEV}", ["empty", "is a directory"]),
+        (f"prepare --out {{out}}/p --source {{bad}}/empty {DEV}", ["empty", "contains no sentence pairs"]),
         (f"prepare --out {{out}}/p {DEV}", ["--source"]),
         ("prepare --out {out}/p " + CORPUS, ["--dev-source"]),
         (f"prepare --out {{out}}/p --source {{world}}/train.en {DEV}", ["train.en", "name the target file"]),

@@ -148,7 +148,7 @@ def test_a_layer_that_does_not_say_how_far_it_sees_is_refused_when_training_star
 
 def test_wrong_names_are_told_with_the_right_ones(tmp_path: Path) -> None:
     with pytest.raises(
-        CotextError, match=r"'segment_gate', 'hierarchical' or a class of a file, such as idea\.py:MyPart"
+        CotextError, match=r"'hierarchical', 'selective' or a class of a file, such as idea\.py:MyPart"
     ):
         load_config("han/joint", overrides=["model.document_layer=gate"])
     with pytest.raises(CotextError, match=r"none\.py"):

@@ -15,7 +15,7 @@ from cotext.data.splitting import Splitting
 from cotext.files.blocks import Block, Close, Contents, Copied, Open, Piece, Point, merged
 from cotext.files.markdown import MarkdownFile
 from cotext.files.text import FORMAT
-from cotext.files.translate_blocks import BlockDocuments
+from cotext.files.translate_blocks import translate_blocks
 from cotext.files.translate_files import format_of
 from cotext.runtime.errors import CotextError
 from cotext.runtime.jobs.journal import Journal
@@ -56,16 +56,6 @@ def folder(tmp_path: Path) -> Path:
 
 
 FILES = ("notes.txt", "page.md", "corpus.en")
-
-
-def translated_blocks(
-    opened: OpenedRun, contents: Contents, splitting: Splitting | None
-) -> list[list[Block]]:
-    """The translated documents of blocks, as many as given; without `splitting`, a block is a sentence."""
-    texts = BlockDocuments(opened, contents, splitting and splitting.splitter(opened.languages.source))
-    texts.check()
-    guide = texts.guide(range(len(texts.documents)))
-    return texts.blocks(dict(opened.translator.translate(texts.documents, guide=guide)))
 
 
 def command(world: World, folder: Path, *more: str | Path) -> list[str | Path]:
@@ -371,7 +361,7 @@ def elements(block: Block) -> list[str]:
 def test_as_many_blocks_and_every_element_once(
     run: OpenedRun, given: Contents, splitting: Splitting | None
 ) -> None:
-    found = translated_blocks(run, given, splitting=splitting)
+    found = translate_blocks(run, given, splitting=splitting)
     assert [len(blocks) for blocks in found] == [len(blocks) for blocks in given.documents]
     for blocks, own in zip(found, given.documents, strict=True):
         for block, source in zip(blocks, own, strict=True):
@@ -382,7 +372,7 @@ def test_as_many_blocks_and_every_element_once(
             assert source.translate or block == source
     # A document is translated as it is alone.
     for blocks, own in zip(found, given.documents, strict=True):
-        assert translated_blocks(run, Contents([own]), splitting=splitting) == [blocks]
+        assert translate_blocks(run, Contents([own]), splitting=splitting) == [blocks]
 
 
 TEXTS = st.lists(
