@@ -59,7 +59,7 @@ def write_package(
     with new_or_same(package) as made:
         (made / module).mkdir(parents=True)
         for name, run in runs.items():
-            _write_model(made / module / _identifier(name), run, licence.name, sources, scores)
+            _write_model(name, made / module, run, licence.name, sources, scores)
         first = made / module / _identifier(next(iter(runs)))
         shutil.copyfile(first / CARD, made / CARD)
         shutil.copyfile(licence, made / "LICENSE")
@@ -79,10 +79,11 @@ def _identifier(name: str) -> str:
     return name.replace("-", "_")
 
 
-def _write_model(folder: Path, run: Path, licence: str, sources: Path, scores: list[Path]) -> None:
+def _write_model(name: str, module: Path, run: Path, licence: str, sources: Path, scores: list[Path]) -> None:
     """Write an int8 copy of a run with a card and checksums."""
+    folder = module / _identifier(name)
     with tempfile.TemporaryDirectory() as temporary:
-        published = Path(temporary) / folder.name
+        published = Path(temporary) / name
         export_hub(run, published, licence=licence, scores=scores)
         export_int8(published, folder)
         card = (published / CARD).read_text(encoding="utf-8")
