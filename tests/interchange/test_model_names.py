@@ -201,7 +201,7 @@ def test_what_is_damaged_on_its_way_is_fetched_again(world: World, hub: LocalHub
     hub.folders["owner/name"], hub.damaged = world.run, {name}
     refused = cotext("info", "owner/name")
     assert (refused.code, f"{name}: damaged during download" in refused.err) == (2, True)
-    assert known_models() == {}
+    assert not [name for name in known_models() if "/" in name]  # a package may be installed
     hub.damaged = set()
     succeed("info", "owner/name")
 
@@ -219,7 +219,7 @@ def test_what_the_hub_has_not_is_refused(
     (tmp_path / "texts" / "config.json").write_text('{"model_type": "bert"}')
     with pytest.raises(CotextError, match=r"owner/no: .*model_type = 'bert'"):
         resolve_run("owner/no")
-    assert known_models() == {}
+    assert not [name for name in known_models() if "/" in name]  # a package may be installed
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")  # where nobody listens
     with pytest.raises(CotextError, match="not available from the hub"):
         resolve_run("owner/name")
