@@ -118,7 +118,10 @@ def _bilingual_documents(path: Path) -> tuple[list[ParallelDocument], Languages]
             ]
         elif isinstance(format, str) and FORMATS[format].holds_both_languages:
             here = languages_of_files(file, None, format)
-            found = [replace(each, id=f"{name}/{each.id}") for each in read_parallel(file, None, format)]
+            found = [
+                replace(document, id=f"{name}/{document.id}")
+                for document in read_parallel(file, None, format)
+            ]
         else:
             raise CotextError(
                 f"{file}: contains one language; give the folder or file of its translations, too"
@@ -184,7 +187,7 @@ def _files_in(path: Path) -> list[Path]:
     """Return the files of a folder, at any depth, without hidden ones; for a file, the file."""
     if not path.is_dir():
         return [path]
-    return sorted(each for each in path.rglob("*") if each.is_file() and each.name[0] != ".")
+    return sorted(file for file in path.rglob("*") if file.is_file() and file.name[0] != ".")
 
 
 def _by_name(paths: Sequence[Path]) -> dict[str, Path]:
@@ -230,8 +233,8 @@ def _read(path: Path, side: Literal["source", "target"], splitter: Splitter) -> 
     if isinstance(format, str):
         with_ids = FORMATS[format].carries_ids
         return [
-            Document(each.id if with_ids else "", tuple(s for s in each.sentences if s.strip()))
-            for each in read_documents(path, format, side)
+            Document(document.id if with_ids else "", tuple(s for s in document.sentences if s.strip()))
+            for document in read_documents(path, format, side)
         ]
     return [
         Document(
@@ -251,7 +254,7 @@ def _paired(name: str, sources: list[Document], targets: list[Document]) -> list
 
     If the numbers of documents differ, each file is one document.
     """
-    by_id = {each.id: each for each in targets}
+    by_id = {target.id: target for target in targets}
     if all(each.id for each in (*sources, *targets)) and len(by_id) == len(targets):
         return [(each, by_id.get(each.id, Document(each.id, ()))) for each in sources]
     if len(sources) != len(targets):

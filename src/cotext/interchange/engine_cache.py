@@ -45,8 +45,12 @@ KEPT: Final = 3  # most engines of other weights in a folder: the newest
 QUANTIZATION: Final = {"float32": "float32", "int8": "int8"}
 # Settings that engines support only with these values.
 PLAIN: Final = {
-    **{"nbest": 1, "shortlist": 0, "scores": True, "first_pass": ""},
-    **{"sampling": None, "language_model": ""},
+    "nbest": 1,
+    "shortlist": 0,
+    "scores": True,
+    "first_pass": "",
+    "sampling": None,
+    "language_model": "",
 }
 # Smaller models translate a page before CTranslate2 is imported and the run is converted.
 LEAST_PARAMETERS: Final = 2_000_000
