@@ -93,10 +93,10 @@ def test_make_installs_packages_with_models(tmp_path: Path) -> None:
         (tmp_path / name).write_bytes((ROOT / name).read_bytes())
 
     def steps() -> str:
-        make = ["make", "--dry-run", "demo"]
+        make = ["make", "--no-print-directory", "--dry-run", "demo"]
         return subprocess.run(make, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
 
-    assert "packages" not in steps()
+    assert "packages/" not in steps()
     (tmp_path / "packages" / "model").mkdir(parents=True)
     (tmp_path / "packages" / "model" / "pyproject.toml").touch()
     assert "pip install -q --no-deps --no-build-isolation packages/model/\n" in steps()
