@@ -122,6 +122,8 @@ class Row(Closed):
     """Override those of the experiment."""
     init: str | None = None
     """Row from which training starts."""
+    init_model: str | None = None
+    """Name of a model, or a run folder, from which training starts."""
     data: str | None = None
     """Default: the first data of the experiment."""
     seeds: Annotated[tuple[Seed, ...], Field(min_length=1)] | None = None
@@ -137,6 +139,8 @@ class Row(Closed):
             raise ValueError("give either recipe or changed")
         if self.changed is not None and self.init is not None:
             raise ValueError("init: only for a row with a recipe; a changed row has the weights of its row")
+        if self.init_model is not None and (self.recipe is None or self.init is not None):
+            raise ValueError("init_model: only for a row with a recipe and without init")
         return self
 
 

@@ -195,7 +195,7 @@ class Runner:
         """Return a text that changes if the trained model would change."""
         row = self.experiment.rows[name]
         size = row.size or self.experiment.size
-        parts = [row.recipe or f"changed {row.changed}", size, row.init, self.experiment.data_of(name)]
+        parts = [row.recipe or f"changed {row.changed}", size, row.init or row.init_model, self.experiment.data_of(name)]
         return " ".join(map(str, [*parts, *self.experiment.settings_of(name, seed)]))
 
     def _training_command(self, name: str, seed: int, run: Path, data: Path) -> tuple[str, ...]:
@@ -211,6 +211,8 @@ class Runner:
         if row.init is not None:
             init = self.run_folder(row.init, self.experiment.seed_of(row.init, seed))
             options += ["--init", init]
+        elif row.init_model:
+            options += ["--init", row.init_model]
         return cotext("train", row.recipe, *options, *overrides, device=self.device).arguments
 
     def _place(self, measure: str, name: str, seed: int) -> Place:
