@@ -298,7 +298,7 @@ def test_the_page_says_what_is_wrong_with_each_output_and_needs_no_other_file(tm
     assert result.code == 0
     text = page.read_text(encoding="utf-8")
     assert "<b>good.de</b>: 45 source sentences became 45, and no fault was found." in text
-    assert "1 with changed tags" in text
+    assert "1 with changed tags or placeholders" in text
     assert "Kleine &lt;Maus&gt; &amp; Co. {x}" in text
     assert "<script" not in text
     assert "http://" not in text

@@ -15,7 +15,7 @@ FAULTS: Final = {
     "untranslated": "untranslated",
     "copied": "copied from another sentence",
     "language": "in another language",
-    "tag": "with changed tags",
+    "tag": "with changed tags or placeholders",
 }
 DETAILS: Final = {
     "number": "numbers",

@@ -19,9 +19,9 @@ body { max-width: 84rem; }
 .findings .nothing { color: var(--bad); font-style: italic; }
 .verdict { font-size: 1.1rem; max-width: 60rem; }
 </style>"""
-ABOUT: Final = """<p>A finding is a reason to check a sentence, not a verdict. Human translations also differ
-in details: about 20 of 1,000 sentences have such findings. The number in brackets is the confidence, from 0
-to 1. Not found: a fluent sentence with another meaning.</p>"""
+ABOUT: Final = """<p>A finding is a reason to check a sentence, not a verdict. Human translations have details
+to check in 15 to 30 of 1,000 sentences, and many of these are right. The number in brackets is the
+confidence, from 0 to 1. Not found: a fluent sentence with another meaning.</p>"""
 
 
 def render_audit(audit: Audit) -> str:
