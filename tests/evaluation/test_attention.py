@@ -293,13 +293,6 @@ def test_shares_of_every_system(name: str) -> None:
     assert found.render()
 
 
-def test_the_top_of_flat_transformer_sees_the_current_sentence_alone() -> None:
-    maps = sentence_maps(model("current on top"), document(before=2), 3).maps
-    assert torch.equal(maps["encoder.0.attention"].seen, torch.ones(3, 3).tril().bool())
-    assert torch.equal(maps["encoder.1.attention"].seen, torch.eye(3).bool())
-    assert torch.equal(maps["decoder.0.cross"].seen, torch.eye(3).bool())
-
-
 def test_local_attention_tells_which_sentences_it_re_arranged() -> None:
     maps = sentence_maps(model("gated"), document(before=2), 3).maps
     assert {each.kind for each in maps.values()} == {

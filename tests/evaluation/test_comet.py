@@ -358,12 +358,6 @@ def test_what_is_a_path() -> None:
         Comet("Unbabel/wmt22-comet-da", Path("python"), -1)
 
 
-def test_documents_that_do_not_correspond(python: Path, tmp_path: Path) -> None:
-    comet = Comet(str(checkpoint(tmp_path / "tiny")), python)
-    with pytest.raises(CotextError, match="2 hypothesis documents but 1 reference documents"):
-        measure_comet(comet, {"": OURS}, SOURCE[:1], [REFERENCE])
-
-
 @pytest.fixture
 def files(tmp_path: Path) -> Path:
     """source, reference, ours and same."""
@@ -385,8 +379,8 @@ def test_evaluate(python: Path, files: Path) -> None:
     assert [line.split()[:2] for line in shown[1:2]] == [["COMET", "63.33"]]
     both = [*options, "--comet-context", "2", "--hypothesis", files / "same"]
     table = succeed(*command(files, *both, "--paired", "--samples", "100")).out.splitlines()
-    assert table[0].split() == ["d-BLEU", "COMET", "doc-COMET"]
-    assert table[2].split() == ["same", "100.00", "100.00", "100.00"]
+    assert table[0].split() == ["d-BLEU", "COMET", "doc-COMET", "empty"]
+    assert table[2].split() == ["same", "100.00", "100.00", "100.00", "0"]
     assert any(line.split()[:5] == ["doc-COMET", "same", "-", "ours", "+36.67"] for line in table)
     report = json.loads(succeed(*command(files, *both, "--json")).out)
     scores = report["systems"]["ours"]["scores"]

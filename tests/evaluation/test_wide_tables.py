@@ -1,11 +1,10 @@
-"""Tables of pages with more columns than a text column holds: none is cut, on a screen or on paper."""
+"""Tables of pages with more columns than a text column holds: they can be scrolled, or are split."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -24,30 +23,11 @@ from cotext.evaluation.studies.context.context_of_document import (
 from tests.command_line import succeed
 from tests.evaluation import test_bilingual
 from tests.evaluation.test_compare import DRAWS, of_test_set, run, suite
-from tests.serving.browsing import CHROMIUM, chromium
-
-if TYPE_CHECKING:
-    from playwright.sync_api import Browser
 
 SUITES = [suite(name, {0: 20, 1: 40, 2: 40, 3: 40}) for name in ("controlled/pronoun", "contrapro")]
 HALF = {0: 20, 1: 20, 2: 20, 3: 20}
 SENTENCES = 24  # the most that the map of `cotext context` has
 SYSTEMS = 14
-# What remains of A4 between margins of 1 cm: 19 cm, in pixels of 1/96 inch.
-PAPER = 718
-# The columns of every table that stand outside its visible part or outside the page.
-CUT = """() => {
-  document.querySelectorAll('details').forEach(each => each.open = true);
-  const edge = document.documentElement.clientWidth;
-  return [...document.querySelectorAll('table')].map(table => {
-    const box = table.closest('.wide') || table.parentElement;
-    const right = Math.min(edge, box.getBoundingClientRect().right);
-    const cells = [...table.querySelectorAll("th, td")];
-    const cut = cells.filter(each => each.getBoundingClientRect().right > right + 1);
-    const left = table.getBoundingClientRect().left < 0 || box.scrollWidth > box.clientWidth;
-    return [table.textContent.slice(0, 40), cut.length + left];
-  }).filter(each => each[1] > 0);
-}"""
 
 
 def seeing(title: str, recipe: str, before: int, right: int) -> MeasuredSystem:
@@ -160,45 +140,3 @@ def test_differences_of_many_systems_are_split_into_tables(pages: Mapping[str, s
     assert Tables(tests).columns == [11, 4]
     # One difference for each pair.
     assert tests.count('<span class="interval">p ') == SYSTEMS * (SYSTEMS - 1) // 2
-
-
-@pytest.fixture(scope="module")
-def browser() -> "Iterator[Browser]":
-    pytest.importorskip("playwright", reason="needs playwright, of the extra `dev`")
-    with chromium() as started:
-        yield started
-
-
-@pytest.mark.outside
-@pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium")
-@pytest.mark.parametrize(("width", "media"), [(1200, "screen"), (1920, "screen"), (PAPER, "print")])
-def test_no_column_is_cut(pages: Mapping[str, str], browser: "Browser", width: int, media: str) -> None:
-    tab = browser.new_page(viewport={"width": width, "height": 800})
-    tab.emulate_media(media="print" if media == "print" else "screen")
-    cut = {}
-    for name, page in pages.items():
-        tab.set_content(page)
-        cut[name] = tab.evaluate(CUT)
-    tab.close()
-    assert cut == {name: [] for name in pages}
-
-
-@pytest.mark.outside
-@pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium")
-def test_a_narrow_window_scrolls_the_table_and_not_the_page(
-    pages: Mapping[str, str], browser: "Browser"
-) -> None:
-    tab = browser.new_page(viewport={"width": 800, "height": 800})
-    for page in pages.values():
-        tab.set_content(page)
-        root = "document.documentElement"
-        assert tab.evaluate(f"{root}.scrollWidth <= {root}.clientWidth")
-    tab.set_content(pages["compare"])
-    box = tab.locator(".wide", has_text="two-sided, corrected for all")
-    assert box.evaluate("e => e.scrollWidth > e.clientWidth && getComputedStyle(e).overflowX === 'auto'")
-    box.evaluate("e => e.scrollTo(e.scrollWidth, 0)")
-    last = (
-        "e => [...e.querySelectorAll('th')].find(th => th.textContent === 'context').getBoundingClientRect()"
-    )
-    assert box.evaluate(f"e => ({last})(e).right <= e.getBoundingClientRect().right + 1")
-    tab.close()

@@ -20,7 +20,6 @@ from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from cotext.evaluation.metrics.profile import Bucket
 from cotext.evaluation.studies.contrastive.contrastive_rows import AccuracyRow
 from cotext.runtime.files import replacing
 
@@ -81,34 +80,12 @@ def accuracy_by_distance(rows: Sequence[AccuracyRow], description: str) -> str:
         return _svg(figure, f"distance-{rows[0].phenomenon}", description)
 
 
-def quality_by(what: str, buckets: Sequence[Bucket], titles: Sequence[str]) -> str:
-    """Plot the first score of every bucket of a test set, a line per system; `what` names the buckets."""
-    title = buckets[0].scores[0][0].title
-    text = ". ".join(
-        f"{name}: " + ", ".join(f"{b.scores[i][0].value:.1f} at {b.name}" for b in buckets)
-        for i, name in enumerate(titles)
-    )
-    description = escape(f"{title} by {what}. {text}.")
-    with _style():
-        figure = Figure(figsize=(4.4, 2.8), layout="constrained")
-        axes = figure.add_subplot()
-        for number in range(len(titles)):
-            values = [bucket.scores[number][0].value for bucket in buckets]
-            axes.plot(range(len(buckets)), values, **_line(number, 5))
-        axes.set_xticks(range(len(buckets)), [bucket.name for bucket in buckets])
-        axes.set_xlim(-0.5, len(buckets) - 0.5)
-        axes.set_xlabel(what)
-        axes.set_ylabel(title)
-        return _svg(figure, f"quality-{what}", description)
-
-
 def score_intervals(
     title: str,
     systems: Sequence[tuple[str, float, tuple[float, float] | None]],
-    marks: Sequence[tuple[str, float]],
     description: str,
 ) -> str:
-    """Plot a score of systems with intervals, the first on top, and a dashed line at each mark."""
+    """Plot a score of systems with intervals, the first on top."""
     with _style():
         figure = Figure(figsize=(7.0, 0.9 + 0.26 * len(systems)), layout="constrained")
         axes = figure.add_subplot()
@@ -116,11 +93,6 @@ def score_intervals(
             if interval is not None:
                 axes.plot(interval, (row, row), color=_SYSTEMS[2], linewidth=1.8)
             axes.plot([value], [row], color=_SYSTEMS[2], marker="o", markersize=5)
-        low, high = axes.get_xlim()
-        for name, value in marks:
-            if low < value < high:
-                axes.axvline(value, color=_INK, linewidth=1, linestyle=(0, (2, 2)))
-                axes.text(value, len(systems) - 0.4, f" {name} ", color=_INK, va="center", size=8.5)
         axes.grid(False)
         axes.grid(True, axis="x")
         names = [name if len(name) <= _NAME else f"{name[: _NAME - 1]}…" for name, _, _ in systems]

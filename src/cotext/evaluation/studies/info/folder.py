@@ -1,9 +1,12 @@
-"""Summary of a folder that Cotext has made: `cotext info`."""
+"""Summary of a folder that Cotext has made, or of a corpus file: `cotext info`."""
 
 import os
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from cotext.data.formats.corpus import checked_records
+from cotext.data.formats.table import detect_format, find_format
 from cotext.data.preparation_report import report_of
 from cotext.data.prepared import REPORT, TRAIN, read_report, store_exists
 from cotext.evaluation.studies.compare.recipe import missing_seeds, require_alike
@@ -170,3 +173,51 @@ class SeedsSummary:
         rows = [("on disk", in_bytes(self.size)), *(("problem", problem) for problem in self.problems)]
         blocks = ["\n".join([heading, *render_info(rows)]), *(run.render() for run in self.runs.values())]
         return "\n\n".join(blocks)
+
+
+@dataclass(frozen=True, slots=True)
+class CorpusInfo:
+    """The content of a corpus file."""
+
+    path: Path
+    format: str
+    documents: int
+    sentences: int
+    languages: int
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "format": "cotext-corpus",
+            "version": 1,
+            "file": str(self.path),
+            "kind": self.format,
+            "documents": self.documents,
+            "sentences": self.sentences,
+            "languages": self.languages,
+        }
+
+    def render(self) -> str:
+        """Format as text, one line for each property."""
+        sides = "sides" if self.languages == 2 else "side"
+        rows = [
+            ("format", f"{self.format}, {self.languages} {sides}"),
+            ("documents", f"{self.documents:,}"),
+            ("sentences", f"{self.sentences:,}"),
+        ]
+        return "\n".join([str(self.path), *render_info(rows)])
+
+
+def corpus_info(path: Path) -> CorpusInfo:
+    """Summarise a corpus file in any format.
+
+    Raises:
+        CotextError: not a corpus, a damaged one, or a WMT file of several language pairs.
+    """
+    format = detect_format(path)
+    documents, sentences, languages = 0, 0, 1
+    for record in checked_records(path, find_format(format)):
+        documents += 1
+        sentences += len(record.sentences or record.source or record.target or ())
+        if record.source is not None and record.target is not None:
+            languages = 2
+    return CorpusInfo(path, format, documents, sentences, languages)
