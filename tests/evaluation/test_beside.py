@@ -223,15 +223,9 @@ def test_changes_of_a_recipe() -> None:
 @loop_over(
     "name",
     [
-        "focused-concatenation/s4to4",
-        "focused-concatenation/s4to4-shift-cd",
-        "focused-concatenation/s4to4-shift-cd-regenerate",
-        "focused-concatenation/s4to4-shift-cd-100",
         "focused-concatenation/s4to4-shift-cd-sequence",
         "mcn/final",
-        "docflat/doc2doc",
         "docflat/doc2doc-two-pass",
-        "casa/shadow-10-2",
     ],
 )
 def test_a_recipe_of_ones_own_is_that_which_it_extends(tmp_path: Path, name: str) -> None:

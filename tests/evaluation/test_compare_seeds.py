@@ -21,7 +21,10 @@ from cotext.evaluation.studies.compare.report import as_text, render_comparison
 from cotext.evaluation.studies.compare.system import MeasuredSystem, run_folders
 from cotext.evaluation.studies.compare.verdict import uses_context
 from cotext.evaluation.studies.contrastive.decisions import Decisions
+from cotext.models.checkpoint import load_weights, save_model
+from cotext.models.run_folder import describe_file
 from cotext.runtime.errors import CotextError
+from cotext.runtime.integrity import sealed, unsealed
 from tests.command_line import TINY, World, cotext, succeed
 from tests.deciding import UNBALANCED, Rule, decided, guesser, reader
 from tests.evaluation.test_compare import DRAWS, SUITE, of_test_set, run, said, suite
@@ -287,20 +290,16 @@ def test_seeds_that_make_no_system(world: World, folders: Path, tmp_path: Path, 
         (folder / "seed-1" / "seeds.json").unlink()
         (folder / "seed-7" / "seeds.json").unlink()
         message = f"{folder / 'seed-7'}: contains a run of seed 2"
-    else:
-        shutil.rmtree(second)
-        recipe = "focused-concatenation/base" if kind == "recipe" else "focused-concatenation/s2to2"
-        data = world.folder / "data"
-        if kind == "data":
-            data = tmp_path / "data"
-            texts = [("source", "train.en"), ("target", "train.de")]
-            texts += [("dev-source", "test.en"), ("dev-target", "test.de")]
-            files = [part for option, name in texts for part in (f"--{option}", world.folder / name)]
-            succeed("prepare", *files, "--vocabulary", "48", "--out", data)
-        succeed("train", recipe, *TINY, "--data", data, "--out", second, "train.seed=2")
+    elif kind == "data":
+        noted = unsealed((second / "data.json").read_text())
+        (second / "data.json").write_text(sealed({**noted, "checksums": {"train.arrow": "0"}}))
         message = "trained on different data"
-        if kind == "recipe":
-            message = "seed-1 and seed-2 are not one system, and cannot be averaged"
+    else:
+        path = second / "model.safetensors"
+        described = describe_file(path)
+        config = described.config.model_copy(update={"paper": "of another paper"})
+        save_model(path, load_weights(path), config, described.fingerprint, described.updates)
+        message = "seed-1 and seed-2 are not one system, and cannot be averaged"
     with pytest.raises(CotextError) as caught:
         run_folders(folder)
     assert message in str(caught.value)

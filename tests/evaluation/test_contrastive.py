@@ -274,25 +274,3 @@ def test_laws_of_the_report(drawn: tuple[ContrastiveSuite, list[CandidateScores]
     assert 0.0 <= low <= strict.overall.percent <= high <= 100.0
     shifted = [CandidateScores(tuple(v - 8 for v in each.log_probabilities), each.tokens) for each in scores]
     assert contrastive_accuracy(suite, shifted).decisions == strict.decisions
-
-
-@settings(max_examples=50, deadline=None)
-@given(suites_with_scores(), st.sampled_from(["sum", "mean"]))
-def test_the_strict_rule_does_not_depend_on_the_order_of_candidates(
-    drawn: tuple[ContrastiveSuite, list[CandidateScores]], score: ScoreRule
-) -> None:
-    suite, scores = drawn
-    turned = tuple(
-        ContrastiveExample(
-            each.id,
-            each.phenomenon,
-            each.distance,
-            each.source,
-            each.candidates[::-1],
-            len(each.candidates) - 1 - each.correct,
-        )
-        for each in suite.examples
-    )
-    backwards = [CandidateScores(each.log_probabilities[::-1], each.tokens[::-1]) for each in scores]
-    other = contrastive_accuracy(ContrastiveSuite("any", "en", "de", turned), backwards, score=score)
-    assert other.decisions == contrastive_accuracy(suite, scores, score=score).decisions

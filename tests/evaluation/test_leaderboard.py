@@ -158,6 +158,24 @@ def test_the_terminal_and_names_of_harm(board: Path, tmp_path: Path) -> None:
     assert "one system alone: nothing can be tested" in page
 
 
+def test_many_systems_have_tables_that_fit(board: Path, tmp_path: Path) -> None:
+    """Differences are split into tables, and every table is in a box that can be scrolled."""
+    generator, systems = random.Random(2), 14
+    reference = corpus(random.Random(6))
+    for number in range(systems):
+        garbled_documents = garbled(reference, 0.04 * number, generator)
+        write_documents(tmp_path / f"system-{number}.de", garbled_documents, "text")
+    out = tmp_path / "page.html"
+    given = ["leaderboard", tmp_path, "--reference", board / "reference.de", "--out", out]
+    succeed(*given, "--samples", "100")
+    page = out.read_text(encoding="utf-8")
+    assert page.count('<div class="wide"><table') == page.count("<table")
+    tests = page.partition("<h2>Every difference, tested</h2>")[2].partition("<h2>")[0]
+    heads = re.findall(r"<thead>.*?</thead>", tests, re.DOTALL)
+    assert [len(re.findall("<t[hd]", head)) for head in heads] == [11, 4]
+    assert tests.count('<span class="interval">p ') == systems * (systems - 1) // 2
+
+
 def test_one_document_has_no_tests(tmp_path: Path) -> None:
     for name, text in (("r", "a b c d\ne f g h\n"), ("x", "a b c\ne f g h\n"), ("y", "a b c d\n")):
         (tmp_path / name).write_text(text)
@@ -207,13 +225,6 @@ def test_what_is_refused(board: Path, options: list[str], words: str) -> None:
     outcome = cotext(*command(board, *options))
     assert (outcome.code, outcome.out) == (2, "")
     assert words in outcome.err
-
-
-def test_what_lies_beside_an_output_is_no_system(tmp_path: Path) -> None:
-    for name in ("gpt.de", "gpt.de.docids", "gpt.de.report.json", "gpt.de.nbest.jsonl", "b.jsonl"):
-        (tmp_path / name).write_text("Er schläft.\n")
-    request = LeaderboardRequest(systems=(tmp_path,), out=tmp_path / "page.html", reference=())
-    assert [path.name for path in output_files(request)] == ["b.jsonl", "gpt.de"]
 
 
 def test_a_folder_without_outputs_is_refused(board: Path, tmp_path: Path) -> None:

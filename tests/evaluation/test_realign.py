@@ -188,44 +188,9 @@ def test_what_is_refused(files: Path) -> None:
     assert "document number 1 is 'two' in " in outcome.err
 
 
-def test_submissions_whose_paragraphs_are_joined(tmp_path: Path) -> None:
-    """In another order, one of them empty."""
-    references = [
-        {
-            "doc_id": f"d{n}",
-            "src_lang": "en",
-            "tgt_lang": "de_DE",
-            "src_text": "<p>One.</p>\n<p>Two.</p>",
-            "refs": {"A": {"ref": f"<p>Der erste {n}.</p>\n<p>Und der zweite hier.</p>"}},
-        }
-        for n in range(3)
-    ]
-    texts = ("", "Der erste 1. Und der zweite hier.", "Der erste 2. Und der zweite hier.")
-    written = [{"doc_id": f"d{n}", "tgt_lang": "de_DE", "hypothesis": texts[n]} for n in (2, 0, 1)]
-    for name, lines in (("refs", references), ("sub", written)):
-        content = "".join(f"{json.dumps(line)}\n" for line in lines)
-        (tmp_path / f"{name}.jsonl").write_text(content, encoding="utf-8")
-    source = tmp_path / "refs.jsonl"
-    found = evaluate_files(
-        EvaluationRequest(
-            hypothesis=[tmp_path / "sub.jsonl"],
-            reference=[source],
-            source=source,
-            target_language="de",
-            realign=True,
-            protocol=["chrf"],
-        )
-    )
-    [score] = found.scores["sub.jsonl"]
-    assert (score.sentences, score.empty_hypotheses) == (6, 2)
-    assert [d.omitted for d in found.realign.systems["sub.jsonl"].documents] == [(1, 2), (), ()]
-
-
 def test_references_have_to_fit_each_other(files: Path) -> None:
     paths = {"theirs": files / "theirs.jsonl"}
-    with pytest.raises(
-        CotextError, match=r"3 sentences in .*ours.jsonl, 4 in .*reference.jsonl"
-    ):
+    with pytest.raises(CotextError, match=r"3 sentences in .*ours.jsonl, 4 in .*reference.jsonl"):
         read_aligned(
             paths, [files / "reference.jsonl", files / "ours.jsonl"], None, None, same_sentences=False
         )
