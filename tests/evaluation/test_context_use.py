@@ -232,8 +232,6 @@ def test_equal_documents_are_read_once() -> None:
 def test_conditions_that_cannot_be_had() -> None:
     with pytest.raises(CotextError, match="other documents, but there is only one"):
         check_conditions(CONDITIONS, 1)
-    with pytest.raises(CotextError, match="unknown context 'false'"):
-        check_conditions(["false"], 1)
     with pytest.raises(CotextError, match="choose true, too"):
         check_conditions(["none"], 1)
     found = measure_group(Clues(2), [STORY], [0], Pool([STORY]), ["true"], 1)

@@ -296,8 +296,6 @@ def test_three_systems_and_the_signature() -> None:
 def test_what_cannot_be_tested() -> None:
     with pytest.raises(CotextError, match="at least two units"):
         paired_test({"a": plain([1.0]), "b": plain([2.0])})
-    with pytest.raises(CotextError, match="unknown test 'student'"):
-        Resampling(test="student")  # type: ignore[arg-type]
     with pytest.raises(CotextError, match="10 samples are too few"):
         Resampling(samples=10)
     with pytest.raises(CotextError, match="seed -1"):

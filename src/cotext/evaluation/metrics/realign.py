@@ -116,36 +116,24 @@ class AlignmentReport:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class AlignmentReports:
-    """Reports by system; `of_documents`: whether all scores are scores of whole documents."""
-
-    systems: Mapping[str, AlignmentReport]
-    of_documents: bool
-
-    def as_dict(self) -> dict[str, Any]:
-        return {name: report.as_dict() for name, report in self.systems.items()}
-
-    def render(self) -> str:
-        """Format as text: a line for every system, then omissions, additions and warnings."""
-        rows = [("", "realigned", "omitted", "added", "length", "errors")]
-        rows += [
-            (
-                name,
-                f"{report.realigned} of {len(report.documents)}",
-                f"{report.omitted}",
-                f"{report.added}",
-                f"{report.length_ratio:.2f}",
-                f"{report.error_rate:.1f}",
-            )
-            for name, report in self.systems.items()
-        ]
-        blocks = [render_rows(rows, left=1)]
-        for name, report in self.systems.items():
-            blocks += [f"{name}: {line}" for line in [*document_lines(report), *report.notes]]
-        if self.of_documents:
-            blocks += ["", "these scores are of documents, and the same wherever sentences end"]
-        return "\n".join(blocks)
+def render_alignment(reports: Mapping[str, AlignmentReport]) -> str:
+    """Format as text: a line for every system, then omissions, additions and warnings."""
+    rows = [("", "realigned", "omitted", "added", "length", "errors")]
+    rows += [
+        (
+            name,
+            f"{report.realigned} of {len(report.documents)}",
+            f"{report.omitted}",
+            f"{report.added}",
+            f"{report.length_ratio:.2f}",
+            f"{report.error_rate:.1f}",
+        )
+        for name, report in reports.items()
+    ]
+    blocks = [render_rows(rows, left=1)]
+    for name, report in reports.items():
+        blocks += [f"{name}: {line}" for line in [*document_lines(report), *report.notes]]
+    return "\n".join(blocks)
 
 
 def document_lines(report: AlignmentReport) -> list[str]:

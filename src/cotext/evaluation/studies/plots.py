@@ -2,7 +2,7 @@
 
 In a page they are transparent, and the style sheet colours them in light and dark mode: colours are CSS
 variables (`--ink`, `--faint`, `--window`, `--system-0` ...). Image files use the light colours. Systems also
-differ by marker and line style, so that no information depends on colour.
+differ by marker, so that no information depends on colour.
 """
 
 import io
@@ -31,12 +31,12 @@ _VARIABLES: Final = {
     **{f"#00000{4 + i}": f"var(--system-{i})" for i in range(6)},
 }
 _INK, _FAINT, _WINDOW, *_SYSTEMS = _VARIABLES
-# Marker, line style, and the marker as SVG for the legend of the page.
+# Marker, and the marker as SVG for the legend of the page.
 _MARKS: Final = (
-    ("o", (0, (1, 1.5)), '<circle cx="7" cy="7" r="5"/>'),
-    ("s", (0, (5, 2)), '<rect x="2.5" y="2.5" width="9" height="9"/>'),
-    ("^", "solid", '<path d="M7 1.5 12.5 12h-11z"/>'),
-    ("D", (0, (5, 2, 1, 2)), '<path d="M7 1 13 7 7 13 1 7z"/>'),
+    ("o", '<circle cx="7" cy="7" r="5"/>'),
+    ("s", '<rect x="2.5" y="2.5" width="9" height="9"/>'),
+    ("^", '<path d="M7 1.5 12.5 12h-11z"/>'),
+    ("D", '<path d="M7 1 13 7 7 13 1 7z"/>'),
 )
 _NAME: Final = 40  # characters of a system's name next to a plot
 
@@ -65,7 +65,10 @@ def accuracy_by_distance(rows: Sequence[AccuracyRow], description: str) -> str:
                     [max(cell.high - cell.percent, 0.0) for cell in cells],
                 ],
                 elinewidth=1.5,
-                **{**_line(number, 5), "linestyle": "none"},
+                color=_SYSTEMS[number % len(_SYSTEMS)],
+                marker=_MARKS[number % len(_MARKS)][0],
+                markersize=5,
+                linestyle="none",
             )
         axes.set_xticks(range(len(rows)), [row.distance for row in rows])
         axes.set_xlim(-0.5, len(rows) - 0.5)
@@ -100,13 +103,6 @@ def score_intervals(
         axes.set_ylim(len(systems) - 0.1, -0.6)
         axes.set_xlabel(title)
         return _svg(figure, "ranking", description)
-
-
-def _line(number: int, size: int) -> dict[str, Any]:
-    """Return the colour, line style and marker of a system."""
-    marker, line, _ = _MARKS[number % len(_MARKS)]
-    colour = _SYSTEMS[number % len(_SYSTEMS)]
-    return {"color": colour, "linestyle": line, "marker": marker, "markersize": size}
 
 
 @contextmanager
@@ -202,7 +198,7 @@ def legend(titles: Sequence[str]) -> str:
     items = []
     for number, title in enumerate(titles):
         colour = f"var(--system-{number % len(_SYSTEMS)})"
-        shape = _MARKS[number % len(_MARKS)][2]
+        shape = _MARKS[number % len(_MARKS)][1]
         svg = f'<svg class="mark" viewBox="0 0 14 14" aria-hidden="true" style="fill:{colour}">{shape}</svg>'
         items.append(f"<li>{svg} {escape(title)}</li>")
     return f'<ul class="legend">{"".join(items)}</ul>'

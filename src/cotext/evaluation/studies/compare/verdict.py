@@ -46,10 +46,7 @@ def verdict(result: RunComparison) -> tuple[Answer, ...]:
 
 def context_words(run: MeasuredSystem) -> str:
     """Return the context window of a system in words."""
-    return window_words(run.first.window.before, run.first.window.after)
-
-
-def window_words(before: int, after: int) -> str:
+    before, after = run.first.window.before, run.first.window.after
     if before == WHOLE_DOCUMENT:
         return "the whole document" if after == WHOLE_DOCUMENT else "all sentences before"
     parts = [f"{count} {side}" for count, side in ((before, "before"), (after, "after")) if count]

@@ -1,7 +1,7 @@
 """Evaluation of translation files of several systems: a table of scores, and paired tests."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +17,8 @@ from cotext.evaluation.metrics.interface import (
 )
 from cotext.evaluation.metrics.realign import (
     AlignmentReport,
-    AlignmentReports,
     realign_systems,
+    render_alignment,
     signed,
 )
 from cotext.evaluation.metrics.terminology import measure_terms
@@ -41,14 +41,14 @@ from cotext.translation.terms.glossary import Glossary
 class Evaluation:
     """Scores of systems by their names; paired tests by protocol, empty if not requested.
 
-    `realign`: how documents were realigned, if requested.
+    `realign`: how documents of each system were realigned, if requested.
     """
 
     hypotheses: dict[str, Path]
     references: tuple[Path, ...]
     scores: dict[str, list[Score]]
     paired: dict[str, PairedTest]
-    realign: AlignmentReports | None = None
+    realign: Mapping[str, AlignmentReport] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
         return {
@@ -64,7 +64,11 @@ class Evaluation:
                 for name, scores in self.scores.items()
             },
             "paired": {protocol: asdict(test) for protocol, test in self.paired.items()},
-            **({} if self.realign is None else {"realign": self.realign.as_dict()}),
+            **(
+                {"realign": {n: report.as_dict() for n, report in self.realign.items()}}
+                if self.realign
+                else {}
+            ),
         }
 
     def render(self) -> str:
@@ -81,8 +85,8 @@ class Evaluation:
             blocks = [render_scores(first)]
         if self.paired:
             blocks.append(self.render_tests())
-        if self.realign is not None:
-            blocks.append(self.realign.render())
+        if self.realign:
+            blocks.append(render_alignment(self.realign))
         return "\n\n".join(blocks)
 
     def _signatures(self) -> Iterator[str]:
@@ -145,7 +149,6 @@ def evaluate_files(request: EvaluationRequest, on_comet: Progress | None = None)
         compared_pairs(list(named), baseline)  # before any work
     marks = None if request.discourse is None else read_marks(request.discourse)
     whole, alignment = _read(named, request)
-    realigned: AlignmentReports | None = None
     measured = measure_words(Words.of(request.words), whole, protocols, language)
     right = whole.references[0]
     if marks is not None:
@@ -160,13 +163,13 @@ def evaluate_files(request: EvaluationRequest, on_comet: Progress | None = None)
     if comet is not None:
         more = measure_comet(comet, whole.systems, whole.source, whole.references, on_comet)
         measured = _with(measured, more)
-    if alignment:
-        measured, realigned = _signed(measured, alignment)
+    for name, report in alignment.items():
+        measured[name] = [signed(measurement, report.signature) for measurement in measured[name]]
     scores = {
         name: [measurement.score for measurement in measurements] for name, measurements in measured.items()
     }
     tests = {} if resampling is None else paired_tests(measured, resampling, baseline)
-    return Evaluation(named, tuple(request.reference), scores, tests, realigned)
+    return Evaluation(named, tuple(request.reference), scores, tests, alignment)
 
 
 def _read(named: Mapping[str, Path], request: EvaluationRequest) -> tuple[Texts, dict[str, AlignmentReport]]:
@@ -180,22 +183,6 @@ def _read(named: Mapping[str, Path], request: EvaluationRequest) -> tuple[Texts,
         return texts, {}
     systems, reports = realign_systems(texts.systems, texts.references, language, realign)
     return replace(texts, systems=systems), reports
-
-
-def _signed(
-    measured: Mapping[str, list[Measurement]], alignment: dict[str, AlignmentReport]
-) -> tuple[dict[str, list[Measurement]], AlignmentReports]:
-    """Add the realignment to signatures where it matters, and return the reports."""
-    signed_measurements = {
-        name: [signed(measurement, alignment[name].signature) for measurement in every]
-        for name, every in measured.items()
-    }
-    signatures = [
-        measurement.score.signature for every in signed_measurements.values() for measurement in every
-    ]
-    return signed_measurements, AlignmentReports(
-        alignment, all("|unit:document|" in measurement for measurement in signatures)
-    )
 
 
 def _with(

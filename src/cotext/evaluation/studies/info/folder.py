@@ -1,7 +1,6 @@
 """Summary of a folder that Cotext has made, or of a corpus file: `cotext info`."""
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -175,39 +174,7 @@ class SeedsSummary:
         return "\n\n".join(blocks)
 
 
-@dataclass(frozen=True, slots=True)
-class CorpusInfo:
-    """The content of a corpus file."""
-
-    path: Path
-    format: str
-    documents: int
-    sentences: int
-    languages: int
-
-    def as_dict(self) -> dict[str, Any]:
-        return {
-            "format": "cotext-corpus",
-            "version": 1,
-            "file": str(self.path),
-            "kind": self.format,
-            "documents": self.documents,
-            "sentences": self.sentences,
-            "languages": self.languages,
-        }
-
-    def render(self) -> str:
-        """Format as text, one line for each property."""
-        sides = "sides" if self.languages == 2 else "side"
-        rows = [
-            ("format", f"{self.format}, {self.languages} {sides}"),
-            ("documents", f"{self.documents:,}"),
-            ("sentences", f"{self.sentences:,}"),
-        ]
-        return "\n".join([str(self.path), *render_info(rows)])
-
-
-def corpus_info(path: Path) -> CorpusInfo:
+def corpus_info(path: Path) -> Summary:
     """Summarise a corpus file in any format.
 
     Raises:
@@ -220,4 +187,8 @@ def corpus_info(path: Path) -> CorpusInfo:
         sentences += len(record.sentences or record.source or record.target or ())
         if record.source is not None and record.target is not None:
             languages = 2
-    return CorpusInfo(path, format, documents, sentences, languages)
+    counts = {"documents": documents, "sentences": sentences}
+    facts = {"file": str(path), "kind": format, **counts, "languages": languages}
+    rows = [("format", f"{format}, {languages} side{'s' if languages == 2 else ''}")]
+    rows += [(name, f"{count:,}") for name, count in counts.items()]
+    return Summary("corpus", str(path), facts, rows)
