@@ -14,7 +14,7 @@ from cotext.files.block_sentences import cut, placeholder_spans
 from cotext.files.blocks import Block, Close, Copied, Open
 from cotext.files.markdown import MarkdownFile
 from cotext.files.markup import Markup
-from cotext.files.mechanical import in_words
+from cotext.files.mechanical import in_words, tag_faults
 from cotext.files.po import FORMAT as PO
 from cotext.files.table import file_formats, named_format
 from cotext.files.tags import project, shown_text
@@ -33,6 +33,7 @@ LINES = tuple(piece for n in range(SIZE // 10) for piece in ("a", Copied(n, "\n"
 
 SAME = "See the next page for more."
 NUMBERS = " ".join(map(str, range(SIZE // 6)))
+NUMBERED = " ".join(f"<a{number}>" for number in range(SIZE // 9))
 
 
 def _written(name: str, content: bytes) -> None:
@@ -51,6 +52,7 @@ def _written(name: str, content: bytes) -> None:
         lambda: in_words([(SAME, "Siehe die Seite danach.")] * 2000, ["a"] * 2000),
         lambda: dropped_numbers(NUMBERS, NUMBERS.replace(" ", "7 ")),
         lambda: OWN.fullmatch("a" * SIZE),
+        lambda: list(tag_faults(NUMBERED, NUMBERED.replace("a", "b"))),
         lambda: MarkdownFile(("# a" + " " * SIZE + "b #").encode(), "a.md"),
         lambda: fragment(" " * SIZE + "a", "1", TagHandling("xml"), "text 1"),
         lambda: placeholder_spans("%(a)" + "0" * SIZE),

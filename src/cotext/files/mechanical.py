@@ -33,6 +33,7 @@ _MOST_CHECKED: Final = 50_000  # sentences of a corpus that are checked after it
 _LEAST_WORDS: Final = 3  # minimum length for the kinds untranslated, copied and language
 _ALIKE: Final = 0.8  # minimum share of words that an untranslated sentence has in common with its source
 _MOST_COMPARED: Final = 32  # other sources of an equal translation that a source is compared with
+_MOST_PLACEHOLDERS: Final = 100  # different placeholders of one side of a sentence that are checked
 _KEPT: Final = 0.6  # a word may be kept if this share of its translations contains it
 _UNLIKE: Final = 0.5  # Dice coefficient below which two source sentences are different
 _UNKNOWN: Final = 0.35  # share of words known from elsewhere in the output; below, the language is in doubt
@@ -197,8 +198,10 @@ def tag_faults(source: str, target: str) -> Iterator[Fault]:
     Addresses, paths and names in angle brackets may be translated, so a replaced one is not a fault.
     """
     ours, theirs = ([text[a:b] for a, b in placeholder_spans(text)] for text in (source, target))
-    missing = [t for t in Counter(ours) - Counter(theirs) if _count(t, target) < _count(t, source)]
-    added = [text for text in Counter(theirs) - Counter(ours) if _count(text, source) < _count(text, target)]
+    before, after = Counter(ours), Counter(theirs)
+    fewer, more = (islice(each, _MOST_PLACEHOLDERS) for each in (before - after, after - before))
+    missing = [text for text in fewer if _count(text, target) < _count(text, source)]
+    added = [text for text in more if _count(text, source) < _count(text, target)]
     for text in missing:
         others = [other for other in added if not _STRICT.match(other)]
         cut = any(text.startswith(other) or other.startswith(text) for other in others)
