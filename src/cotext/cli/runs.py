@@ -72,9 +72,7 @@ def shortlist(
 def import_pretrained(
     folder: Annotated[
         Path,
-        typer.Argument(
-            help="Hugging Face model folder (MarianMT, M2M-100, NLLB, mBART-50), or a Marian .npz file."
-        ),
+        typer.Argument(help="Hugging Face model folder (MarianMT, M2M-100, NLLB, mBART-50)."),
     ],
     out: Annotated[
         Path,

@@ -38,7 +38,6 @@ class Part:
     """The source of a parameter: concatenated foreign tensors; `rows` selects from `count` rows."""
 
     names: tuple[str, ...]
-    transposed: bool = False
     rows: tuple[int, ...] | None = None
     count: int = 0
 
@@ -278,7 +277,7 @@ def _misfits(part: Part, tensors: Tensors, asked: tuple[int, ...]) -> list[str]:
         shape = tuple(size for size in tensors.shapes[name] if size != 1)
         rows = asked[0] // len(part.names) if part.rows is None else part.count
         expected = tuple(size for size in (rows, *asked[1:]) if size != 1)
-        if (shape[::-1] if part.transposed else shape) != expected:
+        if shape != expected:
             problems.append(f"{name} is {list(tensors.shapes[name])}, which does not fit {list(asked)}")
     return problems
 
@@ -287,7 +286,7 @@ def _fill(parameter: Tensor, part: Part, tensors: Tensors) -> None:
     """Copy foreign tensors into a parameter; a vocabulary in slices, to avoid a second copy in memory."""
     read = [_finite(name, tensors) for name in part.names]
     if part.rows is None:
-        parameter.copy_(torch.cat([tensor.T for tensor in read] if part.transposed else read))
+        parameter.copy_(torch.cat(read))
         return
     for begin in range(0, len(part.rows), SLICE):
         index = torch.tensor(part.rows[begin : begin + SLICE])
