@@ -100,7 +100,6 @@ def test_all_commands_that_print_figures_are_asked() -> None:
         "demo",
         "convert",
         "convert-suite",
-        "convert-submission",
         "export",
         "serve",
         "serve-key",

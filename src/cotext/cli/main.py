@@ -29,7 +29,7 @@ from cotext.cli.evaluate import (
     profile,
 )
 from cotext.cli.join import join, score
-from cotext.cli.look import convert, convert_submission, convert_suite, head, info, schema, systems
+from cotext.cli.look import convert, convert_suite, head, info, schema, systems
 from cotext.cli.messages import on_a_screen, require_text, short_refusals
 from cotext.cli.options import command
 from cotext.cli.runs import average, export, import_pretrained, models, shortlist
@@ -155,7 +155,6 @@ COMMANDS: Final[Mapping[str, Mapping[str, Callable[..., None]]]] = {
         "head": head,
         "convert": convert,
         "convert-suite": convert_suite,
-        "convert-submission": convert_submission,
     },
 }
 for _panel, _commands in COMMANDS.items():

@@ -17,9 +17,8 @@ from cotext.data.formats import (
     write_parallel,
 )
 from cotext.data.formats.corpus import checked_records
-from cotext.data.formats.streams import Record, atomic_sinks, check_readable, same_file
+from cotext.data.formats.streams import Record, check_readable, same_file
 from cotext.data.formats.table import Format, find_format
-from cotext.data.formats.wmt import joined, read_wmt_lines
 from cotext.data.languages import Languages, primary_language
 from cotext.data.prepared import store_exists
 from cotext.data.tokenizer import load_tokenizer
@@ -242,33 +241,6 @@ def _alike(path: Path, format: Format) -> Iterator[Record]:
                 "convert them apart, in files of their own"
             )
         yield record
-
-
-def convert_to_submission(
-    source: Path, out: Path, like: Path, format: str | None = None, wanted: str = ""
-) -> Tally:
-    """Write a submission to WMT: the lines of the task, with each paragraph replaced by its translation.
-
-    Each sentence of `source` is a paragraph. `like` has the lines of the task; `wanted` is the language or
-    language pair, if it has several. Documents without ids are matched by order.
-
-    Raises:
-        CotextError: invalid input; the documents or their numbers of paragraphs differ from the task.
-    """
-    for read in (source, like):
-        if same_file(out, read):
-            raise CotextError(f"{out}: would overwrite an input file; choose another --out")
-    tally = Tally()
-    documents: Iterable[Document] = read_documents(source, format, side="target")
-    if not find_format(format or detect_format(source)).carries_ids:
-        unnamed, lines = list(documents), list(read_wmt_lines(like, wanted))
-        if len(unnamed) != len(lines):
-            raise CotextError(f"{source}: {len(unnamed)} documents for {len(lines)} lines of {like}")
-        documents = [Document(line.doc_id, d.sentences) for line, d in zip(lines, unnamed, strict=True)]
-    with atomic_sinks([out]) as [sink]:
-        for line in joined(source, tally.count(documents), like, wanted):
-            sink.write(line)
-    return tally
 
 
 def holds_two_languages(path: Path, format: str | None = None) -> bool:

@@ -345,15 +345,6 @@ class ConversionRequest(Detokenisation, CorpusFormat):
     out_target: Path | None = option("File for the target side, if there are two.", default=None)
 
 
-class SubmissionRequest(CorpusFormat):
-    """Translations to write as a submission to WMT; see `convert_to_submission`."""
-
-    source: Path = option("File of translations.", argument=True)
-    like: Path = option("The task (JSON lines) that the submission answers, paragraph by paragraph.")
-    out: Path = option("File to write.")
-    target_language: str = option("Languages of the lines to answer, as in de or cs-de_DE.", default="")
-
-
 class SuiteConversionRequest(Detokenisation):
     """A contrastive suite to write in the format of Cotext; see `cotext.data.suite_files.read_suite`."""
 
