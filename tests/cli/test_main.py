@@ -245,9 +245,9 @@ def test_free_translation_tells_what_is_missing_and_leaves_it_empty(
     refused = cotext("translate", world.run, source, "--out", tmp_path / "none", "--format", "text", *options)
     assert (refused.code, "the format text cannot hold empty ones" in refused.err) == (2, True)
     assert "jsonl" in refused.err
-    source.write_text("the cat _eos a dog\na bird\n")
+    source.write_text("<dataset><doc><src><seg>the cat</seg></src></doc></dataset>")
     refused = cotext("translate", world.run, source, "--out", tmp_path / "none")
-    assert (refused.code, "the format eos-groups can be read, but not written" in refused.err) == (2, True)
+    assert (refused.code, "the format wmt-xml can be read, but not written" in refused.err) == (2, True)
     assert not list(tmp_path.glob("none*"))
 
 

@@ -26,8 +26,8 @@ class CorpusFormat(Request):
     """The format of the input corpora."""
 
     format: str | None = option(
-        "Corpus format: text, docids, d-lines, iwslt-tags, eos-groups, line-documents, wmt-xml, tmx, tsv, "
-        "jsonl, parquet or wmt (wmt:cs-de_DE picks one language pair). Default: detected from the content.",
+        "Corpus format: text, docids, d-lines, iwslt-tags, wmt-xml, tmx, tsv, jsonl or wmt (wmt:cs-de_DE "
+        "picks one language pair). Default: detected from the content.",
         default=None,
     )
 
@@ -77,15 +77,15 @@ class AlignmentRequest(SentenceSplitting):
     target: Sequence[Path] = option(
         "Its translation. Several documents are paired by their names without endings and languages."
     )
-    out: Path = option("Corpus to write: .tsv, .jsonl, .tmx or .parquet, and .xz or .gz behind it.")
+    out: Path = option("Corpus to write: .tsv, .jsonl or .tmx, and .xz or .gz behind it.")
     run: Path | None = option("Run whose scores decide as well.", default=None, is_run=True)
     source_language: str = option("Language code. Default: by the file names.", default="")
     target_language: str = option("Language code. Default: by the file names.", default="")
 
     def check(self) -> None:
         """Raise CotextError if the format of the output cannot hold two languages."""
-        if self.format not in ("tsv", "jsonl", "tmx", "parquet"):
-            raise CotextError(f"{self.out}: let --out end in .tsv, .jsonl, .tmx or .parquet")
+        if self.format not in ("tsv", "jsonl", "tmx"):
+            raise CotextError(f"{self.out}: let --out end in .tsv, .jsonl or .tmx")
 
     @property
     def languages(self) -> Languages:

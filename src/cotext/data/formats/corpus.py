@@ -298,9 +298,6 @@ def _write(
 ) -> None:
     """Write the i-th record of every tuple to the i-th path, and side files if the format has them."""
     row.require_written()
-    if row.write is not None:
-        row.write(paths[0], (records[0] for records in documents))
-        return
     assert row.encode is not None
     encode = partial(encode_tmx, languages=languages) if row.name == "tmx" else row.encode
     side_paths = list(dict.fromkeys(map(side_file_to_write, paths))) if row.name == "docids" else []

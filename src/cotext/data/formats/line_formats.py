@@ -1,11 +1,11 @@
-"""Line-based formats: text, d-lines, eos-groups, line-documents, iwslt-tags, tsv and jsonl.
+"""Line-based formats: text, d-lines, iwslt-tags, tsv and jsonl.
 
-The first four have no document ids; documents are numbered from 1.
+The first two have no document ids; documents are numbered from 1.
 """
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 from cotext.data.formats.streams import (
@@ -21,8 +21,6 @@ from cotext.runtime.errors import CotextError, shown
 from cotext.runtime.reading import parse_json
 
 DOCUMENT_LINE = "<d>"
-EOS_MARK = re.compile(r"(?<![^ ])_eos(?![^ ])")
-BOUNDARY_MARK = re.compile(r"<EOS> *<BOS>")
 
 
 def read_text(path: Path) -> Iterator[Record]:
@@ -96,37 +94,6 @@ def encode_d_lines(record: Record) -> str:
             "the format d-lines; write jsonl instead"
         )
     return "\n".join((DOCUMENT_LINE, *sentences)) + "\n"
-
-
-def read_eos_groups(path: Path) -> Iterator[Record]:
-    """Read one document per line, with ` _eos ` between its sentences."""
-    return _read_document_lines(path, EOS_MARK.split)
-
-
-def read_line_documents(path: Path) -> Iterator[Record]:
-    """Read one document per line, with `<EOS> <BOS>` between sentences; marks at both ends are ignored."""
-
-    def split(line: str) -> list[str]:
-        return BOUNDARY_MARK.split(line.removeprefix("<BOS>").removesuffix("<EOS>"))
-
-    return _read_document_lines(path, split)
-
-
-def _read_document_lines(path: Path, split: Callable[[str], list[str]]) -> Iterator[Record]:
-    number = 0
-    next_line = 1  # after the document before
-    for line_number, line in numbered_lines(path):
-        text = line.strip(OUTER_SPACE)
-        if not text:
-            continue
-        for empty_line in range(next_line, line_number):
-            number += 1
-            yield Record(str(number), empty_line, sentences=())
-        next_line = line_number + 1
-        number += 1
-        yield Record(
-            str(number), line_number, sentences=tuple(part.strip(OUTER_SPACE) for part in split(text))
-        )
 
 
 # --- The format iwslt-tags: training files of IWSLT talks (`train.tags.en-de.en`), one sentence per line.

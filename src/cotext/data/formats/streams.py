@@ -39,7 +39,6 @@ _ZIPPED: Final = (
     (b"opendocument.", "an OpenDocument file"),
     (b"epub+zip", "an electronic book (epub)"),
 )
-PARQUET: Final = "a Parquet table"  # may be a corpus
 _PDF = re.compile(rb"%PDF-\d\.\d[ \t]*[\r\n]")
 _ENCODED_OTHERWISE: Final = (b"\xff\xfe", b"\xfe\xff", b"\x1f\x8b", b"\xfd7zXZ\0")
 _LOOKED_AT = 1 << 12  # bytes at the beginning that are checked
@@ -96,7 +95,7 @@ def binary_kind(head: bytes) -> str:
     controls = sum(byte < 32 and byte not in b"\t\n\r\f" for byte in looked_at)
     if controls < 4 or 20 * controls < len(looked_at):
         return ""
-    return PARQUET if head.startswith(b"PAR1") else "a binary file"
+    return "a Parquet table" if head.startswith(b"PAR1") else "a binary file"
 
 
 def _is_utf8(head: bytes) -> bool:

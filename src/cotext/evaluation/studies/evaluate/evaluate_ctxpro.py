@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from cotext.data.ctxpro import GenerativeSuite, read_ctxpro
 from cotext.data.formats import detect_format, read_documents
@@ -20,8 +20,6 @@ from cotext.evaluation.requests import CtxproRequest
 from cotext.evaluation.statistics.significance import compared_pairs
 from cotext.evaluation.studies.evaluate.evaluate_files import Evaluation, paired_tests
 from cotext.runtime.errors import CotextError
-
-_PLAIN_LINES: Final = ("text", "line-documents", "eos-groups")  # every line is a sentence
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +76,7 @@ def _translations(path: Path, format: str | None, examples: int) -> list[str]:
         CotextError: the file has a different number of translations.
     """
     lines: list[str] = []
-    if (format or detect_format(path)) in _PLAIN_LINES:
+    if (format or detect_format(path)) == "text":
         # Here, an empty line is an empty translation and does not end a document.
         lines = [line for _, line in numbered_lines(path)]
         if len(lines) == examples:
