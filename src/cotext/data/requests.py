@@ -39,22 +39,18 @@ class SentenceSplitting(Request):
         "File of additional abbreviations, one per line. Their full stops do not end sentences.",
         default=None,
     )
-    splitter: str | None = option(
-        "How text is split into sentences: rules (the default), or sat:MODEL, a Segment any Text model.",
-        default=None,
-    )
 
     def require_split(self, used: bool, remedy: str) -> None:
         """Check the splitting options.
 
         Raises:
-            CotextError: options are given, but not `used`; the message ends with `remedy`. Also the errors
-                of `splitting`.
+            CotextError: abbreviations are given, but not `used`; the message ends with `remedy`. Also the
+                errors of `splitting`.
         """
-        if not used and (self.abbreviations or self.splitter):
-            given = "--abbreviations" if self.abbreviations else "--splitter"
+        if not used and self.abbreviations:
             raise CotextError(
-                f"{given} applies to text that is split into sentences: {remedy}, or remove this option"
+                f"--abbreviations applies to text that is split into sentences: {remedy}, or remove this "
+                "option"
             )
         if used:
             self.splitting()
@@ -62,10 +58,11 @@ class SentenceSplitting(Request):
     def splitting(self) -> "Splitting":
         """Return the splitting options; raises CotextError if the file of abbreviations is invalid."""
         from cotext.data.sentence_ends import read_abbreviations
-        from cotext.data.splitting import BY_RULES, Splitting
+        from cotext.data.splitting import Splitting
 
-        read = frozenset() if self.abbreviations is None else read_abbreviations(self.abbreviations)
-        return Splitting(read, self.splitter or BY_RULES)
+        return Splitting(
+            frozenset() if self.abbreviations is None else read_abbreviations(self.abbreviations)
+        )
 
 
 class AlignmentRequest(SentenceSplitting):

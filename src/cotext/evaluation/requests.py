@@ -169,9 +169,9 @@ class CtxproRequest(TargetLanguage, PairedTests, CorpusFormat):
 
     suite: Path = option("JSON file of the suite.", argument=True)
     hypothesis: Sequence[Path] = option("Translations of its examples by a system; repeat for each system.")
-    splitter: str | None = option(
+    splitter: Literal["sentence-splitter", "rules", "none"] | None = option(
         "Take the last sentence of each translation, found by sentence-splitter (as published, the default), "
-        "rules, sat:MODEL or none.",
+        "rules or none.",
         default=None,
     )
 
@@ -431,9 +431,9 @@ class ContrastiveRequest(SuiteRules, Sharded, RunOptions):
         "../inputs.",
         default=None,
     )
-    splitter: str | None = option(
-        "For ctxPro, take the last sentence of each translation, found by sentence-splitter (as published), "
-        "rules or sat:MODEL.",
+    splitter: Literal["sentence-splitter", "rules"] | None = option(
+        "For ctxPro, take the last sentence of each translation, found by sentence-splitter (as published) or "
+        "rules.",
         default=None,
     )
     out: Path | None = option("JSON file for all figures and decisions.", default=None)

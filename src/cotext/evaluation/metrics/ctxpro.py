@@ -40,11 +40,11 @@ class LastSentence:
 
     @classmethod
     def by(cls, how: str, language: str) -> "LastSentence":
-        """Use the package of AS_PUBLISHED, no splitting (WHOLE), or a method of `Splitter`."""
+        """Use the package of AS_PUBLISHED, no splitting (WHOLE), or the rules of `Splitter`."""
         if how == WHOLE:
             return cls("whole-segment", lambda text: text)
         if how != AS_PUBLISHED:
-            splitter = Splitter(language, by=how)
+            splitter = Splitter(language)
             return cls(splitter.name, lambda text: (splitter.sentences(text) or [text])[-1])
         try:
             from sentence_splitter import SentenceSplitter, SentenceSplitterException
