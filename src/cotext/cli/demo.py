@@ -19,7 +19,7 @@ import shutil
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
 
@@ -27,7 +27,7 @@ import typer
 
 from cotext.cli.sample import PACKAGE, translate_sample
 from cotext.config.recipe import Config, load_config
-from cotext.data.controlled import SIZES, WordOrder
+from cotext.data.controlled import SIZES
 from cotext.data.formats import read_documents, write_documents
 from cotext.data.prepare import prepare_controlled
 from cotext.data.requests import ControlledRequest
@@ -65,18 +65,8 @@ class DemoSettings:
     seed: int
     contrastive_examples: int
     test_documents: int
-    word_order: WordOrder = "verb-second"
 
 
-OVERRIDES = (
-    "train.log_every=20",
-    "train.validate_bleu=false",
-    # Short training has not converged: older checkpoints would make the average worse.
-    "train.average=3",
-    "train.best_by=loss",  # the loss of the current sentences, which are tested
-    "train.threads=1",
-    "train.clip_norm=1",  # needed because the learning rate is far above the value of the recipes
-)
 SETTINGS = DemoSettings(
     # Context discounting learns more slowly: labels of the three context sentences have a weight of 0.01.
     systems=(
@@ -90,7 +80,13 @@ SETTINGS = DemoSettings(
         ),
     ),
     overrides=(
-        *OVERRIDES,
+        "train.log_every=20",
+        "train.validate_bleu=false",
+        # Short training has not converged: older checkpoints would make the average worse.
+        "train.average=3",
+        "train.best_by=loss",  # the loss of the current sentences, which are tested
+        "train.threads=1",
+        "train.clip_norm=1",  # needed because the learning rate is far above the value of the recipes
         "train.validate_every=125",
         # With small batches, the model learns more from the same number of tokens.
         "train.max_tokens=625",
@@ -101,16 +97,6 @@ SETTINGS = DemoSettings(
     seed=1,
     contrastive_examples=300,
     test_documents=50,
-)
-FULL = replace(
-    SETTINGS,
-    systems=tuple(
-        replace(system, overrides=(f"train.max_updates={updates}",))
-        for system, updates in zip(SETTINGS.systems, (700, 1000, 1000), strict=True)
-    ),
-    overrides=(*OVERRIDES, "train.validate_every=100"),
-    contrastive_examples=600,
-    test_documents=100,
 )
 
 INTRODUCTION = """\
@@ -193,7 +179,6 @@ def _prepare(out: Path, settings: DemoSettings) -> None:
                 out=out / "data",
                 seed=settings.seed,
                 contrastive_examples=settings.contrastive_examples,
-                word_order=settings.word_order,
             )
             prepare_controlled(request, on_documents)
     for name in ("test.en", "test.de"):

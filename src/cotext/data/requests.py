@@ -195,10 +195,6 @@ class PreparationRequest(TrainingCorpus):
     )
     paragraphs: bool = option("Lines are paragraphs: --split, for held-out sets too.", default=False)
     seed: int = option("Seed of the tokenizer's training sample and of documents set aside.", default=1)
-    shortlist: bool = option(
-        "Also make the table for `translate --set shortlist=N`; runs trained on this data get a copy.",
-        default=False,
-    )
     overwrite: bool = option(
         "Replace an existing folder, or the folder of an interrupted job.", default=False
     )

@@ -239,35 +239,25 @@ def _cost(source: int, target: int, ratio: float) -> float:
     return -math.log(max(math.erfc(deviation / math.sqrt(2)), 1e-300))
 
 
-# A line is too long above this multiple of the 99th percentile of the training sentence lengths.
-LONG_TIMES = 2
-
-
 @dataclass(slots=True)
 class MultiSentenceCounts:
-    """Counts of lines that look like several sentences, or are much longer than training sentences.
+    """Counts of lines that look like several sentences.
 
-    `pairs`: all pairs. `several`: pairs with several sentences on a side, by punctuation. `long`: long source
-    sentences of a held-out set. `first`: side (0 source, 1 target) and text of the first such line. `split`:
-    pairs that were split. `sentences`: the resulting pairs. `aligned`: split pairs with different numbers of
-    sentences, aligned by length. `joined`: resulting pairs with more than one sentence on a side. `uneven`:
-    pairs that could not be aligned and were not split.
+    `pairs`: all pairs. `several`: pairs with several sentences on a side, by punctuation. `first`: side (0
+    source, 1 target) and text of the first such line. `split`: pairs that were split. `sentences`: the
+    resulting pairs. `aligned`: split pairs with different numbers of sentences, aligned by length. `joined`:
+    resulting pairs with more than one sentence on a side. `uneven`: pairs that could not be aligned and were
+    not split.
     """
 
     pairs: int = 0
     several: int = 0
-    long: int = 0
     first: tuple[int, str] | None = None
     split: int = 0
     sentences: int = 0
     aligned: int = 0
     joined: int = 0
     uneven: int = 0
-
-    def note(self, side: int, text: str) -> None:
-        """Record the first line."""
-        if self.first is None:
-            self.first = side, text
 
 
 @dataclass(slots=True)
@@ -298,13 +288,6 @@ class Selection:
         self.cleaned = cleaner.cleaned
         return cleaner.documents(documents)
 
-    def note_lengths(self, document: ParallelDocument, tokens: Iterable[int], usual_tokens: int) -> None:
-        """Count the source sentences that are much longer than `usual_tokens`, given their lengths."""
-        for sentence, length in zip(document.source, tokens, strict=True):
-            if length > LONG_TIMES * usual_tokens:
-                self.prose.long += 1
-                self.prose.note(0, sentence)
-
     def counts(self) -> dict[str, object]:
         cleaned = None if self.cleaned is None else asdict(self.cleaned)
         # Without the text of the first line, which may be long; the notes contain its location.
@@ -325,7 +308,7 @@ class Selection:
                 several = [side for side in (0, 1) if len(detectors[side].spans(pair[side])) > 1]
                 if several:
                     self.prose.several += 1
-                    self.prose.note(several[0], pair[several[0]])
+                    self.prose.first = self.prose.first or (several[0], pair[several[0]])
                 pairs += self._sentences(pair) if several else [pair]
             self.prose.pairs += len(document)
             if len(pairs) == len(document):
@@ -375,14 +358,6 @@ def render(split: str, selection: Selection, location: Callable[[int, str], str]
         lines.append(f"{split}: documents of unequal numbers of sentences left out: {unequal:,}")
     prose = selection.prose
     if prose.first is not None:
-        problems = []
-        if prose.several:
-            problems.append(several_warning(prose.several, prose.pairs, "pairs"))
-        if prose.long:
-            problems.append(
-                f"{prose.long:,} source {'sentence has' if prose.long == 1 else 'sentences have'} more than "
-                f"{LONG_TIMES} times the tokens of 99 in 100 training sentences"
-            )
         hint = ""
         if selection.splitters is not None:
             hint = (
@@ -397,8 +372,8 @@ def render(split: str, selection: Selection, location: Callable[[int, str], str]
         elif split == "train":
             hint = "; --split splits them"
         lines.append(
-            f"{split}: {' and '.join(problems)} (by punctuation and length alone), the first at "
-            f"{location(*prose.first)}{hint}"
+            f"{split}: {several_warning(prose.several, prose.pairs, 'pairs')} (by punctuation alone), the "
+            f"first at {location(*prose.first)}{hint}"
         )
     if selection.cleaned is not None:
         lines.append(selection.cleaned.render())

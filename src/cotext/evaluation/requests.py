@@ -432,8 +432,8 @@ class ContrastiveRequest(SuiteRules, Sharded, RunOptions):
         default=None,
     )
     splitter: Literal["sentence-splitter", "rules"] | None = option(
-        "For ctxPro, take the last sentence of each translation, found by sentence-splitter (as published) or "
-        "rules.",
+        "For ctxPro, take the last sentence of each translation, found by sentence-splitter (as published) "
+        "or rules.",
         default=None,
     )
     out: Path | None = option("JSON file for all figures and decisions.", default=None)

@@ -15,7 +15,6 @@ from cotext.data.documents import ParallelDocument
 from cotext.data.languages import Languages
 from cotext.data.prepared import REPORT, TRAIN, checked_digests, digest_file, read_report, store_exists
 from cotext.data.sampling import Arrangement, Sampler
-from cotext.data.shortlist import SHORTLIST, Shortlist
 from cotext.data.store import TokenStore
 from cotext.data.tokenizer import Tokenizer, chosen_languages, load_tokenizer
 from cotext.data.views import Mixture, View
@@ -77,14 +76,6 @@ class PreparedData:
         """Mean sentence length over both sides of the training corpus, rounded (`model.shift: corpus`)."""
         totals = self.train.totals
         return round((totals.source_tokens + totals.target_tokens) / (2 * max(totals.sentences, 1)))
-
-    def shortlist(self) -> Path | None:
-        """Return the path of the shortlist of the data, or None; raises CotextError as `Shortlist.load`."""
-        path = self.folder / SHORTLIST
-        if not path.exists():
-            return None
-        Shortlist.load(path, self.tokenizer)
-        return path
 
     def texts(self, index: int) -> ParallelDocument:
         document = self.train[index]
