@@ -15,11 +15,9 @@ from hypothesis import strategies as st
 
 from cotext.data.batch import Batch, SpecialSymbols
 from cotext.data.sampling import (
-    SHARDS_SHUFFLED,
     Arrangement,
     Cursor,
     Sampler,
-    epoch_order,
     instances_of,
     ordered_batches,
     read_ahead,
@@ -603,24 +601,3 @@ class TestReadAhead:
         next(stream)
         time.sleep(0.1)  # the reader is busy; what it finds then, it did not wait for
         assert sum(waited for _, waited in stream) < 0.05
-
-
-def test_an_epoch_reads_each_file_once_and_every_document() -> None:
-    sizes = np.random.default_rng(0).integers(1, 30, 3 * SHARDS_SHUFFLED + 1)
-    ends = np.cumsum(sizes)
-    ranges = [range(end - size, end) for size, end in zip(sizes.tolist(), ends.tolist(), strict=True)]
-    orders = [epoch_order(ranges, np.random.default_rng([1, epoch])) for epoch in (0, 1)]
-    for order in orders:
-        assert sorted(order.tolist()) == list(range(ends[-1]))
-        files = np.searchsorted(ends, order, side="right").tolist()
-        first = {file: files.index(file) for file in files}
-        last = {file: place for place, file in enumerate(files)}
-        for place in range(len(files)):
-            assert sum(first[f] <= place <= last[f] for f in first) <= SHARDS_SHUFFLED
-    assert not np.array_equal(*orders)
-
-
-def test_one_file_is_shuffled_as_a_whole() -> None:
-    """As it was before there were several: runs go on in the same order."""
-    order = epoch_order([range(100)], np.random.default_rng([1, 2]))
-    assert np.array_equal(order, np.random.default_rng([1, 2]).permutation(100))

@@ -20,7 +20,6 @@ from cotext.data.formats.corpus import checked_records
 from cotext.data.formats.streams import Record, check_readable, same_file
 from cotext.data.formats.table import Format, find_format
 from cotext.data.languages import Languages, primary_language
-from cotext.data.prepared import store_exists
 from cotext.data.tokenizer import load_tokenizer
 from cotext.data.tokenizer.moses_bpe import moses_detokenizer
 from cotext.data.tokenizer.protocol import clean
@@ -277,7 +276,7 @@ def _stored(folder: Path, split: str) -> Iterator[ParallelDocument]:
     from cotext.data.store import TokenStore  # needs pyarrow, which text needs not
 
     path = folder / f"{split}.arrow"
-    if not store_exists(path):
+    if not path.is_file():
         raise CotextError(f"{path}: not there; is {folder} made by `cotext prepare`, with such a part?")
     store, tokenizer = TokenStore(path), load_tokenizer(folder / "tokenizer")
     store.require_tokenizer(tokenizer)

@@ -41,7 +41,7 @@ from cotext.data.languages import Languages, check_sides
 from cotext.data.overlap import HeldOut
 from cotext.data.preparation import STATE, Preparation, preparing
 from cotext.data.preparation_report import Report, report_of
-from cotext.data.prepared import REPORT, file_digests, store_files, write_report
+from cotext.data.prepared import REPORT, file_digests, write_report
 from cotext.data.requests import ControlledRequest, PreparationRequest
 from cotext.data.selection import Selection, parse_rules
 from cotext.data.set_aside import Read, part_of, set_aside
@@ -266,7 +266,7 @@ def _build(
         noted = work.done(corpus.split)
         if noted is None:
             noted = _encoded(folder, corpus, corpora[1:], workers, on_documents)
-            work.note(corpus.split, store_files(folder / f"{corpus.split}.arrow"), noted)
+            work.note(corpus.split, [folder / f"{corpus.split}.arrow"], noted)
         encoded[corpus.split] = noted
     for corpus in corpora[1:]:
         write_parallel(folder / f"{corpus.split}.jsonl", None, corpus.read(), "jsonl")

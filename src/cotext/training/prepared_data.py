@@ -13,7 +13,7 @@ from cotext.data.batch import SpecialSymbols
 from cotext.data.build import build_mixture, build_view, special_symbols
 from cotext.data.documents import ParallelDocument
 from cotext.data.languages import Languages
-from cotext.data.prepared import REPORT, TRAIN, checked_digests, digest_file, read_report, store_exists
+from cotext.data.prepared import REPORT, TRAIN, checked_digests, read_report
 from cotext.data.sampling import Arrangement, Sampler
 from cotext.data.store import TokenStore
 from cotext.data.tokenizer import Tokenizer, chosen_languages, load_tokenizer
@@ -35,9 +35,8 @@ class PreparedData:
 
     @property
     def files_read(self) -> list[str]:
-        """The names of the files that training reads; for a sharded store, the name of its manifest."""
-        paths = digest_file(self.train.path), digest_file(self.dev.path), self.folder / "dev.jsonl"
-        return [path.relative_to(self.folder).as_posix() for path in paths]
+        """The names of the files that training reads."""
+        return [self.train.path.name, self.dev.path.name, "dev.jsonl"]
 
     @cached_property
     def report(self) -> dict[str, Any]:
@@ -95,7 +94,7 @@ def open_data(folder: Path) -> PreparedData:
     Raises:
         CotextError: the folder does not contain prepared data, or has parts of different tokenizers.
     """
-    if not store_exists(folder / TRAIN) or not (folder / REPORT).is_file():
+    if not (folder / TRAIN).is_file() or not (folder / REPORT).is_file():
         where = f"{folder}" if folder.is_dir() or not folder.exists() else "FOLDER"
         raise CotextError(
             f"{folder}: no prepared data there; make it with `cotext prepare ... --out {where}`"
