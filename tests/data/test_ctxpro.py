@@ -82,12 +82,12 @@ def test_contexts_of_another_suite(tmp_path: Path, contexts: str, words: str) ->
 @loop_over(
     ("change", "words"),
     [
-        ({"expected": ""}, "example 1: 'expected' must be a string that is not empty"),
+        ({"expected": ""}, "example 1: 'expected': String should have at least 1"),
         ({"expected": None}, "example 1: 'expected'"),
         ({"rule": 3}, "example 1: 'rule'"),
-        ({"src segment": "a\nb"}, "example 1: 'src segment' contains a line break"),
-        ({"ante distance": "far"}, "example 1: 'ante distance' must be a whole number"),
-        ({"document id": 4}, "example 1: 'document id' must be a string"),
+        ({"src segment": "a\nb"}, "example 1: 'src segment': contains a line break"),
+        ({"ante distance": "far"}, "example 1: 'ante distance': Input should be a valid integer"),
+        ({"document id": 4}, "example 1: 'document id': Input should be a valid string"),
     ],
 )
 def test_examples_that_are_none(tmp_path: Path, change: dict[str, Any], words: str) -> None:

@@ -7,12 +7,14 @@ per tested segment. In a line, up to nine segments of context precede the tested
 """
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from sys import intern
 from typing import Any, Final
 
-from cotext.data.contrastive_suites import kind_of, number_of, sentence_of, sharing, text_of
+from pydantic import Field
+
+from cotext.data.contrastive_suites import Entry, Line, Text
 from cotext.data.formats.streams import (
     COMPRESSIONS,
     beginning,
@@ -94,10 +96,9 @@ def read_ctxpro(path: Path, contexts: Path | None = None, *, with_context: bool 
             f"{path}: not a suite of ctxPro; expected a JSON list of objects with "
             f"{', '.join(repr(key) for key in sorted(_KEYS))}"
         )
-    share = sharing()
-    examples = [_example(entry, f"{path}: example {number}", share) for number, entry in enumerate(content)]
+    examples = [_example(entry, f"{path}: example {number}") for number, entry in enumerate(content)]
     if with_context:
-        examples = _in_context(examples, _find_contexts(path, contexts), path, share)
+        examples = _in_context(examples, _find_contexts(path, contexts), path)
     stem = _stem(path)
     known = _PUBLISHED_NAME.fullmatch(stem)
     name = stem if known is None else f"{known['pair']}/{known['category']}/{known['split']}"
@@ -108,18 +109,18 @@ def read_ctxpro(path: Path, contexts: Path | None = None, *, with_context: bool 
     return GenerativeSuite(f"ctxpro/{name}", languages, tuple(examples), with_context)
 
 
-def _example(entry: Any, where: str, share: Callable[[str], str]) -> GenerativeExample:
-    if not isinstance(entry, dict):
-        raise CotextError(f"{where}: must be an object, found {kind_of(entry)}")
-    document = entry.get("document id", "")
-    if not isinstance(document, str):
-        raise CotextError(f"{where}: 'document id' must be a string, found {kind_of(document)}")
+class _Example(Entry):
+    source: Line = Field(alias="src segment")
+    expected: Text
+    rule: Text
+    distance: int | None = Field(None, alias="ante distance")
+    document: str = Field("", alias="document id")
+
+
+def _example(content: Any, where: str) -> GenerativeExample:
+    entry = _Example.of(content, where)
     return GenerativeExample(
-        source=(sentence_of(entry.get("src segment"), "src segment", where, share),),
-        expected=share(text_of(entry, "expected", where)),
-        rule=share(text_of(entry, "rule", where)),
-        distance=number_of(entry, "ante distance", where),
-        document=share(document),
+        (entry.source,), entry.expected, entry.rule, entry.distance, intern(entry.document)
     )
 
 
@@ -141,9 +142,7 @@ def _find_contexts(path: Path, given: Path | None) -> Path:
     return contexts
 
 
-def _in_context(
-    examples: list[GenerativeExample], contexts: Path, suite: Path, share: Callable[[str], str]
-) -> list[GenerativeExample]:
+def _in_context(examples: list[GenerativeExample], contexts: Path, suite: Path) -> list[GenerativeExample]:
     lines = list(numbered_lines(contexts))
     if len(lines) != len(examples):
         raise CotextError(
@@ -152,7 +151,7 @@ def _in_context(
         )
     with_context = []
     for (number, line), example in zip(lines, examples, strict=True):
-        *before, tested = (share(segment.strip()) for segment in SEPARATOR.split(line))
+        *before, tested = (intern(segment.strip()) for segment in SEPARATOR.split(line))
         if tested != example.source[0].strip():
             raise CotextError(
                 f"{contexts}:{number}: ends in {shown(tested)}, but this example of {suite} tests "
