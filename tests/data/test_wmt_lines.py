@@ -140,28 +140,14 @@ def test_what_is_no_line_is_told_with_its_number(tmp_path: Path) -> None:
             list(read_documents(path))
 
 
-def test_what_is_still_to_be_translated_is_no_hypothesis(tmp_path: Path) -> None:
-    task = lines_file(tmp_path / "t.jsonl", TASK, {**TASK, "doc_id": "d2"})
-    own = tmp_path / "own.jsonl"
-    own.write_text('{"id": "d1", "source": ["Jedna."]}\n', encoding="utf-8")
-    out = tmp_path / "out.jsonl"
-    for given in (["--format", f"wmt:{TASK['tgt_lang']}"], []):
-        succeed("convert", task if given else own, *given, "--to", "wmt", "--out", out)
-        lines = list(read_wmt_lines(out))
-        assert [line.doc_id for line in lines] == (["d1", "d2"] if given else ["d1"])
-        assert [line.hypothesis for line in lines] == [None] * len(lines)
-        expected = list(read_documents(task if given else own, given[1] if given else None))
-        assert list(read_documents(out)) == expected
-
-
 def test_documents_of_which_a_side_would_be_lost_are_not_converted(tmp_path: Path) -> None:
     """What the first one holds would be taken for what all hold."""
     half = {"doc_id": "d1", "src_lang": "en", "tgt_lang": "de", "src_text": "One."}
     whole, answer = {**half, "doc_id": "d2", "hypothesis": "Eins."}, {"doc_id": "d3", "hypothesis": "Eins."}
     out = tmp_path / "out.jsonl"
     for lines, said in (
-        ([half, whole], "document 'd2' holds both languages, and the first one the source alone"),
-        ([half, answer], "document 'd3' holds one language, and the first one the source alone"),
+        ([half, whole], "document 'd2' has source and target, and the first one source"),
+        ([half, answer], "document 'd3' has sentences, and the first one source"),
     ):
         path = lines_file(tmp_path / "in.jsonl", *[{**line, "tgt_lang": "de"} for line in lines])
         refused = cotext("convert", path, "--format", "wmt:de", "--to", "wmt", "--out", out)

@@ -17,10 +17,10 @@ from cotext.cli.main import app
 from cotext.data.batch import Instance
 from cotext.data.build import special_symbols
 from cotext.data.collate import source_batch
-from cotext.data.tokenizer import ImportedTokenizer
+from cotext.data.tokenizer import ImportedTokenizer, LanguageChoice
 from cotext.data.views import Window
 from cotext.interchange import marian, self_test
-from cotext.interchange.foreign import ABSENT, ForeignModel, LanguagePair
+from cotext.interchange.foreign import ABSENT, ForeignModel
 from cotext.interchange.importing import Imported, import_model, open_foreign
 from cotext.models.checkpoint import LoadedModel, load_run
 from cotext.models.run_folder import IMPORT
@@ -47,7 +47,7 @@ def imports(tmp_path_factory: pytest.TempPathFactory) -> Get:
         if name not in made:
             top = tmp_path_factory.mktemp("import")
             folder, run = FOLDERS[name](top / "there"), top / "run"
-            account = import_model(folder, run, LanguagePair(*LANGUAGES.get(name, ("", ""))), "cc-by-4.0")
+            account = import_model(folder, run, LanguageChoice(*LANGUAGES.get(name, ("", ""))), "cc-by-4.0")
             made[name] = folder, run, account
         return made[name]
 
@@ -60,7 +60,7 @@ def theirs(folder: Path) -> tuple[Any, Any]:
 
 
 def opened(name: str, folder: Path) -> ForeignModel:
-    return open_foreign(folder, LanguagePair(*LANGUAGES.get(name, ("", ""))))
+    return open_foreign(folder, LanguageChoice(*LANGUAGES.get(name, ("", ""))))
 
 
 def source_rows(foreign: ForeignModel) -> tuple[int, ...]:
@@ -229,7 +229,7 @@ def test_a_source_vocabulary_of_its_own(imports: Get) -> None:
 def test_without_transformers_the_import_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = marian_model(tmp_path / "there")
     monkeypatch.setattr(self_test, "find_spec", lambda name: None)
-    account = import_model(folder, tmp_path / "run", LanguagePair())
+    account = import_model(folder, tmp_path / "run", LanguageChoice())
     assert "self-test: none: transformers is not installed" in account.render()
     assert load_run(tmp_path / "run").signature
 
@@ -242,5 +242,5 @@ def test_another_model_than_theirs_is_not_written(tmp_path: Path, monkeypatch: p
         marian, "make_config", lambda model, *rest: make({**model, "wavelengths": "half_minus_one"}, *rest)
     )
     with pytest.raises(CotextError, match="the self-test failed, nothing was written"):
-        import_model(folder, tmp_path / "run", LanguagePair())
+        import_model(folder, tmp_path / "run", LanguageChoice())
     assert not (tmp_path / "run").exists()

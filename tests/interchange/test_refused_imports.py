@@ -13,7 +13,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from cotext.cli.main import main
-from cotext.interchange.foreign import LanguagePair
+from cotext.data.tokenizer import LanguageChoice
 from cotext.interchange.importing import import_model
 from cotext.runtime.errors import CotextError
 from tests.command_line import cotext, listing, succeed
@@ -172,7 +172,7 @@ def test_what_is_no_such_model_is_refused(
     folder = copytree(folders[kind], tmp_path / "there")
     change(folder)
     with pytest.raises(CotextError, match=message):
-        import_model(folder, tmp_path / "run", LanguagePair())
+        import_model(folder, tmp_path / "run", LanguageChoice())
     assert [path.name for path in tmp_path.iterdir()] == ["there"]
 
 
@@ -183,12 +183,12 @@ def test_names_of_files_elsewhere(folders: dict[str, Path], tmp_path: Path) -> N
     index = {"weight_map": {"lm_head.weight": "../elsewhere.safetensors"}}
     (folder / "model.safetensors.index.json").write_text(json.dumps(index))
     with pytest.raises(CotextError, match="does not name files beside it"):
-        import_model(folder, tmp_path / "run", LanguagePair())
+        import_model(folder, tmp_path / "run", LanguageChoice())
     (tmp_path / "elsewhere.safetensors").rename(folder / "part-1.safetensors")
     names = load_file(folder / "part-1.safetensors")
     listed = {"weight_map": dict.fromkeys(names, "part-1.safetensors")}
     (folder / "model.safetensors.index.json").write_text(json.dumps(listed))
-    import_model(folder, tmp_path / "run", LanguagePair())
+    import_model(folder, tmp_path / "run", LanguageChoice())
 
 
 def test_old_pickles_of_tensors_are_read(folders: dict[str, Path], tmp_path: Path) -> None:
@@ -197,11 +197,11 @@ def test_old_pickles_of_tensors_are_read(folders: dict[str, Path], tmp_path: Pat
     weights = load_file(folder / "model.safetensors")
     torch.save(weights, folder / "pytorch_model.bin", _use_new_zipfile_serialization=False)
     (folder / "model.safetensors").unlink()
-    found = import_model(folder, tmp_path / "run", LanguagePair())
+    found = import_model(folder, tmp_path / "run", LanguageChoice())
     assert found.self_test.largest_difference < 1e-5
     (folder / "pytorch_model.bin").write_bytes(pickle.dumps({"weight": Bomb()}, protocol=2))
     with pytest.raises(CotextError, match="contains objects other than tensors"):
-        import_model(folder, tmp_path / "other", LanguagePair())
+        import_model(folder, tmp_path / "other", LanguageChoice())
 
 
 def test_the_command_line_says_what_is_wrong(

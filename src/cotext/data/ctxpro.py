@@ -113,8 +113,8 @@ class _Example(Entry):
     source: Line = Field(alias="src segment")
     expected: Text
     rule: Text
-    distance: int | None = Field(None, alias="ante distance")
-    document: str = Field("", alias="document id")
+    distance: int | None = Field(default=None, alias="ante distance")
+    document: str = Field(default="", alias="document id")
 
 
 def _example(content: Any, where: str) -> GenerativeExample:

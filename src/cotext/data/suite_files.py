@@ -99,8 +99,8 @@ _VOITA_SEPARATOR = " _eos "
 class _Antecedent(Entry):
     """The distance of the antecedent in sentences, and its gender; most examples have neither."""
 
-    distance: int | None = Field(None, alias="ante distance")
-    gender: Any = Field(None, alias="ref ante head gender")
+    distance: int | None = Field(default=None, alias="ante distance")
+    gender: Any = Field(default=None, alias="ref ante head gender")
 
     def tags(self, pronoun: str | None) -> dict[str, str]:
         of_pronoun = {} if pronoun is None else {"pronoun": pronoun}
@@ -127,7 +127,7 @@ class _Contrapro(_Antecedent):
     reference: Line = Field(alias="ref segment")
     errors: list[_Wrong]
     document: Text = Field(alias="document id")
-    line: int | None = Field(None, alias="segment id")
+    line: int | None = Field(default=None, alias="segment id")
     pronoun: Text = Field(alias="ref pronoun")
 
 

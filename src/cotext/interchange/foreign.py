@@ -18,7 +18,7 @@ from torch import Tensor
 
 from cotext.config.recipe import Config, parse_config
 from cotext.data.languages import Languages, language_code
-from cotext.data.tokenizer import ImportedTokenizer
+from cotext.data.tokenizer import ImportedTokenizer, LanguageChoice
 from cotext.interchange.tensors import ALWAYS_ALLOWED, MOST_TIMES, Tensors
 from cotext.models.build import build_model
 from cotext.models.interface import Model
@@ -94,11 +94,6 @@ class Settings:
             raise CotextError(f"{self.where}: {key} is {shown(value)}, a number is needed")
         return float(value)
 
-    def text(self, key: str, default: str = "") -> str:
-        """Return a text, or the default if it is missing."""
-        value = self.content.get(key, default)
-        return value if isinstance(value, str) else default
-
     def flag(self, key: str, default: bool) -> bool:
         """Return True or False; raise CotextError for anything else."""
         value = self.content.get(key, default)
@@ -136,26 +131,11 @@ def read_files(folder: Path, required: Iterable[str], optional: Iterable[str] = 
     return contents
 
 
-@dataclass(frozen=True, slots=True)
-class LanguagePair:
-    """Source and target language as given by the user; empty if not given."""
-
-    source: str = ""
-    target: str = ""
-
-    @property
-    def tag(self) -> str:
-        """The target language in the notation of the tokenizer."""
-        return self.target
-
-    def of_tokenizer(self, config: bytes | None) -> str:
-        """Return the pair, such as en-de; a language that is not given comes from tokenizer_config.json."""
-        default = _default_languages(config)
-        pair = [
-            _code(given or fallback)
-            for given, fallback in ((self.source, default.source), (self.target, default.target))
-        ]
-        return str(Languages(*pair))
+def language_pair(languages: LanguageChoice, config: bytes | None = None) -> str:
+    """Return a pair, such as en-de; a language that is not given comes from tokenizer_config.json."""
+    default = _default_languages(config)
+    given = ((languages.source, default.source), (languages.target, default.target))
+    return str(Languages(*(_code(one or other) for one, other in given)))
 
 
 def _default_languages(config: bytes | None) -> Languages:

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from cotext.data.tokenizer import LanguageChoice
 from cotext.interchange.fairseq import open_m2m100, open_mbart
-from cotext.interchange.foreign import ForeignModel, LanguagePair, Settings, read_model
+from cotext.interchange.foreign import ForeignModel, Settings, read_model
 from cotext.interchange.marian import open_marian
 from cotext.interchange.self_test import SelfTest, run_self_test
 from cotext.models.checkpoint import save_model
@@ -51,7 +52,7 @@ class Imported:
         return "\n".join(lines)
 
 
-def open_foreign(folder: Path, languages: LanguagePair) -> ForeignModel:
+def open_foreign(folder: Path, languages: LanguageChoice) -> ForeignModel:
     """Open the model in a folder, by its type; raise CotextError if it is not supported."""
     if not folder.is_dir():
         raise CotextError(f"{folder}: {'no folder' if folder.exists() else 'no such folder'}")
@@ -64,7 +65,7 @@ def open_foreign(folder: Path, languages: LanguagePair) -> ForeignModel:
     return OPENERS[kind](folder, languages)
 
 
-def import_model(folder: Path, out: Path, languages: LanguagePair, licence: str = "") -> Imported:
+def import_model(folder: Path, out: Path, languages: LanguageChoice, licence: str = "") -> Imported:
     """Make a run folder of a pretrained model; raise CotextError if the self-test fails."""
     is_occupied(out)
     foreign = open_foreign(folder, languages)
