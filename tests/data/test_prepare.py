@@ -25,7 +25,7 @@ from cotext.data.preparation_report import Report
 from cotext.data.prepare import prepare, prepare_controlled
 from cotext.data.requests import ControlledRequest, PreparationRequest
 from cotext.data.splitting import Splitting
-from cotext.data.statistics import Histogram, PairBloomFilter, StatisticsCollector
+from cotext.data.statistics import Histogram, StatisticsCollector
 from cotext.data.store import Flat, TokenStore
 from cotext.data.suite_files import read_suite
 from cotext.data.tokenizer import load_tokenizer
@@ -537,25 +537,6 @@ def test_histogram_is_bounded_but_knows_the_maximum() -> None:
     assert histogram.distribution().percentiles == {50: 5, 90: 100, 99: 100}
 
 
-def digests(*pairs: str) -> bytes:
-    return b"".join(hashlib.blake2b(pair.encode(), digest_size=16).digest() for pair in pairs)
-
-
-def test_seen_pairs_count_repetitions_within_and_across_calls() -> None:
-    seen = PairBloomFilter(bits_log2=16)
-    assert seen.add(digests("ab", "ac", "ab")) == 1
-    assert seen.add(digests("ac", "x", "ab", "ab")) == 3
-    assert seen.add(b"") == 0
-    fresh = digests(*(f"pair {i}" for i in range(5000)))
-    wrong = seen.add(fresh)
-    assert wrong == 0
-    # 20,000 of 65,536 bits set at most: (0.305)^4.
-    assert 0.003 < seen.false_positive_rate() < 0.009
-    assert seen.add(fresh) == 5000
-    more = digests(*(f"other {i}" for i in range(5000)))
-    assert 0 < seen.add(more) < 300
-
-
 def test_collector_on_a_hand_worked_corpus() -> None:
     collector = StatisticsCollector(unk=0)
     collector.add(
@@ -582,8 +563,6 @@ def test_collector_on_a_hand_worked_corpus() -> None:
     example = found.ratio_examples[0]
     assert (example.document, example.sentence) == ("c", 1)
     assert (example.source_tokens, example.target_tokens) == (3, 10)
-    # The empty pair counts as empty, not as repeated.
-    assert found.duplicate_pairs == 1
 
 
 @pytest.mark.slow

@@ -89,5 +89,4 @@ _ROWS: Final[dict[str, Callable[[SplitStatistics], str]]] = {
     "empty, source/target": lambda s: "/".join(map(str, s.empty_sentences)),
     "unknown tokens, source/target": lambda s: "/".join(f"{rate:.2%}" for rate in s.unknown_token_rate),
     f"lengths differ more than {OUTLIER_RATIO} times": lambda s: f"{s.ratio_outliers:,}",
-    "repeated pairs, approximately": lambda s: f"{s.duplicate_pairs:,}",
 }

@@ -4,6 +4,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from hashlib import blake2b
 from itertools import accumulate
 from typing import Final
 
@@ -16,7 +17,6 @@ from cotext.data.formats.streams import Alignment
 from cotext.data.languages import Languages, language_identifier
 from cotext.data.sentence_ends import several_warning
 from cotext.data.splitting import Splitter, join_sentences
-from cotext.data.statistics import PairBloomFilter
 from cotext.runtime.errors import CotextError, nearest_known, shown
 
 # --- Cleaning: rules remove sentence pairs, and documents are cut there.
@@ -86,6 +86,26 @@ class Cleaned:
         )
 
 
+class PairFilter:
+    """A Bloom filter (Bloom 1970) of pairs of texts: 32 MiB, four bits per pair."""
+
+    def __init__(self, bits_log2: int = 28, hashes: int = 4) -> None:
+        self._mask = np.uint64((1 << bits_log2) - 1)
+        self._bits: NDArray[np.uint8] = np.zeros(1 << (bits_log2 - 3), np.uint8)
+        self._steps = np.arange(hashes, dtype=np.uint64)[:, None]
+
+    def add(self, pairs: Iterable[Pair]) -> list[bool]:
+        """Add pairs; return for each pair whether the filter contained it before this call."""
+        digests = (blake2b(f"{s}\0{t}".encode(), digest_size=16).digest() for s, t in pairs)
+        words = np.frombuffer(b"".join(digests), np.uint64).reshape(-1, 2)
+        # Linear combinations of two hashes replace additional hashes (Kirsch and Mitzenmacher 2006).
+        slots = (words[:, 0] + self._steps * words[:, 1]) & self._mask
+        byte, bit = slots >> np.uint64(3), (1 << (slots & np.uint64(7))).astype(np.uint8)
+        known: list[bool] = (self._bits[byte] & bit).astype(bool).all(axis=0).tolist()
+        np.bitwise_or.at(self._bits, byte, bit)
+        return known
+
+
 class Cleaner:
     """A filter of documents by rules, in one pass; `cleaned` contains the counts.
 
@@ -98,7 +118,7 @@ class Cleaner:
         self.cleaned = Cleaned(rules)
         self._languages = languages
         self._expected = max(lengths[1], 1) / max(lengths[0], 1)
-        self._seen = PairBloomFilter()
+        self._seen = PairFilter()
         tests: dict[str, Callable[[Pair], bool]] = {
             "empty": _half_empty,
             "length": self._too_long,
@@ -188,7 +208,7 @@ class Cleaner:
         passages = [
             tuple("\n".join(side) for side in zip(*pairs[i : i + length], strict=True)) for i in starts
         ]
-        known = self._seen.add_each([(p[0], p[1]) for p in passages])
+        known = self._seen.add([(p[0], p[1]) for p in passages])
         return {i + k for i, before in zip(starts, known, strict=True) if before for k in range(length)}
 
 
