@@ -5,7 +5,7 @@ import os
 import re
 import resource
 import tracemalloc
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
@@ -628,30 +628,6 @@ def test_full_storage_is_told_and_leaves_the_old_file(ending: str, tmp_path: Pat
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert path.read_bytes() == b"old"
     assert list(tmp_path.iterdir()) == [path]
-
-
-PLACES: dict[str, tuple[Callable[[Path], Path], str]] = {
-    "a directory": (lambda folder: folder, "is a directory"),
-    "no such folder": (lambda folder: folder / "no" / "out", "the folder .*no does not exist"),
-    "a device": (lambda folder: Path("/dev/null"), "is no regular file"),
-    "a long name": (lambda folder: folder / ("x" * 300), "cannot be written|File name too long"),
-}
-
-
-@loop_over("case", PLACES)
-def test_places_that_cannot_be_written(case: str, tmp_path: Path) -> None:
-    place, message = PLACES[case]
-    with pytest.raises(CotextError, match=message):
-        write_documents(place(tmp_path), EXPECTED, "text")
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_folder_without_permission(tmp_path: Path) -> None:
-    if os.geteuid() == 0:
-        pytest.skip("everything is permitted to this user")
-    tmp_path.chmod(0o500)
-    with pytest.raises(CotextError, match="cannot be written: Permission denied"):
-        write_documents(tmp_path / "out", EXPECTED, "text")
 
 
 def test_a_link_stays_a_link(tmp_path: Path) -> None:

@@ -324,9 +324,3 @@ def test_a_corpus_that_cleaning_leaves_nothing_of(tmp_path: Path) -> None:
     refused = cotext(*prepare(tmp_path, "--clean", "length=1"))
     assert (refused.code, "Traceback" in refused.err) == (2, False)
     assert not (tmp_path / "data").exists()
-
-
-def test_the_controlled_corpus_is_neither_split_nor_cleaned(tmp_path: Path) -> None:
-    for option in (["--split"], ["--clean", "all"], ["--skip-unequal"]):
-        refused = cotext("prepare-controlled", "10", *option, "--out", tmp_path / "data")
-        assert (refused.code, "No such option" in refused.err) == (2, True)

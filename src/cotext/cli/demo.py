@@ -13,9 +13,6 @@ processes. Finished steps are not repeated.
 """
 
 import json
-import os
-import shlex
-import shutil
 import sys
 import time
 from collections.abc import Sequence
@@ -258,10 +255,9 @@ def _evaluation(out: Path, system: DemoSystem, training: str) -> Job:
     request = _comparison(out, [system])
     suites = [part for suite in request.suite for part in ("--suite", suite)]
     test = ("--source", out / "test.en", "--reference", out / "test.de")
-    quick = ("--no-use",)
     return Job(
         name=f"measure {system.title}",
-        command=_child("compare", *request.runs, *test, *suites, *quick, "--out", page),
+        command=_child("compare", *request.runs, *test, *suites, "--no-use", "--out", page),
         log=out / "logs" / f"measure-{system.name}.log",
         finished=finished,
         total=1,
@@ -302,31 +298,21 @@ def _conclude(out: Path, settings: DemoSettings, seconds: float) -> None:
     """Print where the results are, and commands to try next."""
     best, data = out / settings.systems[-1].name, out / "data"
     minutes, rest = divmod(round(seconds), 60)
-    cotext = _own_command()
     typer.echo(
         f"Done in {minutes}:{rest:02d} minutes. Signatures, intervals and plots: {out / 'report.html'}; "
         f"all figures: {out / 'report.csv'}\n\n"
         "What to try next (on the page of the server, click a word to see which sentence decided it):\n"
-        f"  {cotext} serve {best}\n"
-        f"  {cotext} contrastive {best} {data / 'contrastive' / 'pronoun.json'}\n"
-        f"  {cotext} translate {best} {data / 'test.en'} --out test.de --set beam=1\n"
-        f"  {cotext} evaluate --hypothesis test.de --source {data / 'test.en'} "
+        f"  cotext serve {best}\n"
+        f"  cotext contrastive {best} {data / 'contrastive' / 'pronoun.json'}\n"
+        f"  cotext translate {best} {data / 'test.en'} --out test.de --set beam=1\n"
+        f"  cotext evaluate --hypothesis test.de --source {data / 'test.en'} "
         f"--reference {data / 'test.de'}\n"
-        f"  {cotext} prepare-controlled medium --out medium\n"
-        f"  {cotext} train {settings.systems[-1].recipe} --size small --data medium --out small\n"
-        f"  {cotext} systems\n\n"
+        f"  cotext prepare-controlled medium --out medium\n"
+        f"  cotext train {settings.systems[-1].recipe} --size small --data medium --out small\n"
+        f"  cotext systems\n\n"
         "With your own documents, one sentence per line and an empty line between documents:\n"
-        f"  {cotext} prepare --source train.en --target train.de --dev-source dev.en --dev-target dev.de "
+        f"  cotext prepare --source train.en --target train.de --dev-source dev.en --dev-target dev.de "
         "--out data/x\n"
-        f"  {cotext} train {settings.systems[-1].recipe} --size small --data data/x --out runs/a\n"
-        f"  {cotext} translate runs/a document.en --out document.de"
+        f"  cotext train {settings.systems[-1].recipe} --size small --data data/x --out runs/a\n"
+        f"  cotext translate runs/a document.en --out document.de"
     )
-
-
-def _own_command() -> str:
-    """Return the command that runs this installation of `cotext` from the current folder."""
-    own = Path(sys.executable).with_name("cotext")
-    found = shutil.which("cotext")
-    if not own.is_file() or (found is not None and Path(found).resolve() == own.resolve()):
-        return "cotext"
-    return shlex.quote(os.path.relpath(own))

@@ -97,31 +97,24 @@ def as_html(texts: tuple[str, ...]) -> str:
     return "\n".join(f"<p>{escape(text, quote=False)}</p>" for text in texts)
 
 
-class TextParser(HTMLParser):
-    """A parser that searches only once for the end of an unclosed comment, so that time is linear.
+class _Reader(HTMLParser):
+    """Collects the text between block elements; only `<p>` may be an empty paragraph.
 
     The text must be fed in one call.
     """
 
     def __init__(self) -> None:
         super().__init__(convert_charrefs=True)
-        self._is_unclosed = False
-
-    def parse_comment(self, i: int, report: bool = True) -> int:
-        """Return the end of a comment; -1 if it is not closed."""
-        end = -1 if self._is_unclosed else super().parse_comment(i, report)
-        self._is_unclosed = end < 0
-        return end
-
-
-class _Reader(TextParser):
-    """Collects the text between block elements; only `<p>` may be an empty paragraph."""
-
-    def __init__(self) -> None:
-        super().__init__()
         self.found: list[str] = []
         self._text: list[str] = []
         self._in_paragraph = False
+        self._is_unclosed = False
+
+    def parse_comment(self, i: int, report: bool = True) -> int:
+        """Return the end of a comment, or -1; the end is searched only once, so that time is linear."""
+        end = -1 if self._is_unclosed else super().parse_comment(i, report)
+        self._is_unclosed = end < 0
+        return end
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         if tag == "br":
