@@ -253,7 +253,7 @@ CASES = {
             for file, words in (
                 ("MISSING", ["MISSING", "no such file"]),
                 ("good.en", ["good.en", "not valid JSON"]),
-                ("list.json", ["list.json", "'true_ind'"]),
+                ("list.json", ["list.json", "'dst'"]),
                 ("number.json", ["number.json", "not a contrastive suite"]),
                 ("other.json", ["other.json", "'something'"]),
                 ("cut.json", ["cut.json", "not valid JSON"]),

@@ -116,8 +116,8 @@ def test_one_kind_of_suite_at_a_time(world: World, tmp_path: Path) -> None:
     path, other = write(tmp_path), world.folder / "suite.json"
     outcome = cotext("contrastive", world.run, path, other, "--generate")
     assert "suite.json: is not a ctxPro suite" in outcome.err
-    for option in ("--contexts", "--splitter"):
-        refused = cotext("contrastive", world.run, other, option, tmp_path).err
+    for option, value in (("--contexts", tmp_path), ("--splitter", "rules")):
+        refused = cotext("contrastive", world.run, other, option, value).err
         assert f"{option} requires ctxPro suites" in refused
     both = cotext("contrastive", world.run, path, path, "--generate", "--contexts", tmp_path / "set")
     assert "one file is given for 2 suites" in both.err

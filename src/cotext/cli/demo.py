@@ -296,17 +296,17 @@ def _arguments(out: Path, system: DemoSystem, settings: DemoSettings) -> list[st
 
 def _conclude(out: Path, settings: DemoSettings, seconds: float) -> None:
     """Print where the results are, and commands to try next."""
-    best, data = out / settings.systems[-1].name, out / "data"
+    best, source = out / settings.systems[-1].name, out / "test.en"
     minutes, rest = divmod(round(seconds), 60)
     typer.echo(
         f"Done in {minutes}:{rest:02d} minutes. Signatures, intervals and plots: {out / 'report.html'}; "
         f"all figures: {out / 'report.csv'}\n\n"
         "What to try next (on the page of the server, click a word to see which sentence decided it):\n"
         f"  cotext serve {best}\n"
-        f"  cotext contrastive {best} {data / 'contrastive' / 'pronoun.json'}\n"
-        f"  cotext translate {best} {data / 'test.en'} --out test.de --set beam=1\n"
-        f"  cotext evaluate --hypothesis test.de --source {data / 'test.en'} "
-        f"--reference {data / 'test.de'}\n"
+        f"  cotext contrastive {best} {out / 'data' / 'contrastive' / 'pronoun.json'}\n"
+        f"  cotext translate {best} {source} --out test.de --set beam=1\n"
+        f"  cotext evaluate --hypothesis test.de --source {source} "
+        f"--reference {source.with_suffix('.de')}\n"
         f"  cotext prepare-controlled medium --out medium\n"
         f"  cotext train {settings.systems[-1].recipe} --size small --data medium --out small\n"
         f"  cotext systems\n\n"
