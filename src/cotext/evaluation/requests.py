@@ -239,6 +239,26 @@ class ComparisonRequest(Protocols, Words, TargetLanguage, CorpusFormat, Decoding
         return [path for path in (self.out, self.csv, self.latex) if path is not None]
 
 
+AuditKind = Literal[
+    "lost", "added", "order", "untranslated", "copied", "language", "tag",
+    "number", "name", "quote", "term", "drift", "all",
+]  # fmt: skip
+
+
+class AuditRequest(TargetLanguage, CorpusFormat):
+    """Translations to audit; see `audit`."""
+
+    output: Sequence[Path] = option("Translations, one file per system.", argument=True)
+    source: Path | None = option("Source. Default: OUTPUT, which must contain both languages.", default=None)
+    source_language: str | None = option("Language code of the source.", default=None)
+    reference: Path | None = option("Reference, a line for each line of the source.", default=None)
+    terms: Path | None = option("Glossary of the terms that translations must use.", default=None)
+    out: Path | None = option("HTML page to write.", default=None)
+    fail_on: Sequence[AuditKind] = option(
+        "Kind of finding (or all) that makes the exit code 1; may be repeated.", default=()
+    )
+
+
 class AdaptRequest(CorpusFormat, Device):
     """A model to train further on a corpus; see `Adaptation`."""
 

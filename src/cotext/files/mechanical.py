@@ -18,6 +18,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from textwrap import shorten
 from typing import Final
 
 from cotext.data.formats import read_documents
@@ -42,6 +43,7 @@ _FOREIGN: Final = 0.3  # share of the output's words below which a script may be
 _LEAST_FOREIGN: Final = 0.25
 _MOST_FOREIGN: Final = 0.8
 _RARE: Final = 7.0
+_QUOTED: Final = 60  # characters of a sentence that a message quotes
 _SAMPLE: Final = 1000  # sentences from which the script of the output is determined
 _SURE: Final = 0.95  # minimum probability of an identified language
 _QUOTES: Final = re.compile("[\"“”„«»「」『』《》〈〉]|(?<!\\w)['‘‚‹›](?=\\w)")
@@ -79,6 +81,13 @@ class MechanicalChecks:
         self._in_target: Counter[str] = Counter()
         self._kept: Counter[str] = Counter()  # source words: number of translations that contain them
         self._repeated: dict[str, list[int]] = {}
+        # Words that occur without a capital letter; others may be names.
+        self._lower = {
+            word.text.casefold()
+            for source, _ in pairs
+            for word in words_of(source)
+            if not word.text[0].isupper()
+        }
         left = [_alike(*words) for words in self._words]
         # Equal lines are often not to be translated, but not if most of the text is left untranslated.
         self._is_left = 2 * sum(left) > len(left)
@@ -111,6 +120,8 @@ class MechanicalChecks:
         if sum(len(word) > 1 for word in words) < _LEAST_WORDS or not _alike(source, target):
             return None
         usual = [word for word in words if self._is_translated(word)]
+        if 2 * sum(word in self._lower or word in usual for word in words) < len(words):
+            return None  # Mostly names, which have nothing to translate.
         unchanged = (Counter(usual) & Counter(self._words[number][1])).total()
         met = sum(self._in_source[word] > self._is_left for word in words)
         if len(usual) > 1:
@@ -133,7 +144,8 @@ class MechanicalChecks:
             common = (Counter(source) & Counter(other_source)).total()
             dice = 2 * common / max(1, len(source) + len(other_source))
             if self._fit[number] < self._fit[other] and dice < _UNLIKE:
-                return Fault("copied", 0.9, f"repeats the translation of sentence {other + 1}")
+                original = shorten(self._pairs[other][0], _QUOTED, placeholder=" ...")
+                return Fault("copied", 0.9, f"repeats the translation of: {original}")
         return None
 
     def _spelt_as_source(self, number: int) -> float:
@@ -201,7 +213,9 @@ def _count(placeholder: str, text: str) -> int:
 
 def _of_words(source: str, target: str) -> Iterator[Fault]:
     """Yield faults of numbers and quotation marks."""
-    missing, added = dropped_numbers(source, target), dropped_numbers(target, source)
+    missing = dropped_numbers(source, target)
+    # A source may have thousands in words.
+    added = [number for number in dropped_numbers(target, source) if not number.endswith("000")]
     for number in missing:
         yield Fault("number", 0.8, f"missing: {number}")
     for number in added:
