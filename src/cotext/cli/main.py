@@ -22,7 +22,6 @@ from cotext.cli.evaluate import (
     compare,
     compare_decisions,
     evaluate,
-    evaluate_ctxpro,
     leaderboard,
     mbr,
     profile,
@@ -124,7 +123,6 @@ COMMANDS: Final[Mapping[str, Mapping[str, Callable[..., None]]]] = {
     },
     "Score translations": {
         "evaluate": evaluate,
-        "evaluate-ctxpro": evaluate_ctxpro,
         "compare-decisions": compare_decisions,
         "compare": compare,
         "leaderboard": leaderboard,

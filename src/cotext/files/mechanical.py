@@ -17,6 +17,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from textwrap import shorten
 from typing import Final
@@ -31,6 +32,7 @@ _REPORTED: Final = ("untranslated", "copied", "language", "tag", "quote")  # num
 _MOST_CHECKED: Final = 50_000  # sentences of a corpus that are checked after its translation
 _LEAST_WORDS: Final = 3  # minimum length for the kinds untranslated, copied and language
 _ALIKE: Final = 0.8  # minimum share of words that an untranslated sentence has in common with its source
+_MOST_COMPARED: Final = 32  # other sources of an equal translation that a source is compared with
 _KEPT: Final = 0.6  # a word may be kept if this share of its translations contains it
 _UNLIKE: Final = 0.5  # Dice coefficient below which two source sentences are different
 _UNKNOWN: Final = 0.35  # share of words known from elsewhere in the output; below, the language is in doubt
@@ -80,7 +82,8 @@ class MechanicalChecks:
         self._in_source: Counter[str] = Counter()  # source words: number of sentences that are translated
         self._in_target: Counter[str] = Counter()
         self._kept: Counter[str] = Counter()  # source words: number of translations that contain them
-        self._repeated: dict[str, list[int]] = {}
+        # For each translation, the sources that have it, each with the number of the pair that fits best.
+        self._repeated: dict[str, dict[tuple[str, ...], int]] = {}
         # Words that occur without a capital letter; others may be names.
         self._lower = {
             word.text.casefold()
@@ -97,7 +100,10 @@ class MechanicalChecks:
                 self._in_source.update(set(source))
             if not left[number]:
                 self._kept.update(set(source) & set(target))
-            self._repeated.setdefault(_folded(pairs[number][1]), []).append(number)
+            same = self._repeated.setdefault(_folded(pairs[number][1]), {})
+            best = same.setdefault(tuple(source), number)
+            if self._fit[number] > self._fit[best]:
+                same[tuple(source)] = number
         self._scripts = _scripts(word for _, words in self._words[:_SAMPLE] for word in words)
         self._spelt = [
             Counter(each for words in side for each in _trigrams(words))
@@ -139,7 +145,8 @@ class MechanicalChecks:
         source, target = self._words[number]
         if len(target) < _LEAST_WORDS + (not self._unfit[number]):
             return None
-        for other in self._repeated[_folded(self._pairs[number][1])]:
+        same = self._repeated[_folded(self._pairs[number][1])]
+        for other in islice(same.values(), _MOST_COMPARED):
             other_source = self._words[other][0]
             common = (Counter(source) & Counter(other_source)).total()
             dice = 2 * common / max(1, len(source) + len(other_source))
@@ -155,7 +162,8 @@ class MechanicalChecks:
         are skipped, and the sentence itself is not counted.
         """
         source, words = self._words[number]
-        own, letters = _trigrams(words), _trigrams([word for word in words if word not in source])
+        known = set(source)
+        own, letters = _trigrams(words), _trigrams([word for word in words if word not in known])
         counts = [(self._spelt[0][each], self._spelt[1][each] - (each in own)) for each in letters]
         scale = math.log((self._letters[1] - len(own) + 1) / (self._letters[0] + 1))
         return sum(
@@ -164,7 +172,8 @@ class MechanicalChecks:
 
     def _foreign(self, number: int) -> Fault | None:
         source, words = self._words[number]
-        new = [word for word in words if word not in source]
+        known_words = set(source)
+        new = [word for word in words if word not in known_words]
         unfit = self._unfit[number]
         if len(words) < _LEAST_WORDS + (not unfit) or len(new) <= len(words) / 2:
             return None
@@ -231,9 +240,12 @@ def _of_words(source: str, target: str) -> Iterator[Fault]:
 
 def without_placeholders(text: str) -> str:
     """Replace placeholders by spaces."""
+    parts: list[str] = []
+    done = 0
     for start, stop in placeholder_spans(text):
-        text = text[:start] + " " * (stop - start) + text[stop:]
-    return text
+        parts += [text[done:start], " " * (stop - start)]
+        done = stop
+    return "".join([*parts, text[done:]])
 
 
 def identified(text: str) -> tuple[str, float] | None:
