@@ -11,9 +11,11 @@ from textwrap import TextWrapper
 from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
+from pydantic import AfterValidator
+
 import cotext
 from cotext.config.fields import LARGEST
-from cotext.config.parts import names_of
+from cotext.config.parts import Part
 from cotext.config.recipe import Config, keys, load_config, recipe_names
 from cotext.config.sizes import PROPORTIONS, SIZES
 from cotext.models.describe import PARAMETERS
@@ -46,6 +48,12 @@ def reference() -> Iterator[tuple[str, str, Any, str]]:
         names = next(filter(None, map(names_of, field.metadata)), ())
         kind = " | ".join((*names, "FILE.py:CLASS")) if names else _type_name(field.annotation)
         yield key, kind + limit, default, " ".join((field.description or "").split())
+
+
+def names_of(metadata: object) -> tuple[str, ...]:
+    """Return the shipped names that a type annotation allows; empty if it is not a `Part`."""
+    check = metadata.func if isinstance(metadata, AfterValidator) else None
+    return check.names if isinstance(check, Part) else ()
 
 
 def _type_name(kind: Any) -> str:

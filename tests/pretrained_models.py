@@ -5,10 +5,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
-import yaml
-from torch import Tensor, nn
+from torch import nn
 
 from tests.pretrained_folders import NLLB_LANGUAGES, TAGS, m2m100_files, marian_files, pieces, written
 
@@ -154,113 +152,3 @@ LANGUAGES = {
     "nllb": ("eng_Latn", "deu_Latn"),
     "mbart-50": ("en_XX", "de_DE"),
 }
-
-OPTIONS: dict[str, Any] = {
-    "type": "transformer",
-    "dim-emb": 16,
-    "transformer-dim-ffn": 24,
-    "transformer-heads": 2,
-    "enc-depth": 2,
-    "dec-depth": 1,
-    "transformer-ffn-activation": "swish",
-    "transformer-preprocess": "",
-    "transformer-postprocess": "dan",
-    "transformer-postprocess-emb": "d",
-    "transformer-postprocess-top": "",
-    "transformer-decoder-autoreg": "self-attention",
-    "transformer-no-projection": False,
-    "transformer-guided-alignment-layer": "last",
-    "transformer-ffn-depth": 2,
-    "tied-embeddings-all": True,
-}
-
-
-def marian_arrays(seed: int, rows: dict[str, int], **options: Any) -> dict[str, np.ndarray[Any, Any]]:
-    """Arrays of a random model in Marian's own layout; `rows`: of each matrix of embeddings."""
-    options = {**OPTIONS, **options}
-    generator = np.random.default_rng(seed)
-    pre = "n" in options["transformer-preprocess"]
-    width, inner = options["dim-emb"], options["transformer-dim-ffn"]
-
-    def random(*shape: int) -> np.ndarray[Any, Any]:
-        return generator.normal(0, 0.4, shape).astype(np.float32)
-
-    found = {name: random(count, width) for name, count in rows.items()}
-
-    def norm(name: str, suffix: str) -> None:
-        found[f"{name}_ln_scale{suffix}"] = 1 + random(1, width)
-        found[f"{name}_ln_bias{suffix}"] = random(1, width)
-
-    for side, depth in (("encoder", options["enc-depth"]), ("decoder", options["dec-depth"])):
-        for i in range(1, depth + 1):
-            kinds = ("self",) if side == "encoder" else ("self", "context")
-            for kind in kinds:
-                name = f"{side}_l{i}_{kind}"
-                for letter in "qkvo":
-                    found[f"{name}_W{letter}"], found[f"{name}_b{letter}"] = (
-                        random(width, width),
-                        random(1, width),
-                    )
-                norm(f"{name}_Wo", "_pre" * pre)
-            name = f"{side}_l{i}_ffn"
-            found[f"{name}_W1"], found[f"{name}_b1"] = random(width, inner), random(1, inner)
-            found[f"{name}_W2"], found[f"{name}_b2"] = random(inner, width), random(1, width)
-            norm(f"{name}_ffn", "_pre" * pre)
-        if pre:
-            norm(f"{side}_top", "")
-        if "n" in options["transformer-postprocess-emb"]:
-            norm(f"{side}_emb", "_pre")
-    found["decoder_ff_logit_out_b"] = random(1, rows.get("decoder_Wemb", rows.get("Wemb", 0)))
-    found["special:model.yml"] = np.frombuffer(yaml.safe_dump(options).encode() + b"\0", dtype=np.int8)
-    return found
-
-
-def marian_npz(folder: Path, separate: bool = False, **options: Any) -> Path:
-    """A folder as a release of Marian has it."""
-    files = marian_files(separate=separate)
-    names = [
-        [name for name in json.loads(files[key]) if name != "<pad>"]
-        for key in ("vocab.json", "target_vocab.json")
-        if key in files
-    ]
-    written(folder, {name: files[name] for name in ("source.spm", "target.spm")})
-    listed = []
-    for i, side in enumerate(names):
-        listed.append(f"model.{i}.vocab.yml")
-        lines = (f"{json.dumps(name, ensure_ascii=False)}: {row}\n" for row, name in enumerate(side))
-        (folder / listed[-1]).write_text("".join(lines), encoding="utf-8")
-    decoder = {"models": ["model.npz"], "vocabs": [listed[0], listed[-1]], "beam-size": 6}
-    (folder / "decoder.yml").write_text(yaml.safe_dump(decoder), encoding="utf-8")
-    rows = {"Wemb": len(names[0])}
-    if separate:
-        rows = {"encoder_Wemb": len(names[0]), "decoder_Wemb": len(names[1])}
-    np.savez(folder / "model.npz", **marian_arrays(5, rows, **options))  # type: ignore[arg-type]
-    return folder
-
-
-def as_marian(tensors: dict[str, Tensor], options: dict[str, Any]) -> dict[str, np.ndarray[Any, Any]]:
-    """The weights of a MarianMTModel without its padding in Marian's layout."""
-    found = {"Wemb": tensors["model.shared.weight"][:-1]}
-    for side, depth in (("encoder", options["enc-depth"]), ("decoder", options["dec-depth"])):
-        for i in range(depth):
-            there, own = f"model.{side}.layers.{i}", f"{side}_l{i + 1}"
-            kinds = (
-                {"self": "self_attn"}
-                if side == "encoder"
-                else {"self": "self_attn", "context": "encoder_attn"}
-            )
-            for kind, module in kinds.items():
-                for letter, name in zip("qkvo", ("q_proj", "k_proj", "v_proj", "out_proj"), strict=True):
-                    found[f"{own}_{kind}_W{letter}"] = tensors[f"{there}.{module}.{name}.weight"].T
-                    found[f"{own}_{kind}_b{letter}"] = tensors[f"{there}.{module}.{name}.bias"][None]
-                found[f"{own}_{kind}_Wo_ln_scale"] = tensors[f"{there}.{module}_layer_norm.weight"][None]
-                found[f"{own}_{kind}_Wo_ln_bias"] = tensors[f"{there}.{module}_layer_norm.bias"][None]
-            for number in "12":
-                found[f"{own}_ffn_W{number}"] = tensors[f"{there}.fc{number}.weight"].T
-                found[f"{own}_ffn_b{number}"] = tensors[f"{there}.fc{number}.bias"][None]
-            found[f"{own}_ffn_ffn_ln_scale"] = tensors[f"{there}.final_layer_norm.weight"][None]
-            found[f"{own}_ffn_ffn_ln_bias"] = tensors[f"{there}.final_layer_norm.bias"][None]
-    found["decoder_ff_logit_out_b"] = tensors["final_logits_bias"][:, :-1]
-    arrays = {name: tensor.detach().numpy().copy() for name, tensor in found.items()}
-    content = yaml.safe_dump({**OPTIONS, **options}).encode() + b"\0"
-    return {**arrays, "special:model.yml": np.frombuffer(content, dtype=np.int8)}

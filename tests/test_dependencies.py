@@ -15,7 +15,7 @@ EXTRAS = {"serving": "serve", "training": "train"}
 # Modules of other rooms that are imported only where their package is needed.
 LATE = {"data/store.py": "pyarrow", "evaluation/studies/plots.py": "matplotlib"}
 # Installed by themselves, as the pages say that name them: their own requirements do not go with Cotext's.
-APART = {"unbabel-comet", "wtpsplit-lite"}
+APART = {"unbabel-comet"}
 DISTRIBUTIONS = {"comet": "unbabel-comet"}  # of modules that need not be installed where tests run
 
 

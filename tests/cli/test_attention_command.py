@@ -10,7 +10,7 @@ from cotext.config.recipe import parse_config
 from cotext.data.documents import ParallelDocument
 from cotext.data.formats import write_parallel
 from cotext.evaluation.requests import DocumentRequest
-from cotext.evaluation.studies.attention.report import report_attention, title_of
+from cotext.evaluation.studies.attention.report import report_attention
 from tests.command_line import World, cotext, documents_file, listing, succeed
 from tests.tiny_runs import toy_documents, train_here
 
@@ -92,17 +92,6 @@ def test_the_translation_is_the_runs_own_where_none_is_given(world: World, tmp_p
     assert listing(world.run) == before
 
 
-def test_both_sides_may_stand_in_one_file(world: World, tmp_path: Path) -> None:
-    path = tmp_path / "d.tsv"
-    documents = [ParallelDocument("a", ("the cat", "a dog"), ("die katze", "eine hund"))]
-    write_parallel(path, None, documents, "tsv")
-    report = report_attention(
-        DocumentRequest(run=world.run, document=path, out=tmp_path / "out", target=path)
-    )
-    assert report.document == documents[0]
-    assert not report.translated_by_run
-
-
 def test_sentences_without_words_keep_their_numbers(world: World, tmp_path: Path) -> None:
     path = tmp_path / "d.jsonl"
     documents = [ParallelDocument("a", ("the cat", "", "a dog"), ("die katze", "", "eine hund"))]
@@ -126,13 +115,9 @@ def test_bad_input(world: World, tmp_path: Path) -> None:
         return outcome.err
 
     assert "no document 'nowhere' among its 12" in refusal(world.run, source, "--document", "nowhere")
-    assert str(tmp_path / "none") in refusal(tmp_path / "none", source)
-    assert "missing.en" in refusal(world.run, tmp_path / "missing.en")
     short = tmp_path / "short.de"
     short.write_text("\n".join(documents[0].target[:-1] or ["x", "y"]) + "\n")
     assert "short.de" in refusal(world.run, source, "--target", short)
-    (tmp_path / "empty.en").write_text("")
-    assert "empty.en" in refusal(world.run, tmp_path / "empty.en")
     blank = tmp_path / "blank.jsonl"
     blank.write_text('{"id": "b", "sentences": ["", ""]}\n')
     assert "document b has no words" in refusal(world.run, blank)
@@ -141,18 +126,6 @@ def test_bad_input(world: World, tmp_path: Path) -> None:
     outcome = cotext("attention", world.run, source, "--target", target, "--out", out)
     assert outcome.code == 2
     assert "no folder can be made" in outcome.err
-
-
-@pytest.mark.parametrize(
-    ("kind", "title"),
-    [
-        ("encoder", "Encoder self-attention"),
-        ("cross-local", "Cross-attention inside sentences"),
-        ("batch-target", "Attention across the batch, target"),
-    ],
-)
-def test_titles(kind: str, title: str) -> None:
-    assert title_of(kind) == title
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,5 @@
 """What a person can get wrong: it ends in a message that says where, in exit code 2, and in no file."""
 
-import gzip
 import json
 import shutil
 import subprocess
@@ -37,19 +36,10 @@ def write_texts(world: World, folder: Path) -> None:
         "short.de": "".join(f"{line}\n" for i, line in enumerate(lines) if i != second).encode(),
         "fewer.de": b"die katze\n",
         "latin1.en": "the cat\nthe caf\u00e9\n".encode("latin-1"),
-        "utf16.en": "the cat\n".encode("utf-16"),
         "nul.en": b"the cat\na\0dog\n",
         "empty.en": b"",
-        "blank.en": b"\n\n\n",
-        "gap.en": b"the cat\n\n\na dog\n",
         "long.en": b"a dog\n" + b"cat " * 12_500 + b"\n",
         "word.en": b"a" * 50_000 + b"\n",
-        "broken.jsonl": b'{"id": "a", "source": ["x"\n',
-        "broken.xml": b"<dataset><doc id='a'><src><p><seg id='1'>x</seg>",
-        "cut.en.gz": gzip.compress(b"the cat\n" * 1000)[:30],
-        "cut.en.xz": b"\xfd7zXZ\0\0\0",
-        "docids.en": b"the cat\na dog\n",
-        "docids.docids": b"one\t3\n",
     }.items():
         (folder / name).write_bytes(content)
     (folder / "empty").mkdir()
@@ -63,12 +53,9 @@ def write_suites(world: World, folder: Path) -> None:
     (folder / "number.json").write_text("3")
     (folder / "other.json").write_text('{"format": "something"}')
     (folder / "cut.json").write_text(json.dumps(suite)[:-40])
-    (folder / "deep.json").write_text("[" * 100_000)
-    (folder / "damaged.json.gz").write_bytes(gzip.compress(json.dumps(suite).encode())[:-30] + b"x" * 30)
     for name, key, value in (
         ("correct.json", "correct", 7),
         ("uneven.json", "candidates", [["die katze"], ["der katze", "x"]]),
-        ("words.json", "source", "the cat"),
     ):
         entry = {**suite["examples"][1], key: value}
         examples = [suite["examples"][0], entry]
@@ -94,9 +81,7 @@ def write_runs(world: World, folder: Path) -> None:
 
     for name, damaged in (
         ("truncated", content[: len(content) // 2]),
-        ("beginning", content[:4]),
         ("random", bytes(range(256)) * 40),
-        ("nothing", b""),
     ):
         (run(name) / "model.safetensors").write_bytes(damaged)
     save_file({"weight": torch.zeros(3)}, run("foreign") / "model.safetensors")
@@ -121,10 +106,7 @@ def write_runs(world: World, folder: Path) -> None:
 
 
 def write_configurations(folder: Path) -> None:
-    (folder / "list.yaml").write_text("- a\n")
-    (folder / "broken.yaml").write_text("view: {kind\n")
     (folder / "typo.yaml").write_text("view: {kind: sentense}\n")
-    (folder / "binary.yaml").write_bytes(b"\xff\xfe\x00")
 
 
 CORPUS = "--source {world}/train.en --target {world}/train.de"
@@ -147,21 +129,9 @@ CASES = {
         ("prepare --out {out}/p " + CORPUS, ["--dev-source"]),
         (f"prepare --out {{out}}/p --source {{world}}/train.en {DEV}", ["train.en", "name the target file"]),
         (f"{PREPARE} --test-target {{world}}/test.de", ["--test-source"]),
-        *(
-            (f"prepare --out {{out}}/p --source {{bad}}/{file} --target {{world}}/test.de {DEV}", words)
-            for file, words in (
-                ("latin1.en", ["latin1.en:2", "UTF-8", "0xe9"]),
-                ("utf16.en", ["utf16.en:1", "UTF-16"]),
-                ("nul.en", ["nul.en:2", "NUL"]),
-                ("empty.en", ["empty.en", "empty"]),
-                ("blank.en", ["blank.en", "empty"]),
-                ("gap.en", ["gap.en:3", "empty line"]),
-                ("cut.en.gz", ["cut.en.gz", "cannot be read"]),
-                ("cut.en.xz", ["cut.en.xz", "cannot be read"]),
-                ("broken.jsonl", ["broken.jsonl:1"]),
-                ("broken.xml", ["broken.xml:1", "malformed XML"]),
-                ("docids.en", ["docids.en", "'one'", "3 sentences"]),
-            )
+        (
+            f"prepare --out {{out}}/p --source {{bad}}/latin1.en --target {{world}}/test.de {DEV}",
+            ["latin1.en:2", "UTF-8", "0xe9"],
         ),
         (
             f"prepare --out {{out}}/p --source {{world}}/test.en --target {{bad}}/short.de {DEV}",
@@ -195,21 +165,9 @@ CASES = {
     "train": [
         ("train s2to --out {out}/r --data {world}/data", ["'s2to'", "focused-concatenation/s2to2"]),
         ("train nothing.yaml --out {out}/r --data {world}/data", ["nothing.yaml", "No such file"]),
-        ("train {bad}/list.yaml --out {out}/r --data {world}/data", ["list.yaml", "mapping"]),
-        ("train {bad}/broken.yaml --out {out}/r --data {world}/data", ["broken.yaml", "YAML"]),
-        ("train {bad}/binary.yaml --out {out}/r --data {world}/data", ["binary.yaml", "cannot be read"]),
         ("train {bad}/typo.yaml --out {out}/r --data {world}/data", ["view.kind", "sentense", "'window'"]),
         (f"{TRAIN} --out {{out}}/r --size huge", ["'huge'", "tiny, small, ted, base"]),
-        (f"{TRAIN} --out {{out}}/r train.lr=1", ["'train.lr'", "nearest"]),
         (f"{TRAIN} --out {{out}}/r train.max_update=1", ["'train.max_update'", "'train.max_updates'"]),
-        (f"{TRAIN} --out {{out}}/r max_updates", ["'max_updates'", "key.path=value"]),
-        (f"{TRAIN} --out {{out}}/r train.max_updates=many", ["train.max_updates", "'many'", "integer"]),
-        (f"{TRAIN} --out {{out}}/r train.max_updates=[", ["train.max_updates=["]),
-        (f"{TRAIN} --out {{out}}/r train=3", ["train = 3"]),
-        (f"{TRAIN} --out {{out}}/r train.seed.x=3", ["train.seed", "integer"]),
-        (f"{TRAIN} --out {{out}}/r train.learning_rate=-1", ["train.learning_rate", "greater than 0"]),
-        (f"{TRAIN} --out {{out}}/r model.heads=3", ["model.dimension = 16", "model.heads = 3"]),
-        (f"{TRAIN} --out {{out}}/r view.kind=sentence", ["view.kind = sentence", "view.before"]),
         (TRAIN.replace("{world}/data", "{bad}/full") + " --out {out}/r", ["full", "no prepared data"]),
         (TRAIN.replace("{world}/data", "{bad}/NOT") + " --out {out}/r", ["NOT", "cotext prepare"]),
         (TRAIN.replace("{world}/data", "{world}/train.en") + " --out {out}/r", ["train.en"]),
@@ -231,9 +189,7 @@ CASES = {
                 ("full", ["model.safetensors", "has the run been trained"]),
                 ("untrained", ["model.safetensors", "has the run been trained"]),
                 ("truncated", ["truncated/model.safetensors", "damaged or truncated"]),
-                ("beginning", ["beginning/model.safetensors", "damaged or truncated"]),
                 ("random", ["random/model.safetensors", "not a safetensors file"]),
-                ("nothing", ["nothing/model.safetensors", "damaged or truncated"]),
                 ("foreign", ["foreign/model.safetensors", "not a model of Cotext"]),
                 ("future", ["future/model.safetensors", "Cotext 9.1", "format 999"]),
                 ("undescribed", ["undescribed/model.safetensors", "metadata is damaged"]),
@@ -250,11 +206,6 @@ CASES = {
                 ("MISSING", ["MISSING", "no such file"]),
                 ("empty", ["empty", "is a folder"]),
                 ("empty.en", ["empty.en", "is empty"]),
-                ("latin1.en", ["latin1.en:2", "UTF-8"]),
-                ("nul.en", ["nul.en:2", "NUL"]),
-                ("gap.en", ["gap.en:3", "empty line"]),
-                ("docids.en", ["docids.en", "'one'"]),
-                ("broken.jsonl", ["broken.jsonl:1"]),
                 ("long.en", ["long.en: document 1, sentence 2", "at most 1024", "max_source_tokens"]),
                 ("word.en", ["word.en: document 1, sentence 1", "at most 1024", "max_source_tokens"]),
             )
@@ -274,11 +225,8 @@ CASES = {
         (f"{TRANSLATE} --out {{out}}/o --format jsonl", ["good.en:1", "JSON"]),
         (f"{TRANSLATE} --out {{out}}/o --format docids", ["good.docids", "does not exist"]),
         (f"{TRANSLATE} --out {{out}}/o --set beam", ["--set beam", "key=value"]),
-        (f"{TRANSLATE} --out {{out}}/o --set =3", ["--set =3", "key=value"]),
         (f"{TRANSLATE} --out {{out}}/o --set beams=3", ["'beams'", "nearest", "'beam'"]),
-        (f"{TRANSLATE} --out {{out}}/o --set beam=[", ["--set beam=[", "YAML"]),
         (f"{TRANSLATE} --out {{out}}/o --set beam=many", ["decode.beam", "'many'"]),
-        (f"{TRANSLATE} --out {{out}}/o --set max_ratio=nan", ["decode.max_ratio", "nan"]),
         (f"{TRANSLATE} --out {{out}}/o --checkpoint 4", ["update 4", "3, 6"]),
         ("translate {world}/run /dev/null --format text --out {out}/o", ["/dev/null", "regular file"]),
     ],
@@ -286,7 +234,6 @@ CASES = {
         (f"{SCORE} --out {{world}}/test.de", ["test.de", "would overwrite"]),
         (f"{SCORE} --out {{out}}/no/o", ["does not exist"]),
         (f"{SCORE} --out /dev/full", ["/dev/full", "regular file"]),
-        (f"{SCORE} --format jason", ["'jason'"]),
         ("score {world}/run --source {world}/test.en", ["test.en", "name the target file"]),
         (
             "score {world}/run --source {world}/test.en --target {bad}/short.de --out {out}/o",
@@ -306,16 +253,12 @@ CASES = {
             for file, words in (
                 ("MISSING", ["MISSING", "no such file"]),
                 ("good.en", ["good.en", "not valid JSON"]),
-                ("latin1.en", ["latin1.en", "UTF-8"]),
-                ("list.json", ["list.json", "'true_ind'"]),
+                ("list.json", ["list.json", "'dst'"]),
                 ("number.json", ["number.json", "not a contrastive suite"]),
                 ("other.json", ["other.json", "'something'"]),
                 ("cut.json", ["cut.json", "not valid JSON"]),
-                ("deep.json", ["deep.json", "nested too deep"]),
-                ("damaged.json.gz", ["damaged.json.gz", "cannot be read"]),
                 ("correct.json", ["correct.json", "'d1'"]),
                 ("uneven.json", ["uneven.json", "'d1'"]),
-                ("words.json", ["words.json", "'d1'", "list of sentences"]),
                 ("none.json", ["example"]),
             )
         ),
@@ -327,7 +270,6 @@ CASES = {
         (f"{EVALUATE} --reference {{bad}}/fewer.de", ["documents in", "fewer.de"]),
         (f"{EVALUATE} --source {{bad}}/good.en", ["good.en", "sentences in"]),
         (f"{EVALUATE} --source {{bad}}/short.de", ["short.de", "sentences in"]),
-        (f"{EVALUATE} --format jason", ["'jason'"]),
         ("evaluate --hypothesis {bad}/NO --reference {world}/test.de", ["NO", "no such file"]),
         ("evaluate --hypothesis {bad}/latin1.en --reference {world}/test.de", ["latin1.en:2"]),
     ],

@@ -195,7 +195,7 @@ def test_what_shards_have_read_must_still_be_there(world: World, tmp_path: Path,
 
 
 def jobs_of(script: Path, environment: dict[str, str], folder: Path) -> list[list[str]]:
-    """The calls of `cotext` that a batch script makes, as a job array of four would."""
+    """The calls of `cotext` that a batch script makes, as a job of an array would."""
     recorder, log = folder / "bin" / "cotext", folder / "calls"
     recorder.parent.mkdir(exist_ok=True)
     recorder.write_text(f'#!/bin/sh\nprintf "%s\\n" "$*" >> {shlex.quote(str(log))}\n')
@@ -216,8 +216,8 @@ def test_the_scripts_for_slurm_do_what_one_process_does(world: World, tmp_path: 
         given = {"TEACHER": world.run, "DATA": data, "OUT": out}
         succeed("distill", world.run, "--data", data, "--out", one)
     environment = {key: str(value) for key, value in given.items()}
-    for task in (4, 2, 1, 3):
-        array = {"SLURM_ARRAY_TASK_ID": str(task), "SLURM_ARRAY_TASK_COUNT": "4", "SLURM_CPUS_PER_TASK": "1"}
+    for task in (2, 1):
+        array = {"SLURM_ARRAY_TASK_ID": str(task), "SLURM_ARRAY_TASK_COUNT": "2", "SLURM_CPUS_PER_TASK": "1"}
         [call] = jobs_of(DOCS / "slurm" / f"{name}.sbatch", {**environment, **array}, tmp_path)
         succeed(*call)
     # Some tasks alone, which SLURM counts for themselves.

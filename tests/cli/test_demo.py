@@ -1,5 +1,4 @@
 import csv
-import json
 import os
 import re
 import signal
@@ -12,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from cotext.cli.demo import FULL, SETTINGS, DemoSettings, DemoSystem, _child, run_demo
+from cotext.cli.demo import SETTINGS, DemoSystem, _child, run_demo
 from cotext.config.recipe import load_config
 from cotext.evaluation.studies.compare.measured import read_metrics
 from cotext.evaluation.studies.contrastive.contrastive_rows import ContextWindow
@@ -120,11 +119,10 @@ def test_ctrl_c_ends_the_children(tmp_path: Path) -> None:
         os.kill(int(pid.read_text()), 0)
 
 
-@pytest.mark.parametrize("settings", [SETTINGS, FULL], ids=["three minutes", "full"])
-def test_the_settings_are_configurations_of_the_shipped_recipes(settings: DemoSettings) -> None:
+def test_the_settings_are_configurations_of_the_shipped_recipes() -> None:
     windows = [
-        load_config(s.recipe, settings.size, (*settings.overrides, *s.overrides)).view
-        for s in settings.systems
+        load_config(s.recipe, SETTINGS.size, (*SETTINGS.overrides, *s.overrides)).view
+        for s in SETTINGS.systems
     ]
     assert [(view.kind, view.before, view.after) for view in windows] == [
         ("sentence", 0, 0),
@@ -153,7 +151,6 @@ MINIATURE = replace(
     documents=60,
     contrastive_examples=6,
     test_documents=3,
-    word_order="verb-final",
 )
 
 
@@ -184,7 +181,6 @@ def test_a_miniature_demonstration(
     assert re.search(r"(?m)^ *cataphora +ahead +33\.3 +\(\d", screen)
     assert "sentence reads single sentences and cannot use context." in screen
     assert str(out / "report.html") in screen
-    assert json.loads((out / "data" / "report.json").read_bytes())["command"]["word_order"] == "verb-final"
     figures = list(csv.DictReader((out / "report.csv").open(encoding="utf-8")))
     assert [f["value"] for f in figures if f["name"] == "updates"] == ["4", "4"]
     assert {f["n"] for f in figures if f["kind"] == "score"} == {"3"}

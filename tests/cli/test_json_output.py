@@ -39,7 +39,6 @@ COMMANDS = {
     "speed": "speed RUN --document WORLD/test.en --rounds 1 --setting one --device cpu",
     "profile": "profile --hypothesis WORLD/test.en --reference WORLD/test.de",
     "distill": "distill RUN --data WORLD/data --out OUT --set beam=1",
-    "distill-shard": "distill RUN --data WORLD/data --out OUT --shard 1/2 --set beam=1",
     "average": "average RUN --out OUT --checkpoint 3 --checkpoint 6",
 }
 
@@ -100,7 +99,6 @@ def test_all_commands_that_print_figures_are_asked() -> None:
         "demo",
         "convert",
         "convert-suite",
-        "convert-submission",
         "export",
         "serve",
         "serve-key",

@@ -125,19 +125,6 @@ def test_prepare_reports_the_corpus(world: World) -> None:
     assert report["tokenizer"]["pieces"] == 48
 
 
-def test_prepare_makes_the_controlled_corpus(tmp_path: Path) -> None:
-    out = tmp_path / "data"
-    shown = succeed("prepare-controlled", "3", "--out", out, "--seed", "4").out
-    assert re.search(r"^documents +3 ", shown, re.M)
-    assert {"train.arrow", "dev.en", "dev.de", "test.en", "test.de", "tokenizer"} <= {
-        p.name for p in out.iterdir()
-    }
-    assert list((out / "contrastive").glob("*.json"))
-    refused = cotext("prepare-controlled", "3", "--out", out)
-    assert (refused.code, "--overwrite" in refused.err) == (2, True)
-    assert [p.name for p in tmp_path.iterdir()] == ["data"]
-
-
 def test_train_tells_what_became_of_it(world: World) -> None:
     assert world.trained.out.startswith(f"{world.run}: finished at update 6, best at ")
     assert re.search(r"^update 3  dev loss \d+\.\d+ .*BLEU", world.trained.err, re.M)
@@ -191,21 +178,12 @@ def test_a_sentence_of_invisible_characters_stays(world: World, tmp_path: Path, 
 def test_translate_says_what_was_cut_and_what_is_long(world: World, tmp_path: Path) -> None:
     source, out = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
     long = "cat " * 600
-    write_documents(source, [Document("x", ("a dog", long.strip()))], "jsonl")
-    shown = succeed("translate", world.run, source, "--out", out, "--set", "max_ratio=0.01").out
-    assert re.search(r"truncated at the length limit .*x:2$", shown, re.M)
-    assert re.search(r"1 sentence longer than the training data.* x:2$", shown, re.M)
-
-
-def test_translate_says_whose_context_was_left_out(world: World, tmp_path: Path) -> None:
-    """Windows of two sentences that do not fit into a row together."""
-    source = tmp_path / "in.jsonl"
-    long = "cat " * 600
+    # Windows of two sentences: the long one leaves no room for another.
     write_documents(source, [Document("x", ("a dog", long.strip(), "a cat", "a dog"))], "jsonl")
-    shown = succeed(
-        "translate", world.run, source, "--out", tmp_path / "out.jsonl", "--set", "max_ratio=0.01"
-    ).out
+    shown = succeed("translate", world.run, source, "--out", out, "--set", "max_ratio=0.01").out
     assert re.search(r"2 sentences with part of their context dropped.* x:2, x:3$", shown, re.M)
+    assert re.search(r"truncated at the length limit .*x:2\b", shown, re.M)
+    assert re.search(r"1 sentence longer than the training data.* x:2$", shown, re.M)
 
 
 def test_free_translation_tells_what_is_missing_and_leaves_it_empty(
@@ -245,17 +223,10 @@ def test_free_translation_tells_what_is_missing_and_leaves_it_empty(
     refused = cotext("translate", world.run, source, "--out", tmp_path / "none", "--format", "text", *options)
     assert (refused.code, "the format text cannot hold empty ones" in refused.err) == (2, True)
     assert "jsonl" in refused.err
-    source.write_text("the cat _eos a dog\na bird\n")
+    source.write_text("<dataset><doc><src><seg>the cat</seg></src></doc></dataset>")
     refused = cotext("translate", world.run, source, "--out", tmp_path / "none")
-    assert (refused.code, "the format eos-groups can be read, but not written" in refused.err) == (2, True)
+    assert (refused.code, "the format wmt-xml can be read, but not written" in refused.err) == (2, True)
     assert not list(tmp_path.glob("none*"))
-
-
-def test_constrained_translation_says_nothing_of_recovery(world: World, tmp_path: Path) -> None:
-    source, out = documents_file(tmp_path / "in.en", 1, 7), tmp_path / "out.de"
-    shown = succeed("translate", world.run, source, "--out", out).out
-    assert "recovered" not in shown
-    assert "|align:constrained|" in shown
 
 
 def test_settings_of_decoding_reach_the_signature(world: World, tmp_path: Path) -> None:
@@ -263,6 +234,7 @@ def test_settings_of_decoding_reach_the_signature(world: World, tmp_path: Path) 
     options = ["--set", "beam=2", "--set", "decode.target_context=regenerate", "--device", "cpu"]
     shown = succeed("translate", world.run, source, "--out", out, "--checkpoint", "3", *options).out
     version = package.__version__
+    assert "recovered" not in shown
     assert shown.splitlines()[-1] == (
         f"model:transformer|updates:3|version:cotext-{version}|view:window-1+1+0-512|separators:plain|"
         "align:constrained|beam:2|lp:0.6|limit:1x+3|target:regenerate"
@@ -307,14 +279,6 @@ def test_contrastive_prints_a_table_and_writes_figures(world: World, tmp_path: P
     assert signature in shown
     assert signature.startswith("suite:toy/order|n:6|tie:first|score:mean|model:transformer|updates:")
     assert signature.count("version:") == 1
-
-
-def test_evaluate_scores_and_signs(world: World, tmp_path: Path) -> None:
-    reference = world.folder / "train.de"
-    arguments = ["--hypothesis", reference, "--reference", reference, "--source", world.folder / "train.en"]
-    lines = succeed("evaluate", *arguments, "--protocol", "s-bleu", "--protocol", "d-bleu").out.splitlines()
-    assert [line.split()[:2] for line in lines[:2]] == [["s-BLEU", "100.00"], ["d-BLEU", "100.00"]]
-    assert all("|tok:13a|" in line for line in lines[:2])
 
 
 def test_evaluate_goes_by_order_where_a_format_names_no_documents(tmp_path: Path) -> None:

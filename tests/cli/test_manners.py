@@ -97,11 +97,10 @@ def test_a_process_without_standard_streams_works(world: World, tmp_path: Path) 
     assert len((tmp_path / "out.de").read_text().splitlines()) == 20
 
 
-@pytest.mark.parametrize("encoding", ["cp1252", "ascii"])
-def test_pipes_get_utf_8_whatever_the_console_encoding(tmp_path: Path, encoding: str) -> None:
+def test_pipes_get_utf_8_whatever_the_console_encoding(tmp_path: Path) -> None:
     """As on Windows, where Python writes the code page into pipes."""
     (tmp_path / "in.ru").write_text("Она стара.\n", encoding="utf-8")
-    environment = {**process_environment(), "PYTHONIOENCODING": encoding, "PYTHONUTF8": "0"}
+    environment = {**process_environment(), "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
     command = [sys.executable, "-m", "cotext", "head", tmp_path / "in.ru"]
     done = subprocess.run(command, capture_output=True, env=environment, check=True)
     assert "Она стара." in done.stdout.decode("utf-8")

@@ -143,19 +143,22 @@ def test_differing_sentences_and_identical_candidates() -> None:
         ({"candidates": [["Sie ist hell."]]}, "1 candidate(s)"),
         ({"correct": 2}, "numbered from 0 to 1"),
         ({"correct": -1}, "numbered from 0 to 1"),
-        ({"correct": True}, "'correct' must be the index"),
+        ({"correct": True}, "'examples.0.correct': Input should be a valid integer"),
         ({"source": [], "candidates": [[], []]}, "the source has no sentence"),
-        ({"source": "It is bright."}, "'source' must be a list of sentences, found a string"),
+        ({"source": "It is bright."}, "'examples.0.source': Input should be a valid list"),
         ({"source": ["It is\nbright."]}, "contains a line break"),
-        ({"candidates": [["Sie ist hell."], [7]]}, "'candidates[1][0]' must be a string, found a number"),
-        ({"distance": "1"}, "'distance' must be a whole number or null"),
-        ({"distance": 1.0}, "'distance' must be a whole number or null"),
-        ({"phenomenon": ""}, "'phenomenon' must be a string that is not empty"),
-        ({"tags": {"pronoun": 3}}, "'tags' must be an object whose values are strings"),
-        ({"distanse": 1}, "unknown key 'distanse'"),
+        (
+            {"candidates": [["Sie ist hell."], [7]]},
+            "'examples.0.candidates.1.0': Input should",
+        ),
+        ({"distance": "1"}, "'examples.0.distance': Input should be a valid integer"),
+        ({"distance": 1.0}, "'examples.0.distance': Input should be a valid integer"),
+        ({"phenomenon": ""}, "'examples.0.phenomenon': String should have at least 1 character"),
+        ({"tags": {"pronoun": 3}}, "'examples.0.tags.pronoun': Input should be a valid string"),
+        ({"distanse": 1}, "'examples.0.distanse': Extra inputs are not permitted"),
     ],
 )
-def test_a_wrong_example_is_named_with_file_id_and_reason(
+def test_a_wrong_example_is_named_with_file_and_reason(
     tmp_path: Path, changes: dict[str, Any], message: str
 ) -> None:
     path = tmp_path / "s.json"
@@ -164,7 +167,6 @@ def test_a_wrong_example_is_named_with_file_id_and_reason(
         read_suite(path)
     assert str(path) in str(caught.value)
     assert str(caught.value).count(str(path)) == 1
-    assert "'lamp'" in str(caught.value)
 
 
 @loop_over(
@@ -175,17 +177,20 @@ def test_a_wrong_example_is_named_with_file_id_and_reason(
         (b'"lamp"', "not a contrastive suite"),
         (b'{"version": 1}', "'format' is None"),
         (json.dumps({**as_json(), "version": 2}).encode(), "format version 2"),
-        (json.dumps({**as_json(), "langauge": "en"}).encode(), "unknown key 'langauge'"),
-        (json.dumps({**as_json(), "examples": {}}).encode(), "'examples' must be a list"),
-        (json.dumps({**as_json(), "name": None}).encode(), "'name' must be a string"),
+        (json.dumps({**as_json(), "langauge": "en"}).encode(), "'langauge': Extra inputs"),
+        (json.dumps({**as_json(), "examples": {}}).encode(), "'examples': Input should be a valid list"),
+        (json.dumps({**as_json(), "name": None}).encode(), "'name': Input should be a valid string"),
         (json.dumps(as_json()).encode() + b" and more", "not valid JSON, column"),
         (json.dumps(as_json()).encode("utf-16"), "not UTF-8"),
         (lzma.compress(json.dumps(as_json()).encode())[:-20], "cannot be read"),
         (gzip.compress(json.dumps(as_json()).encode())[:-20], "cannot be read"),
-        (b'[{"src": "a", "dst": ["b", "c"]}]', "example 0: expected an object with"),
+        (b'[{"src": "a", "dst": ["b", "c"]}]', "example 0: 'true_ind': Field required"),
         (b'[{"src": "a _eos b", "dst": ["c _eos d", "e"], "true_ind": 0}]', "candidate 1 has 1 sentences"),
-        (b'[{"src": "a", "dst": ["c", "d"], "true_ind": "0"}]', "must be whole numbers"),
-        (b'{"ref": "a", "contrastive": ["b"]}', "1: example '0': 'src_context' must be a string"),
+        (
+            b'[{"src": "a", "dst": ["c", "d"], "true_ind": "0"}]',
+            "example 0: 'true_ind': Input should",
+        ),
+        (b'{"ref": "a", "contrastive": ["b"]}', "1: example '0': 'src_context': Field required"),
         (b'{"ref": "a", "contrastive": ["b"]}{', "not valid JSON, column"),
     ],
 )

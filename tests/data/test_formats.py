@@ -5,7 +5,7 @@ import os
 import re
 import resource
 import tracemalloc
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
@@ -26,8 +26,7 @@ from cotext.data.formats import (
 from cotext.runtime.errors import CotextError
 from tests.loops import loop_over
 
-ONE_FILE = ["tmx", "tsv", "jsonl", "parquet", "wmt"]
-TEXTS = [name for name, row in FORMATS.items() if row.encode is not None]
+ONE_FILE = ["tmx", "tsv", "jsonl", "wmt"]
 WRITTEN = [name for name, row in FORMATS.items() if row.is_written]
 
 # Everything that some reader somewhere takes for the end of a line, and every mark of every format.
@@ -48,11 +47,6 @@ NASTY = [
 ]
 MARKS = [
     "<d>",
-    "_eos",
-    " _eos ",
-    "<EOS>",
-    "<BOS>",
-    "<EOS> <BOS>",
     "{",
     "&amp;",
     "<seg>",
@@ -86,7 +80,7 @@ def kept(format: str, documents: list[Document]) -> list[Document]:
     return [
         Document(
             d.id if FORMATS[format].carries_ids else str(number),
-            tuple(s if format in ("jsonl", "parquet") else s.strip(" \t\r") for s in d.sentences),
+            tuple(s if format == "jsonl" else s.strip(" \t\r") for s in d.sentences),
         )
         for number, d in enumerate(documents, 1)
     ]
@@ -132,7 +126,7 @@ def test_writing_refuses_or_reading_gives_back_the_same(
 
 
 @pytest.mark.parametrize("ending", ["", ".xz", ".gz"])
-@pytest.mark.parametrize("format", TEXTS)
+@pytest.mark.parametrize("format", WRITTEN)
 @settings(deadline=None, max_examples=7)
 @given(
     documents=documents_of(st.from_regex(r"[a-zä一]{1,5}( [A-Z.,]{1,3})?", fullmatch=True), min_sentences=2)
@@ -186,8 +180,6 @@ BY_HAND = {
         b"A b.  \r\nC\xe2\x80\xa8d.\r\n<reviewer href='x'>R</reviewer>\r\n<url>http://talks.example/2</url>\r\n"
         b"<talkid>2</talkid>\r\nE."
     ),
-    "eos-groups": b"A b. _eos C\xe2\x80\xa8d.\nE.\n",
-    "line-documents": b"<BOS> A b. <EOS> <BOS> C\xe2\x80\xa8d. <EOS>\nE.\n",
     "tsv": b"docid\tsource\ttarget\n1\tA b.\tx\n1\t C\xe2\x80\xa8d.\ty\n2\tE.\tz\n",
     "jsonl": (
         b'{"id": "1", "year": 3, "source": ["A b.", "C\\u2028d."]}\n\n'
@@ -282,8 +274,6 @@ FRAGMENTS = [
         b"a",
         b"x\t1\n",
         b"<d>\n",
-        b" _eos ",
-        b"<EOS> <BOS>",
     ),
     *(
         b"<dataset>",
@@ -407,7 +397,6 @@ BAD_FILES: dict[str, tuple[dict[str, bytes], str | None, str]] = {
     ),
     "empty <d>": ({"a.en": b"<d>\nA.\n<d>\n<d>\nB.\n"}, None, r"a\.en:4: document '2' is empty"),
     "text before <d>": ({"a.en": b"A.\n<d>\nB.\n"}, "d-lines", r"a\.en:1: text before the first line <d>"),
-    "empty line in eos-groups": ({"a.en": b"A. _eos B.\n\nC.\n"}, None, r"a\.en:2: document '2' is empty"),
     "no side file": (
         {"a.en": b"A.\n"},
         "docids",
@@ -583,9 +572,9 @@ CANNOT_WRITE: dict[str, tuple[str, list[Document], str]] = {
         r"out: document id '\\t' cannot be written",
     ),
     "read only": (
-        "eos-groups",
+        "wmt-xml",
         [Document("x", ("A.",))],
-        r"the format eos-groups can be read, but not written",
+        r"the format wmt-xml can be read, but not written",
     ),
     "mark": ("d-lines", [Document("x", ("A.", "<d>"))], r"document 'x', sentence 2 is '<d>', which opens"),
     "control": (
@@ -611,7 +600,7 @@ def test_what_a_format_cannot_hold_is_refused_and_the_old_file_stays(case: str, 
 
 
 @loop_over("error", [RuntimeError, KeyboardInterrupt])
-@loop_over("format", TEXTS)
+@loop_over("format", WRITTEN)
 @loop_over("ending", ["", ".xz", ".gz"])
 def test_an_interrupted_writing_leaves_nothing(
     format: str, ending: str, error: type[BaseException], tmp_path: Path
@@ -639,30 +628,6 @@ def test_full_storage_is_told_and_leaves_the_old_file(ending: str, tmp_path: Pat
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert path.read_bytes() == b"old"
     assert list(tmp_path.iterdir()) == [path]
-
-
-PLACES: dict[str, tuple[Callable[[Path], Path], str]] = {
-    "a directory": (lambda folder: folder, "is a directory"),
-    "no such folder": (lambda folder: folder / "no" / "out", "the folder .*no does not exist"),
-    "a device": (lambda folder: Path("/dev/null"), "is no regular file"),
-    "a long name": (lambda folder: folder / ("x" * 300), "cannot be written|File name too long"),
-}
-
-
-@loop_over("case", PLACES)
-def test_places_that_cannot_be_written(case: str, tmp_path: Path) -> None:
-    place, message = PLACES[case]
-    with pytest.raises(CotextError, match=message):
-        write_documents(place(tmp_path), EXPECTED, "text")
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_folder_without_permission(tmp_path: Path) -> None:
-    if os.geteuid() == 0:
-        pytest.skip("everything is permitted to this user")
-    tmp_path.chmod(0o500)
-    with pytest.raises(CotextError, match="cannot be written: Permission denied"):
-        write_documents(tmp_path / "out", EXPECTED, "text")
 
 
 def test_a_link_stays_a_link(tmp_path: Path) -> None:
@@ -739,7 +704,7 @@ def test_a_side_file_with_counts_is_shared(tmp_path: Path) -> None:
     assert (tmp_path / "a.docids").read_text() == "x\t2\n"
 
 
-@loop_over("format", TEXTS)
+@loop_over("format", WRITTEN)
 def test_memory_does_not_grow_with_the_file(format: str, tmp_path: Path) -> None:
     path = tmp_path / "a.en"
     sentence = "A sentence of about sixty characters, which comes many times."

@@ -1,4 +1,4 @@
-"""ContraPro as published, with context from a folder of subtitles, and the sets of Bawden et al. (2018)."""
+"""ContraPro as published, with context from a folder of subtitles."""
 
 import json
 from pathlib import Path
@@ -109,15 +109,15 @@ def test_without_context_no_folder_is_needed(tmp_path: Path) -> None:
         ({"segment id": 5}, r"example 0: 'segment id' is 5, but .* lines 1 to 4"),
         ({"segment id": 0}, r"'segment id' is 0"),
         ({"segment id": None}, r"'segment id' is None"),
-        ({"segment id": "2"}, r"'segment id' must be a whole number"),
+        ({"segment id": "2"}, r"'segment id': Input should be a valid integer"),
         ({"segment id": 3}, r"line 3 of .* is 'Good\.', not \"It's 'new'\.\"; .* OpenSubtitles 2018"),
         ({"document id": "../../etc/passwd.de"}, r"which cannot be the name of a file"),
         ({"document id": "1926_1.de"}, r"1926_1\.en: no such file"),
-        ({"document id": 7}, r"'document id' must be a string"),
+        ({"document id": 7}, r"'document id': Input should be a valid string"),
         ({"errors": []}, r"1 candidate\(s\)"),
-        ({"errors": "none"}, r"'errors' must be a list of objects"),
-        ({"errors": [{}]}, r"'contrastive' must be a string, found nothing"),
-        ({"ref segment": "a\nb"}, r"'ref segment' contains a line break"),
+        ({"errors": "none"}, r"'errors': Input should be a valid list"),
+        ({"errors": [{}]}, r"'errors.0.contrastive': Field required"),
+        ({"ref segment": "a\nb"}, r"'ref segment': contains a line break"),
     ],
 )
 def test_what_is_wrong_is_named(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
@@ -132,76 +132,6 @@ def test_films_whose_sides_differ_and_folders_that_are_none(tmp_path: Path) -> N
         read_suite(suite_file(tmp_path, entry()), context)
     with pytest.raises(CotextError, match="no such folder"):
         SubtitleContext(tmp_path / "absent", 3)
-
-
-def pair(right: str, wrong: str, judgement: str = "correct", **more: str) -> dict[str, Any]:
-    return {judgement: ["Les maisons.", right], "incorrect": ["Les maisons.", wrong], **more}
-
-
-ANAPHORA = {
-    "1": {
-        "inspired by": ["x", "y"],
-        "src": ["The houses.", "They are full."],
-        "trg": [
-            pair("Elles sont pleines.", "Ils sont pleins.", type="f.pl"),
-            pair("Ils sont pleins.", "Elles sont pleines.", "semi-correct", type="m.pl"),
-        ],
-    },
-    "2": {"src": ["A bed.", "It is new."], "trg": [pair("Il est neuf.", "Elle est neuve.")]},
-}
-CHOICE = {
-    "1": {
-        "type": "repet",
-        "examples": [
-            {"src": ["Crazy?", "Is it?"], "trg": pair("Dingue.", "Fou.")},
-            {"src": ["Crazy?", "Is it?"], "trg": pair("Fou.", "Dingue.")},
-        ],
-    }
-}
-
-
-def test_anaphora_of_bawden(tmp_path: Path) -> None:
-    (tmp_path / "a.json").write_text(json.dumps(ANAPHORA))
-    suite = read_suite(tmp_path / "a.json")
-    assert (suite.name, suite.source_language, suite.target_language) == ("bawden/anaphora", "en", "fr")
-    assert [e.id for e in suite.examples] == ["1.0", "1.1", "2.0"]
-    assert suite.examples[1] == ContrastiveExample(
-        id="1.1",
-        phenomenon="anaphora",
-        distance=1,
-        source=("The houses.", "They are full."),
-        candidates=(("Les maisons.", "Ils sont pleins."), ("Les maisons.", "Elles sont pleines.")),
-        correct=0,
-        tags={"type": "m.pl", "judgement": "semi-correct"},
-        document="1",
-    )
-    assert suite.examples[2].tags == {"judgement": "correct"}
-    assert documents_of(suite.examples) == [0, 0, 1]
-
-
-def test_lexical_choice_of_bawden(tmp_path: Path) -> None:
-    (tmp_path / "a.json").write_text(json.dumps(CHOICE))
-    suite = read_suite(tmp_path / "a.json")
-    assert suite.name == "bawden/lexical-choice"
-    assert [e.candidates[0][1] for e in suite.examples] == ["Dingue.", "Fou."]
-    assert suite.examples[0].tags == {"type": "repet", "judgement": "correct"}
-    assert {e.phenomenon for e in suite.examples} == {"lexical_choice"}
-
-
-@loop_over(
-    ("block", "message"),
-    [
-        (7, "block '3': must be an object, found a number"),
-        ({"src": ["a"], "trg": {}}, "block '3': 'trg' must be a list of objects"),
-        ({"src": ["a"], "trg": [{"correct": ["b"]}]}, "block '3', pair 0: 'trg' must be a list of sentences"),
-        ({"src": ["a", "b"], "trg": [pair("c", "d"), 7]}, "pair 1: must have a correct and an incorrect"),
-        ({"src": ["a"], "trg": [pair("c", "d")]}, "'3.0': candidate 0 has 2 sentences, the source has 1"),
-    ],
-)
-def test_blocks_that_are_wrong_are_named(tmp_path: Path, block: Any, message: str) -> None:
-    (tmp_path / "a.json").write_text(json.dumps({**ANAPHORA, "3": block}))
-    with pytest.raises(CotextError, match=r"a\.json: .*" + message):
-        read_suite(tmp_path / "a.json")
 
 
 def test_convert_makes_a_suite_with_context(tmp_path: Path) -> None:

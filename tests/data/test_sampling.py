@@ -16,11 +16,9 @@ from hypothesis import strategies as st
 
 from cotext.data.batch import Batch, SpecialSymbols
 from cotext.data.sampling import (
-    SHARDS_SHUFFLED,
     Arrangement,
     Cursor,
     Sampler,
-    epoch_order,
     instances_of,
     ordered_batches,
     read_ahead,
@@ -196,14 +194,6 @@ def test_any_cursor_restarts_the_identical_stream(
         assert after == after_again
 
 
-def test_restarting_in_the_middle_of_a_pool_and_of_an_epoch(store: TokenStore) -> None:
-    stream = list(islice(make_sampler(store).batches(Cursor()), 150))
-    cursors = [after for _, after in stream]
-    assert any(c.batch > 0 for c in cursors)
-    assert any(c.batch == 0 and c.document > 0 for c in cursors)
-    assert {c.epoch for c in cursors} >= {0, 1}
-
-
 @loop_over("shards", [2, 5])
 @loop_over("arrangement", [SHUFFLED, IN_ORDER])
 def test_shards_partition_the_documents_whole(
@@ -301,15 +291,6 @@ class TestDocumentsInOrder:
                 one_more = [*run, following[0]]
                 assert len(one_more) * max(lengths[place] for place in one_more) > 50
 
-    def test_batches_are_shuffled_and_their_content_never(self, tmp_path: Path) -> None:
-        long = write_lengths(tmp_path / "long.arrow", [[5] * 9])
-        epochs = []
-        for epoch in (0, 1, 2):
-            batches = epoch_of(make_sampler(long, VIEWS[0], 12, arrangement=IN_ORDER), epoch)
-            epochs.append([tuple(places(batch)[0]) for batch, _ in batches])
-            assert sorted(epochs[-1]) == [(0, 1), (2, 3), (4, 5), (6, 7), (8,)]
-        assert len(set(map(tuple, epochs))) > 1
-
     def test_documents_come_in_another_order_and_company_in_every_epoch(self, store: TokenStore) -> None:
         sampler = make_sampler(store, pool_tokens=10**9, arrangement=IN_ORDER)
         epochs = [[list(places(batch)) for batch, _ in epoch_of(sampler, epoch)] for epoch in (0, 1)]
@@ -384,12 +365,6 @@ class TestForeignContext:
         assert first == again
         assert sum(first[key] != other[key] for key in first) > len(first) / 2
 
-    def test_validation_sees_the_own_context(self, store: TokenStore) -> None:
-        """`ordered_batches` knows nothing else; sentences alone are the same with a foreign context."""
-        sampler = make_sampler(store, SentenceView(), arrangement=FOREIGN)
-        drawn = Counter(row for batch, _ in epoch_of(sampler, 0) for row in rows(batch))
-        assert drawn == expected_rows(store, SentenceView(), 25)[0]
-
     def test_there_must_be_another_document(self, tmp_path: Path) -> None:
         with StoreWriter(tmp_path / "one.arrow", "none") as writer:
             writer.add("one", [[7], [8]], [[7], [8]])
@@ -420,19 +395,6 @@ class TestForeignContext:
             (1, (1, 11, 11)),
             (1, (12,) * 6),  # 6 + 1 tokens of its own, and 2 of the stranger: the same
         }
-
-    def test_no_sentence_stands_twice_in_a_row(self, tmp_path: Path) -> None:
-        """Documents of 1, 2 and 5 sentences of a token each; windows of 5."""
-        short = write_lengths(tmp_path / "short.arrow", [[1], [1] * 2, [1] * 5])
-        view = WindowView(before=2, after=2)
-        most: Counter[int] = Counter()
-        for epoch in range(20):
-            for batch, _ in epoch_of(make_sampler(short, view, 60, 20, arrangement=FOREIGN), epoch):
-                for document, tokens, _ in rows(batch):
-                    words = [t for t in tokens if t < 1000]
-                    assert len(words) == len(set(words))
-                    most[document] = max(most[document], len(words))
-        assert most == {0: 1, 1: 2, 2: 3}  # a window of 5 finds two strangers at most
 
 
 class ReadingStore(TokenStore):
@@ -536,12 +498,6 @@ def test_validation_groups_by_hand(tmp_path: Path) -> None:
     ]
 
 
-def test_instances_know_their_document(store: TokenStore) -> None:
-    instances = list(instances_of(store[7], VIEWS[0]))
-    assert {i.document for i in instances} == {7}
-    assert [i.source[0][0] for i in instances] == [s[0] for s in store[7].source]
-
-
 def test_pairs_without_a_token_are_no_part_of_their_document(tmp_path: Path) -> None:
     with StoreWriter(tmp_path / "gaps.arrow", "words") as writer:
         writer.add("gaps", [[7], [], [], [8]], [[7], [], [9], []])
@@ -557,9 +513,6 @@ def test_pairs_without_a_token_are_no_part_of_their_document(tmp_path: Path) -> 
 
 
 class TestReadAhead:
-    def test_everything_in_order(self) -> None:
-        assert [item for item, _ in read_ahead(range(50), 4, time.perf_counter)] == list(range(50))
-
     def test_exceptions_reach_the_reader_after_what_came_before(self) -> None:
         def failing() -> Iterator[int]:
             yield 1
@@ -604,24 +557,3 @@ class TestReadAhead:
         next(stream)
         time.sleep(0.1)  # the reader is busy; what it finds then, it did not wait for
         assert sum(waited for _, waited in stream) < 0.05
-
-
-def test_an_epoch_reads_each_file_once_and_every_document() -> None:
-    sizes = np.random.default_rng(0).integers(1, 30, 3 * SHARDS_SHUFFLED + 1)
-    ends = np.cumsum(sizes)
-    ranges = [range(end - size, end) for size, end in zip(sizes.tolist(), ends.tolist(), strict=True)]
-    orders = [epoch_order(ranges, np.random.default_rng([1, epoch])) for epoch in (0, 1)]
-    for order in orders:
-        assert sorted(order.tolist()) == list(range(ends[-1]))
-        files = np.searchsorted(ends, order, side="right").tolist()
-        first = {file: files.index(file) for file in files}
-        last = {file: place for place, file in enumerate(files)}
-        for place in range(len(files)):
-            assert sum(first[f] <= place <= last[f] for f in first) <= SHARDS_SHUFFLED
-    assert not np.array_equal(*orders)
-
-
-def test_one_file_is_shuffled_as_a_whole() -> None:
-    """As it was before there were several: runs go on in the same order."""
-    order = epoch_order([range(100)], np.random.default_rng([1, 2]))
-    assert np.array_equal(order, np.random.default_rng([1, 2]).permutation(100))

@@ -221,12 +221,8 @@ def test_prepare_reports_what_it_found(tmp_path: Path) -> None:
     assert "test: of 2 sentences, 1 (50.0%) are in the training data, 0 (0.0%) with the same" in shown
     train = next(line for line in shown.splitlines() if line.startswith("train: 2 of 208 pairs seem to hold"))
     assert f"the first at {tmp_path}/train.tsv:206; --split" in train
-    assert f"first at {tmp_path}/test.tsv:1" in next(
-        x for x in shown.splitlines() if "test: 1 source sent" in x
-    )
     report = json.loads((tmp_path / "data" / "report.json").read_text())
     assert report["overlap"]["dev"] == {"sentences": 4, "sources": 1, "pairs": 1}
-    assert report["selected"]["test"]["prose"]["long"] == 1
 
 
 def test_prepare_splits_and_cleans_the_training_data_alone(tmp_path: Path) -> None:
@@ -328,9 +324,3 @@ def test_a_corpus_that_cleaning_leaves_nothing_of(tmp_path: Path) -> None:
     refused = cotext(*prepare(tmp_path, "--clean", "length=1"))
     assert (refused.code, "Traceback" in refused.err) == (2, False)
     assert not (tmp_path / "data").exists()
-
-
-def test_the_controlled_corpus_is_neither_split_nor_cleaned(tmp_path: Path) -> None:
-    for option in (["--split"], ["--clean", "all"], ["--skip-unequal"]):
-        refused = cotext("prepare-controlled", "10", *option, "--out", tmp_path / "data")
-        assert (refused.code, "No such option" in refused.err) == (2, True)

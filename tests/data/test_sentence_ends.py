@@ -1,9 +1,6 @@
 """Lines of several sentences: seen by punctuation, cut by a splitter, joined again."""
 
 import random
-import re
-import sys
-import types
 from pathlib import Path
 
 import pytest
@@ -164,50 +161,6 @@ def test_a_long_text_is_cut_as_a_short_one() -> None:
     assert Splitter("en").sentences(" ".join(words)) == words
     line = "the cat " * 500_000
     assert Splitter("en").sentences(line) == [line.strip()]
-
-
-class Model:
-    """A model that ends sentences at semicolons; "odd" makes something else of a text."""
-
-    def __init__(self, name: str) -> None:
-        if name == "none":
-            raise OSError("no such model")
-        self.odd = name == "odd"
-
-    def split(self, text: str) -> list[str]:
-        assert "\n" not in text
-        return ["It rained."] if self.odd else re.findall("[^;]+;?", text)
-
-
-@pytest.fixture
-def model(monkeypatch: pytest.MonkeyPatch) -> None:
-    package = types.ModuleType("wtpsplit_lite")
-    package.SaT = Model  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "wtpsplit_lite", package)
-
-
-@pytest.mark.usefixtures("model")
-def test_a_model_may_say_where_sentences_end() -> None:
-    text = " it rains;\nshe is late;  Dr. X. Yes "
-    splitter = Splitter("en", by="sat:sat-3l-sm")
-    assert splitter.name == "sat:sat-3l-sm"
-    assert splitter.sentences(text) == ["it rains;", "she is late;", "Dr. X. Yes"]
-    assert splitter.sentences(" ") == []
-    # What is not the text cuts nothing.
-    assert Splitter("en", by="sat:odd").sentences(text) == [text.strip()]
-    with pytest.raises(CotextError, match="cannot be loaded"):
-        Splitter("en", by="sat:none")
-    with pytest.raises(CotextError, match="for the rules"):
-        Splitter("en", frozenset({"abv"}), "sat:sat-3l-sm")
-
-
-def test_a_splitter_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "wtpsplit_lite", None)
-    with pytest.raises(CotextError, match="pip install wtpsplit-lite"):
-        Splitter("en", by="sat:sat-3l-sm")
-    for by in ("pysbd", "sat:", "sat"):
-        with pytest.raises(CotextError, match="choose rules, or sat:MODEL"):
-            Splitter("en", by=by)
 
 
 @loop_over(

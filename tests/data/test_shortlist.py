@@ -107,7 +107,7 @@ def test_another_tokenizer_and_damaged_files_are_refused(tmp_path: Path) -> None
     whole.save(path)
     assert Shortlist.load(path, TOKENIZER).frequent.tolist() == [2]
     wrongs = (
-        np.full((size, 1), 99, np.int32),
+        np.full((size, 1), TOKENIZER.pieces, np.int32),
         np.full((size, 1), -2, np.int32),
         np.zeros(size, np.int32),
         np.zeros((size - 1, 1), np.int32),  # the last token would have no candidates

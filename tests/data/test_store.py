@@ -1,6 +1,4 @@
 import random
-import shutil
-from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
 
@@ -11,9 +9,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cotext.data import store as store_module
-from cotext.data.store import StoreWriter, TokenStore, Totals, write_manifest
+from cotext.data.store import StoreWriter, TokenStore, Totals
 from cotext.runtime.errors import CotextError
-from cotext.runtime.integrity import sealed, unsealed
 
 Side = list[list[int]]
 
@@ -102,7 +99,7 @@ def test_random_access_across_more_batches_than_are_kept_open(
         assert document.index == i
         assert (document.id, [s.tolist() for s in document.source]) == written[i][:2]
         assert store.lengths(i)[1].tolist() == [len(sentence) for sentence in written[i][2]]
-    assert len(store._files[0]._batches) <= 2
+    assert len(store._batches) <= 2
     with pytest.raises(IndexError, match="document 100 of 100"):
         store[100]
     with pytest.raises(IndexError):
@@ -221,110 +218,3 @@ def test_foreign_files_are_refused(tmp_path: Path) -> None:
             writer.write_table(table.replace_schema_metadata(metadata))
         with pytest.raises(CotextError, match=message):
             TokenStore(path)
-
-
-# --- stores in shards
-
-
-@pytest.fixture
-def small_shards(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store_module, "MAX_SHARD_TOKENS", 400)
-    monkeypatch.setattr(store_module, "OPEN_SHARDS", 2)
-
-
-def test_a_large_corpus_becomes_shards(tmp_path: Path, small_shards: None) -> None:
-    written = corpus(100)
-    store = write(tmp_path / "s", written)
-    names = sorted(path.name for path in (tmp_path / "s").iterdir())
-    assert names == [*(f"{n:05}.arrow" for n in range(len(store.shards))), "manifest.json"]
-    assert len(names) > 5
-    assert read(store) == written
-    assert [index for shard in store.ranges() for index in shard] == list(range(100))
-    order = list(range(100))
-    random.Random(4).shuffle(order)
-    for i in order:
-        assert (store[i].id, store[i].index) == (f"d{i}", i)
-        assert store.lengths(i)[0].tolist() == [len(sentence) for sentence in written[i][1]]
-        assert len(store._files) <= 2
-    assert store.totals == write_whole(tmp_path / "whole", written).totals
-    assert all(shard.totals.tokens >= 400 for shard in store.shards[:-1])
-
-
-def write_whole(path: Path, written: list[tuple[str, Side, Side]]) -> TokenStore:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(store_module, "MAX_SHARD_TOKENS", 10**9)
-        return write(path, written)
-
-
-def test_a_store_takes_the_place_of_one_of_another_shape(tmp_path: Path, small_shards: None) -> None:
-    for documents in (100, 3, 100, 60):
-        assert len(write(tmp_path / "s", corpus(documents))) == documents
-    assert [path.name for path in tmp_path.iterdir()] == ["s"]
-
-
-def test_a_damaged_shard_is_named_when_it_is_read(tmp_path: Path, small_shards: None) -> None:
-    store = write(tmp_path / "s", corpus(100))
-    second = store.ranges()[1]
-    path = tmp_path / "s" / "00001.arrow"
-    content = bytearray(path.read_bytes())
-    content[len(content) // 2] ^= 1
-    for damaged in (bytes(content), bytes(content[:-8]), None):
-        if damaged is None:
-            path.unlink()
-        else:
-            path.write_bytes(damaged)
-        store = TokenStore(tmp_path / "s")
-        assert store[second.start - 1].id == f"d{second.start - 1}"
-        with pytest.raises(CotextError, match=r"00001\.arrow: (not the shard that|can't be read)"):
-            store.lengths(second.start)
-
-
-def test_a_shard_of_another_store_is_not_taken(tmp_path: Path, small_shards: None) -> None:
-    """Even where the manifest has its digest: what it says of it must be true."""
-    store = write(tmp_path / "s", corpus(100))
-    shards = list(store.shards)
-    shards[1] = replace(shards[0], name="00001.arrow", documents=shards[0].documents + 1)
-    shutil.copyfile(tmp_path / "s" / "00000.arrow", tmp_path / "s" / "00001.arrow")
-    write_manifest(tmp_path / "s", "fingerprint", tuple(shards))
-    with pytest.raises(CotextError, match=r"00001\.arrow: the token store is damaged"):
-        list(TokenStore(tmp_path / "s"))
-
-
-def test_manifests_that_are_not_as_written(tmp_path: Path, small_shards: None) -> None:
-    write(tmp_path / "s", corpus(100))
-    path = tmp_path / "s" / "manifest.json"
-    whole = path.read_text()
-    content = unsealed(whole)
-    first = content["shards"][0]
-    for changed, message in (
-        (whole.replace("0", "1", 1), "damaged"),
-        (whole[:-9], "damaged"),
-        (sealed({**content, "version": 2}), "not of format 1"),
-        (sealed({**content, "shards": []}), "damaged"),
-        (sealed({**content, "shards": [first, first]}), "damaged"),
-        (sealed({**content, "shards": [{**first, "name": "../00000.arrow"}]}), "damaged"),
-        (sealed({**content, "shards": [{**first, "documents": -1}]}), "damaged"),
-        (sealed({**content, "shards": [{**first, "documents": 10**18}]}), "damaged"),
-    ):
-        path.write_text(changed)
-        with pytest.raises(CotextError, match=message):
-            TokenStore(tmp_path / "s")
-    path.unlink()
-    with pytest.raises(CotextError, match=r"s: not a token store: has no manifest\.json"):
-        TokenStore(tmp_path / "s")
-
-
-def test_an_interruption_leaves_the_old_shards(tmp_path: Path, small_shards: None) -> None:
-    written = corpus(100)
-    write(tmp_path / "s", written)
-
-    def interrupted() -> None:
-        with StoreWriter(tmp_path / "s", "fingerprint") as writer:
-            for document in written[:50]:
-                writer.add(*document)
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        interrupted()
-    assert read(TokenStore(tmp_path / "s")) == written
-    assert [path.name for path in tmp_path.iterdir()] == ["s"]

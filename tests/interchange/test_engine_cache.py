@@ -84,7 +84,7 @@ def texts(run: OpenedRun, given: list[Document]) -> list[tuple[str, ...]]:
     return [translation.document.sentences for translation in translations(run, given)]
 
 
-@loop_over("view", VIEWS)
+@loop_over("view", ["sentence", "s2to2", "doc2doc"])
 def test_a_run_is_converted_once_and_writes_what_it_writes_with_torch(
     make: Make, documents: list[Document], monkeypatch: pytest.MonkeyPatch, view: str
 ) -> None:
@@ -117,14 +117,6 @@ def test_the_engine_has_the_precision_of_the_settings(
     assert open_to_translate(run, "cpu", int8).translator.engine is None
     with pytest.raises(CotextError, match="int8 on this processor, whose int8 products are not exact"):
         open_to_translate(run, "cpu", {**int8, "engine": "ctranslate2"})
-
-
-def test_torch_can_be_chosen(make: Make) -> None:
-    run = make()
-    opened = open_to_translate(run, "cpu", {"engine": "torch"})
-    assert opened.translator.engine is None
-    assert "engine" not in signature_entries(opened.signature)
-    assert not (run / "engines").exists()
 
 
 @loop_over(
@@ -293,8 +285,9 @@ def test_a_run_in_training_is_left_to_torch(make: Make) -> None:
     assert open_to_translate(run, "cpu").translator.engine is not None
 
 
-@loop_over("precision", ["float32", "int8"])
-@loop_over("moment", ["open_run", "checksum", "load_engine"])
+@loop_over(
+    ("moment", "precision"), [("open_run", "float32"), ("checksum", "int8"), ("load_engine", "float32")]
+)
 def test_weights_that_change_while_a_run_is_opened(
     make: Make, monkeypatch: pytest.MonkeyPatch, moment: str, precision: str
 ) -> None:

@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 import torch
 
-import cotext as face
 from cotext.config.recipe import Config, dump_config, load_config, parse_config
 from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite, write_suite
 from cotext.data.documents import Document, ParallelDocument
@@ -434,16 +433,6 @@ def of_model(outcome: Outcome) -> str:
     return outcome.out.partition("model:")[2].partition("|version")[0]
 
 
-def test_from_python(make: Make, tmp_path: Path) -> None:
-    run = make("s2to2", False, ENDING)
-    export_engine(run, tmp_path / "engine")
-    own, other = (face.load(folder, "cpu", beam=1) for folder in (run, tmp_path / "engine"))
-    [document] = toy_documents(1, 4)
-    assert own.translate(document.source) == other.translate(document.source)
-    scores = (each.score(document.source, document.target) for each in (own, other))
-    assert next(scores) == pytest.approx(next(scores), abs=1e-4)
-
-
 def test_18_recipes_are_expressible() -> None:
     expressible = (
         *("focused-concatenation/base", "focused-concatenation/s2to2", "focused-concatenation/s4to4-cd"),
@@ -670,17 +659,6 @@ def test_speed_times_an_engine(make: Make, tmp_path: Path) -> None:
     names = [way["way"] for way in told["settings"]["one"]]
     assert names == ["engine, greedy", "engine, greedy, one by one"]
     assert all("|engine:ctranslate2-" in way["signature"] for way in told["settings"]["one"])
-
-
-def test_speed_times_a_run_in_another_precision(make: Make, tmp_path: Path) -> None:
-    text = tmp_path / "in.en"
-    write_documents(text, [Document(d.id, d.source) for d in toy_documents(1, 5)], "text")
-    given = ("--document", text, "--rounds", "1", "--setting", "one", "--device", "cpu", "--json")
-    told = json.loads(
-        succeed("speed", make("sentence", False, ENDING), *given, "--set", "precision=bfloat16").out
-    )
-    signatures = [way["signature"] for way in told["settings"]["one"]]
-    assert ["precision:bfloat16" in each for each in signatures] == [True, True]
 
 
 @loop_over(("ending", "limit"), [(ENDING, 6), (0.0, 1)])

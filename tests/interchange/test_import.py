@@ -2,11 +2,9 @@
 
 import json
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 import yaml
@@ -19,10 +17,10 @@ from cotext.cli.main import app
 from cotext.data.batch import Instance
 from cotext.data.build import special_symbols
 from cotext.data.collate import source_batch
-from cotext.data.tokenizer import ImportedTokenizer
+from cotext.data.tokenizer import ImportedTokenizer, LanguageChoice
 from cotext.data.views import Window
 from cotext.interchange import marian, self_test
-from cotext.interchange.foreign import ABSENT, ForeignModel, LanguagePair
+from cotext.interchange.foreign import ABSENT, ForeignModel
 from cotext.interchange.importing import Imported, import_model, open_foreign
 from cotext.models.checkpoint import LoadedModel, load_run
 from cotext.models.run_folder import IMPORT
@@ -32,7 +30,7 @@ from cotext.search.beam_search import Hypothesis, SearchOptions, search
 from cotext.search.constraints import SearchRequest, SearchSymbols
 from tests.loops import loop_over
 from tests.pretrained_folders import ENGLISH, GERMAN, sentences
-from tests.pretrained_models import FOLDERS, LANGUAGES, as_marian, marian_model, marian_npz
+from tests.pretrained_models import FOLDERS, LANGUAGES, marian_model
 
 transformers = pytest.importorskip("transformers")
 TEXTS = sentences(ENGLISH, 6, 7)
@@ -49,7 +47,7 @@ def imports(tmp_path_factory: pytest.TempPathFactory) -> Get:
         if name not in made:
             top = tmp_path_factory.mktemp("import")
             folder, run = FOLDERS[name](top / "there"), top / "run"
-            account = import_model(folder, run, LanguagePair(*LANGUAGES.get(name, ("", ""))), "cc-by-4.0")
+            account = import_model(folder, run, LanguageChoice(*LANGUAGES.get(name, ("", ""))), "cc-by-4.0")
             made[name] = folder, run, account
         return made[name]
 
@@ -62,7 +60,7 @@ def theirs(folder: Path) -> tuple[Any, Any]:
 
 
 def opened(name: str, folder: Path) -> ForeignModel:
-    return open_foreign(folder, LanguagePair(*LANGUAGES.get(name, ("", ""))))
+    return open_foreign(folder, LanguageChoice(*LANGUAGES.get(name, ("", ""))))
 
 
 def source_rows(foreign: ForeignModel) -> tuple[int, ...]:
@@ -228,85 +226,10 @@ def test_a_source_vocabulary_of_its_own(imports: Get) -> None:
     assert any(torch.equal(source[first], matrix[row]) for row in rows.values())
 
 
-# --- Marian's own files
-
-
-def equal_weights(a: LoadedModel, b: LoadedModel) -> bool:
-    return all(
-        torch.equal(p, dict(b.model.named_parameters())[name]) for name, p in a.model.named_parameters()
-    )
-
-
-def test_an_npz_of_the_same_weights_is_the_same_model(tmp_path: Path) -> None:
-    """But for padding, which Marian has not, and which has no probability then."""
-    there = marian_model(tmp_path / "there")
-    options = {"enc-depth": 2, "dec-depth": 1, "special": "käse"}
-    npz = marian_npz(tmp_path / "npz")
-    np.savez(npz / "model.npz", **as_marian(load_file(there / "model.safetensors"), options))  # type: ignore[arg-type]
-    runs = [tmp_path / "a", tmp_path / "b"]
-    for folder, run in zip((there, npz), runs, strict=True):
-        account = import_model(folder, run, LanguagePair())
-    assert "transformers does not read" in account.self_test.skipped
-    a, b = map(load_run, runs)
-    assert a.tokenizer.encode_batch(TEXTS) == b.tokenizer.encode_batch(TEXTS)
-    with torch.no_grad():
-        for each in (a, b):
-            bias = each.model.output_bias
-            assert bias is not None
-            bias[each.tokenizer.pad] = 0
-    assert equal_weights(a, b)
-
-
-MARIAN: dict[str, dict[str, Any]] = {
-    "post-norm": {},
-    "relu": {"transformer-ffn-activation": "relu"},
-    "gelu": {"transformer-ffn-activation": "gelu"},
-    "pre-norm": {
-        "transformer-preprocess": "n",
-        "transformer-postprocess": "da",
-        "transformer-postprocess-top": "n",
-    },
-    "norm of embeddings": {"transformer-postprocess-emb": "nd"},
-    "two vocabularies": {"separate": True, "tied-embeddings-all": False, "tied-embeddings": True},
-}
-
-
-@loop_over("name", MARIAN)
-@torch.no_grad()
-def test_marians_own_files_beside_another_reader(name: str, tmp_path: Path) -> None:
-    """CTranslate2 has a converter of its own: log-probabilities of tokens are equal."""
-    ctranslate2 = pytest.importorskip("ctranslate2")
-    from ctranslate2.converters import MarianConverter
-
-    folder = marian_npz(tmp_path / "npz", **MARIAN[name])
-    vocabularies = sorted(map(str, folder.glob("*.vocab.yml")))
-    MarianConverter(str(folder / "model.npz"), [vocabularies[0], vocabularies[-1]]).convert(
-        str(tmp_path / "ct")
-    )
-    import_model(folder, tmp_path / "run", LanguagePair())
-    translator = cotext.load(tmp_path / "run")
-    own = load_run(tmp_path / "run").tokenizer
-    engine = ctranslate2.Translator(str(tmp_path / "ct"), intra_threads=1)
-    names: list[list[str]] = []
-    for path in (vocabularies[0], vocabularies[-1]):
-        lines = Path(path).read_text(encoding="utf-8").splitlines()
-        names.append(
-            [piece for piece in (json.loads(line.rsplit(":", 1)[0]) for line in lines) if piece != "</s>"]
-        )
-    targets = sentences(GERMAN, len(TEXTS), 8)
-    shift = partial(max, 0)
-    found = engine.score_batch(
-        [[names[0][i if i < own.pieces else shift(i - 4)] for i in own.encode(text)] for text in TEXTS],
-        [[names[1][i] for i in own.encode(text, "target")] for text in targets],
-    )
-    for theirs_, ours in zip(found, translator.score(TEXTS, targets), strict=True):
-        assert ours == pytest.approx(sum(theirs_.log_probs), abs=1e-3)
-
-
 def test_without_transformers_the_import_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = marian_model(tmp_path / "there")
     monkeypatch.setattr(self_test, "find_spec", lambda name: None)
-    account = import_model(folder, tmp_path / "run", LanguagePair())
+    account = import_model(folder, tmp_path / "run", LanguageChoice())
     assert "self-test: none: transformers is not installed" in account.render()
     assert load_run(tmp_path / "run").signature
 
@@ -319,5 +242,5 @@ def test_another_model_than_theirs_is_not_written(tmp_path: Path, monkeypatch: p
         marian, "make_config", lambda model, *rest: make({**model, "wavelengths": "half_minus_one"}, *rest)
     )
     with pytest.raises(CotextError, match="the self-test failed, nothing was written"):
-        import_model(folder, tmp_path / "run", LanguagePair())
+        import_model(folder, tmp_path / "run", LanguageChoice())
     assert not (tmp_path / "run").exists()

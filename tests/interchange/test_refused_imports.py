@@ -1,35 +1,24 @@
 """Folders that are no model, or none that is known here: refused with the reason, and nothing is written."""
 
-import io
 import json
 import pickle
 import sys
-import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from shutil import copytree
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
-import yaml
 from safetensors.torch import load_file, save_file
 
 from cotext.cli.main import main
-from cotext.interchange.foreign import LanguagePair
+from cotext.data.tokenizer import LanguageChoice
 from cotext.interchange.importing import import_model
 from cotext.runtime.errors import CotextError
 from tests.command_line import cotext, listing, succeed
 from tests.loops import loop_over
-from tests.pretrained_models import (
-    OPTIONS,
-    m2m100_model,
-    marian_arrays,
-    marian_model,
-    marian_npz,
-    mbart_model,
-)
+from tests.pretrained_models import m2m100_model, marian_model, mbart_model
 
 pytest.importorskip("transformers")
 Change = Callable[[Path], object]
@@ -37,7 +26,6 @@ KINDS: dict[str, Callable[[Path], Path]] = {
     "marian": marian_model,
     "m2m": m2m100_model,
     "mbart": mbart_model,
-    "npz": marian_npz,
 }
 
 
@@ -66,31 +54,6 @@ def tensors(change: Callable[[dict[str, torch.Tensor]], object]) -> Change:
     return changed
 
 
-def option(**changes: Any) -> Change:
-    named = {key.replace("_", "-"): value for key, value in changes.items()}
-
-    def change(folder: Path) -> None:
-        content = {**OPTIONS, **named}
-        arrays = dict(np.load(folder / "model.npz"))
-        text = yaml.safe_dump(content).encode() + b"\0"
-        arrays["special:model.yml"] = np.frombuffer(text, dtype=np.int8)
-        np.savez(folder / "model.npz", **arrays)
-
-    return change
-
-
-def array(name: str, value: Any) -> Change:
-    def change(folder: Path) -> None:
-        arrays = dict(np.load(folder / "model.npz"))
-        if value is None:
-            del arrays[name]
-        else:
-            arrays[name] = value
-        np.savez(folder / "model.npz", **arrays)
-
-    return change
-
-
 def pickled(content: object) -> Change:
     def change(folder: Path) -> None:
         (folder / "model.safetensors").unlink()
@@ -116,28 +79,6 @@ def without_start(folder: Path) -> None:
 
 def gone(name: str) -> Change:
     return lambda folder: (folder / name).unlink()
-
-
-def zip_bomb(folder: Path) -> None:
-    """A hundred megabytes of zeros in a hundred kilobytes."""
-    with zipfile.ZipFile(folder / "model.npz", "w", zipfile.ZIP_DEFLATED) as archive:
-        content = io.BytesIO()
-        np.save(content, np.zeros(25_000_000, dtype=np.float32))
-        archive.writestr("Wemb.npy", content.getvalue())
-
-
-def boasting(folder: Path) -> None:
-    """A header that asks for an exabyte."""
-    with zipfile.ZipFile(folder / "model.npz", "w") as archive:
-        header = io.BytesIO()
-        np.lib.format.write_array_header_1_0(
-            header, {"descr": "<f4", "fortran_order": False, "shape": (1 << 30, 1 << 28)}
-        )
-        archive.writestr("Wemb.npy", header.getvalue())
-
-
-def objects(folder: Path) -> None:
-    np.savez(folder / "model.npz", Wemb=np.array([Bomb()], dtype=object))
 
 
 def not_a_number(weights: dict[str, torch.Tensor]) -> None:
@@ -191,17 +132,14 @@ REFUSED: list[tuple[str, Change, str]] = [
     ("mbart", without_start, r"decoders that start with the language"),
     ("mbart", setting(max_position_embeddings=99), r"embed_positions\.weight is \[66, 16\]"),
     # files
-    ("marian", gone("config.json"), r"has neither a config\.json of Hugging Face nor an \.npz"),
+    ("marian", gone("config.json"), r"has no config\.json of Hugging Face"),
     ("marian", gone("source.spm"), r"source\.spm is missing"),
     ("marian", gone("vocab.json"), r"vocab\.json is missing"),
     ("marian", gone("model.safetensors"), r"has no model\.safetensors and no pytorch_model\.bin"),
     ("m2m", gone("sentencepiece.bpe.model"), r"sentencepiece\.bpe\.model is missing"),
-    ("npz", gone("target.spm"), r"target\.spm is missing"),
     ("marian", cut("config.json", 40), r"config\.json"),
     ("marian", cut("model.safetensors", 3000), r"model\.safetensors: damaged or truncated"),
     ("marian", cut("source.spm", 100), r"source\.spm: not a sentencepiece model"),
-    ("npz", cut("model.npz", 3000), r"model\.npz: damaged or truncated, or no npz file"),
-    ("npz", cut("model.0.vocab.yml", 50), r"line \d+: not an entry|different models|elsewhere"),
     # weights
     ("marian", tensors(not_a_number), r"fc1\.bias contains values that are not finite numbers"),
     ("marian", tensors(lambda t: t.pop("model.encoder.layers.0.fc1.bias")), r"fc1\.bias is missing"),
@@ -224,31 +162,6 @@ REFUSED: list[tuple[str, Change, str]] = [
     ("marian", pickled([torch.zeros(3)]), r"does not contain named tensors"),
     ("marian", pickled({1: torch.zeros(3)}), r"does not contain named tensors"),
     ("marian", stretched, r"fc1\.weight is \[1048576, 1048576\], which does not fit"),
-    # Marian's own
-    ("npz", option(type="s2s"), r"type = 's2s'"),
-    ("npz", option(transformer_decoder_autoreg="rnn"), r"transformer-decoder-autoreg = 'rnn'"),
-    ("npz", option(transformer_no_projection=True), r"transformer-no-projection = True"),
-    ("npz", option(transformer_preprocess="a"), r"transformer-preprocess = 'a'"),
-    ("npz", option(transformer_postprocess="dhn"), r"transformer-postprocess = 'dhn'"),
-    ("npz", option(transformer_postprocess_top="n"), r"transformer-postprocess-top = 'n'"),
-    ("npz", option(transformer_postprocess_emb="h"), r"transformer-postprocess-emb = 'h'"),
-    ("npz", option(transformer_ffn_depth=3), r"transformer-ffn-depth = 3"),
-    ("npz", option(transformer_tied_layers=[1, 1]), r"transformer-tied-layers = \[1, 1\]"),
-    (
-        "npz",
-        option(transformer_train_position_embeddings=True),
-        r"transformer-train-position-embeddings = True",
-    ),
-    ("npz", option(transformer_ffn_activation="tanh"), r"transformer-ffn-activation = 'tanh'"),
-    ("npz", option(lemma_dim_emb=64), r"lemma-dim-emb = 64"),
-    ("npz", array("decoder_ff_logit_out_W", np.zeros((16, 67), np.float32)), r"tied-embeddings = False"),
-    ("npz", array("special:model.yml", None), r"no model of Marian: it has no special:model\.yml"),
-    ("npz", array("special:model.yml", np.frombuffer(b"[1, 2]\0", np.int8)), r"contains no options"),
-    ("npz", array("special:model.yml", np.frombuffer(b"a: !!python/name:os.system\0", np.int8)), r"YAML"),
-    ("npz", array("decoder_l1_ffn_W1", None), r"decoder_l1_ffn_W1 is missing"),
-    ("npz", zip_bomb, r"its stated size is far larger than its content"),
-    ("npz", boasting, r"its size does not match its content"),
-    ("npz", objects, r"not an array of numbers"),
 ]
 
 
@@ -259,27 +172,23 @@ def test_what_is_no_such_model_is_refused(
     folder = copytree(folders[kind], tmp_path / "there")
     change(folder)
     with pytest.raises(CotextError, match=message):
-        import_model(folder, tmp_path / "run", LanguagePair())
+        import_model(folder, tmp_path / "run", LanguageChoice())
     assert [path.name for path in tmp_path.iterdir()] == ["there"]
 
 
 def test_names_of_files_elsewhere(folders: dict[str, Path], tmp_path: Path) -> None:
-    """An index may name files beside it alone, and decoder.yml too."""
+    """An index may name files beside it alone."""
     folder = copytree(folders["marian"], tmp_path / "there")
     (folder / "model.safetensors").rename(tmp_path / "elsewhere.safetensors")
     index = {"weight_map": {"lm_head.weight": "../elsewhere.safetensors"}}
     (folder / "model.safetensors.index.json").write_text(json.dumps(index))
     with pytest.raises(CotextError, match="does not name files beside it"):
-        import_model(folder, tmp_path / "run", LanguagePair())
+        import_model(folder, tmp_path / "run", LanguageChoice())
     (tmp_path / "elsewhere.safetensors").rename(folder / "part-1.safetensors")
     names = load_file(folder / "part-1.safetensors")
     listed = {"weight_map": dict.fromkeys(names, "part-1.safetensors")}
     (folder / "model.safetensors.index.json").write_text(json.dumps(listed))
-    import_model(folder, tmp_path / "run", LanguagePair())
-    npz = copytree(folders["npz"], tmp_path / "npz")
-    (npz / "decoder.yml").write_text("vocabs: [/etc/passwd, ../../etc/passwd]")
-    with pytest.raises(CotextError, match=r"npz/passwd: "):
-        import_model(npz, tmp_path / "other", LanguagePair())
+    import_model(folder, tmp_path / "run", LanguageChoice())
 
 
 def test_old_pickles_of_tensors_are_read(folders: dict[str, Path], tmp_path: Path) -> None:
@@ -288,22 +197,11 @@ def test_old_pickles_of_tensors_are_read(folders: dict[str, Path], tmp_path: Pat
     weights = load_file(folder / "model.safetensors")
     torch.save(weights, folder / "pytorch_model.bin", _use_new_zipfile_serialization=False)
     (folder / "model.safetensors").unlink()
-    found = import_model(folder, tmp_path / "run", LanguagePair())
+    found = import_model(folder, tmp_path / "run", LanguageChoice())
     assert found.self_test.largest_difference < 1e-5
     (folder / "pytorch_model.bin").write_bytes(pickle.dumps({"weight": Bomb()}, protocol=2))
     with pytest.raises(CotextError, match="contains objects other than tensors"):
-        import_model(folder, tmp_path / "other", LanguagePair())
-
-
-def test_one_vocabulary_of_npz_models_needs_no_decoder_yml(folders: dict[str, Path], tmp_path: Path) -> None:
-    folder = copytree(folders["npz"], tmp_path / "there")
-    (folder / "decoder.yml").unlink()
-    (folder / "model.npz").rename(folder / "model.best-bleu.npz")
-    (folder / "model.best-bleu.npz").rename(folder / "opus.npz")
-    import_model(folder / "opus.npz", tmp_path / "run", LanguagePair())
-    np.savez(folder / "other.npz", **marian_arrays(6, {"Wemb": 67}))  # type: ignore[arg-type]
-    with pytest.raises(CotextError, match=r"several models \(opus\.npz, other\.npz\)"):
-        import_model(folder, tmp_path / "other", LanguagePair())
+        import_model(folder, tmp_path / "other", LanguageChoice())
 
 
 def test_the_command_line_says_what_is_wrong(
@@ -332,14 +230,10 @@ def test_the_command_line_says_what_is_wrong(
 
 
 def test_the_same_import_again_finds_what_is_there(folders: dict[str, Path], tmp_path: Path) -> None:
-    out = tmp_path / "run"
-    for kind in ("marian", "npz"):
-        command: list[str | Path] = ["import", folders[kind], "--out", out / kind]
-        assert "nothing was changed" not in succeed(*command).out
-        before = listing(tmp_path)
-        assert (
-            "already contains this import (checksums are equal); nothing was changed" in succeed(*command).out
-        )
-        refused = cotext(*command, "--licence", "mit")
-        assert (refused.code, "import.json differs" in refused.err) == (2, True)
-        assert listing(tmp_path) == before
+    command: list[str | Path] = ["import", folders["marian"], "--out", tmp_path / "run"]
+    assert "nothing was changed" not in succeed(*command).out
+    before = listing(tmp_path)
+    assert "already contains this import (checksums are equal); nothing was changed" in succeed(*command).out
+    refused = cotext(*command, "--licence", "mit")
+    assert (refused.code, "import.json differs" in refused.err) == (2, True)
+    assert listing(tmp_path) == before

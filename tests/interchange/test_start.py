@@ -10,7 +10,7 @@ from cotext.data.documents import ParallelDocument
 from cotext.data.formats import write_parallel
 from cotext.data.prepare import prepare
 from cotext.data.requests import PreparationRequest
-from cotext.interchange.foreign import LanguagePair
+from cotext.data.tokenizer import LanguageChoice
 from cotext.interchange.importing import import_model
 from cotext.models.checkpoint import load_run
 from cotext.runtime.errors import CotextError
@@ -45,7 +45,7 @@ def started(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     """An import and data in its tokenizer."""
     top = tmp_path_factory.mktemp("start")
     languages = LANGUAGES.get(request.param, ("", ""))
-    import_model(FOLDERS[request.param](top / "there"), top / "run", LanguagePair(*languages))
+    import_model(FOLDERS[request.param](top / "there"), top / "run", LanguageChoice(*languages))
     train_file, dev_file = corpus(top / "train.jsonl", 8, 1), corpus(top / "dev.jsonl", 3, 2)
     prepare(
         PreparationRequest(

@@ -181,7 +181,7 @@ def test_every_format_of_documents(tmp_path: Path, fake: Fake, format: str) -> N
     assert found == [tuple(WORDS.values())] * 2
 
 
-def test_lines_of_wmt_become_a_submission_and_hand_on_instructions(tmp_path: Path, fake: Fake) -> None:
+def test_lines_of_wmt_hand_on_instructions(tmp_path: Path, fake: Fake) -> None:
     lines = [
         {"doc_id": "a", "src_lang": "en", "tgt_lang": "de_DE", "source_doc": "<p>It is loud.</p><p></p>"},
         {"doc_id": "b", "src_lang": "en", "tgt_lang": "cs_CZ", "source_doc": "It is loud."},
@@ -195,9 +195,9 @@ def test_lines_of_wmt_become_a_submission_and_hand_on_instructions(tmp_path: Pat
     assert outcome.code == 0, outcome.err
     assert "|instructions:2|" in outcome.out
     found = [json.loads(line) for line in out.read_text().splitlines()]
-    assert [(line["doc_id"], line["tgt_lang"], line["hypothesis"]) for line in found] == [
-        ("a", "de_DE", "<p>Er ist laut.</p><p></p>"),
-        ("c", "de_DE", "Sie ist müde.\n\nEr ist laut."),
+    assert [(line["doc_id"], line["hypothesis"]) for line in found] == [
+        ("a", "<p>Er ist laut.</p>\n<p></p>"),
+        ("c", "<p>Sie ist müde.</p>\n<p>Er ist laut.</p>"),
     ]
     instructed = {request.question.split("Be formal in ")[1][:14] for request in fake.requests}
     assert instructed == {"a.\n100% of it.", "c.\n100% of it."}

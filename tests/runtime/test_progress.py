@@ -23,7 +23,7 @@ from cotext.training import run as runs
 from cotext.training.accelerator import make_accelerator
 from cotext.training.run import _first_sentences
 from cotext.training.trainer import TrainingCallbacks
-from tests.command_line import World, cotext, succeed, train_arguments
+from tests.command_line import World, cotext, train_arguments
 from tests.loops import loop_over
 from tests.tiny_runs import prepare_toy, run_config
 
@@ -252,12 +252,6 @@ def test_a_device_that_is_not_there_is_refused_before_there_is_a_run(
     refused = cotext(*train_arguments(world.folder, tmp_path / "run"), "--device", device)
     assert (refused.code, f"device {device!r} cannot be used" in refused.err) == (2, True)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_training_on_the_device_that_is_named(world: World, tmp_path: Path) -> None:
-    shown = succeed(*train_arguments(world.folder, tmp_path / "run"), "--device", "cpu")
-    assert "finished at update 6" in shown.out
-    assert make_accelerator(TrainConfig(), device="cpu").device.type == "cpu"
 
 
 def test_processes_take_a_device_each(monkeypatch: pytest.MonkeyPatch) -> None:

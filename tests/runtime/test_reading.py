@@ -11,7 +11,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cotext.config.recipe import Config, dump_config, load_config, parse_config
+from cotext.config.recipe import dump_config, load_config, parse_config
 from cotext.runtime import reading
 from cotext.runtime.errors import CotextError, nearest, shown
 from cotext.runtime.reading import parse_json, parse_yaml, read_bytes, read_json, read_text, substituted
@@ -254,27 +254,14 @@ def test_many_problems_are_counted(tmp_path: Path) -> None:
         ("decode.beam=2001-99-99", "decode.beam = '2001-99-99': input should be a valid integer"),
         ("decode.max_ratio=1e300", "decode.max_ratio = '1e300': input should be less than or equal to 20"),
         ("decode.max_ratio=1.0e+400", "should be a finite number"),
-        ("decode.max_extra=99999999999", "less than or equal to 10000"),
-        ("decode.length_penalty=1e3", "less than or equal to 10"),
-        ("decode.beam=1000000", "less than or equal to 1000"),
         ("model.dimension=1000000", "less than or equal to 65536"),
-        ("model.encoder_layers=100000", "less than or equal to 256"),
         ("model.shift=1000000000", "less than or equal to 10000"),
-        ("model.nat.codes=1000000000", "less than or equal to 100000"),
-        ("view.numbers=1000000000", "less than or equal to 100000"),
-        ("view.before=1000000000", "less than or equal to 10000"),
         ("view.mixed_with=[{weight: 1.0e+300}]", "less than or equal to 1000"),
-        ("train.threads=1000000000", "less than or equal to 1024"),
-        ("train.pool_tokens=99999999999", "less than or equal to 1000000000"),
-        (f"train.seed={NINES}", "a number that long"),
-        ('train.init="a\\0"', "NUL"),
-        ('paper="\\ud800"', "half a character"),
         ("paper=\udc80", "xdc80"),
         ("\udc80=1", "'\\udc80'"),
         (f"{'a' * 5000}=1", "unknown key 'aaa"),
         (f"{'.'.join('a' * 5000)}=1", "no key lies in so many sections"),
         ("..=1", "unknown key ''"),
-        (f"train.seed={'[' * 3000}", "nested too deep"),
     ],
 )
 def test_overrides_beyond_all_limits(override: str, message: str) -> None:
@@ -282,9 +269,3 @@ def test_overrides_beyond_all_limits(override: str, message: str) -> None:
         load_config("focused-concatenation/s2to2", None, [override])
     assert message in str(caught.value)
     assert len(str(caught.value)) < 700
-
-
-def test_defaults_are_far_below_the_limits() -> None:
-    generous = {"model": {"dimension": 16_384, "feed_forward": 65_536, "encoder_layers": 100, "heads": 128}}
-    wide = {"decode": {"beam": 200, "max_source_tokens": 100_000}, "view": {"max_tokens": 500_000}}
-    assert parse_config({**generous, **wide}, "here") != Config()

@@ -42,14 +42,13 @@ def test_a_bomb_is_refused_in_little_memory(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["a.en", "a.en.gz", "a.en.xz"])
-@pytest.mark.parametrize("format", ["text", "d-lines", "eos-groups", "tsv", "jsonl"])
+@pytest.mark.parametrize("format", ["text", "d-lines", "tsv", "jsonl"])
 def test_long_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, format: str) -> None:
     pack = {".gz": gzip.compress, ".xz": lzma.compress}.get(Path(name).suffix, bytes)
     path = tmp_path / name
     lines = {
         "text": b"%s\n",
         "d-lines": b"<d>\n%s\n",
-        "eos-groups": b"b _eos %s\n",
         "tsv": b"1\tx\t%s\n",
         "jsonl": b'{"id": "1", "sentences": ["%s"]}\n',
     }

@@ -159,7 +159,7 @@ def test_nothing_is_overwritten_unasked(world: World, folder: Path) -> None:
         (["page.md", "--out", "x.txt"], "is written as markdown; let --out end in .md"),
         (["talk.srt", "--out", "x.vtt"], "is written as subtitles; let --out end in .srt"),
         (["corpus.en", "--out", "x.PO"], "but the output is written as text; let --out end in .en"),
-        (["corpus.en", "--out", "x.parquet"], "but the output is written as text"),
+        (["corpus.en", "--out", "x.tsv"], "but the output is written as text"),
         (["table.po", "--out", "x"], "table.po: ends in .po, but it contains only text"),
         (
             ["lines.docx", "--out", "x", "--format", "docx"],

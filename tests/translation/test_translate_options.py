@@ -41,10 +41,9 @@ def test_files_are_split_as_asked(world: World, tmp_path: Path, monkeypatch: pyt
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        (("--splitter", "odd"), "--splitter 'odd': choose rules, or sat:MODEL"),
         (
-            ("--splitter", "rules", "--no-split"),
-            "--splitter applies to text that is split into sentences: omit",
+            ("--abbreviations", "a.txt", "--no-split"),
+            "--abbreviations applies to text that is split into sentences: omit",
         ),
         (("--abbreviations", "none.txt"), "none.txt: cannot be read: No such file"),
         (("--abbreviations", "a.txt"), "a.txt:1: not an abbreviation"),

@@ -13,13 +13,10 @@ processes. Finished steps are not repeated.
 """
 
 import json
-import os
-import shlex
-import shutil
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
 
@@ -27,7 +24,7 @@ import typer
 
 from cotext.cli.sample import PACKAGE, translate_sample
 from cotext.config.recipe import Config, load_config
-from cotext.data.controlled import SIZES, WordOrder
+from cotext.data.controlled import SIZES
 from cotext.data.formats import read_documents, write_documents
 from cotext.data.prepare import prepare_controlled
 from cotext.data.requests import ControlledRequest
@@ -65,18 +62,8 @@ class DemoSettings:
     seed: int
     contrastive_examples: int
     test_documents: int
-    word_order: WordOrder = "verb-second"
 
 
-OVERRIDES = (
-    "train.log_every=20",
-    "train.validate_bleu=false",
-    # Short training has not converged: older checkpoints would make the average worse.
-    "train.average=3",
-    "train.best_by=loss",  # the loss of the current sentences, which are tested
-    "train.threads=1",
-    "train.clip_norm=1",  # needed because the learning rate is far above the value of the recipes
-)
 SETTINGS = DemoSettings(
     # Context discounting learns more slowly: labels of the three context sentences have a weight of 0.01.
     systems=(
@@ -90,7 +77,13 @@ SETTINGS = DemoSettings(
         ),
     ),
     overrides=(
-        *OVERRIDES,
+        "train.log_every=20",
+        "train.validate_bleu=false",
+        # Short training has not converged: older checkpoints would make the average worse.
+        "train.average=3",
+        "train.best_by=loss",  # the loss of the current sentences, which are tested
+        "train.threads=1",
+        "train.clip_norm=1",  # needed because the learning rate is far above the value of the recipes
         "train.validate_every=125",
         # With small batches, the model learns more from the same number of tokens.
         "train.max_tokens=625",
@@ -101,16 +94,6 @@ SETTINGS = DemoSettings(
     seed=1,
     contrastive_examples=300,
     test_documents=50,
-)
-FULL = replace(
-    SETTINGS,
-    systems=tuple(
-        replace(system, overrides=(f"train.max_updates={updates}",))
-        for system, updates in zip(SETTINGS.systems, (700, 1000, 1000), strict=True)
-    ),
-    overrides=(*OVERRIDES, "train.validate_every=100"),
-    contrastive_examples=600,
-    test_documents=100,
 )
 
 INTRODUCTION = """\
@@ -193,7 +176,6 @@ def _prepare(out: Path, settings: DemoSettings) -> None:
                 out=out / "data",
                 seed=settings.seed,
                 contrastive_examples=settings.contrastive_examples,
-                word_order=settings.word_order,
             )
             prepare_controlled(request, on_documents)
     for name in ("test.en", "test.de"):
@@ -273,10 +255,9 @@ def _evaluation(out: Path, system: DemoSystem, training: str) -> Job:
     request = _comparison(out, [system])
     suites = [part for suite in request.suite for part in ("--suite", suite)]
     test = ("--source", out / "test.en", "--reference", out / "test.de")
-    quick = ("--no-use",)
     return Job(
         name=f"measure {system.title}",
-        command=_child("compare", *request.runs, *test, *suites, *quick, "--out", page),
+        command=_child("compare", *request.runs, *test, *suites, "--no-use", "--out", page),
         log=out / "logs" / f"measure-{system.name}.log",
         finished=finished,
         total=1,
@@ -315,33 +296,23 @@ def _arguments(out: Path, system: DemoSystem, settings: DemoSettings) -> list[st
 
 def _conclude(out: Path, settings: DemoSettings, seconds: float) -> None:
     """Print where the results are, and commands to try next."""
-    best, data = out / settings.systems[-1].name, out / "data"
+    best, source = out / settings.systems[-1].name, out / "test.en"
     minutes, rest = divmod(round(seconds), 60)
-    cotext = _own_command()
     typer.echo(
         f"Done in {minutes}:{rest:02d} minutes. Signatures, intervals and plots: {out / 'report.html'}; "
         f"all figures: {out / 'report.csv'}\n\n"
         "What to try next (on the page of the server, click a word to see which sentence decided it):\n"
-        f"  {cotext} serve {best}\n"
-        f"  {cotext} contrastive {best} {data / 'contrastive' / 'pronoun.json'}\n"
-        f"  {cotext} translate {best} {data / 'test.en'} --out test.de --set beam=1\n"
-        f"  {cotext} evaluate --hypothesis test.de --source {data / 'test.en'} "
-        f"--reference {data / 'test.de'}\n"
-        f"  {cotext} prepare-controlled medium --out medium\n"
-        f"  {cotext} train {settings.systems[-1].recipe} --size small --data medium --out small\n"
-        f"  {cotext} systems\n\n"
+        f"  cotext serve {best}\n"
+        f"  cotext contrastive {best} {out / 'data' / 'contrastive' / 'pronoun.json'}\n"
+        f"  cotext translate {best} {source} --out test.de --set beam=1\n"
+        f"  cotext evaluate --hypothesis test.de --source {source} "
+        f"--reference {source.with_suffix('.de')}\n"
+        f"  cotext prepare-controlled medium --out medium\n"
+        f"  cotext train {settings.systems[-1].recipe} --size small --data medium --out small\n"
+        f"  cotext systems\n\n"
         "With your own documents, one sentence per line and an empty line between documents:\n"
-        f"  {cotext} prepare --source train.en --target train.de --dev-source dev.en --dev-target dev.de "
+        f"  cotext prepare --source train.en --target train.de --dev-source dev.en --dev-target dev.de "
         "--out data/x\n"
-        f"  {cotext} train {settings.systems[-1].recipe} --size small --data data/x --out runs/a\n"
-        f"  {cotext} translate runs/a document.en --out document.de"
+        f"  cotext train {settings.systems[-1].recipe} --size small --data data/x --out runs/a\n"
+        f"  cotext translate runs/a document.en --out document.de"
     )
-
-
-def _own_command() -> str:
-    """Return the command that runs this installation of `cotext` from the current folder."""
-    own = Path(sys.executable).with_name("cotext")
-    found = shutil.which("cotext")
-    if not own.is_file() or (found is not None and Path(found).resolve() == own.resolve()):
-        return "cotext"
-    return shlex.quote(os.path.relpath(own))

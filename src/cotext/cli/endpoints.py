@@ -23,7 +23,6 @@ _FOR_RUNS = (
         "memory",
         "bilingual",
         "scores",
-        "splitter",
     ),
     *("abbreviations", "entries", "device", "checkpoint", "on", "workers", "shard"),
 )

@@ -13,7 +13,6 @@ from cotext.data.requests import (
     BeginningRequest,
     ConversionRequest,
     Detokenisation,
-    SubmissionRequest,
     SuiteConversionRequest,
 )
 from cotext.runtime.errors import CotextError
@@ -89,17 +88,6 @@ def convert(request: ConversionRequest) -> None:
     done = convert_corpus(source, target, out, out_target, request.to, request.format, joined)
     written = f"{out}" if out_target is None else f"{out}, {out_target}"
     typer.echo(f"{written}: {counted(done.sentences, 'sentence')} in {counted(done.documents, 'document')}")
-
-
-def convert_submission(request: SubmissionRequest) -> None:
-    """Convert translations to a WMT submission with the lines (paragraphs) of the task."""
-    from cotext.data.convert import convert_to_submission
-
-    language = request.target_language
-    found = convert_to_submission(request.source, request.out, request.like, request.format, language)
-    typer.echo(
-        f"{request.out}: {counted(found.sentences, 'paragraph')} in {counted(found.documents, 'document')}"
-    )
 
 
 def convert_suite(request: SuiteConversionRequest) -> None:

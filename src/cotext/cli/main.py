@@ -6,11 +6,10 @@ Modules that take long to import are imported inside the commands, so that `cote
 import signal
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from importlib import import_module
 from io import TextIOWrapper
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final
 
 import typer
 from typer.core import TyperGroup
@@ -28,7 +27,7 @@ from cotext.cli.evaluate import (
     profile,
 )
 from cotext.cli.join import join, score
-from cotext.cli.look import convert, convert_submission, convert_suite, head, info, schema, systems
+from cotext.cli.look import convert, convert_suite, head, info, schema, systems
 from cotext.cli.messages import on_a_screen, require_text, short_refusals
 from cotext.cli.options import command
 from cotext.cli.runs import average, export, import_pretrained, models, shortlist
@@ -85,25 +84,17 @@ OUT_OF_MEMORY = (
 
 def demo(
     out: Annotated[
-        Path | None,
-        typer.Option(help="Folder for data, runs and the report. Default: demo, or demo-full with --full."),
-    ] = None,
-    full: Annotated[
-        bool, typer.Option("--full", help="Train longer and test on more data: about ten minutes.")
-    ] = False,
-    word_order: Annotated[
-        Literal["verb-second", "verb-final", "reversed"],
-        typer.Option(help="Word order of the target side; see `prepare-controlled`."),
-    ] = "verb-second",
+        Path,
+        typer.Option(help="Folder for data, runs and the report."),
+    ] = Path("demo"),
     train: Annotated[
         bool, typer.Option("--train/--no-train", help="Train the tiny systems after the sample page.")
     ] = True,
 ) -> None:
     """Translate a sample page, then train three tiny systems and compare their use of context (4 minutes)."""
-    from cotext.cli.demo import FULL, SETTINGS, run_demo
+    from cotext.cli.demo import run_demo
 
-    settings, folder = (FULL, Path("demo-full")) if full else (SETTINGS, Path("demo"))
-    run_demo(out or folder, replace(settings, word_order=word_order), train)
+    run_demo(out, train=train)
 
 
 # Commands in the order of `cotext --help`, by purpose.
@@ -153,7 +144,6 @@ COMMANDS: Final[Mapping[str, Mapping[str, Callable[..., None]]]] = {
         "head": head,
         "convert": convert,
         "convert-suite": convert_suite,
-        "convert-submission": convert_submission,
     },
 }
 for _panel, _commands in COMMANDS.items():

@@ -19,8 +19,6 @@ from cotext.runtime.request import Option, Request, option_name, options_of, wit
 if TYPE_CHECKING:
     from cotext.runtime.jobs.engine import Job
 
-    pass
-
 Json = Annotated[bool, typer.Option("--json", help="Print all figures as JSON instead of text.")]
 # Messages about translated sentences.
 CUT_OFF = "truncated at the length limit (--set max_ratio=... or max_extra=...)"

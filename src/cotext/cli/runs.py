@@ -72,9 +72,7 @@ def shortlist(
 def import_pretrained(
     folder: Annotated[
         Path,
-        typer.Argument(
-            help="Hugging Face model folder (MarianMT, M2M-100, NLLB, mBART-50), or a Marian .npz file."
-        ),
+        typer.Argument(help="Hugging Face model folder (MarianMT, M2M-100, NLLB, mBART-50)."),
     ],
     out: Annotated[
         Path,
@@ -95,11 +93,11 @@ def import_pretrained(
     files is ever run. If `transformers` is installed, token ids, logits and a greedy translation are compared
     with its results.
     """
-    from cotext.interchange.foreign import LanguagePair
+    from cotext.data.tokenizer import LanguageChoice
     from cotext.interchange.importing import import_model
 
     there = is_occupied(out)
-    found = import_model(folder, out, LanguagePair(source_language, target_language), licence)
+    found = import_model(folder, out, LanguageChoice(source_language, target_language), licence)
     if json:
         typer.echo(as_json({**asdict(found), "run": str(out), "version": __version__}))
         return

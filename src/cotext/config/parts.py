@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from pydantic import AfterValidator
-
 from cotext.runtime.own_code import Code, known
 
 DOCUMENT_LAYERS: Final[Mapping[str, str]] = {  # name: module and class
@@ -38,12 +36,6 @@ class Part:
             return value
         names = ", ".join(map(repr, self.names))
         raise ValueError(f"input should be {names} or a class of a file, such as idea.py:MyPart")
-
-
-def names_of(metadata: object) -> tuple[str, ...]:
-    """Return the shipped names that a type annotation allows; empty if it is not a `Part`."""
-    check = metadata.func if isinstance(metadata, AfterValidator) else None
-    return check.names if isinstance(check, Part) else ()
 
 
 def is_own(name: str) -> bool:

@@ -4,14 +4,17 @@ The readers are in `cotext.data.suite_files`.
 """
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from sys import intern
+from typing import Annotated, Any, Self
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from cotext.data.formats.streams import atomic_sinks
 from cotext.data.languages import Languages
-from cotext.runtime.errors import CotextError, shown
+from cotext.runtime.errors import CotextError
 
 CONTROLLED = "controlled/"  # prefix of the names of suites in which guessing gives exactly chance accuracy
 FORMAT_NAME = "cotext-contrastive"
@@ -149,6 +152,36 @@ def _continues(before: ContrastiveExample, example: ContrastiveExample) -> bool:
     return not named and any(s.strip() and s in before.source for s in example.source)
 
 
+# --- Checking of suites read from JSON, by models of their examples.
+
+
+def _one_line(text: str) -> str:
+    if "\n" in text or "\r" in text:
+        raise ValueError("contains a line break; a sentence is one line")
+    return intern(text)
+
+
+# Equal sentences share one string, because candidates repeat them.
+Line = Annotated[str, AfterValidator(_one_line)]  # a sentence, which may be empty
+Text = Annotated[str, Field(min_length=1), AfterValidator(intern)]
+
+
+class Entry(BaseModel):
+    """A JSON object of a suite; other keys are ignored."""
+
+    model_config = ConfigDict(strict=True)
+
+    @classmethod
+    def of(cls, value: Any, where: str) -> Self:
+        """Check a JSON value; raises CotextError with its first problem."""
+        try:
+            return cls.model_validate(value)
+        except ValidationError as error:
+            problem = error.errors(include_url=False)[0]
+            key = f"{'.'.join(map(str, problem['loc']))!r}: " if problem["loc"] else ""
+            raise CotextError(f"{where}: {key}{problem['msg'].removeprefix('Value error, ')}") from None
+
+
 def gathered(
     path: Path, name: str, source_language: str, target_language: str, examples: Iterable[ContrastiveExample]
 ) -> ContrastiveSuite:
@@ -158,53 +191,3 @@ def gathered(
     except CotextError as error:
         message = str(error)
         raise CotextError(message if message.startswith(str(path)) else f"{path}: {message}") from None
-
-
-def sharing() -> Callable[[str], str]:
-    """Return a function that maps equal strings to one object, because candidates repeat sentences."""
-    seen: dict[str, str] = {}
-    return lambda sentence: seen.setdefault(sentence, sentence)
-
-
-def sentences_of(value: Any, key: str, where: str, share: Callable[[str], str]) -> tuple[str, ...]:
-    """Check a list of sentences; raise CotextError for other values."""
-    if not isinstance(value, list):
-        raise CotextError(f"{where}: {key!r} must be a list of sentences, found {kind_of(value)}")
-    return tuple(sentence_of(item, f"{key}[{number}]", where, share) for number, item in enumerate(value))
-
-
-def sentence_of(value: Any, key: str, where: str, share: Callable[[str], str]) -> str:
-    """Check a sentence, which may be empty; raise CotextError unless it is a string of one line."""
-    if not isinstance(value, str):
-        raise CotextError(f"{where}: {key!r} must be a string, found {kind_of(value)}")
-    if "\n" in value or "\r" in value:
-        raise CotextError(f"{where}: {key!r} contains a line break; a sentence is one line")
-    return share(value)
-
-
-def text_of(entry: dict[str, Any], key: str, where: str) -> str:
-    """Return a non-empty text; raises CotextError if it is empty or missing."""
-    value = entry.get(key)
-    if not isinstance(value, str) or not value:
-        raise CotextError(f"{where}: {key!r} must be a string that is not empty, found {shown(value)}")
-    return value
-
-
-def refuse_unknown_keys(entry: dict[str, Any], known: frozenset[str], where: str) -> None:
-    unknown = sorted(entry.keys() - known)
-    if unknown:
-        raise CotextError(f"{where}: unknown key {shown(unknown[0])}; known: {', '.join(sorted(known))}")
-
-
-def number_of(entry: dict[str, Any], key: str, where: str) -> int | None:
-    """Return an integer, or None if it is null or missing; raise CotextError for other values."""
-    value = entry.get(key)
-    if value is not None and (not isinstance(value, int) or isinstance(value, bool)):
-        raise CotextError(f"{where}: {key!r} must be a whole number or null, found {shown(value)}")
-    return value
-
-
-def kind_of(value: Any) -> str:
-    """Return the type of a JSON value, for messages."""
-    names = {type(None): "nothing", str: "a string", list: "a list", dict: "an object", bool: "true or false"}
-    return names.get(type(value), "a number")

@@ -17,11 +17,10 @@ from cotext.data.formats import (
     write_parallel,
 )
 from cotext.data.formats.corpus import checked_records
-from cotext.data.formats.streams import Record, atomic_sinks, check_readable, same_file
+from cotext.data.formats.line_formats import LISTS
+from cotext.data.formats.streams import check_readable, same_file
 from cotext.data.formats.table import Format, find_format
-from cotext.data.formats.wmt import joined, read_wmt_lines
 from cotext.data.languages import Languages, primary_language
-from cotext.data.prepared import store_exists
 from cotext.data.tokenizer import load_tokenizer
 from cotext.data.tokenizer.moses_bpe import moses_detokenizer
 from cotext.data.tokenizer.protocol import clean
@@ -147,7 +146,6 @@ class Detokenisers:
         return replace(suite, name=f"{suite.name}{SUFFIX}", examples=examples)
 
 
-SOURCE_ALONE = "the source alone"
 SPLITS = ("train", "dev", "test")
 
 
@@ -178,9 +176,8 @@ def convert(
     """Write a corpus in the format `to`, with the same documents and sentences in the same order.
 
     Input and output have one or two languages, in one or two files. `out_target` is required for two
-    languages if files of the format contain one language. The distinction of sources and translations in the
-    format wmt is preserved. `detokenise` undoes the Moses tokenizer. For a corpus in one language, the rules
-    of the source are used.
+    languages if files of the format contain one language. `detokenise` undoes the Moses tokenizer. For a
+    corpus in one language, the rules of the source are used.
 
     Raises:
         CotextError: the input is invalid, the format cannot represent the content, or an output is also an
@@ -195,15 +192,10 @@ def convert(
         if out_target is not None:
             raise CotextError(f"{source}: contains one language; remove --out-target {out_target}")
         check_readable(source)
-        source_format = find_format(format or detect_format(source))
-        untranslated = _kind(next(checked_records(source, source_format))) == SOURCE_ALONE
-        documents: Iterator[Document] = (
-            Document(record.id, record.sentences or record.source or record.target or ())
-            for record in _alike(source, source_format)
-        )
+        documents = _one_language(source, find_format(format or detect_format(source)))
         if detokenise is not None:
             documents = detokenise.documents(documents)
-        write_documents(out, tally.count(documents), to, untranslated=untranslated)
+        write_documents(out, tally.count(documents), to)
         return tally
     if not row.holds_both_languages and out_target is None:
         raise CotextError(
@@ -217,58 +209,23 @@ def convert(
     return tally
 
 
-def _kind(record: Record) -> str:
-    """Return the languages that a document contains, in words."""
-    if record.sentences is not None:
-        return "one language"
-    if record.source is not None and record.target is not None:
-        return "both languages"
-    return SOURCE_ALONE if record.source is not None else "the target alone"
-
-
-def _alike(path: Path, format: Format) -> Iterator[Record]:
-    """Yield the records of a file, which must contain the same languages as the first record.
+def _one_language(path: Path, format: Format) -> Iterator[Document]:
+    """Yield the documents of a file with one language.
 
     Raises:
-        CotextError: the input is invalid, or a document has more languages than the first, so that a language
-            would be lost.
+        CotextError: the input is invalid, or a document has another side than the first, or both, so that a
+            language would be lost.
     """
-    first = ""
+    first: list[str] = []
     for record in checked_records(path, format):
-        first = first or _kind(record)
-        if (kind := _kind(record)) != first:
+        sides = [name for name in LISTS if getattr(record, name) is not None]
+        first = first or sides
+        if sides != first:
             raise CotextError(
-                f"{path}:{record.line}: document {record.id!r} holds {kind}, and the first one {first}; "
-                "convert them apart, in files of their own"
+                f"{path}:{record.line}: document {record.id!r} has {' and '.join(sides)}, and the first one "
+                f"{first[0]}; convert them apart, in separate files"
             )
-        yield record
-
-
-def convert_to_submission(
-    source: Path, out: Path, like: Path, format: str | None = None, wanted: str = ""
-) -> Tally:
-    """Write a submission to WMT: the lines of the task, with each paragraph replaced by its translation.
-
-    Each sentence of `source` is a paragraph. `like` has the lines of the task; `wanted` is the language or
-    language pair, if it has several. Documents without ids are matched by order.
-
-    Raises:
-        CotextError: invalid input; the documents or their numbers of paragraphs differ from the task.
-    """
-    for read in (source, like):
-        if same_file(out, read):
-            raise CotextError(f"{out}: would overwrite an input file; choose another --out")
-    tally = Tally()
-    documents: Iterable[Document] = read_documents(source, format, side="target")
-    if not find_format(format or detect_format(source)).carries_ids:
-        unnamed, lines = list(documents), list(read_wmt_lines(like, wanted))
-        if len(unnamed) != len(lines):
-            raise CotextError(f"{source}: {len(unnamed)} documents for {len(lines)} lines of {like}")
-        documents = [Document(line.doc_id, d.sentences) for line, d in zip(lines, unnamed, strict=True)]
-    with atomic_sinks([out]) as [sink]:
-        for line in joined(source, tally.count(documents), like, wanted):
-            sink.write(line)
-    return tally
+        yield Document(record.id, getattr(record, sides[0]))
 
 
 def holds_two_languages(path: Path, format: str | None = None) -> bool:
@@ -305,7 +262,7 @@ def _stored(folder: Path, split: str) -> Iterator[ParallelDocument]:
     from cotext.data.store import TokenStore  # needs pyarrow, which text needs not
 
     path = folder / f"{split}.arrow"
-    if not store_exists(path):
+    if not path.is_file():
         raise CotextError(f"{path}: not there; is {folder} made by `cotext prepare`, with such a part?")
     store, tokenizer = TokenStore(path), load_tokenizer(folder / "tokenizer")
     store.require_tokenizer(tokenizer)

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -16,12 +16,10 @@ from cotext.data.formats.streams import OUTER_SPACE, check_readable, numbered_li
 from cotext.data.formats.table import find_format
 from cotext.data.languages import Languages, language_of_name, languages_of_names, primary_language
 from cotext.data.preparation import Preparation
-from cotext.data.prepared import TRAIN
 from cotext.data.selection import Selection, render
 from cotext.data.set_aside import BOUNDARIES
-from cotext.data.shortlist import SHORTLIST, coverages, learned_shortlist
 from cotext.data.statistics import SplitStatistics, StatisticsCollector
-from cotext.data.store import StoreWriter, TokenStore
+from cotext.data.store import StoreWriter
 from cotext.data.tokenizer import (
     ImportedTokenizer,
     LanguageChoice,
@@ -326,20 +324,3 @@ def build_tokenizer(
             pass
     tokenizer.save(work.folder / "tokenizer")
     work.note("tokenizer", (work.folder / "tokenizer").iterdir(), {"sentences": sentences.count})
-
-
-def build_shortlist(work: Preparation, on_documents: OnDocuments) -> dict[str, Any]:
-    """Learn the shortlist of the encoded training corpus, unless this stage is finished.
-
-    Returns `Coverage` as for JSON, by the number of candidates per source token.
-    """
-    noted = work.done("shortlist")
-    if noted is None:
-        on_documents("making the shortlist", 0)
-        tokenizer = load_tokenizer(work.folder / "tokenizer")
-        shortlist = learned_shortlist(TokenStore(work.folder / TRAIN), tokenizer)
-        shortlist.save(work.folder / SHORTLIST)
-        by_count = coverages(shortlist, TokenStore(work.folder / "dev.arrow"), tokenizer)
-        noted = {str(count): asdict(coverage) for count, coverage in by_count.items()}
-        work.note("shortlist", [work.folder / SHORTLIST], noted)
-    return dict(noted)

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from hashlib import blake2b
 from pathlib import Path
 from typing import Final
 
@@ -23,15 +22,14 @@ SIDES: Final[tuple[Side, Side]] = ("source", "target")
 class EncodedChunk:
     """Consecutive documents as token ids.
 
-    `sizes`: sentences per document. `digests`: 16 bytes for each non-empty pair, a hash of its tokens.
-    `found`: the requested hashes of `cotext.data.overlap` that occur in the documents.
+    `sizes`: sentences per document. `found`: the requested hashes of `cotext.data.overlap` that occur in the
+    documents.
     """
 
     names: tuple[str, ...]
     sizes: NDArray[np.int64]
     source: Flat
     target: Flat
-    digests: bytes
     found: frozenset[int] = frozenset()
 
     @classmethod
@@ -40,7 +38,7 @@ class EncodedChunk:
     ) -> "EncodedChunk":
         """Create a chunk from names, numbers of sentences, and concatenated ids."""
         counts = np.array(list(sizes), np.int64)
-        return cls(tuple(names), counts, source, target, _digests(source, target), frozenset(found))
+        return cls(tuple(names), counts, source, target, frozenset(found))
 
     def documents(self) -> Iterator[tuple[str, Flat, Flat]]:
         """Yield name, source and target of each document, in the form for `StoreWriter.add_flat`."""
@@ -52,25 +50,6 @@ class EncodedChunk:
                 Flat(side.tokens[ends[low] : ends[high]], side.lengths[low:high]) for side, ends in sides
             )
             yield name, source, target
-
-
-def _digests(source: Flat, target: Flat) -> bytes:
-    digests = []
-    sides = [
-        (side.tokens.tobytes(), np.cumsum(4 * side.lengths.astype(np.int64)).tolist())
-        for side in (source, target)
-    ]
-    (sources, source_ends), (targets, target_ends) = sides
-    low_source = low_target = 0
-    for high_source, high_target in zip(source_ends, target_ends, strict=True):
-        if high_source > low_source or high_target > low_target:
-            # The length separates the two sides.
-            digest = blake2b(sources[low_source:high_source], digest_size=16)
-            digest.update((high_source - low_source).to_bytes(8, "little"))
-            digest.update(targets[low_target:high_target])
-            digests.append(digest.digest())
-        low_source, low_target = high_source, high_target
-    return b"".join(digests)
 
 
 def location_of(files: Sequence[Path], side: int, sentence: str) -> str:

@@ -9,7 +9,6 @@ from pydantic import TypeAdapter, ValidationError
 
 from cotext.data.languages import Languages
 from cotext.data.overlap import Overlap
-from cotext.data.shortlist import Coverage
 from cotext.data.statistics import OUTLIER_RATIO, Distribution, SplitStatistics
 from cotext.runtime.errors import CotextError
 
@@ -19,7 +18,7 @@ class Report:
     """The content of report.json: the prepared data, their sources and settings.
 
     `inputs` and `files` are SHA-256 digests of the files that were read and written. `selected`: counts of
-    `cotext.data.selection`. `shortlist`: coverage by number of candidates, if there is a shortlist.
+    `cotext.data.selection`.
     """
 
     cotext: str
@@ -32,7 +31,6 @@ class Report:
     files: dict[str, str]
     selected: dict[str, dict[str, Any]] = field(default_factory=dict)
     overlap: dict[str, Overlap] = field(default_factory=dict)
-    shortlist: dict[str, Coverage] = field(default_factory=dict)
 
     @property
     def pair(self) -> Languages:
@@ -58,7 +56,6 @@ class Report:
         lines.append(f"languages: {str(self.pair) or 'unknown (--source-language, --target-language)'}")
         lines.append(f"tokenizer: {self.tokenizer['kind']}, {self.tokenizer['pieces']} pieces")
         lines += [overlap.render(split) for split, overlap in self.overlap.items()]
-        lines += [coverage.render(count) for count, coverage in self.shortlist.items()]
         return "\n".join([*lines, *self.notes])
 
 
@@ -92,5 +89,4 @@ _ROWS: Final[dict[str, Callable[[SplitStatistics], str]]] = {
     "empty, source/target": lambda s: "/".join(map(str, s.empty_sentences)),
     "unknown tokens, source/target": lambda s: "/".join(f"{rate:.2%}" for rate in s.unknown_token_rate),
     f"lengths differ more than {OUTLIER_RATIO} times": lambda s: f"{s.ratio_outliers:,}",
-    "repeated pairs, approximately": lambda s: f"{s.duplicate_pairs:,}",
 }

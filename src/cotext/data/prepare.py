@@ -2,7 +2,7 @@
 
 The text is read twice: to sample the sentences for the tokenizer, and to encode it. Memory does not grow with
 the corpus. The output folder contains train.arrow, dev.arrow, dev.jsonl, tokenizer/ and report.json. A test
-set adds test.arrow and test.jsonl; --shortlist adds shortlist.safetensors.
+set adds test.arrow and test.jsonl.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -22,7 +22,6 @@ from cotext.data.controlled import (
 from cotext.data.corpora import (
     CorpusSplit,
     OnDocuments,
-    build_shortlist,
     build_tokenizer,
     corpus_of_files,
     document_notes,
@@ -42,12 +41,11 @@ from cotext.data.languages import Languages, check_sides
 from cotext.data.overlap import HeldOut
 from cotext.data.preparation import STATE, Preparation, preparing
 from cotext.data.preparation_report import Report, report_of
-from cotext.data.prepared import REPORT, file_digests, store_files, write_report
+from cotext.data.prepared import REPORT, file_digests, write_report
 from cotext.data.requests import ControlledRequest, PreparationRequest
 from cotext.data.selection import Selection, parse_rules
 from cotext.data.set_aside import Read, part_of, set_aside
 from cotext.data.splitting import Splitter
-from cotext.data.store import TokenStore
 from cotext.data.tokenizer import (
     LanguageChoice,
     Tokenizer,
@@ -89,7 +87,6 @@ def prepare(request: PreparationRequest, on_documents: OnDocuments = lambda stag
     extra: dict[str, Any] = {
         "tokenizer": folder and str(folder),
         "tokenizer_text": [*map(str, texts)],
-        "shortlist": request.shortlist,
         "paragraphs": request.paragraphs,
         "set_aside": request.set_aside and {**request.set_aside, "seed": request.seed},
     }
@@ -269,16 +266,10 @@ def _build(
         noted = work.done(corpus.split)
         if noted is None:
             noted = _encoded(folder, corpus, corpora[1:], workers, on_documents)
-            work.note(corpus.split, store_files(folder / f"{corpus.split}.arrow"), noted)
+            work.note(corpus.split, [folder / f"{corpus.split}.arrow"], noted)
         encoded[corpus.split] = noted
-    # Percentile keys are integers if they were computed in this call, and strings if read from JSON.
-    lengths = encoded["train"]["statistics"]["sentence_tokens"]["source"]["percentiles"]
-    usual = {str(q): n for q, n in lengths.items()}["99"]
     for corpus in corpora[1:]:
         write_parallel(folder / f"{corpus.split}.jsonl", None, corpus.read(), "jsonl")
-        encoded[corpus.split] |= _check_lengths(folder, corpus, usual)
-    if job["command"].get("shortlist"):
-        job = {**job, "shortlist": build_shortlist(work, on_documents)}
     report = {
         **job,
         "tokenizer": {**job["tokenizer"], "pieces": tokenizer.pieces, "fingerprint": tokenizer.fingerprint},
@@ -314,21 +305,6 @@ def _encoded(
     tokenizer = folder / "tokenizer"
     statistics, found = encode_corpus(folder, corpus, tokenizer, sets.wanted, workers, on_documents)
     overlaps = {split: asdict(overlap) for split, overlap in sets.overlaps(found).items()}
-    return {"statistics": asdict(statistics), "overlap": overlaps, **_selected(corpus)}
-
-
-def _selected(corpus: CorpusSplit) -> dict[str, Any]:
     counts = None if corpus.selection is None else corpus.selection.counts()
-    return {"selected": counts, "notes": selection_notes(corpus)}
-
-
-def _check_lengths(folder: Path, corpus: CorpusSplit, usual_tokens: int) -> dict[str, Any]:
-    """Count the long sentences of a held-out set; return its selection counts and notes.
-
-    The lengths of sentences are read from the token store of the set.
-    """
-    if corpus.selection is not None:
-        store = TokenStore(folder / f"{corpus.split}.arrow")
-        for index, document in enumerate(corpus.read()):
-            corpus.selection.note_lengths(document, store.lengths(index)[0], usual_tokens)
-    return _selected(corpus)
+    notes = selection_notes(corpus)
+    return {"statistics": asdict(statistics), "overlap": overlaps, "selected": counts, "notes": notes}

@@ -11,8 +11,7 @@ from cotext.runtime.integrity import crc32, digests, require_whole
 from cotext.runtime.reading import read_json
 
 REPORT: Final = "report.json"
-TRAIN: Final = "train.arrow"  # a token store: a file, or a folder of shards
-MANIFEST: Final = "manifest.json"  # in a token store that is a folder
+TRAIN: Final = "train.arrow"  # a token store
 _CHECKSUM: Final = "crc32"  # the entry of the report with the checksum of all others
 
 
@@ -42,20 +41,6 @@ def read_report(folder: Path) -> dict[str, Any]:
 
 def _checksum(content: Mapping[str, Any]) -> str:
     return crc32(json.dumps(content, sort_keys=True))
-
-
-def store_exists(path: Path) -> bool:
-    """Return whether there is a store at this path, damaged or not."""
-    return digest_file(path).is_file()
-
-
-def digest_file(path: Path) -> Path:
-    """Return the file whose digest identifies a store: the file itself, or the manifest of its shards."""
-    return path / MANIFEST if path.is_dir() else path
-
-
-def store_files(path: Path) -> list[Path]:
-    return sorted(path.iterdir()) if path.is_dir() else [path]
 
 
 def file_digests(folder: Path, without: Iterable[str] = ()) -> dict[str, str]:

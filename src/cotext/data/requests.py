@@ -26,8 +26,8 @@ class CorpusFormat(Request):
     """The format of the input corpora."""
 
     format: str | None = option(
-        "Corpus format: text, docids, d-lines, iwslt-tags, eos-groups, line-documents, wmt-xml, tmx, tsv, "
-        "jsonl, parquet or wmt (wmt:cs-de_DE picks one language pair). Default: detected from the content.",
+        "Corpus format: text, docids, d-lines, iwslt-tags, wmt-xml, tmx, tsv, jsonl or wmt (wmt:cs-de_DE "
+        "picks one language pair). Default: detected from the content.",
         default=None,
     )
 
@@ -39,22 +39,18 @@ class SentenceSplitting(Request):
         "File of additional abbreviations, one per line. Their full stops do not end sentences.",
         default=None,
     )
-    splitter: str | None = option(
-        "How text is split into sentences: rules (the default), or sat:MODEL, a Segment any Text model.",
-        default=None,
-    )
 
     def require_split(self, used: bool, remedy: str) -> None:
         """Check the splitting options.
 
         Raises:
-            CotextError: options are given, but not `used`; the message ends with `remedy`. Also the errors
-                of `splitting`.
+            CotextError: abbreviations are given, but not `used`; the message ends with `remedy`. Also the
+                errors of `splitting`.
         """
-        if not used and (self.abbreviations or self.splitter):
-            given = "--abbreviations" if self.abbreviations else "--splitter"
+        if not used and self.abbreviations:
             raise CotextError(
-                f"{given} applies to text that is split into sentences: {remedy}, or remove this option"
+                f"--abbreviations applies to text that is split into sentences: {remedy}, or remove this "
+                "option"
             )
         if used:
             self.splitting()
@@ -62,10 +58,11 @@ class SentenceSplitting(Request):
     def splitting(self) -> "Splitting":
         """Return the splitting options; raises CotextError if the file of abbreviations is invalid."""
         from cotext.data.sentence_ends import read_abbreviations
-        from cotext.data.splitting import BY_RULES, Splitting
+        from cotext.data.splitting import Splitting
 
-        read = frozenset() if self.abbreviations is None else read_abbreviations(self.abbreviations)
-        return Splitting(read, self.splitter or BY_RULES)
+        return Splitting(
+            frozenset() if self.abbreviations is None else read_abbreviations(self.abbreviations)
+        )
 
 
 class AlignmentRequest(SentenceSplitting):
@@ -77,15 +74,15 @@ class AlignmentRequest(SentenceSplitting):
     target: Sequence[Path] = option(
         "Its translation. Several documents are paired by their names without endings and languages."
     )
-    out: Path = option("Corpus to write: .tsv, .jsonl, .tmx or .parquet, and .xz or .gz behind it.")
+    out: Path = option("Corpus to write: .tsv, .jsonl or .tmx, and .xz or .gz behind it.")
     run: Path | None = option("Run whose scores decide as well.", default=None, is_run=True)
     source_language: str = option("Language code. Default: by the file names.", default="")
     target_language: str = option("Language code. Default: by the file names.", default="")
 
     def check(self) -> None:
         """Raise CotextError if the format of the output cannot hold two languages."""
-        if self.format not in ("tsv", "jsonl", "tmx", "parquet"):
-            raise CotextError(f"{self.out}: let --out end in .tsv, .jsonl, .tmx or .parquet")
+        if self.format not in ("tsv", "jsonl", "tmx"):
+            raise CotextError(f"{self.out}: let --out end in .tsv, .jsonl or .tmx")
 
     @property
     def languages(self) -> Languages:
@@ -198,10 +195,6 @@ class PreparationRequest(TrainingCorpus):
     )
     paragraphs: bool = option("Lines are paragraphs: --split, for held-out sets too.", default=False)
     seed: int = option("Seed of the tokenizer's training sample and of documents set aside.", default=1)
-    shortlist: bool = option(
-        "Also make the table for `translate --set shortlist=N`; runs trained on this data get a copy.",
-        default=False,
-    )
     overwrite: bool = option(
         "Replace an existing folder, or the folder of an interrupted job.", default=False
     )
@@ -343,15 +336,6 @@ class ConversionRequest(Detokenisation, CorpusFormat):
     to: str = option("Format to write: one of those listed at --format.")
     out: Path = option("File to write; if there are two, the one for the source side.")
     out_target: Path | None = option("File for the target side, if there are two.", default=None)
-
-
-class SubmissionRequest(CorpusFormat):
-    """Translations to write as a submission to WMT; see `convert_to_submission`."""
-
-    source: Path = option("File of translations.", argument=True)
-    like: Path = option("The task (JSON lines) that the submission answers, paragraph by paragraph.")
-    out: Path = option("File to write.")
-    target_language: str = option("Languages of the lines to answer, as in de or cs-de_DE.", default="")
 
 
 class SuiteConversionRequest(Detokenisation):

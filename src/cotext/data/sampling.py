@@ -16,7 +16,7 @@ import threading
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby, islice
-from typing import Final, Literal, TypeVar
+from typing import Literal, TypeVar
 
 import numpy as np
 
@@ -27,7 +27,6 @@ from cotext.data.views import Mixture, View, Window
 from cotext.runtime.errors import CotextError
 
 T = TypeVar("T")
-SHARDS_SHUFFLED: Final = 8  # files of a sharded store that are shuffled together; half a billion tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,20 +82,6 @@ class Arrangement:
     context: Literal["own", "foreign"] = "own"
 
 
-def epoch_order(ranges: Sequence[range], random: np.random.Generator) -> np.ndarray:
-    """Return the documents of a store in the order of an epoch; `ranges` gives the documents of each file.
-
-    Files are drawn at random in groups, and the documents of a group are shuffled together. So an epoch reads
-    each file once.
-    """
-    files = random.permutation(len(ranges)) if len(ranges) > 1 else np.arange(len(ranges))
-    parts = []
-    for first in range(0, len(files), SHARDS_SHUFFLED):
-        together = [np.asarray(ranges[f]) for f in files[first : first + SHARDS_SHUFFLED]]
-        parts.append(random.permutation(np.concatenate(together)))
-    return np.concatenate(parts)
-
-
 class Sampler:
     """An endless stream of shuffled batches over one shard of a store.
 
@@ -130,9 +115,7 @@ class Sampler:
         cursor = start
         self._require_documents()
         while True:
-            order = epoch_order(
-                self.store.ranges(), np.random.default_rng([self.arrangement.seed, cursor.epoch])
-            )
+            order = np.random.default_rng([self.arrangement.seed, cursor.epoch]).permutation(len(self.store))
             order = order[self.shard :: self.shards]
             if cursor.document > len(order):
                 raise self._no_batch_at(cursor)

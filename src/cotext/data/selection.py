@@ -4,6 +4,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from hashlib import blake2b
 from itertools import accumulate
 from typing import Final
 
@@ -16,7 +17,6 @@ from cotext.data.formats.streams import Alignment
 from cotext.data.languages import Languages, language_identifier
 from cotext.data.sentence_ends import several_warning
 from cotext.data.splitting import Splitter, join_sentences
-from cotext.data.statistics import PairBloomFilter
 from cotext.runtime.errors import CotextError, nearest_known, shown
 
 # --- Cleaning: rules remove sentence pairs, and documents are cut there.
@@ -86,6 +86,26 @@ class Cleaned:
         )
 
 
+class PairFilter:
+    """A Bloom filter (Bloom 1970) of pairs of texts: 32 MiB, four bits per pair."""
+
+    def __init__(self, bits_log2: int = 28, hashes: int = 4) -> None:
+        self._mask = np.uint64((1 << bits_log2) - 1)
+        self._bits: NDArray[np.uint8] = np.zeros(1 << (bits_log2 - 3), np.uint8)
+        self._steps = np.arange(hashes, dtype=np.uint64)[:, None]
+
+    def add(self, pairs: Iterable[Pair]) -> list[bool]:
+        """Add pairs; return for each pair whether the filter contained it before this call."""
+        digests = (blake2b(f"{s}\0{t}".encode(), digest_size=16).digest() for s, t in pairs)
+        words = np.frombuffer(b"".join(digests), np.uint64).reshape(-1, 2)
+        # Linear combinations of two hashes replace additional hashes (Kirsch and Mitzenmacher 2006).
+        slots = (words[:, 0] + self._steps * words[:, 1]) & self._mask
+        byte, bit = slots >> np.uint64(3), (1 << (slots & np.uint64(7))).astype(np.uint8)
+        known: list[bool] = (self._bits[byte] & bit).astype(bool).all(axis=0).tolist()
+        np.bitwise_or.at(self._bits, byte, bit)
+        return known
+
+
 class Cleaner:
     """A filter of documents by rules, in one pass; `cleaned` contains the counts.
 
@@ -98,7 +118,7 @@ class Cleaner:
         self.cleaned = Cleaned(rules)
         self._languages = languages
         self._expected = max(lengths[1], 1) / max(lengths[0], 1)
-        self._seen = PairBloomFilter()
+        self._seen = PairFilter()
         tests: dict[str, Callable[[Pair], bool]] = {
             "empty": _half_empty,
             "length": self._too_long,
@@ -188,7 +208,7 @@ class Cleaner:
         passages = [
             tuple("\n".join(side) for side in zip(*pairs[i : i + length], strict=True)) for i in starts
         ]
-        known = self._seen.add_each([(p[0], p[1]) for p in passages])
+        known = self._seen.add([(p[0], p[1]) for p in passages])
         return {i + k for i, before in zip(starts, known, strict=True) if before for k in range(length)}
 
 
@@ -239,35 +259,25 @@ def _cost(source: int, target: int, ratio: float) -> float:
     return -math.log(max(math.erfc(deviation / math.sqrt(2)), 1e-300))
 
 
-# A line is too long above this multiple of the 99th percentile of the training sentence lengths.
-LONG_TIMES = 2
-
-
 @dataclass(slots=True)
 class MultiSentenceCounts:
-    """Counts of lines that look like several sentences, or are much longer than training sentences.
+    """Counts of lines that look like several sentences.
 
-    `pairs`: all pairs. `several`: pairs with several sentences on a side, by punctuation. `long`: long source
-    sentences of a held-out set. `first`: side (0 source, 1 target) and text of the first such line. `split`:
-    pairs that were split. `sentences`: the resulting pairs. `aligned`: split pairs with different numbers of
-    sentences, aligned by length. `joined`: resulting pairs with more than one sentence on a side. `uneven`:
-    pairs that could not be aligned and were not split.
+    `pairs`: all pairs. `several`: pairs with several sentences on a side, by punctuation. `first`: side (0
+    source, 1 target) and text of the first such line. `split`: pairs that were split. `sentences`: the
+    resulting pairs. `aligned`: split pairs with different numbers of sentences, aligned by length. `joined`:
+    resulting pairs with more than one sentence on a side. `uneven`: pairs that could not be aligned and were
+    not split.
     """
 
     pairs: int = 0
     several: int = 0
-    long: int = 0
     first: tuple[int, str] | None = None
     split: int = 0
     sentences: int = 0
     aligned: int = 0
     joined: int = 0
     uneven: int = 0
-
-    def note(self, side: int, text: str) -> None:
-        """Record the first line."""
-        if self.first is None:
-            self.first = side, text
 
 
 @dataclass(slots=True)
@@ -298,13 +308,6 @@ class Selection:
         self.cleaned = cleaner.cleaned
         return cleaner.documents(documents)
 
-    def note_lengths(self, document: ParallelDocument, tokens: Iterable[int], usual_tokens: int) -> None:
-        """Count the source sentences that are much longer than `usual_tokens`, given their lengths."""
-        for sentence, length in zip(document.source, tokens, strict=True):
-            if length > LONG_TIMES * usual_tokens:
-                self.prose.long += 1
-                self.prose.note(0, sentence)
-
     def counts(self) -> dict[str, object]:
         cleaned = None if self.cleaned is None else asdict(self.cleaned)
         # Without the text of the first line, which may be long; the notes contain its location.
@@ -325,7 +328,7 @@ class Selection:
                 several = [side for side in (0, 1) if len(detectors[side].spans(pair[side])) > 1]
                 if several:
                     self.prose.several += 1
-                    self.prose.note(several[0], pair[several[0]])
+                    self.prose.first = self.prose.first or (several[0], pair[several[0]])
                 pairs += self._sentences(pair) if several else [pair]
             self.prose.pairs += len(document)
             if len(pairs) == len(document):
@@ -375,14 +378,6 @@ def render(split: str, selection: Selection, location: Callable[[int, str], str]
         lines.append(f"{split}: documents of unequal numbers of sentences left out: {unequal:,}")
     prose = selection.prose
     if prose.first is not None:
-        problems = []
-        if prose.several:
-            problems.append(several_warning(prose.several, prose.pairs, "pairs"))
-        if prose.long:
-            problems.append(
-                f"{prose.long:,} source {'sentence has' if prose.long == 1 else 'sentences have'} more than "
-                f"{LONG_TIMES} times the tokens of 99 in 100 training sentences"
-            )
         hint = ""
         if selection.splitters is not None:
             hint = (
@@ -397,8 +392,8 @@ def render(split: str, selection: Selection, location: Callable[[int, str], str]
         elif split == "train":
             hint = "; --split splits them"
         lines.append(
-            f"{split}: {' and '.join(problems)} (by punctuation and length alone), the first at "
-            f"{location(*prose.first)}{hint}"
+            f"{split}: {several_warning(prose.several, prose.pairs, 'pairs')} (by punctuation alone), the "
+            f"first at {location(*prose.first)}{hint}"
         )
     if selection.cleaned is not None:
         lines.append(selection.cleaned.render())

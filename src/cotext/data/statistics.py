@@ -1,7 +1,5 @@
 """Statistics of a corpus in one pass, in bounded memory."""
 
-import hashlib
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -50,11 +48,7 @@ class RatioExample:
 
 @dataclass(frozen=True, slots=True)
 class SplitStatistics:
-    """Statistics of one split; lengths are in tokens.
-
-    `duplicate_pairs`: pairs with the same tokens as an earlier pair, estimated by a Bloom filter. A new pair
-    is wrongly counted as a duplicate with a probability of at most `duplicate_false_positive_rate`.
-    """
+    """Statistics of one split; lengths are in tokens."""
 
     documents: int
     sentences: int
@@ -68,8 +62,6 @@ class SplitStatistics:
     unknown_token_rate: tuple[float, float]
     ratio_outliers: int
     ratio_examples: tuple[RatioExample, ...]
-    duplicate_pairs: int
-    duplicate_false_positive_rate: float
 
 
 class Histogram:
@@ -108,46 +100,6 @@ class Histogram:
         )
 
 
-class PairBloomFilter:
-    """A Bloom filter (Bloom 1970) of sentence pairs: 32 MiB, four bits per pair."""
-
-    def __init__(self, bits_log2: int = 28, hashes: int = 4) -> None:
-        self._mask = np.uint64((1 << bits_log2) - 1)
-        self._bits: NDArray[np.uint8] = np.zeros(1 << (bits_log2 - 3), np.uint8)
-        self._steps = np.arange(hashes, dtype=np.uint64)[:, None]
-
-    def add(self, digests: bytes) -> int:
-        """Add pairs by digests of 16 bytes; return the number of pairs that are not new."""
-        pairs = [digests[at : at + 16] for at in range(0, len(digests), 16)]
-        unique = dict.fromkeys(pairs)
-        return int(self._remember(unique).sum()) + len(pairs) - len(unique)
-
-    def add_each(self, pairs: Iterable[tuple[str, str]]) -> list[bool]:
-        """Add pairs; return for each pair whether the filter contained it before this call."""
-        digests = [_digest(pair) for pair in pairs]
-        return [bool(known) for known in self._remember(digests)] if digests else []
-
-    def _remember(self, digests: Iterable[bytes]) -> NDArray[np.bool_]:
-        """Add digests; return for each digest whether the filter contained it before."""
-        words = np.frombuffer(b"".join(digests), np.uint64).reshape(-1, 2)
-        # Linear combinations of two hashes replace additional hashes (Kirsch and Mitzenmacher 2006).
-        slots = (words[:, 0] + self._steps * words[:, 1]) & self._mask
-        byte, bit = slots >> np.uint64(3), (1 << (slots & np.uint64(7))).astype(np.uint8)
-        known: NDArray[np.bool_] = (self._bits[byte] & bit).astype(bool).all(axis=0)
-        np.bitwise_or.at(self._bits, byte, bit)
-        return known
-
-    def false_positive_rate(self) -> float:
-        """Return the probability that a new pair is wrongly considered known."""
-        # In chunks, because the bit counts of the full array would need the same memory again.
-        ones = sum(int(np.bitwise_count(piece).sum()) for piece in np.array_split(self._bits, 64))
-        return float((ones / (8 * len(self._bits))) ** len(self._steps))
-
-
-def _digest(pair: tuple[str, str]) -> bytes:
-    return hashlib.blake2b(f"{pair[0]}\0{pair[1]}".encode(), digest_size=16).digest()
-
-
 class StatisticsCollector:
     """A collector of the statistics of one split, chunk by chunk."""
 
@@ -161,8 +113,6 @@ class StatisticsCollector:
         self._unknown = [0, 0]
         self._outliers = 0
         self._examples: list[RatioExample] = []
-        self._seen = PairBloomFilter()
-        self._duplicates = 0
 
     def add(self, chunk: "EncodedChunk") -> None:
         """Count the documents of a chunk; every document must have at least one sentence."""
@@ -177,7 +127,6 @@ class StatisticsCollector:
             self._empty[side] += int((lengths == 0).sum())
             self._unknown[side] += int((sides[side].tokens == self._unk).sum())
         self._add_outliers(chunk.names, starts, source, target)
-        self._duplicates += self._seen.add(chunk.digests)
 
     def _add_outliers(self, names: tuple[str, ...], starts: Counts, source: Counts, target: Counts) -> None:
         longer, shorter = np.maximum(source, target), np.minimum(source, target)
@@ -208,6 +157,4 @@ class StatisticsCollector:
             ),
             ratio_outliers=self._outliers,
             ratio_examples=tuple(self._examples),
-            duplicate_pairs=self._duplicates,
-            duplicate_false_positive_rate=self._seen.false_positive_rate(),
         )

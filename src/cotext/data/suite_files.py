@@ -1,23 +1,22 @@
 """Readers of contrastive suites: the format of Cotext, and published suites in their original formats."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
+from sys import intern
 from typing import Any
+
+from pydantic import Field
 
 from cotext.data.contrastive_suites import (
     FORMAT_NAME,
     FORMAT_VERSION,
     ContrastiveExample,
     ContrastiveSuite,
+    Entry,
+    Line,
+    Text,
     gathered,
-    kind_of,
-    number_of,
-    refuse_unknown_keys,
-    sentence_of,
-    sentences_of,
-    sharing,
-    text_of,
 )
 from cotext.data.formats.streams import OUTER_SPACE, numbered_lines, read_whole
 from cotext.runtime.errors import CotextError, shown
@@ -92,9 +91,50 @@ class SubtitleContext:
         return sides[0], sides[1]
 
 
-_CONTRAPRO_SENTENCES = ("src_context", "src", "ref_context", "ref")
 _VOITA_PHENOMENA = ("deixis", "lex_cohesion", "ellipsis_infl", "ellipsis_vp")
 _VOITA_SEPARATOR = " _eos "
+
+
+class _Antecedent(Entry):
+    """The distance of the antecedent in sentences, and its gender; most examples have neither."""
+
+    distance: int | None = Field(default=None, alias="ante distance")
+    gender: Any = Field(default=None, alias="ref ante head gender")
+
+    def tags(self, pronoun: str | None) -> dict[str, str]:
+        of_pronoun = {} if pronoun is None else {"pronoun": pronoun}
+        of_gender = {} if self.gender is None else {"antecedent_gender": str(self.gender).lower()[:1]}
+        return {**of_pronoun, **of_gender}
+
+
+class _ContraproLine(Entry):
+    src_context: Line
+    src: Line
+    ref_context: Line
+    ref: Line
+    contrastive: list[Line]
+    ref_pronoun: Text | None = None
+    meta: _Antecedent | None = None
+
+
+class _Wrong(Entry):
+    contrastive: Line
+
+
+class _Contrapro(_Antecedent):
+    source: Line = Field(alias="src segment")
+    reference: Line = Field(alias="ref segment")
+    errors: list[_Wrong]
+    document: Text = Field(alias="document id")
+    line: int | None = Field(default=None, alias="segment id")
+    pronoun: Text = Field(alias="ref pronoun")
+
+
+class _Voita(Entry):
+    src: Line
+    dst: list[Line]
+    true_ind: int
+    ctx_dist: int | None = None
 
 
 def is_contrapro_with_context(text: str) -> bool:
@@ -115,50 +155,30 @@ def read_contrapro_with_context(path: Path, text: str) -> ContrastiveSuite:
     The candidates are the reference and then the contrastive translations. If both context sentences are
     empty, the document begins here, and the example has one sentence.
     """
-    share = sharing()
 
     def examples() -> Iterator[ContrastiveExample]:
         for number, line in enumerate(text.split("\n"), start=1):
             if not line.strip():
                 continue
-            where = f"{path}:{number}"
-            entry = parse_json(line, where)
-            if not isinstance(entry, dict):
-                raise CotextError(f"{where}: must be an object, found {kind_of(entry)}")
-            identifier = str(entry.get("id", number - 1))
-            where = f"{where}: example {identifier!r}"
-            fields = {key: sentence_of(entry.get(key), key, where, share) for key in _CONTRAPRO_SENTENCES}
-            wrong = sentences_of(entry.get("contrastive"), "contrastive", where, share)
-            begins = not (fields["src_context"].strip() or fields["ref_context"].strip())
-            source_context, target_context = (
-                ((), ()) if begins else ((fields["src_context"],), (fields["ref_context"],))
-            )
-            distance, tags = _contrapro_meta(entry.get("meta"), where)
-            if entry.get("ref_pronoun") is not None:
-                tags = {"pronoun": share(text_of(entry, "ref_pronoun", where)), **tags}
+            content = parse_json(line, f"{path}:{number}")
+            identifier = str(content.get("id", number - 1) if isinstance(content, dict) else number - 1)
+            entry = _ContraproLine.of(content, f"{path}:{number}: example {identifier!r}")
+            begins = not (entry.src_context.strip() or entry.ref_context.strip())
+            meta = entry.meta or _Antecedent()
             yield ContrastiveExample(
                 id=identifier,
                 phenomenon="pronoun",
-                distance=distance,
-                source=(*source_context, fields["src"]),
-                candidates=tuple((*target_context, sentence) for sentence in (fields["ref"], *wrong)),
+                distance=meta.distance,
+                source=(entry.src,) if begins else (entry.src_context, entry.src),
+                candidates=tuple(
+                    (sentence,) if begins else (entry.ref_context, sentence)
+                    for sentence in (entry.ref, *entry.contrastive)
+                ),
                 correct=0,
-                tags=tags,
+                tags=meta.tags(entry.ref_pronoun),
             )
 
     return gathered(path, "contrapro-ctx1", "en", "de", examples())
-
-
-def _contrapro_meta(meta: Any, where: str) -> tuple[int | None, dict[str, str]]:
-    """Return the antecedent distance (None if unknown) and other tags; most examples have no meta."""
-    if meta is None:
-        return None, {}
-    if not isinstance(meta, dict):
-        raise CotextError(f"{where}: 'meta' must be an object, found {kind_of(meta)}")
-    gender = meta.get("ref ante head gender")
-    return number_of(meta, "ante distance", where), {} if gender is None else {
-        "antecedent_gender": str(gender).lower()[:1]
-    }
 
 
 def is_contrapro(content: Any) -> bool:
@@ -177,122 +197,69 @@ def read_contrapro(path: Path, entries: list[Any], context: SubtitleContext) -> 
     The candidates are the reference and then the contrastive translations. The tested sentences are taken
     from the suite, not from OpenSubtitles, so that candidates differ only as intended by its authors.
     """
-    share = sharing()
 
     def examples() -> Iterator[ContrastiveExample]:
-        for number, entry in enumerate(entries):
+        for number, content in enumerate(entries):
             where = f"{path}: example {number}"
-            if not isinstance(entry, dict):
-                raise CotextError(f"{where}: must be an object, found {kind_of(entry)}")
-            errors = entry.get("errors")
-            if not isinstance(errors, list) or not all(isinstance(error, dict) for error in errors):
-                raise CotextError(f"{where}: 'errors' must be a list of objects")
-            source = sentence_of(entry.get("src segment"), "src segment", where, share)
-            right = sentence_of(entry.get("ref segment"), "ref segment", where, share)
-            wrong = [sentence_of(error.get("contrastive"), "contrastive", where, share) for error in errors]
-            document = text_of(entry, "document id", where)
-            sources, targets = context.before(document, number_of(entry, "segment id", where), source, where)
-            before = tuple(map(share, targets))
-            distance, tags = _contrapro_meta(entry, where)
+            entry = _Contrapro.of(content, where)
+            sources, targets = context.before(entry.document, entry.line, entry.source, where)
+            wrong = (error.contrastive for error in entry.errors)
             yield ContrastiveExample(
                 id=str(number),
                 phenomenon="pronoun",
-                distance=distance,
-                source=(*map(share, sources), source),
-                candidates=tuple((*before, sentence) for sentence in (right, *wrong)),
+                distance=entry.distance,
+                source=(*map(intern, sources), entry.source),
+                candidates=tuple((*map(intern, targets), s) for s in (entry.reference, *wrong)),
                 correct=0,
-                tags={"pronoun": share(text_of(entry, "ref pronoun", where).lower()), **tags},
-                document=share(document),
+                tags=entry.tags(entry.pronoun.lower()),
+                document=entry.document,
             )
 
     return gathered(path, f"contrapro-original-ctx{context.sentences}", "en", "de", examples())
-
-
-def is_bawden(content: Any) -> bool:
-    """Return whether a JSON value is a set of Bawden et al.: blocks of `src` and `trg`, or of `examples`."""
-    first = next(iter(content.values()), None) if isinstance(content, dict) else None
-    return isinstance(first, dict) and ("examples" in first or {"src", "trg"} <= first.keys())
-
-
-def read_bawden(path: Path, blocks: dict[str, Any]) -> ContrastiveSuite:
-    """Read a set of Bawden et al. (2018), English-French: pairs of a correct and an incorrect target.
-
-    A block of the anaphora set has one source and several pairs. In the lexical choice set, each example of a
-    block has a source and a pair. A text has two sentences; the first disambiguates the second.
-    """
-    share = sharing()
-    anaphora = "examples" not in next(iter(blocks.values()))
-
-    def examples() -> Iterator[ContrastiveExample]:
-        for name, block in blocks.items():
-            for number, (of_source, pair, tags) in enumerate(_bawden_pairs(block, f"{path}: block {name!r}")):
-                where = f"{path}: block {name!r}, pair {number}"
-                judgement = "correct" if "correct" in pair else "semi-correct"
-                candidates = (pair.get(judgement), pair.get("incorrect"))
-                yield ContrastiveExample(
-                    id=f"{name}.{number}",
-                    phenomenon="anaphora" if anaphora else "lexical_choice",
-                    distance=1,
-                    source=sentences_of(of_source.get("src"), "src", where, share),
-                    candidates=tuple(sentences_of(target, "trg", where, share) for target in candidates),
-                    correct=0,
-                    tags={key: share(value) for key, value in {**tags, "judgement": judgement}.items()},
-                    document=name,
-                )
-
-    return gathered(path, f"bawden/{'anaphora' if anaphora else 'lexical-choice'}", "en", "fr", examples())
-
-
-def _bawden_pairs(block: Any, where: str) -> Iterator[tuple[dict[str, Any], dict[str, Any], dict[str, str]]]:
-    """Yield for every pair of a block: the object with its source, its targets, and its tags."""
-    if not isinstance(block, dict):
-        raise CotextError(f"{where}: must be an object, found {kind_of(block)}")
-    key = "examples" if "examples" in block else "trg"
-    if not isinstance(block.get(key), list):
-        raise CotextError(f"{where}: {key!r} must be a list of objects")
-    for number, entry in enumerate(block[key]):
-        pair = entry.get("trg") if key == "examples" and isinstance(entry, dict) else entry
-        if not isinstance(pair, dict):
-            raise CotextError(f"{where}, pair {number}: must have a correct and an incorrect target")
-        of_source, of_type = (entry, block) if key == "examples" else (block, pair)
-        kind = of_type.get("type")
-        yield of_source, pair, {"type": kind} if isinstance(kind, str) else {}
 
 
 def read_voita(path: Path, entries: list[Any]) -> ContrastiveSuite:
     """Read a consistency set of Voita et al.; `src` and `dst` are sentences joined by ` _eos `."""
     stem = path.name.partition(".")[0]
     phenomenon = next((known for known in _VOITA_PHENOMENA if stem.startswith(known)), "unknown")
-    share = sharing()
 
     def examples() -> Iterator[ContrastiveExample]:
-        for number, entry in enumerate(entries):
-            where = f"{path}: example {number}"
-            if not isinstance(entry, dict) or not {"src", "dst", "true_ind"} <= entry.keys():
-                raise CotextError(f"{where}: expected an object with 'src', 'dst' and 'true_ind'")
-            distance = entry.get("ctx_dist")
-            if not all(value is None or isinstance(value, int) for value in (distance, entry["true_ind"])):
-                raise CotextError(f"{where}: 'true_ind' and 'ctx_dist' must be whole numbers")
-            groups = sentences_of(entry["dst"], "dst", where, share)
-            source = sentence_of(entry["src"], "src", where, share).split(_VOITA_SEPARATOR)
+        for number, content in enumerate(entries):
+            entry = _Voita.of(content, f"{path}: example {number}")
             yield ContrastiveExample(
                 id=str(number),
                 phenomenon=phenomenon,
-                distance=distance,
-                source=tuple(share(sentence) for sentence in source),
-                candidates=tuple(
-                    tuple(share(sentence) for sentence in group.split(_VOITA_SEPARATOR)) for group in groups
-                ),
-                correct=entry["true_ind"],
+                distance=entry.ctx_dist,
+                source=_split(entry.src),
+                candidates=tuple(map(_split, entry.dst)),
+                correct=entry.true_ind,
             )
 
     return gathered(path, f"voita-consistency/{stem}", "en", "ru", examples())
 
 
-_HEADING_KEYS = frozenset({"format", "version", "name", "source_language", "target_language", "examples"})
-_EXAMPLE_KEYS = frozenset(
-    {"id", "phenomenon", "distance", "source", "candidates", "correct", "tags", "document"}
-)
+def _split(group: str) -> tuple[str, ...]:
+    return tuple(map(intern, group.split(_VOITA_SEPARATOR)))
+
+
+class _OwnExample(Entry, extra="forbid"):
+    id: Text
+    phenomenon: Text
+    distance: int | None = None
+    source: list[Line]
+    candidates: list[list[Line]]
+    correct: int
+    tags: dict[str, str] = Field(default_factory=dict)
+    document: str = ""
+
+
+class _OwnSuite(Entry, extra="forbid"):
+    format: str
+    version: int
+    name: Text
+    source_language: Text
+    target_language: Text
+    examples: list[_OwnExample]
 
 
 def read_suite(path: Path, context: SubtitleContext | None = None) -> ContrastiveSuite:
@@ -300,8 +267,8 @@ def read_suite(path: Path, context: SubtitleContext | None = None) -> Contrastiv
 
     Formats: the JSON of Cotext; ContraPro (Müller et al., 2018) as published, with the sentences of
     `context`, or with one context sentence (JSON lines); a consistency set of Voita et al. (2019), a JSON
-    list, with the phenomenon in the file name; the two sets of Bawden et al. (2018). Equal sentences share
-    one string in memory. Raises CotextError with file, example and reason.
+    list, with the phenomenon in the file name. Equal sentences share one string in memory. Raises CotextError
+    with file, example and reason.
     """
     text = read_whole(path)
     if is_contrapro_with_context(text):
@@ -319,8 +286,6 @@ def read_suite(path: Path, context: SubtitleContext | None = None) -> Contrastiv
         return read_contrapro(path, content, context)
     if context is not None:
         raise CotextError(f"{path}: has its own context; leave out --documents and --context")
-    if is_bawden(content):
-        return read_bawden(path, content)
     if isinstance(content, list):
         return read_voita(path, content)
     if isinstance(content, dict):
@@ -342,52 +307,18 @@ def _read_own(path: Path, document: dict[str, Any]) -> ContrastiveSuite:
             f"{path}: format version {shown(document.get('version'))}; this program reads version "
             f"{FORMAT_VERSION}"
         )
-    refuse_unknown_keys(document, _HEADING_KEYS, f"{path}")
-    name = text_of(document, "name", f"{path}")
-    share = sharing()
-    entries = document.get("examples")
-    if not isinstance(entries, list):
-        raise CotextError(f"{path}: 'examples' must be a list of objects")
-    return gathered(
-        path,
-        name,
-        text_of(document, "source_language", f"{path}"),
-        text_of(document, "target_language", f"{path}"),
-        (_own_example(entry, f"{path}: example number {n}", share) for n, entry in enumerate(entries)),
-    )
-
-
-def _own_example(entry: Any, where: str, share: Callable[[str], str]) -> ContrastiveExample:
-    if not isinstance(entry, dict):
-        raise CotextError(f"{where}: must be an object, found {kind_of(entry)}")
-    identifier = text_of(entry, "id", where)
-    where = f"{where} (id {identifier!r})"
-    refuse_unknown_keys(entry, _EXAMPLE_KEYS, where)
-    correct = entry.get("correct")
-    if not isinstance(correct, int) or isinstance(correct, bool):
-        raise CotextError(
-            f"{where}: 'correct' must be the index of the right candidate, found {shown(correct)}"
+    suite = _OwnSuite.of(document, f"{path}")
+    examples = (
+        ContrastiveExample(
+            id=entry.id,
+            phenomenon=entry.phenomenon,
+            distance=entry.distance,
+            source=tuple(entry.source),
+            candidates=tuple(map(tuple, entry.candidates)),
+            correct=entry.correct,
+            tags={intern(key): intern(value) for key, value in entry.tags.items()},
+            document=intern(entry.document),
         )
-    candidates = entry.get("candidates")
-    if not isinstance(candidates, list):
-        raise CotextError(
-            f"{where}: 'candidates' must be a list of lists of sentences, found {kind_of(candidates)}"
-        )
-    tags = entry.get("tags", {})
-    if not isinstance(tags, dict) or not all(isinstance(value, str) for value in tags.values()):
-        raise CotextError(f"{where}: 'tags' must be an object whose values are strings")
-    document = entry.get("document", "")
-    if not isinstance(document, str):
-        raise CotextError(f"{where}: 'document' must be a string, found {kind_of(document)}")
-    return ContrastiveExample(
-        id=identifier,
-        phenomenon=share(text_of(entry, "phenomenon", where)),
-        distance=number_of(entry, "distance", where),
-        source=sentences_of(entry.get("source"), "source", where, share),
-        candidates=tuple(
-            sentences_of(target, f"candidates[{n}]", where, share) for n, target in enumerate(candidates)
-        ),
-        correct=correct,
-        tags={share(key): share(value) for key, value in tags.items()},
-        document=share(document),
+        for entry in suite.examples
     )
+    return gathered(path, suite.name, suite.source_language, suite.target_language, examples)

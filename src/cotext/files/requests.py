@@ -42,8 +42,8 @@ class TranslationRequest(SentenceSplitting, Wished, Sharded, ClusterOptions):
     )
     format: str | None = option(
         "Format of a file: markdown, prose (running text) or another of docs/files.md; or of a corpus: text "
-        "(one sentence per line), docids, d-lines, iwslt-tags, eos-groups, line-documents, wmt-xml, tsv, "
-        "jsonl or parquet. Default: detected from the content.",
+        "(one sentence per line), docids, d-lines, iwslt-tags, wmt-xml, tsv or jsonl. Default: detected from "
+        "the content.",
         default=None,
     )
     no_split: bool = option("Translate each line or paragraph as one sentence.", default=False)

@@ -23,7 +23,7 @@ MODULES: Final[tuple[str, ...]] = (
 # Formats that fit any text, and are used only if the file name has their suffix.
 BY_NAME: Final = frozenset({"markdown"})
 # Suffixes that only certain corpus formats use (`cotext.data.formats`).
-CORPORA: Final = {".jsonl": ("jsonl", "wmt"), ".tsv": ("tsv",), ".parquet": ("parquet",), ".tmx": ("tmx",)}
+CORPORA: Final = {".jsonl": ("jsonl", "wmt"), ".tsv": ("tsv",), ".tmx": ("tmx",)}
 # Formats whose files may not be recognisable by content.
 ANY_TEXT: Final = BY_NAME | {"html"}
 

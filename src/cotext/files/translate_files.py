@@ -13,7 +13,6 @@ from typing import Any, Final, TypeVar
 from cotext.data.formats import FORMATS, detect_format
 from cotext.data.formats.streams import (
     MAX_WHOLE_BYTES,
-    PARQUET,
     binary_kind,
     check_readable,
 )
@@ -206,7 +205,7 @@ def format_of(path: Path, name: str | None = None) -> FileFormat | str:
     recognised = recognise(head, path.name)
     if recognised is not None and recognised.name != GENERIC:
         return recognised
-    if (kind := binary_kind(head)) and kind != PARQUET:
+    if kind := binary_kind(head):
         raise CotextError(
             f"{path}: not a supported format: it looks like {kind}; save it in a supported format, such as "
             f".docx or "

@@ -8,14 +8,20 @@ the output layer. The decoder starts with `</s>`.
 from collections.abc import Mapping
 from pathlib import Path
 
-from cotext.data.tokenizer import M2M100_LANGUAGES, MBART50_LANGUAGES, FairseqTokenizer, language_symbols
+from cotext.data.tokenizer import (
+    M2M100_LANGUAGES,
+    MBART50_LANGUAGES,
+    FairseqTokenizer,
+    LanguageChoice,
+    language_symbols,
+)
 from cotext.interchange import bart
 from cotext.interchange.foreign import (
     ForeignModel,
-    LanguagePair,
     Part,
     Settings,
     VocabularyRows,
+    language_pair,
     make_config,
     read_files,
 )
@@ -26,12 +32,12 @@ DESCRIPTIONS = ("tokenizer.json", "added_tokens.json", "special_tokens_map.json"
 FIRST_POSITION = 2
 
 
-def open_m2m100(folder: Path, languages: LanguagePair) -> ForeignModel:
+def open_m2m100(folder: Path, languages: LanguageChoice) -> ForeignModel:
     """Open an M2M-100 or NLLB-200 model in a folder; raise CotextError if it is not supported."""
     return _opened("M2M100ForConditionalGeneration", folder, {}, languages)
 
 
-def open_mbart(folder: Path, languages: LanguagePair) -> ForeignModel:
+def open_mbart(folder: Path, languages: LanguageChoice) -> ForeignModel:
     """Open an mBART-50 model in a folder; raise CotextError if it is not supported."""
     return _opened("MBartForConditionalGeneration", folder, mbart_parts(), languages)
 
@@ -45,7 +51,7 @@ def mbart_parts() -> dict[str, Part]:
     return parts
 
 
-def _opened(kind: str, folder: Path, parts: Mapping[str, Part], languages: LanguagePair) -> ForeignModel:
+def _opened(kind: str, folder: Path, parts: Mapping[str, Part], languages: LanguageChoice) -> ForeignModel:
     """Open a model of a class with the given `parts` outside the stacks."""
     settings, learned = Settings.read(folder / bart.CONFIG), bool(parts)
     scaled = "embeddings are scaled by the root of their width here"
@@ -74,7 +80,7 @@ def _opened(kind: str, folder: Path, parts: Mapping[str, Part], languages: Langu
     else:
         copies |= frozenset((*bart.TABLES, "model.encoder.embed_positions.weights"))
     layers = bart.layer_parts(model["encoder_layers"], model["decoder_layers"], final_norm=True)
-    config = make_config(model, bart.decoding(folder, settings), languages.of_tokenizer(None), settings.where)
+    config = make_config(model, bart.decoding(folder, settings), language_pair(languages), settings.where)
     return ForeignModel(
         kind,
         config,

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from cotext.config.recipe import Config, parse_config
 from cotext.data.languages import Languages, language_code
-from cotext.data.tokenizer import ImportedTokenizer
+from cotext.data.tokenizer import ImportedTokenizer, LanguageChoice
 from cotext.interchange.tensors import ALWAYS_ALLOWED, MOST_TIMES, Tensors
 from cotext.models.build import build_model
 from cotext.models.interface import Model
@@ -38,7 +38,6 @@ class Part:
     """The source of a parameter: concatenated foreign tensors; `rows` selects from `count` rows."""
 
     names: tuple[str, ...]
-    transposed: bool = False
     rows: tuple[int, ...] | None = None
     count: int = 0
 
@@ -95,11 +94,6 @@ class Settings:
             raise CotextError(f"{self.where}: {key} is {shown(value)}, a number is needed")
         return float(value)
 
-    def text(self, key: str, default: str = "") -> str:
-        """Return a text, or the default if it is missing."""
-        value = self.content.get(key, default)
-        return value if isinstance(value, str) else default
-
     def flag(self, key: str, default: bool) -> bool:
         """Return True or False; raise CotextError for anything else."""
         value = self.content.get(key, default)
@@ -137,26 +131,11 @@ def read_files(folder: Path, required: Iterable[str], optional: Iterable[str] = 
     return contents
 
 
-@dataclass(frozen=True, slots=True)
-class LanguagePair:
-    """Source and target language as given by the user; empty if not given."""
-
-    source: str = ""
-    target: str = ""
-
-    @property
-    def tag(self) -> str:
-        """The target language in the notation of the tokenizer."""
-        return self.target
-
-    def of_tokenizer(self, config: bytes | None) -> str:
-        """Return the pair, such as en-de; a language that is not given comes from tokenizer_config.json."""
-        default = _default_languages(config)
-        pair = [
-            _code(given or fallback)
-            for given, fallback in ((self.source, default.source), (self.target, default.target))
-        ]
-        return str(Languages(*pair))
+def language_pair(languages: LanguageChoice, config: bytes | None = None) -> str:
+    """Return a pair, such as en-de; a language that is not given comes from tokenizer_config.json."""
+    default = _default_languages(config)
+    given = ((languages.source, default.source), (languages.target, default.target))
+    return str(Languages(*(_code(one or other) for one, other in given)))
 
 
 def _default_languages(config: bytes | None) -> Languages:
@@ -278,7 +257,7 @@ def _misfits(part: Part, tensors: Tensors, asked: tuple[int, ...]) -> list[str]:
         shape = tuple(size for size in tensors.shapes[name] if size != 1)
         rows = asked[0] // len(part.names) if part.rows is None else part.count
         expected = tuple(size for size in (rows, *asked[1:]) if size != 1)
-        if (shape[::-1] if part.transposed else shape) != expected:
+        if shape != expected:
             problems.append(f"{name} is {list(tensors.shapes[name])}, which does not fit {list(asked)}")
     return problems
 
@@ -287,7 +266,7 @@ def _fill(parameter: Tensor, part: Part, tensors: Tensors) -> None:
     """Copy foreign tensors into a parameter; a vocabulary in slices, to avoid a second copy in memory."""
     read = [_finite(name, tensors) for name in part.names]
     if part.rows is None:
-        parameter.copy_(torch.cat([tensor.T for tensor in read] if part.transposed else read))
+        parameter.copy_(torch.cat(read))
         return
     for begin in range(0, len(part.rows), SLICE):
         index = torch.tensor(part.rows[begin : begin + SLICE])

@@ -116,11 +116,11 @@ def _keep(name: str, download: Path, folder: Path, licence: str) -> None:
         remove(download / ".cache")  # of the client
         os.replace(download, folder)
         return
-    from cotext.interchange.foreign import LanguagePair
+    from cotext.data.tokenizer import LanguageChoice
     from cotext.interchange.importing import import_model
 
     try:
-        account = import_model(download, folder, LanguagePair(), licence)
+        account = import_model(download, folder, LanguageChoice(), licence)
     except CotextError as error:
         raise CotextError(f"{name}: {error}") from None
     for line in account.render().splitlines():

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from cotext.data.tokenizer import LanguageChoice
 from cotext.interchange.fairseq import open_m2m100, open_mbart
-from cotext.interchange.foreign import ForeignModel, LanguagePair, Settings, read_model
+from cotext.interchange.foreign import ForeignModel, Settings, read_model
 from cotext.interchange.marian import open_marian
-from cotext.interchange.marian_npz import is_marian, open_marian_npz
 from cotext.interchange.self_test import SelfTest, run_self_test
 from cotext.models.checkpoint import save_model
 from cotext.models.describe import describe_model
@@ -52,27 +52,20 @@ class Imported:
         return "\n".join(lines)
 
 
-def open_foreign(folder: Path, languages: LanguagePair) -> ForeignModel:
+def open_foreign(folder: Path, languages: LanguageChoice) -> ForeignModel:
     """Open the model in a folder, by its type; raise CotextError if it is not supported."""
-    if is_marian(folder):
-        return open_marian_npz(folder, languages)
     if not folder.is_dir():
         raise CotextError(f"{folder}: {'no folder' if folder.exists() else 'no such folder'}")
     config = folder / "config.json"
     if not config.exists():
-        raise CotextError(
-            f"{folder}: has neither a config.json of Hugging Face nor an .npz of Marian; pass the folder of "
-            "a model"
-        )
+        raise CotextError(f"{folder}: has no config.json of Hugging Face; pass the folder of a model")
     kind = Settings.read(config).content.get("model_type")
     if not isinstance(kind, str) or kind not in OPENERS:
-        raise CotextError(
-            f"{config}: model_type = {shown(kind)}: these are read: {', '.join(OPENERS)}, Marian's .npz"
-        )
+        raise CotextError(f"{config}: model_type = {shown(kind)}: these are read: {', '.join(OPENERS)}")
     return OPENERS[kind](folder, languages)
 
 
-def import_model(folder: Path, out: Path, languages: LanguagePair, licence: str = "") -> Imported:
+def import_model(folder: Path, out: Path, languages: LanguageChoice, licence: str = "") -> Imported:
     """Make a run folder of a pretrained model; raise CotextError if the self-test fails."""
     is_occupied(out)
     foreign = open_foreign(folder, languages)

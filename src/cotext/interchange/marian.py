@@ -8,14 +8,14 @@ from pathlib import Path
 
 import torch
 
-from cotext.data.tokenizer import MarianTokenizer
+from cotext.data.tokenizer import LanguageChoice, MarianTokenizer
 from cotext.interchange import bart
 from cotext.interchange.foreign import (
     NO_ROW,
     ForeignModel,
-    LanguagePair,
     Settings,
     VocabularyRows,
+    language_pair,
     make_config,
     read_files,
 )
@@ -50,7 +50,7 @@ def _require_sinusoids(tensors: Tensors) -> None:
             )
 
 
-def open_marian(folder: Path, languages: LanguagePair) -> ForeignModel:
+def open_marian(folder: Path, languages: LanguageChoice) -> ForeignModel:
     """Open a MarianMTModel in a folder; raise CotextError if it is not supported."""
     settings = Settings.read(folder / bart.CONFIG)
     for key, (value, why) in FIXED.items():
@@ -71,7 +71,7 @@ def open_marian(folder: Path, languages: LanguagePair) -> ForeignModel:
         files.get("target_vocab.json"),
         rows=rows,
         target_rows=target_rows if two else None,
-        target_language=languages.tag,
+        target_language=languages.target,
     )
     end, start = settings.whole("eos_token_id", 0), bart.start_symbol(folder, settings)
     target = VocabularyRows.of(tokenizer, tokenizer.rows, target_rows, start, end, settings.where)
@@ -84,7 +84,7 @@ def open_marian(folder: Path, languages: LanguagePair) -> ForeignModel:
     config = make_config(
         {**model, "wavelengths": "half", "separate_embeddings": separate},
         bart.decoding(folder, settings),
-        languages.of_tokenizer(files.get("tokenizer_config.json")),
+        language_pair(languages, files.get("tokenizer_config.json")),
         settings.where,
     )
     return ForeignModel(

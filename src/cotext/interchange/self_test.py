@@ -57,8 +57,6 @@ class SelfTest:
 
 def run_self_test(folder: Path, foreign: ForeignModel, model: Model) -> SelfTest:
     """Compare an imported model with the model of `transformers`; raise CotextError if they differ."""
-    if foreign.kind == "Marian":
-        return SelfTest("transformers does not read Marian's own files")
     if find_spec("transformers") is None:
         return SelfTest("transformers is not installed (pip install 'cotext[pretrained]')")
     own = LoadedModel(model, foreign.config, foreign.tokenizer, [0]).left_to_right("the self-test")

@@ -1,11 +1,8 @@
-"""Tensors in foreign model files: safetensors, PyTorch's pickles of tensors, Marian's npz.
+"""Tensors in foreign model files: safetensors, and PyTorch's pickles of tensors.
 
-Only tensors are read: `torch.load(weights_only=True)` rejects other objects in a pickle, and arrays of
-objects in an npz are rejected. The stated size of a tensor is compared with the size of the file before
-memory is allocated.
+Only tensors are read: `torch.load(weights_only=True)` rejects other objects in a pickle.
 """
 
-import math
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,9 +10,7 @@ from pathlib import Path
 from pickle import UnpicklingError
 from typing import Any
 
-import numpy as np
 import torch
-from numpy.lib import format as npy
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
@@ -117,41 +112,3 @@ def open_pickle(path: Path) -> Tensors:
     if not is_valid:
         raise CotextError(f"{path}: does not contain named tensors")
     return Tensors((path,), {name: tuple(t.shape) for name, t in content.items()}, content.__getitem__)
-
-
-def open_npz(path: Path) -> Tensors:
-    """Open the arrays of numbers, including bytes, in an `.npz`; raise CotextError if it is damaged."""
-    shapes: dict[str, tuple[int, ...]] = {}
-    try:
-        with zipfile.ZipFile(require_file(path)) as archive:
-            members = archive.infolist()
-            if sum(m.file_size for m in members) > max(MOST_TIMES * path.stat().st_size, ALWAYS_ALLOWED):
-                raise CotextError(f"{path}: its stated size is far larger than its content; it is not read")
-            for member in members:
-                shapes[member.filename.removesuffix(".npy")] = _shape(archive, member, path)
-    except (zipfile.BadZipFile, OSError, ValueError, EOFError, NotImplementedError, RuntimeError) as error:
-        raise CotextError(f"{path}: damaged or truncated, or no npz file: {error}") from None
-
-    def read(name: str) -> Tensor:
-        try:
-            with zipfile.ZipFile(path) as archive, archive.open(f"{name}.npy") as file:
-                return torch.from_numpy(npy.read_array(file, allow_pickle=False))
-        except (zipfile.BadZipFile, OSError, ValueError, EOFError, KeyError, TypeError) as error:
-            raise CotextError(f"{path}: {shown(name)} is damaged: {error}") from None
-
-    return Tensors((path,), shapes, read)
-
-
-def _shape(archive: zipfile.ZipFile, member: zipfile.ZipInfo, path: Path) -> tuple[int, ...]:
-    """Return the shape of an array, after comparing it with the size of its archive member."""
-    with archive.open(member) as file:
-        version = npy.read_magic(file)
-        reader = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
-        shape, _, dtype = reader(file)
-        begin = file.tell()
-    numbers: np.dtype[Any] = dtype
-    if numbers.kind not in "fiu":
-        raise CotextError(f"{path}: {shown(member.filename)} is not an array of numbers")
-    if begin + math.prod(shape) * numbers.itemsize != member.file_size:
-        raise CotextError(f"{path}: {shown(member.filename)} is damaged: its size does not match its content")
-    return tuple(shape)

@@ -1,7 +1,7 @@
 """Translation of corpus files by a language model into the same format, with a usage report.
 
 The output is written when it is complete. The same command resumes an interrupted job from cached responses.
-For a WMT task, the output is a submission, and prompts contain the instructions of the task.
+For a WMT task, prompts contain the instructions of the task.
 """
 
 import json
@@ -16,7 +16,7 @@ from cotext.data.documents import Document, ParallelDocument
 from cotext.data.formats import read_documents, write_translations
 from cotext.data.formats.streams import atomic_sinks
 from cotext.data.formats.table import find_format
-from cotext.data.formats.wmt import WmtLine, in_order, joined, read_wmt_lines
+from cotext.data.formats.wmt import in_order, read_wmt_lines
 from cotext.language_models.client import Client, Counts, Usage
 from cotext.language_models.config import Endpoint
 from cotext.language_models.signature import translation_signature
@@ -136,23 +136,16 @@ def translate_file(
     """
     find_format(format).require_written()
     documents = list(read_documents(source, format))
-    task = _task_of(source, format, documents)
-    instructions = {line.doc_id: line.instruction for line in task if line.instruction}
+    instructions = _instructions(source, format, documents)
     on_start(sum(map(len, documents)))
     translator = EndpointTranslator(client)
     with writing(out) as lock:
         translations = translator.translate(documents, on_sentences, instructions)
         lock.require()
         remove_lists(out)
-        if task:
-            translated = [translation.document for translation in translations]
-            with atomic_sinks([out]) as [sink]:
-                for line in joined(source, translated, source, _languages_in(format)):
-                    sink.write(line)
-        else:
-            sides = zip(documents, translations, strict=True)
-            pairs = (ParallelDocument(d.id, d.sentences, t.document.sentences) for d, t in sides)
-            write_translations(out, pairs, format)
+        sides = zip(documents, translations, strict=True)
+        pairs = (ParallelDocument(d.id, d.sentences, t.document.sentences) for d, t in sides)
+        write_translations(out, pairs, format)
         controls, places = _direction_controls(translations)
         report = EndpointReport(
             format=format,
@@ -178,20 +171,15 @@ def translate_file(
     return report
 
 
-def _task_of(source: Path, format: str, documents: Sequence[Document]) -> list[WmtLine]:
-    """Return the lines of a WMT task; [] for other files; raise CotextError for duplicate documents."""
-    if find_format(format).name != "wmt":
-        return []
-    lines = list(read_wmt_lines(source, _languages_in(format)))
-    if any(line.source is None or not line.target_language for line in lines):
-        return []
-    in_order(source, documents, [line.doc_id for line in lines])
-    return lines
-
-
-def _languages_in(format: str) -> str:
-    """Return the languages in the name of a format, such as wmt:cs-de."""
-    return format.partition(":")[2]
+def _instructions(source: Path, format: str, documents: Sequence[Document]) -> dict[str, str]:
+    """Return the instructions of a WMT task by document; raise CotextError for duplicate documents."""
+    name, _, languages = format.partition(":")
+    if name != "wmt":
+        return {}
+    lines = [line for line in read_wmt_lines(source, languages) if line.instruction]
+    if lines:
+        in_order(source, documents, [document.id for document in documents])
+    return {line.doc_id: line.instruction for line in lines}
 
 
 def _direction_controls(translations: Iterable[EndpointTranslation]) -> tuple[dict[str, int], list[str]]:

@@ -62,7 +62,7 @@ class Lock:
                 if self._make():
                     self._signs.start()
                     return
-                _clear_away(self.path, self.what)
+                require_free(self.path, self.what)
         except OSError as error:
             raise CotextError(
                 f"{self.what}: cannot be written: {error.strerror or error} (its lock, {self.path})"
@@ -172,12 +172,7 @@ def working_in(folder: Path) -> Iterator[Lock]:
 
 
 def require_free(path: Path, what: str) -> None:
-    """Raise CotextError if a running process holds the lock; delete the lock of a dead process."""
-    _clear_away(path, what)
-
-
-def _clear_away(path: Path, what: str) -> None:
-    """Delete the lock file of a dead holder.
+    """Delete the lock file of a dead holder, if there is one.
 
     Raises:
         CotextError: the holder is alive or may be, or the file is not a lock.

@@ -23,7 +23,7 @@ from pydantic import TypeAdapter, ValidationError
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.encoding import EncodedChunk
 from cotext.data.languages import check_pair
-from cotext.data.prepared import REPORT, checked_digests, digest_file, file_digests, read_report, write_report
+from cotext.data.prepared import REPORT, checked_digests, file_digests, read_report, write_report
 from cotext.data.statistics import SplitStatistics, StatisticsCollector
 from cotext.data.store import Flat, StoreWriter
 from cotext.data.tokenizer import with_all_processors
@@ -165,7 +165,7 @@ class DistilledCorpus:
     def _report(self, folder: Path, outcome: Outcome, train: SplitStatistics) -> dict[str, Any]:
         """Return a report as `prepare` does, with the result of distillation and parts of the old report."""
         request = self.request
-        before, store = self.data.report, digest_file(self.data.train.path)
+        before, store = self.data.report, self.data.train.path
         command = {"distill": str(request.teacher), "data": str(request.data)}
         tokenizer = {"fingerprint": self.data.tokenizer.fingerprint, "pieces": self.data.tokenizer.pieces}
         return {

@@ -13,9 +13,8 @@ from cotext.data.batch import SpecialSymbols
 from cotext.data.build import build_mixture, build_view, special_symbols
 from cotext.data.documents import ParallelDocument
 from cotext.data.languages import Languages
-from cotext.data.prepared import REPORT, TRAIN, checked_digests, digest_file, read_report, store_exists
+from cotext.data.prepared import REPORT, TRAIN, checked_digests, read_report
 from cotext.data.sampling import Arrangement, Sampler
-from cotext.data.shortlist import SHORTLIST, Shortlist
 from cotext.data.store import TokenStore
 from cotext.data.tokenizer import Tokenizer, chosen_languages, load_tokenizer
 from cotext.data.views import Mixture, View
@@ -36,9 +35,8 @@ class PreparedData:
 
     @property
     def files_read(self) -> list[str]:
-        """The names of the files that training reads; for a sharded store, the name of its manifest."""
-        paths = digest_file(self.train.path), digest_file(self.dev.path), self.folder / "dev.jsonl"
-        return [path.relative_to(self.folder).as_posix() for path in paths]
+        """The names of the files that training reads."""
+        return [self.train.path.name, self.dev.path.name, "dev.jsonl"]
 
     @cached_property
     def report(self) -> dict[str, Any]:
@@ -78,14 +76,6 @@ class PreparedData:
         totals = self.train.totals
         return round((totals.source_tokens + totals.target_tokens) / (2 * max(totals.sentences, 1)))
 
-    def shortlist(self) -> Path | None:
-        """Return the path of the shortlist of the data, or None; raises CotextError as `Shortlist.load`."""
-        path = self.folder / SHORTLIST
-        if not path.exists():
-            return None
-        Shortlist.load(path, self.tokenizer)
-        return path
-
     def texts(self, index: int) -> ParallelDocument:
         document = self.train[index]
         source = tuple(self.tokenizer.decode(tokens.tolist(), "source") for tokens in document.source)
@@ -104,7 +94,7 @@ def open_data(folder: Path) -> PreparedData:
     Raises:
         CotextError: the folder does not contain prepared data, or has parts of different tokenizers.
     """
-    if not store_exists(folder / TRAIN) or not (folder / REPORT).is_file():
+    if not (folder / TRAIN).is_file() or not (folder / REPORT).is_file():
         where = f"{folder}" if folder.is_dir() or not folder.exists() else "FOLDER"
         raise CotextError(
             f"{folder}: no prepared data there; make it with `cotext prepare ... --out {where}`"

@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, replace
 from pathlib import Path
-from shutil import copyfile
 
 import sacrebleu
 import torch
@@ -16,7 +15,6 @@ import torch
 from cotext.config.recipe import Config, differences
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.formats import read_parallel
-from cotext.data.shortlist import SHORTLIST
 from cotext.data.tokenizer import Tokenizer, load_tokenizer
 from cotext.models.interface import Model
 from cotext.models.run_folder import SEEDS, is_int8, noted_seeds, write_config
@@ -91,13 +89,6 @@ def note_seeds(run: Path, seeds: Sequence[int]) -> None:
     if noted_seeds(run) != list(seeds):
         with replacing(run / SEEDS) as temporary:
             temporary.write_text(f"{sealed({'seeds': list(seeds)})}\n", encoding="utf-8")
-
-
-def keep_shortlist(run: Path, given: Path) -> None:
-    """Copy the shortlist of the data into a run folder without one."""
-    if not (run / SHORTLIST).exists():
-        with replacing(run / SHORTLIST) as temporary:
-            copyfile(given, temporary)
 
 
 def _keep_tokenizer(run: Path, tokenizer: Tokenizer) -> None:
@@ -199,9 +190,8 @@ def train(
     setup = set_up(config, data_folder, run, recipe, device)
     config, data, start, accelerator = setup.config, setup.data, setup.start, setup.accelerator
     with ExitStack() as stack:
-        lock, shortlist = None, None
+        lock = None
         if accelerator.is_main_process:
-            shortlist = data.shortlist()
             lock = stack.enter_context(working_in(run))
             require_resumable(run, setup.corpus.checksums)
         if config.train.validate_bleu and config.model.reads_source:
@@ -214,8 +204,6 @@ def train(
             if is_bf16 and (slow := slow_precision("train.precision = bf16", accelerator.device)):
                 callbacks.on_message(slow)
             open_run(run, config, data.tokenizer)
-            if shortlist is not None:
-                keep_shortlist(run, shortlist)
             note_data(run, data, setup.corpus.checksums)
             if seeds:
                 note_seeds(run, seeds)

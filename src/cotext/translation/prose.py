@@ -11,7 +11,6 @@ from typing import Final
 
 from cotext.data.documents import Document
 from cotext.data.languages import Languages
-from cotext.data.selection import LONG_TIMES
 from cotext.data.sentence_ends import several_warning
 from cotext.data.splitting import Splitter, join_sentences
 from cotext.data.tokenizer import Tokenizer
@@ -21,6 +20,8 @@ from cotext.translation.scorer import CHARACTERS_PER_TOKEN
 from cotext.translation.translator import OF_SENTENCES, Translation
 
 SENTENCES_HELD: Final = 1 << 14  # lines whose sentences are cached
+# A line is too long above this multiple of the 99th percentile of the training sentence lengths.
+LONG_TIMES: Final = 2
 
 
 def trained_length(run: Path) -> int:

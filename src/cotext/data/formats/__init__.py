@@ -1,4 +1,4 @@
-"""Reading and writing of corpora in twelve formats, document by document; .xz and .gz are decompressed."""
+"""Reading and writing of corpora in nine formats, document by document; .xz and .gz are decompressed."""
 
 from cotext.data.formats.corpus import (
     located_documents,

@@ -222,23 +222,14 @@ def _resolve(path: Path, format: str | None) -> Format:
     return find_format(detect_format(path) if format is None else format)
 
 
-def write_documents(
-    path: Path, documents: Iterable[Document], format: str, *, untranslated: bool = False
-) -> None:
+def write_documents(path: Path, documents: Iterable[Document], format: str) -> None:
     """Write documents of one language; the file appears when all are written.
 
-    For the format docids, a side file is also written. Files of tsv get two columns, and jsonl the key
-    `sentences`. Files of wmt get hypotheses, or sources if the documents are `untranslated`. Raises
-    CotextError for content that the format cannot represent, if there are no documents, and for storage
-    errors.
+    For the format docids, a side file is also written. Files of tsv get two columns, jsonl the key
+    `sentences`, and files of wmt hypotheses. Raises CotextError for content that the format cannot represent,
+    if there are no documents, and for storage errors.
     """
-    row = find_format(format)
-    as_sources = untranslated and row.name == "wmt"
-    records = (
-        Record(d.id, source=d.sentences) if as_sources else Record(d.id, sentences=d.sentences)
-        for d in documents
-    )
-    _write(row, [path], ((record,) for record in records))
+    _write(find_format(format), [path], ((Record(d.id, sentences=d.sentences),) for d in documents))
 
 
 def write_parallel(
@@ -298,9 +289,6 @@ def _write(
 ) -> None:
     """Write the i-th record of every tuple to the i-th path, and side files if the format has them."""
     row.require_written()
-    if row.write is not None:
-        row.write(paths[0], (records[0] for records in documents))
-        return
     assert row.encode is not None
     encode = partial(encode_tmx, languages=languages) if row.name == "tmx" else row.encode
     side_paths = list(dict.fromkeys(map(side_file_to_write, paths))) if row.name == "docids" else []

@@ -1,11 +1,12 @@
-"""Line-based formats: text, d-lines, eos-groups, line-documents, iwslt-tags, tsv and jsonl.
+"""Line-based formats: text, d-lines, iwslt-tags, tsv and jsonl.
 
-The first four have no document ids; documents are numbered from 1.
+The first two have no document ids; documents are numbered from 1.
 """
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from cotext.data.formats.streams import (
@@ -21,8 +22,6 @@ from cotext.runtime.errors import CotextError, shown
 from cotext.runtime.reading import parse_json
 
 DOCUMENT_LINE = "<d>"
-EOS_MARK = re.compile(r"(?<![^ ])_eos(?![^ ])")
-BOUNDARY_MARK = re.compile(r"<EOS> *<BOS>")
 
 
 def read_text(path: Path) -> Iterator[Record]:
@@ -98,46 +97,16 @@ def encode_d_lines(record: Record) -> str:
     return "\n".join((DOCUMENT_LINE, *sentences)) + "\n"
 
 
-def read_eos_groups(path: Path) -> Iterator[Record]:
-    """Read one document per line, with ` _eos ` between its sentences."""
-    return _read_document_lines(path, EOS_MARK.split)
-
-
-def read_line_documents(path: Path) -> Iterator[Record]:
-    """Read one document per line, with `<EOS> <BOS>` between sentences; marks at both ends are ignored."""
-
-    def split(line: str) -> list[str]:
-        return BOUNDARY_MARK.split(line.removeprefix("<BOS>").removesuffix("<EOS>"))
-
-    return _read_document_lines(path, split)
-
-
-def _read_document_lines(path: Path, split: Callable[[str], list[str]]) -> Iterator[Record]:
-    number = 0
-    next_line = 1  # after the document before
-    for line_number, line in numbered_lines(path):
-        text = line.strip(OUTER_SPACE)
-        if not text:
-            continue
-        for empty_line in range(next_line, line_number):
-            number += 1
-            yield Record(str(number), empty_line, sentences=())
-        next_line = line_number + 1
-        number += 1
-        yield Record(
-            str(number), line_number, sentences=tuple(part.strip(OUTER_SPACE) for part in split(text))
-        )
-
-
 # --- The format iwslt-tags: training files of IWSLT talks (`train.tags.en-de.en`), one sentence per line.
 #
 # There are lines of metadata before the sentences of a talk (`<url>`, `<talkid>`, `<title>` and so on), and
 # after them (`<reviewer>`, `<translator>`). In some editions, `<doc docid=..>` and `</doc>` surround a talk.
 # Lines are text, not XML: entities are not decoded.
 
-_BEFORE = ("url", "keywords", "speaker", "talkid", "title", "description")
 _BEHIND = ("reviewer", "translator")
-_METADATA = re.compile(rf"<({'|'.join(_BEFORE + _BEHIND)})(?:\s[^<>]*)?>(.*)")
+_METADATA = re.compile(
+    rf"<(url|keywords|speaker|talkid|title|description|{'|'.join(_BEHIND)})(?:\s[^<>]*)?>(.*)"
+)
 _DOC = re.compile(r"<doc(\s[^<>]*)?>")
 _DOC_ID = re.compile(r"""\sdocid\s*=\s*(?:"([^"]*)"|'([^']*)')""")
 _DOC_END = "</doc>"
@@ -156,106 +125,68 @@ def begins_talks(lines: list[str]) -> bool:
     return False
 
 
+@dataclass(slots=True)
+class _Talk:
+    """A talk that is being read; `line`: where it, and then its first sentence, begins."""
+
+    number: int
+    line: int
+    sentences: Gathered
+    doc_id: str
+    talk_id: str = ""
+    behind: str = ""  # the last of the metadata after its sentences
+
+    def record(self) -> Record:
+        identifier = self.doc_id or self.talk_id or str(self.number)
+        return Record(identifier, self.line, 1, sentences=tuple(self.sentences))
+
+
 def read_iwslt_tags(path: Path) -> Iterator[Record]:
     """Read talks as documents; the id is the id of `<doc>`, otherwise the text of `<talkid>`.
 
-    An empty line inside a talk is an empty sentence. Raises CotextError for text outside of talks, metadata
-    that are not closed on their line, and unclosed `<doc>`.
+    An empty line inside a talk is an empty sentence. Raises CotextError for text outside of talks, and
+    metadata that are not closed on their line.
     """
     talk: _Talk | None = None
     count = 0
     for number, line in numbered_lines(path):
         text = line.strip(OUTER_SPACE)
         where = f"{path}:{number}"
-        opening = _DOC.fullmatch(text)
-        metadata = _METADATA.fullmatch(text)
-        if opening or (metadata and metadata[1] in _BEFORE and (talk is None or talk.has_text)):
+        opening, metadata = _DOC.fullmatch(text), _METADATA.fullmatch(text)
+        before = metadata is not None and metadata[1] not in _BEHIND
+        if opening or (before and (talk is None or talk.sentences or talk.behind)):
             if talk is not None:
-                talk.require_no_doc(where)
                 yield talk.record()
             count += 1
-            talk = _Talk(path, number, str(count), _doc_id(opening[1]) if opening else None)
+            talk = _Talk(count, number, Gathered(path), _doc_id(opening[1]) if opening else "")
         if metadata:
-            _add_metadata(talk, metadata, where)
-        elif text == _DOC_END:
-            if talk is None or not talk.in_doc:
-                raise CotextError(f"{where}: {_DOC_END} without the <doc> that it closes")
+            element, closing = metadata[1], f"</{metadata[1]}>"
+            if not metadata[2].endswith(closing):
+                raise CotextError(
+                    f"{where}: <{element}> without {closing} at the end of its line; put it there"
+                )
+            if talk is None:
+                raise CotextError(f"{where}: <{element}> outside of a talk; it must follow its sentences")
+            if element in _BEHIND:
+                talk.behind = element if talk.sentences else ""
+            elif element == "talkid":
+                talk.talk_id = metadata[2].removesuffix(closing).strip(OUTER_SPACE)
+        elif text == _DOC_END and talk is not None:
             yield talk.record()
             talk = None
-        elif not opening and talk is not None:
-            talk.add(text, number)
-        elif not opening and text:
-            raise CotextError(
-                f"{where}: text outside of a talk; in the format iwslt-tags, talks begin with lines as <url> "
-                "and <talkid>"
-            )
+        elif talk is not None and not opening and not talk.behind:
+            talk.line = talk.line if talk.sentences else number
+            talk.sentences.append(text)
+        elif text and not opening:
+            place = f"behind <{talk.behind}>, which closes a talk" if talk else "outside of a talk"
+            raise CotextError(f"{where}: text {place}; talks begin with lines as <url> and <talkid>")
     if talk is not None:
-        talk.require_no_doc(f"{path}: the end")
         yield talk.record()
-
-
-class _Talk:
-    """A talk that is being read; `doc_id` is None without `<doc>`, and empty if `<doc>` has no id."""
-
-    def __init__(self, path: Path, line: int, number: str, doc_id: str | None) -> None:
-        self.in_doc = doc_id is not None
-        self.talk_id = ""
-        self._path = path
-        self._opened = line
-        self._line = 0
-        self._number = number
-        self._doc_id = doc_id
-        self._sentences = Gathered(path)
-        self._behind = ""
-
-    @property
-    def has_text(self) -> bool:
-        """Whether the sentences or the final metadata of the talk have begun."""
-        return bool(self._sentences or self._behind)
-
-    def add(self, sentence: str, line: int) -> None:
-        """Add a sentence; empty lines after the final metadata are ignored."""
-        if self._behind and sentence:
-            raise CotextError(
-                f"{self._path}:{line}: text behind <{self._behind}>, which closes the talk that began at "
-                f"line {self._opened}; every talk begins with lines as <url> and <talkid>"
-            )
-        if not self._behind:
-            self._line = self._line or line
-            self._sentences.append(sentence)
-
-    def close(self, element: str) -> None:
-        """Record final metadata, if there are sentences before them."""
-        self._behind = element if self._sentences else ""
-
-    def require_no_doc(self, where: str) -> None:
-        """Raise CotextError if the talk began with `<doc>`, and `</doc>` is missing."""
-        if self.in_doc:
-            raise CotextError(
-                f"{where} comes before the {_DOC_END} of the <doc> that began at line {self._opened}"
-            )
-
-    def record(self) -> Record:
-        identifier = self._doc_id or self.talk_id or self._number
-        return Record(identifier, self._line or self._opened, 1, sentences=tuple(self._sentences))
 
 
 def _doc_id(attributes: str | None) -> str:
     match = _DOC_ID.search(attributes or "")
     return (match[1] or match[2] or "").strip(OUTER_SPACE) if match else ""
-
-
-def _add_metadata(talk: _Talk | None, metadata: re.Match[str], where: str) -> None:
-    element, content = metadata[1], metadata[2]
-    closing = f"</{element}>"
-    if not content.endswith(closing):
-        raise CotextError(f"{where}: <{element}> without {closing} at the end of its line; put it there")
-    if talk is None:
-        raise CotextError(f"{where}: <{element}> outside of a talk; it must follow the sentences of a talk")
-    if element in _BEHIND:
-        talk.close(element)
-    elif element == "talkid":
-        talk.talk_id = content.removesuffix(closing).strip(OUTER_SPACE)
 
 
 # --- The format tsv: lines of document id, source and target or, for one language, document id and sentence.

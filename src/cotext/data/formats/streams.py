@@ -39,34 +39,20 @@ _ZIPPED: Final = (
     (b"opendocument.", "an OpenDocument file"),
     (b"epub+zip", "an electronic book (epub)"),
 )
-PARQUET: Final = "a Parquet table"  # may be a corpus
 _PDF = re.compile(rb"%PDF-\d\.\d[ \t]*[\r\n]")
 _ENCODED_OTHERWISE: Final = (b"\xff\xfe", b"\xfe\xff", b"\x1f\x8b", b"\xfd7zXZ\0")
 _LOOKED_AT = 1 << 12  # bytes at the beginning that are checked
 
 TRANSLATION_MEMORY: Final = "a translation memory (TMX)"  # a corpus, unlike the others
-_KNOWN_ROOTS: Final = {
-    "html": "HTML",
-    "tmx": TRANSLATION_MEMORY,
-    "xliff": "XLIFF",
-    "mxliff": "XLIFF",
-    "tt": "subtitles (TTML)",
-    "ts": "Qt translations (ts)",
-    "tbx": "a terminology (TBX)",
-    "martif": "a terminology (TBX)",
-    "tei": "TEI XML",
-    "svg": "an SVG picture",
-    "rss": "an RSS feed",
-}
+_KNOWN_ROOTS: Final = {"html": "HTML", "tmx": TRANSLATION_MEMORY, "xliff": "XLIFF"}
 # Root elements that are recognised without an XML declaration, because such files are common.
-_BARE_ROOTS: Final = ("html", "head", "body", "tmx", "xliff", "tt")
+_BARE_ROOTS: Final = ("html", "head", "body", "tmx", "xliff")
 _DOCTYPE = r"<!DOCTYPE[^\[>]*(?:\[[^\]]*\]\s*)?>"
 _PROLOG = re.compile(rf"(?:\s+|<\?.*?\?>|<!--.*?-->|{_DOCTYPE})*", re.DOTALL | re.IGNORECASE)
 _ROOT = re.compile(r"<(?:\w+:)?([A-Za-z][\w.-]*)(?=[\s/>])[^<>]*>")
 _TAG = re.compile(r"</?[A-Za-z][^<>]*>")
 _SRT_TIME = re.compile(r"\d{1,2}:\d\d:\d\d[,.]\d{1,3} --> \d{1,2}:\d\d:\d\d[,.]\d{1,3}\b")
 _VTT_TIME = re.compile(r"(?:\d+:)?\d\d:\d\d\.\d{3} --> (?:\d+:)?\d\d:\d\d\.\d{3}\b")
-_SBV_TIME = re.compile(r"\d+:\d\d:\d\d\.\d{3},\d+:\d\d:\d\d\.\d{3}$")
 
 
 def refuse(path: Path, kind: str) -> None:
@@ -96,7 +82,7 @@ def binary_kind(head: bytes) -> str:
     controls = sum(byte < 32 and byte not in b"\t\n\r\f" for byte in looked_at)
     if controls < 4 or 20 * controls < len(looked_at):
         return ""
-    return PARQUET if head.startswith(b"PAR1") else "a binary file"
+    return "a Parquet table" if head.startswith(b"PAR1") else "a binary file"
 
 
 def _is_utf8(head: bytes) -> bool:
@@ -138,13 +124,7 @@ def subtitle_kind(lines: list[str]) -> str:
         return "subtitles (SubRip, srt)"
     if re.match(r"WEBVTT(?:\s|$)", first[0]) and any(map(_VTT_TIME.match, first)):
         return "subtitles (WebVTT)"
-    if first[0] == "[Script Info]":
-        return "subtitles (ASS, SSA)"
-    if _SBV_TIME.match(first[0]):
-        return "subtitles (SBV)"
-    if len(first) > 1 and all(re.match(r"\{\d+\}\{\d+\}", line) for line in first[:2]):
-        return "subtitles (MicroDVD)"
-    return ""
+    return "subtitles (ASS, SSA)" if first[0] == "[Script Info]" else ""
 
 
 COMPRESSIONS = (".xz", ".gz")

@@ -1,19 +1,18 @@
 """The table of corpus formats: readers, writers and properties, and detection of the format of a file."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Final
 
-from cotext.data.formats import docids, line_formats, parquet, wmt, xml_formats
+from cotext.data.formats import docids, line_formats, wmt, xml_formats
 from cotext.data.formats.docids import find_side_file
-from cotext.data.formats.line_formats import BOUNDARY_MARK, DOCUMENT_LINE, EOS_MARK, begins_talks
+from cotext.data.formats.line_formats import DOCUMENT_LINE, begins_talks
 from cotext.data.formats.streams import (
     CORPUS_ROOTS,
     OUTER_SPACE,
-    PARQUET,
     TRANSLATION_MEMORY,
     Record,
     beginning,
@@ -39,7 +38,7 @@ class Format:
     """One corpus format: its reader, its writer and its properties.
 
     `encode` returns the text of one document; `header`, `between` and `footer` surround the documents.
-    `write` writes all documents of a binary format. A format with neither of them is read-only.
+    A format without `encode` is read-only.
     `holds_empty_sentences`: whether empty sentences can be represented at any position. `languages` reads the
     codes of source and target from a file; a missing code is empty.
     """
@@ -54,12 +53,11 @@ class Format:
     holds_both_languages: bool = False
     neighbours_need_different_ids: bool = False
     holds_empty_sentences: bool = True
-    write: Callable[[Path, Iterable[Record]], None] | None = None
     languages: Callable[[Path], tuple[str, str]] | None = None
 
     @property
     def is_written(self) -> bool:
-        return self.encode is not None or self.write is not None
+        return self.encode is not None
 
     def require_written(self) -> None:
         """Raise CotextError if this format cannot be written."""
@@ -84,8 +82,6 @@ FORMATS = {
         Format("docids", docids.read_docids, docids.encode_docids, between="\n", carries_ids=True),
         Format("d-lines", line_formats.read_d_lines, line_formats.encode_d_lines),
         Format("iwslt-tags", line_formats.read_iwslt_tags, carries_ids=True),
-        Format("eos-groups", line_formats.read_eos_groups),
-        Format("line-documents", line_formats.read_line_documents),
         Format(
             "wmt-xml",
             xml_formats.read_wmt_xml,
@@ -126,13 +122,6 @@ FORMATS = {
             carries_ids=True,
             holds_both_languages=True,
             languages=wmt.languages_of_wmt,
-        ),
-        Format(
-            "parquet",
-            parquet.read_parquet,
-            write=parquet.write_parquet,
-            carries_ids=True,
-            holds_both_languages=True,
         ),
     )
 }
@@ -179,9 +168,8 @@ CATALOGUES = {".json": "JSON", ".arb": "JSON", ".yaml": "YAML", ".yml": "YAML"}
 def detect_format(path: Path) -> str:
     """Return the name of the format, from the first 256 KiB of content; the default is `text`.
 
-    The first matching rule counts: a Parquet table, a JSON object on the first line (wmt: with `doc_id` and a
-    text), lines that begin a talk, an XML beginning, a first line `<d>`, a side file, `<EOS> <BOS>` in a
-    line, `_eos` in a line, two tabs (or one) in every line.
+    The first matching rule counts: a JSON object on the first line (wmt: with `doc_id` and a text), lines
+    that begin a talk, an XML beginning, a first line `<d>`, a side file, two tabs (or one) in every line.
 
     Raises CotextError if the file is missing or empty, is not a regular file (a pipe can be read only once),
     or is markup, subtitles or a binary file.
@@ -192,9 +180,7 @@ def detect_format(path: Path) -> str:
             f"{path}: not a regular file, so that its format cannot be detected; name the format"
         )
     head, complete = beginning(path, BEGINNING_BYTES)
-    if (kind := binary_kind(head)) == PARQUET:
-        return "parquet"
-    refuse(path, kind)
+    refuse(path, binary_kind(head))
     text = head.decode(errors="replace")
     lines = [line.strip("\r") for line in text.split("\n")]
     if not complete and len(lines) > 1:
@@ -224,10 +210,6 @@ def detect_format(path: Path) -> str:
     if kind == TRANSLATION_MEMORY:
         return "tmx"
     refuse(path, kind)
-    if any(BOUNDARY_MARK.search(line) for line in lines):
-        return "line-documents"
-    if any(EOS_MARK.search(line) for line in lines):
-        return "eos-groups"
     if lines[-1] == "":
         lines.pop()
     if {line.count("\t") for line in lines} in ({1}, {2}) and all(

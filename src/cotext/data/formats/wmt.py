@@ -11,9 +11,8 @@ selected by the name of the format, such as `wmt:de_DE` or `wmt:cs-de_DE`.
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from html import escape
 from html.parser import HTMLParser
 from pathlib import Path
@@ -37,7 +36,6 @@ address article aside blockquote body dd div dl dt fieldset figcaption figure fo
 head header hr html li main nav ol p pre section table tbody td tfoot th thead title tr ul
 """
 BLOCKS: Final = frozenset(_BLOCKS.split())
-_SPACE: Final = f"{OUTER_SPACE}\n"
 _FENCE: Final = re.compile(r"\s*```[ \t]*(?:json|html|xml|text|markdown)?[ \t]*\n", re.IGNORECASE)
 _OPENING: Final = re.compile(
     rf"[ \t\r\n]*<(?:(?:{'|'.join(sorted(BLOCKS))})[\s/>]|!doctype|!--)", re.IGNORECASE
@@ -52,50 +50,27 @@ _TEXT_PARAGRAPH: Final = re.compile(r"[^ \t\r\n](?:[^\n]*\n[ \t\r]*(?=[^ \t\r\n]
 
 @dataclass(frozen=True, slots=True)
 class Paragraphs:
-    """The paragraphs of a document, each on one line, with their spans in it, and the detected kind."""
+    """The paragraphs of a document, each on one line, and the detected kind."""
 
     kind: Kind
     texts: tuple[str, ...]
-    spans: tuple[tuple[int, int], ...]
-
-    def replaced(self, text: str, translations: Sequence[str]) -> str:
-        """Replace the paragraphs of the text by translations, escaped as the kind requires.
-
-        Raises:
-            CotextError: the number of translations differs from the number of paragraphs.
-        """
-        if len(translations) != len(self.texts):
-            raise CotextError(f"{len(translations)} paragraphs for {len(self.texts)} of the source")
-        pieces, last = [], 0
-        for (start, end), translation in zip(self.spans, translations, strict=False):
-            pieces += [text[last:start], _SPELLED[self.kind](translation)]
-            last = end
-        return "".join([*pieces, text[last:]])
 
 
-_SPELLED: Final[dict[Kind, Callable[[str], str]]] = {
-    "json": partial(json.dumps, ensure_ascii=False),
-    "html": partial(escape, quote=False),
-    "text": str,
-}
-
-
-def unfenced(text: str) -> tuple[str, str, str]:
-    """Split a text into opening, content and end of a code fence (```); without a fence, all is content."""
+def unfenced(text: str) -> str:
+    """Return the content of a code fence (```); a text without a fence is unchanged."""
     opening = _FENCE.match(text)
     bare = text.rstrip()
     if opening is None or not bare.endswith("```") or len(bare) < opening.end() + 3:
-        return "", text, ""
-    body = text[opening.end() : len(bare) - 3]
-    return opening[0], body, text[len(bare) - 3 :]
+        return text
+    return text[opening.end() : len(bare) - 3]
 
 
 def paragraphs(text: str) -> Paragraphs:
-    """Split a text into paragraphs; an empty text has one empty paragraph without a span.
+    """Split a text into paragraphs; an empty text has one empty paragraph.
 
     Invalid JSON is treated as plain text, because systems may produce it.
     """
-    before, body, _ = unfenced(text)
+    body = unfenced(text)
     if body.lstrip().startswith(("{", "[")):
         try:
             parse_json(body, "", numbers=False)
@@ -103,20 +78,18 @@ def paragraphs(text: str) -> Paragraphs:
             pass
         else:
             strings = (match for match in _STRING.finditer(body) if not match[2])
-            return _found("json", ((json.loads(m[1]), m.span(1)) for m in strings), len(before))
+            return _found("json", (json.loads(match[1]) for match in strings))
     if _OPENING.match(body) or _PARAGRAPH_TAG.search(body):
-        reader = _Reader(body)
+        reader = _Reader()
         reader.feed(body)
         reader.close()
-        reader.end(len(body))
-        return _found("html", reader.found, len(before))
-    return _found("text", ((match[0], match.span()) for match in _TEXT_PARAGRAPH.finditer(text)), 0)
+        reader.end()
+        return _found("html", reader.found)
+    return _found("text", (match[0] for match in _TEXT_PARAGRAPH.finditer(text)))
 
 
-def _found(kind: Kind, found: Iterable[tuple[str, tuple[int, int]]], offset: int) -> Paragraphs:
-    pairs = [(without_breaks(text), (start + offset, end + offset)) for text, (start, end) in found]
-    texts, spans = (text for text, _ in pairs), (span for _, span in pairs)
-    return Paragraphs(kind, tuple(texts) or ("",), tuple(spans))
+def _found(kind: Kind, texts: Iterable[str]) -> Paragraphs:
+    return Paragraphs(kind, tuple(map(without_breaks, texts)) or ("",))
 
 
 def as_html(texts: tuple[str, ...]) -> str:
@@ -124,65 +97,45 @@ def as_html(texts: tuple[str, ...]) -> str:
     return "\n".join(f"<p>{escape(text, quote=False)}</p>" for text in texts)
 
 
-class TextParser(HTMLParser):
-    """A parser that searches only once for the end of an unclosed comment, so that time is linear.
+class _Reader(HTMLParser):
+    """Collects the text between block elements; only `<p>` may be an empty paragraph.
 
     The text must be fed in one call.
     """
 
     def __init__(self) -> None:
         super().__init__(convert_charrefs=True)
+        self.found: list[str] = []
+        self._text: list[str] = []
+        self._in_paragraph = False
         self._is_unclosed = False
 
     def parse_comment(self, i: int, report: bool = True) -> int:
-        """Return the end of a comment; -1 if it is not closed."""
+        """Return the end of a comment, or -1; the end is searched only once, so that time is linear."""
         end = -1 if self._is_unclosed else super().parse_comment(i, report)
         self._is_unclosed = end < 0
         return end
-
-
-class _Reader(TextParser):
-    """Collects the text between block elements; only `<p>` may be an empty paragraph."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.found: list[tuple[str, tuple[int, int]]] = []
-        self._whole = text
-        self._lines = [0, *(match.end() for match in re.finditer("\n", text))]
-        self._text: list[str] = []
-        self._from = 0
-        self._in_paragraph = False
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         if tag == "br":
             self._text.append("\n")
         elif tag in BLOCKS:
-            self.end(self._offset, len(self.get_starttag_text() or ""))
+            self.end()
             self._in_paragraph = tag == "p"
 
     def handle_endtag(self, tag: str) -> None:
         if tag in BLOCKS:
-            closed = self._whole.find(">", self._offset)
-            self.end(self._offset, closed + 1 - self._offset if closed >= 0 else 0)
+            self.end()
 
     def handle_data(self, data: str) -> None:
         self._text.append(data)
 
-    @property
-    def _offset(self) -> int:
-        line, column = self.getpos()
-        return self._lines[line - 1] + column
-
-    def end(self, at: int, tag_characters: int = 0) -> None:
-        """End the paragraph at the tag of a block element at offset `at`."""
+    def end(self) -> None:
+        """End the paragraph at the tag of a block element."""
         text = without_breaks("".join(self._text))
         if text or self._in_paragraph:
-            inside = self._whole[self._from : at]
-            before = len(inside) - len(inside.lstrip(_SPACE))
-            start = self._from + before
-            self.found.append((text, (start, start + len(inside.strip(_SPACE)))))
+            self.found.append(text)
         self._text.clear()
-        self._from = at + tag_characters
         self._in_paragraph = False
 
 
@@ -191,8 +144,6 @@ SOURCES: Final = ("source_doc", "src_text", "source")
 HYPOTHESIS: Final = "hypothesis"
 INSTRUCTIONS: Final = ("instruction", "prompt_instruction")
 DATASETS: Final = ("dataset_id", "collection_id")
-GRANULARITY: Final = "document-level"
-_YEARS: Final = {"source_doc": "wmt26", "src_text": "wmt25"}
 _TEXTS: Final = (*SOURCES, HYPOTHESIS)
 _DIRECTION: Final = "direction"  # in synthetic references: "ces_Latn---deu_Latn"
 _CODE = r"[a-z]{2,3}(?:_[A-Za-z]{2,4})*"
@@ -215,8 +166,6 @@ class WmtLine:
     hypothesis: str | None = None
     reference: str | None = None
     instruction: str = ""
-    dataset_id: str = ""
-    default_dataset: str = "wmt"  # used if `dataset_id` is empty
 
     @property
     def pair(self) -> str:
@@ -330,8 +279,6 @@ def wmt_line(value: object, number: int, where: str) -> WmtLine:
         hypothesis=hypothesis,
         reference=_reference(value.get("refs")),
         instruction=next((value[key] for key in INSTRUCTIONS if value.get(key)), ""),
-        dataset_id=next((str(value[key]) for key in DATASETS if value.get(key)), ""),
-        default_dataset=next((year for key, year in _YEARS.items() if value.get(key) is not None), "wmt"),
     )
 
 
@@ -406,32 +353,3 @@ def encode_wmt(record: Record) -> str:
             lines = (one_line(record.id, i, text).strip(OUTER_SPACE) for i, text in enumerate(side))
             value[key] = as_html(tuple(lines))
     return json.dumps(value, ensure_ascii=False) + "\n"
-
-
-def submission_line(line: WmtLine, hypothesis: str) -> str:
-    value = {
-        "dataset_id": line.dataset_id or line.default_dataset,
-        ID: line.doc_id,
-        "tgt_lang": line.target_language,
-        HYPOTHESIS: hypothesis,
-        "translation_granularity": GRANULARITY,
-    }
-    return json.dumps(value, ensure_ascii=False) + "\n"
-
-
-def joined(path: Path, documents: Iterable[Document], like: Path, wanted: str = "") -> Iterator[str]:
-    """Yield the lines of a submission: the lines of the task with translated paragraphs.
-
-    Raises:
-        CotextError: the documents or their numbers of paragraphs do not match the task.
-    """
-    lines = list(read_wmt_lines(like, wanted))
-    for line, document in zip(
-        lines, in_order(path, list(documents), [line.doc_id for line in lines]), strict=True
-    ):
-        if line.source is None or not line.target_language:
-            raise CotextError(f"{like}:{line.number}: has no source or no tgt_lang; pass lines of the task")
-        try:
-            yield submission_line(line, paragraphs(line.source).replaced(line.source, document.sentences))
-        except CotextError as error:
-            raise CotextError(f"{path}: document {document.id!r}: {error}") from None

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from cotext.data.contrastive_suites import ContrastiveSuite
 from cotext.data.languages import Languages, check_pair, check_sides
-from cotext.data.prepared import TRAIN, store_exists
+from cotext.data.prepared import TRAIN
 from cotext.data.suite_files import read_suite
 from cotext.evaluation.metrics.aligned_files import name_systems, require_different
 from cotext.evaluation.metrics.tokenised import Words
@@ -146,7 +146,7 @@ def _test_set(request: ComparisonRequest) -> EvaluationSet | None:
     path = request.data / "test.jsonl"
     if path.is_file():
         return EvaluationSet(path, path, "jsonl")
-    if not store_exists(request.data / TRAIN):
+    if not (request.data / TRAIN).is_file():
         raise CotextError(
             f"{request.data}: no prepared data there; make it with `cotext prepare ... --out {request.data}`"
         )

@@ -7,7 +7,7 @@ from typing import Any, Final
 from cotext.data.formats.corpus import checked_records
 from cotext.data.formats.table import detect_format, find_format
 from cotext.data.preparation_report import report_of
-from cotext.data.prepared import REPORT, TRAIN, read_report, store_exists
+from cotext.data.prepared import REPORT, TRAIN, read_report
 from cotext.evaluation.studies.compare.recipe import missing_seeds, require_alike
 from cotext.evaluation.studies.info.run import (
     MARKS,
@@ -122,7 +122,7 @@ def data_info(folder: Path) -> Summary:
             summary.problems.append(f"{folder / 'tokenizer'}: {problem}")
     summary.rows.append(("on disk", in_bytes(summary.facts["bytes"])))
     for name in (TRAIN, "dev.arrow"):
-        if not store_exists(folder / name):
+        if not (folder / name).is_file():
             summary.problems.append(f"{folder / name}: is missing; training needs it")
     return summary
 

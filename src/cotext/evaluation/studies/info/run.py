@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from cotext.config.recipe import Config, parse_config
 from cotext.config.training import BEST_BY
-from cotext.data.prepared import TRAIN, read_report, store_exists
+from cotext.data.prepared import TRAIN, read_report
 from cotext.data.tokenizer import chosen_languages, load_tokenizer
 from cotext.evaluation.studies.compare.recipe import recipe_of
 from cotext.models.describe import entry
@@ -214,7 +214,7 @@ def totals_rows(totals: dict[str, dict[str, int] | None]) -> Rows:
 
 def _state(folder: Path, digests: dict[str, Any]) -> str:
     """Return the state of the data of a run: there, missing or other (changed)."""
-    if not store_exists(folder / TRAIN):
+    if not (folder / TRAIN).is_file():
         return "missing"
     try:
         files = read_report(folder).get("files", {})
