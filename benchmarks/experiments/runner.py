@@ -195,7 +195,12 @@ class Runner:
         """Return a text that changes if the trained model would change."""
         row = self.experiment.rows[name]
         size = row.size or self.experiment.size
-        parts = [row.recipe or f"changed {row.changed}", size, row.init or row.init_model, self.experiment.data_of(name)]
+        parts = [
+            row.recipe or f"changed {row.changed}",
+            size,
+            row.init or row.init_model,
+            self.experiment.data_of(name),
+        ]
         return " ".join(map(str, [*parts, *self.experiment.settings_of(name, seed)]))
 
     def _training_command(self, name: str, seed: int, run: Path, data: Path) -> tuple[str, ...]:

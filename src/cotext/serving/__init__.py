@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 __all__ = ["app", "require_packages"]
 
 # Packages that only the server needs.
-PACKAGES: Final = ("starlette", "uvicorn", "python_multipart", "prometheus_client", "py3langid")
+PACKAGES: Final = ("starlette", "uvicorn", "python_multipart", "py3langid")
 
 
 def require_packages() -> None:

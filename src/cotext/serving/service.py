@@ -89,10 +89,6 @@ class Service:
         folders = [*(system.opened.folder for system in self.systems), self.settings.state]
         return {folder: folder.absolute().name for folder in folders}
 
-    @property
-    def waiting(self) -> int:
-        return len(self._requests.pending)
-
     def shared(self, system: System) -> SharedSystem:
         """Return the shared model of a system, for use in threads."""
         return self._shared[system.name]

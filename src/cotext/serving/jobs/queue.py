@@ -14,7 +14,7 @@ from cotext.runtime.locks import working_in
 from cotext.serving.errors import RequestError, stopping
 from cotext.serving.jobs.folder import RETRY_SECONDS, JobFolder
 from cotext.serving.jobs.names import clean_name, result_name, suffix_of
-from cotext.serving.jobs.table import FINISHED, STATES, JobOptions, JobStatus, JobTable, JobTicket, Row, State
+from cotext.serving.jobs.table import FINISHED, JobOptions, JobStatus, JobTable, JobTicket, Row
 from cotext.serving.jobs.translation import check_source
 from cotext.serving.jobs.workers import LEAST_BYTES, NOBODY, Workers
 from cotext.serving.keys import hashed
@@ -162,10 +162,12 @@ class Jobs:
         workers = self._workers
         return [workers.status(row) for row in workers.table.of_client(client.name)]
 
-    def counts(self) -> dict[State, int]:
-        if self._opened is None or self._closed:
-            return dict.fromkeys(STATES, 0)
-        return self._opened.table.counts()
+    @property
+    def busy(self) -> bool:
+        """Whether files are being translated."""
+        return self._opened is not None and any(
+            row.state == "translating" for row in self._opened.table.unfinished()
+        )
 
     def result(self, id: str, client: Client, key: str | None = None) -> tuple[Path, str]:
         """Return the translated file and its name; raise RequestError 409 if there is none."""

@@ -2,10 +2,9 @@
 
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, Literal, get_args
+from typing import Final, Literal
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -18,7 +17,6 @@ from cotext.translation.wishes import Wishes
 
 VERSION: Final = 1  # version of the record of a job
 State = Literal["queued", "translating", "done", "error"]
-STATES: Final[tuple[State, ...]] = get_args(State)
 FINISHED: Final[frozenset[State]] = frozenset({"done", "error"})
 
 
@@ -162,10 +160,6 @@ class JobTable:
     def unfinished(self) -> list[Row]:
         """Return the waiting and running jobs, the oldest first."""
         return [row for row in self.everything() if row.state not in FINISHED]
-
-    def counts(self) -> dict[State, int]:
-        counts = Counter(row.state for row in self.everything())
-        return {state: counts[state] for state in STATES}
 
     def last_turns(self) -> dict[str, int]:
         """Return the turn of the last started job of each client."""

@@ -1,4 +1,4 @@
-"""Cotext's own API under `/api`, which the web page uses: JSON and server-sent events."""
+"""Cotext's own API under `/api`, which the web page uses (JSON and server-sent events), and health checks."""
 
 import re
 from functools import partial
@@ -15,6 +15,7 @@ from cotext.files.table import file_suffixes
 from cotext.models.run_folder import noted_data
 from cotext.serving.errors import RequestError
 from cotext.serving.event_stream import EventStream
+from cotext.serving.keys import Admission
 from cotext.serving.own_api.explanations import Explanations, Question, unexplained
 from cotext.serving.own_api.texts import TranslateBody, events_of, last_of
 from cotext.serving.requests import Body, asking, body_of, check_size, service_of, unless_gone
@@ -41,11 +42,27 @@ class TmxBody(Body):
 
 def routes() -> list[BaseRoute]:
     return [
+        Route("/health", health),
+        Route("/ready", ready),
         Route("/api/systems", systems, methods=["GET"]),
         Route("/api/translate", translate, methods=["POST"]),
         Route("/api/explain", partial(explain, Explanations()), methods=["POST"]),
         Route("/api/tmx", tmx, methods=["POST"]),
     ]
+
+
+async def health(request: Request) -> Response:
+    return JSONResponse({"status": "ok"})
+
+
+async def ready(request: Request) -> Response:
+    """Return 503 while the server stops or is full."""
+    admission: Admission = request.app.state.admission
+    if admission.stopping:
+        raise RequestError(503, "stopping")
+    if admission.full:
+        raise RequestError(503, "full", 1)
+    return JSONResponse({"status": "ready"})
 
 
 async def systems(request: Request) -> Response:
