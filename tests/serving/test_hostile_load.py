@@ -215,7 +215,6 @@ async def _upload(attack: Attack, http: httpx.AsyncClient, chance: random.Random
     where, data = chance.choice(
         (
             ("/api/files", {"system": "sentence"}),
-            ("/translate_file", {"source": "en", "target": "de"}),
             ("/v2/document", {"target_lang": "DE"}),
         )
     )

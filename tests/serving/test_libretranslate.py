@@ -1,19 +1,13 @@
 """LibreTranslate's interface, by requests as programs send them; `libretranslatepy` is one of these."""
 
-import asyncio
-import io
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
-import httpx2 as httpx
 import pytest
 from starlette.testclient import TestClient
 
 from cotext.data.documents import Document
-from cotext.serving.jobs import Jobs, JobStatus
-from cotext.serving.keys import add_key
 from cotext.serving.systems import Systems
 from tests.loops import loop_over
 from tests.serving.loopback import served
@@ -186,7 +180,7 @@ def test_settings_of_the_frontend(client: TestClient) -> None:
         *("charLimit", "frontendTimeout", "apiKeys", "keyRequired", "suggestions", "filesTranslation"),
         *("supportedFilesFormat", "language"),
     }
-    assert {".docx", ".html", ".txt"} <= set(found["supportedFilesFormat"])
+    assert (found["filesTranslation"], found["supportedFilesFormat"]) == (False, [])
     assert found["language"]["target"] == {"code": "de", "name": "German"}
     assert client.get("/health").json() == {"status": "ok"}
 
@@ -261,126 +255,6 @@ def test_sessions_by_header_address_and_field(
     refused = client.post("/translate", json=with_tags)
     assert refused.status_code == 400
     assert "plain text" in refused.json()["error"]
-
-
-# --- files
-
-
-def send_file(client: TestClient, name: str = "letter.html", **fields: str) -> Any:
-    content = b"<p>A cat sees.</p><p>It runs.</p>"
-    return client.post("/translate_file", files={"file": (name, io.BytesIO(content))}, data=fields)
-
-
-def test_a_file_is_there_when_its_address_is_told(
-    client: TestClient, translated: Callable[..., list[str]]
-) -> None:
-    found = send_file(client, **EN_DE, api_key="")
-    assert found.status_code == 200, found.text
-    [(field, address)] = found.json().items()
-    assert field == "translatedFileUrl"
-    assert address.startswith("http://127.0.0.1/download_file/")
-    file = client.get(urlsplit(address).path)
-    assert file.status_code == 200
-    assert file.headers["content-disposition"].startswith("attachment")
-    assert file.text == "".join(f"<p>{each}</p>" for each in translated("A cat sees.", "It runs."))
-
-
-def test_a_file_that_takes_long_is_not_there_yet(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cotext.serving.libretranslate.WAITING_SHARE", 0.0)
-    status, known = JobStatus("x", "translating", "window", "letter.de.html", 10, 4), Jobs.status
-    monkeypatch.setattr(Jobs, "status", lambda *a, **n: status)
-    address = urlsplit(send_file(client, source="auto", target="de").json()["translatedFileUrl"]).path
-    waiting = client.get(address)
-    assert waiting.status_code == 404
-    assert waiting.json() == {"error": "not ready: 4 of 10 sentences; try again later"}
-    monkeypatch.setattr(Jobs, "status", known)
-
-
-@loop_over("name", ["x", "x.html", f"{'A' * 96}.html", "%2e%2e", f"{'A' * 32}"])
-def test_an_address_that_nobody_was_told_leads_nowhere(client: TestClient, name: str) -> None:
-    assert client.get(f"/download_file/{name}").status_code == 404
-
-
-@pytest.mark.parametrize(
-    ("fields", "error"),
-    [
-        ({"source": "en"}, "'target' not specified"),
-        ({"target": "de"}, "'source' not specified"),
-        ({"source": "en", "target": "fr"}, "not supported"),
-    ],
-)
-def test_files_that_are_refused(client: TestClient, fields: dict[str, str], error: str) -> None:
-    found = send_file(client, **fields)
-    assert found.status_code == 400
-    assert error in found.json()["error"]
-
-
-def test_a_file_that_cannot_be_read_is_refused(client: TestClient) -> None:
-    found = client.post(
-        "/translate_file", files={"file": ("a.docx", io.BytesIO(b"PK\x03\x04broken"))}, data=EN_DE
-    )
-    assert found.status_code == 400
-    assert found.json().keys() == {"error"}
-    assert str(Path.home()) not in found.text
-    assert "/tmp" not in found.text
-
-
-@loop_over(
-    ("size", "shown", "status"),
-    [
-        (3_000_000, {}, 403),
-        (3_000_000, {"headers": {"authorization": "Bearer wrong"}}, 403),
-        (3_000_000, {"params": {"api_key": "wrong"}}, 403),
-        (3_000_000, {"headers": {"authorization": "Bearer KEY"}}, 413),
-        (3_000_000, {"params": {"api_key": "KEY"}}, 413),
-        (3_000_000, {"data": {"api_key": "KEY"}}, 413),
-        (8, {"last": True}, 200),
-        (8, {}, 403),
-    ],
-)
-def test_of_a_file_without_a_key_little_is_read(
-    quick_systems: Systems, tmp_path: Path, size: int, shown: dict[str, Any], status: int
-) -> None:
-    """With a key, the size is what refuses it; without one, or with a wrong one, the key, and before."""
-    key = add_key(tmp_path / "keys", "desk")
-    fields = {name: (None, value) for name, value in (EN_DE | shown.get("data", {})).items()}
-    file = {"file": ("a.txt", b"A cat. " * (size // 7))}
-    form: dict[str, Any] = fields | file
-    if shown.get("last"):
-        form = file | fields | {"api_key": (None, "KEY")}
-    form = {name: (a, key if b == "KEY" else b) for name, (a, b) in form.items()}
-    others = {
-        kind: {name: value.replace("KEY", key) for name, value in shown[kind].items()}
-        for kind in ("headers", "params")
-        if kind in shown
-    }
-    application = tiny_application(quick_systems, tmp_path, keys=tmp_path / "keys", max_file_bytes=2_000_000)
-    received: list[int] = []
-
-    async def counting(scope: Any, receive: Any, send: Any) -> None:
-        async def counted() -> Any:
-            message = await receive()
-            received.append(len(message.get("body", b"")))
-            return message
-
-        await application(scope, counted, send)
-
-    async def chunks(content: bytes) -> AsyncIterator[bytes]:
-        for start in range(0, len(content), 65_536):
-            yield content[start : start + 65_536]
-
-    async def ask() -> httpx.Response:
-        transport = httpx.ASGITransport(counting)
-        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
-            request = client.build_request("POST", "/translate_file", files=form, **others)
-            content, headers = await request.aread(), dict(request.headers)
-            del headers["content-length"]
-            return await client.post(request.url, content=chunks(content), headers=headers)
-
-    found = asyncio.run(ask())
-    assert found.status_code == status, found.text
-    if status == 403:
-        assert sum(received) < 1_300_000
 
 
 def test_libretranslatepy(

@@ -32,8 +32,6 @@ from tests.tiny_runs import run_config
 
 SECRET = "Zuckerwatte"
 
-EN_DE = {"source": "en", "target": "de"}
-
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
@@ -50,9 +48,7 @@ def test_a_server_prints_logs_and_stops(runs: list[Path], tmp_path: Path) -> Non
         assert state.stat().st_mode & 0o777 == 0o700
         with httpx.Client(base_url=server.address, timeout=30) as client:
             assert client.get("/ready").json() == {"status": "ready"}
-            client.post(
-                "/translate_file", files={"file": ("a.txt", b"It is.")}, data=EN_DE
-            ).raise_for_status()
+            client.post("/api/files", files={"file": ("a.txt", b"It is.")}).raise_for_status()
             assert not [path for path in state.rglob("*") if path.stat().st_mode & 0o077]
             with half_sent(server.address, {"system": "wide", "text": f"{SECRET}. It is. " * 3}) as rest:
                 server.signal(signal.SIGTERM)

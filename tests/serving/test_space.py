@@ -14,7 +14,6 @@ import pytest
 from cotext.runtime.errors import CotextError
 from cotext.serving import file_routes
 from cotext.serving import server as serving_server
-from cotext.serving.jobs import workers
 from cotext.serving.keys import add_key
 from cotext.serving.server import TimedProtocol
 from cotext.serving.service import Client, Service
@@ -93,7 +92,7 @@ def uploads(world: World, count: int, head: bytes) -> Iterator[list[socket.socke
         yield opened
 
 
-@loop_over("path", ["/api/files", "/v2/document", "/translate_file"])
+@loop_over("path", ["/api/files", "/v2/document"])
 @loop_over("with_key", [False, True])
 def test_what_is_announced_takes_no_space(world: World, path: str, with_key: bool) -> None:
     """Fifteen files of 100,000 bytes are announced, where there is space for eight."""
@@ -132,26 +131,6 @@ def test_bytes_that_arrive_count_for_their_key(world: World) -> None:
         assert world.send().status_code == 201
     until(lambda: held.over("attacker", 99_000) <= 0)
     assert world.send(who="attacker").status_code == 201
-
-
-def test_files_before_their_keys_have_space_of_their_own(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(workers, "STRANGERS_BYTES", 50_000)
-    id = world.done()
-    content = FILE_HEAD + b"x" * 20_000
-    head = world.head("/translate_file", len(content) + 1_000)
-    held = world.service.jobs._workers._space
-    form = {"files": {"file": ("a.txt", TEXT * 100)}, "data": {"source": "en", "target": "de"}}
-    with monkeypatched_pieces(), uploads(world, 9, head + content):
-        until(lambda: held.over(workers.NOBODY, 20_000) > 0)
-        assert held.over("victim", 0) < -90_000
-        late = form["data"] | {"api_key": world.keys["victim"]}
-        # A key in a field before the file is in time; httpx writes fields first.
-        assert world.victim.post("/translate_file", files=form["files"], data=late).status_code == 200
-        assert world.status(id)["state"] == "done"
-        answer = world.victim.post("/translate_file", files={"file": ("a.txt", b"x" * 40_000)})
-        assert (answer.status_code, "uploads without a key" in answer.json()["error"]) == (503, True)
 
 
 @contextmanager

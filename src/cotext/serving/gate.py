@@ -31,7 +31,7 @@ SECURITY: Final = {
     "cache-control": "no-store",
 }
 # Routes that receive a file have a larger limit of bytes.
-FILE_ROUTES: Final = frozenset({"/api/files", "/v2/document", "/translate_file"})
+FILE_ROUTES: Final = frozenset({"/api/files", "/v2/document"})
 
 
 class Gate:

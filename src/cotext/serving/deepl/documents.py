@@ -30,7 +30,7 @@ UNNAMED: Final = "file"  # name that clients give to a file without a name
 async def send(request: Request) -> Response:
     """`POST /v2/document`: receive a file; the API key must be in the header, and is checked first."""
     client, service = client_of(request, header_key(request)), service_of(request)
-    async with received_file(request, lambda upload, size: client) as received:
+    async with received_file(request, client) as received:
         fields = Fields.of_form(received.fields)
         system = systems_for(request, fields)[0]
         refuse_unsupported(fields, UNSUPPORTED)
