@@ -7,7 +7,6 @@ import zipfile
 ADDRESSES = (
     "/v2/translate",
     "/v2/document",
-    "/v2/glossaries",
     "/translate",
     "/detect",
     "/api/translate",
@@ -71,7 +70,6 @@ PATHS = (
     "/api/files/../../x",
     "/v2/document/%2e%2e/result",
     "/session/" + "a" * 5000 + "/languages",
-    "/v2/glossaries/' OR 1=1 --",
     "/api/files/\u202e/result",
     "/MTRestService/TranslateJson?srcLangCode=en&trgLangCode=de&input=%ff%00",
     "/MTRestService/TranslateJson?srcLangCode=en&trgLangCode=de&input=" + "%20" * 4000,

@@ -19,7 +19,7 @@ from cotext.files.translate_files import format_of, open_job
 from cotext.runtime.errors import CotextError
 from cotext.runtime.jobs.engine import run
 from cotext.serving.errors import RequestError
-from cotext.serving.jobs import JobOptions, Jobs, JobTicket, translation
+from cotext.serving.jobs import JobOptions, Jobs, JobStatus, JobTicket, translation
 from cotext.serving.jobs.translation import Running
 from cotext.serving.service import Client, Service
 from cotext.serving.settings import ServerSettings
@@ -450,7 +450,6 @@ def test_space_is_held_by_what_arrived(opened: Opened) -> None:
         paths = [stack.enter_context(jobs.upload()) for _ in range(10)]
         for client in clients:
             jobs.announced(client, 100_000)  # takes nothing
-        jobs.arrived(paths[0], None, 60_000)
         jobs.arrived(paths[0], clients[0], 60_000)
         jobs.arrived(paths[0], clients[0], 100_000)
         for call in (
@@ -463,8 +462,6 @@ def test_space_is_held_by_what_arrived(opened: Opened) -> None:
         for client, path in zip(clients[1:8], paths[1:8], strict=True):
             jobs.arrived(path, client, 100_000)
         assert refused(lambda: jobs.arrived(paths[8], clients[8], 1)).status == 503
-        jobs.arrived(paths[9], None, 100_000)  # has space of its own, for all who show no key
-        assert refused(lambda: jobs.arrived(paths[8], None, 1)).status == 503
         paths[0].write_bytes(b"x")
         stack.pop_all().close()
     jobs.arrived(paths[8], clients[8], 100_000)
@@ -519,10 +516,9 @@ def test_options(opened: Opened, systems: Systems) -> None:
 def test_remaining_time_is_by_the_speed_since_the_server_was_started(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = [100.0]
     monkeypatch.setattr(translation.time, "monotonic", lambda: clock[0])
-    running = Running(Work(), "anybody")
-    running.read(100, 5000)
-    assert running.seconds_remaining is None
+    running, status = Running(Work(), "anybody"), JobStatus("1", "translating", "a", "a.txt", sentences=100)
+    assert running.updated(status).seconds_remaining is None
     for seconds, count in ((0.0, 0), (0.01, 40), (2.0, 10), (2.0, 10)):
         clock[0] += seconds
         running.advance(count)
-    assert running.seconds_remaining == pytest.approx(8.0, abs=0.1)
+    assert running.updated(status).seconds_remaining == pytest.approx(8.0, abs=0.1)

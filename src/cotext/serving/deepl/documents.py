@@ -13,7 +13,6 @@ from cotext.runtime.errors import shown
 from cotext.serving.deepl.translate import (
     check_formality,
     fields_and_client,
-    glossary_entries,
     header_key,
     refuse_unsupported,
     systems_for,
@@ -23,7 +22,6 @@ from cotext.serving.file_routes import file_answer, received_file
 from cotext.serving.jobs import JobOptions
 from cotext.serving.requests import Fields, client_of, service_of
 
-UNSUPPORTED: Final = ("style_id", "translation_memory_id", "translation_memory_threshold")
 UNNAMED: Final = "file"  # name that clients give to a file without a name
 
 
@@ -33,13 +31,12 @@ async def send(request: Request) -> Response:
     async with received_file(request, client) as received:
         fields = Fields.of_form(received.fields)
         system = systems_for(request, fields)[0]
-        refuse_unsupported(fields, UNSUPPORTED)
+        refuse_unsupported(fields)
         check_formality(fields, system)
         name = received.file_name
         name = fields.text("filename", name) if name in ("", UNNAMED) else name
         _check_output(fields.text("output_format"), received.path, name)
-        options = JobOptions(tuple(glossary_entries(service, fields, client, system)))
-        submit = partial(service.jobs.submit, client, system, received.path, name or UNNAMED, options)
+        submit = partial(service.jobs.submit, client, system, received.path, name or UNNAMED, JobOptions())
         ticket = await to_thread.run_sync(submit)
     return JSONResponse({"document_id": ticket.id, "document_key": ticket.key})
 

@@ -10,9 +10,9 @@ from pydantic import TypeAdapter, ValidationError
 
 from cotext.runtime.errors import CotextError
 from cotext.runtime.files import remove
-from cotext.serving.glossary_store import wishes_of
 from cotext.serving.jobs.folder import JobFolder
 from cotext.serving.jobs.names import suffix_of
+from cotext.serving.terms import wishes_of
 from cotext.translation.wishes import Wishes
 
 VERSION: Final = 1  # version of the record of a job

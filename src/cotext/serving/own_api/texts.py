@@ -14,11 +14,11 @@ from cotext.serving.answers import Listener, SourceSentence, TextAnswer
 from cotext.serving.errors import RequestError
 from cotext.serving.event_stream import Event, Events
 from cotext.serving.fragments import PlainText
-from cotext.serving.glossary_store import distinct, wishes_of
 from cotext.serving.requests import Body
 from cotext.serving.service import Client, Service, TextRequest
 from cotext.serving.sharing import Work
 from cotext.serving.systems import System
+from cotext.serving.terms import distinct, wishes_of
 from cotext.translation.confidence import least_sure
 
 
