@@ -11,7 +11,6 @@ ADDRESSES = (
     "/detect",
     "/api/translate",
     "/api/explain",
-    "/api/tmx",
     "/api/files",
     "/suggest",
 )
@@ -48,8 +47,6 @@ BODIES = (
     json.dumps(
         {"system": "document", "sources": ["a"] * 100, "targets": ["b"], "sentence": -1, "characters": [9, 1]}
     ).encode(),
-    json.dumps({"system": "window", "text": "a. b.", "given": {"1e3": "x", "-1": "y"}}).encode(),
-    json.dumps({"source": "en", "target": "de", "pairs": [["\x01", "]]>"]] * 500}).encode(),
 )
 KINDS = (
     "application/json",

@@ -1,6 +1,5 @@
 """Cotext's own API under `/api`, which the web page uses (JSON and server-sent events), and health checks."""
 
-import re
 from functools import partial
 from typing import Any
 
@@ -9,7 +8,6 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from cotext.data.formats.xml_formats import encode_memory
 from cotext.data.languages import name_of
 from cotext.files.table import file_suffixes
 from cotext.models.run_folder import noted_data
@@ -32,14 +30,6 @@ class ExplainBody(Body):
     characters: tuple[StrictInt, StrictInt]
 
 
-class TmxBody(Body):
-    """Request for a translation memory with these sentence pairs."""
-
-    source: StrictStr
-    target: StrictStr
-    pairs: list[tuple[StrictStr, StrictStr]]
-
-
 def routes() -> list[BaseRoute]:
     return [
         Route("/health", health),
@@ -47,7 +37,6 @@ def routes() -> list[BaseRoute]:
         Route("/api/systems", systems, methods=["GET"]),
         Route("/api/translate", translate, methods=["POST"]),
         Route("/api/explain", partial(explain, Explanations()), methods=["POST"]),
-        Route("/api/tmx", tmx, methods=["POST"]),
     ]
 
 
@@ -107,7 +96,7 @@ async def translate(request: Request) -> Response:
     body = await body_of(request, TranslateBody)
     service = service_of(request)
     system = service.systems.named(body.system)
-    check_size(service.settings, [body.text, *body.given.values()])
+    check_size(service.settings, [body.text])
     events = events_of(service, system, body, client)
     accepted = request.headers.get("accept", "")
     if "application/json" in accepted and "text/event-stream" not in accepted:
@@ -126,19 +115,3 @@ async def explain(explanations: Explanations, request: Request) -> Response:
     service.check_sentences(len(body.sources))
     question = Question(system, tuple(body.sources), tuple(body.targets), body.sentence, body.characters)
     return JSONResponse(await unless_gone(request, explanations.answer(service, question, client)))
-
-
-async def tmx(request: Request) -> Response:
-    """Return sentence pairs as a translation memory (TMX)."""
-    asking(request)
-    body = await body_of(request, TmxBody)
-    for code in (body.source, body.target):
-        if not re.fullmatch("[A-Za-z]{2,8}(-[A-Za-z0-9]{1,8})*", code):
-            raise RequestError(400, "source and target: give language codes, such as en or de-AT")
-    units = (
-        (source, target, {"x-document": "1", "x-position": str(position)})
-        for position, (source, target) in enumerate(body.pairs, 1)
-    )
-    content = encode_memory(units, body.source, body.target)
-    headers = {"Content-Disposition": 'attachment; filename="translation.tmx"'}
-    return Response(content, media_type="application/x-tmx+xml", headers=headers)
