@@ -32,9 +32,9 @@ _DOTS = re.compile(r"(?:\.\.\.|…)[\"'”’»)]*\Z")
 class Syntax:
     """The syntax of cues: tags, line breaks and escapes.
 
-    `marks` has the groups "tag" and "break". `line_break`: text of a break; "": the text in the file. `opens`
-    and `closes` return the name of the element that a tag opens or closes, or an empty string. `speaker`:
-    whether a tag names the next speaker. `read` and `write` decode and encode a text.
+    `marks` has the groups "tag" and "break". `opens` and `closes` return the name of the element that a tag
+    opens or closes, or an empty string. `speaker`: whether a tag names the next speaker. `read` and `write`
+    decode and encode a text.
     """
 
     marks: re.Pattern[str]
@@ -43,19 +43,17 @@ class Syntax:
     speaker: Callable[[str], bool]
     read: Callable[[str], str]
     write: Callable[[str], str]
-    line_break: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Cue:
-    """A cue: number (from 1), times in milliseconds, and the span of its text; a block has one `track`."""
+    """A cue: number (from 1), times in milliseconds, and the span of its text."""
 
     number: int
     start: int
     end: int
     low: int
     high: int
-    track: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,7 +231,7 @@ def _continues(before: Part, after: Part) -> bool:
     one, two = before.cue, after.cue
     if before.alone or after.alone or after.turn or not before.last or two.number == one.number:
         return False
-    if one.track != two.track or not -_OVERLAP <= two.start - one.end <= LONGEST_PAUSE:
+    if not -_OVERLAP <= two.start - one.end <= LONGEST_PAUSE:
         return False
     text, following = before.text.rstrip(), after.text.lstrip(" .…\"'“„»«(")
     if _DOTS.search(text):
