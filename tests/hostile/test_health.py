@@ -83,13 +83,6 @@ def _attacks(attempt: int = 0) -> dict[str, list[Send]]:
         "LibreTranslate, HTML": post("/translate", "q", source="auto", target="de", format="html"),
         "LibreTranslate, detection": post("/detect", "q"),
         "own": post("/api/translate", "text", system="sentence", glossary=glossary),
-        "OPUS-CAT": [
-            lambda client, text=text: client.get(
-                "/MTRestService/TranslateJson",
-                params={"input": text[:8_000], "srcLangCode": "en", "trgLangCode": "de"},
-            )
-            for text in texts
-        ],
     }  # fmt: skip
 
 

@@ -13,7 +13,6 @@ import pytest
 from cotext.language_models import client as client_module
 from cotext.language_models import connection as connection_module
 from cotext.language_models.client import Answers, Client, RefusedRequestError, Request, Usage
-from cotext.language_models.config import Prices
 from cotext.language_models.connection import Pace, StoppedError, backoff, retry_after
 from cotext.runtime.errors import CotextError
 from tests.language_models.described import KEY, VARIABLE, WORDS, described
@@ -404,17 +403,13 @@ def test_times_that_servers_name() -> None:
     assert [backoff(attempt) for attempt in (0, 1, 2, 100)] == [1, 2, 4, 60]
 
 
-def test_tokens_and_their_price() -> None:
+def test_tokens_are_counted() -> None:
     usage = Usage()
     usage.add({"usage": {"prompt_tokens": 1_000_000, "completion_tokens": 250_000}})
     usage.add({"usage": {"prompt_tokens": 500_000, "completion_tokens": 50_000}})
-    # 1.5 million at 2 and 0.3 million at 10.
-    assert usage.cost(Prices(input=2, output=10)) == pytest.approx(6.0)
-    assert usage.cost(None) is None
     for wrong in ({}, {"usage": {"prompt_tokens": "7", "completion_tokens": True}}, {"usage": [1]}):
         usage.add(wrong)
-    assert (usage.requests, usage.input_tokens, usage.without_usage) == (5, 1_500_000, 3)
-    assert usage.cost(Prices(input=2, output=10)) is None  # nobody knows
+    assert usage == Usage(5, 1_500_000, 300_000, 3)
 
 
 def test_answers_lie_beside_the_description(tmp_path: Path) -> None:

@@ -12,7 +12,6 @@ ADDRESSES = (
     "/api/translate",
     "/api/explain",
     "/api/files",
-    "/suggest",
 )
 DEEP = b'{"text":' + b"[" * 3000 + b"]" * 3000 + b"}"
 BODIES = (
@@ -68,8 +67,7 @@ PATHS = (
     "/v2/document/%2e%2e/result",
     "/session/" + "a" * 5000 + "/languages",
     "/api/files/\u202e/result",
-    "/MTRestService/TranslateJson?srcLangCode=en&trgLangCode=de&input=%ff%00",
-    "/MTRestService/TranslateJson?srcLangCode=en&trgLangCode=de&input=" + "%20" * 4000,
+    "/v2/languages?type=%ff%00",
     "/v2/languages?type=" + "x" * 9000,
     "/api/systems?" + "a&" * 5000,
 )

@@ -174,17 +174,6 @@ def test_languages_have_names_and_targets(client: TestClient) -> None:
     ]
 
 
-def test_settings_of_the_frontend(client: TestClient) -> None:
-    found = client.get("/frontend/settings").json()
-    assert found.keys() == {
-        *("charLimit", "frontendTimeout", "apiKeys", "keyRequired", "suggestions", "filesTranslation"),
-        *("supportedFilesFormat", "language"),
-    }
-    assert (found["filesTranslation"], found["supportedFilesFormat"]) == (False, [])
-    assert found["language"]["target"] == {"code": "de", "name": "German"}
-    assert client.get("/health").json() == {"status": "ok"}
-
-
 @loop_over(
     ("asked", "status", "error"),
     [
@@ -227,11 +216,6 @@ def test_half_characters_are_refused(client: TestClient) -> None:
     assert (found.status_code, list(found.json())) == (400, ["error"])
 
 
-def test_suggestions_are_not_taken(client: TestClient) -> None:
-    found = client.post("/suggest", data={"q": "x", "s": "y", **EN_DE})
-    assert (found.status_code, list(found.json())) == (403, ["error"])
-
-
 def test_sessions_by_header_address_and_field(
     client: TestClient, translated: Callable[..., list[str]]
 ) -> None:
@@ -255,6 +239,27 @@ def test_sessions_by_header_address_and_field(
     refused = client.post("/translate", json=with_tags)
     assert refused.status_code == 400
     assert "plain text" in refused.json()["error"]
+
+
+def test_deepl_in_a_session(client: TestClient, translated: Callable[..., list[str]]) -> None:
+    key = {"authorization": "DeepL-Auth-Key x"}
+
+    def send(line: str, path: str = "/v2/translate", **more: Any) -> str:
+        headers = key | more.pop("headers", {})
+        found = client.post(path, json={"text": [line], "target_lang": "DE", **more}, headers=headers)
+        assert found.status_code == 200, found.text
+        return str(found.json()["translations"][0]["text"])
+
+    expected = translated(*LINES)
+    assert [send(line, headers={"X-Cotext-Session": "deepl"}) for line in LINES] == expected
+    assert [send(line, "/session/other/v2/translate") for line in LINES] == expected
+    numbered = [{"session": "third", "segment": number} for number in range(len(LINES))]
+    assert [send(line, cotext=each) for line, each in zip(LINES, numbered, strict=True)] == expected
+    assert send(LINES[1], cotext={**numbered[1], "confirmed": "Sie rennt."}) == "Sie rennt."
+    refused = client.post(
+        "/v2/translate", json={"text": ["x"], "target_lang": "DE", "cotext": {"sesion": "s"}}, headers=key
+    )
+    assert refused.status_code == 400
 
 
 def test_libretranslatepy(

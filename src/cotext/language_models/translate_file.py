@@ -17,8 +17,7 @@ from cotext.data.formats import read_documents, write_translations
 from cotext.data.formats.streams import atomic_sinks
 from cotext.data.formats.table import find_format
 from cotext.data.formats.wmt import WmtLine, in_order, joined, read_wmt_lines
-from cotext.language_models.client import Client, Counts, Usage
-from cotext.language_models.config import Endpoint
+from cotext.language_models.client import Client, Counts
 from cotext.language_models.signature import translation_signature
 from cotext.language_models.translator import (
     KEPT,
@@ -57,7 +56,7 @@ class DocumentRepair:
 
 @dataclass(frozen=True, slots=True)
 class EndpointReport:
-    """The model, usage and repairs of a translated file.
+    """The usage and repairs of a translated file.
 
     `direction_controls`: counts of bidirectional control characters in translations.
     """
@@ -66,7 +65,6 @@ class EndpointReport:
     documents: int
     sentences: int
     signature: str
-    endpoint: Endpoint
     counts: Counts
     repairs: tuple[DocumentRepair, ...]
     direction_controls: Mapping[str, int]
@@ -90,18 +88,17 @@ class EndpointReport:
             "direction_controls": dict(self.direction_controls),
             REPAIRS: [item.as_dict() for item in self.repairs],
             "usage": {
-                "all": self._usage(self.counts.all),
-                "now": self._usage(self.counts.now),
+                "all": asdict(self.counts.all),
+                "now": asdict(self.counts.now),
                 "sent_again": self.counts.sent_again,
             },
-            "prices": None if self.endpoint.prices is None else self.endpoint.prices.model_dump(),
             "answered": self.counts.period,
             "signature": self.signature,
         }
 
     def lines(self) -> list[str]:
         """Return messages for the user, without the signature."""
-        messages = [self.counts.in_words(self.endpoint.prices)]
+        messages = [str(self.counts)]
         kinds: dict[tuple[str, str], list[str]] = {}
         for item in self.repairs:
             kinds.setdefault((item.repair.remedy, item.repair.problem), []).append(item.place)
@@ -109,9 +106,6 @@ class EndpointReport:
             which = ", ".join(places[:PLACES_SHOWN]) + (" ..." if len(places) > PLACES_SHOWN else "")
             messages.append(f"{remedy}: {len(places):,} (the answer {problem}), {which}")
         return messages
-
-    def _usage(self, usage: Usage) -> dict[str, Any]:
-        return {**asdict(usage), "cost": usage.cost(self.endpoint.prices)}
 
 
 def report_of(out: Path) -> Path:
@@ -159,7 +153,6 @@ def translate_file(
             documents=len(documents),
             sentences=sum(map(len, documents)),
             signature=translation_signature(client, translator.prompt, len(instructions)),
-            endpoint=client.endpoint,
             counts=client.counts,
             repairs=tuple(
                 DocumentRepair(t.document.id, repair) for t in translations for repair in t.repairs

@@ -1,4 +1,4 @@
-"""A translation server for many clients, with the APIs of DeepL, LibreTranslate and OPUS-CAT.
+"""A translation server for many clients, with the APIs of DeepL and LibreTranslate.
 
 `cotext serve RUN...` starts it; `cotext.serving.app(...)` returns it as an ASGI application.
 """

@@ -25,7 +25,6 @@ DIALECTS: Final[tuple[str, ...]] = (
     "file_routes",
     "deepl",
     "libretranslate",
-    "opus_cat",
     "page_routes",
 )
 REASONS: Final = {404: "this address does not exist", 405: "this address does not support this method"}

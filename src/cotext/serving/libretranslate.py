@@ -34,8 +34,6 @@ def routes() -> list[BaseRoute]:
                 Route("/detect", detect_language, methods=["POST"]),
             ]
         ),
-        Route("/frontend/settings", frontend_settings, methods=["GET"]),
-        Route("/suggest", suggest, methods=["POST"]),
     ]
 
 
@@ -130,29 +128,3 @@ def _languages(service: Service) -> dict[str, list[str]]:
         for code in targets:
             targets_of.setdefault(code, [])
     return targets_of
-
-
-async def frontend_settings(request: Request) -> Response:
-    """Return the settings that programs read before they show a form."""
-    service = service_of(request)
-    first, has_keys = next(iter(service.systems)).languages, service.settings.keys is not None
-    return JSONResponse(
-        {
-            "charLimit": service.settings.max_text_bytes,
-            "frontendTimeout": 500,
-            "apiKeys": has_keys,
-            "keyRequired": has_keys,
-            "suggestions": False,
-            "filesTranslation": False,
-            "supportedFilesFormat": [],
-            "language": {
-                "source": {"code": first.source, "name": name_of(first.source)},
-                "target": {"code": first.target, "name": name_of(first.target)},
-            },
-        }
-    )
-
-
-async def suggest(request: Request) -> Response:
-    """Reject suggestions of translations."""
-    raise RequestError(403, "Suggestions are disabled on this server.")
