@@ -153,18 +153,13 @@ def test_writing_without_spaces_and_from_right_to_left(visit: Open, told: Told) 
         assert page.locator(".row.head .cell").first.inner_text().startswith("Chinese")
 
 
-def test_the_glossary_is_edited_kept_and_asked_for(visit: Open, told: Told) -> None:
+def test_the_glossary_is_kept_and_asked_for(visit: Open, told: Told) -> None:
     with visit() as page:
         page.click("#go-glossary")
         for source_text, target in (("lamp", "Leuchte"), ("ring", "Reif")):
             page.fill("#term-source", source_text)
             page.fill("#term-target", target)
             page.keyboard.press("Enter")
-        page.fill("#term-rows tr:nth-child(2) td:nth-child(2) input", "Ringlein")
-        page.keyboard.press("Tab")
-        with page.expect_download() as got:
-            page.click("#glossary-export")
-        assert Path(got.value.path()).read_text(encoding="utf-8") == "lamp\tLeuchte\nring\tRinglein\n"
         page.click("#term-rows tr:nth-child(1) button")
         tsv = {"name": "g.tsv", "mimeType": "text/tab-separated-values", "buffer": b"old\tbejahrt\n"}
         page.set_input_files("#glossary-file", tsv)
@@ -178,7 +173,7 @@ def test_the_glossary_is_edited_kept_and_asked_for(visit: Open, told: Told) -> N
         page.click("#go-text")
         assert page.inner_text("#about") == "With 2 terms of the glossary."
         translate(page)
-        assert told.asked[-1][1]["glossary"] == [["ring", "Ringlein"], ["old", "bejahrt"]]
+        assert told.asked[-1][1]["glossary"] == [["ring", "Reif"], ["old", "bejahrt"]]
         assert "bejahrt" in targets(page)[1]
 
 

@@ -4,6 +4,7 @@ The output is written when it is complete. The same command resumes an interrupt
 For a WMT task, the output is a submission, and prompts contain the instructions of the task.
 """
 
+import hashlib
 import json
 import re
 from collections import Counter
@@ -11,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.formats import read_documents, write_translations
@@ -18,7 +20,8 @@ from cotext.data.formats.streams import atomic_sinks
 from cotext.data.formats.table import find_format
 from cotext.data.formats.wmt import WmtLine, in_order, joined, read_wmt_lines
 from cotext.language_models.client import Client, Counts
-from cotext.language_models.signature import translation_signature
+from cotext.language_models.numbered import one_line
+from cotext.language_models.prompts import Prompt
 from cotext.language_models.translator import (
     KEPT,
     UNTRANSLATED,
@@ -28,6 +31,7 @@ from cotext.language_models.translator import (
 )
 from cotext.runtime.files import checksum
 from cotext.runtime.locks import writing
+from cotext.runtime.version import __version__
 from cotext.translation.written_beside import remove_lists
 
 REPORT_ENDING: Final = ".report.json"
@@ -198,3 +202,34 @@ def _direction_controls(translations: Iterable[EndpointTranslation]) -> tuple[di
             if controls:
                 places.append(f"{translation.document.id}:{number + 1}")
     return dict(sorted(counts.items())), places
+
+
+def translation_signature(client: Client, prompt: Prompt, instructed: int = 0) -> str:
+    """Return the signature of translations; the dates are those of all their responses.
+
+    `instructed`: number of documents with their own instructions.
+    """
+    endpoint = client.endpoint
+    entries = [f"endpoint:{urlsplit(endpoint.endpoint).netloc}", f"model:{endpoint.model}"]
+    # These names come from the server: remove line breaks and terminal commands.
+    names = {one_line(name).replace("|", "/") for name in client.counts.models}
+    if others := sorted(names - {endpoint.model, ""}):
+        entries.append(f"answered_by:{','.join(others)}")
+    temperature = "default" if endpoint.temperature is None else f"{endpoint.temperature:g}"
+    entries.append(f"temperature:{temperature}")
+    if endpoint.max_tokens is not None:
+        entries.append(f"max_tokens:{endpoint.max_tokens}")
+    if endpoint.parameters:
+        written = json.dumps(endpoint.parameters, sort_keys=True)
+        entries.append(f"parameters:{hashlib.sha256(written.encode()).hexdigest()[:8]}")
+    pair = "-".join(name.replace("-", "_") for name in endpoint.language_names)
+    size = f"-{endpoint.piece_sentences}" if endpoint.mode == "chunk" else ""
+    entries += [f"languages:{str(endpoint.languages) or pair}", f"mode:{endpoint.mode}{size}"]
+    if endpoint.context_sentences:
+        entries.append(f"context:{endpoint.context_sentences}")
+    entries += [f"prompt:{prompt.digest}", f"repeats:{endpoint.repeats}"]
+    if instructed:
+        entries.append(f"instructions:{instructed}")
+    if client.counts.period:
+        entries.append(f"answered:{client.counts.period}")
+    return "|".join([*entries, f"version:{__version__}"])

@@ -2,8 +2,9 @@
 
 import asyncio
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
 from contextvars import copy_context
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -111,16 +112,19 @@ class Service:
         async def compute(pending: PendingRequest) -> TextAnswer:
             return await self.in_thread(partial(self._translate, request, pending), pending.work)
 
+        async with self.in_time():
+            return await self._requests.answer(key, client.name, compute, listener)
+
+    @asynccontextmanager
+    async def in_time(self) -> AsyncIterator[None]:
+        """Limit the time of a request; raise RequestError 503 when it is over."""
+        seconds = self.settings.request_seconds
         try:
-            async with asyncio.timeout(self.settings.request_seconds):
-                return await self._requests.answer(key, client.name, compute, listener)
+            async with asyncio.timeout(seconds):
+                yield
         except TimeoutError:
-            raise RequestError(
-                503,
-                f"not done within {self.settings.request_seconds:g} seconds; send less text at once, or try "
-                f"again later",
-                RETRY_SECONDS,
-            ) from None
+            message = f"not done within {seconds:g} seconds; send less text at once, or try again later"
+            raise RequestError(503, message, RETRY_SECONDS) from None
 
     async def in_thread(self, call: Callable[[], T], work: Work) -> T:
         """Run a call in a thread; if the task is cancelled, cancel `work` without waiting for the thread.

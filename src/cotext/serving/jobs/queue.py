@@ -12,7 +12,7 @@ from cotext.runtime.errors import CotextError
 from cotext.runtime.files import remove
 from cotext.runtime.locks import working_in
 from cotext.serving.errors import RequestError, stopping
-from cotext.serving.jobs.folder import RETRY_SECONDS, JobFolder
+from cotext.serving.jobs.folder import RETRY_SECONDS, JobFolder, private
 from cotext.serving.jobs.names import clean_name, result_name, suffix_of
 from cotext.serving.jobs.table import FINISHED, JobOptions, JobStatus, JobTable, JobTicket, Row
 from cotext.serving.jobs.translation import check_source
@@ -21,7 +21,6 @@ from cotext.serving.keys import hashed
 from cotext.serving.record import Client, note_system
 from cotext.serving.settings import ServerSettings
 from cotext.serving.sharing import SharedSystem
-from cotext.serving.state import private
 from cotext.serving.systems import System, Systems
 
 

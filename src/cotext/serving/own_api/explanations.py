@@ -1,6 +1,5 @@
 """The influence of context sentences on one word of a translation (the values of `cotext context`)."""
 
-import asyncio
 import hashlib
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -86,11 +85,8 @@ class Explanations:
                 the computation takes too long.
         """
         note_system(question.system.name)
-        try:
-            async with asyncio.timeout(service.settings.request_seconds):
-                return await self._answer(service, question, client)
-        except TimeoutError:
-            raise RequestError(503, "not done in time; select a shorter text, or try again later") from None
+        async with service.in_time():
+            return await self._answer(service, question, client)
 
     async def _answer(self, service: Service, question: Question, client: Client) -> dict[str, Any]:
         refusal = unexplained(question.system)
