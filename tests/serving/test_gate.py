@@ -477,14 +477,3 @@ def test_the_factory_makes_an_application(systems: Systems, tmp_path: Path) -> N
     assert [system.name for system in made.state.service.systems] == ["one"]
     world = World(made.state.service)
     assert world.ask("GET", "/ready").status_code == 200
-
-
-def test_the_lifespan_starts_and_stops(systems: Systems, tmp_path: Path) -> None:
-    from tests.serving.loopback import served
-    from tests.serving.tiny_server import tiny_application
-
-    made = tiny_application(systems, tmp_path / "state")
-    with served(made) as client:
-        assert (tmp_path / "state" / "jobs").is_dir()
-        assert client.get("/ready").status_code == 200
-    assert made.state.admission.stopping

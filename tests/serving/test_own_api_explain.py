@@ -1,7 +1,6 @@
 """Which context decided a word, asked of a server."""
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import httpx2 as httpx
@@ -170,8 +169,3 @@ def test_what_cannot_be_explained(client: httpx.Client, changes: dict[str, Any],
 def test_what_is_remembered_is_bounded(client: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(explanations, "MAX_FIGURES", 1)
     assert explained(client, sentence=1, characters=[0, 1])["word"]["text"] == "Sie"
-
-
-def test_an_explanation_takes_no_longer_than_a_request_may(systems: "Systems", tmp_path: Path) -> None:
-    with served(tiny_application(systems, tmp_path, request_seconds=0.0)) as client:
-        assert client.post("/api/explain", json=asked()).status_code == 503

@@ -16,7 +16,7 @@ from cotext.serving import file_routes
 from cotext.serving import server as serving_server
 from cotext.serving.keys import add_key
 from cotext.serving.server import TimedProtocol
-from cotext.serving.service import Client, Service
+from cotext.serving.service import Service
 from cotext.serving.settings import ServerSettings
 from cotext.serving.systems import Systems
 from tests.loops import loop_over
@@ -101,18 +101,6 @@ def test_what_is_announced_takes_no_space(world: World, path: str, with_key: boo
     with uploads(world, 15, head + FILE_HEAD):
         assert world.status(id)["state"] == "done"
         assert world.send().status_code == 201
-
-
-def test_a_key_has_an_eighth_and_makes_room_from_its_own(world: World) -> None:
-    """A key has 100,000 bytes: of two results that are more together, the older one leaves."""
-    kept, first = world.done(), world.done(who="attacker")
-    path = world.service.jobs.result(first, Client("attacker"))[0]
-    path.write_bytes(b"x" * 99_000)
-    world.service.jobs._workers._measure(first, "attacker")
-    second = world.done(who="attacker")
-    assert world.status(first, "attacker")["state"] == 404
-    assert world.status(second, "attacker")["state"] == "done"
-    assert world.status(kept)["state"] == "done"
 
 
 def test_bytes_that_arrive_count_for_their_key(world: World) -> None:
