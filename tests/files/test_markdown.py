@@ -1,6 +1,5 @@
 """Markdown: text alone changes, everything else stays as it is spelled."""
 
-import random
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -15,7 +14,6 @@ from cotext.files.blocks import Block, Close, Contents, Copied, Open, Piece, Poi
 from cotext.files.markdown import FORMAT, MarkdownFile
 from cotext.files.markdown_inline import html_mates
 from cotext.files.table import recognise
-from cotext.runtime.errors import CotextError
 from tests.loops import loop_over
 
 PAGE = """---
@@ -307,19 +305,3 @@ def test_a_mark_before_a_character_that_is_a_space_elsewhere(character: str) -> 
     written = file.written([[replace(block, pieces=(*block.pieces[:3], f"{character}zwei"))]])
     [[again]] = FORMAT.open(written, "a file").contents.documents
     assert "_" not in again.text
-
-
-def test_damaged_texts_are_texts_or_refused() -> None:
-    generator = random.Random(0)
-    content = PAGE.encode()
-    for _ in range(200):
-        damaged = bytearray(content)
-        for _ in range(generator.randint(1, 6)):
-            place = generator.randrange(len(damaged))
-            damaged[place : place + generator.randint(0, 3)] = generator.randbytes(generator.randint(0, 2))
-        try:
-            file = FORMAT.open(bytes(damaged), "x.md")
-        except CotextError:
-            continue
-        assert file.written(file.contents.documents) == bytes(damaged)
-        file.written(changed(file.contents, str.upper))

@@ -13,7 +13,6 @@ from cotext.files.subtitles import FORMAT, _milliseconds
 from cotext.files.table import recognise
 from cotext.runtime.errors import CotextError
 from tests.files.faking import (
-    assert_damage_is_survived,
     assert_well_formed,
     changed,
     shouted,
@@ -274,11 +273,6 @@ def test_any_cues_come_back(found: list[tuple[int, int, str]], draw: random.Rand
     assert_well_formed(file)
     written = file.written(shouted(file.contents.documents)).decode()
     assert re.findall(r".* --> .*", written) == re.findall(r".* --> .*", text)
-
-
-@pytest.mark.parametrize("kind", FILES)
-def test_damage_is_survived(kind: str) -> None:
-    assert_damage_is_survived(FORMAT, FILES[kind].encode(), seed=7)
 
 
 def test_what_cannot_be_read_is_refused() -> None:

@@ -25,7 +25,7 @@ from cotext.files.po import GRAMMARS
 from cotext.files.strings import CatalogueString, Markers
 from cotext.files.table import file_formats, named_format, recognise
 from cotext.files.tags import project
-from cotext.files.text import spread, wrapped
+from cotext.files.text import wrapped
 from cotext.files.translate_blocks import without_added_stop
 from cotext.language_models.numbered import UnusableError, read_numbered, read_plain
 from cotext.language_models.translator import is_echo, moved, suspicion
@@ -306,7 +306,7 @@ def _texts() -> dict[str, Callable[[str], object]]:
         without_added_stop("a", text, "de"),
         without_added_stop(text, "a.", "de"),
     )
-    found["wrapping"] = lambda text: (wrapped(text, 79), spread(text, [10, 20, 30]))
+    found["wrapping"] = lambda text: wrapped(text, 79)
     found["joined sentences"] = lambda text: join_sentences([text, text], "")
     found["normal form"] = clean
     found["corpus marks"] = lambda text: (EOS_MARK.split(text), BOUNDARY_MARK.split(text))

@@ -60,6 +60,8 @@ def test_a_file_and_its_report(tmp_path: Path, fake: Fake, source: Path) -> None
     assert noted["format"] == "cotext-endpoint-report"
     assert noted["output"] == checksum(out)
     assert (noted["documents"], noted["sentences"], noted["untranslated"]) == (2, 6, [])
+    assert noted["direction_controls"] == {}
+    assert "bidirectional" not in outcome.err
     assert told["repairs"] == [
         {
             "document": "1",
@@ -254,10 +256,3 @@ def test_bidirectional_control_characters_are_counted_and_left(
     assert "out.de: 3 bidirectional control characters" in outcome.err
     assert "in 1:2 and other sentences (U+202C: 1, U+202E: 1, U+2066: 1)" in outcome.err
     assert not {"\u202e", "\u2066"} & {*outcome.err, *outcome.out}
-
-
-def test_without_bidirectional_control_characters_nothing_is_told(
-    tmp_path: Path, fake: Fake, source: Path
-) -> None:
-    assert "bidirectional" not in translated(tmp_path, fake).err
-    assert json.loads(report_of(tmp_path / "out.de").read_text())["direction_controls"] == {}

@@ -40,14 +40,13 @@ class Told:
     stopped: int = 0  # translations whose client went away
     jobs: dict[str, dict[str, Any]] = field(default_factory=dict)
     languages: tuple[str, str] = ("en", "de")
-    controlled: bool = False  # systems were trained on the controlled corpus
 
 
 def described(told: Told, name: str, view: str, explains: bool) -> dict[str, Any]:
     source, target = ({"code": code, "name": code} for code in told.languages)
     return {
         "name": name, "source": source, "target": target, "view": view, "context_sentences": None,
-        "takes_terms": True, "explains": explains, "controlled": told.controlled,
+        "takes_terms": True, "explains": explains, "controlled": False,
         "signature": f"model:{name}",
     }  # fmt: skip
 

@@ -126,7 +126,6 @@ def test_what_decides_an_answer_tells_requests_apart(
         own,
         request(service, TEXT + " It eats."),
         request(service, name="sentence"),
-        request(service, fast=True),
         request(service, splitting=None),
         request(service, given={0: {0: "Ja!"}}),
         request(service, given={0: {1: "Ja!"}}),

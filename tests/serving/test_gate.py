@@ -426,10 +426,6 @@ def test_a_body_without_a_declared_length_is_bounded_while_it_is_read(made: Any)
 
 
 def test_a_body_that_does_not_come_is_not_waited_for(made: Any) -> None:
-    async def slow() -> Any:
-        yield b"{"
-        await asyncio.sleep(20)
-
     world = made(body_seconds=0.1)
 
     async def once() -> list[dict[str, Any]]:
@@ -467,13 +463,3 @@ def test_under_a_prefix_of_another_application(made: Any) -> None:
     link = {"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate"}
     assert world.ask("GET", "/mt/", headers=link).status_code == 200
     assert world.ask("GET", "/mt/probe", headers=link).status_code == 403
-
-
-def test_the_factory_makes_an_application(systems: Systems, tmp_path: Path) -> None:
-    import cotext.serving
-
-    run = systems.named("sentence").opened.folder
-    made = cotext.serving.app([f"one={run}"], ServerSettings(state=tmp_path / "state"), device="cpu")
-    assert [system.name for system in made.state.service.systems] == ["one"]
-    world = World(made.state.service)
-    assert world.ask("GET", "/ready").status_code == 200

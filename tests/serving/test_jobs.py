@@ -486,7 +486,7 @@ def test_a_job_that_cannot_be_gone_on_with_is_given_up(
 
 def test_options(opened: Opened, systems: Systems) -> None:
     sender = opened()
-    options = JobOptions((("cat", "Ding"), ("cat", "Sache")), fast=True)
+    options = JobOptions((("cat", "Ding"), ("cat", "Sache")))
     ticket = sender.send(options=options)
     assert b"Ding" in sender.translated(ticket) or b"Sache" in sender.translated(ticket)
     assert refused(lambda: sender.send(options=JobOptions((("", "x"),)))).status == 400

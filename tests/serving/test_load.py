@@ -72,12 +72,12 @@ def drawn(system: System, draw: random.Random) -> TextRequest:
     documents = tuple(document(draw) for _ in range(draw.choice((1, 1, 1, 2))))
     wishes = draw.choice([Wishes()] * 6 + GLOSSARIES) if system.opened.translator.takes_guides else Wishes()
     given = {0: {0: "Ganz genau so!"}} if draw.random() < 0.2 else {}
-    return TextRequest(system, documents, wishes, given, fast=draw.random() < 0.3)
+    return TextRequest(system, documents, wishes, given)
 
 
 def alone(request: TextRequest) -> TextAnswer:
     """What the request gives by the translator of the run, with nobody else there."""
-    opened = request.system.opened.greedy() if request.fast else request.system.opened
+    opened = request.system.opened
     assert request.splitting is not None
     splitter = request.splitting.splitter("en")
     contents = Contents([list(blocks) for blocks in request.documents])

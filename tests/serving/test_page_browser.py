@@ -51,30 +51,6 @@ def test_sentences_appear_as_they_come_in_any_order(visit: Open, told: Told) -> 
         assert targets(page) == TARGETS
 
 
-def test_nothing_moves_while_sentences_come(visit: Open, told: Told) -> None:
-    told.pause = 0.1
-    with visit() as page:
-        page.fill("#source", "\n".join([TEXT] * 3))
-        page.click("#translate")
-        page.wait_for_selector(".s[data-column] .t")
-        top = "[...document.querySelectorAll('.row')].map(r => r.getBoundingClientRect().top)"
-        before = page.evaluate(top)
-        finished(page)
-        assert page.evaluate(top) == before
-
-
-@pytest.mark.parametrize("way", ["hover", "focus"])
-def test_a_pair_lights_up_on_both_sides(visit: Open, way: str) -> None:
-    with visit() as page:
-        translate(page, beside="sentence")
-        getattr(sentence(page, 1), way)()
-        assert page.locator(".pair").count() == 3
-        assert set(page.locator(".pair").evaluate_all("all => all.map(e => e.dataset.number)")) == {"1"}
-        if way == "hover":
-            source(page, 3).hover()
-            assert page.locator(".pair").first.get_attribute("data-number") == "3"
-
-
 def test_a_running_translation_is_cancelled(visit: Open, told: Told) -> None:
     told.pause = 0.2
     with visit() as page:
@@ -101,26 +77,6 @@ def test_the_example_stands_in_both_kinds_of_system(visit: Open) -> None:
         assert len(targets(page)) == len(targets(page, 1)) == page.locator(".source .s").count() > 6
 
 
-@pytest.mark.parametrize("controlled", [True, False])
-def test_the_example_is_of_the_controlled_corpus_for_systems_trained_on_it_alone(
-    visit: Open, told: Told, controlled: bool
-) -> None:
-    told.controlled = controlled
-    with visit() as page:
-        page.click("#example")
-        finished(page)
-        assert ("Clara" in page.input_value("#source")) == controlled
-
-
-@pytest.mark.parametrize(("pair", "shown"), [(("en", "fr"), True), (("fr", "en"), False)])
-def test_an_example_needs_its_source_language(
-    visit: Open, told: Told, pair: tuple[str, str], shown: bool
-) -> None:
-    told.languages = pair
-    with visit() as page:
-        assert page.is_visible("#example") == shown
-
-
 def test_low_confidence_is_underlined_and_said(visit: Open) -> None:
     with visit() as page:
         translate(page)
@@ -139,19 +95,6 @@ def test_two_systems_stand_side_by_side_with_their_differences_marked(visit: Ope
         assert marks == [["Sie", "Er"], ["Es", "Es"]]
         assert "differ in 2 of them" in page.inner_text("#summary")
         assert page.is_visible("#legend-mark")
-
-
-def test_another_second_system_leaves_the_first_as_it_is(visit: Open, told: Told) -> None:
-    with visit() as page:
-        translate(page)
-        page.select_option("#beside", "sentence")
-        page.wait_for_selector(".compared mark")
-        asked = [content["system"] for name, content in told.asked if name == "translate"]
-        assert asked == ["document", "sentence"]
-        page.select_option("#beside", "")
-        page.wait_for_selector("#rows:not(.compared)")
-        assert targets(page) == TARGETS
-        assert len([name for name, _ in told.asked if name == "translate"]) == 2
 
 
 def test_a_click_on_a_word_shows_which_context_decided_it(visit: Open, told: Told) -> None:
@@ -192,27 +135,6 @@ def test_words_behind_characters_of_two_halves_are_found(visit: Open, told: Told
         assert told.asked[-1][1]["characters"] == [9, 12]
         assert page.inner_text(".asked") == "alt"
         assert "+3.00" in page.inner_text(".words button[aria-pressed=true]")
-
-
-def test_a_system_that_cannot_explain_says_why(visit: Open, told: Told) -> None:
-    with visit() as page:
-        translate(page, beside="sentence")
-        sentence(page, 1, 1).click()
-        assert "reads single sentences" in page.inner_text("#panel .found")
-        assert not [name for name, _ in told.asked if name == "explain"]
-        page.select_option("#beside", "parallel")
-        finished(page)
-        sentence(page, 1, 1).click()
-        assert "no word probabilities" in page.inner_text("#panel .found")
-
-
-def test_an_explanation_that_fails_is_told_where_it_was_asked(visit: Open, told: Told) -> None:
-    told.fail["explain"] = 400, "this sentence is too long"
-    with visit(refused=True) as page:
-        translate(page)
-        sentence(page, 1).click()
-        page.wait_for_selector("#panel .error")
-        assert page.inner_text("#panel .error") == "this sentence is too long"
 
 
 def test_text_is_copied_and_downloaded(visit: Open, told: Told) -> None:

@@ -1,6 +1,5 @@
 """The page in a real browser: errors, keys, what outlives a reload, hostile data, glossary and files."""
 
-import json
 from pathlib import Path
 
 import pytest
@@ -10,7 +9,6 @@ from tests.serving.browsing import (
     TARGETS,
     TEXT,
     Open,
-    finished,
     sentence,
     targets,
     translate,
@@ -56,21 +54,6 @@ def test_what_came_before_an_error_stays(visit: Open, told: Told, how: str) -> N
         assert page.locator(".s .failed").count() == 3
 
 
-def test_of_two_systems_the_one_that_answers_is_shown(visit: Open, told: Told) -> None:
-    with visit(refused=True) as page:
-        page.fill("#source", TEXT)
-        page.select_option("#beside", "sentence")
-        page.route("**/api/translate", lambda route: (
-            route.fulfill(status=503, json={"message": "busy"})
-            if json.loads(route.request.post_data or "")["system"] == "sentence" else route.continue_()
-        ))  # fmt: skip
-        page.click("#translate")
-        finished(page)
-        page.wait_for_selector(".s[data-column='0'] .t")
-        assert page.inner_text("#result-error") == "sentence: busy"
-        assert targets(page) == TARGETS
-
-
 def test_a_server_that_is_gone_is_told(visit: Open) -> None:
     with visit(refused=True) as page:
         page.route("**/api/translate", lambda route: route.abort())
@@ -109,14 +92,6 @@ def test_text_and_systems_survive_a_reload(visit: Open) -> None:
         page.wait_for_selector("#systems:visible")
         assert page.input_value("#source") == TEXT
         assert (page.input_value("#system"), page.input_value("#beside")) == ("sentence", "parallel")
-
-
-def test_a_text_file_is_opened(visit: Open) -> None:
-    with visit() as page:
-        page.set_input_files(
-            "#open-file", {"name": "a.txt", "mimeType": "text/plain", "buffer": b"The lamp."}
-        )
-        until(page, "document.getElementById('source').value === 'The lamp.'")
 
 
 def test_data_is_never_markup(visit: Open, told: Told) -> None:

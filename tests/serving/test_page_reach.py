@@ -106,15 +106,6 @@ def test_two_thousand_sentences_stay_usable(visit: Open) -> None:
         assert page.locator(".pair").count() == 2
 
 
-def test_motion_stops_for_those_who_ask(visit: Open, told: Told) -> None:
-    told.pause = 0.3
-    with visit(reduced_motion="reduce") as page:
-        page.fill("#source", TEXT)
-        page.click("#translate")
-        page.wait_for_selector(".ghost")
-        assert page.locator(".ghost").first.evaluate("e => getComputedStyle(e).animationName") == "none"
-
-
 @pytest.mark.skipif(not AXE.is_file(), reason="needs axe-core: npm install --prefix tests/serving")
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [390, 1280])

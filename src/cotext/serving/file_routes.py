@@ -228,7 +228,7 @@ async def send(request: Request) -> Response:
     async with received_file(request, client) as upload:
         name = upload.value("system")
         system = service.systems.named(name) if name else service.systems.translating(None, None)[0]
-        options = JobOptions(_glossary(upload.value("glossary")), fast=upload.value("fast") == "true")
+        options = JobOptions(_glossary(upload.value("glossary")))
         submit = partial(service.jobs.submit, client, system, upload.path, upload.file_name, options)
         ticket = await to_thread.run_sync(submit)
     return JSONResponse({"id": ticket.id}, 201, {"Location": f"/api/files/{ticket.id}"})

@@ -40,7 +40,7 @@ class TextRequest:
     """Documents to translate, as blocks in reading order.
 
     `given`: fixed translations, by document and sentence (after splitting); they are context of later
-    sentences. `fast`: greedy search. `alternatives`: also return other translations of the beam, unless there
+    sentences. `alternatives`: also return other translations of the beam, unless there
     are terms or copied texts. `log`: windows that were found before, and a log for new ones; such requests
     are not cached.
     """
@@ -49,7 +49,6 @@ class TextRequest:
     documents: tuple[tuple[Block, ...], ...]
     wishes: Wishes = field(default_factory=Wishes)
     given: Mapping[int, Mapping[int, str]] = field(default_factory=dict)
-    fast: bool = False
     alternatives: bool = False
     splitting: Splitting | None = field(default_factory=Splitting)
     log: WindowLog | None = None
@@ -151,7 +150,7 @@ class Service:
 
     def _translate(self, request: TextRequest, pending: PendingRequest) -> TextAnswer:
         work, shared = pending.work, self.shared(request.system)
-        opened = shared.opened_for(work, request.fast)
+        opened = shared.opened_for(work)
         splitter = request.splitting.splitter(opened.languages.source) if request.splitting else None
         contents = Contents([list(blocks) for blocks in request.documents])
         alone = partial(shared.exclusively, work)
@@ -169,7 +168,7 @@ class Service:
         guide, taken = texts.guide(indices), texts.taken(indices)
         work.on_sentence = on_sentence
         lists = request.alternatives and guide is None
-        translator = shared.opened_for(work, request.fast, lists).translator
+        translator = shared.opened_for(work, lists).translator
         translations = dict(translator.translate(texts.documents, guide=guide, taken=taken, log=request.log))
         note_translated(translations.values())
         pairs = (replace(pair, document=texts.numbers[pair.document]) for pair in texts.paired(translations))
@@ -197,7 +196,6 @@ def _key(request: TextRequest, client: Client) -> str:
         request.documents,
         request.wishes.settings,
         given,
-        request.fast,
         request.alternatives,
         request.splitting,
         unique,

@@ -8,7 +8,6 @@ from anyio import to_thread
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from cotext.files.translate_files import format_of
 from cotext.runtime.errors import shown
 from cotext.serving.deepl.translate import (
     check_formality,
@@ -35,7 +34,7 @@ async def send(request: Request) -> Response:
         check_formality(fields, system)
         name = received.file_name
         name = fields.text("filename", name) if name in ("", UNNAMED) else name
-        _check_output(fields.text("output_format"), received.path, name)
+        _check_output(fields.text("output_format"), name)
         submit = partial(service.jobs.submit, client, system, received.path, name or UNNAMED, JobOptions())
         ticket = await to_thread.run_sync(submit)
     return JSONResponse({"document_id": ticket.id, "document_key": ticket.key})
@@ -70,16 +69,9 @@ async def fetch(request: Request) -> Response:
     return file_answer(*jobs.result(identity, client, key), on_end=delete)
 
 
-def _check_output(output_format: str, path: Path, name: str) -> None:
-    """Raise RequestError if the output format differs from the format of the file (by name or content)."""
-    if not output_format:
-        return
-    ending = f".{output_format.lower().removeprefix('.')}"
-    suffixes: tuple[str, ...] = (Path(name).suffix.lower(),)
-    if suffixes == ("",):
-        format = format_of(path)
-        suffixes = (f".{format}",) if isinstance(format, str) else format.suffixes
-    if ending not in suffixes:
+def _check_output(output_format: str, name: str) -> None:
+    """Raise RequestError if an output format is requested that is not the format of the file by its name."""
+    if output_format and Path(name).suffix.lower() != f".{output_format.lower().removeprefix('.')}":
         raise RequestError(
             400,
             f"Value for 'output_format' not supported: {shown(output_format)}; the output has the format of "

@@ -99,9 +99,8 @@ async def tell_usage(request: Request) -> Response:
 
 # --- Texts.
 
-FAST: Final = "latency_optimized"
 BEST: Final = "quality_optimized"
-MODEL_TYPES: Final = (BEST, FAST, "prefer_quality_optimized")
+MODEL_TYPES: Final = (BEST, "latency_optimized", "prefer_quality_optimized")
 
 
 async def translate(request: Request) -> Response:
@@ -121,14 +120,13 @@ async def translate(request: Request) -> Response:
         _split_sentences(fields, tags),
         tags,
         fields.text("context"),
-        fast=model_type == FAST,
     )
     if not translation.texts:
         raise RequestError(400, "Parameter 'text' not specified.")
     results = await translated(request, client, translation)
     shared: dict[str, Any] = {}
     if model_type:
-        shared["model_type_used"] = FAST if model_type == FAST else BEST
+        shared["model_type_used"] = BEST
     if tags is not None:
         shared["tag_handling_version"] = tags.version
     translations = [

@@ -24,12 +24,10 @@ FINISHED: Final[frozenset[State]] = frozenset({"done", "error"})
 class JobOptions:
     """Options of a translation.
 
-    `glossary_entries`: terms with translations; several translations of one term are alternatives. `fast`:
-    greedy search.
+    `glossary_entries`: terms with translations; several translations of one term are alternatives.
     """
 
     glossary_entries: tuple[tuple[str, str], ...] = ()
-    fast: bool = False
 
     @property
     def wishes(self) -> Wishes:

@@ -80,7 +80,7 @@ def translate_job(
     before: list[str] = []
     names = _names(row, folder, system)
     try:
-        opened = shared.opened_for(running.work, row.options.fast)
+        opened = shared.opened_for(running.work)
         job = open_job(
             opened,
             source,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from pydantic import StrictBool, StrictStr
+from pydantic import StrictStr
 
 from cotext.serving.answers import Listener, SourceSentence, TextAnswer
 from cotext.serving.event_stream import Event, Events
@@ -25,7 +25,6 @@ class TranslateBody(Body):
     system: StrictStr
     text: StrictStr
     glossary: tuple[tuple[StrictStr, StrictStr], ...] = ()
-    fast: StrictBool = False
 
 
 async def events_of(service: Service, system: System, body: TranslateBody, client: Client) -> Events:
@@ -37,7 +36,7 @@ async def events_of(service: Service, system: System, body: TranslateBody, clien
     begun = time.monotonic()
     lines = await service.in_thread(partial(PlainText, body.text, "1", ""), Work(client.name))
     wishes = wishes_of(distinct(body.glossary))
-    request = TextRequest(system, (tuple(lines.blocks),), wishes, fast=body.fast)
+    request = TextRequest(system, (tuple(lines.blocks),), wishes)
     # Bounded by the number of sentences.
     queue: asyncio.Queue[Event | None] = asyncio.Queue()
 
