@@ -213,8 +213,8 @@ def batches(
 
     monkeypatch.setattr(sampling, "make_batch", noting)
     symbols = special_symbols(TOKENIZER, config.view)
-    mixture, arrangement = build_mixture(config.view), Arrangement(config.train.order, config.train.context)
-    sampler = Sampler(store, mixture, symbols, BUDGET, 60, BUDGET, 1, arrangement=arrangement)
+    arrangement = Arrangement(BUDGET, 60, BUDGET, 1, config.train.order, config.train.context)
+    sampler = Sampler(store, build_mixture(config.view), symbols, arrangement)
     _, after = next(sampler.batches(Cursor()))
     assert after.document == len(store)
     yield made[-1], True

@@ -4,6 +4,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import count, islice, pairwise, takewhile
 from pathlib import Path
 
@@ -31,9 +32,10 @@ from tests.loops import loop_over
 
 SYMBOLS = SpecialSymbols(pad=1000, bos=1001, eos=1002, separators=(1003,))
 VIEWS = [SentenceView(), WindowView(before=2, after=1, limit=Limit(40))]
-IN_ORDER = Arrangement("documents")
-FOREIGN = Arrangement(context="foreign")
-ARRANGEMENTS = [Arrangement(), IN_ORDER, FOREIGN, Arrangement("documents", "foreign")]
+SHUFFLED = Arrangement(max_tokens=120, max_row_tokens=25, pool_tokens=900, seed=3)
+IN_ORDER = replace(SHUFFLED, order="documents")
+FOREIGN = replace(SHUFFLED, context="foreign")
+ARRANGEMENTS = [SHUFFLED, IN_ORDER, FOREIGN, replace(IN_ORDER, context="foreign")]
 
 
 def write_store(path: Path, documents: int, seed: int = 0, longest: int = 30) -> TokenStore:
@@ -65,12 +67,11 @@ def make_sampler(
     seed: int = 3,
     shard: int = 0,
     shards: int = 1,
-    arrangement: Arrangement | None = None,
+    arrangement: Arrangement = SHUFFLED,
 ) -> Sampler:
     mixture = Mixture(((view, 1.0),))
-    return Sampler(
-        store, mixture, SYMBOLS, max_tokens, max_row_tokens, pool_tokens, seed, shard, shards, arrangement
-    )
+    numbers = {"max_tokens": max_tokens, "max_row_tokens": max_row_tokens, "pool_tokens": pool_tokens}
+    return Sampler(store, mixture, SYMBOLS, replace(arrangement, **numbers, seed=seed), shard, shards)
 
 
 def epoch_of(sampler: Sampler, epoch: int) -> list[tuple[Batch, Cursor]]:
@@ -126,7 +127,7 @@ def same(a: Batch, b: Batch) -> bool:
 
 @loop_over("view", VIEWS)
 @loop_over("epoch", [0, 1])
-@loop_over("arrangement", [Arrangement(), IN_ORDER])
+@loop_over("arrangement", [SHUFFLED, IN_ORDER])
 def test_every_instance_of_an_epoch_once(
     store: TokenStore, view: View, epoch: int, arrangement: Arrangement
 ) -> None:
@@ -204,7 +205,7 @@ def test_restarting_in_the_middle_of_a_pool_and_of_an_epoch(store: TokenStore) -
 
 
 @loop_over("shards", [2, 5])
-@loop_over("arrangement", [Arrangement(), IN_ORDER])
+@loop_over("arrangement", [SHUFFLED, IN_ORDER])
 def test_shards_partition_the_documents_whole(
     store: TokenStore, shards: int, arrangement: Arrangement
 ) -> None:

@@ -173,7 +173,7 @@ def test_a_separator_has_the_position_of_the_sentence_that_it_closes_on_both_sid
 
 def embedding_of(kind: InputKind, **settings: Any) -> SentenceEmbedding:
     """The same kind of positions and segments on both sides."""
-    return SentenceEmbedding(VOCABULARY, 8, 0.0, kind, kind, **settings)
+    return SentenceEmbedding(VOCABULARY, 8, 0.0, kind, kind, EmbeddingKind(**settings))
 
 
 def embed(embedding: SentenceEmbedding, tokens: Tensor, shift: Tensor | int = 0) -> Tensor:
@@ -259,8 +259,7 @@ def test_learned_positions_begin_at_the_first_and_end_with_the_last() -> None:
 
 def test_sides_with_embeddings_positions_and_norms_of_their_own() -> None:
     torch.manual_seed(0)
-    made = EmbeddingKind(first_position=1, learned=9, norm=True, source_vocabulary=30)
-    embedding = embedding_of(InputKind(), made=made)
+    embedding = embedding_of(InputKind(), first_position=1, learned=9, norm=True, source_vocabulary=30)
     assert embedding.source_positions is not None
     assert embedding.target_positions is not None
     tokens = torch.tensor([[1, 2, 3, 4, 5, 6], [7, 8, 9, 0, 0, 0]])
@@ -289,7 +288,7 @@ def test_embedding_is_scaled_token_plus_position() -> None:
 @pytest.mark.parametrize("positions", ["absolute", "reset", "shifted"])
 def test_training_moves_all_positions_of_a_row_alike(positions: Kind) -> None:
     """What is left without the tokens is the sinusoid of a place, from 0 to 3 behind that of the token."""
-    embedding = embedding_of(InputKind(positions), made=EmbeddingKind(offset=3))
+    embedding = embedding_of(InputKind(positions), offset=3)
     plain = embedding_of(InputKind(positions))
     at = position_of(positions, T, ranks(SENTENCE), SENTENCE, 2)
 

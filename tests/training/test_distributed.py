@@ -17,16 +17,15 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from cotext.config.recipe import Config, dump_config, load_config, parse_config
-from cotext.config.training import TrainConfig
 from cotext.data.batch import Batch
 from cotext.data.documents import Document
-from cotext.data.sampling import Cursor, Sampler
+from cotext.data.sampling import Cursor
 from cotext.models import checkpoint as ckpt
 from cotext.runtime.errors import CotextError
 from cotext.training import resume as training_state
 from cotext.training import run as runs
 from cotext.training import setup
-from cotext.training.prepared_data import Corpus, corpus_of, open_data
+from cotext.training.prepared_data import corpus_of, open_data
 from cotext.training.sharding import require_shardable
 from cotext.training.trainer import Trainer
 from cotext.translation.open import open_run
@@ -73,23 +72,10 @@ class SignalledTrainer(TellingTrainer):
 class BothShards(Trainer):
     """One process that sees what two processes see, as two batches of one update."""
 
-    @staticmethod
-    def sampler_of(train: TrainConfig, corpus: Corpus, shard: int) -> Sampler:
-        return Sampler(
-            corpus.train,
-            corpus.mixture,
-            corpus.symbols,
-            train.max_tokens,
-            corpus.max_row_tokens,
-            train.pool_tokens,
-            train.seed,
-            shard=shard,
-            shards=2,
-        )
-
     def _updates(self) -> Generator[tuple[list[Batch], float]]:
         train = self.config.train
-        streams = [self.sampler_of(train, self.corpus, shard).batches(Cursor()) for shard in (0, 1)]
+        samplers = [self.corpus.sampler(train, train.max_tokens, shard, 2) for shard in (0, 1)]
+        streams = [sampler.batches(Cursor()) for sampler in samplers]
         while True:
             yield [batch for s in streams for batch, _ in islice(s, train.accumulate)], 0.0
 

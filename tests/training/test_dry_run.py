@@ -29,7 +29,7 @@ def test_what_it_tells_is_what_training_does(world: World, tmp_path: Path) -> No
     assert found["model_memory"] == 16 * found["parameters"]
     assert found["training_sentences"] == setup.data.train.totals.sentences
     assert found["seconds"] == pytest.approx(6 * found["seconds_an_update"])
-    trainer = setup.trainer(out, silent(), lambda model: 0.0)
+    trainer = setup.trainer(out, replace(silent(), score_development=lambda model: 0.0))
     batches = trainer.sampler.batches(Cursor())
     first, after = next(batches)
     batch = found["first_batch"]

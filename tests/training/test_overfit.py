@@ -12,7 +12,7 @@ import torch
 from cotext.config.recipe import Config, load_config
 from cotext.data.build import build_mixture, special_symbols
 from cotext.data.documents import Document, ParallelDocument
-from cotext.data.sampling import Cursor, Sampler
+from cotext.data.sampling import Arrangement, Cursor, Sampler
 from cotext.data.store import StoreWriter, TokenStore
 from cotext.losses.build import build_loss
 from cotext.models.build import build_model
@@ -78,10 +78,7 @@ def trained(config: Config, corpus: list[ParallelDocument], updates: int, folder
         TokenStore(folder / "train.arrow"),
         build_mixture(config.view),
         special_symbols(TOKENIZER, config.view),
-        max_tokens=config.train.max_tokens,
-        max_row_tokens=config.view.max_tokens,
-        pool_tokens=config.train.pool_tokens,
-        seed=1,
+        Arrangement(config.train.max_tokens, config.view.max_tokens, config.train.pool_tokens, seed=1),
     )
     torch.manual_seed(1)
     model, loss = build_model(config, TOKENIZER.vocabulary_size), build_loss(config.loss)

@@ -5,6 +5,7 @@ import math
 import re
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
@@ -75,7 +76,8 @@ def make_trainer(config: Config, data_folder: Path, run: Path, bleu: Any = None)
     torch.manual_seed(config.train.seed)
     corpus = corpus_of(config, data)
     model = build_model(config, data.tokenizer.vocabulary_size)
-    return Trainer(config, model, build_loss(config.loss), corpus, run, silent(), bleu)
+    callbacks = replace(silent(), score_development=bleu)
+    return Trainer(config, model, corpus, run, callbacks)
 
 
 class TestLearningRate:

@@ -67,12 +67,18 @@ def _instances(document: TokenDocument, windows: Iterable[Window]) -> Iterator[I
 
 @dataclass(frozen=True, slots=True)
 class Arrangement:
-    """The order of instances in batches, and the context in windows.
+    """The size of batches, the order of instances in them, and the context in windows.
 
-    `order`: shuffled instances of similar length, or runs of consecutive windows. `context`: the true context
-    of a window or, for a control experiment, context from another document of the pool.
+    `max_tokens`: of a batch. `max_row_tokens`: of a side of an instance. `pool_tokens`: read ahead and sorted
+    by length. `seed`: of the order. `order`: shuffled instances of similar length, or runs of consecutive
+    windows. `context`: the true context of a window or, for a control experiment, context from another
+    document of the pool.
     """
 
+    max_tokens: int
+    max_row_tokens: int
+    pool_tokens: int
+    seed: int
     order: Literal["shuffled", "documents"] = "shuffled"
     context: Literal["own", "foreign"] = "own"
 
@@ -103,24 +109,16 @@ class Sampler:
         store: TokenStore,
         mixture: Mixture,
         symbols: SpecialSymbols,
-        max_tokens: int,
-        max_row_tokens: int,
-        pool_tokens: int,
-        seed: int,
+        arrangement: Arrangement,
         shard: int = 0,
         shards: int = 1,
-        arrangement: Arrangement | None = None,
     ) -> None:
         self.store = store
         self.mixture = mixture
         self.symbols = symbols
-        self.max_tokens = max_tokens
-        self.max_row_tokens = max_row_tokens
-        self.pool_tokens = pool_tokens
-        self.seed = seed
+        self.arrangement = arrangement
         self.shard = shard
         self.shards = shards
-        self.arrangement = arrangement or Arrangement()
 
     def batches(self, start: Cursor) -> Iterator[tuple[Batch, Cursor]]:
         """Yield batches from `start`, each with the cursor of the next batch; never ends.
@@ -132,7 +130,9 @@ class Sampler:
         cursor = start
         self._require_documents()
         while True:
-            order = epoch_order(self.store.ranges(), np.random.default_rng([self.seed, cursor.epoch]))
+            order = epoch_order(
+                self.store.ranges(), np.random.default_rng([self.arrangement.seed, cursor.epoch])
+            )
             order = order[self.shard :: self.shards]
             if cursor.document > len(order):
                 raise self._no_batch_at(cursor)
@@ -187,18 +187,18 @@ class Sampler:
             for view, _ in self.mixture.parts
             for instance in instances_of(self.store[d], view)
         )
-        if not any(i.row_tokens(self.symbols) <= self.max_row_tokens for i in instances):
+        if not any(i.row_tokens(self.symbols) <= self.arrangement.max_row_tokens for i in instances):
             raise CotextError(
-                f"{self.store.path}: no sentence fits into {self.max_row_tokens} tokens; "
+                f"{self.store.path}: no sentence fits into {self.arrangement.max_row_tokens} tokens; "
                 "raise view.max_tokens"
             )
 
     def _pool(self, order: np.ndarray, cursor: Cursor) -> tuple[list[list[Instance]], Cursor]:
         """Return the batches of the pool at `cursor.document`, and the cursor of the next pool."""
-        random = np.random.default_rng([self.seed, cursor.epoch, self.shard, cursor.document])
+        random = np.random.default_rng([self.arrangement.seed, cursor.epoch, self.shard, cursor.document])
         documents: list[TokenDocument] = []
         tokens, at = 0, cursor.document
-        while at < len(order) and tokens < self.pool_tokens:
+        while at < len(order) and tokens < self.arrangement.pool_tokens:
             documents.append(self.store[int(order[at])].without_empty_pairs())
             tokens += sum(map(len, documents[-1].source)) + sum(map(len, documents[-1].target))
             at += 1
@@ -213,7 +213,7 @@ class Sampler:
         fitting: list[Instance] = []
         skipped, shed = cursor.skipped, cursor.shed
         for instance in instances:
-            if length(instance) <= self.max_row_tokens:
+            if length(instance) <= self.arrangement.max_row_tokens:
                 fitting.append(instance)
                 shed += instance.window.shed > 0
             else:
@@ -229,7 +229,7 @@ class Sampler:
         # Shuffled before the stable sort, so that rows of equal length are grouped differently in each epoch.
         shuffled = [instances[i] for i in random.permutation(len(instances))]
         shuffled.sort(key=lambda i: (length(i), i.target_tokens))
-        groups = pack([[length(i)] for i in shuffled], self.max_tokens)
+        groups = pack([[length(i)] for i in shuffled], self.arrangement.max_tokens)
         return [[shuffled[i] for i in group] for group in groups]
 
     def _in_order(self, instances: list[Instance], random: np.random.Generator) -> list[list[Instance]]:
@@ -237,10 +237,10 @@ class Sampler:
         runs: list[list[Instance]] = []
         for _, windows in groupby(instances, lambda instance: instance.document):
             document = list(windows)
-            groups = pack([[i.row_tokens(self.symbols)] for i in document], self.max_tokens)
+            groups = pack([[i.row_tokens(self.symbols)] for i in document], self.arrangement.max_tokens)
             runs += [[document[i] for i in group] for group in groups]
         shuffled = [runs[r] for r in random.permutation(len(runs))]
-        return _apart(shuffled, self.symbols, self.max_tokens)
+        return _apart(shuffled, self.symbols, self.arrangement.max_tokens)
 
     def _in_foreign_context(
         self, instances: Iterable[Instance], documents: Sequence[TokenDocument], random: np.random.Generator

@@ -40,12 +40,19 @@ class InputKind:
 class EmbeddingKind:
     """Settings of the embeddings of both sides.
 
+    `max_segments`: number of learned segments; later sentences share the last. `bracketed`: every sentence
+    begins with its own symbol; otherwise a separator has the position and segment of the sentence that it
+    closes, on both sides (Lupo et al. 2022, section 3.2). `from_first`: the shift and sinusoidal segments
+    also apply to the first sentence of a row, as published; otherwise rows of one sentence stay as they are.
     `learned`: number of learned positions, instead of sinusoids of the given `wavelengths`. `first_position`:
     the number of position 0. `offset`: training moves the positions of a row by up to this number. `norm`: a
     layer norm on the sum. `source_vocabulary`: size of a separate source embedding. `from_current`: learned
     and sinusoidal segments count back from the current sentence.
     """
 
+    max_segments: int = 1
+    bracketed: bool = False
+    from_first: bool = True
     wavelengths: Wavelengths = "half_minus_one"
     first_position: int = 0
     learned: int | None = None
@@ -66,11 +73,6 @@ class SentenceEmbedding(nn.Module, Blended):
     sentence, they are 1, 2, 3 ..., as in the authors' code (lorelupo/focused-concat,
     fairseq/data/sent2doc_dataset.py and fairseq/modules/segment_embedding.py). There, the symbol that opens a
     decoder row has the segment of the current sentence, because it closed that sentence in the row before.
-
-    `bracketed`: every sentence begins with its own symbol. If not, a separator has the position and the
-    segment of the sentence that it closes, on both sides (Lupo et al. 2022, section 3.2). `from_first`: the
-    shift and sinusoidal segments also apply to the first sentence of a row, as published; if not, they do not
-    change rows of one sentence.
     """
 
     what = "positions"
@@ -82,9 +84,6 @@ class SentenceEmbedding(nn.Module, Blended):
         dropout: float,
         source: InputKind,
         target: InputKind,
-        max_segments: int = 1,
-        bracketed: bool = False,
-        from_first: bool = True,
         made: EmbeddingKind = EmbeddingKind(),
     ) -> None:
         super().__init__()
@@ -104,10 +103,14 @@ class SentenceEmbedding(nn.Module, Blended):
                 torch.randn(made.source_vocabulary, dimension) * dimension**-0.5
             )
         self.source, self.target = source, target
-        self.bracketed, self.from_first, self.from_current = bracketed, from_first, made.from_current
+        self.bracketed, self.from_first, self.from_current = (
+            made.bracketed,
+            made.from_first,
+            made.from_current,
+        )
         # Zeros: before the first update, a model with learned segments equals the baseline.
         kinds = {source.segments, target.segments}
-        self.max_segments = 2 if "current" in kinds else max_segments
+        self.max_segments = 2 if "current" in kinds else made.max_segments
         trained = not kinds.isdisjoint({"learned", "current"})
         self.segment = nn.Parameter(torch.zeros(self.max_segments, dimension)) if trained else None
         self.dropout = Dropout(dropout)

@@ -97,10 +97,10 @@ def build_model(config: Config, vocabulary: int, source_vocabulary: int | None =
         model.dropout,
         InputKind(model.positions, model.segments),
         InputKind(model.target_positions or model.positions, model.target_segments or model.segments),
-        max_segments=sentences,
-        bracketed=config.view.bracketed,
-        from_first=model.from_first is not False,
-        made=EmbeddingKind(
+        EmbeddingKind(
+            max_segments=sentences,
+            bracketed=config.view.bracketed,
+            from_first=model.from_first is not False,
             wavelengths=model.wavelengths,
             first_position=model.first_position,
             learned=model.learned_positions if model.position_encoding == "learned" else None,

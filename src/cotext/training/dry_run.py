@@ -178,8 +178,9 @@ def dry_run(config: Config, data_folder: Path, run: Path, recipe: str, device: s
         raise CotextError(f"{run}: contains a run; choose another --out")
     setup = set_up(config, data_folder, run, recipe, device)
     nobody = TrainingCallbacks(lambda figures: None, lambda figures: None, lambda text: None)
-    bleu = (lambda model: 0.0) if config.train.validate_bleu else None  # is never called
-    trainer = setup.trainer(run, nobody, bleu)
+    if config.train.validate_bleu:
+        nobody.score_development = lambda model: 0.0  # is never called
+    trainer = setup.trainer(run, nobody)
     parameters = count_parameters(setup.model)
     torch_device = setup.accelerator.device
     updates: list[tuple[list[Batch], float]] = []

@@ -163,18 +163,10 @@ class Corpus:
 
     def sampler(self, train: TrainConfig, max_tokens: int, shard: int = 0, shards: int = 1) -> Sampler:
         """Return the sampler of the training batches of process `shard` out of `shards`."""
-        return Sampler(
-            self.train,
-            self.mixture,
-            self.symbols,
-            max_tokens=max_tokens,
-            max_row_tokens=self.max_row_tokens,
-            pool_tokens=train.pool_tokens,
-            seed=train.seed,
-            shard=shard,
-            shards=shards,
-            arrangement=Arrangement(train.order, train.context),
+        arrangement = Arrangement(
+            max_tokens, self.max_row_tokens, train.pool_tokens, train.seed, train.order, train.context
         )
+        return Sampler(self.train, self.mixture, self.symbols, arrangement, shard, shards)
 
 
 def corpus_of(config: Config, data: PreparedData) -> Corpus:

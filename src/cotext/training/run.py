@@ -6,7 +6,7 @@ from here.
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from shutil import copyfile
 
@@ -204,10 +204,10 @@ def train(
             shortlist = data.shortlist()
             lock = stack.enter_context(working_in(run))
             require_resumable(run, setup.corpus.checksums)
-        bleu = None
         if config.train.validate_bleu and config.model.reads_source:
             bleu = development_bleu(config, data, accelerator.device, callbacks.on_stage)
-        trainer = setup.trainer(run, callbacks, bleu, lock)
+            callbacks = replace(callbacks, score_development=bleu)
+        trainer = setup.trainer(run, callbacks, lock)
         # All checks are done; from here on the run folder is written.
         if accelerator.is_main_process:
             is_bf16 = config.train.precision == "bf16"

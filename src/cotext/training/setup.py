@@ -1,7 +1,7 @@
 """Building and checking all parts of a training run before anything is written."""
 
 import os
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,7 +9,6 @@ import torch
 from accelerate import Accelerator
 
 from cotext.config.recipe import Config
-from cotext.losses.build import build_loss
 from cotext.models.build import build_model
 from cotext.models.describe import describe_model
 from cotext.models.interface import Model
@@ -75,21 +74,11 @@ class TrainingSetup:
         self,
         run: Path,
         callbacks: TrainingCallbacks,
-        score_development: Callable[[Model], float] | None = None,
         lock: Lock | None = None,
     ) -> Trainer:
         """Return the trainer of a run; raises CotextError if no training data fit the settings."""
         trainer = Trainer(
-            self.config,
-            self.model,
-            build_loss(self.config.loss),
-            self.corpus,
-            run,
-            callbacks,
-            score_development=score_development,
-            accelerator=self.accelerator,
-            fresh=self.fresh,
-            lock=lock,
+            self.config, self.model, self.corpus, run, callbacks, self.accelerator, self.fresh, lock
         )
         trainer.require_batches()
         return trainer

@@ -25,7 +25,7 @@ from cotext.config.training import BEST_BY, TrainConfig
 from cotext.data.batch import Batch, hide_current_source, hide_words
 from cotext.data.sampling import Cursor, read_ahead
 from cotext.layers.moving import pinned
-from cotext.losses.build import Loss
+from cotext.losses.build import Loss, build_loss
 from cotext.losses.cross_entropy import LossParts
 from cotext.models import checkpoint as ckpt
 from cotext.models.interface import Model, System
@@ -58,6 +58,7 @@ class TrainingCallbacks:
     `on_update` and `on_validation` receive the metrics of `metrics.jsonl` as flat dictionaries, `on_message`
     a line of text. `on_start` receives the number of updates that earlier processes of the run have done.
     `on_stage` receives the name of an operation between two updates, its completed steps, and their total.
+    `score_development` translates the development documents with the current model and returns BLEU.
     """
 
     on_update: Callable[[dict[str, float]], None]
@@ -65,6 +66,7 @@ class TrainingCallbacks:
     on_message: Callable[[str], None]
     on_start: Callable[[int], None] = lambda update: None
     on_stage: Callable[[str, int, int], None] = lambda stage, done, total: None
+    score_development: Callable[[Model], float] | None = None
 
 
 # --- The metrics log of a run: one line of JSON for each report, and TensorBoard curves.
@@ -197,33 +199,29 @@ def set_rate(optimizer: Optimizer, rate: float) -> None:
 class Trainer:
     """The training of one model in one run folder; `train` resumes where an earlier process stopped.
 
-    `score_development` translates the development documents with the current model and returns BLEU; it is
-    called only on the main process. `fresh`: see `make_optimizer`. `lock`: the lock of the run in the main
-    process, otherwise None.
+    `fresh`: see `make_optimizer`. `lock`: the lock of the run in the main process, otherwise None.
     """
 
     def __init__(
         self,
         config: Config,
         model: Model,
-        loss: Loss,
         corpus: Corpus,
         run: Path,
         callbacks: TrainingCallbacks,
-        score_development: Callable[[Model], float] | None = None,
         accelerator: Accelerator | None = None,
         fresh: Collection[str] = (),
         lock: Lock | None = None,
     ) -> None:
-        if config.train.best_by == "bleu" and score_development is None:
+        if config.train.best_by == "bleu" and callbacks.score_development is None:
             raise CotextError("train.best_by = bleu needs train.validate_bleu = true")
         self.config = config
         self.corpus = corpus
         self.run = run
         self.callbacks = callbacks
-        self.model, self.loss = model, loss
+        self.model, self.loss = model, build_loss(config.loss)
         self.accelerator = accelerator or make_accelerator(config.train, model.spares_parameters)
-        objective = Objective(model, loss)
+        objective = Objective(model, self.loss)
         if config.train.shard_model:
             shard(objective, self.accelerator.device, self.accelerator.num_processes)
         self.adam, names = make_optimizer(model, config.train, fresh)
@@ -240,11 +238,11 @@ class Trainer:
             config,
             corpus,
             model,
-            loss,
+            self.loss,
             self.objective,
             self.accelerator,
             callbacks.on_stage,
-            score_development,
+            callbacks.score_development,
         )
         self.checkpoints = RunCheckpoints(
             run, config, corpus.checksums["tokenizer"], model, self.optimizer, names, self.accelerator, lock
