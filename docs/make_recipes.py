@@ -24,6 +24,7 @@ from cotext.runtime.tables import listed
 WRAPPER = TextWrapper(width=118, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
 PAGE = Path(__file__).with_name("recipes.md")
 OF_STACK = "See `attention."  # begins the description of keys that `model.attention` has, too
+SHOWN_LIMIT = 1_024  # larger limits only keep absurd values out; their errors name them
 COUNTS = Path(cotext.__file__).parent / "config" / "recipes" / PARAMETERS
 
 
@@ -101,12 +102,10 @@ def page() -> str:
         "A recipe is a YAML file that sets what is trained and how it translates. `cotext train` accepts the",
         "name of a shipped recipe or the path of your own. `--size` selects one of the sizes below, and",
         "`key=value` arguments, such as `train.max_updates=1000`, override both. Unknown keys, and keys",
-        "without an effect, are errors. The resulting configuration is saved in the run folder and in every",
-        "model file.",
+        "without an effect, are errors. The resulting configuration is saved in the run folder.",
         "",
-        "Recipes are plain YAML: mappings, lists, texts and numbers, at most",
-        f"{MAX_YAML_CHARACTERS:,} characters, without anchors, aliases or tags. A key may not occur twice.",
-        "Dates are read as text. `make docs` writes this page.",
+        f"Recipes are plain YAML of at most {MAX_YAML_CHARACTERS:,} characters, without anchors, aliases,",
+        "tags or repeated keys. `make docs` writes this page.",
         "",
         "An editor with the YAML language server completes and checks recipes: write the schema with",
         "`cotext schema recipe > recipe.schema.json`, and begin a recipe with",
@@ -139,11 +138,8 @@ def page() -> str:
         "",
         "## Every key",
         "",
-        f"Whole numbers are at most {LARGEST:,} unless a key states another limit.",
-    ]
-    lines += [
         "Each key is followed by its type, its default, and what it does. The type is omitted if the",
-        "description lists all values.",
+        f"description lists all values. Limits above {SHOWN_LIMIT:,} are omitted; errors name them.",
     ]
     section = ""
     of_stacks = [key for key, _, _, what in reference() if what.startswith(OF_STACK)]
@@ -151,6 +147,9 @@ def page() -> str:
         if key.partition(".")[0] != section:
             section = key.partition(".")[0]
             lines += ["", f"### {section}", ""]
+        kind, _, limit = kind.partition(", at most ")
+        if limit and int(limit.replace(",", "")) <= SHOWN_LIMIT:
+            kind = f"{kind}, at most {limit}"
         if key not in of_stacks:
             values = [value for value in kind.split(" | ") if value != "FILE.py:CLASS"]
             described = all(f"`{value}`" in what for value in values)

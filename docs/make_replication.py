@@ -48,11 +48,9 @@ TOP = """# Replication
 For researchers who replicate one of the papers: which recipe reproduces each table and figure, which settings
 the papers leave open, how Cotext differs, and what cannot be known.
 
-Measured so far: [results](results.md). `make docs` writes this page from the recipes and `replication.yaml`.
-In a recipe, a comment next to every value names its source.
-
-RECIPE is trained and measured like this; a second stage needs `--init START`. `cotext compare` shows several
-runs next to the values of the papers.
+In a recipe, a comment next to every value names its source. RECIPE is trained and measured like this; a
+second stage needs `--init START`. `cotext compare` shows several runs next to the values of the papers. What
+has been measured, and small experiments for many of the tables, are in [results](results.md).
 
 ```
 cotext prepare --source train.en --target train.de --dev-source dev.en --dev-target dev.de --out DATA
@@ -69,21 +67,23 @@ Protocols: [metrics](metrics.md). *Decisions* about open questions are on the pa
 
 Each point has a table or figure of the paper, the recipes of its rows, and the commands that measure it.
 A recipe without a folder is in the folder of the recipe before it; settings without a recipe belong to the
-recipe before them. Figures that are drawings are omitted.
+recipe before them.
 """
 PROTOCOLS = """## Updates and scores
 
 The size of an update at base size, and the protocols that correspond to the paper's BLEU.
-`tests/config/test_replication.py` compares recipes, commands, published values and [metrics](metrics.md) with
-this table.
 """
 SETTINGS = """## What papers leave open
 
 Settings that neither the paper nor its published code states, with the value used here, at base size.
 """
+UNKNOWN = """Systems in rows of other papers' tables, and Cotext's own. Settings that no recipe writes are not
+known for them:
+"""
 DIFFERS = """## Where Cotext differs
 
-Settings of a paper for other corpora and languages than those of the recipe are included.
+Each point has the paper's way, the way of Cotext (*Here*), and the reason. Settings of a paper for other
+corpora and languages than those of the recipe are included.
 """
 
 
@@ -270,7 +270,8 @@ def difference(entry: dict[str, Any]) -> str:
     """One bullet: what a paper has, what is here, and why."""
     config = load_config(entry.get("recipe", "p-transformer/doc"))
     here = entry.get("here") or code([setting(config, key) for key in entry["keys"]])
-    return f"* *{entry['what']}*: {entry['theirs']}. Here: {here}. Reason: {entry['why']}"
+    theirs, why = entry["theirs"].removesuffix("."), entry["why"]
+    return f"* *{entry['what']}*: {theirs}. Here: {here}. {why[:1].upper()}{why[1:]}"
 
 
 def page() -> str:
@@ -304,7 +305,7 @@ def page() -> str:
             lines += [f"### Settings: {source['source']}", "", WRAPPER.fill(source["about"]), ""]
             lines += [*(BULLET.fill(f"* {recipes}: {settings}") for settings, recipes in rows), ""]
     others = [source for source in known["sources"] if "defaults" not in source]
-    lines += [BULLET.fill(f"* {source['source']}: {source['about']}") for source in others] + [""]
+    lines += [UNKNOWN, *(BULLET.fill(f"* {source['source']}: {source['about']}") for source in others), ""]
     lines.append(DIFFERS)
     for paper in dict.fromkeys(each["paper"] for each in known["differs"]):
         lines += [f"**{paper[0].upper()}{paper[1:]}**", ""]

@@ -82,9 +82,10 @@ def test_a_damaged_file(tmp_path: Path) -> None:
     path = tmp_path / "x.parquet"
     write_parallel(path, None, PAIRS, "parquet")
     content = path.read_bytes()
-    path.write_bytes(content[: len(content) // 2])
-    with pytest.raises(CotextError, match=r"x\.parquet: not a Parquet file, or damaged"):
-        list(read_documents(path))
+    for damaged in (content[: len(content) // 2], content.replace(b"source", b"\xe0ource")):
+        path.write_bytes(damaged)
+        with pytest.raises(CotextError, match=r"x\.parquet: not a Parquet file, or damaged"):
+            list(read_documents(path))
 
 
 def test_what_cannot_be_written_leaves_the_file_as_it_was(tmp_path: Path) -> None:

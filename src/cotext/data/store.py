@@ -190,7 +190,7 @@ class StoreFile:
                 batch = self._reader.get_batch(number)
                 batch.validate(full=True)  # checks that offsets are within bounds
                 self._batches[number] = _Batch(batch)
-            except (pa.ArrowException, OSError, KeyError, AttributeError) as error:
+            except (pa.ArrowException, OSError, KeyError, AttributeError, ValueError) as error:
                 raise damaged(self.path) from error
             if len(self._batches) > OPEN_BATCHES:
                 self._batches.popitem(last=False)

@@ -44,7 +44,7 @@ def read_parquet(path: Path) -> Iterator[Record]:
             tables = file.iter_batches(ROWS, columns=[id_column, *sides])
             rows = _rows(tables, id_column, sides)
             yield from _documents(path, rows, sides) if by_row else _of_sentences(path, rows, sides)
-        except pa.ArrowException as error:
+        except (pa.ArrowException, UnicodeDecodeError) as error:  # the latter: names of columns
             reason = next(iter(str(error).splitlines()), type(error).__name__)
             raise CotextError(f"{path}: not a Parquet file, or damaged: {reason}") from None
 
