@@ -19,8 +19,6 @@ from cotext.runtime.devices import choose_device
 from cotext.runtime.tables import render_rows
 from cotext.runtime.timing import CLOCKS, Clock, Times, Way, in_turn
 
-SETTLING_SECONDS = 0.05  # until the sampler has seen the memory that is in use already
-
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -66,7 +64,8 @@ class PeakMemory:
 def added_mebibytes(work: Callable[[], object]) -> float:
     """Return the MiB that `work` adds to this process at its peak."""
     memory = PeakMemory()
-    time.sleep(SETTLING_SECONDS)
+    while not memory.kibibytes:  # until the first sample
+        time.sleep(0.01)
     before = memory.kibibytes
     work()
     return max(0, memory.stop() - before) / 1024

@@ -2,6 +2,7 @@
 
     python -m benchmarks.study.choices make SOURCE TARGET FOLDER [--before 7] [--learn SOURCE TARGET]
     python -m benchmarks.study.choices judge FOLDER HYPOTHESIS OUT.json
+    python -m benchmarks.study.choices generate RUN SUITE OUT.json
 
 `make` finds choices of pronouns, registers and terms in a parallel corpus (docs/real-choices.md) and writes
 FOLDER/pronoun.json and so on. Terms need `--learn`: text from which to learn translations of words. An
@@ -9,7 +10,9 @@ example has up to `--before` sentences before the choice.
 
 `judge` reads a translation of the same corpus. OUT.json has, by phenomenon, the per cent of choices that are
 `right`, `wrong`, `both` and `neither`. `kept` is the per cent of documents with several choices of a register
-or term that all have the same outcome. OUT.decisions.json is input for `cotext compare-decisions`.
+or term that all have the same outcome. `generate` translates the sources of a contrastive suite; OUT.json
+has the outcomes in all and by distance. OUT.decisions.json of both is input for `cotext compare-decisions`;
+all outcomes but `right` count as wrong.
 """
 
 import argparse
@@ -28,8 +31,11 @@ from cotext.data.documents import Document, ParallelDocument
 from cotext.data.formats import read_documents, read_parallel
 from cotext.data.suite_files import read_suite
 from cotext.evaluation.metrics.generative import OUTCOMES, outcome
+from cotext.evaluation.studies.contrastive.contrastive import write_suite_forms
 from cotext.runtime.errors import CotextError
 from cotext.runtime.files import replacing
+from cotext.translation.open import open_run
+from cotext.translation.signature import translation_entries
 
 BEFORE = 7
 REMEDY = "give a translation of the corpus from which the suite was made"
@@ -89,7 +95,6 @@ def judge(
     written = {document.id: document.sentences for document in hypothesis}
     figures, decisions = {}, {}
     for suite in suites:
-        numbers = documents_of(suite.examples)
         found: dict[str, str] = {}
         kept: dict[tuple[str, str], set[str]] = defaultdict(set)
         there = [example for example in suite.examples if example.document in written]
@@ -108,12 +113,36 @@ def judge(
         if kept:
             alike = sum(len(each) == 1 for each in kept.values())
             figures[suite.name]["kept"] = 100 * alike / len(kept)
-        decisions[suite.name] = {
-            "signature": "reading:generative|case:folded|of:documents",
-            "decisions": {id: "right" if each == "right" else "wrong" for id, each in found.items()},
-            "documents": {e.id: n for e, n in zip(suite.examples, numbers, strict=True) if e.id in found},
-        }
+        signature = "reading:generative|case:folded|of:documents"
+        decisions[suite.name] = _decisions(suite, found, signature)
     return figures, decisions
+
+
+def _decisions(suite: ContrastiveSuite, outcomes: dict[str, str], signature: str) -> dict[str, Any]:
+    """Return decisions by example id, in the format of `contrastive --out`."""
+    numbers = zip(suite.examples, documents_of(suite.examples), strict=True)
+    return {
+        "signature": signature,
+        "decisions": {id: "right" if each == "right" else "wrong" for id, each in outcomes.items()},
+        "documents": {e.id: n for e, n in numbers if e.id in outcomes},
+    }
+
+
+def generate(run: Path, path: Path, out: Path) -> None:
+    """Translate the sources of a suite, judge the translations, and write both files."""
+    opened, suite = open_run(run), read_suite(path)
+    report = write_suite_forms(opened.translator, suite, recipe=translation_entries(opened))
+    groups = {"all": report.overall, **report.by_distance}
+    figures = {
+        name: {outcome: 100 * getattr(forms, outcome) / forms.total for outcome in OUTCOMES}
+        for name, forms in groups.items()
+    }
+    outcomes = {
+        e.id: each for e, each in zip(suite.examples, report.outcomes, strict=True) if each is not None
+    }
+    decisions = {suite.name: _decisions(suite, outcomes, report.signature)}
+    write_json(out.with_suffix(".decisions.json"), decisions)
+    write_json(out, figures)
 
 
 def _sentences(
@@ -150,7 +179,7 @@ def make_suites(
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Make suites, or judge a translation."""
+    """Make suites, or judge translations."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -163,7 +192,13 @@ def main(arguments: list[str] | None = None) -> None:
     judging = commands.add_parser("judge")
     for name in ("folder", "hypothesis", "out"):
         judging.add_argument(name, type=Path)
+    generating = commands.add_parser("generate")
+    for name in ("run", "suite", "out"):
+        generating.add_argument(name, type=Path)
     given = parser.parse_args(arguments)
+    if given.command == "generate":
+        generate(given.run, given.suite, given.out)
+        return
     if given.command == "make":
         learn_from = given.learn and (given.learn[0], given.learn[1])
         make_suites(given.source, given.target, given.folder, learn_from, given.before)

@@ -6,11 +6,8 @@ from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
 
-import pytest
-import torch
-
 from benchmarks.speed import harness
-from cotext.runtime.timing import CLOCKS, Times, in_turn, spread
+from cotext.runtime.timing import Times, in_turn, spread
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -54,20 +51,6 @@ def test_each_round_starts_with_another_way() -> None:
 
 def test_work_in_a_process_of_its_own_gives_its_result() -> None:
     assert harness.in_own_process(max, 2, 5) == 5
-
-
-def test_every_benchmark_tells_threads_clock_and_load_once(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(harness.os, "getloadavg", lambda: (2.345, 9.0, 9.0))
-    monkeypatch.setattr(harness.os, "cpu_count", lambda: 3)
-    threads = torch.get_num_threads()
-    options = harness.parser(None, 1).parse_args(["--threads", str(threads), "--clock", "wall"])
-    assert harness.apply(options) == (torch.device("cpu"), CLOCKS["wall"])
-    told = f"torch {torch.__version__}, {threads} threads, wall clock, load 2.3 on 3 processors\n"
-    assert capsys.readouterr().out == told
-    asking = [path.name for path in (ROOT / "benchmarks").rglob("*.py") if "getloadavg" in path.read_text()]
-    assert asking == ["harness.py"]
 
 
 WORK = """

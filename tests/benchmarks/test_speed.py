@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from benchmarks.speed import gpu, operators, training, translating
+from benchmarks.speed import operators, training, translating
 from benchmarks.speed.harness import in_own_process
 from benchmarks.speed.systems import (
     GATED,
@@ -100,17 +100,17 @@ def test_every_system_of_a_group_is_known_and_gates_are_open() -> None:
 
 def test_values_that_the_cpu_reads_are_counted() -> None:
     x = torch.arange(4)
-    with gpu.HostReads() as reads:
+    with operators.HostReads() as reads:
         float(x.sum())
         x[x > 1]
         x.nonzero()
         x.repeat_interleave(x, output_size=6)
     assert reads.found.total() == 3
-    with gpu.HostReads() as reads:
+    with operators.HostReads() as reads:
         x.repeat_interleave(x)
         x[torch.tensor([0, 1])] = 0
     assert reads.found.total() == 1
 
 
 def test_an_update_reads_no_value() -> None:
-    assert gpu.values_read(SYSTEMS[0], "base", "1x3", CPU) == 0
+    assert operators.values_read(SYSTEMS[0], "base", "1x3", CPU) == 0

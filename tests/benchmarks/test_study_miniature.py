@@ -11,7 +11,6 @@ import json
 import lzma
 import random
 import sys
-import tarfile
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -25,9 +24,6 @@ from benchmarks.experiments.measures import Step, figures, steps
 from benchmarks.experiments.plan import Experiment, read_experiment
 from benchmarks.experiments.runner import Runner
 from benchmarks.experiments.tables import render
-from benchmarks.study.pack import main as pack
-from benchmarks.study.pack import pack as packed
-from cotext.runtime.errors import CotextError
 from tests.command_line import process_environment, succeed
 
 EXPERIMENTS = Path(__file__).resolve().parents[2] / "benchmarks" / "experiments"
@@ -49,9 +45,6 @@ NOUNS = {
 # Of the others, which differ from these in a setting or learn from what the teacher makes, in the slow test.
 TRAINED = [
     "s4to4-shift-cd",
-    "g-transformer",
-    "mcn",
-    "docflat-c",
     "mr-doc2doc",
 ]
 PRONOUNS = {"die": "Sie", "der": "Er", "das": "Es"}
@@ -256,26 +249,4 @@ def test_blocks_of_a_device_in_miniature(block: str, corpora: Path, tmp_path: Pa
     changes = [f"corpora={corpora}", *TINY, *ENDE]
     arguments = [str(EXPERIMENTS / "gpu-study.yaml"), "--out", str(tmp_path / "out"), "--rows", *rows]
     assert experiments([*arguments, "--set", *changes]) == 0
-    pack([str(tmp_path / "out"), str(tmp_path / "out.tar.xz")])
     assert set(json.loads((tmp_path / "out" / "results.json").read_text())["rows"]) == {"teacher", *rows}
-
-
-def test_what_comes_back_has_no_weights_and_a_limit(tmp_path: Path) -> None:
-    back = ["results.json", "tables.md", "measures/a-1/own.json", "runs/a-1/config.yaml"]
-    for name in (
-        *back,
-        "runs/a-1/model.safetensors",
-        "runs/a-1/checkpoints/1/x.json",
-        "data/main/train.arrow",
-    ):
-        path = tmp_path / "out" / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("{}")
-    packed(tmp_path / "out", tmp_path / "out.tar.xz")
-    with tarfile.open(tmp_path / "out.tar.xz") as archive:
-        assert archive.getnames() == [f"out/{name}" for name in back]
-    with pytest.raises(CotextError, match="more than the limit of 10"):
-        packed(tmp_path / "out", tmp_path / "small.tar.xz", most=10)
-    assert not (tmp_path / "small.tar.xz").exists()
-    with pytest.raises(CotextError, match=r"no results\.json"):
-        packed(tmp_path, tmp_path / "none.tar.xz")

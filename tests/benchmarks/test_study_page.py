@@ -176,26 +176,6 @@ def test_consistency_sets_have_the_names_that_detokenising_gives_them(name: str,
     assert f"consistency.{made.name}" == consistency(name)
 
 
-def test_each_consistency_set_has_a_column(tmp_path: Path) -> None:
-    """And nothing of what was not measured: ContraPro, talks."""
-    made = Made(tmp_path)
-    suite = consistency("lex_cohesion_test")
-    made.decide("sentence", [80, 82, 81], suite=suite)
-    made.decide("s4to4", [81, 80, 83], used=False, suite=suite)
-    made.decide("s4to4-shift-cd", [150, 152, 151], used=True, suite=suite)
-    assert made.verdicts() == {"s4to4-shift-cd > s4to4": HOLDS, "s4to4-shift-cd > sentence": HOLDS}
-    page = render([Comparison(tmp_path)])
-    assert f"|  | lexical cohesion (of {EXAMPLES}) |" in page
-    assert "In lexical cohesion, s4to4-shift-cd is better and no system is shown to be worse" in page
-    assert (
-        "|  | lexical cohesion |\n| --- | --- |\n| s4to4 | not shown |\n| s4to4-shift-cd | uses context |"
-        in page
-    )
-    assert "Choices show use of context by s4to4-shift-cd (lexical cohesion)." in page
-    assert "ContraPro" not in page
-    assert "TED" not in page
-
-
 def test_orderings_of_translations(tmp_path: Path) -> None:
     made = Made(tmp_path)
     made.translate("sentence", [30, 31, 32])
@@ -297,26 +277,6 @@ def test_papers_have_these_orderings(ordering: Ordering) -> None:
     values = {each["row"]: each["values"][column] for each in table["rows"]}
     named = [ROWS_OF_PAPER.get((paper, n), ROWS.get(n, "")) for n in (ordering.better, ordering.worse)]
     assert values[named[0]] > values[named[1]]
-
-
-def test_an_accuracy_says_of_how_many_choices_it_is(tmp_path: Path) -> None:
-    made = Made(tmp_path / "out")
-    for system, count in (("sentence", 12), ("s4to4", 14)):
-        made.decide(system, [100])
-        suites = {
-            name: {
-                "decisions": {str(n): "right" for n in range(of)},
-                "documents": {str(n): n for n in range(of)},
-                "signature": "tie:wrong",
-            }
-            for name, of in (("own-pronoun", count), ("own-term", 9))
-        }
-        (made.place(system, 1) / "written.decisions.json").write_text(json.dumps(suites))
-    page = render([Comparison(tmp_path / "out")])
-    assert f"| ContraPro (of {EXAMPLES}) |" in page  # a suite that all decide
-    assert "| sentence | 100.00 of 12 |" in page  # what each writes, as far as it can be judged
-    assert "| s4to4 | 100.00 of 14 |" in page
-    assert "fewer than 10 such choices: own-term (9)." in page
 
 
 def test_the_page_says_who_was_still_learning(tmp_path: Path) -> None:

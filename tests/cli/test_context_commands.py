@@ -225,4 +225,4 @@ def test_bad_input(world: World, tmp_path: Path) -> None:
     short = tmp_path / "short.jsonl"
     write_parallel(short, None, documents[:2], "jsonl")
     err = refusal("profile", "--hypothesis", target, "--reference", short)
-    assert re.search(r"6 hypothesis documents but 2|hypothesis", err)
+    assert "short.jsonl" in err

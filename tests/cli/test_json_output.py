@@ -114,7 +114,7 @@ def test_all_commands_that_print_figures_are_asked() -> None:
     }
     assert taking == commands.keys() - without
     elsewhere = {"head", "join", "prepare", "prepare-controlled", "shortlist", "train", "import"}
-    elsewhere |= {"evaluate-ctxpro", "align", "audit", "rerank", "repair"}
+    elsewhere |= {"align", "audit", "rerank", "repair"}
     assert taking - elsewhere == {line.split()[0] for line in COMMANDS.values()}
 
 

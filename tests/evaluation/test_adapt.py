@@ -36,7 +36,7 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def adapted(here: Path) -> Outcome:
     corpus = (here / "all.en", here / "all.de")
-    return succeed("adapt", here / "model", *corpus, "--out", here / "mine", "--minutes", "0.05", *COUNTS)
+    return succeed("adapt", here / "model", *corpus, "--out", here / "mine", "--minutes", "0.02", *COUNTS)
 
 
 def test_a_sentence_model_becomes_a_document_system(here: Path, adapted: Outcome) -> None:
@@ -85,7 +85,7 @@ def test_the_same_command_goes_on_and_another_one_is_refused(here: Path, adapted
     corpus = (here / "all.en", here / "all.de")
     (here / "mine.adapt" / "after.jsonl").unlink()
     made = (here / "mine" / "model.safetensors").stat().st_mtime_ns
-    again = succeed("adapt", here / "model", *corpus, "--out", here / "mine", "--minutes", "0.05", *COUNTS)
+    again = succeed("adapt", here / "model", *corpus, "--out", here / "mine", "--minutes", "0.02", *COUNTS)
     assert (here / "mine" / "model.safetensors").stat().st_mtime_ns == made
     assert "times through the corpus" not in again.err
     assert again.out.split("next:")[1] == adapted.out.split("next:")[1]
@@ -95,7 +95,7 @@ def test_the_same_command_goes_on_and_another_one_is_refused(here: Path, adapted
     os.utime(weights, (later, later))
     after.write_text("")
     os.utime(after, (later - 1, later - 1))
-    succeed("adapt", here / "model", *corpus, "--out", here / "mine", "--minutes", "0.05", *COUNTS)
+    succeed("adapt", here / "model", *corpus, "--out", here / "mine", "--minutes", "0.02", *COUNTS)
     assert len(after.read_text().splitlines()) == 4
     for other in ((*corpus, "--seed", "2"), (here / "all.tmx",)):
         refused = cotext("adapt", here / "model", *other, "--out", here / "mine", *COUNTS)

@@ -1,4 +1,4 @@
-"""The spread of attention and its maps of sentences, against weights worked out by hand."""
+"""Maps of attention between sentences, and its spread, against weights worked out by hand."""
 
 import json
 import math
@@ -8,7 +8,6 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from benchmarks.experiments.cross_attention import attention_spread
 from cotext.config.recipe import load_config
 from cotext.data.batch import Batch, Instance, SpecialSymbols
 from cotext.data.collate import make_batch
@@ -70,55 +69,6 @@ def model(name: str = "nothing") -> Transformer:
     return built
 
 
-def test_even_weights_have_the_entropy_of_the_keys_there_are() -> None:
-    """With queries of zero every visible key has the same weight, whatever padding stands beside."""
-    even = model()
-    with torch.no_grad():
-        even.decoder[0].cross.query.weight.zero_()
-        even.decoder[0].cross.query.bias[0] = 1e-30  # not a query of padding
-        even.encoder[1].attention.qkv.weight[:16].zero_()
-        even.encoder[1].attention.qkv.bias[0] = 1e-30
-    found = attention_spread(even, [batch()])
-    assert list(found) == [
-        "encoder.0.attention",
-        "encoder.1.attention",
-        "decoder.0.attention",
-        "decoder.0.cross",
-    ]
-    # 4 target tokens see 5 source tokens and 2 see 2, in both heads.
-    assert found["decoder.0.cross"].queries == 12
-    assert found["decoder.0.cross"].nats == pytest.approx((4 * math.log(5) + 2 * math.log(2)) / 6)
-    assert found["encoder.1.attention"].nats == pytest.approx((5 * math.log(5) + 2 * math.log(2)) / 7)
-    assert found["decoder.0.cross"].normalised_entropy == pytest.approx(1)
-    assert found["encoder.0.attention"].normalised_entropy < 0.999
-    # The first token of a row has no choice: log 1 = 0.
-    assert found["decoder.0.attention"].uniform == pytest.approx(2 * (math.log(24) + math.log(2)))
-
-
-@pytest.mark.parametrize("name", ["nothing", "positions"])
-def test_rows_together_are_the_rows_alone(name: str) -> None:
-    watched = model(name)
-    one, other = (
-        batch(),
-        make_batch([Instance(1, Window(range(1), range(1), range(1)), [[7]], [[15]])], SYMBOLS),
-    )
-    together, apart = attention_spread(watched, [one]), attention_spread(watched, [batch(1), other])
-    assert together.keys() == apart.keys()
-    for key in together:
-        assert together[key].entropy == pytest.approx(apart[key].entropy, rel=1e-5)
-        assert together[key].queries == apart[key].queries
-
-
-def test_nothing_is_left_behind() -> None:
-    watched = model()
-    made = batch()
-    before = watched.decode(made.target_input, made.input_sentence, watched.encode(made.source))
-    attention_spread(watched, [made])
-    assert all(not m._forward_hooks and not m._forward_pre_hooks for m in watched.modules())
-    after = watched.decode(made.target_input, made.input_sentence, watched.encode(made.source))
-    assert torch.equal(before, after)
-
-
 @loop_over("causal", [False, True])
 @loop_over("relative", [False, True])
 def test_the_weights_shown_are_those_that_mix_the_values(causal: bool, relative: bool) -> None:
@@ -162,7 +112,8 @@ def even(name: str = "nothing") -> Transformer:
 
 @pytest.mark.parametrize("batches", [1, 2, 3])
 def test_even_weights_give_shares_that_count_tokens(batches: int) -> None:
-    found = sentence_maps(even(), document(batches=batches), 3)
+    watched = even()
+    found = sentence_maps(watched, document(batches=batches), 3)
     maps = found.maps
     assert not found.gates
     assert not found.head_gates
@@ -201,6 +152,7 @@ def test_even_weights_give_shares_that_count_tokens(batches: int) -> None:
             torch.testing.assert_close(found, torch.tensor(right).double(), equal_nan=True, atol=1e-6, rtol=0)
         assert maps[name].beside.abs().max() < 1e-12
     # Of current queries alone, 3 + 2 + 4 of them, that see 3, 5 and 6 tokens.
+    assert all(not m._forward_hooks and not m._forward_pre_hooks for m in watched.modules())
     spread = maps["encoder.1.attention"].spread
     assert spread.nats == pytest.approx((3 * math.log(3) + 2 * math.log(5) + 4 * math.log(6)) / 9)
     assert spread.normalised_entropy == pytest.approx(1)
@@ -291,13 +243,6 @@ def test_shares_of_every_system(name: str) -> None:
         torch.testing.assert_close(kind.share.nansum(dim=1) + kind.beside, ones)
     json.dumps(found.as_dict(), allow_nan=False)
     assert found.render()
-
-
-def test_the_top_of_flat_transformer_sees_the_current_sentence_alone() -> None:
-    maps = sentence_maps(model("current on top"), document(before=2), 3).maps
-    assert torch.equal(maps["encoder.0.attention"].seen, torch.ones(3, 3).tril().bool())
-    assert torch.equal(maps["encoder.1.attention"].seen, torch.eye(3).bool())
-    assert torch.equal(maps["decoder.0.cross"].seen, torch.eye(3).bool())
 
 
 def test_local_attention_tells_which_sentences_it_re_arranged() -> None:

@@ -223,15 +223,9 @@ def test_changes_of_a_recipe() -> None:
 @loop_over(
     "name",
     [
-        "focused-concatenation/s4to4",
-        "focused-concatenation/s4to4-shift-cd",
-        "focused-concatenation/s4to4-shift-cd-regenerate",
-        "focused-concatenation/s4to4-shift-cd-100",
         "focused-concatenation/s4to4-shift-cd-sequence",
         "mcn/final",
-        "docflat/doc2doc",
         "docflat/doc2doc-two-pass",
-        "casa/shadow-10-2",
     ],
 )
 def test_a_recipe_of_ones_own_is_that_which_it_extends(tmp_path: Path, name: str) -> None:
@@ -240,13 +234,3 @@ def test_a_recipe_of_ones_own_is_that_which_it_extends(tmp_path: Path, name: str
     for paper, size in (("", None), ("Our idea: relative positions in the encoder", "small")):
         own.write_text(f"extends: [{name}]\npaper: '{paper}'\nmodel: {{encoder: {{score: relative}}}}\n")
         assert recipe_of(load_config(str(own), size)).title == f"{name} with model.encoder.score=relative"
-
-
-def test_every_setting_of_a_row_is_one_that_a_recipe_can_have() -> None:
-    for value in (
-        v for name in ("casa/latent", "p-transformer/doc") for v in published_for(MatchedRecipe(name, ()))
-    ):
-        assert not value.setting
-    settings = [{"model.dropout": 0.1}, {"view.max_tokens": 2048}]
-    assert replace(MatchedRecipe("x", ("a=1",)), settings=frozenset({"a=1", "b=2"})).fits("a=1 b=2")
-    assert len(settings) == 2

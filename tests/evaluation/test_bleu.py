@@ -59,29 +59,6 @@ def test_bleu_worked_by_hand() -> None:
     )
 
 
-def test_brevity_penalty_by_hand() -> None:
-    # All n-grams match; 4 tokens against 6: exp(1 - 6/4) = 0.606531.
-    score = one(single("a b c d"), single("a b c d e f"), "s-bleu")
-    assert score.value == pytest.approx(60.6531, abs=1e-4)
-    assert (score.components["hypothesis_tokens"], score.components["reference_tokens"]) == (4.0, 6.0)
-
-
-def test_a_moved_sentence_boundary_costs_s_bleu_and_not_d_bleu() -> None:
-    # As one line both are a b c d e f g h i j. Sentence by sentence:
-    #   1: 4/4 + 4/6 = 8 of 10   2: 3/3 + 3/5 = 6 of 8   3: 2/2 + 2/4 = 4 of 6   4: 1/1 + 1/3 = 2 of 4
-    #   (8/10 * 6/8 * 4/6 * 2/4) ** (1/4) = 0.2 ** (1/4) = 0.668740.
-    hypothesis, reference = single("a b c d", "e f g h i j"), single("a b c d e f", "g h i j")
-    assert one(hypothesis, reference, "d-bleu").value == pytest.approx(100.0)
-    assert one(hypothesis, reference, "s-bleu").value == pytest.approx(66.8740, abs=1e-4)
-
-
-def test_n_grams_do_not_cross_documents() -> None:
-    # The reference has x y z w only across its documents' border: no 4-gram of the hypothesis may match it.
-    hypothesis = [Document("one", ("x y z w",)), Document("two", ("q",))]
-    reference = [Document("one", ("x y",)), Document("two", ("z w",))]
-    assert one(hypothesis, reference, "d-bleu").components["precision_3"] < 100 / 2
-
-
 def test_every_protocol_equals_sacrebleu_called_directly() -> None:
     # A third document of 3 * 200 tokens: in pieces of at most 512, two sentences and one.
     ours, theirs = ("On " * 150 + "and on !") * 2, "On " * 150 + "and on " * 25
@@ -151,18 +128,6 @@ def test_pieces_by_hand() -> None:
     assert piece_sizes(single("灯很新。", "它很亮。", "好"), 8) == [[3]]
 
 
-def test_hypotheses_are_cut_where_their_reference_is() -> None:
-    reference = single("a " * 300, "b " * 300)
-    # The first sentence is as long as the whole reference; the cut stays where it was.
-    hypothesis = single("a " * 300 + "b " * 300, "c")
-    score = one(hypothesis, reference, "d-bleu-512")
-    assert (
-        "unit:piece|piece:at-most-512-reference-tokens|nrefs:1|case:mixed|eff:no|tok:13a" in score.signature
-    )
-    assert one(hypothesis, reference, "d-bleu").components["precision_1"] == pytest.approx(100 * 600 / 601)
-    assert score.components["precision_1"] == pytest.approx(100 * 300 / 601)
-
-
 @settings(max_examples=50, deadline=None)
 @given(st.lists(st.integers(0, 9), max_size=12), st.integers(1, 12))
 def test_laws_of_pieces(lengths: list[int], limit: int) -> None:
@@ -187,20 +152,6 @@ def test_counts_of_segments_make_the_score() -> None:
             assert each.statistics.score == pytest.approx(each.score.value, abs=1e-9)
             assert len(each.statistics.counts) == (5 if each.statistics.unit == "sentence" else 2)
             assert len(each.statistics.by("document")[0]) == 2
-
-
-def test_case_counts_where_the_protocol_says_so() -> None:
-    hypothesis, reference = single("the LAMP is quite new"), single("the lamp is quite new")
-    assert one(hypothesis, reference, "d-bleu").value < 60
-    assert one(hypothesis, reference, "d-bleu-ci").value == pytest.approx(100.0)
-    assert one(hypothesis, reference, "d-bleu-lc").value == pytest.approx(100.0)
-
-
-def test_tokenised_protocol_takes_white_space_at_its_word() -> None:
-    hypothesis, reference = single("it is new and bright ."), single("it is new and bright.")
-    assert one(hypothesis, reference, "d-bleu-ci").value == pytest.approx(100.0)
-    # Tokens it is new and bright . against it is new and bright.: 4/6, 3/5, 2/4, 1/3; their product is 1/15.
-    assert one(hypothesis, reference, "d-bleu-lc").value == pytest.approx(100 * (1 / 15) ** 0.25)
 
 
 @pytest.mark.parametrize("language", ["zh", "zh-CN", "ZH_hans"])
@@ -261,7 +212,7 @@ def test_all_empty_hypotheses_score_zero() -> None:
         (
             [Document("a", ("x",))],
             [Document("a", ("x", "y"))],
-            "document 'a': 1 hypothesis sentences, 2 reference",
+            "document 'a': 1 sentences in the hypothesis, 2 in the reference",
         ),
         (
             [Document("a", ("x",))],

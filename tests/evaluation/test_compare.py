@@ -14,14 +14,12 @@ import numpy as np
 import pytest
 
 from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite, write_suite
-from cotext.data.formats import read_parallel
 from cotext.data.languages import Languages
 from cotext.data.suite_files import read_suite
 from cotext.evaluation.metrics.contrastive import Reading, Readings
 from cotext.evaluation.statistics.significance import Resampling
 from cotext.evaluation.studies.compare.comparison import RunComparison, compare_runs
 from cotext.evaluation.studies.compare.figures import CSV_COLUMNS, as_csv, as_dict
-from cotext.evaluation.studies.compare.job import find_systems
 from cotext.evaluation.studies.compare.measured import (
     CorpusCxmi,
     EvaluationSet,
@@ -29,7 +27,7 @@ from cotext.evaluation.studies.compare.measured import (
     context_gains,
 )
 from cotext.evaluation.studies.compare.recipe import MatchedRecipe
-from cotext.evaluation.studies.compare.report import as_latex, as_text, example, render_comparison
+from cotext.evaluation.studies.compare.report import as_text, example, render_comparison
 from cotext.evaluation.studies.compare.system import MeasuredSystem
 from cotext.evaluation.studies.compare.verdict import uses_context, verdict
 from cotext.evaluation.studies.contrastive.contrastive_rows import ContextWindow
@@ -134,13 +132,12 @@ def test_first_losses_and_a_run_that_ended_as_its_start() -> None:
     assert (row.verdict, [cell.shown for cell in row.cells]) == ("context is used", [False, True, False])
     alone = compared([base, stayed], SUITE)
     assert {row.verdict for row in alone.rows if row.distance in ("1", "2")} == {"not learned"}
-    text, page, latex = as_text(found), render_comparison(found), as_latex(found)
+    text, page = as_text(found), render_comparison(found)
     for shown in (text, page):
         assert "0.250 (0.125)" in shown
         assert "3.500 (0.125)" in shown
     tables = text[text.index("recipe") :].splitlines()
     assert all("old (not learned)" in line for line in tables if "old" in line and "shipped" not in line)
-    assert not re.search(r"\bold\b(?! \(not learned\))", latex)
     assert page.count("old (not learned)") >= 4
     assert "no checkpoint is better than the initial model" in text
     assert [each["not_learned"] for each in as_dict(found)["systems"]] == [0, 0, 1]
@@ -311,15 +308,6 @@ def test_context_that_is_seen_and_not_used() -> None:
     assert "idle has context, but its use is not significant: at best, in pronoun (1 back)" in said(found)
 
 
-def test_two_that_see_the_same_are_compared_where_both_see() -> None:
-    natural = suite("contrapro-ctx1", {1: 20})
-    runs = [run(t, natural, {1: n}, before=1) for t, n in (("a", 5), ("b", 19))]
-    found = compared(runs, natural)
-    assert [t.first_sees for t in found.contrastive_tests] == [True]
-    assert uses_context(found, 1) is None
-    assert "in the context window of both b and a: higher in contrapro-ctx1 pronoun (1 back)" in said(found)
-
-
 def of_test_set(true: Sequence[float], foreign: Sequence[float]) -> CorpusCxmi:
     """What true and foreign context add to the documents of a test set, 10 tokens each."""
     kinds = (("true", true), ("random", foreign))
@@ -395,15 +383,6 @@ def test_decisions_by_other_rules_are_refused() -> None:
         compared(runs, SUITE)
 
 
-def test_decisions_on_other_examples_are_refused() -> None:
-    right = {0: 10, 1: 10, 2: 2, 5: 10}
-    less = run("b", SUITE, right)
-    decided = less.decisions[SUITE.name]
-    fewer = replace(decided, right=dict(list(decided.right.items())[1:]))
-    with pytest.raises(CotextError, match="same examples"):
-        compared([run("a", SUITE, right), replace(less, decisions={SUITE.name: fewer})], SUITE)
-
-
 def test_all_suites_together() -> None:
     """First 60 of 124, then 82 of 124: 22 won, none lost; distance 0 takes no part."""
     other = replace(suite("controlled/register", {0: 7, 1: 40}), name="controlled/register")
@@ -456,7 +435,7 @@ def test_json(usual: RunComparison) -> None:
     assert len(found["figures"]) == as_csv(usual).count("\n") - 1
 
 
-def test_csv_and_latex(usual: RunComparison) -> None:
+def test_csv(usual: RunComparison) -> None:
     lines = list(csv.DictReader(io.StringIO(as_csv(usual))))
     assert list(lines[0]) == list(CSV_COLUMNS)
     (line,) = [e for e in lines if (e["kind"], e["system"], e["group"]) == ("contrastive test", "s4to4", "1")]
@@ -470,22 +449,6 @@ def test_csv_and_latex(usual: RunComparison) -> None:
         "cxmi",
     ]
     assert [(e["value"], e["baseline"]) for e in controls[:4]] == [("95.0", "50.0")] * 4
-    latex = as_latex(usual)
-    assert latex.count(r"\begin{tabular}") == latex.count(r"\end{tabular}") == 4
-    rows = [row for row in latex.splitlines() if row.endswith(r"\\")]
-    assert [row.count("&") for row in rows] == [4] * 3 + [5] * 5 + [10] * 3 + [9] * 3
-    assert rows[7] == r"pronoun & \textgreater{}3 & 50.0 & (50.0) & (50.0) & clue not in window \\"
-    assert rows[9] == (
-        r"s4to4 & pronoun & 1 & 40 & 95.0$^{*}$ & 95.0$^{*}$ & 50.0 & 50.0$^{*}$ & 50.0$^{*}$ & +0.225 & "
-        r"+0.000$^{*}$ \\"
-    )
-
-
-def test_names_of_runs(tmp_path: Path) -> None:
-    assert [each.title for each in find_systems([Path("x/a"), Path("x/b")])] == ["a", "b"]
-    assert [each.title for each in find_systems([Path("x/a"), Path("y/a")])] == ["x/a", "y/a"]
-    with pytest.raises(CotextError, match="given twice"):
-        find_systems([Path("x/a"), Path("x/../x/a")])
 
 
 def test_the_digest_of_a_test_set_is_of_its_content(tmp_path: Path) -> None:
@@ -524,8 +487,7 @@ def arguments_of(world: World, runs: Sequence[Path], out: Path) -> list[str | Pa
 
 def test_the_command(world: World, runs: tuple[Path, Path], tmp_path: Path) -> None:
     page = tmp_path / "page.html"
-    files = ["--csv", tmp_path / "c.csv", "--latex", tmp_path / "t.tex"]
-    given = [*arguments_of(world, runs, page), *files]
+    given = [*arguments_of(world, runs, page), "--csv", tmp_path / "c.csv"]
     shown = succeed(*given).out
     assert "focused-concatenation/base" in shown
     # What is published of s2to2 is English-Russian.
@@ -570,39 +532,6 @@ def test_a_run_that_ended_as_its_start(world: World, runs: tuple[Path, Path], tm
     assert "no checkpoint is better than the initial model" in shown
     (spoilt / "init.json").write_text("damaged")  # not needed to compare
     assert "first loss" not in succeed("compare", runs[0], spoilt, *files, *out).out
-
-
-def test_paragraphs_of_wmt_are_split(runs: tuple[Path, Path], tmp_path: Path) -> None:
-    lines = [
-        {
-            "doc_id": f"d{n}",
-            "src_lang": "en",
-            "tgt_lang": "de_DE",
-            "src_text": "<p>The cat sees. A dog runs.</p><p>The dog.</p>",
-            "refs": {"A": {"ref": "<p>Katze sieht. Hund rennt.</p><p>Hund.</p>"}},
-        }
-        for n in range(3)
-    ]
-    wmt, page = tmp_path / "wmt.jsonl", tmp_path / "page.html"
-    wmt.write_text("".join(f"{json.dumps(line)}\n" for line in lines), encoding="utf-8")
-    given = ["compare", runs[0], "--source", wmt, "--reference", wmt, "--out", page, "--samples", "100"]
-    shown = succeed(*given, "--no-use").out
-    assert "6 lines: 3 split into 6 sentences" in shown
-    assert shown.endswith(f"{page}\n")
-    split = list(read_parallel(tmp_path / "page.test.jsonl", None))
-    assert split[0].source == ("The cat sees.", "A dog runs.", "The dog.")
-
-
-def test_decisions_that_are_kept_are_those_of_contrastive(
-    world: World, runs: tuple[Path, Path], tmp_path: Path
-) -> None:
-    succeed(*arguments_of(world, runs[:1], tmp_path / "page.html"))
-    succeed("contrastive", runs[0], world.folder / "suite.json", "--out", tmp_path / "d.json")
-    kept = [json.loads(p.read_text()) for p in (runs[0] / "compared").glob("*.json")]
-    decided = json.loads((tmp_path / "d.json").read_text())
-    assert [each["toy/order"]["decisions"] for each in kept if "toy/order" in each] == [
-        decided["toy/order"]["decisions"]
-    ]
 
 
 def test_windows_of_another_size_decide_suites_too(

@@ -17,11 +17,13 @@ from cotext.evaluation.studies.context.context_use import (
     CONDITIONS,
     Pool,
     SentenceUse,
+    TokenScorer,
+    check_conditions,
     conditions_of,
     excerpts,
     influences,
     mean_use,
-    measure,
+    measure_group,
     score_excerpts,
     word_lengths,
 )
@@ -135,6 +137,10 @@ class Clues:
         return (*(math.log(it if word == "it" else 1 / 4) for word in words), 0.0)
 
 
+def measured(scorer: TokenScorer, documents: Sequence[ParallelDocument]) -> list[SentenceUse]:
+    return measure_group(scorer, documents, range(len(documents)), Pool(documents), CONDITIONS, 1)
+
+
 STORY = ParallelDocument(
     "s", ("clue", "other", "say it", "other", "say it"), ("x", "x", "x it", "x", "it x it")
 )
@@ -142,7 +148,7 @@ TRAPS = ParallelDocument("t", ("trap", "trap"), ("x", "it"))
 
 
 def test_cxmi_by_hand() -> None:
-    found = list(measure(Clues(2), [STORY, TRAPS]))
+    found = measured(Clues(2), [STORY, TRAPS])
     assert [(s.document, s.number, s.context) for s in found] == [
         *(("s", j, min(j, 2)) for j in range(5)),
         ("t", 0, 0),
@@ -213,12 +219,10 @@ def test_equal_documents_are_read_once() -> None:
 
 def test_conditions_that_cannot_be_had() -> None:
     with pytest.raises(CotextError, match="other documents, but there is only one"):
-        list(measure(Clues(2), [STORY]))
-    with pytest.raises(CotextError, match="unknown context 'false'"):
-        list(measure(Clues(2), [STORY], ["false"]))
+        check_conditions(CONDITIONS, 1)
     with pytest.raises(CotextError, match="choose true, too"):
-        list(measure(Clues(2), [STORY], ["none"]))
-    found = list(measure(Clues(2), [STORY], ["true"]))
+        check_conditions(["none"], 1)
+    found = measure_group(Clues(2), [STORY], [0], Pool([STORY]), ["true"], 1)
     assert set(found[0].tokens) == {"true", "none"}
     with pytest.raises(CotextError, match="no sentence has context"):
         mean_use([SentenceUse("d", 0, 0, {"true": (0.0,), "none": (0.0,)})], "true")
@@ -306,7 +310,7 @@ def test_tokens_add_up_to_sentences(name: str) -> None:
 def test_a_sentence_system_makes_no_use_of_context() -> None:
     t = translator(VIEWS["sentence"])
     other = ParallelDocument("o", ("f e", "b"), ("b", "x"))
-    for sentence in measure(t, [LONG, other]):
+    for sentence in measured(t, [LONG, other]):
         assert sentence.context == 0
         assert sentence.cxmi() == sentence.cxmi("random") == 0
 

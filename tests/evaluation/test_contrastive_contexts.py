@@ -1,9 +1,7 @@
 """Suites without context and in foreign context: what is scored, how often, and what comes of it."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from random import Random
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,8 +9,8 @@ import pytest
 from cotext.data.context_edits import alone
 from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite
 from cotext.data.controlled import contrastive_suites
-from cotext.data.documents import Document, ParallelDocument
-from cotext.evaluation.metrics.contrastive import CONTEXTS, ContrastiveReport, Readings
+from cotext.data.documents import ParallelDocument
+from cotext.evaluation.metrics.contrastive import CONTEXTS
 from cotext.evaluation.requests import SuiteRules
 from cotext.evaluation.studies.context.context_use import excerpts
 from cotext.evaluation.studies.contrastive import contrastive as module
@@ -22,7 +20,6 @@ from cotext.evaluation.studies.contrastive.contrastive import (
     run_suite,
     score_in_contexts,
 )
-from cotext.evaluation.studies.contrastive.evidence import Evidence, corrected, groups_of, weigh
 from cotext.runtime.errors import CotextError
 from cotext.translation.candidate_scoring import CandidateSet
 from cotext.translation.scorer import SentenceScore
@@ -177,104 +174,6 @@ def test_how_far_models_see() -> None:
 
 
 # From the model to the words
-
-NOUNS = {"lamp": "sie", "table": "er", "book": "es"}
-FORMS = tuple(NOUNS.values())
-
-
-class Rule:
-    """What probabilities are asked of: candidates have those of a rule over what is seen."""
-
-    model = object()
-    plan = SimpleNamespace(kind=SimpleNamespace(path=None, forced_pass=None), sees_other_rows=True)
-
-    def visible_sentences(self, document: Document) -> list[range]:
-        return [range(max(0, j - 1), j + 1) for j in range(len(document.sentences))]
-
-    def check_pairs(self, documents: Iterable[ParallelDocument]) -> None:
-        pass
-
-    def score_sentences(
-        self, documents: Sequence[tuple[ParallelDocument, Sequence[int]]]
-    ) -> list[SentenceScore]:
-        found = []
-        for document, (place,) in documents:
-            seen = document.source[place - 1] if place else ""
-            form = document.target[place].split()[0]
-            found.append(SentenceScore(self.log_probability(seen, form), 3))
-        return found
-
-    def log_probability(self, seen: str, form: str) -> float:
-        raise NotImplementedError
-
-
-class Dashes(Rule):
-    """Writes dashes; that there is context makes it prefer another form."""
-
-    def log_probability(self, seen: str, form: str) -> float:
-        return -9.0 + 0.1 * (form == ("sie" if seen else "es"))
-
-
-class Reader(Rule):
-    """Takes the form that agrees with the noun that it sees, and one that it likes where there is none."""
-
-    def log_probability(self, seen: str, form: str) -> float:
-        nouns = [noun for noun in NOUNS if noun in seen]
-        return -0.2 if form == (NOUNS[nouns[0]] if nouns else "es") else -2.0
-
-
-def suite_of_nouns() -> ContrastiveSuite:
-    """120 times lamp, 60 times book, 20 times table."""
-    nouns = ["lamp"] * 120 + ["book"] * 60 + ["table"] * 20
-    Random(1).shuffle(nouns)
-    examples = tuple(
-        ContrastiveExample(
-            str(n),
-            "pronoun",
-            1,
-            (f"the {noun} {n} is new .", f"it is {n} ."),
-            tuple((f"neu {n} .", f"{form} ist {n} .") for form in FORMS),
-            FORMS.index(NOUNS[noun]),
-        )
-        for n, noun in enumerate(nouns)
-    )
-    return ContrastiveSuite("contrapro-ctx1", "en", "de", examples)
-
-
-def judged(rule: Rule) -> tuple[ContrastiveReport, Evidence]:
-    suite = suite_of_nouns()
-    assert not isinstance(rule, DocumentTranslator)
-    report = run_suite(rule, suite, CONTROLS)  # type: ignore[arg-type]
-    assert isinstance(report.readings, Readings)
-    (found,) = corrected([weigh(group, report.readings) for group in groups_of(suite)])
-    return report, found
-
-
-def test_a_system_that_writes_dashes_does_not_use_context() -> None:
-    report, found = judged(Dashes())
-    assert report.overall.percent == 60.0
-    assert report.overall.balanced == pytest.approx(1 / 3)
-    own, other = (
-        {name: getattr(c, side) for name, c in found.conditions.items()} for side in ("own", "other")
-    )
-    assert own == pytest.approx(
-        {"chance": 60, "balanced": 100 / 3, "none": 60, "foreign": 60, "cxmi": own["cxmi"]}
-    )
-    assert other["none"] == 30.0
-    assert other["foreign"] == 60.0
-    assert own["cxmi"] == other["cxmi"]
-    assert found.failing == ["balanced", "foreign", "cxmi"]
-    assert found.used is False
-
-
-def test_a_system_that_reads_its_context_uses_it() -> None:
-    report, found = judged(Reader())
-    assert report.overall.percent == 100.0
-    assert found.conditions["none"].other == 30.0
-    # Half of the sentences drawn have a noun, which agrees as often as two draws do: 0.6² + 0.3² + 0.1².
-    assert found.conditions["foreign"].other == pytest.approx((46 + 30) / 2, abs=8)
-    assert found.failing == []
-    assert found.used is True
 
 
 LONG = ContrastiveSuite(

@@ -145,19 +145,6 @@ def test_marks_of_other_documents_are_noticed() -> None:
         measure_discourse([MarkedDocument("TC", ())], {"x": REFERENCE[:1]}, REFERENCE[:1])
 
 
-def test_the_published_marks_on_the_published_reference(shared_data: Path) -> None:
-    pytest.importorskip("sacremoses")
-    marked = read_marks(shared_data / "pdc" / "doc.en.candidates")
-    counts = {name: sum(len(d.marks) for d in marked if d.phenomenon == name) for name in ("TC", "CP", "PT")}
-    assert counts == {"TC": 2465, "CP": 455, "PT": 296}
-    for file, tokens in (("doc.en.tok", "none"), ("doc.en", "moses-en-hyphens")):
-        lines = (shared_data / "pdc" / file).read_text(encoding="utf-8").splitlines()
-        reference = [Document(str(n), (line,)) for n, line in enumerate(lines)]
-        measured = measure_discourse(marked, {"x": reference}, reference)["x"]
-        assert f"tok:{tokens}|" in measured[0].score.signature
-        assert [each.score.value for each in measured] == pytest.approx([100.0] * 4)
-
-
 def test_the_same_hits_as_the_authors_script(shared_data: Path) -> None:
     """Counts printed by tcp.py of github.com/sunzewei2715/Doc2Doc_NMT (19e8e1c) for these very texts."""
     marked = read_marks(shared_data / "pdc" / "doc.en.candidates")

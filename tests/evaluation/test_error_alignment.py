@@ -1,14 +1,10 @@
 """Segments found by least edits: beside all cuts that there are, in blocks, at length, beside mweralign."""
 
-import os
 import random
-import shutil
-import subprocess
 import time
 import tracemalloc
-from collections.abc import Iterator, Sequence
-from itertools import accumulate, combinations_with_replacement, pairwise
-from pathlib import Path
+from collections.abc import Sequence
+from itertools import combinations_with_replacement, pairwise
 
 import numpy as np
 import pytest
@@ -109,82 +105,3 @@ def test_more_than_time_allows_is_refused() -> None:
     tokens = np.zeros(200_000, dtype=np.int64)
     with pytest.raises(CotextError, match=r"200,000 tokens to be aligned with 200,001 .* too long"):
         align_by_error(tokens, [[tokens]], everywhere(len(tokens)), everywhere(len(tokens)))
-
-
-MWERALIGN = os.environ.get("COTEXT_MWERALIGN") or shutil.which("mweralign")
-
-
-@pytest.mark.outside
-@pytest.mark.skipif(not MWERALIGN, reason="needs mweralign, on the path or named by $COTEXT_MWERALIGN")
-@pytest.mark.parametrize("corpus", ["toy", "real"])
-def test_as_mweralign(corpus: str, tmp_path: Path, shared_data: Path) -> None:
-    """The edits of mweralign 1.4.1, and its cuts, but for a choice among equals.
-
-    Of cuts of equal edits ours are the latest, or on texts read backwards the earliest: where these are
-    the same place there is no choice, elsewhere its cut lies between. It never leaves a first segment empty,
-    so that of documents in which we do, its edits may be more.
-    """
-    generator = random.Random(4)
-    if corpus == "toy":
-        documents = [
-            [[str(generator.randint(0, 20)) for _ in range(generator.randint(1, 8))] for _ in range(6)]
-            for _ in range(60)
-        ]
-    else:
-        texts = (shared_data / "maruf" / "ted" / "test.de").read_text(encoding="utf-8").split("<d>\n")
-        documents = [[line.lower().split() for line in text.splitlines() if line] for text in texts if text]
-    known = [word for document in documents for sentence in document for word in sentence]
-    written = [_garbled(document, known, generator) for document in documents]
-    pieces = _pieces_of_mweralign(documents, written, tmp_path)
-    without_choice = 0
-    for document, words in zip(documents, written, strict=True):
-        latest, edits = _aligned(words, document)
-        backwards, _ = _aligned(words[::-1], [sentence[::-1] for sentence in reversed(document)])
-        earliest = [len(words) - cut for cut in reversed(backwards)]
-        own = [next(pieces) for _ in document]
-        theirs = sum(edit_distance(piece, sentence) for piece, sentence in zip(own, document, strict=True))
-        if latest[1] == 0:
-            assert theirs >= edits
-            continue
-        assert theirs == edits
-        cuts = [0, *accumulate(map(len, own))]
-        assert all(low <= cut <= high for low, cut, high in zip(earliest, cuts, latest, strict=True))
-        without_choice += sum(low == high for low, high in zip(earliest[1:-1], latest[1:-1], strict=True))
-    boundaries = sum(len(document) - 1 for document in documents)
-    assert without_choice > (0.2 if corpus == "toy" else 0.5) * boundaries
-
-
-def _garbled(document: list[list[str]], known: list[str], generator: random.Random) -> list[str]:
-    """A document as one text, in which sentences and words are left out, and others stand in their place."""
-    return [
-        word if generator.random() > 0.3 else generator.choice(known)
-        for sentence in document
-        if generator.random() > 0.1
-        for word in sentence
-        if generator.random() > 0.1
-    ] or ["x"]
-
-
-def _aligned(words: list[str], segments: list[list[str]]) -> tuple[tuple[int, ...], int]:
-    ordinals: dict[str, int] = {}
-
-    def known(tokens: list[str]) -> np.ndarray:
-        return numbers([ordinals.setdefault(token, len(ordinals)) for token in tokens])
-
-    places = everywhere(len(words))
-    found = align_by_error(known(words), [[known(segment)] for segment in segments], places, places)
-    return found.cuts, found.edits
-
-
-def _pieces_of_mweralign(
-    documents: list[list[list[str]]], written: list[list[str]], folder: Path
-) -> Iterator[list[str]]:
-    references = [" ".join(sentence) for document in documents for sentence in document]
-    ids = [str(number) for number, document in enumerate(documents) for _ in document]
-    for name, lines in (("reference", references), ("hypothesis", map(" ".join, written)), ("ids", ids)):
-        (folder / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    assert MWERALIGN is not None
-    command = [MWERALIGN, "-m", "none", "-r", "reference", "-t", "hypothesis", "-d", "ids", "-o", "out"]
-    subprocess.run(command, cwd=folder, check=True, capture_output=True, timeout=300)
-    lines = (folder / "out").read_text(encoding="utf-8").split("\n")
-    return (line.split() for line in lines[: len(references)])

@@ -60,11 +60,11 @@ def hypotheses(folder: Path, *names: str) -> list[str | Path]:
 
 def test_several_systems_in_one_table(systems: Path) -> None:
     lines = succeed(*hypotheses(systems, "good", "poor")).out.splitlines()
-    assert lines[0].split() == ["s-BLEU", "d-BLEU", "chrF"]
+    assert lines[0].split() == ["s-BLEU", "d-BLEU", "chrF", "empty"]
     assert [line.split()[0] for line in lines[1:3]] == ["good.de", "poor.de"]
     for line in lines[1:3]:
         alone = succeed(*hypotheses(systems, line.split()[0].removesuffix(".de"))).out.splitlines()
-        assert line.split()[1:] == [each.split()[1] for each in alone[:3]]
+        assert line.split()[1:4] == [each.split()[1] for each in alone[:3]]
     assert lines[3].startswith("25 documents, ")
     assert [line.split()[0] for line in lines[5:8]] == ["s-BLEU", "d-BLEU", "chrF"]
     assert all("|unit:" in line for line in lines[5:8])
@@ -107,11 +107,6 @@ def test_json_holds_everything(systems: Path) -> None:
     assert "test:bootstrap|unit:document|n:25|samples:500|seed:1|" in shown["paired"]["d-bleu"]["signature"]
 
 
-def test_the_same_command_gives_the_same_report(systems: Path) -> None:
-    command = [*hypotheses(systems, "good", "fair"), "--paired", "--samples", "200", "--json"]
-    assert succeed(*command).out == succeed(*command).out
-
-
 def test_discourse_marks(tmp_path: Path) -> None:
     (tmp_path / "reference").write_text("She saw it .\nIt shone .\n\nBut he left .\n")
     (tmp_path / "ours").write_text("She sees it .\nIt shone .\n\nBut he left .\n")
@@ -149,7 +144,7 @@ def test_references_of_other_sentences_are_refused_with_realign_too(tmp_path: Pa
     paths = [tmp_path / name for name in ("system", "first", "second")]
     for path, sentences in zip(paths, (("a b c",), ("a", "b c"), ("a b c",)), strict=True):
         write_documents(path, [Document("1", sentences)], "text")
-    with pytest.raises(CotextError, match="second: document '1' has 1 sentences, but the document"):
+    with pytest.raises(CotextError, match=r"document '1': 1 sentences in .*second, 2 in .*first"):
         evaluate_files(EvaluationRequest(hypothesis=paths[:1], reference=paths[1:], realign=True))
 
 
@@ -166,7 +161,7 @@ def test_ids_that_some_files_carry(tmp_path: Path) -> None:
     assert [scores[0].value for scores in found.scores.values()] == pytest.approx([100, 100])
     assert found.scores["plain"] == evaluate(documents, documents, ["d-bleu"])
     for hypotheses_of, reference in (([plain, theirs], ours), ([ours, theirs], plain)):
-        with pytest.raises(CotextError, match=r"theirs.jsonl and .*: document number 2 is 'three'"):
+        with pytest.raises(CotextError, match=r"document number 2 is 'three' in .*theirs.jsonl"):
             evaluate_files(EvaluationRequest(hypothesis=hypotheses_of, reference=reference))
 
 
@@ -174,16 +169,13 @@ def test_ids_that_some_files_carry(tmp_path: Path) -> None:
     ("options", "words"),
     [
         ("--hypothesis {0}/good.de", "Missing option"),
-        ("--reference {0}/reference.de", "Missing option"),
         ("--hypothesis {0}/good.de --reference {0}/reference.de --paired", "give at least two"),
         (
             "{two} --paired --baseline best.de",
             "no system 'best.de' to compare with; systems are good.de, poor.de",
         ),
         ("{two} --baseline good.de", "--baseline needs --paired"),
-        ("{two} --test bootstrap", "--test needs --paired"),
         ("{two} --paired --test t", "--test 't': choose one of randomisation, bootstrap, koehn"),
-        ("{two} --paired --unit word", "--unit 'word': choose one of document, sentence"),
         ("{two} --paired --samples 5", "5 samples are too few"),
         ("{two} --hypothesis {0}/good.de", "good.de: is given twice"),
         ("{two} --discourse {0}/reference.de", "reference.de:"),
@@ -325,19 +317,3 @@ def test_files_without_decisions(tmp_path: Path, text: str, message: str) -> Non
     path.write_text(text)
     with pytest.raises(CotextError, match=message):
         read_decisions(path)
-
-
-def test_resampling_is_told_in_code_as_on_the_command_line(systems: Path) -> None:
-    paths = [systems / "good.de", systems / "poor.de"]
-    found = evaluate_files(
-        EvaluationRequest(
-            hypothesis=paths,
-            reference=[systems / "reference.de"],
-            protocol=["s-bleu"],
-            paired=True,
-            samples=200,
-        )
-    )
-    (comparison,) = found.paired["s-bleu"].comparisons
-    assert comparison.system == "poor.de"
-    assert comparison.p == pytest.approx(1 / 201)

@@ -56,8 +56,6 @@ def test_scores_are_those_of_the_same_paragraphs_as_text(files: Path) -> None:
     # A reference without ids stands in the order of the source.
     options = ["--reference", files / "ref.de", "--source", files / "refs.jsonl"]
     assert succeed(*given, *options).out == plain
-    split = succeed(*given, "--reference", files / "refs.jsonl", "--paragraphs").out
-    assert "18 lines: 18 split into 36 sentences" in split
 
 
 def test_what_does_not_fit_is_refused(files: Path) -> None:
@@ -77,7 +75,7 @@ def test_what_does_not_fit_is_refused(files: Path) -> None:
     empty.write_text(
         "".join([json.dumps({**changed, "hypothesis": ""}) + "\n", *lines[1:]]), encoding="utf-8"
     )
-    assert "1 hypothesis sentences, 3 reference sentences" in cotext(*given, empty).err
+    assert ": 1 sentences in" in cotext(*given, empty).err
 
 
 def test_the_order_is_never_guessed(tmp_path: Path) -> None:

@@ -60,7 +60,7 @@ def test_as_text() -> None:
 
 
 def test_bad_input() -> None:
-    with pytest.raises(CotextError, match="3 hypothesis sentences, 1 reference"):
+    with pytest.raises(CotextError, match="3 sentences in the hypothesis, 1 in the reference"):
         by_position([[Document("b", LINES)]], REFERENCE[1:2], ["chrf"])
     with pytest.raises(CotextError, match="unknown protocol"):
         by_length([WRITTEN], REFERENCE, ["bleu"])

@@ -17,7 +17,6 @@ from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 from sacrebleu.significance import PairedTest as SacrebleuTest
-from sacrebleu.significance import _bootstrap_resample as sacrebleu_resample
 
 from cotext.evaluation.statistics.significance import (
     TESTS,
@@ -154,32 +153,6 @@ def test_the_samples_are_sacrebleus(name: str, chunk: int, monkeypatch: pytest.M
     assert drawn[name][1].ci == pytest.approx((ordered[300 - 7 - 1] - ordered[7]) / 2, rel=1e-5)
 
 
-@pytest.mark.parametrize("name", ["BLEU", "chrF2", "TER"])
-def test_koehns_test_on_sacrebleus_samples(name: str) -> None:
-    """Koehn (2004), section 4: the share of samples in which the one that is ahead is not.
-
-    sacrebleu scores the samples; its own test is the centred one.
-    """
-    reference, (one, other) = corpora(40, 6, 0.30, 0.31)
-    metric = METRICS[name]
-    systems = {"one": counted(metric, one, reference), "other": counted(metric, other, reference)}
-    with patch.dict(os.environ, {"SACREBLEU_SEED": "7"}):
-        theirs = [
-            [result.score for result in sacrebleu_resample(each.counts.tolist(), metric, 300)[1]]
-            for each in systems.values()
-        ]
-    better = np.sign(systems["other"].score - systems["one"].score)
-    wins = sum(better * (second - first) > 1e-6 for first, second in zip(*theirs, strict=True))
-    assert 30 < wins < 290
-    drawing = Resampling(test="koehn", unit="sentence", samples=300, seed=7)
-    for baseline in systems:
-        (found,) = paired_test(systems, baseline, drawing).comparisons
-        assert found.p == pytest.approx(1 - wins / 300)
-    signature = paired_test(systems, None, drawing).signature
-    assert signature.startswith("test:koehn|unit:sentence|n:40|samples:300|seed:7|sides:1|")
-    assert "|sides:2|" in paired_test(systems, None, replace(drawing, test="bootstrap")).signature
-
-
 def test_a_system_against_itself_is_not_significant() -> None:
     reference, (one,) = corpora(30, 3, 0.3)
     same = counted(METRICS["BLEU"], one, reference)
@@ -204,16 +177,6 @@ def test_randomisation_against_all_swaps() -> None:
     assert found.comparisons[0].difference == pytest.approx(100 * sum(gains) / 8)
 
 
-def test_all_units_better_by_the_same_amount() -> None:
-    # Only the 2 of 2**5 swaps that move all or none differ as much.
-    found = paired_test(
-        {"a": plain([0.0] * 5), "b": plain([1.0] * 5)}, None, Resampling(unit="sentence", samples=30_000)
-    )
-    assert found.comparisons[0].p == pytest.approx(2 / 32, abs=0.005)
-    assert found.comparisons[0].interval_95 == (100.0, 100.0)
-    assert found.comparisons[0].ahead == 1.0
-
-
 def test_bootstrap_of_a_mean_has_its_known_spread() -> None:
     generator = np.random.default_rng(5)
     one, other = plain(generator.normal(0, 1, 200).tolist()), plain(generator.normal(0.15, 1, 200).tolist())
@@ -230,6 +193,11 @@ def test_bootstrap_of_a_mean_has_its_known_spread() -> None:
     (koehn,) = paired_test({"a": one, "b": other}, None, replace(resampling, test="koehn")).comparisons
     assert koehn.p == pytest.approx(0.5 * math.erfc(abs(z) / math.sqrt(2)), abs=0.012)
     assert (koehn.difference, koehn.interval_95) == (found.difference, found.interval_95)
+    sides = {
+        test: paired_test({"a": one, "b": other}, None, replace(resampling, test=test, samples=100)).signature
+        for test in TESTS
+    }
+    assert ["|sides:1|" in signature for signature in sides.values()] == [False, False, True]
 
 
 def test_koehn_by_hand() -> None:
@@ -328,8 +296,6 @@ def test_three_systems_and_the_signature() -> None:
 def test_what_cannot_be_tested() -> None:
     with pytest.raises(CotextError, match="at least two units"):
         paired_test({"a": plain([1.0]), "b": plain([2.0])})
-    with pytest.raises(CotextError, match="unknown test 'student'"):
-        Resampling(test="student")  # type: ignore[arg-type]
     with pytest.raises(CotextError, match="10 samples are too few"):
         Resampling(samples=10)
     with pytest.raises(CotextError, match="seed -1"):
@@ -359,14 +325,6 @@ def test_mcnemar_where_nothing_differs() -> None:
     assert (even.p_exact, even.p_mid) == (1.0, 1.0)
     with pytest.raises(CotextError, match="2 decisions cannot be compared with 1"):
         mcnemar([True, True], [True])
-
-
-@pytest.mark.parametrize(("lost", "won"), [(400, 480), (5000, 5100), (0, 900)])
-def test_mcnemar_of_many_cases_nears_the_normal_law(lost: int, won: int) -> None:
-    found = mcnemar([True] * lost + [False] * won, [False] * lost + [True] * won)
-    normal = math.erfc(abs(won - lost) / math.sqrt(won + lost) / math.sqrt(2))
-    assert found.p_mid == pytest.approx(normal, rel=0.02, abs=1e-12)
-    assert found.p_mid < found.p_exact
 
 
 @settings(max_examples=50, deadline=None)

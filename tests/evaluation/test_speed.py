@@ -35,15 +35,15 @@ def runs(world: World, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Pa
 def test_the_command_times_every_run_beside_its_rivals(runs: dict[str, Path], tmp_path: Path) -> None:
     source, out = documents_file(tmp_path / "d.en", 3, 7), tmp_path / "speed.json"
     asked = ("speed", *(runs[name] for name in ("doc", "sent", "casa")), "--document", source)
-    done = succeed(*asked, "--rounds", "2", "--out", out, "--device", "cpu")
+    done = succeed(*asked, "--rounds", "1", "--out", out, "--device", "cpu")
     found = json.loads(out.read_text())
-    assert (found["documents"], found["rounds"], found["clock"]) == (3, 2, "cpu")
+    assert (found["documents"], found["rounds"], found["clock"]) == (3, 1, "cpu")
     assert list(found["settings"]) == ["one", "many"]
     own = ["doc, greedy", "doc, beam 5", "sent, greedy", "sent, greedy, one by one", "sent, beam 5"]
     for ways in found["settings"].values():
         assert [way["way"] for way in ways] == [*own, "casa, best path"]
         assert [way["left_to_right"] for way in ways][-1] is False
-        assert all(len(way["seconds_a_document"]) == 2 and way["median"] > 0 for way in ways)
+        assert all(len(way["seconds_a_document"]) == 1 and way["median"] > 0 for way in ways)
         assert all(way["tokens_written"] > 0 for way in ways)
         assert ways[0]["times_as_fast_as_the_first"] == 1
         rivals = [way for way in ways if way["left_to_right"]]

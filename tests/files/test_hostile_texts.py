@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from cotext.config.parts import OWN
 from cotext.data.sentence_ends import EndRules
 from cotext.data.splitting import Splitter
 from cotext.data.words import consists_of
@@ -13,12 +14,14 @@ from cotext.files.block_sentences import cut, placeholder_spans
 from cotext.files.blocks import Block, Close, Copied, Open
 from cotext.files.markdown import MarkdownFile
 from cotext.files.markup import Markup
+from cotext.files.mechanical import in_words, tag_faults
 from cotext.files.po import FORMAT as PO
 from cotext.files.table import named_format
 from cotext.files.tags import project, shown_text
 from cotext.files.translate_blocks import without_added_stop
 from cotext.language_models.numbered import read_numbered
 from cotext.serving.fragments import TagHandling, fragment
+from cotext.translation.dropped import dropped_numbers
 from tests.loops import loop_over
 
 SIZE = 50_000
@@ -28,7 +31,9 @@ COPIES = tuple(piece for n in range(SIZE // 3) for piece in (Copied(n, "%s"), " 
 DIFFERENT = tuple(piece for n in range(SIZE // 8) for piece in (Copied(n, f"{{{n}}}"), " "))
 LINES = tuple(piece for n in range(SIZE // 10) for piece in ("a", Copied(n, "\n")))
 
+SAME = "See the next page for more."
 NUMBERS = " ".join(map(str, range(SIZE // 6)))
+NUMBERED = " ".join(f"<a{number}>" for number in range(SIZE // 9))
 
 
 def _written(name: str, content: bytes) -> None:
@@ -43,6 +48,11 @@ def _written(name: str, content: bytes) -> None:
     [
         lambda: MarkdownFile(("---\r\n" + "a\r\n" * 1000).encode(), "a.md"),
         lambda: MarkdownFile(("[^" * (SIZE // 4)).encode(), "a.md"),
+        lambda: MarkdownFile(("[a](" + " " * SIZE + "b((c)))").encode(), "a.md"),
+        lambda: in_words([(SAME, "Siehe die Seite danach.")] * 2000, ["a"] * 2000),
+        lambda: dropped_numbers(NUMBERS, NUMBERS.replace(" ", "7 ")),
+        lambda: OWN.fullmatch("a" * SIZE),
+        lambda: list(tag_faults(NUMBERED, NUMBERED.replace("a", "b"))),
         lambda: MarkdownFile(("# a" + " " * SIZE + "b #").encode(), "a.md"),
         lambda: fragment(" " * SIZE + "a", "1", TagHandling("xml"), "text 1"),
         lambda: placeholder_spans("%(a)" + "0" * SIZE),

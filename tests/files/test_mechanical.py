@@ -65,6 +65,15 @@ def test_code_that_stays_as_it_is_is_no_fault() -> None:
     assert not any(checks.faults(number) for number in range(len(PAIRS)))
 
 
+def test_lists_of_names_have_nothing_to_translate() -> None:
+    names = "Aban, Abbas, Bart, Borg, Chamil, Delphine, Electra and Galatea"
+    assert MechanicalChecks([*PAIRS, (names, names)], "de").faults(3) == []
+    text = "On Monday Abbas and his brother never came to our lovely village."
+    assert [fault.kind for fault in MechanicalChecks([*PAIRS, (text, text)], "de").faults(3)] == [
+        "untranslated"
+    ]
+
+
 def test_texts_that_differ_in_what_is_copied_are_not_equal() -> None:
     pairs = [(f"see the picture images/{n}.png there", f"siehe das Bild bilder/{n}.png dort") for n in "ab"]
     assert [MechanicalChecks([*PAIRS, *pairs], "de").faults(n) for n in (3, 4)] == [[], []]

@@ -21,6 +21,7 @@ from cotext.data.tokenizer.protocol import clean
 from cotext.evaluation.metrics.contrastive import words_of
 from cotext.files.block_sentences import cut, placeholder_spans, with_placeholders
 from cotext.files.blocks import BilingualFormat, Block, Job, OpenedFile
+from cotext.files.mechanical import in_words
 from cotext.files.po import GRAMMARS
 from cotext.files.strings import CatalogueString, Markers
 from cotext.files.table import file_formats, named_format, recognise
@@ -34,6 +35,7 @@ from cotext.serving.errors import RequestError, without_paths
 from cotext.serving.fragments import TagHandling, fragment
 from cotext.serving.jobs.names import attachment, clean_name, result_name
 from cotext.serving.translation import detect
+from cotext.translation.dropped import dropped
 from cotext.translation.terms.glossary import Glossary
 from cotext.translation.terms.terms import TermGuide
 from tests.files import test_docx, test_epub, test_po, test_pptx
@@ -322,6 +324,13 @@ def _texts() -> dict[str, Callable[[str], object]]:
         suspicion("a", text),
         is_echo([text], [text]),
         moved([text, "a"], ["a", text]),
+    )
+    found["checks of a translation"] = lambda text: (
+        in_words([(text, text[::-1]), (text, "a"), ("a", text), ("b", text)], ["1", "2", "3", "4"]),
+        dropped(text, text[::-1]),
+    )
+    found["checks of lines"] = lambda text: in_words(
+        [(line, line[1:]) for line in text.split()], text.split()
     )
     found["words"] = words_of
     found["names of files"] = lambda text: (

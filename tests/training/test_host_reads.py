@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmarks.speed.gpu import HostReads
+from benchmarks.speed.operators import HostReads
 from cotext.config.recipe import Config, load_config, recipe_names
 from cotext.data.batch import Batch, Instance, hide_words
 from cotext.data.build import build_view, special_symbols

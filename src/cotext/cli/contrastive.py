@@ -1,4 +1,4 @@
-"""The command `contrastive`: score the candidates of suites, or translate suites such as ctxPro."""
+"""The command `contrastive`: score the candidates of suites, or translate their sources."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -14,7 +14,6 @@ from cotext.evaluation.requests import ContrastiveRequest, SuiteRules
 
 if TYPE_CHECKING:
     from cotext.data.contrastive_suites import ContrastiveSuite
-    from cotext.data.ctxpro import GenerativeSuite
     from cotext.evaluation.metrics.contrastive import ContrastiveReport
     from cotext.evaluation.metrics.generative import GenerativeReport
     from cotext.evaluation.studies.contrastive.contrastive_rows import ContextWindow
@@ -33,13 +32,12 @@ FOR_RUNS = ("device", "checkpoint", "shard", "tie", "score", "controls", "contex
 
 def contrastive(request: ContrastiveRequest, json: Json = False) -> None:
     """Score contrastive suites: how often a system prefers the correct translation to wrong ones."""
+    from cotext.data.languages import check_pair
     from cotext.data.suite_files import read_suite
     from cotext.evaluation.studies.contrastive.contrastive import SuitesJob, context_window_of
     from cotext.language_models.config import is_endpoint
+    from cotext.translation.open import open_run, open_scorer
 
-    if request.is_ctxpro:
-        _of_ctxpro(request, json)
-        return
     out, part = request.out, request.part()
     loaded = [(path, read_suite(path)) for path in request.suites]
     if is_endpoint(request.run):
@@ -48,8 +46,13 @@ def contrastive(request: ContrastiveRequest, json: Json = False) -> None:
     if part is not None and out is not None:
         check_shard_output(out, request.suites)
     with output(None if part is not None else out, request.suites):
-        opened = _opened(request, translates=request.generate)
-        _check_languages(opened, loaded)
+        open_one = open_run if request.generate else open_scorer
+        opened = open_one(request.run, request.device, dict(request.decode), request.checkpoint)
+        tell_slow_precision(opened)
+        if request.generate:
+            opened.translator.plan.check_passes()
+        for path, suite in loaded:
+            check_pair(opened.languages, suite.languages, f"{path}", f"{opened.folder} translates")
         window = context_window_of(opened.translator)
         if request.controls and not window.has_context:
             typer.echo(f"{request.run} translates without context: --controls has no effect\n", err=json)
@@ -59,26 +62,6 @@ def contrastive(request: ContrastiveRequest, json: Json = False) -> None:
             return
         found = _scored(opened, loaded, request)
         write_reports(out, loaded, found, request, window, tell_of(json), json)
-
-
-def _opened(request: ContrastiveRequest, translates: bool) -> "OpenedRun":
-    from cotext.translation.open import open_run, open_scorer
-
-    open_one = open_run if translates else open_scorer
-    opened = open_one(request.run, request.device, dict(request.decode), request.checkpoint)
-    tell_slow_precision(opened)
-    if translates:
-        opened.translator.plan.check_passes()
-    return opened
-
-
-def _check_languages(
-    opened: "OpenedRun", suites: "Sequence[tuple[Path, ContrastiveSuite | GenerativeSuite]]"
-) -> None:
-    from cotext.data.languages import check_pair
-
-    for path, suite in suites:
-        check_pair(opened.languages, suite.languages, f"{path}", f"{opened.folder} translates")
 
 
 def _scored(opened: "OpenedRun", suites: "Suites", request: ContrastiveRequest) -> "Iterator[Found]":
@@ -170,44 +153,6 @@ def _conclude(found: "dict[str, list[Evidence]]", reports: dict[str, Any], tell:
     rest = iter(evidence)
     for key, of_suite in found.items():
         reports[key]["use_of_context"] = [next(rest).as_dict() for _ in of_suite]
-
-
-def _of_ctxpro(request: ContrastiveRequest, json: bool) -> None:
-    """Translate ctxPro suites and report how often the expected form is in the translation."""
-    from cotext.data.ctxpro import read_ctxpro
-    from cotext.evaluation.metrics.ctxpro import WHOLE, LastSentence
-    from cotext.evaluation.studies.contrastive.contrastive import context_window_of
-    from cotext.evaluation.studies.contrastive.generative_suites import CONTEXTS, write_forms
-    from cotext.runtime.progress import meter
-    from cotext.translation.signature import translation_entries
-
-    loaded = [(path, read_ctxpro(path, request.contexts)) for path in request.suites]
-    last = [LastSentence.by(request.splitter or WHOLE, suite.languages.target) for _, suite in loaded]
-    figures: dict[str, Any] = {}
-    with output(request.out, request.suites):
-        opened = _opened(request, translates=True)
-        _check_languages(opened, loaded)
-        chosen = CONTEXTS if request.controls else (request.context,)
-        if not context_window_of(opened.translator).has_context:
-            chosen = ("none",)
-            typer.echo(f"{request.run} translates single sentences: no context is used\n", err=json)
-        for (path, suite), of_suite in zip(loaded, last, strict=True):
-            with meter(f"{suite.name}, translating", 0) as progress:
-                found = write_forms(
-                    opened.translator,
-                    suite,
-                    chosen,
-                    of_suite,
-                    translation_entries(opened),
-                    on_start=progress.restart,
-                    on_sentences=progress.advance,
-                )
-            if not json:
-                typer.echo(f"{suite.name}\n{found.render()}\n")
-            figures[f"{suite.name} ({path})" if suite.name in figures else suite.name] = found.as_dict()
-    if json:
-        typer.echo(as_json(figures))
-    write_figures(request.out, figures)
 
 
 def _by_endpoint(request: ContrastiveRequest, suites: "Suites", json: bool) -> None:

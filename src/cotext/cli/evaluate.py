@@ -11,7 +11,6 @@ from cotext.cli.messages import printable
 from cotext.cli.options import Json, as_json, counted, output, write_figures
 from cotext.evaluation.requests import (
     ComparisonRequest,
-    CtxproRequest,
     EvaluationRequest,
     LeaderboardRequest,
     MbrRequest,
@@ -46,14 +45,6 @@ def evaluate(request: EvaluationRequest, json: Json = False) -> None:
 
     with _comet_progress(request.comet) as on_comet:
         found = evaluate_files(request, on_comet)
-    typer.echo(as_json(found.as_dict()) if json else found.render())
-
-
-def evaluate_ctxpro(request: CtxproRequest, json: Json = False) -> None:
-    """Score translations of a ctxPro suite by how often they contain the expected form."""
-    from cotext.evaluation.studies.evaluate.evaluate_ctxpro import evaluate_ctxpro as measure
-
-    found = measure(request)
     typer.echo(as_json(found.as_dict()) if json else found.render())
 
 

@@ -54,8 +54,7 @@ def info(
     json: Json = False,
 ) -> None:
     """Describe a run, runs of several seeds, an engine, prepared data or a corpus."""
-    from cotext.evaluation.studies.info.corpus import corpus_info
-    from cotext.evaluation.studies.info.folder import folder_info
+    from cotext.evaluation.studies.info.folder import corpus_info, folder_info
     from cotext.interchange.model_names import resolve_run
 
     found = corpus_info(folder) if folder.is_file() else folder_info(resolve_run(folder))

@@ -23,7 +23,6 @@ from cotext.cli.evaluate import (
     compare,
     compare_decisions,
     evaluate,
-    evaluate_ctxpro,
     leaderboard,
     mbr,
     profile,
@@ -133,7 +132,6 @@ COMMANDS: Final[Mapping[str, Mapping[str, Callable[..., None]]]] = {
     },
     "Score translations": {
         "evaluate": evaluate,
-        "evaluate-ctxpro": evaluate_ctxpro,
         "compare-decisions": compare_decisions,
         "compare": compare,
         "leaderboard": leaderboard,

@@ -22,7 +22,7 @@ DOCUMENT_LAYERS: Final[Mapping[str, str]] = {  # name: module and class
     "selective": "cotext.models.san:SelectiveAttention",
 }
 OWN: Final = re.compile(
-    r"(?P<file>[\w./\\-]*?(?P<name>[\w-]+\.py)):(?P<kind>[A-Za-z_]\w*)(?:@(?P<digest>[0-9a-f]{16}))?"
+    r"(?P<file>(?:[\w./\\-]*[./\\])?(?P<name>[\w-]+\.py)):(?P<kind>[A-Za-z_]\w*)(?:@(?P<digest>[0-9a-f]{16}))?"
 )
 
 

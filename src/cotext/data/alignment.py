@@ -302,6 +302,7 @@ class Words:
 
 
 _NONE: Final = np.zeros(0, np.int64)
+_NO_SCORES: Final = np.zeros(0, np.float32)
 
 
 def _frequent(sentences: Sequence[Ints], vocabulary: int) -> tuple[Ints, Ints, Ints]:
@@ -351,13 +352,16 @@ class Lexicon:
         scores /= 2
         return scores
 
-    def evidence(self, source: Side, target: Side, path: Sequence[Bead]) -> Floats:
-        """Return the score of every bead; 0 for unaligned sentences."""
-        sides = source.joined([bead[0] for bead in path]), target.joined([bead[1] for bead in path])
-        blocks = [range(at, min(at + BLOCK, len(path))) for at in range(0, len(path), BLOCK)]
-        scores = [np.diagonal(self.scores(*(side.part(block) for side in sides))[0]) for block in blocks]
-        both = np.array([bool(i and j) for i, j in path])
-        return np.where(both, np.concatenate(scores), 0).astype(np.float32)
+
+def bead_scores(
+    source: Side, target: Side, path: Sequence[Bead], scores: Callable[[Side, Side], Floats]
+) -> Floats:
+    """Return the score of every bead; 0 for unaligned sentences. `scores`: as `Lexicon.scores`."""
+    sides = source.joined([bead[0] for bead in path]), target.joined([bead[1] for bead in path])
+    blocks = [range(at, min(at + BLOCK, len(path))) for at in range(0, len(path), BLOCK)]
+    found = [np.diagonal(scores(*(side.part(block) for side in sides))[0]) for block in blocks]
+    both = np.array([bool(i and j) for i, j in path], bool)
+    return np.where(both, np.concatenate([*found, _NO_SCORES]), 0).astype(np.float32)
 
 
 @dataclass(frozen=True, slots=True)
@@ -458,7 +462,7 @@ def align_documents(
             path = by_shared_words(source, target, lexicon.translated(source))
             band = path_band(path, len(source), len(target))
         path = align_sides(source, target, band, scores)
-        evidence = lexicon.evidence(source, target, path)
+        evidence = bead_scores(source, target, path, lexicon.scores)
         if probabilities is not None:
             near = NearScores.of(*texts, path, probabilities)
             narrow = path_band(path, len(source), len(target))
@@ -467,7 +471,7 @@ def align_documents(
                 return by_words(i, j) + near.scores(i, j)
 
             path = align_sides(source, target, narrow, both)
-            evidence = lexicon.evidence(source, target, path) + near.evidence(path)
+            evidence = bead_scores(source, target, path, lexicon.scores) + near.evidence(path)
         alignments.append(Alignment(path, evidence.tolist()))
     return alignments
 

@@ -19,7 +19,6 @@ from cotext.data.contrastive_suites import (
     sharing,
     text_of,
 )
-from cotext.data.ctxpro import is_ctxpro
 from cotext.data.formats.streams import OUTER_SPACE, numbered_lines, read_whole
 from cotext.runtime.errors import CotextError, shown
 from cotext.runtime.reading import parse_json
@@ -318,11 +317,6 @@ def read_suite(path: Path, context: SubtitleContext | None = None) -> Contrastiv
                 "their context: cotext convert-suite contrapro.json --documents FOLDER --out FILE"
             )
         return read_contrapro(path, content, context)
-    if is_ctxpro(content):
-        raise CotextError(
-            f"{path}: ctxPro, whose examples have no candidates; what a run writes is measured by "
-            "`contrastive RUN SUITE --generate`, files of translations by `evaluate-ctxpro SUITE`"
-        )
     if context is not None:
         raise CotextError(f"{path}: has its own context; leave out --documents and --context")
     if is_bawden(content):

@@ -1,11 +1,10 @@
 """Requests of the commands and functions that measure translations, runs and their use of context."""
 
 from collections.abc import Sequence
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, get_args
 
-from cotext.data.requests import CorpusFormat, SentenceSplitting
+from cotext.data.requests import CorpusFormat
 from cotext.runtime.errors import CotextError, shown
 from cotext.runtime.request import Request, option
 from cotext.translation.requests import Decoding, Device, RunOptions, Sharded
@@ -120,19 +119,12 @@ class PairedTests(Request):
         return Resampling(test=self.test, unit=self.unit, samples=self.samples, seed=self.seed)
 
 
-class EvaluationRequest(
-    Protocols, TargetLanguage, SentenceSplitting, Words, DocumentComet, PairedTests, CorpusFormat
-):
+class EvaluationRequest(Protocols, TargetLanguage, Words, DocumentComet, PairedTests, CorpusFormat):
     """Files of translations to score against references; see `cotext.evaluate`."""
 
     hypothesis: Sequence[Path] = option("Translations by a system; repeat for each system.")
     reference: Sequence[Path] = option("Reference translations; repeat for several references.")
     source: Path | None = option("Source, for COMET and to check the number of sentences.", default=None)
-    paragraphs: bool = option(
-        "Lines contain several sentences: for sentence scores, split those lines in which all sides have the "
-        "same number.",
-        default=False,
-    )
     realign: bool = option(
         "Realign documents whose number of sentences differs from the reference, with as few edits as "
         "possible; report omissions and additions.",
@@ -149,31 +141,10 @@ class EvaluationRequest(
         needs="source",
     )
 
-    def check(self) -> None:
-        """Raise CotextError if options cannot be combined, or for an unknown metric."""
-        super().check()
-        self.require_split(self.paragraphs, "add --paragraphs")
-        if self.paragraphs and self.discourse is not None:
-            raise CotextError("--discourse needs the original lines; omit --paragraphs")
-        if self.paragraphs and self.realigned is not None:
-            raise CotextError("--realign splits whole documents into sentences; omit --paragraphs")
-
     @property
     def realigned(self) -> "Realigned | None":
         """Return which documents are realigned; None: no documents."""
         return "all" if self.realign_all else "unequal" if self.realign else None
-
-
-class CtxproRequest(TargetLanguage, PairedTests, CorpusFormat):
-    """Translations of a ctxPro suite to score; see `evaluate_ctxpro`."""
-
-    suite: Path = option("JSON file of the suite.", argument=True)
-    hypothesis: Sequence[Path] = option("Translations of its examples by a system; repeat for each system.")
-    splitter: str | None = option(
-        "Take the last sentence of each translation, found by sentence-splitter (as published, the default), "
-        "rules, sat:MODEL or none.",
-        default=None,
-    )
 
 
 class ProfileRequest(Protocols, TargetLanguage, CorpusFormat):
@@ -193,7 +164,7 @@ class LeaderboardRequest(Protocols, TargetLanguage, DocumentComet, CorpusFormat)
     reference: Sequence[Path] = option("Reference translations; repeat for several references.")
     out: Path = option("HTML page to write.")
     source: Path | None = option(
-        "Source documents: a copy of them is ranked as a floor; also needed for COMET.", default=None
+        "Source documents, for COMET and other metrics that need them.", default=None
     )
     rank_by: str | None = option(
         "Metric to rank by, also comet or doc-comet. Default: the first --protocol.", default=None
@@ -202,16 +173,11 @@ class LeaderboardRequest(Protocols, TargetLanguage, DocumentComet, CorpusFormat)
         "Realign all documents with the reference, not only those with another number of sentences.",
         default=False,
     )
-    controls: bool = option(
-        "Also score reference points: a copy of the source, references of other documents, shuffled "
-        "references, and the reference itself.",
-        default=True,
-    )
     samples: int | None = option(
         "Number of samples for paired tests. Default: 10000, or 40 per pair of systems if that is more.",
         default=None,
     )
-    seed: int = option("Seed of the samples and of the shuffled references.", default=12345)
+    seed: int = option("Seed of the samples.", default=12345)
 
 
 class ComparisonRequest(Protocols, Words, TargetLanguage, CorpusFormat, Decoding):
@@ -232,11 +198,30 @@ class ComparisonRequest(Protocols, Words, TargetLanguage, CorpusFormat, Decoding
     use: bool = option("Compute CXMI on the test set.", default=True)
     controls: bool = option("Also score suites without context and with foreign context.", default=True)
     csv: Path | None = option("Also write all figures to this CSV file.", default=None)
-    latex: Path | None = option("Also write LaTeX tables to this file.", default=None)
 
     @property
     def outputs(self) -> list[Path]:
-        return [path for path in (self.out, self.csv, self.latex) if path is not None]
+        return [path for path in (self.out, self.csv) if path is not None]
+
+
+AuditKind = Literal[
+    "lost", "added", "order", "untranslated", "copied", "language", "tag",
+    "number", "name", "quote", "term", "drift", "all",
+]  # fmt: skip
+
+
+class AuditRequest(TargetLanguage, CorpusFormat):
+    """Translations to audit; see `audit`."""
+
+    output: Sequence[Path] = option("Translations, one file per system.", argument=True)
+    source: Path | None = option("Source. Default: OUTPUT, which must contain both languages.", default=None)
+    source_language: str | None = option("Language code of the source.", default=None)
+    reference: Path | None = option("Reference, a line for each line of the source.", default=None)
+    terms: Path | None = option("Glossary of the terms that translations must use.", default=None)
+    out: Path | None = option("HTML page to write.", default=None)
+    fail_on: Sequence[AuditKind] = option(
+        "Kind of finding (or all) that makes the exit code 1; may be repeated.", default=()
+    )
 
 
 class AdaptRequest(CorpusFormat, Device):
@@ -270,7 +255,7 @@ class AdaptRequest(CorpusFormat, Device):
             raise CotextError(f"a corpus is one file or two, but {len(self.corpus)} files are given")
 
 
-class MbrRequest(TargetLanguage, CometOptions, CorpusFormat):
+class MbrRequest(CometOptions, CorpusFormat):
     """Translations from which the best is selected for each sentence; see `choose_translations`."""
 
     files: Sequence[Path] = option(
@@ -278,8 +263,8 @@ class MbrRequest(TargetLanguage, CometOptions, CorpusFormat):
     )
     out: Path = option("File to write.")
     utility: str = option(
-        "Metric that measures agreement: chrf, bleu, comet (with --comet and --source), or another metric "
-        "that supports it (docs/metrics.md).",
+        "Metric that measures agreement: chrf, comet (with --comet and --source), or another metric that "
+        "supports it (docs/metrics.md).",
         default="chrf",
     )
     probabilities: Literal["scores", "uniform"] = option(
@@ -295,9 +280,6 @@ class MbrRequest(TargetLanguage, CometOptions, CorpusFormat):
         "Maximum number of translations used of each list. Default: all.", default=None, least=1
     )
     source: Path | None = option("Source documents, for COMET.", default=None)
-    target_language: str | None = option(
-        "Language code such as zh, for BLEU's tokenizer.", default=None, needs="utility=bleu"
-    )
     to: str = option("Corpus format to write.", default="text")
     overwrite: bool = option("Replace a file that exists.", default=False)
 
@@ -307,8 +289,7 @@ class MbrRequest(TargetLanguage, CometOptions, CorpusFormat):
             raise CotextError(f"--temperature {self.temperature:g}: give a number above 0")
         from cotext.evaluation.metrics.interface import metrics
 
-        names = [name for name, metric in metrics().items() if metric.is_utility and name != "s-bleu"]
-        names += ["bleu", "comet"]
+        names = [*(name for name, metric in metrics().items() if metric.is_utility), "comet"]
         if self.utility not in names:
             raise CotextError(f"--utility {shown(self.utility)}: choose one of {', '.join(names)}")
         if (self.utility == "comet") != (self.comet is not None):
@@ -419,22 +400,11 @@ class ContrastiveRequest(SuiteRules, Sharded, RunOptions):
         is_run=True,
     )
     suites: Sequence[Path] = option(
-        "Contrastive suites (docs/contrastive-format.md), ContraPro or consistency sets; ctxPro with "
-        "--generate.",
+        "Contrastive suites (docs/contrastive-format.md), ContraPro or consistency sets.",
         argument=True,
     )
     generate: bool = option(
         "Also translate the sources, and check whether the translation has the correct form.", default=False
-    )
-    contexts: Path | None = option(
-        "Contexts of a ctxPro suite: a file or a folder. Default: looked for beside the suite and in "
-        "../inputs.",
-        default=None,
-    )
-    splitter: str | None = option(
-        "For ctxPro, take the last sentence of each translation, found by sentence-splitter (as published), "
-        "rules or sat:MODEL.",
-        default=None,
     )
     out: Path | None = option("JSON file for all figures and decisions.", default=None)
 
@@ -442,46 +412,10 @@ class ContrastiveRequest(SuiteRules, Sharded, RunOptions):
         """Raise CotextError if options cannot be combined."""
         from cotext.language_models.config import is_endpoint
 
-        if self.is_ctxpro:
-            if not self.generate or self.shard is not None or self.is_given("tie") or self.is_given("score"):
-                raise CotextError(
-                    "ctxPro suites have no candidates to score: use --generate, and omit --tie, "
-                    "--score and --shard"
-                )
-            if self.context not in ("true", "none", "foreign"):
-                raise CotextError(f"--context {self.context}: for ctxPro, choose one of true, none, foreign")
-            if self.controls and self.context != "true":
-                raise CotextError(
-                    f"--context {self.context} is one of the controls: omit --context or --controls"
-                )
-        elif self.context != "true" and (self.controls or self.generate):
+        if self.context != "true" and (self.controls or self.generate):
             flag = "--controls" if self.controls else "--generate"
             raise CotextError(
                 f"--context {self.context} cannot be combined with {flag}; run the command once for each"
             )
-        elif not self.generate and not is_endpoint(self.run):
+        if not self.generate and not is_endpoint(self.run):
             self.require_scoring()
-
-    @cached_property
-    def is_ctxpro(self) -> bool:
-        """Return whether the suites are ctxPro suites.
-
-        Raises:
-            CotextError: only some suites are; --contexts for other suites, or one file of contexts for
-                several suites; --splitter for other suites.
-        """
-        from cotext.data.ctxpro import is_ctxpro_file
-
-        kinds = [is_ctxpro_file(path) for path in self.suites]
-        if any(kinds) and not all(kinds):
-            odd = self.suites[kinds.index(False)]
-            raise CotextError(f"{odd}: is not a ctxPro suite, but others are; give suites of one kind")
-        if (self.contexts is not None or self.splitter is not None) and not any(kinds):
-            flag = "--splitter" if self.contexts is None else "--contexts"
-            raise CotextError(f"{flag} requires ctxPro suites; remove it")
-        if self.contexts is not None and len(self.suites) > 1 and not self.contexts.is_dir():
-            raise CotextError(
-                f"--contexts {self.contexts}: one file is given for {len(self.suites)} suites; give the "
-                f"folder of their contexts"
-            )
-        return any(kinds)

@@ -16,7 +16,7 @@ from cotext.runtime.xml import taken
 FOOTNOTE = re.compile(r"\[\^[^\]\s]+\]")
 _INSIDE = r"(?:[^()\s\\]|\\.|\((?:[^()\s\\]|\\.)*\))*"
 _TITLE = r"\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])*'|\((?:\\.|[^()\\])*\)"
-_TARGET = re.compile(rf"\]\(\s*(?:<(?:\\.|[^<>\n\\])*>|{_INSIDE})(\s+(?P<title>{_TITLE}))?\s*\)")
+_TARGET = re.compile(rf"\]\(\s*+(?:<(?:\\.|[^<>\n\\])*>|{_INSIDE})(\s+(?P<title>{_TITLE}))?\s*\)")
 _REFERENCE = re.compile(r"\](?:\[(?:\\.|[^\[\]\\])*\])?")
 _HTML_NAME = re.compile(r"<(/?)([A-Za-z][\w-]*)")
 _SPECIAL = re.compile(r"[\\`*_\[\]<>&~|!^]")

@@ -17,7 +17,9 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
+from textwrap import shorten
 from typing import Final
 
 from cotext.data.formats import read_documents
@@ -30,6 +32,8 @@ _REPORTED: Final = ("untranslated", "copied", "language", "tag", "quote")  # num
 _MOST_CHECKED: Final = 50_000  # sentences of a corpus that are checked after its translation
 _LEAST_WORDS: Final = 3  # minimum length for the kinds untranslated, copied and language
 _ALIKE: Final = 0.8  # minimum share of words that an untranslated sentence has in common with its source
+_MOST_COMPARED: Final = 32  # other sources of an equal translation that a source is compared with
+_MOST_PLACEHOLDERS: Final = 100  # different placeholders of one side of a sentence that are checked
 _KEPT: Final = 0.6  # a word may be kept if this share of its translations contains it
 _UNLIKE: Final = 0.5  # Dice coefficient below which two source sentences are different
 _UNKNOWN: Final = 0.35  # share of words known from elsewhere in the output; below, the language is in doubt
@@ -42,6 +46,7 @@ _FOREIGN: Final = 0.3  # share of the output's words below which a script may be
 _LEAST_FOREIGN: Final = 0.25
 _MOST_FOREIGN: Final = 0.8
 _RARE: Final = 7.0
+_QUOTED: Final = 60  # characters of a sentence that a message quotes
 _SAMPLE: Final = 1000  # sentences from which the script of the output is determined
 _SURE: Final = 0.95  # minimum probability of an identified language
 _QUOTES: Final = re.compile("[\"“”„«»「」『』《》〈〉]|(?<!\\w)['‘‚‹›](?=\\w)")
@@ -78,7 +83,15 @@ class MechanicalChecks:
         self._in_source: Counter[str] = Counter()  # source words: number of sentences that are translated
         self._in_target: Counter[str] = Counter()
         self._kept: Counter[str] = Counter()  # source words: number of translations that contain them
-        self._repeated: dict[str, list[int]] = {}
+        # For each translation, the sources that have it, each with the number of the pair that fits best.
+        self._repeated: dict[str, dict[tuple[str, ...], int]] = {}
+        # Words that occur without a capital letter; others may be names.
+        self._lower = {
+            word.text.casefold()
+            for source, _ in pairs
+            for word in words_of(source)
+            if not word.text[0].isupper()
+        }
         left = [_alike(*words) for words in self._words]
         # Equal lines are often not to be translated, but not if most of the text is left untranslated.
         self._is_left = 2 * sum(left) > len(left)
@@ -88,7 +101,10 @@ class MechanicalChecks:
                 self._in_source.update(set(source))
             if not left[number]:
                 self._kept.update(set(source) & set(target))
-            self._repeated.setdefault(_folded(pairs[number][1]), []).append(number)
+            same = self._repeated.setdefault(_folded(pairs[number][1]), {})
+            best = same.setdefault(tuple(source), number)
+            if self._fit[number] > self._fit[best]:
+                same[tuple(source)] = number
         self._scripts = _scripts(word for _, words in self._words[:_SAMPLE] for word in words)
         self._spelt = [
             Counter(each for words in side for each in _trigrams(words))
@@ -111,6 +127,8 @@ class MechanicalChecks:
         if sum(len(word) > 1 for word in words) < _LEAST_WORDS or not _alike(source, target):
             return None
         usual = [word for word in words if self._is_translated(word)]
+        if 2 * sum(word in self._lower or word in usual for word in words) < len(words):
+            return None  # Mostly names, which have nothing to translate.
         unchanged = (Counter(usual) & Counter(self._words[number][1])).total()
         met = sum(self._in_source[word] > self._is_left for word in words)
         if len(usual) > 1:
@@ -128,12 +146,14 @@ class MechanicalChecks:
         source, target = self._words[number]
         if len(target) < _LEAST_WORDS + (not self._unfit[number]):
             return None
-        for other in self._repeated[_folded(self._pairs[number][1])]:
+        same = self._repeated[_folded(self._pairs[number][1])]
+        for other in islice(same.values(), _MOST_COMPARED):
             other_source = self._words[other][0]
             common = (Counter(source) & Counter(other_source)).total()
             dice = 2 * common / max(1, len(source) + len(other_source))
             if self._fit[number] < self._fit[other] and dice < _UNLIKE:
-                return Fault("copied", 0.9, f"repeats the translation of sentence {other + 1}")
+                original = shorten(self._pairs[other][0], _QUOTED, placeholder=" ...")
+                return Fault("copied", 0.9, f"repeats the translation of: {original}")
         return None
 
     def _spelt_as_source(self, number: int) -> float:
@@ -143,7 +163,8 @@ class MechanicalChecks:
         are skipped, and the sentence itself is not counted.
         """
         source, words = self._words[number]
-        own, letters = _trigrams(words), _trigrams([word for word in words if word not in source])
+        known = set(source)
+        own, letters = _trigrams(words), _trigrams([word for word in words if word not in known])
         counts = [(self._spelt[0][each], self._spelt[1][each] - (each in own)) for each in letters]
         scale = math.log((self._letters[1] - len(own) + 1) / (self._letters[0] + 1))
         return sum(
@@ -152,7 +173,8 @@ class MechanicalChecks:
 
     def _foreign(self, number: int) -> Fault | None:
         source, words = self._words[number]
-        new = [word for word in words if word not in source]
+        known_words = set(source)
+        new = [word for word in words if word not in known_words]
         unfit = self._unfit[number]
         if len(words) < _LEAST_WORDS + (not unfit) or len(new) <= len(words) / 2:
             return None
@@ -176,8 +198,10 @@ def tag_faults(source: str, target: str) -> Iterator[Fault]:
     Addresses, paths and names in angle brackets may be translated, so a replaced one is not a fault.
     """
     ours, theirs = ([text[a:b] for a, b in placeholder_spans(text)] for text in (source, target))
-    missing = [t for t in Counter(ours) - Counter(theirs) if _count(t, target) < _count(t, source)]
-    added = [text for text in Counter(theirs) - Counter(ours) if _count(text, source) < _count(text, target)]
+    before, after = Counter(ours), Counter(theirs)
+    fewer, more = (islice(each, _MOST_PLACEHOLDERS) for each in (before - after, after - before))
+    missing = [text for text in fewer if _count(text, target) < _count(text, source)]
+    added = [text for text in more if _count(text, source) < _count(text, target)]
     for text in missing:
         others = [other for other in added if not _STRICT.match(other)]
         cut = any(text.startswith(other) or other.startswith(text) for other in others)
@@ -201,7 +225,9 @@ def _count(placeholder: str, text: str) -> int:
 
 def _of_words(source: str, target: str) -> Iterator[Fault]:
     """Yield faults of numbers and quotation marks."""
-    missing, added = dropped_numbers(source, target), dropped_numbers(target, source)
+    missing = dropped_numbers(source, target)
+    # A source may have thousands in words.
+    added = [number for number in dropped_numbers(target, source) if not number.endswith("000")]
     for number in missing:
         yield Fault("number", 0.8, f"missing: {number}")
     for number in added:
@@ -217,9 +243,12 @@ def _of_words(source: str, target: str) -> Iterator[Fault]:
 
 def without_placeholders(text: str) -> str:
     """Replace placeholders by spaces."""
+    parts: list[str] = []
+    done = 0
     for start, stop in placeholder_spans(text):
-        text = text[:start] + " " * (stop - start) + text[stop:]
-    return text
+        parts += [text[done:start], " " * (stop - start)]
+        done = stop
+    return "".join([*parts, text[done:]])
 
 
 def identified(text: str) -> tuple[str, float] | None:

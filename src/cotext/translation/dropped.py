@@ -88,6 +88,24 @@ def dropped(source: str, target: str, links: int = 0) -> Dropped:
     return Dropped(tuple(dropped_numbers(source, target)), max(separators, 0), links)
 
 
+class _Numbers:
+    """The digits of the numbers of a translation, indexed, so that the time is linear."""
+
+    def __init__(self, digits: set[str]) -> None:
+        self.all = digits
+        self._years = {number[2:] for number in digits if len(number) == 4}
+        self._lengths: dict[str, list[int]] = {}  # by the digits before the last zeros
+        for number in digits:
+            self._lengths.setdefault(number.rstrip("0"), []).append(len(number))
+
+    def have(self, digits: str, divided: bool) -> bool:
+        """Whether a number may be there: also with zeros as a word, or a year by its last two digits."""
+        if digits in self.all or (len(digits) == 4 and digits[2:] in self.all) or digits in self._years:
+            return True
+        lengths = self._lengths.get(digits.rstrip("0"), []) if digits != "0" else []
+        return any(abs(length - len(digits)) >= (1 if divided else 2) for length in lengths)
+
+
 def dropped_numbers(source: str, target: str) -> list[str]:
     """Return the numbers of a source that its translation lacks, as written in the source."""
     required = _NUMBER.findall(source)
@@ -98,21 +116,22 @@ def dropped_numbers(source: str, target: str) -> list[str]:
     numbers = _NUMBER.findall(target)
     available = {_digits(part) for number in numbers for part in (number, *_parts(number))}
     available |= {arabic for arabic, roman in _ROMAN.items() if roman in target}
+    known = _Numbers(available)
     # Only in a source without letters, a small number cannot have become a word.
     exact = not numbers and not any(map(str.isalpha, source))
-    return [number for number in required if not _has(available, number, exact)]
+    return [number for number in required if not _has(known, number, exact)]
 
 
-def _has(available: set[str], number: str, exact: bool) -> bool:
+def _has(known: _Numbers, number: str, exact: bool) -> bool:
     """Whether a number is in a translation; `exact`: not as a word."""
     digits, parts = _digits(number), [_digits(part) for part in _parts(number)]
-    if digits in available or any(_same(digits, other, len(parts) > 1) for other in available):
+    if known.have(digits, divided=len(parts) > 1):
         return True
     if len(parts) == 1:
         return not exact and _is_worded(digits)
     # In a date, the month may be a word.
     is_date = len(parts) == 3 and not all(map(_is_worded, parts)) and not re.search(r"\D\d{3}(?!\d)", number)
-    return all(part in available or (is_date and _is_worded(part)) for part in parts)
+    return all(part in known.all or (is_date and _is_worded(part)) for part in parts)
 
 
 def _parts(number: str) -> list[str]:
@@ -123,15 +142,6 @@ def _digits(number: str) -> str:
     """Return the digits of a number, without leading zeros and without separators."""
     digits = "".join(str(unicodedata.decimal(character)) for character in number if character.isdecimal())
     return digits.lstrip("0") or "0"
-
-
-def _same(one: str, other: str, divided: bool) -> bool:
-    """Whether the digits of two numbers may be equal: zeros as a word, or a year by its last two digits."""
-    short, long = sorted((one, other), key=len)
-    zeros = len(long) - len(short)
-    if len(short) == 2 and len(long) == 4 and long.endswith(short):
-        return True
-    return zeros >= (1 if divided else 2) and short != "0" and long == short + "0" * zeros
 
 
 def _is_worded(digits: str) -> bool:

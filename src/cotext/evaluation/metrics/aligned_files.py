@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from cotext.data.documents import Document
@@ -10,8 +9,7 @@ from cotext.data.formats import read_documents
 from cotext.data.formats.streams import Side
 from cotext.data.formats.table import Format, find_format, format_in
 from cotext.data.formats.wmt import in_order
-from cotext.data.splitting import Splitter
-from cotext.evaluation.metrics.interface import Texts, check_correspondence
+from cotext.evaluation.metrics.interface import check_correspondence
 from cotext.runtime.errors import CotextError
 
 
@@ -72,15 +70,14 @@ def read_aligned(
     written, right = dict(zip(paths[:count], sides[:count], strict=True)), sides[count:]
     if not same_sentences:
         for path, documents in zip(references[1:], right[1:], strict=True):
-            _require_same(path, documents, references[0], right[0])
+            check_correspondence(documents, right[0], names=(f"{path}", f"{references[0]}"))
     for path, hypothesis in written.items():
         for reference, documents in zip(references, right, strict=True):
-            with located(f"{path} and {reference}"):
-                check_correspondence(hypothesis, documents, same_sentences=same_sentences)
+            names = f"{path}", f"{reference}"
+            check_correspondence(hypothesis, documents, same_sentences=same_sentences, names=names)
         if original:
-            _require_same(
-                original[0], sources, *((path, hypothesis) if same_sentences else (paths[-1], right[-1]))
-            )
+            other, documents = (path, hypothesis) if same_sentences else (paths[-1], right[-1])
+            check_correspondence(sources, documents, names=(f"{original[0]}", f"{other}"))
     return dict(zip(hypotheses, sides, strict=False)), right, sources
 
 
@@ -111,63 +108,3 @@ def _as_others(
     if format.name == "wmt" and documents is not like:
         return in_order(path, documents, [document.id for document in like])
     return documents
-
-
-def _require_same(path: Path, documents: Sequence[Document], other: Path, others: Sequence[Document]) -> None:
-    """Raise CotextError unless two files have the same documents with the same numbers of sentences."""
-    if len(documents) != len(others):
-        raise CotextError(f"{path}: {len(documents)} documents, but {other} has {len(others)}")
-    for ours, theirs in zip(documents, others, strict=True):
-        if (ours.id, len(ours)) != (theirs.id, len(theirs)):
-            raise CotextError(
-                f"{path}: document {ours.id!r} has {len(ours)} sentences, but the document in its place in "
-                f"{other} is {theirs.id!r} with {len(theirs)}; both need the same documents and sentences"
-            )
-
-
-@dataclass(slots=True)
-class ParagraphCounts:
-    """Numbers of lines, of lines split and the resulting sentences, and of lines left whole."""
-
-    lines: int = 0
-    split: int = 0
-    sentences: int = 0
-    whole: int = 0
-
-    def as_dict(self) -> dict[str, int]:
-        return asdict(self)
-
-    def render(self) -> str:
-        return (
-            f"{self.lines:,} lines: {self.split:,} split into {self.sentences:,} sentences, as all sides "
-            f"have equally many; {self.whole:,} left whole, as sides have unequal numbers of sentences"
-        )
-
-
-def split_paragraphs(
-    texts: Texts, splitter: Splitter, source_splitter: Splitter
-) -> tuple[Texts, ParagraphCounts]:
-    """Split lines into sentences, except lines in which sides have different numbers of sentences."""
-    counts = ParagraphCounts()
-    sides = [*texts.systems.values(), *texts.references, *([texts.source] if texts.source else [])]
-    splitters = [splitter] * (len(texts.systems) + len(texts.references)) + [source_splitter]
-    split_sides: list[list[Document]] = [[] for _ in sides]
-    for documents in zip(*sides, strict=True):
-        lines: list[list[str]] = [[] for _ in sides]
-        for line in zip(*(document.sentences for document in documents), strict=True):
-            cut = [by.sentences(text) for by, text in zip(splitters, line, strict=False)]
-            numbers = set(map(len, cut))
-            counts.lines += 1
-            if len(numbers) == 1 and max(numbers) > 1:
-                counts.split += 1
-                counts.sentences += max(numbers)
-            else:
-                counts.whole += max(numbers) > 1
-                cut = [[text] for text in line]
-            for side, sentences in zip(lines, cut, strict=True):
-                side += sentences
-        for documents_of_side, document, side in zip(split_sides, documents, lines, strict=True):
-            documents_of_side.append(Document(document.id, tuple(side)))
-    first, last = len(texts.systems), len(texts.systems) + len(texts.references)
-    systems = dict(zip(texts.systems, split_sides[:first], strict=True))
-    return Texts(systems, split_sides[first:last], split_sides[last] if texts.source else []), counts

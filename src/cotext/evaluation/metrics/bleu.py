@@ -14,9 +14,9 @@ from cotext.data.documents import Document
 from cotext.data.languages import primary_language
 from cotext.evaluation.metrics.interface import Measurement, Metric, Texts, Utility
 from cotext.evaluation.statistics.sufficient_statistics import (
+    ChrfPairs,
     CorpusMetric,
     Statistics,
-    pair_counts,
     sum_scorer,
 )
 from cotext.runtime.errors import CotextError
@@ -54,24 +54,22 @@ class Protocol(Metric):
         metric = build_metric(self, target_language, references)
         return {name: _measure(self, metric, hypothesis, sizes) for name, hypothesis in texts.systems.items()}
 
-    def utility(self, target_language: str | None) -> Utility:
-        """Return sacrebleu's counts of pairs of sentences."""
-        metric = build_metric(self, target_language, effective_order=True)
-        assert isinstance(metric, BLEU | CHRF)
+    def utility(self) -> Utility:
+        """Return chrF's counts of pairs of sentences."""
+        metric = build_metric(self)
+        assert isinstance(metric, CHRF)
         metric.num_refs = 1  # for the signature
-        return Utility(pair_counts(metric), sum_scorer(metric), str(metric.get_signature()))
+        return Utility(ChrfPairs(metric), sum_scorer(metric), str(metric.get_signature()))
 
 
 def build_metric(
     protocol: Protocol,
     target_language: str | None = None,
     references: Sequence[Sequence[str]] | None = None,
-    effective_order: bool = False,
 ) -> CorpusMetric:
     """Return sacrebleu's metric for a protocol; raise CotextError if its tokenizer is not installed.
 
-    `references`: segments of each reference, if known already. `effective_order` (BLEU only): ignore n-gram
-    orders for which a text is too short, as single sentences require.
+    `references`: segments of each reference, if known already.
     """
     language = primary_language(target_language or "")
     if protocol.kind == "chrf":
@@ -94,7 +92,6 @@ def build_metric(
             # Without a tokenizer, the text is expected to be tokenised: no warning.
             force=protocol.tokenize == "none",
             references=references,
-            effective_order=effective_order,
         )
     except (ImportError, RuntimeError) as error:
         raise CotextError(
@@ -170,7 +167,6 @@ def _measure(
 METRICS: Final = (
     Protocol(
         name="s-bleu",
-        is_utility=True,
         title="s-BLEU",
         unit="sentence",
         description="each sentence is a segment; cased",

@@ -11,10 +11,11 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, Generic, Literal, Protocol, TypeVar, get_args
+from typing import Any, Final, Generic, Literal, Protocol, TypeVar
 
 from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite, documents_of
 from cotext.runtime.errors import CotextError
+from cotext.runtime.tables import render_rows
 from cotext.runtime.version import __version__
 
 CONTEXTS: Final = ("true", "none", "foreign")
@@ -379,10 +380,7 @@ def _readings(
 def contrastive_signature(
     suite: ContrastiveSuite, *, tie: TieRule, score: ScoreRule, recipe: Mapping[str, str] | None = None
 ) -> str:
-    """Return the settings of an accuracy as `key:value` parts; raise CotextError for an unknown rule."""
-    for name, rule, choices in (("tie", tie, get_args(TieRule)), ("score", score, get_args(ScoreRule))):
-        if rule not in choices:
-            raise CotextError(f"unknown {name} rule {rule!r}; choose one of {', '.join(choices)}")
+    """Return the settings of an accuracy as `key:value` parts."""
     parts = {"suite": suite.name, "n": str(len(suite.examples)), "tie": tie, "score": score}
     return signed(parts, recipe)
 
@@ -437,17 +435,22 @@ def distance_aggregates(buckets: Mapping[str, tuple[float, int]]) -> dict[str, f
 
 
 def render_table(report: ContrastiveReport) -> str:
-    groups = report.named_groups()
-    width = max(len(name) for name, _ in groups)
-    lines = [f"{'':{width}}  accuracy   95 % interval   balanced    chance      n   ties"]
-    for name, accuracy in groups:
+    rows: list[Sequence[str]] = [("", "accuracy", "95 % interval", "balanced", "chance", "n", "ties")]
+    for name, accuracy in report.named_groups():
         low, high = accuracy.interval_percent
-        balanced = "" if accuracy.balanced is None else f"{100 * accuracy.balanced:.2f}"
-        lines.append(
-            f"{name:{width}}  {accuracy.percent:7.2f}  {low:7.2f}-{high:6.2f}   {balanced:>8}   "
-            f"{100 * accuracy.chance:7.2f}  {accuracy.total:5d}  {accuracy.ties:5d}"
+        rows.append(
+            (
+                name,
+                f"{accuracy.percent:.2f}",
+                f"{low:.2f}-{high:.2f}",
+                "" if accuracy.balanced is None else f"{100 * accuracy.balanced:.2f}",
+                f"{100 * accuracy.chance:.2f}",
+                f"{accuracy.total}",
+                f"{accuracy.ties}",
+            )
         )
-    lines += [f"{name:{width}}  {value:7.2f}" for name, value in report.aggregates.items()]
+    rows += [(name, f"{value:.2f}", *[""] * 5) for name, value in report.aggregates.items()]
+    lines = [render_rows(rows, left=1)]
     if report.undecidable:
         lines.append(f"{report.undecidable} example(s) have a wrong candidate spelled like the right one")
     return "\n".join([*lines, report.signature])

@@ -28,6 +28,7 @@ from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite
 from cotext.data.documents import Document
 from cotext.evaluation.metrics.contrastive import Accuracy, GroupedReport, grouped, signed, words_of
 from cotext.runtime.errors import CotextError
+from cotext.runtime.tables import render_rows
 
 OUTCOMES: Final = ("right", "wrong", "both", "neither")
 
@@ -140,16 +141,12 @@ def generative_accuracy(
 
 
 def render_forms(report: GenerativeReport) -> str:
-    groups = report.named_groups()
-    width = max(len(name) for name, _ in groups)
-    lines = [f"{'written by itself':{width}}     right   95 % interval    wrong   both  neither      n"]
-    width = max(width, len("written by itself"))
-    for name, forms in groups:
+    rows: list[Sequence[str]] = [("written by itself", "right", "95 % interval", *OUTCOMES[1:], "n")]
+    for name, forms in report.named_groups():
         low, high = forms.accuracy.interval_percent
-        lines.append(
-            f"{name:{width}}  {forms.accuracy.percent:7.2f}  {low:7.2f}-{high:6.2f}   {forms.wrong:6d} "
-            f"{forms.both:6d}   {forms.neither:6d} {forms.total:6d}"
-        )
+        counts = (f"{count}" for count in (forms.wrong, forms.both, forms.neither, forms.total))
+        rows.append((name, f"{forms.accuracy.percent:.2f}", f"{low:.2f}-{high:.2f}", *counts))
+    lines = [render_rows(rows, left=1)]
     if report.undecidable:
         lines.append(
             f"{report.undecidable} example(s) have a wrong candidate with the words of the right one"

@@ -16,6 +16,7 @@ from typing import Any, Final, Literal
 import numpy as np
 
 from cotext.data.documents import Document
+from cotext.data.nbest_lists import ListedDocument
 from cotext.evaluation.statistics.sufficient_statistics import Floats, PairCounts, Statistics, SumScorer, Unit
 from cotext.runtime.errors import CotextError
 from cotext.runtime.version import __version__
@@ -126,7 +127,7 @@ class Metric(ABC):
         """Score every system; raise CotextError if this is not possible."""
 
     @abstractmethod
-    def utility(self, target_language: str | None) -> Utility:
+    def utility(self) -> Utility:
         """Return the metric of pairs of texts, if `is_utility`."""
 
 
@@ -153,7 +154,7 @@ class CountedMetric(Metric):
             measurements[name] = Measurement.of(self.name, self.title, signature, statistics, hypothesis)
         return measurements
 
-    def utility(self, target_language: str | None) -> Utility:
+    def utility(self) -> Utility:
         """Score every text as a document of one sentence, with every other as reference."""
 
         def counts(texts: Sequence[str]) -> Floats:
@@ -237,32 +238,37 @@ def measure(
 
 
 def check_correspondence(
-    hypothesis: Sequence[Document], references: Sequence[Document], *, same_sentences: bool = True
+    hypothesis: Sequence[Document | ListedDocument],
+    references: Sequence[Document | ListedDocument],
+    *,
+    same_sentences: bool = True,
+    same_ids: bool = True,
+    names: tuple[str, str] = ("the hypothesis", "the reference"),
 ) -> None:
     """Raise CotextError unless both have the same documents in the same order, sentence by sentence.
 
-    Without `same_sentences`, the numbers of sentences may differ.
+    Without `same_sentences`, the numbers of sentences may differ, without `same_ids` the ids. `names`: both
+    sides in messages.
     """
+    one, other = names
     for position, (ours, theirs) in enumerate(zip(hypothesis, references, strict=False), start=1):
-        if ours.id != theirs.id:
+        if same_ids and ours.id != theirs.id:
             raise CotextError(
-                f"document number {position} is {ours.id!r} in the hypothesis but {theirs.id!r} in the "
-                "reference; give both the same documents in the same order"
+                f"document number {position} is {ours.id!r} in {one} but {theirs.id!r} in {other}; give both "
+                "the same documents in the same order"
             )
         if same_sentences and len(ours.sentences) != len(theirs.sentences):
             raise CotextError(
-                f"document {ours.id!r}: {len(ours.sentences)} hypothesis sentences, {len(theirs.sentences)} "
-                "reference sentences; a sentence without translation must be an empty line (or use "
-                "`evaluate --realign`)"
+                f"document {theirs.id!r}: {len(ours.sentences)} sentences in {one}, {len(theirs.sentences)} "
+                f"in {other}; a sentence without translation must be an empty line (or use `evaluate "
+                "--realign`)"
             )
     if len(hypothesis) != len(references):
-        longer, name = (
-            (hypothesis, "hypothesis") if len(hypothesis) > len(references) else (references, "reference")
-        )
+        longer, name = (hypothesis, one) if len(hypothesis) > len(references) else (references, other)
         first = longer[min(len(hypothesis), len(references))].id
         raise CotextError(
-            f"{len(hypothesis)} hypothesis documents but {len(references)} reference documents; {first!r} "
-            f"is the first that only the {name} has"
+            f"{len(hypothesis)} documents in {one} but {len(references)} in {other}; {first!r} is the first "
+            f"that only {name} has"
         )
 
 

@@ -7,7 +7,6 @@ documents do not change. Among equally good cuts, the ends of the system's own l
 later cut.
 """
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final, Literal
@@ -117,36 +116,24 @@ class AlignmentReport:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class AlignmentReports:
-    """Reports by system; `of_documents`: whether all scores are scores of whole documents."""
-
-    systems: Mapping[str, AlignmentReport]
-    of_documents: bool
-
-    def as_dict(self) -> dict[str, Any]:
-        return {name: report.as_dict() for name, report in self.systems.items()}
-
-    def render(self) -> str:
-        """Format as text: a line for every system, then omissions, additions and warnings."""
-        rows = [("", "realigned", "omitted", "added", "length", "errors")]
-        rows += [
-            (
-                name,
-                f"{report.realigned} of {len(report.documents)}",
-                f"{report.omitted}",
-                f"{report.added}",
-                f"{report.length_ratio:.2f}",
-                f"{report.error_rate:.1f}",
-            )
-            for name, report in self.systems.items()
-        ]
-        blocks = [render_rows(rows, left=1)]
-        for name, report in self.systems.items():
-            blocks += [f"{name}: {line}" for line in [*document_lines(report), *report.notes]]
-        if self.of_documents:
-            blocks += ["", "these scores are of documents, and the same wherever sentences end"]
-        return "\n".join(blocks)
+def render_alignment(reports: Mapping[str, AlignmentReport]) -> str:
+    """Format as text: a line for every system, then omissions, additions and warnings."""
+    rows = [("", "realigned", "omitted", "added", "length", "errors")]
+    rows += [
+        (
+            name,
+            f"{report.realigned} of {len(report.documents)}",
+            f"{report.omitted}",
+            f"{report.added}",
+            f"{report.length_ratio:.2f}",
+            f"{report.error_rate:.1f}",
+        )
+        for name, report in reports.items()
+    ]
+    blocks = [render_rows(rows, left=1)]
+    for name, report in reports.items():
+        blocks += [f"{name}: {line}" for line in [*document_lines(report), *report.notes]]
+    return "\n".join(blocks)
 
 
 def document_lines(report: AlignmentReport) -> list[str]:
@@ -203,7 +190,7 @@ def realign(
             lines, fit = _aligned(document, theirs, cutter, which)
         documents.append(lines)
         fits.append(fit)
-    notes = _order_notes(hypothesis, references[0], cutter)
+    notes = []
     if doubtful := [document.id for document in fits if not document.realigned and document.doubtful]:
         notes.append(
             f"{len(doubtful)} documents have as many lines as the reference has sentences, but others "
@@ -258,35 +245,3 @@ def _of_lines(
         edits += _least_edits(line_text, [[reference[number]] for reference in references]).edits
     assert cuts[-1] == len(text.tokens)
     return ErrorAlignment(tuple(cuts), edits)
-
-
-def _order_notes(hypothesis: Sequence[Document], reference: Sequence[Document], cutter: Cutter) -> list[str]:
-    """Return a warning for documents that resemble another reference document more than their own.
-
-    Only the other document that shares most words found in a single reference document is compared.
-    """
-    references = [_word_counts(document, cutter) for document in reference]
-    found_in = Counter(word for counts in references for word in counts)
-    owners = {word: n for n, counts in enumerate(references) for word in counts if found_in[word] == 1}
-    strange = []
-    for number, document in enumerate(hypothesis):
-        counts_here = _word_counts(document, cutter)
-        votes = Counter(owners[word] for word in counts_here if word in owners)
-        other = max(sorted(votes), key=votes.__getitem__, default=number)
-        if _likeness(counts_here, references[other]) > _likeness(counts_here, references[number]):
-            strange.append(f"{document.id} is most like {reference[other].id}")
-    if not strange:
-        return []
-    return [
-        f"{len(strange)} documents are more like another document of the reference than like their own "
-        f"({'; '.join(strange[:5])}{'; ...' if len(strange) > 5 else ''}); check the order"
-    ]
-
-
-def _word_counts(document: Document, cutter: Cutter) -> Counter[str]:
-    return Counter(word for sentence in document.sentences for word in words(cutter.tokens(sentence)))
-
-
-def _likeness(one: Counter[str], other: Counter[str]) -> float:
-    """Return the share of words that two documents have in common (Dice, 1945)."""
-    return 2 * (one & other).total() / max(1, one.total() + other.total())

@@ -1,23 +1,13 @@
-"""Scores in the words of a tokenizer, tokenised or joined again, and truecased if the tokenizer truecases.
+"""Scores in the words of a tokenizer, tokenised or joined again, and truecased if the tokenizer truecases."""
 
-Also a warning if one side of a score is tokenised and the other is not.
-"""
-
-import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final
 
 from cotext.data.documents import Document
 from cotext.data.tokenizer import MosesBPETokenizer, clean, load_tokenizer
 from cotext.evaluation.metrics.interface import Measurement, Score, Texts, find_protocol, measure
 from cotext.runtime.errors import CotextError
-from cotext.runtime.tables import listed
-
-MIN_MARKS: Final = 20  # commas and full stops that a side needs
-FAR: Final = 0.5  # difference of shares that is reported
-_MARK = re.compile(r"(?<![,.])(\s?)[,.](?=\s|$)")  # not an ellipsis, which may follow a space in plain text
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,45 +66,3 @@ def measure_words(
         for name, [measurement] in by_system.items():
             measured[name].append(replace(measurement, score=words.signed(measurement.score)))
     return measured
-
-
-@dataclass(frozen=True, slots=True)
-class Spacing:
-    """Shares of commas and full stops after a space: of a reference, and of systems that differ from it."""
-
-    references: float
-    systems: dict[str, float]
-
-    def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
-    def render(self) -> str:
-        shares = listed([f"{name} {share:.0%}" for name, share in self.systems.items()])
-        return (
-            "One side seems to be tokenised and the other not, which makes scores too low, above all "
-            "under protocols on tokenised text: there is a space before "
-            f"{self.references:.0%} of the commas and full stops of the reference, and of {shares}. "
-            "--words DATA measures both in the words of a tokenizer."
-        )
-
-
-def unlike_spacing(
-    systems: Mapping[str, Sequence[Document]], references: Sequence[Sequence[Document]]
-) -> Spacing | None:
-    """Return the systems that are tokenised while a reference is not, or vice versa; None: no system."""
-    shares = {name: _apart(documents) for name, documents in systems.items()}
-    for reference in references:
-        if (right := _apart(reference)) is None:
-            continue
-        far = {n: share for n, share in shares.items() if share is not None and abs(share - right) > FAR}
-        if far:
-            return Spacing(right, far)
-    return None
-
-
-def _apart(documents: Iterable[Document]) -> float | None:
-    """Return the share of commas and full stops with a space before them; None if there are too few."""
-    marks = [
-        mark.group(1) for d in documents for sentence in d.sentences for mark in _MARK.finditer(sentence)
-    ]
-    return sum(map(bool, marks)) / len(marks) if len(marks) >= MIN_MARKS else None

@@ -55,12 +55,6 @@ class Resampling:
     seed: int = 12345
 
     def __post_init__(self) -> None:
-        units = ("document", "sentence")
-        for name, value, choices in (("test", self.test, TESTS), ("unit", self.unit, units)):
-            if value not in choices:
-                raise CotextError(
-                    f"unknown {name} {value!r} for a paired test; choose {' or '.join(choices)}"
-                )
         if self.samples < 100:
             raise CotextError(f"{self.samples} samples are too few for a paired test; use 1000 or more")
         if self.samples > MAX_SAMPLES:

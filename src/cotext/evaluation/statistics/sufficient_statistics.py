@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
-from sacrebleu.metrics.helpers import extract_all_char_ngrams, extract_all_word_ngrams
+from sacrebleu.metrics.helpers import extract_all_char_ngrams
 from sacrebleu.metrics.ter import TER
 
 Floats = NDArray[np.float64]
@@ -79,20 +79,19 @@ def sum_scorer(metric: CorpusMetric) -> SumScorer:
         exponential = metric.smooth_method == "exp"
         if metric.smooth_method not in ("exp", "none"):
             raise ValueError(f"BLEU with smoothing {metric.smooth_method} is not supported")
-        effective = metric.effective_order
-        return lambda sums: bleu_from_sums(sums, exponential, effective)
+        return lambda sums: bleu_from_sums(sums, exponential)
     if isinstance(metric, CHRF):
         beta = metric.beta
         return lambda sums: chrf_from_sums(sums, beta)
     return ter_from_sums
 
 
-def bleu_from_sums(sums: Floats, exponential_smoothing: bool, effective_order: bool = False) -> Floats:
+def bleu_from_sums(sums: Floats, exponential_smoothing: bool) -> Floats:
     """Return BLEU of R corpora from hypothesis length, reference length, matches and totals by n-gram order.
 
     For an order without a match, exponential smoothing (NIST) counts half a match, for the next such order a
-    quarter, and so on; without smoothing the score is 0. With `effective_order`, orders for which the
-    hypothesis is too short are ignored; otherwise they make the score 0.
+    quarter, and so on; without smoothing the score is 0. Orders for which the hypothesis is too short make it
+    0, too.
     """
     orders = (sums.shape[1] - 2) // 2
     length, reference = sums[:, 0], sums[:, 1]
@@ -103,14 +102,11 @@ def bleu_from_sums(sums: Floats, exponential_smoothing: bool, effective_order: b
     precision = matched / divisor
     if exponential_smoothing:
         precision = np.where(zero, 0.5 ** np.cumsum(zero, axis=1) / divisor, precision)
-    # The score is 0 if nothing matched, or if there is no 4-gram (unless `effective_order`).
-    counted = some if effective_order else np.ones_like(some)
-    scored = np.all((precision > 0) & some | ~counted, axis=1) & np.any(matched > 0, axis=1)
-    safe = np.where(np.expand_dims(scored, 1) & counted, precision, 1.0)
-    orders_counted = np.maximum(counted.sum(axis=1), 1)
+    scored = np.all((precision > 0) & some, axis=1) & np.any(matched > 0, axis=1)
+    safe = np.where(np.expand_dims(scored, 1), precision, 1.0)
     shortfall = 1.0 - reference / np.where(length > 0, length, 1.0)
     brevity = np.where(length > 0, np.exp(np.minimum(shortfall, 0.0)), 0.0)
-    return np.where(scored, 100.0 * brevity * np.exp(np.log(safe).sum(axis=1) / orders_counted), 0.0)
+    return np.where(scored, 100.0 * brevity * np.exp(np.log(safe).mean(axis=1)), 0.0)
 
 
 def chrf_from_sums(sums: Floats, beta: float) -> Floats:
@@ -139,38 +135,11 @@ def ter_from_sums(sums: Floats) -> Floats:
 PairCounts = Callable[[Sequence[str]], Floats]  # K texts -> [K, K, S], the first index is the hypothesis
 
 
-def pair_counts(metric: BLEU | CHRF) -> PairCounts:
-    """Return the function that counts pairs for a metric, as the metric does with one reference."""
-    return _Bleu(metric) if isinstance(metric, BLEU) else _Chrf(metric)
+class ChrfPairs:
+    """Counts of pairs of texts by chrF with one reference.
 
-
-class _Bleu:
-    """Counts of BLEU: both lengths, then by order the matches and the n-grams of the hypothesis."""
-
-    def __init__(self, metric: BLEU) -> None:
-        self._metric = metric
-
-    def __call__(self, texts: Sequence[str]) -> Floats:
-        orders = self._metric.max_ngram_order
-        extracted = [extract_all_word_ngrams(self._metric._preprocess_segment(t), 1, orders) for t in texts]
-        lengths = np.array([length for _, length in extracted], dtype=np.float64)
-        by_order = [
-            [Counter({k: count for k, count in ngrams.items() if len(k) == n}) for ngrams, _ in extracted]
-            for n in range(1, orders + 1)
-        ]
-        matches = np.stack([shared(counters) for counters in by_order], axis=2)
-        totals = np.array([[counters[k].total() for counters in by_order] for k in range(len(texts))])
-        size = len(texts)
-        counts = np.empty((size, size, 2 + 2 * orders))
-        counts[:, :, 0] = lengths[:, None]
-        counts[:, :, 1] = lengths[None, :]
-        counts[:, :, 2 : 2 + orders] = matches
-        counts[:, :, 2 + orders :] = totals[:, None, :]
-        return counts
-
-
-class _Chrf:
-    """Counts by order: n-grams of the hypothesis (0 if the reference has none), of the reference, shared."""
+    By order: n-grams of the hypothesis (0 if the reference has none), n-grams of the reference, shared ones.
+    """
 
     def __init__(self, metric: CHRF) -> None:
         if metric.word_order:

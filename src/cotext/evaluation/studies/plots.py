@@ -2,7 +2,7 @@
 
 In a page they are transparent, and the style sheet colours them in light and dark mode: colours are CSS
 variables (`--ink`, `--faint`, `--window`, `--system-0` ...). Image files use the light colours. Systems also
-differ by marker and line style, so that no information depends on colour.
+differ by marker, so that no information depends on colour.
 """
 
 import io
@@ -20,7 +20,6 @@ from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from cotext.evaluation.metrics.profile import Bucket
 from cotext.evaluation.studies.contrastive.contrastive_rows import AccuracyRow
 from cotext.runtime.files import replacing
 
@@ -32,12 +31,12 @@ _VARIABLES: Final = {
     **{f"#00000{4 + i}": f"var(--system-{i})" for i in range(6)},
 }
 _INK, _FAINT, _WINDOW, *_SYSTEMS = _VARIABLES
-# Marker, line style, and the marker as SVG for the legend of the page.
+# Marker, and the marker as SVG for the legend of the page.
 _MARKS: Final = (
-    ("o", (0, (1, 1.5)), '<circle cx="7" cy="7" r="5"/>'),
-    ("s", (0, (5, 2)), '<rect x="2.5" y="2.5" width="9" height="9"/>'),
-    ("^", "solid", '<path d="M7 1.5 12.5 12h-11z"/>'),
-    ("D", (0, (5, 2, 1, 2)), '<path d="M7 1 13 7 7 13 1 7z"/>'),
+    ("o", '<circle cx="7" cy="7" r="5"/>'),
+    ("s", '<rect x="2.5" y="2.5" width="9" height="9"/>'),
+    ("^", '<path d="M7 1.5 12.5 12h-11z"/>'),
+    ("D", '<path d="M7 1 13 7 7 13 1 7z"/>'),
 )
 _NAME: Final = 40  # characters of a system's name next to a plot
 
@@ -66,7 +65,10 @@ def accuracy_by_distance(rows: Sequence[AccuracyRow], description: str) -> str:
                     [max(cell.high - cell.percent, 0.0) for cell in cells],
                 ],
                 elinewidth=1.5,
-                **{**_line(number, 5), "linestyle": "none"},
+                color=_SYSTEMS[number % len(_SYSTEMS)],
+                marker=_MARKS[number % len(_MARKS)][0],
+                markersize=5,
+                linestyle="none",
             )
         axes.set_xticks(range(len(rows)), [row.distance for row in rows])
         axes.set_xlim(-0.5, len(rows) - 0.5)
@@ -81,34 +83,12 @@ def accuracy_by_distance(rows: Sequence[AccuracyRow], description: str) -> str:
         return _svg(figure, f"distance-{rows[0].phenomenon}", description)
 
 
-def quality_by(what: str, buckets: Sequence[Bucket], titles: Sequence[str]) -> str:
-    """Plot the first score of every bucket of a test set, a line per system; `what` names the buckets."""
-    title = buckets[0].scores[0][0].title
-    text = ". ".join(
-        f"{name}: " + ", ".join(f"{b.scores[i][0].value:.1f} at {b.name}" for b in buckets)
-        for i, name in enumerate(titles)
-    )
-    description = escape(f"{title} by {what}. {text}.")
-    with _style():
-        figure = Figure(figsize=(4.4, 2.8), layout="constrained")
-        axes = figure.add_subplot()
-        for number in range(len(titles)):
-            values = [bucket.scores[number][0].value for bucket in buckets]
-            axes.plot(range(len(buckets)), values, **_line(number, 5))
-        axes.set_xticks(range(len(buckets)), [bucket.name for bucket in buckets])
-        axes.set_xlim(-0.5, len(buckets) - 0.5)
-        axes.set_xlabel(what)
-        axes.set_ylabel(title)
-        return _svg(figure, f"quality-{what}", description)
-
-
 def score_intervals(
     title: str,
     systems: Sequence[tuple[str, float, tuple[float, float] | None]],
-    marks: Sequence[tuple[str, float]],
     description: str,
 ) -> str:
-    """Plot a score of systems with intervals, the first on top, and a dashed line at each mark."""
+    """Plot a score of systems with intervals, the first on top."""
     with _style():
         figure = Figure(figsize=(7.0, 0.9 + 0.26 * len(systems)), layout="constrained")
         axes = figure.add_subplot()
@@ -116,11 +96,6 @@ def score_intervals(
             if interval is not None:
                 axes.plot(interval, (row, row), color=_SYSTEMS[2], linewidth=1.8)
             axes.plot([value], [row], color=_SYSTEMS[2], marker="o", markersize=5)
-        low, high = axes.get_xlim()
-        for name, value in marks:
-            if low < value < high:
-                axes.axvline(value, color=_INK, linewidth=1, linestyle=(0, (2, 2)))
-                axes.text(value, len(systems) - 0.4, f" {name} ", color=_INK, va="center", size=8.5)
         axes.grid(False)
         axes.grid(True, axis="x")
         names = [name if len(name) <= _NAME else f"{name[: _NAME - 1]}…" for name, _, _ in systems]
@@ -128,13 +103,6 @@ def score_intervals(
         axes.set_ylim(len(systems) - 0.1, -0.6)
         axes.set_xlabel(title)
         return _svg(figure, "ranking", description)
-
-
-def _line(number: int, size: int) -> dict[str, Any]:
-    """Return the colour, line style and marker of a system."""
-    marker, line, _ = _MARKS[number % len(_MARKS)]
-    colour = _SYSTEMS[number % len(_SYSTEMS)]
-    return {"color": colour, "linestyle": line, "marker": marker, "markersize": size}
 
 
 @contextmanager
@@ -230,7 +198,7 @@ def legend(titles: Sequence[str]) -> str:
     items = []
     for number, title in enumerate(titles):
         colour = f"var(--system-{number % len(_SYSTEMS)})"
-        shape = _MARKS[number % len(_MARKS)][2]
+        shape = _MARKS[number % len(_MARKS)][1]
         svg = f'<svg class="mark" viewBox="0 0 14 14" aria-hidden="true" style="fill:{colour}">{shape}</svg>'
         items.append(f"<li>{svg} {escape(title)}</li>")
     return f'<ul class="legend">{"".join(items)}</ul>'

@@ -1,18 +1,11 @@
-"""Tables for a page, a terminal and LaTeX."""
+"""Tables for a page and a terminal."""
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
-from typing import Final
 
 from cotext.runtime.html import breakable, table
 from cotext.runtime.tables import render_rows
-
-_SPECIAL: Final = {
-    "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
-    "<": r"\textless{}", ">": r"\textgreater{}",
-}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,30 +36,22 @@ class Table:
 
     def text(self) -> str:
         """Return columns of plain text, without caption and small lines."""
-        return render_rows([self.header, *self._starred("*", " ")], left=self.left)
+        plain = [[cell if isinstance(cell, Cell) else Cell(cell) for cell in row] for row in self.rows]
+        starred = {column for row in plain for column, cell in enumerate(row) if cell.marked}
+        rows = [
+            # A space in place of the star keeps the other cells of a column aligned.
+            [
+                cell.text + ("*" if cell.marked else " " * (column in starred))
+                for column, cell in enumerate(row)
+            ]
+            for row in plain
+        ]
+        return render_rows([self.header, *rows], left=self.left)
 
     def html(self) -> str:
         rows = [[_html(cell, n < self.heads) for n, cell in enumerate(row)] for row in self.rows]
         header = list(map(breakable, self.header))
         return table(escape(self.caption), header, rows, left=self.left, heads=self.heads)
-
-    def latex(self) -> str:
-        """Return a tabular environment (needs booktabs), with the caption as a comment."""
-        lines = [" & ".join(map(_latex, row)) + r" \\" for row in [self.header, *self._starred("$^{*}$", "")]]
-        columns = "l" * self.left + "r" * (len(self.header) - self.left)
-        begin = [f"\\begin{{tabular}}{{{columns}}}", r"\toprule", lines[0], r"\midrule"]
-        comment = [f"% {self.caption}"] if self.caption else []
-        return "\n".join([*comment, *begin, *lines[1:], r"\bottomrule", r"\end{tabular}"])
-
-    def _starred(self, star: str, none: str) -> list[list[str]]:
-        """Return the texts of all rows, with stars; `none` keeps the other cells of a column aligned."""
-        plain = [[cell if isinstance(cell, Cell) else Cell(cell) for cell in row] for row in self.rows]
-        starred = {column for row in plain for column, cell in enumerate(row) if cell.marked}
-        return [
-            [cell.text + (star if cell.marked else none if column in starred else "")
-             for column, cell in enumerate(row)]
-            for row in plain
-        ]  # fmt: skip
 
 
 def _html(cell: str | Cell, head: bool) -> str:
@@ -74,11 +59,6 @@ def _html(cell: str | Cell, head: bool) -> str:
     text = breakable(cell.text) if head else escape(cell.text)
     small = (f'<span class="interval">{escape(line)}</span>' for line in cell.small)
     return " ".join([f"<b>{text}</b>" if cell.marked else text, *small])
-
-
-def _latex(text: str) -> str:
-    plain, star, _ = text.partition("$^{*}$")
-    return re.sub(r"[\\&%$#_{}~^<>]", lambda match: _SPECIAL.get(match[0], f"\\{match[0]}"), plain) + star
 
 
 def interval(ends: tuple[float, float], form: str = "+.2f") -> str:

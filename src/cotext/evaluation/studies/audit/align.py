@@ -35,6 +35,7 @@ _NEAR: Final = 8
 _STAYS: Final = 3.0  # added to the score of a pair in the same place, beyond `_NEARBY`
 _WINDOW: Final = 4 * alignment.BLOCK  # beads among which sentences in other places are looked for
 _LEAST_MERGED: Final = 0.01  # share of beads with merged sentences that is assumed of any text
+_BID: Final = 0.02  # nats by which the price of a sentence rises at least
 _SAMPLE: Final = 128  # sentences of each side from which the score of unrelated sentences is estimated
 
 
@@ -152,7 +153,7 @@ class _Judge:
                 for i, j in path
             ]
             path = self.path((source, output), floors[kept[1]], left)
-        fits = self._fits(source, output, path)
+        fits = alignment.bead_scores(source, output, path, self._scores)
         # Beads with an empty side, and their neighbours: how much more likely both are one bead.
         beside = [
             (b, n)
@@ -161,7 +162,8 @@ class _Judge:
             if not all(bead) and 0 <= n < len(path) and all(path[n])
         ]
         joined = [(path[min(b, n)], path[max(b, n)]) for b, n in beside]
-        together = self._fits(source, output, [(one[0] + two[0], one[1] + two[1]) for one, two in joined])
+        pairs = [(one[0] + two[0], one[1] + two[1]) for one, two in joined]
+        together = alignment.bead_scores(source, output, pairs, self._scores)
         prior = math.log(PRIORS[1, 2] / PRIORS[1, 1] / PRIORS[1, 0]) + self._merged
         sure = [1.0] * len(path)
         for (b, n), fit in zip(beside, together, strict=True):
@@ -211,15 +213,6 @@ class _Judge:
         scores[2, 1:] = _calibrated(scores[2, 1:], expected[1:] + per_source * of_source[:-1])
         return scores
 
-    def _fits(self, source: Side, output: Side, path: Path) -> list[float]:
-        """Return the score of every bead; 0 if one of its sides is empty."""
-        sides = source.joined([i for i, _ in path]), output.joined([j for _, j in path])
-        found: list[float] = []
-        for at in range(0, len(path), alignment.BLOCK):
-            block = range(at, min(at + alignment.BLOCK, len(path)))
-            found += np.diagonal(self._scores(*(side.part(block) for side in sides))[0]).tolist()
-        return [score if i and j else 0.0 for (i, j), score in zip(path, found, strict=True)]
-
 
 def _sigmoid(value: float) -> float:
     return (1 + math.tanh(value / 2)) / 2
@@ -241,30 +234,18 @@ def _sizes(source: Side, output: Side) -> tuple[Floats, Floats]:
 
 
 def _assigned(values: Numbers) -> list[tuple[int, int]]:
-    """Return the pairs of rows and columns with the highest sum of values, by shortest augmenting paths.
+    """Return the pairs of rows and columns with the highest sum of values, by auction (Bertsekas 1988).
 
-    A row or column is in one pair at most, and may be in none.
+    Rows and columns are in one pair at most. The sum is lower than the highest by at most `_BID` per row.
     """
-    n, m = values.shape
-    cost = np.hstack([np.where(np.isfinite(values), -values, 1e6), np.zeros((n, n))])
-    of_rows, of_columns = np.zeros(n), np.zeros(m + n)
-    owner = np.full(m + n + 1, -1)
-    for row in range(n):
-        least, before = np.full(m + n, np.inf), np.full(m + n, -1)
-        used = np.zeros(m + n, bool)
-        column, owner[-1] = -1, row
-        while (current := owner[column]) >= 0:
-            reduced = cost[current] - of_rows[current] - of_columns
-            better = ~used & (reduced < least)
-            least[better], before[better] = reduced[better], column
-            column = int(np.where(used, np.inf, least).argmin())
-            step = least[column]
-            of_rows[row] += step
-            of_rows[owner[:-1][used]] += step
-            of_columns[used] -= step
-            least[~used] -= step
-            used[column] = True
-        while column >= 0:
-            owner[column] = owner[before[column]]
-            column = int(before[column])
-    return [(int(owner[c]), c) for c in range(m) if owner[c] >= 0]
+    prices, owners, waiting = np.zeros(values.shape[1]), dict[int, int](), list(range(len(values)))
+    while waiting:
+        gains = values[waiting[-1]] - prices
+        column = int(gains.argmax())
+        row, best = waiting.pop(), float(gains[column])
+        if best > 0:
+            gains[column] = 0  # that of a row in no pair
+            prices[column] += best - gains.max() + _BID
+            waiting += [owners[column]] if column in owners else []
+            owners[column] = row
+    return [(row, column) for column, row in owners.items()]

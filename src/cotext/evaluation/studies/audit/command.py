@@ -5,9 +5,9 @@ from typing import Annotated
 
 import typer
 
-from cotext.evaluation.studies.audit.requests import AuditRequest
+from cotext.evaluation.requests import AuditRequest
 
-FAILED = 1  # the exit code where there is a finding of a kind of `--fail-on`
+FAILED = 1  # exit code if there is a finding of a kind given by `--fail-on`
 
 
 def audit(
@@ -25,10 +25,11 @@ def audit(
     found = measure(request)
     if request.out is not None:
         with replacing(request.out) as temporary:
-            # Names of files may hold what is no text.
+            # File names may contain bytes that are not text.
             temporary.write_text(render_audit(found), encoding="utf-8", errors="backslashreplace")
     typer.echo(json_format.dumps(found.as_dict(), indent=1) if json else found.render())
-    if found.kinds & request.kinds:
+    kinds = {kind for system in found.systems for kind in system.counts}
+    if kinds.intersection(request.fail_on) or (kinds and "all" in request.fail_on):
         raise typer.Exit(FAILED)
 
 

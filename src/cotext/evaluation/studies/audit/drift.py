@@ -1,115 +1,119 @@
-"""Names that changed, and what only a document shows: terms, address, pronouns and tense that drift.
+"""Changed names, and inconsistencies within a document: terms, address, pronouns and tense.
 
-Renderings are learned from the text itself: a source word of several sentences has the target word that
-nearly all of their translations have, and few others. Address, pronouns and tense are read from short
-lists of words, of the languages that are listed here alone.
+Translations of terms are learned from the text itself: a source word of several sentences has the target word
+that nearly all of their translations contain, and few other sentences. Address, pronouns and tense are found
+by the words below, only in these languages.
 """
 
 import re
 import unicodedata
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from difflib import get_close_matches
 from itertools import pairwise
 from typing import Final
 
 from cotext.data.words import is_letter, words_of
 from cotext.files.mechanical import Fault, without_placeholders
 
-_LEAST: Final = 3  # sentences in which a name, or a form of address, has to be
-_TERM: Final = 4  # other sentences of its document in which a term has to be
-_USUAL: Final = 0.75  # share of the sentences that have the usual form
-_OWN: Final = 0.75  # share of the sentences with a rendering that have its word
-_LONG: Final = 5  # letters of a word that may be a term
-_STEM: Final = 5  # letters by which forms of a word are one
+_LEAST: Final = 3  # other sentences with a form of address
+_NAMED: Final = 2  # other sentences with a name
+_TERM: Final = 4  # other sentences of the document with a term
+_USUAL: Final = 0.75  # minimum share of the sentences that have the usual form
+_OWN: Final = 0.75  # minimum share of the sentences with a translation that have the term
+_LONG: Final = 5  # minimum length of a term, in letters
+_STEM: Final = 5  # letters by which forms of a word are compared
+_SIMILAR: Final = 0.75  # minimum similarity of a name and a misspelling of it (`difflib`)
 Pair = tuple[str, str, str]  # document, source, target
-# Informal and formal address; a formal word that begins a sentence may be another.
-_ADDRESS: Final = {
-    "de": (r"\b(?:du|dir|dich|dein(?:e[rsnm]?)?|euch)\b", r"(?<=[\w,] )(?:Sie|Ihnen|Ihr(?:e[rsnm]?)?)\b"),
-    "fr": (r"\b(?:tu|toi|ton|tes)\b", r"\b(?:vous|votre|vos)\b"),
-    "es": (r"\b(?:tú|ti|contigo)\b", r"\b(?:usted(?:es)?)\b"),
-    "ru": (r"\b(?:ты|тебя|тебе|тобой|тво\w{1,3})\b", r"\b(?:вы|вас|вам|вами|ваш\w{0,3})\b"),
-    "zh": ("你", "您"),
+Cues = Mapping[str, str]  # patterns by what they indicate
+# In German, "Sie" at the start of a sentence may be another pronoun.
+_ADDRESS: Final[Mapping[str, Cues]] = {
+    language: {"informal": rf"(?i)\b(?:{informal})\b", "formal": formal}
+    for language, informal, formal in (
+        ("de", r"du|dir|dich|dein(?:e[rsnm]?)?|euch", r"(?<=[\w,] )(?:Sie|Ihnen|Ihr(?:e[rsnm]?)?)\b"),
+        ("fr", "tu|toi|ton|tes", r"(?i)\b(?:vous|votre|vos)\b"),
+        ("es", "tú|ti|contigo", r"(?i)\busted(?:es)?\b"),
+        ("ru", r"ты|тебя|тебе|тобой|тво\w{1,3}", r"(?i)\b(?:вы|вас|вам|вами|ваш\w{0,3})\b"),
+    )
+} | {"zh": {"informal": "你", "formal": "您"}}
+_PRONOUNS: Final[Mapping[str, Cues]] = {
+    language: {pronoun: rf"(?i)^\W*{pronoun}{end}" for pronoun in pronouns.split()}
+    for language, pronouns, end in (
+        ("en", "he she it", r"\b"),
+        ("de", "er sie es", r"\b"),
+        ("fr", "il elle ce", r"\b"),
+        ("ru", "он она оно", r"\b"),
+        ("zh", "他 她 它", "(?!们)"),
+    )
 }
-# Pronouns that a sentence begins with, of one person each.
-_PRONOUNS: Final = {
-    "en": ("he", "she", "it"),
-    "de": ("er", "sie", "es"),
-    "fr": ("il", "elle", "ce"),
-    "ru": ("он", "она", "оно"),
-    "zh": ("他", "她", "它"),
-}
-# Words of the past and of the present.
-_TENSES: Final = {
-    "en": (r"\b(?:was|were|had|did|went|said|came|\w{2,}ed)\b", r"\b(?:is|are|has|have|does|do|will)\b"),
-    "de": (
-        r"\b(?:war(?:en)?|hatten?|wurden?|ging(?:en)?|sagten?|ge\w{2,}(?:t|en)|\w{3,}ten?)\b",
-        r"\b(?:ist|sind|hat|haben|wird|werden|kann)\b",
-    ),
-    "ru": (
-        r"\b(?:был[аои]?|\w{2,}л(?:а|о|и|ся|ась|ись)?)\b",
-        r"\b(?:есть|является|\w{2,}(?:ет|ит|ют|ят)(?:ся)?)\b",
-    ),
+_TENSES: Final[Mapping[str, Cues]] = {
+    language: {"past": rf"(?i)\b(?:{past})\b", "present": rf"(?i)\b(?:{present})\b"}
+    for language, past, present in (
+        ("en", r"was|were|had|did|went|said|came|\w{2,}ed", "is|are|has|have|does|do|will"),
+        (
+            "de",
+            r"war(?:en)?|hatten?|wurden?|ging(?:en)?|sagten?|ge\w{2,}(?:t|en)|\w{3,}ten?",
+            "ist|sind|hat|haben|wird|werden|kann",
+        ),
+        ("ru", r"был[аои]?|\w{2,}л(?:а|о|и|ся|ась|ись)?", r"есть|является|\w{2,}(?:ет|ит|ют|ят)(?:ся)?"),
+    )
 }
 
 
 def changed_names(pairs: Sequence[Pair]) -> Iterator[tuple[int, Fault]]:
-    """Names that the translations of other sentences keep, and that of this one does not, by its number."""
-    names = [_names(source) for _, source, _ in pairs]
+    """Yield names that a translation lacks, although others keep them; with the number of the pair."""
     where: dict[str, list[int]] = defaultdict(list)
     for number, (_, source, _) in enumerate(pairs):
         for word in {word.text for word in words_of(source)}:
             where[word].append(number)
     known = Counter(word.text for _, _, target in pairs for word in words_of(target))
-    for number, own in enumerate(names):
-        target = pairs[number][2]
-        for name in own:
+    for number, (_, source, target) in enumerate(pairs):
+        for name in _names(source):
+            if name in target:
+                continue
             others = [n for n in where[name] if n != number]
             kept = sum(name in pairs[n][2] for n in others)
-            if name in target or not others or kept < _USUAL * len(others):
-                continue
-            similar = (w.text for w in words_of(target) if known[w.text] == 1 and _is_near(name, w.text))
-            if near := next(similar, ""):
-                yield number, Fault("name", kept / (len(others) + 0.2), f"missing: {name} (has {near})")
-            elif len(others) >= _LEAST:
+            words = [w.text for w in words_of(target) if known[w.text] == 1 and w.text[0] == name[0]]
+            near = next(iter(get_close_matches(name, words, 1, _SIMILAR)), "")
+            is_usual = bool(others) and kept >= _USUAL * len(others)
+            if near and (is_usual or (sorted(near) == sorted(name) and kept >= len(others) / 2)):
+                yield number, Fault("name", (kept + 1) / (len(others) + 1.2), f"missing: {name} (has {near})")
+            elif is_usual and len(others) >= _NAMED:
                 yield number, Fault("name", kept / (len(others) + 1), f"missing: {name}")
 
 
 def _names(text: str) -> list[str]:
-    """Words with a capital within a sentence, which the letter after it does not have."""
+    """Return the words within a sentence that have a capital letter only at the start."""
     words = words_of(without_placeholders(text))
     inner = [w for before, w in pairwise(words) if before.text[-1].isalnum() or before.text == ","]
     return [w.text for w in inner if len(w.text) > 3 and w.text[0].isupper() and w.text[1:].islower()]
 
 
-def _is_near(one: str, other: str) -> bool:
-    """Return whether two words differ in two letters or less."""
-    if not other[:1].isupper() or abs(len(one) - len(other)) > 1 or one[:1] != other[:1]:
-        return False
-    return sum((Counter(one) - Counter(other)).values()) <= 1
-
-
 def drifts(pairs: Sequence[Pair], source_language: str, target_language: str) -> Iterator[tuple[int, Fault]]:
-    """Places in which a translation is unlike the rest of its document, by number."""
+    """Yield sentences whose translation differs from the rest of the document, by the number of the pair."""
     documents: dict[str, list[int]] = defaultdict(list)
     for number, (document, _, _) in enumerate(pairs):
         documents[document].append(number)
-    # In the order of the text, which decides between renderings that are as usual as each other.
+    # Dictionaries keep the order of the text, which decides between equally frequent translations.
     stems = [
         (dict.fromkeys(stems_of(source)), dict.fromkeys(stems_of(target))) for _, source, target in pairs
     ]
-    met = Counter(stem for _, target in stems for stem in target)
+    counts = Counter(stem for _, target in stems for stem in target)
     for numbers in documents.values():
-        yield from _terms(numbers, pairs, stems, met)
-        if target_language in _ADDRESS:
-            yield from _address(numbers, pairs, source_language, *_ADDRESS[target_language])
-        if {source_language, target_language} <= _PRONOUNS.keys():
-            yield from _pronouns(numbers, pairs, _PRONOUNS[source_language], _PRONOUNS[target_language])
-        if {source_language, target_language} <= _TENSES.keys():
-            yield from _tense(numbers, pairs, _TENSES[source_language], _TENSES[target_language])
+        yield from _terms(numbers, pairs, stems, counts)
+        yield from _address(numbers, pairs, _ADDRESS.get(target_language, {}))
+        for cues, confidence in ((_PRONOUNS, 0.6), (_TENSES, 0.5)):
+            if {source_language, target_language} <= cues.keys():
+                sides = cues[source_language], cues[target_language]
+                for number, now, was, has in _changes(numbers, pairs, *sides):
+                    # A change to the past, or from the present, is often right.
+                    if cues is _PRONOUNS or now == was == "past":
+                        note = f"{now} becomes {has}, but {was} in the sentence before"
+                        yield number, Fault("drift", confidence, note)
 
 
 def stems_of(text: str) -> Iterator[str]:
-    """The stems of words, the signs, and pairs of characters of scripts without spaces."""
+    """Yield stems of words, punctuation, and pairs of characters in scripts without spaces."""
     words = words_of(unicodedata.normalize("NFKC", text).casefold())
     for word, after in pairwise([*words, *words_of(".")]):
         yield word.text[:_STEM]
@@ -121,10 +125,10 @@ def stems_of(text: str) -> Iterator[str]:
 def _terms(
     numbers: Sequence[int],
     pairs: Sequence[Pair],
-    stems: Sequence[tuple[dict[str, None], dict[str, None]]],
-    met: Counter[str],
+    stems: Sequence[tuple[Mapping[str, None], Mapping[str, None]]],
+    counts: Mapping[str, int],
 ) -> Iterator[tuple[int, Fault]]:
-    """Words that all translations but one render alike."""
+    """Yield sentences with a word that all other sentences of the document translate alike."""
     where: dict[str, list[int]] = defaultdict(list)
     for number in numbers:
         for stem in stems[number][0]:
@@ -134,66 +138,54 @@ def _terms(
         if len(places) <= _TERM:
             continue
         renderings = Counter(each for n in places for each in stems[n][1])
-        usual, count = max(
-            renderings.items(), key=lambda item: (item[1] / max(1, met[item[0]] - item[1] + 1), item[1])
+        usual = max(
+            renderings,
+            key=lambda each: (
+                renderings[each] / max(1, counts[each] - renderings[each] + 1),
+                renderings[each],
+            ),
         )
-        if count != len(places) - 1 or count < _OWN * met[usual] or len(usual) < 2:
+        if renderings[usual] != len(places) - 1 or renderings[usual] < _OWN * counts[usual] or len(usual) < 2:
             continue
         [odd] = [n for n in places if usual not in stems[n][1]]
         if usual not in pairs[odd][2].casefold() and len(stems[odd][1]) > _TERM:
-            note = f"everywhere else, {stem}... is translated by {usual}..."
-            yield odd, Fault("drift", 1 - 1 / count, note)
+            words = _word(stem, pairs[odd][1]), _word(usual, pairs[next(n for n in places if n != odd)][2])
+            if words[0] != words[1]:  # else, it is a name
+                note = f'{len(places) - 1} other sentences with "{words[0]}" have "{words[1]}"'
+                yield odd, Fault("drift", 1 - 1 / renderings[usual], note)
 
 
-def _address(
-    numbers: Sequence[int], pairs: Sequence[Pair], source_language: str, informal: str, formal: str
-) -> Iterator[tuple[int, Fault]]:
-    forms: dict[bool, list[int]] = {True: [], False: []}
-    for n in numbers:
-        if source_language != "en" or re.search(r"\byou", pairs[n][1], re.IGNORECASE):
-            has = [
-                bool(re.search(informal, pairs[n][2], re.IGNORECASE)),
-                bool(re.search(formal, pairs[n][2])),
-            ]
-            if sum(has) == 1:
-                forms[has[1]].append(n)
-    for is_formal, places in forms.items():
-        others = len(forms[not is_formal])
-        if others >= _LEAST and others >= _USUAL * (others + len(places)):
-            what = "formal" if is_formal else "informal"
-            yield from (
-                (n, Fault("drift", others / (others + len(places) + 1), f"the address is {what} here"))
-                for n in places
+def _word(stem: str, text: str) -> str:
+    """Return the first word of a text with a stem."""
+    return next((word.text for word in words_of(text) if word.text.casefold().startswith(stem)), stem)
+
+
+def _address(numbers: Sequence[int], pairs: Sequence[Pair], cues: Cues) -> Iterator[tuple[int, Fault]]:
+    forms = {n: form for n in numbers if (form := _indicated(pairs[n][2], cues))}
+    counts = Counter(forms.values())
+    for n, form in forms.items():
+        others = len(forms) - counts[form]
+        if others >= _LEAST and others >= _USUAL * len(forms):
+            yield (
+                n,
+                Fault("drift", others / (len(forms) + 1), f"{form} address, unlike the rest of the document"),
             )
 
 
-def _pronouns(
-    numbers: Sequence[int], pairs: Sequence[Pair], ours: Sequence[str], theirs: Sequence[str]
-) -> Iterator[tuple[int, Fault]]:
-    before = ("", "")
-    for n in numbers:
-        own = _first(pairs[n][1], ours), _first(pairs[n][2], theirs)
-        if all(own) and all(before) and own[0] == before[0] and own[1] != before[1]:
-            yield n, Fault("drift", 0.6, f"{own[0]} becomes {own[1]}, and {before[1]} in the sentence before")
-        before = own
+def _changes(
+    numbers: Sequence[int], pairs: Sequence[Pair], source: Cues, target: Cues
+) -> Iterator[tuple[int, str, str, str]]:
+    """Yield sentences whose target differs from the sentence before, but not the source.
+
+    A number comes with what the source indicates, and what the target before it and its own target do.
+    """
+    sides = [(n, _indicated(pairs[n][1], source), _indicated(pairs[n][2], target)) for n in numbers]
+    for (_, before, was), (n, now, has) in pairwise(sides):
+        if now and now == before and was and has and was != has:
+            yield n, now, was, has
 
 
-def _first(text: str, pronouns: Sequence[str]) -> str:
-    words = words_of(text.casefold())
-    return words[0].text if words and words[0].text in pronouns else ""
-
-
-def _tense(
-    numbers: Sequence[int], pairs: Sequence[Pair], ours: tuple[str, str], theirs: tuple[str, str]
-) -> Iterator[tuple[int, Fault]]:
-    before = ("", "")
-    for n in numbers:
-        own = _tense_of(pairs[n][1], *ours), _tense_of(pairs[n][2], *theirs)
-        if before == ("past", "past") and own == ("past", "present"):
-            yield n, Fault("drift", 0.5, "changes from the past to the present, which the source does not")
-        before = own
-
-
-def _tense_of(text: str, past: str, present: str) -> str:
-    has = re.search(past, text, re.IGNORECASE), re.search(present, text, re.IGNORECASE)
-    return "past" if has[0] and not has[1] else "present" if has[1] and not has[0] else ""
+def _indicated(text: str, cues: Cues) -> str:
+    """Return what the words of a text indicate; empty if it is nothing or contradictory."""
+    names = [name for name, cue in cues.items() if re.search(cue, text)]
+    return names[0] if len(names) == 1 else ""

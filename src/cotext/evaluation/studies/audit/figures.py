@@ -1,37 +1,38 @@
-"""What an audit finds."""
+"""Findings of an audit."""
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from cotext.runtime.version import __version__
 
-# Kinds of findings, and what a reader calls sentences of that kind.
-KINDS: Final = {
+# Kinds of findings, with a title for several: faults of whole sentences, and details that may be right.
+FAULTS: Final = {
     "lost": "lost",
     "added": "added",
     "order": "out of order",
     "untranslated": "untranslated",
     "copied": "copied from another sentence",
-    "language": "in the wrong language",
+    "language": "in another language",
     "tag": "with changed tags or placeholders",
-    "number": "with changed numbers",
-    "name": "with changed names",
-    "quote": "without their quotation marks",
-    "term": "with another term than the glossary has",
-    "drift": "that drift from the rest of their document",
+}
+DETAILS: Final = {
+    "number": "numbers",
+    "name": "names",
+    "quote": "quotation marks",
+    "term": "glossary terms",
+    "drift": "inconsistencies",
 }
 _SHOWN: Final = 20  # findings of an output that are printed
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A place where an output needs a look.
+    """A place in an output that may be wrong.
 
-    `sentence` counts source sentences over the whole text, from 1; of an added one, it is the one before it
-    (0: none). `output_sentence` counts those of the output; None where there is none. `confidence`: from 0 to
-    1, how likely it is a fault.
+    `sentence`: number of the source sentence, from 1 over the whole text; for an added sentence, that of the
+    sentence before it (0: none). `output_sentence`: number in the output, or None. `confidence`: 0 to 1.
     """
 
     kind: str
@@ -46,17 +47,19 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """A part of the documents: findings in it, sentences, and chrF where there is a reference."""
+    """The sentences at similar positions of their documents, and the number of findings in them."""
 
     name: str
     sentences: int
     findings: int
-    score: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class SystemAudit:
-    """The findings of an output, most confident first; `merged`: output sentences of several source ones."""
+    """The findings of an output in the order of the text.
+
+    `merged`: output sentences that translate several source sentences. `divided`: the reverse.
+    """
 
     name: str
     sentences: int
@@ -64,7 +67,7 @@ class SystemAudit:
     merged: int
     divided: int
     findings: Sequence[Finding]
-    positions: Sequence[Position] = ()
+    positions: Sequence[Position]
 
     @property
     def counts(self) -> Counter[str]:
@@ -73,47 +76,42 @@ class SystemAudit:
 
     @property
     def summary(self) -> str:
-        """One sentence that says what is wrong."""
+        """One sentence about the output."""
         counts = self.counts
-        told = [f"{counts[kind]:,} {what}" for kind, what in KINDS.items() if counts[kind]]
-        sizes = f"{self.sentences:,} source sentences became {self.output_sentences:,}"
+        text = f"{self.sentences:,} source sentences became {self.output_sentences:,}"
         if self.merged:
-            sizes += f", of which {self.merged:,} merge several"
-        if not told:
-            return f"{sizes}, and no fault was found."
-        return f"{sizes}; to look at: {', '.join(told)}."
+            text += f", of which {self.merged:,} merge several"
+        if not counts:
+            return f"{text}, and no fault was found."
+        faults = ", ".join(f"{counts[kind]:,} {title}" for kind, title in FAULTS.items() if counts[kind])
+        details = ", ".join(f"{title} ({counts[kind]:,})" for kind, title in DETAILS.items() if counts[kind])
+        text += f"; faults: {faults}" if faults else "; no sentence is lost, added, moved or untranslated"
+        return text + (f"; details to check: {details}." if details else ".")
 
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """Outputs of one source side by side; `notes` say how the text was read, and what was not checked."""
+    """Outputs of one source; `notes` state how the texts were read."""
 
     source: str
     languages: tuple[str, str]
     systems: Sequence[SystemAudit]
-    notes: Sequence[str] = field(default_factory=list)
-
-    @property
-    def kinds(self) -> set[str]:
-        """The kinds of findings of any output."""
-        return {kind for system in self.systems for kind in system.counts}
+    notes: Sequence[str]
 
     def render(self) -> str:
-        """A sentence for every output, and the first findings of each."""
+        """The summary and the first findings of each output, faults before details."""
         lines = [*self.notes]
         for system in self.systems:
             lines.append(f"{system.name}: {system.summary}")
-            for each in system.findings[:_SHOWN]:
+            for each in sorted(system.findings, key=lambda each: each.kind in DETAILS)[:_SHOWN]:
                 where = f"document {each.document}, sentence {each.sentence}"
                 lines.append(f"  {each.kind}, {where} ({each.confidence:.2f}): {each.note}")
-            if len(system.findings) > _SHOWN:
-                lines.append(
-                    f"  ... and {len(system.findings) - _SHOWN:,} more (--out for a page, --json for all)"
-                )
+            if (more := len(system.findings) - _SHOWN) > 0:
+                lines.append(f"  ... and {more:,} more (--out for a page, --json for all)")
         return "\n".join(lines)
 
     def as_dict(self) -> dict[str, Any]:
-        """Everything, for a JSON file."""
+        """All figures, for JSON."""
         figures = asdict(self)
         systems: dict[str, dict[str, Any]] = {each.pop("name"): each for each in figures.pop("systems")}
         findings = [{"system": name, **each} for name, own in systems.items() for each in own.pop("findings")]

@@ -1,106 +1,79 @@
-"""The page of `cotext audit`: what is wrong with each output in a sentence, then every place."""
+"""The page of `cotext audit`: a sentence about each output, counts by kind, and all findings."""
 
 from collections.abc import Iterator
 from html import escape
-from itertools import groupby
 from typing import Final
 
-from cotext.evaluation.studies.audit.figures import KINDS, Audit, Finding, SystemAudit
+from cotext.evaluation.studies.audit.figures import DETAILS, FAULTS, Audit, Finding, SystemAudit
 from cotext.evaluation.studies.tables import Row, Table
 from cotext.runtime.html import facts, table, whole_page
 from cotext.runtime.version import __version__
 
-SHOWN: Final = 500  # findings of an output; all are in the JSON file
+SHOWN: Final = 500  # findings of an output
+TITLES: Final = FAULTS | DETAILS
 STYLE: Final = """<style>
 body { max-width: 84rem; }
 .findings table { table-layout: fixed; width: 100%; overflow-wrap: anywhere; }
-.findings :is(td, th) { text-align: left; } .findings :is(td, th):nth-child(-n+3) { width: 7.5rem; }
+.findings :is(td, th) { text-align: left; } .findings :is(td, th):nth-child(1) { width: 8.5rem; }
+.findings :is(td, th):nth-child(2) { width: 16rem; } .findings .soft { font-size: .85rem; }
 .findings .nothing { color: var(--bad); font-style: italic; }
-.verdict { font-size: 1.1rem; }
+.verdict { font-size: 1.1rem; max-width: 60rem; }
 </style>"""
-ABOUT: Final = """Confidence is a number from 0 to 1: of lost and added sentences, the probability of the
-alignment; of drift, a share of sentences. A finding is a reason to look, not a verdict. The meaning of words
-is not checked: a fluent sentence with another meaning is not found."""
+ABOUT: Final = """<p>A finding is a reason to check a sentence, not a verdict. Human translations have details
+to check in 15 to 30 of 1,000 sentences, and many of these are right. The number in brackets is the
+confidence, from 0 to 1. Not found: a fluent sentence with another meaning.</p>"""
 
 
-def render_audit(found: Audit) -> str:
-    """The page."""
-    many = len(found.systems) > 1
+def render_audit(audit: Audit) -> str:
+    """Return the page."""
+    several = len(audit.systems) > 1
     body = [
         STYLE,
-        f"<h1>Audit of {len(found.systems)} translations</h1>" if many else "<h1>Audit of a translation</h1>",
+        f"<h1>Audit of {f'{len(audit.systems)} translations' if several else 'a translation'}</h1>",
     ]
-    body += [
-        f'<p class="verdict"><b>{escape(system.name)}</b>: {escape(system.summary)}</p>'
-        for system in found.systems
-    ]
-    body += [f'<p class="soft">{escape(note)}.</p>' for note in found.notes]
-    body += [
-        "<h2>Findings by kind</h2>",
-        _counts(found),
-        f"<p>{ABOUT}</p>",
-        "<h2>By place in the document</h2>",
-        _positions(found),
-    ]
-    for number, system in enumerate(found.systems):
-        body += [f'<h2 id="system-{number}">{escape(system.name)}: every finding</h2>', *_findings(system)]
-    told = [
-        ("source", found.source),
-        ("languages", " to ".join(code or "unknown" for code in found.languages)),
-    ]
-    body += [
-        "<h2>How this came about</h2>",
-        facts((n, escape(v)) for n, v in [*told, ("Cotext", __version__)]),
-    ]
+    for system in audit.systems:
+        body.append(f'<p class="verdict"><b>{escape(system.name)}</b>: {escape(system.summary)}</p>')
+    body += [*(f'<p class="soft">{escape(note)}.</p>' for note in audit.notes), ABOUT]
+    if several:
+        body += ["<h2>Findings by kind</h2>", _counts(audit)]
+    for system in audit.systems:
+        body += _findings(system)
+    languages = " to ".join(code or "unknown" for code in audit.languages)
+    about = [("source", audit.source), ("languages", languages), ("Cotext", __version__)]
+    body += ["<h2>Findings by position in the document</h2>", _positions(audit)]
+    body += ["<h2>About this page</h2>", facts((name, escape(value)) for name, value in about)]
     return whole_page("Cotext: audit", body)
 
 
-def _counts(found: Audit) -> str:
+def _counts(audit: Audit) -> str:
     rows: list[Row] = [
-        (
-            f"sentences {what}",
-            *(f"{system.counts[kind]:,}" if system.counts[kind] else "-" for system in found.systems),
-        )
-        for kind, what in KINDS.items()
+        (title, *(f"{s.counts[kind]:,}" if s.counts[kind] else "-" for s in audit.systems))
+        for kind, title in TITLES.items()
     ]
-    rows.append(("output sentences that merge several", *(f"{s.merged:,}" for s in found.systems)))
-    rows.append(("source sentences that were divided", *(f"{s.divided:,}" for s in found.systems)))
-    return Table(
-        ("", *(system.name for system in found.systems)), rows, "Findings, and how sentences correspond."
-    ).html()
+    rows.append(("no fault: output sentences that merge several", *(f"{s.merged:,}" for s in audit.systems)))
+    rows.append(("no fault: source sentences that were divided", *(f"{s.divided:,}" for s in audit.systems)))
+    return Table(("", *(system.name for system in audit.systems)), rows).html()
 
 
-def _positions(found: Audit) -> str:
-    first, scored = (
-        found.systems[0].positions,
-        any(p.score is not None for s in found.systems for p in s.positions),
-    )
-    rows: list[Row] = []
-    for number, place in enumerate(first):
-        cells = []
-        for system in found.systems:
-            own = system.positions[number]
-            cells += [
-                f"{100 * own.findings / own.sentences:.1f}",
-                *([f"{own.score or 0:.1f}"] if scored else []),
-            ]
-        rows.append((place.name, f"{place.sentences:,}", *cells))
-    heads = [title for s in found.systems for title in (s.name, *([f"{s.name} chrF"] if scored else []))]
-    return Table(
-        ("sentence", "sentences", *heads), rows, "Findings in 100 sentences, by their number in the document."
-    ).html()
+def _positions(audit: Audit) -> str:
+    rows = [
+        (first.name, f"{first.sentences:,}", *(f"{100 * p.findings / p.sentences:.1f}" for p in places))
+        for places in zip(*(system.positions for system in audit.systems), strict=True)
+        for first in places[:1]
+    ]
+    heads = ("position", "source sentences", *(system.name for system in audit.systems))
+    return Table(heads, rows, "Findings per 100 source sentences.").html()
 
 
 def _findings(system: SystemAudit) -> Iterator[str]:
-    """A table for each document."""
-    if not system.findings:
-        yield "<p>No fault was found.</p>"
-    for document, each in groupby(system.findings[:SHOWN], key=lambda finding: finding.document):
-        rows = [_row(finding) for finding in each]
-        heads = ("sentence", "kind", "confidence", "source", "output", "what is wrong")
-        yield f'<div class="findings">{table(f"Document {escape(document)}", heads, rows, left=6)}</div>'
-    if len(system.findings) > SHOWN:
-        yield f"<p>{len(system.findings) - SHOWN:,} further findings are in the figures of --json.</p>"
+    """Yield the tables of the faults and the details of an output."""
+    yield f"<h2>{escape(system.name)}: all findings</h2>"
+    heads = ("sentence", "what is wrong", "source", "output")
+    for title, kinds in (("Faults", FAULTS), ("Details to check", DETAILS)):
+        rows = [_row(finding) for finding in system.findings if finding.kind in kinds]
+        caption = f"<b>{title}</b>: {len(rows):,}" + (f"; the first {SHOWN}" if len(rows) > SHOWN else "")
+        if rows:
+            yield f'<div class="findings">{table(caption, heads, rows[:SHOWN], left=4)}</div>'
 
 
 def _row(finding: Finding) -> tuple[str, ...]:
@@ -108,5 +81,8 @@ def _row(finding: Finding) -> tuple[str, ...]:
         escape(text) if text else '<span class="nothing">nothing</span>'
         for text in (finding.source, finding.output)
     ]
-    where = f"{finding.sentence}" if finding.source else f"after {finding.sentence}"
-    return where, finding.kind, f"{finding.confidence:.2f}", *sides, escape(finding.note)
+    after = "" if finding.source else "after "
+    output = "" if finding.output_sentence is None else f"output {finding.output_sentence:,}, "
+    place = f'<br><span class="soft">{output}document {escape(finding.document)}</span>'
+    wrong = f"<b>{TITLES[finding.kind]}</b>: {escape(finding.note)} ({finding.confidence:.2f})"
+    return f"{after}{finding.sentence:,}{place}", wrong, *sides

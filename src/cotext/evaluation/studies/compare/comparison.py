@@ -10,9 +10,8 @@ from typing import Final
 
 from cotext.data.contrastive_suites import CONTROLLED, ContrastiveSuite
 from cotext.evaluation.metrics.contrastive import Accuracy
-from cotext.evaluation.metrics.profile import Bucket
 from cotext.evaluation.metrics.tokenised import Words
-from cotext.evaluation.statistics.seeds import Difference, ScoreTest, Spread, compare_accuracies
+from cotext.evaluation.statistics.seeds import Difference, Spread, compare_accuracies
 from cotext.evaluation.statistics.seeds import corrected as corrected_differences
 from cotext.evaluation.statistics.significance import SIGNIFICANT, Resampling, least_p
 from cotext.evaluation.studies.compare.against_papers import (
@@ -25,7 +24,7 @@ from cotext.evaluation.studies.compare.against_papers import (
     published_for,
 )
 from cotext.evaluation.studies.compare.measured import ContextGain, EvaluationSet, gains_of_seeds
-from cotext.evaluation.studies.compare.quality import Quality, TestedScore, measure_quality
+from cotext.evaluation.studies.compare.quality import Quality, measure_quality
 from cotext.evaluation.studies.compare.system import MeasuredSystem, runs_of
 from cotext.evaluation.studies.contrastive.contrastive_rows import SAME_SENTENCE, AccuracyCell, AccuracyRow
 from cotext.evaluation.studies.contrastive.decisions import (
@@ -292,17 +291,12 @@ class RunComparison:
 
     runs: tuple[MeasuredSystem, ...]
     test: EvaluationSet | None
-    documents: int
-    sentences: int
-    scores: tuple[tuple[TestedScore, ...], ...]  # by system
-    tests: Mapping[str, ScoreTest]  # by protocol
+    quality: Quality
     rows: tuple[AccuracyRow, ...]
     contrastive_tests: tuple[ContrastiveTest, ...]
     pooled: tuple[PooledAccuracy, ...]  # by system: over all suites, if there are several
     evidence: tuple[tuple[Evidence, ...], ...]  # by system: for clues in its context, if controls were run
     gains: tuple[tuple[ContextGain, ...], ...]  # by system
-    lengths: tuple[Bucket, ...]
-    positions: tuple[Bucket, ...]
     published: tuple[PublishedComparison, ...]
     notes: tuple[str, ...]
 
@@ -332,7 +326,7 @@ class RunComparison:
             return []
         figures = [
             SeedFigure(score.score.title, "", score.by_seed, first.by_seed, score.against_first)
-            for score, first in zip(self.scores[system], self.scores[0], strict=True)
+            for score, first in zip(self.quality.scores[system], self.quality.scores[0], strict=True)
         ]
         if system > 0:
             tests = [t for t in self.contrastive_tests if t.run == system]
@@ -377,17 +371,12 @@ def compare_runs(
     return RunComparison(
         runs=tuple(runs),
         test=test,
-        documents=quality.documents,
-        sentences=quality.sentences,
-        scores=quality.scores,
-        tests=quality.tests,
+        quality=quality,
         rows=tuple(rows),
         contrastive_tests=tuple(contrastive_tests(runs, groups)),
         pooled=pooled_accuracies(runs, suites),
         evidence=evidence,
         gains=tuple(gains_of_seeds([run.use for run in system.runs], drawing) for system in runs),
-        lengths=quality.lengths,
-        positions=quality.positions,
         published=tuple(compare_with_papers(runs, plain, data)),
         notes=tuple(notes),
     )

@@ -97,16 +97,11 @@ def figures(result: RunComparison) -> Iterator[Figure]:
     for number, run in enumerate(result.runs):
         make = partial(Figure, system=run.title, recipe=run.first.recipe.title)
         yield from _run_figures(run, make)
-        for each in result.scores[number]:
+        for each in result.quality.scores[number]:
             low, high = each.interval_95 or (None, None)
             yield make(kind="score", name=each.score.title, value=each.score.value, low=low, high=high,
                        n=each.score.documents, signature=each.score.signature,
                        **_against(each.against_first, first))  # fmt: skip
-        for what, buckets in (("length", result.lengths), ("position", result.positions)):
-            for bucket in buckets:
-                score = bucket.scores[number][0]
-                yield make(kind=f"by {what}", name=score.title, group=bucket.name, value=score.value,
-                           n=bucket.sentences, signature=score.signature)  # fmt: skip
         for row in result.rows:
             cell = row.cells[number]
             yield make(kind="accuracy", name=row.phenomenon, group=row.distance, value=cell.percent,

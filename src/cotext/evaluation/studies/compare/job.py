@@ -1,22 +1,14 @@
-"""The command `cotext compare`: check inputs, measure runs, write the page and tables.
-
-The lines of a WMT test set are paragraphs, and systems trained on sentences translate a whole paragraph
-poorly. Paragraphs are therefore split into sentences.
-"""
+"""The command `cotext compare`: check inputs, measure runs, write the page and figures."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cotext.data.contrastive_suites import ContrastiveSuite
-from cotext.data.documents import Document, ParallelDocument
-from cotext.data.formats import write_parallel
 from cotext.data.languages import Languages, check_pair, check_sides
 from cotext.data.prepared import TRAIN, store_exists
-from cotext.data.splitting import Splitting
 from cotext.data.suite_files import read_suite
-from cotext.evaluation.metrics.aligned_files import name_systems, require_different, split_paragraphs
-from cotext.evaluation.metrics.interface import Texts
+from cotext.evaluation.metrics.aligned_files import name_systems, require_different
 from cotext.evaluation.metrics.tokenised import Words
 from cotext.evaluation.requests import ComparisonRequest
 from cotext.evaluation.statistics.significance import Resampling
@@ -34,22 +26,6 @@ from cotext.runtime.files import replacing
 from cotext.runtime.locks import writing
 from cotext.runtime.progress import Meter
 from cotext.translation.translate_file import check_output
-
-
-def split_test_set(test: EvaluationSet, languages: Languages, out: Path) -> tuple[EvaluationSet, str]:
-    """Split paragraphs where both sides have the same number of sentences; add a note."""
-    pairs = test.documents()
-    sides = ([Document(p.id, p.source) for p in pairs], [Document(p.id, p.target) for p in pairs])
-    by = Splitting()
-    texts, counts = split_paragraphs(
-        Texts({}, [sides[1]], sides[0]), by.splitter(languages.target), by.splitter(languages.source)
-    )
-    written = (
-        ParallelDocument(source.id, source.sentences, target.sentences)
-        for source, target in zip(texts.source, texts.references[0], strict=True)
-    )
-    write_parallel(out, None, written, "jsonl")
-    return EvaluationSet(out, out, "jsonl"), f"The test set has paragraphs ({out}): {counts.render()}."
 
 
 def compare_folders(
@@ -76,16 +52,9 @@ def compare_folders(
     if test is None and request.words is not None:
         raise CotextError(f"--words {request.words} needs a test set; add --source and --reference")
     words = Words.of(request.words)
-    of_paragraphs = test is not None and test.kind.partition(":")[0] == "wmt"
-    inputs = [*suites, *([test.source, test.reference] if test else [])]
-    split = request.out.with_suffix(".test.jsonl")  # a test set of paragraphs, by sentences
-    _check_outputs([*request.outputs, *([split] if of_paragraphs else [])], inputs)
-    pair = _check_languages(folders, test, suites)
+    _check_outputs(request.outputs, [*suites, *([test.source, test.reference] if test else [])])
+    _check_languages(folders, test, suites)
     with writing(*request.outputs):
-        notes = list(notes)
-        if test is not None and of_paragraphs:
-            test, note = split_test_set(test, pair, split)
-            notes.append(note)
         settings = MeasurementSettings(request, test, suites, new_meter)
         measured = [_measure(system, settings) for system in folders]
         comparison = compare_runs(
@@ -150,8 +119,8 @@ def _measure(folders: SystemFolders, settings: MeasurementSettings) -> MeasuredS
 
 def _check_languages(
     systems: Sequence[SystemFolders], test: EvaluationSet | None, suites: Mapping[Path, ContrastiveSuite]
-) -> Languages:
-    """Return the language pair, as far as known; CotextError if runs, suites and files differ."""
+) -> None:
+    """Raise CotextError if runs, suites and files are in different languages."""
     languages, whose = Languages(), ""
     for run in (run for system in systems for run in system.runs):
         pair = Languages.parse(config_of(run).languages)
@@ -162,7 +131,6 @@ def _check_languages(
             languages, whose = pair, f"{run} translates"
     for path, suite in suites.items():
         check_pair(languages, suite.languages, f"{path}", whose)
-    return languages
 
 
 def _test_set(request: ComparisonRequest) -> EvaluationSet | None:
@@ -214,14 +182,9 @@ def _suite_files(data: Path) -> list[Path]:
 
 def _write(result: RunComparison, request: ComparisonRequest) -> None:
     from cotext.evaluation.studies.compare.figures import as_csv
-    from cotext.evaluation.studies.compare.report import as_latex, render_comparison
+    from cotext.evaluation.studies.compare.report import render_comparison
 
-    contents = [
-        (request.out, render_comparison),
-        (request.csv, as_csv),
-        (request.latex, as_latex),
-    ]
-    for path, render in contents:
+    for path, render in ((request.out, render_comparison), (request.csv, as_csv)):
         if path is not None:
             with replacing(path) as temporary:
                 temporary.write_text(render(result), encoding="utf-8")

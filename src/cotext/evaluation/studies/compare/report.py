@@ -1,13 +1,12 @@
-"""A comparison as sections of tables and plots, for a terminal, a page and LaTeX."""
+"""A comparison as sections of tables and plots, for a terminal and a page."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
 from itertools import groupby
 
 from cotext.data.documents import Document
 from cotext.data.formats import read_documents
-from cotext.evaluation.metrics.profile import TITLES, Bucket
 from cotext.evaluation.statistics.seeds import Difference
 from cotext.evaluation.studies.compare.against_papers import PublishedComparison
 from cotext.evaluation.studies.compare.comparison import PHENOMENA, RunComparison
@@ -81,13 +80,6 @@ def as_text(result: RunComparison, brief: bool = False) -> str:
     return "\n\n".join([*answers, *blocks, *notes])
 
 
-def as_latex(result: RunComparison) -> str:
-    """Return the tables as LaTeX (needs booktabs)."""
-    heading = ["% needs \\usepackage{booktabs}", "% *: significant, p < 0.05 after correction"]
-    tables = (table.latex() for section in _sections(result) for table in section.tables)
-    return "\n".join([*heading, *tables, ""])
-
-
 def render_comparison(result: RunComparison) -> str:
     """Return the page: a document and conclusions first, then the values and their signatures."""
     items = []
@@ -109,8 +101,8 @@ def render_comparison(result: RunComparison) -> str:
 
 def _sections(result: RunComparison, pictures: bool = False) -> Iterator[Section]:
     yield _systems(result)
-    if result.scores[0]:
-        yield _quality(result, pictures)
+    if result.quality.scores[0]:
+        yield _quality(result)
     if any(run.seeds for run in result.runs):
         yield Section("Seeds", [_seeds(result)], about=SEEDS)
     if result.rows:
@@ -154,29 +146,28 @@ def _systems(result: RunComparison) -> Section:
     return Section("The systems", [table], [FIRST_LOSS] * started)
 
 
-def _quality(result: RunComparison, pictures: bool) -> Section:
-    tested = any(test.differences for test in result.tests.values())
+def _quality(result: RunComparison) -> Section:
+    tested = any(test.differences for test in result.quality.tests.values())
     rows: list[Row] = [
-        (run.label, *map(_score, scores)) for run, scores in zip(result.runs, result.scores, strict=True)
+        (run.label, *map(_score, scores))
+        for run, scores in zip(result.runs, result.quality.scores, strict=True)
     ]
-    caption = f"{result.documents:,} documents, {result.sentences:,} sentences."
+    caption = f"{result.quality.documents:,} documents, {result.quality.sentences:,} sentences."
     if tested:
         caption += (
             " With 95 % intervals; below, the difference from the first system, its interval, and p after "
             "correction."
         )
-    notes = [score.score.signature for score in result.scores[0]]
+    notes = [score.score.signature for score in result.quality.scores[0]]
     if tested:
-        signatures = dict.fromkeys(test.signature for test in result.tests.values())
+        signatures = dict.fromkeys(test.signature for test in result.quality.tests.values())
         notes = [
             "* differs significantly from the first system, p < 0.05 after correction",
             *signatures,
             *notes,
         ]
-    profiles = [(TITLES["length"], result.lengths), (TITLES["position"], result.positions)]
-    tables = [Table(("", *(score.score.title for score in result.scores[0])), rows, caption)]
-    tables += [_profile(result, what, buckets) for what, buckets in profiles if buckets]
-    return Section("Quality", tables, notes, pictures=_profile_plots(result, profiles) if pictures else "")
+    table = Table(("", *(score.score.title for score in result.quality.scores[0])), rows, caption)
+    return Section("Quality", [table], notes)
 
 
 def _score(score: TestedScore) -> Cell:
@@ -185,24 +176,6 @@ def _score(score: TestedScore) -> Cell:
     if test is not None:
         small += [f"{test.difference:+.2f}", interval(test.interval_95), f"p {render_p(test.p_corrected)}"]
     return Cell(f"{score.score.value:.2f}", tuple(small), test is not None and test.significant)
-
-
-def _profile(result: RunComparison, what: str, buckets: Sequence[Bucket]) -> Table:
-    header = (f"{buckets[0].scores[0][0].title} by {what}", "documents", "sentences")
-    rows: list[Row] = [
-        (b.name, f"{b.documents:,}", f"{b.sentences:,}", *(f"{scores[0].value:.2f}" for scores in b.scores))
-        for b in buckets
-    ]
-    return Table((*header, *(run.label for run in result.runs)), rows)
-
-
-def _profile_plots(result: RunComparison, profiles: Iterable[tuple[str, Sequence[Bucket]]]) -> str:
-    from cotext.evaluation.studies.plots import legend as legend_of
-    from cotext.evaluation.studies.plots import quality_by
-
-    titles = [run.label for run in result.runs]
-    drawn = [f"<figure>{quality_by(what, buckets, titles)}</figure>" for what, buckets in profiles if buckets]
-    return f'{legend_of(titles)}\n<div class="pair">{"".join(drawn)}</div>'
 
 
 def _label(run: MeasuredSystem) -> Cell:
@@ -369,7 +342,7 @@ def _published_cell(compared: PublishedComparison) -> Cell:
 def _facts(result: RunComparison) -> str:
     parts = []
     for number, run in enumerate(result.runs):
-        signatures = [score.score.signature for score in result.scores[number]]
+        signatures = [score.score.signature for score in result.quality.scores[number]]
         entries = []
         for measured in run.runs:
             signatures += [f"{name}: {decisions.signature}" for name, decisions in measured.decisions.items()]

@@ -10,7 +10,7 @@ from itertools import groupby
 
 from cotext.evaluation.metrics.interface import is_lower_better
 from cotext.evaluation.statistics.significance import SIGNIFICANT, least_p
-from cotext.evaluation.studies.compare.comparison import ContrastiveTest, RunComparison, SeedFigure
+from cotext.evaluation.studies.compare.comparison import ContrastiveTest, RunComparison
 from cotext.evaluation.studies.compare.measured import ContextGain
 from cotext.evaluation.studies.compare.quality import TestedScore
 from cotext.evaluation.studies.compare.system import MeasuredSystem
@@ -40,17 +40,13 @@ def verdict(result: RunComparison) -> tuple[Answer, ...]:
         Answer("How much?", tuple(_how_much(result))),
         Answer("Are the differences significant?", tuple(_real(result))),
         Answer("Are the translations better?", tuple(_quality(result))),
-        Answer("How much do seeds differ?", tuple(_seeds(result))),
     ]
     return tuple(answer for answer in answers if answer.lines)
 
 
 def context_words(run: MeasuredSystem) -> str:
     """Return the context window of a system in words."""
-    return window_words(run.first.window.before, run.first.window.after)
-
-
-def window_words(before: int, after: int) -> str:
+    before, after = run.first.window.before, run.first.window.after
     if before == WHOLE_DOCUMENT:
         return "the whole document" if after == WHOLE_DOCUMENT else "all sentences before"
     parts = [f"{count} {side}" for count, side in ((before, "before"), (after, "after")) if count]
@@ -266,7 +262,7 @@ def _by_context(result: RunComparison, test: ContrastiveTest) -> bool:
 
 def _quality(result: RunComparison) -> Iterable[str]:
     for number, run in enumerate(result.runs):
-        tested = [score for score in result.scores[number] if score.against_first is not None]
+        tested = [score for score in result.quality.scores[number] if score.against_first is not None]
         outcomes = dict.fromkeys(_outcome(result, score) for score in tested)
         for outcome in outcomes:
             parts = [_score_words(score) for score in tested if _outcome(result, score) == outcome]
@@ -276,7 +272,7 @@ def _quality(result: RunComparison) -> Iterable[str]:
 def _outcome(result: RunComparison, score: TestedScore) -> str:
     assert score.against_first is not None
     first = result.runs[0].title
-    test = result.tests[score.score.protocol]
+    test = result.quality.tests[score.score.protocol]
     if least_p(test.units) * len(test.differences) >= SIGNIFICANT:
         return f"too few documents ({test.units}) for a significant difference from {first}"
     if not score.against_first.significant:
@@ -297,38 +293,6 @@ def _score_words(score: TestedScore) -> str:
     return (
         f"{score.score.title} {score.score.value:.1f} ({test.difference:+.2f} [{low:+.2f}, "
         f"{high:+.2f}], p {render_p(test.p_corrected)}{alone})"
-    )
-
-
-def _seeds(result: RunComparison) -> Iterable[str]:
-    first = result.runs[0].title
-    for number, run in enumerate(result.runs):
-        figures = result.over_seeds(number)
-        if run.seeds and (scores := [figure for figure in figures if not figure.group]):
-            parts = []
-            for figure in scores:
-                spread = figure.by_seed
-                deviation = "" if spread.deviation is None else f", standard deviation {spread.deviation:.2f}"
-                parts.append(f"{figure.name} {min(spread.values):.1f} to {max(spread.values):.1f}{deviation}")
-            yield f"{run.title} (seeds {listed([str(seed) for seed in run.seeds])}): {'; '.join(parts)}."
-        if lost := [figure for figure in figures if figure.lost_in_seeds and not figure.group]:
-            parts = [_lost_words(figure) for figure in lost]
-            yield (f"Seeds of one system differ as much as {run.title} and {first} do: {'; '.join(parts)}.")
-        if choices := [figure for figure in figures if figure.lost_in_seeds and figure.group]:
-            by_name = groupby(choices, key=lambda figure: figure.name)
-            parts = [group_in_words(name, [figure.group for figure in group]) for name, group in by_name]
-            yield (
-                f"Seeds of one system differ as much in contrastive accuracy as {run.title} and {first} do: "
-                f"{listed(parts)}."
-            )
-
-
-def _lost_words(figure: SeedFigure) -> str:
-    assert figure.against_first is not None
-    deviations = [s.deviation for s in (figure.first_by_seed, figure.by_seed) if s.deviation is not None]
-    return (
-        f"{figure.name}, difference {figure.against_first.difference:+.2f}, standard deviation of seeds "
-        f"{' and '.join(f'{deviation:.2f}' for deviation in deviations)}"
     )
 
 

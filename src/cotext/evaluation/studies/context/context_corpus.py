@@ -18,7 +18,6 @@ from cotext.evaluation.studies.context.context_use import (
     check_conditions,
     groups_of,
     mean_use,
-    measure,
     measure_group,
 )
 from cotext.runtime.errors import CotextError
@@ -109,7 +108,10 @@ def measure_corpus(
     """
     documents, translator = read_checked(opened, request), opened.translator
     on_start(sum(map(len, documents)))
-    uses = list(measure(translator, documents, request.conditions, request.seed, on_sentences))
+    pool, uses = Pool(documents), list[SentenceUse]()
+    for group in groups_of(len(documents)):
+        uses += measure_group(translator, documents, group, pool, request.conditions, request.seed)
+        on_sentences(sum(len(documents[number]) for number in group))
     signature = f"{opened.signature}|seed:{request.seed}|unit:nats"
     return _corpus_use(documents, uses, request, signature)
 

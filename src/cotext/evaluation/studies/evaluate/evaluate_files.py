@@ -1,30 +1,28 @@
 """Evaluation of translation files of several systems: a table of scores, and paired tests."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
-from cotext.data.languages import language_code, language_of_name, primary_language
-from cotext.data.splitting import Splitter
-from cotext.evaluation.metrics.aligned_files import located, name_systems, read_aligned, split_paragraphs
+from cotext.data.languages import language_of_name
+from cotext.evaluation.metrics.aligned_files import located, name_systems, read_aligned
 from cotext.evaluation.metrics.comet import Progress, measure_comet
 from cotext.evaluation.metrics.discourse import measure_discourse, read_marks
 from cotext.evaluation.metrics.interface import (
     Measurement,
     Score,
     Texts,
-    find_protocol,
     render_scores,
 )
 from cotext.evaluation.metrics.realign import (
     AlignmentReport,
-    AlignmentReports,
     realign_systems,
+    render_alignment,
     signed,
 )
 from cotext.evaluation.metrics.terminology import measure_terms
-from cotext.evaluation.metrics.tokenised import Words, measure_words, unlike_spacing
+from cotext.evaluation.metrics.tokenised import Words, measure_words
 from cotext.evaluation.requests import EvaluationRequest
 from cotext.evaluation.statistics.significance import (
     SIGNIFICANT,
@@ -39,26 +37,18 @@ from cotext.runtime.version import __version__
 from cotext.translation.terms.glossary import Glossary
 
 
-class Beside(Protocol):
-    """Further results next to the scores of systems, as text and for a JSON file."""
-
-    def as_dict(self) -> dict[str, Any]: ...
-
-    def render(self) -> str: ...
-
-
 @dataclass(frozen=True, slots=True)
 class Evaluation:
     """Scores of systems by their names; paired tests by protocol, empty if not requested.
 
-    `beside` has further results by their names in a JSON file.
+    `realign`: how documents of each system were realigned, if requested.
     """
 
     hypotheses: dict[str, Path]
     references: tuple[Path, ...]
     scores: dict[str, list[Score]]
     paired: dict[str, PairedTest]
-    beside: Mapping[str, Beside] = field(default_factory=dict)
+    realign: Mapping[str, AlignmentReport] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
         return {
@@ -74,33 +64,30 @@ class Evaluation:
                 for name, scores in self.scores.items()
             },
             "paired": {protocol: asdict(test) for protocol, test in self.paired.items()},
-            **{name: figures.as_dict() for name, figures in self.beside.items()},
+            **(
+                {"realign": {n: report.as_dict() for n, report in self.realign.items()}}
+                if self.realign
+                else {}
+            ),
         }
 
     def render(self) -> str:
         """Format as text: one system with a line per score, several as a table; then the tests."""
-        if len(self.scores) == 1:
-            (only,) = self.scores.values()
-            blocks = [render_scores(only)]
+        first, *others = self.scores.values()
+        if others:
+            rows = [("", *(score.title for score in first), "empty")]
+            for name, scores in self.scores.items():
+                values = (f"{score.value:.2f}" for score in scores)
+                rows.append((name, *values, f"{scores[0].empty_hypotheses}"))
+            counts = f"{first[0].documents} documents, {first[0].sentences} sentences"
+            blocks = ["\n".join([render_rows(rows, left=1), counts, "", *self._signatures()])]
         else:
-            blocks = [self._table()]
+            blocks = [render_scores(first)]
         if self.paired:
             blocks.append(self.render_tests())
-        blocks += [figures.render() for figures in self.beside.values()]
+        if self.realign:
+            blocks.append(render_alignment(self.realign))
         return "\n\n".join(blocks)
-
-    def _table(self) -> str:
-        first, *_ = self.scores.values()
-        width = max(map(len, self.scores))
-        columns = [max(len(score.title), 7) for score in first]
-        titles = "  ".join(f"{score.title:>{w}}" for score, w in zip(first, columns, strict=True))
-        lines = [f"{'':{width}}  {titles}"]
-        for name, scores in self.scores.items():
-            values = "  ".join(f"{s.value:{w}.2f}" for s, w in zip(scores, columns, strict=True))
-            empty = f"  {scores[0].empty_hypotheses} empty" if scores[0].empty_hypotheses else ""
-            lines.append(f"{name:{width}}  {values}{empty}")
-        lines.append(f"{first[0].documents} documents, {first[0].sentences} sentences")
-        return "\n".join([*lines, "", *self._signatures()])
 
     def _signatures(self) -> Iterator[str]:
         """Yield one signature per score, or one per system if they differ."""
@@ -148,10 +135,8 @@ def evaluate_files(request: EvaluationRequest, on_comet: Progress | None = None)
     """Score files of translations against reference files and, if requested, compare them.
 
     Documents correspond by their order; ids are compared if files have them. With `words`, protocols on
-    tokenised text use the words of this tokenizer, other protocols the text that they join to. With
-    `paragraphs`, lines of several sentences are split for scores of sentences, if all sides have the same
-    number; other scores use the lines as they are. `on_comet` is called with the number of sentences that
-    COMET has scored, and with their total.
+    tokenised text use the words of this tokenizer, other protocols the text that they join to. `on_comet` is
+    called with the number of sentences that COMET has scored, and with their total.
 
     Raises:
         CotextError: files do not correspond document by document and sentence by sentence.
@@ -164,14 +149,7 @@ def evaluate_files(request: EvaluationRequest, on_comet: Progress | None = None)
         compared_pairs(list(named), baseline)  # before any work
     marks = None if request.discourse is None else read_marks(request.discourse)
     whole, alignment = _read(named, request)
-    beside: dict[str, Beside] = {}
-    if request.words is None and (spacing := unlike_spacing(whole.systems, whole.references)):
-        beside["spacing"] = spacing
-    units, by = whole, ""
-    if request.paragraphs:
-        splitters = _splitters(request)
-        (units, beside["paragraphs"]), by = split_paragraphs(whole, *splitters), f"|split:{splitters[0].name}"
-    measured = _measure_units(whole, units, by, Words.of(request.words), protocols, language)
+    measured = measure_words(Words.of(request.words), whole, protocols, language)
     right = whole.references[0]
     if marks is not None:
         with located(f"{request.discourse}"):
@@ -183,17 +161,15 @@ def evaluate_files(request: EvaluationRequest, on_comet: Progress | None = None)
         with located(f"{request.terms}"):
             measured = _with(measured, measure_terms(terms, whole.systems, whole.source, right))
     if comet is not None:
-        more = measure_comet(comet, units.systems, units.source, units.references, on_comet)
-        measured = _with(
-            measured, {name: [m.signed(by) for m in measurement] for name, measurement in more.items()}
-        )
-    if alignment:
-        measured, beside["realign"] = _signed(measured, alignment)
+        more = measure_comet(comet, whole.systems, whole.source, whole.references, on_comet)
+        measured = _with(measured, more)
+    for name, report in alignment.items():
+        measured[name] = [signed(measurement, report.signature) for measurement in measured[name]]
     scores = {
         name: [measurement.score for measurement in measurements] for name, measurements in measured.items()
     }
     tests = {} if resampling is None else paired_tests(measured, resampling, baseline)
-    return Evaluation(named, tuple(request.reference), scores, tests, beside)
+    return Evaluation(named, tuple(request.reference), scores, tests, alignment)
 
 
 def _read(named: Mapping[str, Path], request: EvaluationRequest) -> tuple[Texts, dict[str, AlignmentReport]]:
@@ -209,59 +185,11 @@ def _read(named: Mapping[str, Path], request: EvaluationRequest) -> tuple[Texts,
     return replace(texts, systems=systems), reports
 
 
-def _signed(
-    measured: Mapping[str, list[Measurement]], alignment: dict[str, AlignmentReport]
-) -> tuple[dict[str, list[Measurement]], AlignmentReports]:
-    """Add the realignment to signatures where it matters, and return the reports."""
-    signed_measurements = {
-        name: [signed(measurement, alignment[name].signature) for measurement in every]
-        for name, every in measured.items()
-    }
-    signatures = [
-        measurement.score.signature for every in signed_measurements.values() for measurement in every
-    ]
-    return signed_measurements, AlignmentReports(
-        alignment, all("|unit:document|" in measurement for measurement in signatures)
-    )
-
-
 def _with(
     measured: dict[str, list[Measurement]], more: Mapping[str, list[Measurement]]
 ) -> dict[str, list[Measurement]]:
     """Return the measurements of systems, with more of each."""
     return {name: [*measurements, *more[name]] for name, measurements in measured.items()}
-
-
-def _language_of(target_language: str | None) -> str | None:
-    return target_language and primary_language(language_code(target_language, "--target-language"))
-
-
-def _splitters(request: EvaluationRequest) -> tuple[Splitter, Splitter]:
-    """Return the splitters of target and source; languages are given or taken from file names."""
-    splitting = request.splitting()
-    return (
-        splitting.splitter(_language_of(request.target_language) or language_of_name(request.reference[0])),
-        splitting.splitter("" if request.source is None else language_of_name(request.source)),
-    )
-
-
-def _measure_units(
-    whole: Texts,
-    units: Texts,
-    by: str,
-    words: Words | None,
-    protocols: Sequence[str],
-    target_language: str | None,
-) -> dict[str, list[Measurement]]:
-    """Run `measure`: protocols on sentences use `units`, signed by how they were split, others `whole`."""
-    measured: dict[str, list[Measurement]] = {name: [] for name in whole.systems}
-    for protocol in protocols:
-        sentences = find_protocol(protocol).unit == "sentence"
-        texts = units if sentences else whole
-        by_system = measure_words(words, texts, [protocol], target_language)
-        for name, [measurement] in by_system.items():
-            measured[name].append(measurement.signed(by) if sentences else measurement)
-    return measured
 
 
 def paired_tests(

@@ -12,7 +12,7 @@ from cotext.data.formats.table import find_format
 from cotext.data.nbest_lists import Candidate, Candidates, ListedDocument, is_lists, read_lists
 from cotext.evaluation.metrics.aligned_files import located, require_different
 from cotext.evaluation.metrics.comet import Comet, Progress, measure_comet
-from cotext.evaluation.metrics.interface import find_protocol
+from cotext.evaluation.metrics.interface import check_correspondence, find_protocol
 from cotext.evaluation.metrics.mbr import (
     Decision,
     Pool,
@@ -21,7 +21,6 @@ from cotext.evaluation.metrics.mbr import (
     pooled,
 )
 from cotext.evaluation.requests import MbrRequest
-from cotext.runtime.errors import CotextError
 from cotext.runtime.version import __version__
 
 
@@ -63,11 +62,15 @@ def choose_translations(
     paths, source, comet = request.files, request.source, request.comet_model()
     require_different(paths)
     systems = [_read(path, request.format, request.candidates) for path in paths]
+    first = systems[0]
     for path, system in zip(paths[1:], systems[1:], strict=True):
-        _check(path, system, paths[0], systems[0])
+        same_ids = system.carries_ids and first.carries_ids
+        names = f"{path}", f"{paths[0]}"
+        check_correspondence(system.documents, first.documents, same_ids=same_ids, names=names)
     sources = None if source is None else list(read_documents(source, request.format))
     if sources is not None:
-        _check(paths[0], systems[0], source, _one_each(sources, carries_ids=False))
+        names = f"{paths[0]}", f"{source}"
+        check_correspondence(first.documents, sources, same_ids=False, names=names)
     named = next((system for system in systems if system.carries_ids), systems[0])
     pools = [_pools(documents, request) for documents in zip(*(s.documents for s in systems), strict=True)]
     on_start(sum(map(len, pools)))
@@ -113,31 +116,6 @@ def _one_each(documents: Sequence[Document], carries_ids: bool) -> _System:
     )
 
 
-def _check(path: Path, system: _System, other_path: Path | None, other: _System) -> None:
-    """Check that files translate the same documents.
-
-    Raises:
-        CotextError: numbers of documents or sentences differ, or ids if both have ids.
-    """
-    if len(system.documents) != len(other.documents):
-        raise CotextError(
-            f"{path} has {len(system.documents)} documents and {other_path} {len(other.documents)}; give "
-            "files of the same documents, in the same order"
-        )
-    with_ids = system.carries_ids and other.carries_ids
-    for number, (ours, theirs) in enumerate(zip(system.documents, other.documents, strict=True), start=1):
-        if with_ids and ours.id != theirs.id:
-            raise CotextError(
-                f"document number {number} is {ours.id!r} in {path} and {theirs.id!r} in {other_path}; give "
-                "files of the same documents, in the same order"
-            )
-        if len(ours.sentences) != len(theirs.sentences):
-            raise CotextError(
-                f"document {theirs.id!r} (number {number}) has {len(ours.sentences)} sentences in {path} and "
-                f"{len(theirs.sentences)} in {other_path}; each needs a translation of every sentence"
-            )
-
-
 def _pools(documents: Sequence[ListedDocument], request: MbrRequest) -> list[Pool]:
     of_sentences: list[tuple[Candidates, ...]] = list(zip(*(d.sentences for d in documents), strict=True))
     pools = []
@@ -151,8 +129,7 @@ def _by_counts(
     pools: Sequence[Sequence[Pool]], request: MbrRequest, on_sentences: Callable[[int], None]
 ) -> tuple[list[Decision], str]:
     """Return the decisions of every document by a metric of counts, and its signature."""
-    metric = find_protocol("s-bleu" if request.utility == "bleu" else request.utility)
-    utility = metric.utility(request.target_language)
+    utility = find_protocol(request.utility).utility()
     decisions = []
     for of_document in pools:
         of_pairs = [pair_utilities(utility.counts, utility.score, pool.texts) for pool in of_document]

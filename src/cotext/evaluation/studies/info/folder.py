@@ -1,9 +1,11 @@
-"""Summary of a folder that Cotext has made: `cotext info`."""
+"""Summary of a folder that Cotext has made, or of a corpus file: `cotext info`."""
 
 import os
 from pathlib import Path
 from typing import Any, Final
 
+from cotext.data.formats.corpus import checked_records
+from cotext.data.formats.table import detect_format, find_format
 from cotext.data.preparation_report import report_of
 from cotext.data.prepared import REPORT, TRAIN, read_report, store_exists
 from cotext.evaluation.studies.compare.recipe import missing_seeds, require_alike
@@ -170,3 +172,23 @@ class SeedsSummary:
         rows = [("on disk", in_bytes(self.size)), *(("problem", problem) for problem in self.problems)]
         blocks = ["\n".join([heading, *render_info(rows)]), *(run.render() for run in self.runs.values())]
         return "\n\n".join(blocks)
+
+
+def corpus_info(path: Path) -> Summary:
+    """Summarise a corpus file in any format.
+
+    Raises:
+        CotextError: not a corpus, a damaged one, or a WMT file of several language pairs.
+    """
+    format = detect_format(path)
+    documents, sentences, languages = 0, 0, 1
+    for record in checked_records(path, find_format(format)):
+        documents += 1
+        sentences += len(record.sentences or record.source or record.target or ())
+        if record.source is not None and record.target is not None:
+            languages = 2
+    counts = {"documents": documents, "sentences": sentences}
+    facts = {"file": str(path), "kind": format, **counts, "languages": languages}
+    rows = [("format", f"{format}, {languages} side{'s' if languages == 2 else ''}")]
+    rows += [(name, f"{count:,}") for name, count in counts.items()]
+    return Summary("corpus", str(path), facts, rows)

@@ -1,15 +1,10 @@
-"""Outputs of many systems on one test set: scores, a ranking with clusters, lengths, omissions, controls."""
+"""Outputs of many systems on one test set: scores, a ranking with clusters, omissions."""
 
-import random
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any, Final
 
-import numpy as np
-
-from cotext.data.documents import Document
 from cotext.evaluation.metrics.aligned_files import name_systems, read_aligned
 from cotext.evaluation.metrics.comet import Progress, measure_comet
 from cotext.evaluation.metrics.interface import (
@@ -18,7 +13,6 @@ from cotext.evaluation.metrics.interface import (
     is_lower_better,
     measure,
 )
-from cotext.evaluation.metrics.profile import POSITIONS, Bucket
 from cotext.evaluation.metrics.realign import AlignmentReport, Realigned, realign_systems, signed
 from cotext.evaluation.requests import LeaderboardRequest
 from cotext.evaluation.statistics.significance import (
@@ -33,48 +27,6 @@ from cotext.evaluation.statistics.significance import (
 from cotext.runtime.errors import CotextError
 from cotext.runtime.tables import render_rows
 from cotext.runtime.version import __version__
-
-SOURCE: Final = "copy of the source"
-FOREIGN: Final = "reference of other documents"
-SHUFFLED: Final = "reference, sentences shuffled"
-REFERENCE: Final = "reference"
-
-
-def controls(
-    source: Sequence[Document], reference: Sequence[Document], seed: int
-) -> dict[str, list[Document]]:
-    """Return the controls that can be made from a source (if any) and a reference, by name.
-
-    The reference of other documents has the right number of sentences in every document. It is good text of
-    the same kind, unrelated to the source. The shuffled reference has the sentences of each document in
-    another order: a score that rates it as high as the reference does not depend on order.
-    """
-    by_name = {SOURCE: list(source)} if source else {}
-    if len(reference) > 1:
-        by_name[FOREIGN] = [_of_others(reference, index) for index in range(len(reference))]
-    generator = random.Random(seed)
-    by_name[SHUFFLED] = [_shuffled(document, generator) for document in reference]
-    by_name[REFERENCE] = list(reference)
-    return by_name
-
-
-def _of_others(documents: Sequence[Document], index: int) -> Document:
-    """Return the sentences of the following documents, cyclically, as many as a document has."""
-    count = len(documents[index])
-    others = chain(documents[index + 1 :], documents[:index])
-    sentences: list[str] = []
-    for document in others:
-        sentences += document.sentences
-        if len(sentences) >= count:
-            break
-    repeated = sentences * (1 + count // max(1, len(sentences)))
-    return Document(documents[index].id, tuple(repeated[:count]))
-
-
-def _shuffled(document: Document, generator: random.Random) -> Document:
-    sentences = list(document.sentences)
-    generator.shuffle(sentences)
-    return Document(document.id, tuple(sentences))
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,39 +89,29 @@ _PAGES: Final = (".html", ".htm")
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A system or a control: its scores with their intervals, if there are enough documents."""
+    """A system: its scores with their intervals, if there are enough documents, and its alignment."""
 
     name: str
     scores: tuple[Score, ...]
     intervals_95: tuple[tuple[float, float] | None, ...]
-    path: Path | None = None
-    alignment: AlignmentReport | None = None
-
-    @property
-    def aligned(self) -> AlignmentReport:
-        """Return the alignment of a system; controls have none."""
-        assert self.alignment is not None
-        return self.alignment
+    path: Path
+    aligned: AlignmentReport
 
     def as_dict(self) -> dict[str, Any]:
         return {
             "name": self.name,
-            "file": None if self.path is None else str(self.path),
+            "file": str(self.path),
             "scores": [
                 {**score.as_dict(), "interval_95": interval}
                 for score, interval in zip(self.scores, self.intervals_95, strict=True)
             ],
-            "alignment": None if self.alignment is None else self.alignment.as_dict(),
+            "alignment": self.aligned.as_dict(),
         }
 
 
 @dataclass(frozen=True, slots=True)
 class Leaderboard:
-    """Systems, the best first, and controls; `ranking` is the index of the score that ranks.
-
-    `lengths` has buckets of documents of similar length, with the ranking score of all systems in their
-    order.
-    """
+    """Systems, the best first; `ranking` is the index of the score that ranks."""
 
     request: LeaderboardRequest
     documents: int
@@ -177,9 +119,7 @@ class Leaderboard:
     ranking: int
     systems: tuple[Entry, ...]
     places: tuple[Place, ...]
-    controls: tuple[Entry, ...]
     test: PairedTest | None
-    lengths: tuple[Bucket, ...]
     notes: tuple[str, ...]
 
     @property
@@ -199,9 +139,7 @@ class Leaderboard:
             "sentences": self.sentences,
             "places": [asdict(place) for place in self.places],
             "systems": [entry.as_dict() for entry in self.systems],
-            "controls": [entry.as_dict() for entry in self.controls],
             "test": None if self.test is None else asdict(self.test),
-            "by_length": [bucket.as_dict() for bucket in self.lengths],
             "notes": list(self.notes),
         }
 
@@ -210,13 +148,9 @@ class Leaderboard:
         rows = [("rank", "cluster", "", *titles, "omitted", "added")]
         for place, entry in zip(self.places, self.systems, strict=True):
             gaps = (f"{entry.aligned.omitted}", f"{entry.aligned.added}")
-            rows.append((place.ranks, f"{place.cluster}", entry.name, *_values(entry), *gaps))
-        rows += [("-", "-", entry.name, *_values(entry), "", "") for entry in self.controls]
+            values = (f"{score.value:.2f}" for score in entry.scores)
+            rows.append((place.ranks, f"{place.cluster}", entry.name, *values, *gaps))
         return "\n".join([render_rows(rows, left=3), *self.notes])
-
-
-def _values(entry: Entry) -> list[str]:
-    return [f"{score.value:.2f}" for score in entry.scores]
 
 
 def make_leaderboard(request: LeaderboardRequest, on_comet: Progress | None = None) -> Leaderboard:
@@ -239,15 +173,11 @@ def make_leaderboard(request: LeaderboardRequest, on_comet: Progress | None = No
     )
     which: Realigned = "all" if request.realign_all else "unequal"
     aligned, reports = realign_systems(written, references, request.target_language, which)
-    control_texts = controls(source, references[0], request.seed) if request.controls else {}
-    if clashes := sorted(control_texts.keys() & aligned.keys()):
-        raise CotextError(f"{clashes[0]!r} is the name of a control; rename the file")
-    texts = {**aligned, **control_texts}
     measured = measure(
-        texts, references, request.protocols, target_language=request.target_language, source=source
+        aligned, references, request.protocols, target_language=request.target_language, source=source
     )
     if comet is not None:
-        more = measure_comet(comet, texts, source, references, on_comet)
+        more = measure_comet(comet, aligned, source, references, on_comet)
         measured = {name: [*measurement, *more[name]] for name, measurement in measured.items()}
     for name, report in reports.items():
         measured[name] = [signed(measurement, report.signature) for measurement in measured[name]]
@@ -259,7 +189,7 @@ def make_leaderboard(request: LeaderboardRequest, on_comet: Progress | None = No
 
     def entry(name: str) -> Entry:
         scores = tuple(measurement.score for measurement in measured[name])
-        return Entry(name, scores, intervals[name], paths.get(name), reports.get(name))
+        return Entry(name, scores, intervals[name], paths[name], reports[name])
 
     return Leaderboard(
         request=request,
@@ -268,9 +198,7 @@ def make_leaderboard(request: LeaderboardRequest, on_comet: Progress | None = No
         ranking=ranking,
         systems=tuple(map(entry, order)),
         places=tuple(places(order, test, protocol)),
-        controls=tuple(map(entry, control_texts)),
         test=test,
-        lengths=tuple(lengths_of([measured[name][ranking] for name in order], references[0])),
         notes=tuple(_notes(reports, test, resampling.samples)),
     )
 
@@ -347,31 +275,6 @@ def _intervals(
         else:
             columns.append([percentiles(drawn) for drawn in bootstrap_scores(statistics, drawing)])
     return dict(zip(measured, zip(*columns, strict=True), strict=True))
-
-
-def lengths_of(measured: Sequence[Measurement], reference: Sequence[Document]) -> list[Bucket]:
-    """Return one score of systems on documents of similar length, in sentences; empty buckets are omitted.
-
-    This works for any score that is a function of sums over documents, including learned metrics.
-    """
-    sizes = np.array([len(document) for document in reference])
-    edges = [*POSITIONS, int(sizes.max()) + 1]
-    buckets = []
-    for first, stop in pairwise(edges):
-        inside = (sizes >= first) & (sizes < stop)
-        if not inside.any():
-            continue
-        documents, sentences = int(inside.sum()), int(sizes[inside].sum())
-        scores = []
-        for measurement in measured:
-            counts, _ = measurement.statistics.by("document")
-            value = float(measurement.statistics.scorer(counts[inside].sum(axis=0, keepdims=True))[0])
-            scores.append(
-                (replace(measurement.score, value=value, documents=documents, sentences=sentences),)
-            )
-        last = None if first == POSITIONS[-1] else stop - 1
-        buckets.append(Bucket(first, last, documents, sentences, tuple(scores)))
-    return buckets
 
 
 def _notes(reports: Mapping[str, AlignmentReport], test: PairedTest | None, samples: int) -> list[str]:

@@ -4,35 +4,19 @@ from collections.abc import Iterable, Iterator
 from html import escape
 
 from cotext.evaluation.metrics.interface import is_lower_better
-from cotext.evaluation.metrics.profile import TITLES
 from cotext.evaluation.metrics.realign import document_lines
 from cotext.evaluation.statistics.significance import SIGNIFICANT, SystemDifference
 from cotext.evaluation.studies.leaderboard.measure import (
-    FOREIGN,
-    REFERENCE,
-    SHUFFLED,
-    SOURCE,
     Entry,
     Leaderboard,
 )
-from cotext.evaluation.studies.plots import legend, quality_by, score_intervals
+from cotext.evaluation.studies.plots import score_intervals
 from cotext.evaluation.studies.tables import Cell, Row, Table, interval
 from cotext.evaluation.studies.versions import versions
 from cotext.runtime.html import facts, folded, whole_page
 from cotext.runtime.tables import listed, render_p
 
-_PLOTTED = 4  # systems with different markers and lines in a plot
 _COLUMNS = 10  # columns of differences that fit on a screen and on paper
-ABOUT_CONTROLS = {
-    SOURCE: "the source as it is, untranslated: a floor",
-    FOREIGN: "good text of the target language that translates something else: a floor",
-    SHUFFLED: "the sentences of each document in another order: scores near the "
-    "score of the reference do not depend on order",
-    REFERENCE: "the reference measured against itself: the ceiling",
-}
-GAPS = """A reference sentence counts as omitted where the words aligned with it are fewer than half as many,
-and fewer than a quarter of its own are among them; a line of a system counts as added the other way round.
-Lengths are words for every word of the reference, errors are edits for every 100 tokens of it."""
 
 
 def render_leaderboard(board: Leaderboard) -> str:
@@ -43,12 +27,10 @@ def render_leaderboard(board: Leaderboard) -> str:
         _ranking(board),
         _intervals(board),
     ]
-    if board.controls:
-        body += ["<h2>Reference points of the scores</h2>", _controls(board)]
     if board.test is not None:
         body += ["<h2>Every difference, tested</h2>", *_tests(board)]
-    body += ["<h2>Length of documents</h2>", *_lengths(board)]
-    body += ["<h2>Omissions and additions</h2>", f"<p>{GAPS}</p>", _gaps(board), *_gap_lists(board)]
+    if lists := list(_gap_lists(board)):
+        body += ["<h2>Omissions and additions</h2>", *lists]
     body += ["<h2>How these values were computed</h2>", _facts(board)]
     return whole_page("Cotext: leaderboard", body)
 
@@ -99,8 +81,8 @@ def _caption(board: Leaderboard) -> str:
     direction = f" {listed(lower)}: lower is better." if lower else ""
     return (
         f"Ranked by {board.ranks_by.title}.{intervals}{direction} "
-        "Omitted: sentences of the reference; added: lines of the system; length: words for every word of "
-        "the reference."
+        "Omitted: sentences of the reference; added: lines of the system (as `evaluate --realign` reports "
+        "them); length: words for every word of the reference."
     )
 
 
@@ -112,21 +94,10 @@ def _score_cells(entry: Entry) -> Iterator[Cell]:
 def _intervals(board: Leaderboard) -> str:
     index = board.ranking
     systems = [(e.name, e.scores[index].value, e.intervals_95[index]) for e in board.systems]
-    marks = [(e.name, e.scores[index].value) for e in board.controls]
     values = ", ".join(f"{name} {value:.2f}" for name, value, _ in systems)
     title = board.ranks_by.title
-    svg = score_intervals(title, systems, marks, escape(f"{title} of systems: {values}."))
+    svg = score_intervals(title, systems, escape(f"{title} of systems: {values}."))
     return f"<figure>{svg}<figcaption>{escape(title)} with 95 % intervals.</figcaption></figure>"
-
-
-def _controls(board: Leaderboard) -> str:
-    best = board.systems[0]
-    rows: list[Row] = [(entry.name, *_score_cells(entry)) for entry in board.controls]
-    rows.append((f"{best.name}, the best system", *_score_cells(best)))
-    header = ("", *(score.title for score in best.scores))
-    caption = "The same scores for texts that are not the output of a system; they are not part of the tests."
-    about = [(entry.name, escape(ABOUT_CONTROLS[entry.name])) for entry in board.controls]
-    return f"{facts(about)}\n{Table(header, rows, caption).html()}"
 
 
 def _tests(board: Leaderboard) -> Iterable[str]:
@@ -155,43 +126,6 @@ def _tested(test: SystemDifference | None) -> str | Cell:
     return Cell(f"{-test.difference:+.2f}", small, test.p_corrected < SIGNIFICANT)
 
 
-def _lengths(board: Leaderboard) -> Iterable[str]:
-    title = board.ranks_by.title
-    if len(board.lengths) > 1:
-        titles = [entry.name for entry in board.systems[:_PLOTTED]]
-        svg = quality_by(TITLES["length"], board.lengths, titles)
-        first = f"The first {len(titles)} systems." if len(board.systems) > len(titles) else ""
-        yield f'{legend(titles)}\n<figure class="curves">{svg}<figcaption>{first}</figcaption></figure>'
-    rows = [
-        (entry.name, *(f"{bucket.scores[number][0].value:.2f}" for bucket in board.lengths))
-        for number, entry in enumerate(board.systems)
-    ]
-    header = ("", *(f"{bucket.name} ({bucket.documents:,} documents)" for bucket in board.lengths))
-    yield Table(header, rows, f"{title} by {TITLES['length']}.").html()
-
-
-def _gaps(board: Leaderboard) -> str:
-    rows = []
-    for entry in board.systems:
-        report = entry.aligned
-        counts = [
-            report.omitted,
-            sum(bool(document.omitted) for document in report.documents),
-            report.added,
-            sum(bool(document.added) for document in report.documents),
-        ]
-        realigned = f"{report.realigned:,} of {len(report.documents):,}"
-        ratios = (f"{report.length_ratio:.2f}", f"{report.error_rate:.1f}")
-        rows.append((entry.name, realigned, *(f"{count:,}" for count in counts), *ratios))
-    header = ("", "realigned", "omitted", "in documents", "added", "in documents", "length", "errors")
-    caption = (
-        "Documents with other numbers of sentences than the reference are split again at its sentences, with "
-        "the "
-        "fewest edits; scores of whole documents do not depend on this."
-    )
-    return Table(header, rows, caption).html()
-
-
 def _gap_lists(board: Leaderboard) -> Iterable[str]:
     for entry in board.systems:
         if lines := document_lines(entry.aligned):
@@ -203,15 +137,9 @@ def _facts(board: Leaderboard) -> str:
     entries = [("references", escape(", ".join(map(str, request.reference))))]
     if request.source is not None:
         entries.append(("source", escape(str(request.source))))
-    entries += [
-        (entry.name, f"<code>{escape(str(entry.path))}</code>") for entry in board.systems if entry.path
-    ]
+    entries += [(entry.name, f"<code>{escape(str(entry.path))}</code>") for entry in board.systems]
     if board.test is not None:
         entries.append(("tests", f"<code>{escape(board.test.signature)}</code>"))
     entries += [(name, escape(value)) for name, value in versions().items()]
-    signatures = [
-        f"{entry.name}: {score.signature}"
-        for entry in (*board.systems, *board.controls)
-        for score in entry.scores
-    ]
+    signatures = [f"{entry.name}: {score.signature}" for entry in board.systems for score in entry.scores]
     return f"{facts(entries)}\n{folded('Signatures of all scores', chr(10).join(signatures))}"
