@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cotext.config.recipe import Config
-from cotext.data.context_edits import Excerpt, alone, excerpt, one_sided, replaced, shuffled, without
+from cotext.data.context_edits import Excerpt, alone, excerpt, replaced, shuffled, without
 from cotext.data.documents import Document, ParallelDocument
 from cotext.evaluation.studies.context.context_of_document import document_context_use
 from cotext.evaluation.studies.context.context_use import (
@@ -58,18 +58,6 @@ def test_an_excerpt_and_its_edits() -> None:
     assert letters(shuffled(found, Random(0))) == ("cbd", "CBD", 2)
     assert letters(replaced(found, [("x", "X")], Random(0))) == ("xxd", "XXD", 2)
     assert replaced(found, [("x", "X")], Random(0)).numbers == (None, None, 3)
-
-
-def test_one_side_of_a_context_sentence() -> None:
-    document = ParallelDocument("1", ("a", "b", "c"), ("A", "B", "C"))
-    found = excerpt(document, range(3), 2)
-    for side, pairs in (
-        ("source", [("a", "A"), ("", "B"), ("c", "C")]),
-        ("target", [("a", "A"), ("b", ""), ("c", "C")]),
-    ):
-        less = one_sided(found, 1, side)
-        assert less.pairs() == pairs
-        assert (less.sentence, less.context, less.numbers) == (2, (0, 1), (0, 1, 2))
 
 
 def test_future_context_stands_behind_the_sentence() -> None:

@@ -124,24 +124,19 @@ def pptx(draw: random.Random) -> tuple[bytes, str]:
 
 
 def subtitles(draw: random.Random) -> tuple[bytes, str]:
-    kind = draw.choice(["srt", "vtt", "ass"])
+    kind = draw.choice(["srt", "vtt"])
     cues = []
     for n in range(1, draw.randint(2, 7)):
         line = words(draw) + draw.choice(["", ".", "?", ","])
         if draw.random() < 0.3:
             line = f"{line}{draw.choice(['%', ' '])}{words(draw)}."
         line = draw.choice(["{}", "{}", "<i>{}</i>", "- {}", "(x) {}", "<b>a</b> {}"]).format(line)
-        line = line.replace("%", "\n" if kind != "ass" else "\\N")
+        line = line.replace("%", "\n")
         if kind == "srt":
             cues.append(f"{n}\n00:00:{n:02},000 --> 00:00:{n:02},900\n{line}\n\n")
-        elif kind == "vtt":
-            cues.append(f"00:{n:02}.000 --> 00:{n:02}.900\n{line}\n\n")
         else:
-            line = line.replace("<i>", "{\\i1}").replace("</i>", "{\\i0}")
-            cues.append(f"Dialogue: 0,0:00:{n:02}.00,0:00:{n:02}.90,D,,0,0,0,,{line}\n")
-    head = {"srt": "", "vtt": "WEBVTT\n\n", "ass": "[Script Info]\nTitle: x\n\n[Events]\nFormat: Layer, Start, End,"
-            " Style, Name, MarginL, MarginR, MarginV, Effect, Text\n"}[kind]  # fmt: skip
-    return (head + "".join(cues)).encode(), f"a.{kind}"
+            cues.append(f"00:{n:02}.000 --> 00:{n:02}.900\n{line}\n\n")
+    return ("WEBVTT\n\n" * (kind == "vtt") + "".join(cues)).encode(), f"a.{kind}"
 
 
 def po(draw: random.Random) -> tuple[bytes, str]:

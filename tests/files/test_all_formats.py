@@ -8,6 +8,7 @@ import pytest
 from cotext.files.table import file_formats, recognise
 from cotext.runtime.errors import CotextError
 from tests.files import enemies, structures
+from tests.files.faking import assert_damage_is_survived
 from tests.files.structures import STRUCTURES
 from tests.loops import loop_over
 
@@ -16,6 +17,15 @@ from tests.loops import loop_over
 def test_a_hostile_translation_is_a_text_like_any_other(name: str) -> None:
     for seed in range(8):
         enemies.attack(name, random.Random(f"{name} {seed}"))
+
+
+@loop_over("name", STRUCTURES)
+def test_damage_is_survived(name: str) -> None:
+    for seed in range(4):
+        content, file_name = STRUCTURES[name](random.Random(f"{name} {seed}"))
+        format = enemies.format_of(content, file_name, name)
+        if format is not None and format.name == name:
+            assert_damage_is_survived(format, content, seed, count=50)
 
 
 def test_every_format_has_its_enemy() -> None:

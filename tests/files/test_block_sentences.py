@@ -1,6 +1,5 @@
 """Blocks cut into sentences and put together again: nothing lost, nothing twice, elements nested."""
 
-import random
 import re
 
 import pytest
@@ -9,7 +8,6 @@ from hypothesis import strategies as st
 
 from cotext.files.block_sentences import CutBlock, cut
 from cotext.files.blocks import SPACE, Block, Close, Copied, Open, Piece, Point, merged, shown_span
-from cotext.files.tags import project
 from tests.loops import loop_over
 
 
@@ -81,20 +79,6 @@ def test_untouched_sentences_give_the_block_back_but_for_white_space(block: Bloc
     assert merged(without_space) == merged(expected)
     for sentence in found.parts.sentences:
         assert Block(sentence).text.strip(" ") == Block(sentence).text
-
-
-@given(blocks(), st.randoms(use_true_random=False))
-def test_elements_come_back_once_and_nested_around_other_words(
-    block: Block, generator: random.Random
-) -> None:
-    found = cut(block, spans)
-    translated = [
-        project(sentence, " ".join(generator.choices(("v", "w", "x. y"), k=generator.randint(1, 6))), None)
-        for sentence in found.parts.sentences
-    ]
-    back = found.joined(translated, "en")
-    assert elements(back.pieces) == elements(block.pieces)
-    assert nested(back.pieces)
 
 
 @loop_over(

@@ -8,7 +8,7 @@ from lxml import etree
 from cotext.files.epub import FORMAT
 from cotext.files.table import recognise
 from cotext.runtime.errors import CotextError
-from tests.files.faking import assert_damage_is_survived, assert_well_formed, members, shouted, texts
+from tests.files.faking import assert_well_formed, members, shouted, texts
 
 PAGE = """<?xml version="1.0" encoding="utf-8"?>
 <!DOCTYPE html PUBLIC "-//W3C//DTD XHTML 1.1//EN" "http://www.w3.org/TR/xhtml11/DTD/xhtml11.dtd">
@@ -111,10 +111,6 @@ def test_what_is_refused(parts: dict[str, str], reason: str) -> None:
 def test_encrypted_fonts_are_kept() -> None:
     font = '<e><CipherReference xmlns="x" URI="OEBPS/font.otf"/></e>'
     assert FORMAT.open(book(**{"META-INF/encryption.xml": font}), "a.epub").contents.documents
-
-
-def test_damage_is_survived() -> None:
-    assert_damage_is_survived(FORMAT, book(), seed=17)
 
 
 def test_books_of_a_real_program() -> None:

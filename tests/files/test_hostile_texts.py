@@ -16,7 +16,7 @@ from cotext.files.markdown import MarkdownFile
 from cotext.files.markup import Markup
 from cotext.files.mechanical import in_words, tag_faults
 from cotext.files.po import FORMAT as PO
-from cotext.files.table import file_formats, named_format
+from cotext.files.table import named_format
 from cotext.files.tags import project, shown_text
 from cotext.files.translate_blocks import without_added_stop
 from cotext.language_models.numbered import read_numbered
@@ -64,11 +64,6 @@ def _written(name: str, content: bytes) -> None:
         lambda: read_numbered("[1] a" + " " * SIZE + "b", 1),
         lambda: cut(Block(LINES), Splitter("en").spans),
         lambda: PO.open(b'msgid ""\nmsgstr ""\n# ' + b"Content-Type:" * (SIZE // 13) + b"\n", "a.po"),
-        lambda: file_formats()["subtitles"].open(
-            b"[Script Info]\n\n[Events]\nFormat: Start, End, Text\nDialogue: 0:00:01.00,0:00:02.00,"
-            + b"{\\p1" * 1200,
-            "a.ass",
-        ),
         lambda: project((Open(0), "A cat ", Close(0), "sleeps."), "a. " * (SIZE // 3), None),
         lambda: project(MANY, f"{shown_text(MANY, {})} x", None),
         lambda: project(COPIES, "%s " * (SIZE // 4), None),

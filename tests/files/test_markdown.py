@@ -1,6 +1,5 @@
 """Markdown: text alone changes, everything else stays as it is spelled."""
 
-import random
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -15,7 +14,6 @@ from cotext.files.blocks import Block, Close, Contents, Copied, Open, Piece, Poi
 from cotext.files.markdown import FORMAT, MarkdownFile
 from cotext.files.markdown_inline import html_mates
 from cotext.files.table import recognise
-from cotext.runtime.errors import CotextError
 from tests.loops import loop_over
 
 PAGE = """---
@@ -88,6 +86,7 @@ def test_every_construct_comes_back_with_other_text() -> None:
         "<b>",
         "http://auto.x",
         "[r]",
+        '[r]: http://r "Ref title"',
     ):
         assert kept in upper
     for kept in ("(<a b> ", "`e`", "```\ncode\n```", "    more code", "<div>\nhtml\n</div>", "[^1]: "):
@@ -98,7 +97,6 @@ def test_every_construct_comes_back_with_other_text() -> None:
         "'T'",
         '"TO GO"',
         "CONTINUED LAZY",
-        '"REF TITLE"',
         ": NOTE TEXT",
         "]: NOTE\n",
     ):
@@ -188,15 +186,14 @@ def test_other_text_is_the_text_it_says(text: str, pieces: tuple[Piece, ...], ex
 
 
 def test_texts_inside_of_elements_do_not_end_them() -> None:
-    text = "[a](x 'Title') ![alt](y)\n\n[r]: http://r \"Ref\"\n"
+    text = "[a](x 'Title') ![alt](y)\n"
     file = opened(text)
     [blocks] = file.contents.documents
-    assert [block.text for block in blocks] == ["a ", "Title", "alt", "Ref"]
+    assert [block.text for block in blocks] == ["a ", "Title", "alt"]
     given = [blocks[0], *(replace(block, pieces=('it\'s ("b") *c* <d>',)) for block in blocks[1:])]
-    tokens = MarkdownIt().parse(file.written([given]).decode(), environment := {})
+    tokens = MarkdownIt().parse(file.written([given]).decode())
     image = tokens[1].children[-1]
     assert tokens[1].children[0].attrs["title"] == image.content.replace("\\", "") == 'it\'s ("b") *c* <d>'
-    assert environment["references"]["R"]["title"] == 'it\'s ("b") *c* <d>'
 
 
 def test_a_paragraph_that_no_spelling_makes_keeps_its_elements_and_is_said() -> None:
@@ -308,19 +305,3 @@ def test_a_mark_before_a_character_that_is_a_space_elsewhere(character: str) -> 
     written = file.written([[replace(block, pieces=(*block.pieces[:3], f"{character}zwei"))]])
     [[again]] = FORMAT.open(written, "a file").contents.documents
     assert "_" not in again.text
-
-
-def test_damaged_texts_are_texts_or_refused() -> None:
-    generator = random.Random(0)
-    content = PAGE.encode()
-    for _ in range(200):
-        damaged = bytearray(content)
-        for _ in range(generator.randint(1, 6)):
-            place = generator.randrange(len(damaged))
-            damaged[place : place + generator.randint(0, 3)] = generator.randbytes(generator.randint(0, 2))
-        try:
-            file = FORMAT.open(bytes(damaged), "x.md")
-        except CotextError:
-            continue
-        assert file.written(file.contents.documents) == bytes(damaged)
-        file.written(changed(file.contents, str.upper))

@@ -14,7 +14,6 @@ from cotext.files.po import FORMAT
 from cotext.files.table import recognise
 from cotext.runtime.errors import CotextError
 from tests.files.catalogues import same_again, texts, translated, upper
-from tests.files.faking import assert_damage_is_survived
 from tests.loops import loop_over
 
 HEADER = r"""# A catalogue.
@@ -272,10 +271,6 @@ def test_markup_in_messages() -> None:
 def test_what_is_no_catalogue_is_refused_with_its_line(content: str, said: str) -> None:
     with pytest.raises(CotextError, match=said):
         FORMAT.open(content.encode(), "file")
-
-
-def test_damage() -> None:
-    assert_damage_is_survived(FORMAT, CATALOGUE.encode(), seed=1)
 
 
 TEXT = st.text(

@@ -13,7 +13,6 @@ from cotext.files.subtitles import FORMAT, _milliseconds
 from cotext.files.table import recognise
 from cotext.runtime.errors import CotextError
 from tests.files.faking import (
-    assert_damage_is_survived,
     assert_well_formed,
     changed,
     shouted,
@@ -79,23 +78,7 @@ intro
 00:00:04.500 --> 00:00:06.000
 <v Bob>Was it? <00:00:05.000>Yes!
 """
-ASS = """[Script Info]
-; a comment
-Title: Test
-ScriptType: v4.00+
-
-[V4+ Styles]
-Format: Name, Fontname
-Style: Default,Arial
-
-[Events]
-Format: Layer, Start, End, Style, Name, MarginL, MarginR, MarginV, Effect, Text
-Dialogue: 0,0:00:01.00,0:00:03.00,Default,,0,0,0,,{\\pos(1,2)}It was {\\i1}very{\\i0} late,\\Nwhen they
-Dialogue: 0,0:00:03.00,0:00:04.00,Default,,0,0,0,,came\\hhome. Fine.
-Comment: 0,0:00:02.00,0:00:04.00,Default,,0,0,0,,not this
-Dialogue: 0,0:00:05.00,0:00:06.00,Sign,,0,0,0,,{\\p1}m 0 0 l 1 1{\\p0}
-"""
-FILES = {"srt": SRT, "vtt": VTT, "ass": ASS}
+FILES = {"srt": SRT, "vtt": VTT}
 
 
 def opened(text: str, name: str = "x.srt"):
@@ -148,9 +131,6 @@ def test_blocks_are_sentences_over_cues_turns_sounds_and_songs() -> None:
     ]
     assert [block.place for block in opened(SRT).contents.documents[0]][:2] == ["cues 1 to 2", "cue 3"]
     assert texts(opened(VTT)) == [["It was very late", "when we & they came.", "Was it? Yes!"]]
-    ass = opened(ASS)
-    assert texts(ass) == [["It was very late, when they came\u00a0home. Fine."]]
-    assert ass.contents.messages == ["cue 3: not translated: a drawing", "1 comment not translated"]
 
 
 def test_tags_inside_are_elements_and_those_outside_stay() -> None:
@@ -170,9 +150,6 @@ def test_tags_inside_are_elements_and_those_outside_stay() -> None:
     assert "<v Anna>WHEN WE &amp; THEY CAME.</v>" in written
     assert "<v Bob>WAS IT? <00:00:05.000>YES!" in written
     assert "::cue(.loud) { color: red }" in written
-    written = opened(ASS).written(shouted(opened(ASS).contents.documents)).decode()
-    assert ",,{\\pos(1,2)}IT WAS {\\i1}VERY{\\i0}\\NLATE, WHEN THEY\n" in written
-    assert "CAME\\hHOME. FINE." in written
 
 
 def cue(number: int, start: int, end: int, text: str) -> str:
@@ -254,9 +231,6 @@ def test_text_that_looks_like_markup_is_written_as_text() -> None:
     written = translated("WEBVTT\n\n00:01.000 --> 00:02.000\nYes.\n", {"Yes.": "a --> b <c> & d"})
     assert written.endswith("a --&gt; b &lt;c&gt; &amp; d\n")
     assert texts(opened(written)) == [["a --> b <c> & d"]]
-    ass = ASS.splitlines()[:12]
-    source = "\n".join([*ass[:-1], ass[-1].rsplit(",,", 1)[0] + ",,Yes."])
-    assert translated(source, {"Yes.": "C:\\New {a}\u00a0b"}).endswith(",,C:\\\u2060New (a)\\hb")
     assert "00:00:01,000 → 00:00:02,000" in translated(
         cue(1, 1, 2, "Yes."), {"Yes.": "00:00:01,000 --> 00:00:02,000"}
     )
@@ -301,19 +275,12 @@ def test_any_cues_come_back(found: list[tuple[int, int, str]], draw: random.Rand
     assert re.findall(r".* --> .*", written) == re.findall(r".* --> .*", text)
 
 
-@pytest.mark.parametrize("kind", FILES)
-def test_damage_is_survived(kind: str) -> None:
-    assert_damage_is_survived(FORMAT, FILES[kind].encode(), seed=7)
-
-
 def test_what_cannot_be_read_is_refused() -> None:
     for content, message in (
         (b"It rains.", "not in a known subtitle format"),
         (SRT.encode("utf-16"), "UTF-8"),
         (SRT.replace("♪", "ß").encode("cp1252"), "UTF-8"),
-        (ASS.replace(",0,0,0,,{", ",{").encode(), "fewer fields"),
-        (ASS.replace("0:00:01.00", "soon").encode(), "must be times"),
-        (ASS.replace("Effect, Text", "Text, Effect").encode(), "last, Text"),
+        (b"[Script Info]\nTitle: Test\n", "not in a known subtitle format"),
     ):
         with pytest.raises(CotextError, match=message):
             FORMAT.open(content, "x.srt")

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from cotext.data.formats.streams import opened
 from cotext.files.blocks import Block
 from cotext.files.table import recognise
-from cotext.files.text import FORMAT, TextFile, spread, wrap_width, wrapped
+from cotext.files.text import FORMAT, TextFile, wrap_width, wrapped
 from tests.loops import loop_over
 
 LETTER = """From: Anna
@@ -106,16 +106,6 @@ def test_columns_stay() -> None:
 
 
 WORDS = st.lists(st.text("abc", min_size=1, max_size=8), max_size=30)
-
-
-@given(WORDS, st.lists(st.integers(1, 80), min_size=1, max_size=8))
-def test_a_text_is_spread_over_as_many_lines(words: list[str], lengths: list[int]) -> None:
-    found = spread(" ".join(words), lengths)
-    assert len(found) == len(lengths)
-    assert "".join(found).replace(" ", "") == "".join(words)
-    if len(words) >= len(lengths):
-        assert all(found)
-        assert " ".join(found).split() == words
 
 
 @given(WORDS, st.integers(40, 120))

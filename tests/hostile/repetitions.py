@@ -26,7 +26,7 @@ from cotext.files.po import GRAMMARS
 from cotext.files.strings import CatalogueString, Markers
 from cotext.files.table import file_formats, named_format, recognise
 from cotext.files.tags import project
-from cotext.files.text import spread, wrapped
+from cotext.files.text import wrapped
 from cotext.files.translate_blocks import without_added_stop
 from cotext.language_models.numbered import UnusableError, read_numbered, read_plain
 from cotext.language_models.translator import is_echo, moved, suspicion
@@ -138,10 +138,6 @@ def _po(text: str) -> str:
     return f'{test_po.HEADER}msgid {json.dumps(text, ensure_ascii=False)}\nmsgstr ""\n'
 
 
-_ASS = (
-    "[Script Info]\nTitle: x\n\n[Events]\nFormat: Layer, Start, End, Style, Name, MarginL, MarginR, MarginV, "
-    "Effect, Text\nDialogue: 0,0:00:01.00,0:00:02.00,D,,0,0,0,,{}\n"
-)
 _XLIFF = (
     '<xliff version="1.2" xmlns="urn:oasis:names:tc:xliff:document:1.2"><file original="a" source-language="en" '
     'target-language="de" datatype="plaintext"><body><trans-unit id="1"><source>{}</source></trans-unit></body>'
@@ -161,7 +157,7 @@ def _files() -> dict[str, Callable[[str], tuple[str, bytes]]]:
         found[what] = made
 
     for what, name in (("html", "a.html"), ("xhtml", "a.xhtml"), ("markdown", "a.md"), ("prose", "a.txt"),
-                       ("po", "a.po"), ("srt", "a.srt"), ("vtt", "a.vtt"), ("ass", "a.ass"),
+                       ("po", "a.po"), ("srt", "a.srt"), ("vtt", "a.vtt"),
                        ("xliff", "a.xlf")):  # fmt: skip
         add(f"{what}, nothing else", name, lambda text: text)
     add("html, in a paragraph", "a.html", lambda text: f"<!DOCTYPE html><p>x {text}</p>")
@@ -176,7 +172,6 @@ def _files() -> dict[str, Callable[[str], tuple[str, bytes]]]:
     add("epub", "a.epub", lambda text: test_epub.book(**{"OEBPS/text/one.xhtml": _page(text)}))
     add("srt, in a cue", "a.srt", lambda text: f"1\n00:00:01,000 --> 00:00:02,000\nx {text}\n\n")
     add("vtt, in a cue", "a.vtt", lambda text: f"WEBVTT\n\n00:01.000 --> 00:02.000\nx {text}\n\n")
-    add("ass, in a cue", "a.ass", _ASS.replace("{}", "x %s").__mod__)
     add("xliff, in a unit", "a.xlf", lambda text: _XLIFF.format(f"x {text}"))
     add("xliff, as text", "a.xlf", lambda text: _XLIFF.format(f"x {_xml(text)}"))
     add("po, in a message", "a.po", _po)
@@ -313,7 +308,7 @@ def _texts() -> dict[str, Callable[[str], object]]:
         without_added_stop("a", text, "de"),
         without_added_stop(text, "a.", "de"),
     )
-    found["wrapping"] = lambda text: (wrapped(text, 79), spread(text, [10, 20, 30]))
+    found["wrapping"] = lambda text: wrapped(text, 79)
     found["joined sentences"] = lambda text: join_sentences([text, text], "")
     found["normal form"] = clean
     found["corpus marks"] = lambda text: (EOS_MARK.split(text), BOUNDARY_MARK.split(text))

@@ -82,15 +82,7 @@ def _attacks(attempt: int = 0) -> dict[str, list[Send]]:
         "LibreTranslate": post("/translate", "q", source="en", target="de"),
         "LibreTranslate, HTML": post("/translate", "q", source="auto", target="de", format="html"),
         "LibreTranslate, detection": post("/detect", "q"),
-        "LibreTranslate, files": upload("/translate_file", source="en", target="de"),
         "own": post("/api/translate", "text", system="sentence", glossary=glossary),
-        "OPUS-CAT": [
-            lambda client, text=text: client.get(
-                "/MTRestService/TranslateJson",
-                params={"input": text[:8_000], "srcLangCode": "en", "trgLangCode": "de"},
-            )
-            for text in texts
-        ],
     }  # fmt: skip
 
 

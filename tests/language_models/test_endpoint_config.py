@@ -29,7 +29,6 @@ def test_other_values_lie_over_those_of_the_file(tmp_path: Path) -> None:
     ("settings", "message"),
     [
         ({"mdoel": 1}, "unknown key 'mdoel'; the nearest known one is 'model'"),
-        ({"prices": {"inptu": 1}}, "prices"),
         ({"model": ...}, "model is missing"),
         ({"mode": "paragraph"}, "mode = 'paragraph'"),
         ({"temperature": 3}, "temperature = 3"),

@@ -40,14 +40,13 @@ class Told:
     stopped: int = 0  # translations whose client went away
     jobs: dict[str, dict[str, Any]] = field(default_factory=dict)
     languages: tuple[str, str] = ("en", "de")
-    controlled: bool = False  # systems were trained on the controlled corpus
 
 
 def described(told: Told, name: str, view: str, explains: bool) -> dict[str, Any]:
     source, target = ({"code": code, "name": code} for code in told.languages)
     return {
         "name": name, "source": source, "target": target, "view": view, "context_sentences": None,
-        "takes_terms": True, "explains": explains, "controlled": told.controlled,
+        "takes_terms": True, "explains": explains, "controlled": False,
         "signature": f"model:{name}",
     }  # fmt: skip
 
@@ -63,15 +62,14 @@ def sentences_of(text: str) -> list[dict[str, Any]]:
     return found
 
 
-def translated(system: str, sources: list[str], given: dict[str, str], terms: dict[str, str]) -> list[str]:
+def translated(system: str, sources: list[str], terms: dict[str, str]) -> list[str]:
     """Word by word; a pronoun agrees with the sentence before where the system reads it."""
     targets: list[str] = []
-    for number, source in enumerate(sources):
+    for source in sources:
         before = targets[-1] if targets and system != "sentence" else ""
         pronoun = next((p for noun, p in PRONOUNS.items() if noun in before), "Es")
         words = {**WORDS, "It": pronoun, **terms}
-        plain = "".join(words.get(part, part) for part in re.split(r"(\w+)", source))
-        targets.append(given.get(str(number), plain))
+        targets.append("".join(words.get(part, part) for part in re.split(r"(\w+)", source)))
     return targets
 
 
@@ -108,7 +106,7 @@ def fake(told: Told) -> Starlette:
         await check(request, "translate", asked)
         sentences = sentences_of(asked["text"])
         sources = [each["source"] for each in sentences]
-        targets = translated(asked["system"], sources, asked["given"], dict(asked["glossary"]))
+        targets = translated(asked["system"], sources, dict(asked["glossary"]))
 
         async def events() -> AsyncIterator[str]:
             def event(name: str, content: Any) -> str:
@@ -130,7 +128,7 @@ def fake(told: Told) -> Starlette:
                     {
                         "number": number, "target": target, "low": " old" in sources[number],
                         "confidence": 0.4 if " old" in sources[number] else 0.9,
-                        "given": str(number) in asked["given"], "terms": [], "context": [0, number],
+                        "terms": [], "context": [0, number],
                     }
                     for number, target in enumerate(targets)
                 ]  # fmt: skip
@@ -153,13 +151,10 @@ def fake(told: Told) -> Starlette:
         contexts = []
         for number in range(asked["sentence"]):
             change = 3.25 if number == asked["sentence"] - 1 else -0.2
-            for side in ("source", "target"):
-                own = change if side == "source" else min(change, 0.25)
-                text_of = asked[f"{side}s"][number]
-                contexts.append(
-                    {"number": number, "side": side, "text": text_of, "change": own, "together": change,
-                     "meant": own > 1}
-                )  # fmt: skip
+            text_of = asked["sources"][number]
+            contexts.append(
+                {"number": number, "side": "both", "text": text_of, "change": change, "meant": change > 1}
+            )
         return JSONResponse(
             {
                 "word": {"text": text, "first": first, "stop": stop},
@@ -170,11 +165,6 @@ def fake(told: Told) -> Starlette:
                 "signature": "model:fake",
             }
         )
-
-    async def tmx(request: Request) -> Response:
-        asked = await request.json()
-        await check(request, "tmx", asked)
-        return Response("<tmx/>", media_type="application/x-tmx+xml")
 
     async def files(request: Request) -> Response:
         if request.method == "GET":
@@ -211,7 +201,6 @@ def fake(told: Told) -> Starlette:
             Route("/api/systems", systems),
             Route("/api/translate", translate, methods=["POST"]),
             Route("/api/explain", explain, methods=["POST"]),
-            Route("/api/tmx", tmx, methods=["POST"]),
             Route("/api/files", files, methods=["GET", "POST"]),
             Route("/api/files/{id}", one_file, methods=["DELETE"]),
             Route("/api/files/{id}/result", result),

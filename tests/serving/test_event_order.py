@@ -128,5 +128,5 @@ def test_any_order_of_events(
     assert not any(pool.documents for each in shared for pool in each._model._pools.values())
     until(lambda: not service.jobs._workers._running)
     asyncio.run(service.stop())
-    assert not service.waiting
+    assert not service._requests.pending
     assert {path.name for path in (tmp_path / "jobs" / "uploads").iterdir()} == set()

@@ -17,6 +17,7 @@ from cotext.serving.jobs.folder import JobFolder
 from cotext.serving.systems import System, Systems
 from tests.command_line import succeed
 from tests.files import structures
+from tests.loops import loop_over
 from tests.serving.loopback import served
 from tests.serving.test_serving_commands import commands, curl
 from tests.serving.tiny_server import tiny_application
@@ -40,6 +41,11 @@ def sent(client: TestClient, content: bytes = TEXT, name: str = "a.txt", **field
     answer = client.post("/api/files", files={"file": (name, content)}, data={"system": "window", **fields})
     assert answer.status_code == 201, answer.text
     return str(answer.json()["id"])
+
+
+def uploads(client: TestClient) -> list[Path]:
+    app: Any = client.app
+    return list((app.state.service.settings.state / "jobs" / "uploads").iterdir())
 
 
 def finished(client: TestClient, id: str) -> dict[str, Any]:
@@ -130,17 +136,6 @@ def test_the_commands_of_the_documentation(systems: Systems, tmp_path: Path) -> 
     assert (tmp_path / "letter.de.docx").read_bytes()[:2] == b"PK"
 
 
-def test_clients_do_not_see_each_others_files(client: TestClient) -> None:
-    own, other = {"Authorization": "Bearer one"}, {"Authorization": "Bearer two"}
-    files = {"file": ("a.txt", TEXT)}
-    id = client.post("/api/files", files=files, headers=own).json()["id"]
-    for path in ("", "/result"):
-        assert client.get(f"/api/files/{id}{path}", headers=other).status_code == 404
-    assert client.delete(f"/api/files/{id}", headers=other).status_code == 404
-    assert client.get("/api/files", headers=other).json() == {"files": []}
-    assert len(client.get("/api/files", headers=own).json()["files"]) == 1
-
-
 def test_an_error_is_a_state_and_a_message(client: TestClient) -> None:
     id = sent(client, b'<xliff version="1.2"><file>', "letter.xlf")
     last = finished(client, id)
@@ -177,22 +172,20 @@ WRONG: dict[str, tuple[bytes, int, str]] = {
 }
 
 
-@pytest.mark.parametrize("name", WRONG)
-@pytest.mark.parametrize("size", [7, 100_000])
-def test_a_form_that_is_wrong_leaves_nothing(
-    client: TestClient, tmp_path: Path, name: str, size: int
-) -> None:
+@loop_over("name", WRONG)
+@loop_over("size", [7, 100_000])
+def test_a_form_that_is_wrong_leaves_nothing(client: TestClient, name: str, size: int) -> None:
     content, status, words = WRONG[name]
     pieces = (content[at : at + size] for at in range(0, len(content), size))
     headers = {"Content-Type": "multipart/form-data; boundary=b"}
     if len(content) < 100_000 or size > 7:
         answer = client.post("/api/files", content=pieces, headers=headers)
         assert (answer.status_code, words in answer.json()["message"]) == (status, True), answer.text
-    assert list((tmp_path / "state").glob("jobs/uploads/*")) == []
+    assert uploads(client) == []
     assert client.get("/api/files").json() == {"files": []}
 
 
-def test_a_body_without_end_is_refused_while_it_arrives(client: TestClient, tmp_path: Path) -> None:
+def test_a_body_without_end_is_refused_while_it_arrives(client: TestClient) -> None:
     taken = []
 
     def endless() -> Iterator[bytes]:
@@ -205,16 +198,16 @@ def test_a_body_without_end_is_refused_while_it_arrives(client: TestClient, tmp_
     assert client.post("/api/files", content=endless(), headers=headers).status_code == 413
     answer = client.post("/api/files", content=b"", headers={**headers, "Content-Length": str(10**12)})
     assert answer.status_code == 413
-    assert list((tmp_path / "state").glob("jobs/uploads/*")) == []
+    assert uploads(client) == []
 
 
-@pytest.mark.parametrize("kind", ["", "text/plain", "multipart/form-data", "multipart/form-data; boundary="])
+@loop_over("kind", ["", "text/plain", "multipart/form-data", "multipart/form-data; boundary="])
 def test_another_kind_of_body_is_refused(client: TestClient, kind: str) -> None:
     answer = client.post("/api/files", content=b"x", headers={"Content-Type": kind})
     assert (answer.status_code, "multipart" in answer.json()["message"]) == (400, True)
 
 
-@pytest.mark.parametrize("piece", [1, 2, 3, 61, 4096])
+@loop_over("piece", [1, 2, 3, 61, 4096])
 def test_a_file_arrives_whole_in_whatever_pieces(client: TestClient, piece: int) -> None:
     tricky = b"The cat\r\n--b\r\n-- runs.\r\n--bx--\r\n\r\n\r\n--"
     content = form(SYSTEM, (FILE.replace("a.txt", "Gr\xfc\xdfe.txt"), tricky))
@@ -242,7 +235,7 @@ def test_a_disk_that_is_full_while_a_file_arrives(
     assert "retry-after" in answer.headers
 
 
-def test_nothing_is_left_of_a_client_that_hangs_up(client: TestClient, tmp_path: Path) -> None:
+def test_nothing_is_left_of_a_client_that_hangs_up(client: TestClient) -> None:
     import asyncio
 
     app: Any = client.app
@@ -267,5 +260,5 @@ def test_nothing_is_left_of_a_client_that_hangs_up(client: TestClient, tmp_path:
         "headers": [(b"content-type", b"multipart/form-data; boundary=b"), (b"host", b"localhost")],
     }  # fmt: skip
     asyncio.run(app(scope, receive, send))
-    assert list((tmp_path / "state").glob("jobs/uploads/*")) == []
+    assert uploads(client) == []
     until(lambda: client.get("/api/files").json() == {"files": []})

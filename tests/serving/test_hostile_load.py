@@ -139,20 +139,6 @@ async def _own(attack: Attack, http: httpx.AsyncClient, chance: random.Random, w
         attack.require("own", answer.json()["text"], wanted)
 
 
-async def _glossary(attack: Attack, http: httpx.AsyncClient, chance: random.Random, who: int) -> None:
-    """What one client stores, another does not see."""
-    mine, other = ({"authorization": f"DeepL-Auth-Key client-{n}"} for n in (who, (who + 1) % CLIENTS))
-    body = {"name": f"of {who}", "source_lang": "en", "target_lang": "de", "entries": f"dog\tHund{who}"}
-    made = attack.note("glossary", await http.post("/v2/glossaries", json=body, headers=mine))
-    if made.status_code != 201:
-        return
-    place = f"/v2/glossaries/{made.json()['glossary_id']}"
-    attack.require("glossary", (await http.get(place, headers=other)).status_code, 404)
-    attack.require("glossary", (await http.delete(place, headers=other)).status_code, 404)
-    attack.require("glossary", (await http.get(place, headers=mine)).status_code, 200)
-    attack.require("glossary", (await http.delete(place, headers=mine)).status_code, 204)
-
-
 async def _file(attack: Attack, http: httpx.AsyncClient, chance: random.Random, who: int) -> None:
     text, wanted = attack.clients[who].ask(chance, "window")
     mine, other = ({"authorization": f"Bearer client-{n}"} for n in (who, (who + 1) % CLIENTS))
@@ -215,7 +201,6 @@ async def _upload(attack: Attack, http: httpx.AsyncClient, chance: random.Random
     where, data = chance.choice(
         (
             ("/api/files", {"system": "sentence"}),
-            ("/translate_file", {"source": "en", "target": "de"}),
             ("/v2/document", {"target_lang": "DE"}),
         )
     )
@@ -252,7 +237,7 @@ async def _gone(attack: Attack, http: httpx.AsyncClient, chance: random.Random, 
 
 
 Kind = Callable[[Attack, httpx.AsyncClient, random.Random, int], Awaitable[None]]
-GOOD: tuple[Kind, ...] = (_deepl, _libre, _own, _own, _libre, _glossary, _file)
+GOOD: tuple[Kind, ...] = (_deepl, _libre, _own, _own, _libre, _file)
 HOSTILE: tuple[Kind, ...] = (_body, _body, _body, _path, _path, _header, _upload, _raw, _gone)
 
 
@@ -280,7 +265,6 @@ def run_attack(server: ServerProcess, clients: list[Known], requests: int) -> At
     assert attack.faults == []
     for kind in ("deepl", "libre", "own"):
         assert attack.statuses[kind, 200] > requests / 60, attack.statuses
-    _settled(lambda: "cotext_requests_in_flight 1.0" in httpx.get(f"{server.address}/metrics").text)
     _settled(lambda: process.num_fds() <= files + 10)
     assert process.memory_info().rss - memory < MAX_GROWTH
     assert process.num_threads() <= threads + 50

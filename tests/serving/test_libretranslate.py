@@ -1,19 +1,13 @@
 """LibreTranslate's interface, by requests as programs send them; `libretranslatepy` is one of these."""
 
-import asyncio
-import io
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
-import httpx2 as httpx
 import pytest
 from starlette.testclient import TestClient
 
 from cotext.data.documents import Document
-from cotext.serving.jobs import Jobs, JobStatus
-from cotext.serving.keys import add_key
 from cotext.serving.systems import Systems
 from tests.loops import loop_over
 from tests.serving.loopback import served
@@ -67,22 +61,10 @@ def test_a_system_can_be_named(client: TestClient, translated: Callable[..., lis
 def test_fields_come_as_json_form_multipart_or_in_the_address(client: TestClient) -> None:
     fields = {"q": LINES[0], **EN_DE, "api_key": ""}
     expected = answer(client, json=fields)
-    assert answer(client, data=fields) == expected
+    assert answer(client, data=fields) == expected  # as Weblate did before it sent lists
     assert answer(client, files={name: (None, value) for name, value in fields.items()}) == expected
     assert answer(client, params=fields) == expected
     assert answer(client, params={"q": LINES[0]}, json=EN_DE) == expected
-
-
-def test_the_form_of_weblate_before_lists(client: TestClient) -> None:
-    body = b"api_key=&q=A+cat+sees.&source=en&target=de"
-    headers = {"content-type": "application/x-www-form-urlencoded"}
-    assert isinstance(answer(client, content=body, headers=headers)["translatedText"], str)
-
-
-def test_the_list_of_weblate(client: TestClient) -> None:
-    body = {"api_key": "", "q": LINES, "source": "en", "target": "de"}
-    assert len(answer(client, json=body)["translatedText"]) == 3
-    assert [each["code"] for each in client.get("/languages").json()] == ["en", "de"]
 
 
 def test_subtitle_edit_writes_line_breaks_as_tags(client: TestClient) -> None:
@@ -180,17 +162,6 @@ def test_languages_have_names_and_targets(client: TestClient) -> None:
     ]
 
 
-def test_settings_of_the_frontend(client: TestClient) -> None:
-    found = client.get("/frontend/settings").json()
-    assert found.keys() == {
-        *("charLimit", "frontendTimeout", "apiKeys", "keyRequired", "suggestions", "filesTranslation"),
-        *("supportedFilesFormat", "language"),
-    }
-    assert {".docx", ".html", ".txt"} <= set(found["supportedFilesFormat"])
-    assert found["language"]["target"] == {"code": "de", "name": "German"}
-    assert client.get("/health").json() == {"status": "ok"}
-
-
 @loop_over(
     ("asked", "status", "error"),
     [
@@ -227,17 +198,6 @@ def test_what_is_refused_says_why(client: TestClient, asked: Any, status: int, e
     assert error in found.json()["error"]
 
 
-def test_half_characters_are_refused(client: TestClient) -> None:
-    body = b'{"q": "\\ud800", "source": "en", "target": "de"}'
-    found = client.post("/translate", content=body, headers={"content-type": "application/json"})
-    assert (found.status_code, list(found.json())) == (400, ["error"])
-
-
-def test_suggestions_are_not_taken(client: TestClient) -> None:
-    found = client.post("/suggest", data={"q": "x", "s": "y", **EN_DE})
-    assert (found.status_code, list(found.json())) == (403, ["error"])
-
-
 def test_sessions_by_header_address_and_field(
     client: TestClient, translated: Callable[..., list[str]]
 ) -> None:
@@ -263,124 +223,25 @@ def test_sessions_by_header_address_and_field(
     assert "plain text" in refused.json()["error"]
 
 
-# --- files
+def test_deepl_in_a_session(client: TestClient, translated: Callable[..., list[str]]) -> None:
+    key = {"authorization": "DeepL-Auth-Key x"}
 
+    def send(line: str, path: str = "/v2/translate", **more: Any) -> str:
+        headers = key | more.pop("headers", {})
+        found = client.post(path, json={"text": [line], "target_lang": "DE", **more}, headers=headers)
+        assert found.status_code == 200, found.text
+        return str(found.json()["translations"][0]["text"])
 
-def send_file(client: TestClient, name: str = "letter.html", **fields: str) -> Any:
-    content = b"<p>A cat sees.</p><p>It runs.</p>"
-    return client.post("/translate_file", files={"file": (name, io.BytesIO(content))}, data=fields)
-
-
-def test_a_file_is_there_when_its_address_is_told(
-    client: TestClient, translated: Callable[..., list[str]]
-) -> None:
-    found = send_file(client, **EN_DE, api_key="")
-    assert found.status_code == 200, found.text
-    [(field, address)] = found.json().items()
-    assert field == "translatedFileUrl"
-    assert address.startswith("http://127.0.0.1/download_file/")
-    file = client.get(urlsplit(address).path)
-    assert file.status_code == 200
-    assert file.headers["content-disposition"].startswith("attachment")
-    assert file.text == "".join(f"<p>{each}</p>" for each in translated("A cat sees.", "It runs."))
-
-
-def test_a_file_that_takes_long_is_not_there_yet(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cotext.serving.libretranslate.WAITING_SHARE", 0.0)
-    status, known = JobStatus("x", "translating", "window", "letter.de.html", 10, 4), Jobs.status
-    monkeypatch.setattr(Jobs, "status", lambda *a, **n: status)
-    address = urlsplit(send_file(client, source="auto", target="de").json()["translatedFileUrl"]).path
-    waiting = client.get(address)
-    assert waiting.status_code == 404
-    assert waiting.json() == {"error": "not ready: 4 of 10 sentences; try again later"}
-    monkeypatch.setattr(Jobs, "status", known)
-
-
-@loop_over("name", ["x", "x.html", f"{'A' * 96}.html", "%2e%2e", f"{'A' * 32}"])
-def test_an_address_that_nobody_was_told_leads_nowhere(client: TestClient, name: str) -> None:
-    assert client.get(f"/download_file/{name}").status_code == 404
-
-
-@pytest.mark.parametrize(
-    ("fields", "error"),
-    [
-        ({"source": "en"}, "'target' not specified"),
-        ({"target": "de"}, "'source' not specified"),
-        ({"source": "en", "target": "fr"}, "not supported"),
-    ],
-)
-def test_files_that_are_refused(client: TestClient, fields: dict[str, str], error: str) -> None:
-    found = send_file(client, **fields)
-    assert found.status_code == 400
-    assert error in found.json()["error"]
-
-
-def test_a_file_that_cannot_be_read_is_refused(client: TestClient) -> None:
-    found = client.post(
-        "/translate_file", files={"file": ("a.docx", io.BytesIO(b"PK\x03\x04broken"))}, data=EN_DE
+    expected = translated(*LINES)
+    assert [send(line, headers={"X-Cotext-Session": "deepl"}) for line in LINES] == expected
+    assert [send(line, "/session/other/v2/translate") for line in LINES] == expected
+    numbered = [{"session": "third", "segment": number} for number in range(len(LINES))]
+    assert [send(line, cotext=each) for line, each in zip(LINES, numbered, strict=True)] == expected
+    assert send(LINES[1], cotext={**numbered[1], "confirmed": "Sie rennt."}) == "Sie rennt."
+    refused = client.post(
+        "/v2/translate", json={"text": ["x"], "target_lang": "DE", "cotext": {"sesion": "s"}}, headers=key
     )
-    assert found.status_code == 400
-    assert found.json().keys() == {"error"}
-    assert str(Path.home()) not in found.text
-    assert "/tmp" not in found.text
-
-
-@loop_over(
-    ("size", "shown", "status"),
-    [
-        (3_000_000, {}, 403),
-        (3_000_000, {"headers": {"authorization": "Bearer wrong"}}, 403),
-        (3_000_000, {"params": {"api_key": "wrong"}}, 403),
-        (3_000_000, {"headers": {"authorization": "Bearer KEY"}}, 413),
-        (3_000_000, {"params": {"api_key": "KEY"}}, 413),
-        (3_000_000, {"data": {"api_key": "KEY"}}, 413),
-        (8, {"last": True}, 200),
-        (8, {}, 403),
-    ],
-)
-def test_of_a_file_without_a_key_little_is_read(
-    quick_systems: Systems, tmp_path: Path, size: int, shown: dict[str, Any], status: int
-) -> None:
-    """With a key, the size is what refuses it; without one, or with a wrong one, the key, and before."""
-    key = add_key(tmp_path / "keys", "desk")
-    fields = {name: (None, value) for name, value in (EN_DE | shown.get("data", {})).items()}
-    file = {"file": ("a.txt", b"A cat. " * (size // 7))}
-    form: dict[str, Any] = fields | file
-    if shown.get("last"):
-        form = file | fields | {"api_key": (None, "KEY")}
-    form = {name: (a, key if b == "KEY" else b) for name, (a, b) in form.items()}
-    others = {
-        kind: {name: value.replace("KEY", key) for name, value in shown[kind].items()}
-        for kind in ("headers", "params")
-        if kind in shown
-    }
-    application = tiny_application(quick_systems, tmp_path, keys=tmp_path / "keys", max_file_bytes=2_000_000)
-    received: list[int] = []
-
-    async def counting(scope: Any, receive: Any, send: Any) -> None:
-        async def counted() -> Any:
-            message = await receive()
-            received.append(len(message.get("body", b"")))
-            return message
-
-        await application(scope, counted, send)
-
-    async def chunks(content: bytes) -> AsyncIterator[bytes]:
-        for start in range(0, len(content), 65_536):
-            yield content[start : start + 65_536]
-
-    async def ask() -> httpx.Response:
-        transport = httpx.ASGITransport(counting)
-        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
-            request = client.build_request("POST", "/translate_file", files=form, **others)
-            content, headers = await request.aread(), dict(request.headers)
-            del headers["content-length"]
-            return await client.post(request.url, content=chunks(content), headers=headers)
-
-    found = asyncio.run(ask())
-    assert found.status_code == status, found.text
-    if status == 403:
-        assert sum(received) < 1_300_000
+    assert refused.status_code == 400
 
 
 def test_libretranslatepy(

@@ -4,14 +4,11 @@ The systems never learned anything, and compute in double precision, so that har
 close that rounding decides between them.
 """
 
-import asyncio
 import random
 import threading
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,8 +17,7 @@ from cotext.config.recipe import load_config
 from cotext.files.blocks import Block, Close, Contents, Open
 from cotext.files.translate_blocks import BlockDocuments
 from cotext.serving.answers import Listener, SourceSentence, TextAnswer
-from cotext.serving.service import Client, Service, TextRequest
-from cotext.serving.settings import ServerSettings
+from cotext.serving.service import TextRequest
 from cotext.serving.sharing import SharedSystem, Work
 from cotext.serving.systems import System, Systems, open_systems
 from cotext.translation.terms.glossary import Glossary
@@ -76,12 +72,12 @@ def drawn(system: System, draw: random.Random) -> TextRequest:
     documents = tuple(document(draw) for _ in range(draw.choice((1, 1, 1, 2))))
     wishes = draw.choice([Wishes()] * 6 + GLOSSARIES) if system.opened.translator.takes_guides else Wishes()
     given = {0: {0: "Ganz genau so!"}} if draw.random() < 0.2 else {}
-    return TextRequest(system, documents, wishes, given, fast=draw.random() < 0.3)
+    return TextRequest(system, documents, wishes, given)
 
 
 def alone(request: TextRequest) -> TextAnswer:
     """What the request gives by the translator of the run, with nobody else there."""
-    opened = request.system.opened.greedy() if request.fast else request.system.opened
+    opened = request.system.opened
     assert request.splitting is not None
     splitter = request.splitting.splitter("en")
     contents = Contents([list(blocks) for blocks in request.documents])
@@ -121,50 +117,6 @@ class Heard:
 
     def listener(self) -> Listener:
         return Listener(self.start, self.sentence)
-
-
-async def asked(
-    service: Service, request: TextRequest, draw: random.Random, number: int
-) -> TextAnswer | None:
-    """The answer to a request that comes at any time; None: its client went away."""
-    await asyncio.sleep(draw.random() * 0.5)
-    heard = Heard()
-    answering = service.translate(request, Client(f"client {number % 7}"), heard.listener())
-    if number % 5 == 0:
-        with suppress(TimeoutError):
-            await asyncio.wait_for(answering, draw.random() * 0.2)
-        return None
-    answer = await answering
-    assert heard.started is not None
-    assert heard.sentences is not None
-    assert [(s.document, s.block, s.number, s.text) for s in heard.started] == [
-        each[:4] for each in texts_of(answer)
-    ]
-    # Each sentence once, and as it is in the answer.
-    assert sorted(heard.sentences) == [(d, j, target) for d, _, j, _, target in texts_of(answer)]
-    return answer
-
-
-def test_under_load_every_answer_is_that_of_the_document_alone(many: Systems, tmp_path: Path) -> None:
-    draw = random.Random(0)
-    requests = [drawn(many.named(name), draw) for name in NAMES for _ in range(4)]
-    draw.shuffle(requests)
-    expected = [alone(request) for request in requests]
-    different = {tuple(texts_of(each)) for each in expected}
-    assert len(different) == len(requests)
-    service = Service(many, ServerSettings(state=tmp_path, batch_tokens=600))
-
-    async def load() -> list[TextAnswer | None]:
-        tasks = [asked(service, request, draw, number) for number, request in enumerate(requests)]
-        return await asyncio.gather(*tasks)
-
-    found = asyncio.run(load())
-    assert sum(answer is not None for answer in found) == 16
-    for answer, right in zip(found, expected, strict=True):
-        if answer is not None:
-            assert_same(answer, right)
-    documents = sum(len(request.documents) for request in requests)
-    assert 0 < sum(service.shared(each).batches for each in many) < 2 * documents
 
 
 def test_threads_share_batches(many: Systems) -> None:

@@ -4,7 +4,6 @@ import asyncio
 import re
 import shlex
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from threading import Event as Flag
@@ -14,9 +13,7 @@ import httpx2 as httpx
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from lxml import etree
 
-from cotext.data.formats.xml_formats import pairs
 from cotext.files.blocks import Block, Contents
 from cotext.files.translate_blocks import translate_blocks
 from cotext.runtime.integrity import sealed
@@ -133,31 +130,12 @@ def test_any_text_keeps_its_lines(client: httpx.Client, text: str) -> None:
 
 def test_a_very_long_line(client: httpx.Client) -> None:
     sentences = 20
-    done = translated(client, {"system": "window", "text": "It was old. " * sentences, "fast": True})
+    done = translated(client, {"system": "window", "text": "It was old. " * sentences})
     assert len(done["sentences"]) == sentences
     assert sum(each["low"] for each in done["sentences"]) == sentences // 10
     lowest = max(each["confidence"] for each in done["sentences"] if each["low"])
     assert all(each["confidence"] >= lowest for each in done["sentences"] if not each["low"])
     assert "line 2: " in refused(client, "/api/translate", {"system": "window", "text": "\n" + "was " * 2000})
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_a_given_sentence_is_kept(client: httpx.Client, name: str) -> None:
-    asked = {"system": name, "text": "The cat sees a dog. It runs. It sings!"}
-    free = translated(client, asked)["sentences"]
-    given = {"0": free[0]["target"], "1": "Sie  bellt sehr laut."}
-    edited = translated(client, {**asked, "given": given})
-    sentences = edited["sentences"]
-    assert [each["given"] for each in sentences] == [True, True, False]
-    assert sentences[1]["target"] == "Sie bellt sehr laut."
-    assert sentences[1]["confidence"] is None
-    assert sentences[0]["target"] == free[0]["target"]
-    # What has it as context follows.
-    same = [sentences[2][key] == free[2][key] for key in ("target", "confidence")]
-    assert all(same) == (name == "sentence")
-    assert "Sie bellt sehr laut." in edited["text"]
-    found = streamed(client, {**asked, "given": {"1": "Sie"}})
-    assert ("sentence", {"number": 1, "target": "Sie"}) in found
 
 
 @loop_over(
@@ -166,15 +144,8 @@ def test_a_given_sentence_is_kept(client: httpx.Client, name: str) -> None:
         ({"text": "A."}, "system"),
         ({"system": "window"}, "text"),
         ({"system": "window", "text": 3}, "text"),
-        ({"system": "window", "text": "A.", "fast": "yes"}, "fast"),
+        ({"system": "window", "text": "A.", "glossary": "yes"}, "glossary"),
         ({"system": "window", "text": "A.", "more": 1}, "more"),
-        (
-            {"system": "window", "text": "A cat.", "given": {"1": "x"}},
-            "sentence 1 of document 0, which does not exist",
-        ),
-        ({"system": "window", "text": "A cat.", "given": {"-1": "x"}}, "is not the number of a sentence"),
-        ({"system": "window", "text": "A cat.", "given": {"0": " "}}, "no words"),
-        ({"system": "window", "text": "A cat. It runs.", "given": {"1": "xa" * 2000}}, "target sentence 2"),
         ({"system": "window", "text": "A cat.", "glossary": [["cat", "Katze"], ["cat", "Kater"]]}, "entry 2"),
         ({"system": "window", "text": "A cat.", "glossary": [["", "Katze"]]}, "not a valid term"),
     ],
@@ -188,18 +159,10 @@ def test_limits(systems: "Systems", tmp_path: Path) -> None:
     with served(application) as client:
         long, many = ({"system": "window", "text": text} for text in ("ä" * 20 + "x", "A.\nB.\nC."))
         assert "41 bytes" in refused(client, "/api/translate", long, 413)
-        given = {"system": "window", "text": "A.", "given": {"0": "x" * 39}}
-        assert "41 bytes" in refused(client, "/api/translate", given, 413)
         assert "3 sentences" in refused(client, "/api/translate", many, 413)
         for sides, said in ((["x" * 21], "42 bytes"), (["A."] * 3, "3 sentences")):
             asked = {"sources": sides, "targets": sides, "sentence": 0, "characters": [0, 1]}
             assert said in refused(client, "/api/explain", {"system": "window", **asked}, 413)
-
-
-def test_half_a_character_is_refused(client: httpx.Client) -> None:
-    content = '{"system": "window", "text": "A \\ud83d cat."}'
-    answer = client.post("/api/translate", content=content, headers={"content-type": "application/json"})
-    assert answer.status_code == 400
 
 
 def test_an_unknown_system(client: httpx.Client) -> None:
@@ -222,18 +185,6 @@ def test_a_system_that_takes_no_terms(
         asked = {"system": "sentence", "text": "A cat.", "glossary": [["cat", "Katze"]]}
         assert "glossary" in refused(client, "/api/translate", asked)
         assert not client.get("/api/systems").json()["systems"][0]["takes_terms"]
-
-
-def test_streams_under_load_are_what_one_alone_is(client: httpx.Client) -> None:
-    texts = ["The cat sees a dog. It runs.", "A red bird eats.\nIt sings!", "It was old! Was it new?"]
-    asked = [{"system": name, "text": text} for name in NAMES for text in texts]
-    alone = [translated(client, each) for each in asked]
-    with ThreadPoolExecutor(9) as pool:
-        together = list(pool.map(lambda each: streamed(client, each), asked * 2))
-    for (*_, (kind, done)), found in zip(together, alone * 2, strict=True):
-        assert kind == "done"
-        assert done["text"] == found["text"]
-        assert of_sentences(done) == of_sentences(found)
 
 
 def of_sentences(done: Any) -> list[Any]:
@@ -304,26 +255,6 @@ def test_hanging_up_cancels_the_translation(systems: "Systems", tmp_path: Path) 
         assert cancelled.wait(10)
 
 
-# --- TMX
-
-
-def test_tmx_is_read_again(client: httpx.Client, tmp_path: Path) -> None:
-    asked = [
-        ["A <b>cat</b> & more.", "Eine Katze\u0007 😀"],
-        [" It  runs. ", "Sie rennt."],
-        ["北京", ""],
-    ]
-    answer = client.post("/api/tmx", json={"source": "en", "target": "de-AT", "pairs": asked})
-    assert answer.headers["content-disposition"].startswith("attachment")
-    etree.fromstring(answer.content)
-    path = tmp_path / "made.tmx"
-    path.write_bytes(answer.content)
-    assert [(source, target) for source, target, _ in pairs(path, "en", "de")] == [
-        ("A <b>cat</b> & more.", "Eine Katze  😀"), (" It  runs. ", "Sie rennt."), ("北京", "")
-    ]  # fmt: skip
-    assert "codes" in refused(client, "/api/tmx", {"source": 'en"', "target": "de", "pairs": []})
-
-
 # --- the page of the documentation
 
 
@@ -344,7 +275,7 @@ def examples() -> list[tuple[str, dict[str, str], Any]]:
 def test_the_commands_of_the_documentation_work(client: httpx.Client) -> None:
     commands = examples()
     assert [path for path, *_ in commands] == [
-        "/api/systems", "/api/translate", "/api/translate", "/api/explain", "/api/tmx"
+        "/api/systems", "/api/translate", "/api/translate", "/api/explain"
     ]  # fmt: skip
     for path, headers, body in commands:
         answer = client.request("POST" if body else "GET", path, headers=headers, content=body)
@@ -361,6 +292,6 @@ def test_keys_are_asked_for(systems: "Systems", tmp_path: Path) -> None:
     with served(tiny_application(systems, tmp_path / "state", keys=keys)) as client:
         assert client.get("/api/systems").status_code == 403
         assert client.get("/api/systems", headers={"authorization": "Bearer no"}).status_code == 403
-        for path in ("/api/translate", "/api/explain", "/api/tmx"):
+        for path in ("/api/translate", "/api/explain"):
             assert client.post(path, json={}).status_code == 403
         assert client.get("/api/systems", headers=ann).json()["key_required"] is True

@@ -1,7 +1,6 @@
 """Which context decided a word, asked of a server."""
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import httpx2 as httpx
@@ -61,40 +60,12 @@ def test_figures_are_those_of_a_document(client: httpx.Client, systems: "Systems
     assert [word["text"] for word in found["words"]] == ["Er", "singt", "laut"]
     words = token_words(translator.tokenizer, TARGETS[2], "target")
     assert [word["change"] for word in found["words"]] == [near(word.total(sentence.cxmi)) for word in words]
-    together = {each["number"]: each["together"] for each in found["contexts"]}
-    assert together == {each.number: near(words[1].total(each.tokens)) for each in sentence.influences}
-    assert set(together) == ({0, 1} if name == "window" else {0, 1, 3})
-
-
-def test_each_side_is_taken_away_by_itself(client: httpx.Client, systems: "Systems") -> None:
-    translator = systems.named("window").opened.translator
-    found = explained(client)
+    changes = {each["number"]: each["change"] for each in found["contexts"]}
+    assert changes == {each.number: near(words[1].total(each.tokens)) for each in sentence.influences}
+    assert set(changes) == ({0, 1} if name == "window" else {0, 1, 3})
     for context in found["contexts"]:
-        number, side = context["number"], context["side"]
-        assert context["text"] == (SOURCES if side == "source" else TARGETS)[number]
-        sources, targets = list(SOURCES[:3]), list(TARGETS[:3])
-        (sources if side == "source" else targets)[number] = ""
-        [[full], [less]] = translator.score_tokens(
-            [(ParallelDocument("", tuple(s), tuple(t)), [2])
-            for s, t in ((SOURCES[:3], TARGETS[:3]), (sources, targets))]
-        )  # fmt: skip
-        start = len(translator.tokenizer.encode("Er", side="target"))
-        stop = len(translator.tokenizer.encode("Er singt", side="target"))
-        assert context["change"] == near(sum(full[start:stop]) - sum(less[start:stop]))
+        assert (context["side"], context["text"]) == ("both", SOURCES[context["number"]])
         assert context["meant"] == (abs(context["change"]) >= 0.5)
-    assert [(c["number"], c["side"]) for c in found["contexts"]] == [
-        (0, "source"), (0, "target"), (1, "source"), (1, "target")
-    ]  # fmt: skip
-
-
-def test_sides_are_told_apart_of_sentences_that_matter(
-    client: httpx.Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(explanations, "FAINT_NATS", 100.0)
-    targets = [*TARGETS[:3], "Er frisst"]
-    contexts = explained(client, targets=targets)["contexts"]
-    assert [(each["number"], each["side"]) for each in contexts] == [(0, "both"), (1, "both")]
-    assert all(each["change"] == each["together"] for each in contexts)
 
 
 def test_others_get_the_model_between_two_steps(
@@ -111,18 +82,18 @@ def test_others_get_the_model_between_two_steps(
     monkeypatch.setattr(explanations, "STEP_CHARACTERS", 100)
     targets = [*TARGETS[:3], "Er frisst nicht"]  # which the sentence does not see
     apart = explained(client, targets=targets)
-    assert len(scored) > 3
+    assert len(scored) > 1
     assert max(scored) <= 2
     for one, other in zip(apart["contexts"], at_once["contexts"], strict=True):
-        assert one == {**other, "change": near(other["change"]), "together": near(other["together"])}
+        assert one == {**other, "change": near(other["change"])}
 
 
 def test_the_decisive_sentence_is_clear_of_noise(
     client: httpx.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    together = {each["number"]: each["together"] for each in explained(client)["contexts"]}
-    most = max(together, key=lambda number: together[number])
-    for limit, decisive in ((together[most] - 0.01, most), (together[most] + 0.01, None)):
+    changes = {each["number"]: each["change"] for each in explained(client)["contexts"]}
+    most = max(changes, key=lambda number: changes[number])
+    for limit, decisive in ((changes[most] - 0.01, most), (changes[most] + 0.01, None)):
         monkeypatch.setattr(explanations, "STRONG_NATS", limit)
         assert explained(client)["decisive"] == decisive
 
@@ -198,8 +169,3 @@ def test_what_cannot_be_explained(client: httpx.Client, changes: dict[str, Any],
 def test_what_is_remembered_is_bounded(client: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(explanations, "MAX_FIGURES", 1)
     assert explained(client, sentence=1, characters=[0, 1])["word"]["text"] == "Sie"
-
-
-def test_an_explanation_takes_no_longer_than_a_request_may(systems: "Systems", tmp_path: Path) -> None:
-    with served(tiny_application(systems, tmp_path, request_seconds=0.0)) as client:
-        assert client.post("/api/explain", json=asked()).status_code == 503

@@ -1,4 +1,4 @@
-"""The page in a real browser, before a server whose answers the test decides: a text and its translation."""
+"""The page in a real browser, before a server whose answers the test decides."""
 
 from pathlib import Path
 
@@ -23,6 +23,8 @@ pytestmark = [
     pytest.mark.outside,
     pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium"),
 ]
+
+# --- a text and its translation
 
 
 def test_a_document_is_shown_beside_its_translation_paragraph_by_paragraph(visit: Open) -> None:
@@ -51,30 +53,6 @@ def test_sentences_appear_as_they_come_in_any_order(visit: Open, told: Told) -> 
         assert targets(page) == TARGETS
 
 
-def test_nothing_moves_while_sentences_come(visit: Open, told: Told) -> None:
-    told.pause = 0.1
-    with visit() as page:
-        page.fill("#source", "\n".join([TEXT] * 3))
-        page.click("#translate")
-        page.wait_for_selector(".s[data-column] .t")
-        top = "[...document.querySelectorAll('.row')].map(r => r.getBoundingClientRect().top)"
-        before = page.evaluate(top)
-        finished(page)
-        assert page.evaluate(top) == before
-
-
-@pytest.mark.parametrize("way", ["hover", "focus"])
-def test_a_pair_lights_up_on_both_sides(visit: Open, way: str) -> None:
-    with visit() as page:
-        translate(page, beside="sentence")
-        getattr(sentence(page, 1), way)()
-        assert page.locator(".pair").count() == 3
-        assert set(page.locator(".pair").evaluate_all("all => all.map(e => e.dataset.number)")) == {"1"}
-        if way == "hover":
-            source(page, 3).hover()
-            assert page.locator(".pair").first.get_attribute("data-number") == "3"
-
-
 def test_a_running_translation_is_cancelled(visit: Open, told: Told) -> None:
     told.pause = 0.2
     with visit() as page:
@@ -101,26 +79,6 @@ def test_the_example_stands_in_both_kinds_of_system(visit: Open) -> None:
         assert len(targets(page)) == len(targets(page, 1)) == page.locator(".source .s").count() > 6
 
 
-@pytest.mark.parametrize("controlled", [True, False])
-def test_the_example_is_of_the_controlled_corpus_for_systems_trained_on_it_alone(
-    visit: Open, told: Told, controlled: bool
-) -> None:
-    told.controlled = controlled
-    with visit() as page:
-        page.click("#example")
-        finished(page)
-        assert ("Clara" in page.input_value("#source")) == controlled
-
-
-@pytest.mark.parametrize(("pair", "shown"), [(("en", "fr"), True), (("fr", "en"), False)])
-def test_an_example_needs_its_source_language(
-    visit: Open, told: Told, pair: tuple[str, str], shown: bool
-) -> None:
-    told.languages = pair
-    with visit() as page:
-        assert page.is_visible("#example") == shown
-
-
 def test_low_confidence_is_underlined_and_said(visit: Open) -> None:
     with visit() as page:
         translate(page)
@@ -139,19 +97,6 @@ def test_two_systems_stand_side_by_side_with_their_differences_marked(visit: Ope
         assert marks == [["Sie", "Er"], ["Es", "Es"]]
         assert "differ in 2 of them" in page.inner_text("#summary")
         assert page.is_visible("#legend-mark")
-
-
-def test_another_second_system_leaves_the_first_as_it_is(visit: Open, told: Told) -> None:
-    with visit() as page:
-        translate(page)
-        page.select_option("#beside", "sentence")
-        page.wait_for_selector(".compared mark")
-        asked = [content["system"] for name, content in told.asked if name == "translate"]
-        assert asked == ["document", "sentence"]
-        page.select_option("#beside", "")
-        page.wait_for_selector("#rows:not(.compared)")
-        assert targets(page) == TARGETS
-        assert len([name for name, _ in told.asked if name == "translate"]) == 2
 
 
 def test_a_click_on_a_word_shows_which_context_decided_it(visit: Open, told: Told) -> None:
@@ -194,86 +139,7 @@ def test_words_behind_characters_of_two_halves_are_found(visit: Open, told: Told
         assert "+3.00" in page.inner_text(".words button[aria-pressed=true]")
 
 
-def test_a_system_that_cannot_explain_says_why(visit: Open, told: Told) -> None:
-    with visit() as page:
-        translate(page, beside="sentence")
-        sentence(page, 1, 1).click()
-        assert "reads single sentences" in page.inner_text("#panel .found")
-        assert not [name for name, _ in told.asked if name == "explain"]
-        page.select_option("#beside", "parallel")
-        finished(page)
-        sentence(page, 1, 1).click()
-        assert "no word probabilities" in page.inner_text("#panel .found")
-
-
-def test_an_explanation_that_fails_is_told_where_it_was_asked(visit: Open, told: Told) -> None:
-    told.fail["explain"] = 400, "this sentence is too long"
-    with visit(refused=True) as page:
-        translate(page)
-        sentence(page, 1).click()
-        page.wait_for_selector("#panel .error")
-        assert page.inner_text("#panel .error") == "this sentence is too long"
-
-
-def test_an_edit_is_followed_by_the_rest_and_undone(visit: Open, told: Told) -> None:
-    with visit() as page:
-        translate(page)
-        sentence(page, 0).focus()
-        page.keyboard.press("F2")
-        page.keyboard.press("Control+A")
-        page.keyboard.insert_text("Da war ein Ring.")
-        page.keyboard.press("Enter")
-        page.wait_for_selector(".s.edited")
-        finished(page)
-        assert targets(page) == ["Da war ein Ring.", "Er war alt.", *TARGETS[2:]]
-        assert told.asked[-1][1]["given"] == {"0": "Da war ein Ring."}
-        assert sentence(page, 0).inner_text().endswith("(edited)")
-        assert sentence(page, 1).inner_text().endswith("changed)")
-        assert page.locator(".s.changed").count() == 1
-        assert page.is_visible("#legend-edited")
-        page.click("#undo")
-        assert targets(page) == TARGETS
-        with page.expect_download() as got:
-            page.click("#download")
-        assert "Sie war alt." in Path(got.value.path()).read_text(encoding="utf-8")
-        assert page.is_disabled("#undo")
-        assert page.locator(".s.edited, .s.changed").count() == 0
-
-
-def test_what_stands_before_an_edit_stays(visit: Open, told: Told) -> None:
-    with visit() as page:
-        translate(page)
-        sentence(page, 3).click()
-        page.click("#panel-edit")
-        page.fill(".edit textarea", "Da war eine Lampe.")
-        page.click(".edit button[type=submit]")
-        page.wait_for_selector(".s.edited")
-        finished(page)
-        given = told.asked[-1][1]["given"]
-        assert given == {"0": TARGETS[0], "1": TARGETS[1], "2": TARGETS[2], "3": "Da war eine Lampe."}
-        assert targets(page)[4] == "Sie war alt."
-        sentence(page, 0).focus()
-        page.keyboard.press("F2")
-        page.fill(".edit textarea", "Hier war ein Ring.")
-        page.keyboard.press("Enter")
-        until(page, "document.querySelectorAll('.s.edited').length === 2")
-        finished(page)
-        assert told.asked[-1][1]["given"] == {"0": "Hier war ein Ring.", "3": "Da war eine Lampe."}
-
-
-def test_an_edit_is_left_with_escape(visit: Open, told: Told) -> None:
-    with visit() as page:
-        translate(page)
-        sentence(page, 2).focus()
-        page.keyboard.press("F2")
-        page.keyboard.insert_text("anything")
-        page.keyboard.press("Escape")
-        assert targets(page) == TARGETS
-        assert page.evaluate("document.activeElement.dataset.number") == "2"
-        assert len([name for name, _ in told.asked if name == "translate"]) == 1
-
-
-def test_text_is_copied_and_downloaded_and_exported(visit: Open, told: Told) -> None:
+def test_text_is_copied_and_downloaded(visit: Open, told: Told) -> None:
     expected = " ".join(TARGETS[:2]) + "\n" + " ".join(TARGETS[2:])
     with visit(permissions=["clipboard-read", "clipboard-write"]) as page:
         translate(page)
@@ -284,9 +150,338 @@ def test_text_is_copied_and_downloaded_and_exported(visit: Open, told: Told) -> 
             page.click("#download")
         assert got.value.suggested_filename == "translation.de.txt"
         assert Path(got.value.path()).read_text(encoding="utf-8") == expected
+
+
+# --- errors, keys, what outlives a reload, hostile data, glossary and files
+
+HOSTILE = "<img src=x onerror=alert(1)> <script>alert(2)</script> &amp; “x”."
+
+
+def test_errors_are_told_where_they_arise(visit: Open, told: Told) -> None:
+    told.fail["translate"] = 429, "too many requests: wait a minute"
+    with visit(refused=True) as page:
+        page.click("#translate")
+        assert "nothing to translate" in page.inner_text("#text-error")
+        assert page.evaluate("document.activeElement.id") == "source"
+        page.evaluate("document.getElementById('source').value = 'a'.repeat(200_001)")
+        page.click("#translate")
+        assert "200,001 bytes" in page.inner_text("#text-error")
+        translate(page)
+        assert page.inner_text("#text-error") == "too many requests: wait a minute"
+        assert page.input_value("#source") == TEXT
+        told.fail.clear()
+        page.click("#translate")
+        page.wait_for_selector(".s[data-column] .t")
+        assert page.is_hidden("#text-error")
+
+
+@pytest.mark.parametrize("how", ["break_at", "hang_up_at"])
+def test_what_came_before_an_error_stays(visit: Open, told: Told, how: str) -> None:
+    setattr(told, how, 2)
+    with visit() as page:
+        translate(page)
+        assert targets(page) == TARGETS[:2]
+        expected = {"break_at": "the model is gone", "hang_up_at": "The connection broke"}[how]
+        assert expected in page.inner_text("#result-error")
+        assert page.locator(".s .failed").count() == 3
+
+
+def test_a_server_that_is_gone_is_told(visit: Open) -> None:
+    with visit(refused=True) as page:
+        page.route("**/api/translate", lambda route: route.abort())
+        translate(page)
+        assert "cannot be reached" in page.inner_text("#text-error")
+
+
+def test_a_key_is_asked_for_and_kept_until_the_tab_is_closed(visit: Open, told: Told) -> None:
+    told.key = "secret"
+    with visit(refused=True) as page:
+        page.wait_for_selector("#key-form:visible")
+        page.fill("#key", "wrong")
+        page.keyboard.press("Enter")
+        page.wait_for_selector("#key-form", state="hidden")
+        translate(page)
+        page.wait_for_selector("#key-error:visible")
+        assert page.inner_text("#key-error") == "this key is unknown to this server"
+        page.fill("#key", "secret")
+        page.keyboard.press("Enter")
+        page.wait_for_selector("#key-form", state="hidden")
+        page.click("#translate")
+        page.wait_for_selector(".s[data-column] .t")
+        page.reload()
+        page.wait_for_selector("#systems:visible")
+        assert page.is_hidden("#key-form")
+        assert page.evaluate("Object.keys(localStorage)") == []
+        assert page.evaluate("sessionStorage.getItem('cotext.key')") == '"secret"'
+
+
+def test_text_and_systems_survive_a_reload(visit: Open) -> None:
+    with visit() as page:
+        page.fill("#source", TEXT)
+        page.select_option("#system", "sentence")
+        page.select_option("#beside", "parallel")
+        page.reload()
+        page.wait_for_selector("#systems:visible")
+        assert page.input_value("#source") == TEXT
+        assert (page.input_value("#system"), page.input_value("#beside")) == ("sentence", "parallel")
+
+
+def test_data_is_never_markup(visit: Open, told: Told) -> None:
+    with visit() as page:
+        page.on("dialog", lambda dialog: pytest.fail("a script of the data ran"))
+        page.goto(page.url + "#glossary")
+        page.fill("#term-source", "<img src=x onerror=alert(3)>")
+        page.fill("#term-target", "<b>x</b>")
+        page.keyboard.press("Enter")
+        page.goto(page.url.split("#")[0] + "#text")
+        translate(page, HOSTILE, beside="sentence")
+        sentence(page, 0).click()
+        page.wait_for_selector("#panel:visible")
+        told.jobs["j"] = {
+            "id": "j", "state": "error", "sentences": 1, "sentences_done": 0, "seconds_remaining": None,
+            "billed_characters": 0, "message": HOSTILE, "messages": [HOSTILE],
+            "file_name": "<img src=x onerror=alert(4)>.txt",
+        }  # fmt: skip
+        page.goto(page.url.split("#")[0] + "#files")
+        page.wait_for_selector(".job")
+        assert page.inner_text(".job .name") == "<img src=x onerror=alert(4)>.txt"
+        assert page.locator("main img, main script, main b").count() == 0
+        assert HOSTILE.split(" <")[0] in page.text_content(".source")  # type: ignore[operator]
+
+
+def test_writing_without_spaces_and_from_right_to_left(visit: Open, told: Told) -> None:
+    told.languages = ("zh", "ar")
+    with visit() as page:
+        translate(page, "北京很大。他很高。\nשלום עולם.")
+        assert page.locator(".source").first.get_attribute("lang") == "zh"
+        assert page.locator(".target").first.get_attribute("lang") == "ar"
+        assert page.locator(".source").nth(1).evaluate("e => getComputedStyle(e).direction") == "rtl"
+        assert page.locator(".source").first.inner_text() == "北京很大。他很高。"
+        assert page.locator(".row.head .cell").first.inner_text().startswith("Chinese")
+
+
+def test_the_glossary_is_kept_and_asked_for(visit: Open, told: Told) -> None:
+    with visit() as page:
+        page.click("#go-glossary")
+        for source_text, target in (("lamp", "Leuchte"), ("ring", "Reif")):
+            page.fill("#term-source", source_text)
+            page.fill("#term-target", target)
+            page.keyboard.press("Enter")
+        page.click("#term-rows tr:nth-child(1) button")
+        tsv = {"name": "g.tsv", "mimeType": "text/tab-separated-values", "buffer": b"old\tbejahrt\n"}
+        page.set_input_files("#glossary-file", tsv)
+        until(page, "document.querySelectorAll('#term-rows tr').length === 2")
+        page.set_input_files("#glossary-file", {**tsv, "buffer": b"good\tgut\nno tab here\n"})
+        page.wait_for_selector("#glossary-error:visible")
+        assert "g.tsv, line 2" in page.inner_text("#glossary-error")
+        page.reload()
+        page.wait_for_selector("#terms:visible")
+        assert page.locator("#term-rows tr").count() == 2
+        page.click("#go-text")
+        assert page.inner_text("#about") == "With 2 terms of the glossary."
+        translate(page)
+        assert told.asked[-1][1]["glossary"] == [["ring", "Reif"], ["old", "bejahrt"]]
+        assert "bejahrt" in targets(page)[1]
+
+
+def test_files_are_handed_in_watched_downloaded_and_cancelled(visit: Open, told: Told) -> None:
+    with visit() as page:
+        page.click("#go-files")
+        page.set_input_files("#upload", {"name": "letter.docx", "mimeType": "x/y", "buffer": b"abc"})
+        page.wait_for_selector(".job progress")
+        assert page.inner_text(".job .soft") == "4 of 10 sentences, about 3 s left"
+        assert told.asked[-2][1] == {"system": "document", "glossary": "[]"}
+        told.jobs["j0"].update(sentences_done=7)
+        until(page, "document.querySelector('.job progress').value === 7")
+        told.jobs["j0"].update(state="done", messages=["a table was left as it is"])
+        page.wait_for_selector(".job button.main:visible")
+        page.click(".job summary")
+        assert page.inner_text(".job details p") == "a table was left as it is"
         with page.expect_download() as got:
-            page.click("#tmx")
-        assert got.value.suggested_filename == "translation.de.tmx"
-        asked = told.asked[-1][1]
-        assert (asked["source"], asked["target"], len(asked["pairs"])) == ("en", "de", 5)
-        assert asked["pairs"][1] == ["It was old.", "Sie war alt."]
+            page.click(".job button.main")
+        assert got.value.suggested_filename == "letter.docx"
+        assert Path(got.value.path()).read_bytes() == b"translated"
+        page.set_input_files("#upload", {"name": "b.txt", "mimeType": "x/y", "buffer": b"abc"})
+        page.get_by_role("button", name="Cancel b.txt").click()
+        until(page, "document.querySelectorAll('.job').length === 1")
+        page.set_input_files("#upload", {"name": "b.exe", "mimeType": "x/y", "buffer": b"abc"})
+        assert page.inner_text("#files-error") == (
+            "b.exe: files of this type are not supported; see the list above."
+        )
+        several = (("b.md", b"a" * 1001), ("b.exe", b"abc"), ("c.txt", b"abc"))
+        page.set_input_files(
+            "#upload", [{"name": n, "mimeType": "x/y", "buffer": content} for n, content in several]
+        )
+        page.get_by_role("button", name="Cancel c.txt").wait_for()
+        told_of = page.inner_text("#files-error").split("\n")
+        assert [line.partition(" ")[0] for line in told_of] == ["b.md", "b.exe:"]
+        assert "at most" in told_of[0]
+
+
+DROP = """([selector, name, text]) => {
+  const data = new DataTransfer();
+  data.items.add(new File([text], name));
+  const target = document.querySelector(selector);
+  for (const type of ["dragenter", "dragover", "drop"]) {
+    target.dispatchEvent(new DragEvent(type, { dataTransfer: data, bubbles: true, cancelable: true }));
+  }
+}"""
+
+
+def test_files_are_dropped(visit: Open, told: Told) -> None:
+    with visit() as page:
+        page.evaluate(DROP, ["#writing", "a.txt", "The ring."])
+        until(page, "document.getElementById('source').value === 'The ring.'")
+        page.evaluate(DROP, ["#writing", "b.docx", "PK"])
+        page.wait_for_selector(".job")
+        assert page.inner_text(".job .name") == "b.docx"
+        page.evaluate(DROP, ["#drop", "c.md", "# Title"])
+        until(page, "document.querySelectorAll('.job').length === 2")
+
+
+# --- keyboard alone, narrow screens, long documents, accessibility
+
+AXE = Path(__file__).parent / "node_modules" / "axe-core" / "axe.min.js"
+
+
+def test_everything_is_done_by_keyboard_alone(visit: Open) -> None:
+    with visit() as page:
+
+        def reach(identity: str) -> None:
+            for _ in range(40):
+                page.keyboard.press("Tab")
+                if page.evaluate("document.activeElement.id") == identity:
+                    assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
+                    return
+            raise AssertionError(f"{identity} was not reached")
+
+        page.keyboard.press("Tab")
+        assert page.evaluate("document.activeElement.className") == "skip"
+        reach("beside")
+        page.keyboard.press("ArrowDown")
+        reach("source")
+        page.keyboard.insert_text(TEXT)
+        page.keyboard.press("Control+Enter")
+        page.wait_for_selector(".compared .s[role]")
+        finished(page)
+        assert page.evaluate("document.activeElement.id") == "result-title"
+        reach("download")
+        page.keyboard.press("Tab")
+        assert page.evaluate("document.activeElement.dataset.number") == "0"
+        for key, column, number in (
+            ("ArrowDown", "0", "1"), ("ArrowRight", "1", "1"), ("End", "1", "4"), ("ArrowLeft", "0", "4"),
+        ):  # fmt: skip
+            page.keyboard.press(key)
+            assert page.evaluate("({...document.activeElement.dataset})") == {
+                "column": column,
+                "number": number,
+            }
+        page.keyboard.press("Enter")
+        assert page.evaluate("document.activeElement.textContent") == "Er"
+        page.keyboard.press("Enter")
+        page.wait_for_selector(".verdict")
+        assert page.evaluate("document.activeElement.getAttribute('aria-pressed')") == "true"
+        page.keyboard.press("Escape")
+        assert page.evaluate("document.activeElement.dataset.number") == "4"
+        page.keyboard.press("Shift+Tab")
+        assert page.evaluate("document.activeElement.id") == "download"
+
+
+@pytest.mark.parametrize("width", [320, 360, 390, 1280])
+def test_nothing_is_wider_than_the_screen(visit: Open, width: int) -> None:
+    wide = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+    with visit(viewport={"width": width, "height": 700}) as page:
+        assert page.evaluate(wide) <= 0
+        translate(page, TEXT + "\n" + "Donaudampfschifffahrt" * 12 + ".", beside="sentence")
+        assert page.evaluate(wide) <= 0
+        sentence(page, 1).click()
+        page.wait_for_selector(".verdict")
+        assert page.evaluate(wide) <= 0
+        for part in ("files", "glossary"):
+            page.click(f"#go-{part}")
+            assert page.evaluate(wide) <= 0
+
+
+# Milliseconds in which the page answers nobody; here 60, so that a busy machine passes too.
+LONGEST_TASK = """() => {
+  window.longest = 0;
+  const seen = (list) => list.getEntries().forEach((each) => { longest = Math.max(longest, each.duration); });
+  new PerformanceObserver(seen).observe({ type: "longtask" });
+}"""
+
+
+def test_two_thousand_sentences_stay_usable(visit: Open) -> None:
+    with visit() as page:
+        page.evaluate(LONGEST_TASK)
+        page.evaluate("text => { document.getElementById('source').value = text; }", "\n".join([TEXT] * 400))
+        page.click("#translate")
+        finished(page)
+        assert page.evaluate("longest") < 1500
+        assert len(targets(page)) == 2000
+        assert targets(page)[-1] == TARGETS[-1]
+        sentence(page, 1500).scroll_into_view_if_needed()
+        sentence(page, 1500).hover()
+        assert page.locator(".pair").count() == 2
+
+
+@pytest.mark.skipif(not AXE.is_file(), reason="needs axe-core: npm install --prefix tests/serving")
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [390, 1280])
+def test_no_state_of_the_page_has_an_accessibility_violation(
+    visit: Open, told: Told, scheme: str, width: int
+) -> None:
+    viewport = {"width": width, "height": 800}
+    with visit(color_scheme=scheme, viewport=viewport, bypass_csp=True, refused=True) as page:
+
+        def check(state: str) -> None:
+            if not page.evaluate("'axe' in window"):
+                page.evaluate(AXE.read_text(encoding="utf-8"))
+            found = page.evaluate("axe.run(document, {rules: {'color-contrast-enhanced': {enabled: false}}})")
+            wrong = [
+                (each["id"], node["html"][:200], node["failureSummary"])
+                for each in found["violations"] for node in each["nodes"]
+            ]  # fmt: skip
+            assert not wrong, (state, wrong)
+
+        check("empty")
+        page.click("#translate")
+        check("nothing to translate")
+        told.pause = 0.4
+        page.fill("#source", TEXT)
+        page.click("#translate")
+        page.wait_for_selector(".s[data-column] .t")
+        check("under way")
+        told.pause = 0.0
+        finished(page)
+        check("translated")
+        page.select_option("#beside", "sentence")
+        page.wait_for_selector("mark")
+        check("compared")
+        sentence(page, 4).hover()
+        sentence(page, 4).locator(".w").first.click()
+        page.wait_for_selector(".verdict")
+        check("explained")
+        told.fail["translate"] = 503, "busy"
+        page.click("#back")
+        page.click("#translate")
+        page.wait_for_selector("#text-error:visible")
+        check("error")
+        page.click("#go-glossary")
+        check("glossary, empty")
+        page.fill("#term-source", "lamp")
+        page.fill("#term-target", "Leuchte")
+        page.keyboard.press("Enter")
+        check("glossary")
+        page.click("#go-files")
+        for name in ("a.txt", "b.txt"):
+            page.set_input_files("#upload", {"name": name, "mimeType": "x/y", "buffer": b"abc"})
+            until(page, f"document.querySelectorAll('.job').length === {len(told.jobs) or 1}")
+        told.jobs["j0"].update(state="done")
+        page.wait_for_selector(".job button.main:visible")
+        check("files")
+        page.click("footer summary")
+        check("keyboard")
+        told.key = "secret"
+        page.reload()
+        page.wait_for_selector("#key-form:visible")
+        check("key")

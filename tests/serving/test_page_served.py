@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cotext.serving.keys import add_key
 from tests.serving.browsing import CHROMIUM, opened, until
 from tests.serving.loopback import served
 from tests.serving.tiny_server import tiny_application
@@ -32,9 +31,7 @@ def address(systems: "Systems", tmp_path_factory: pytest.TempPathFactory) -> Ite
         yield str(client.base_url)
 
 
-def test_a_document_is_translated_compared_explained_edited_and_exported(
-    browser: "Browser", address: str
-) -> None:
+def test_a_document_is_translated_compared_and_explained(browser: "Browser", address: str) -> None:
     with opened(browser, address) as page:
         page.select_option("#system", "window")
         page.select_option("#beside", "sentence")
@@ -50,19 +47,6 @@ def test_a_document_is_translated_compared_explained_edited_and_exported(
         page.locator(".words button").first.click()
         page.wait_for_selector(".verdict")
         assert page.locator(".influences li").count() == 2  # the window has two sentences before
-        page.keyboard.press("Escape")
-        page.locator(".s[data-column='0'][data-number='1']").focus()
-        page.keyboard.press("F2")
-        page.fill(".edit textarea", "Er rennt.")
-        page.keyboard.press("Enter")
-        page.wait_for_selector(".s.edited")
-        page.wait_for_selector("#actions:visible")
-        assert page.locator(".s[data-column='0'] .t").nth(1).text_content() == "Er rennt."
-        with page.expect_download() as got:
-            page.click("#tmx")
-        content = Path(got.value.path()).read_text(encoding="utf-8")
-        assert content.count("<tu") >= 4
-        assert "Er rennt." in content
 
 
 def test_a_file_is_translated_and_downloaded(browser: "Browser", address: str) -> None:
@@ -81,35 +65,3 @@ def test_a_file_is_translated_and_downloaded(browser: "Browser", address: str) -
             page.locator(".job button", has_text="Delete").first.click()
             until(page, f"document.querySelectorAll('.job').length === {count - 1}")
         assert page.is_visible("#no-jobs")
-
-
-def test_a_glossary_reaches_the_translation(browser: "Browser", address: str) -> None:
-    with opened(browser, address) as page:
-        page.click("#go-glossary")
-        page.fill("#term-source", "dog")
-        page.fill("#term-target", "Wachhund")
-        page.keyboard.press("Enter")
-        page.click("#go-text")
-        page.fill("#source", TEXT)
-        page.click("#translate")
-        page.wait_for_selector("#actions:visible")
-        assert "Wachhund" in (page.locator(".s[data-column='0'] .t").first.text_content() or "")
-
-
-def test_a_server_with_keys_shows_the_page_and_answers_a_key(
-    browser: "Browser", systems: "Systems", tmp_path: Path
-) -> None:
-    key = add_key(tmp_path / "keys.json", "reader")
-    application = tiny_application(systems, tmp_path / "state", keys=tmp_path / "keys.json")
-    with served(application) as client, opened(browser, str(client.base_url), refused=True) as page:
-        page.wait_for_selector("#key-form:visible")
-        page.fill("#key", "no such key")
-        page.keyboard.press("Enter")
-        page.wait_for_selector("#key-error:visible")
-        page.fill("#key", key)
-        page.keyboard.press("Enter")
-        page.wait_for_selector("#systems:visible")
-        page.fill("#source", TEXT)
-        page.click("#translate")
-        page.wait_for_selector(".s[data-column] .t")
-        assert page.is_hidden("#key-form")

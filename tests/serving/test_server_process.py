@@ -32,8 +32,6 @@ from tests.tiny_runs import run_config
 
 SECRET = "Zuckerwatte"
 
-EN_DE = {"source": "en", "target": "de"}
-
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
@@ -43,21 +41,18 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 def test_a_server_prints_logs_and_stops(runs: list[Path], tmp_path: Path) -> None:
     """The first curl works as it is; a request in flight is finished; nothing of a text is logged."""
     state = tmp_path / "state"
-    with serving([runs[0], f"wide={runs[1]}"], state) as server:
+    with serving([runs[0], f"wide={runs[1]}"], state, "--max-waiting", "1") as server:
         assert server.printed[1:3] == ["  sentence  en-de", "  wide  en-de"]
         shown = subprocess.run(server.printed[-1], shell=True, capture_output=True, timeout=30, check=True)
         assert b'"translations"' in shown.stdout
         assert state.stat().st_mode & 0o777 == 0o700
         with httpx.Client(base_url=server.address, timeout=30) as client:
             assert client.get("/ready").json() == {"status": "ready"}
-            client.post(
-                "/translate_file", files={"file": ("a.txt", b"It is.")}, data=EN_DE
-            ).raise_for_status()
+            client.post("/api/files", files={"file": ("a.txt", b"It is.")}).raise_for_status()
             assert not [path for path in state.rglob("*") if path.stat().st_mode & 0o077]
             with half_sent(server.address, {"system": "wide", "text": f"{SECRET}. It is. " * 3}) as rest:
                 server.signal(signal.SIGTERM)
-                while client.get("/ready").status_code != 503:
-                    time.sleep(0.01)
+                await_ready(server.address, "stopping")
                 refused = client.get("/languages")
                 assert refused.status_code == 503
                 assert refused.headers["retry-after"]
@@ -75,11 +70,10 @@ def test_a_server_prints_logs_and_stops(runs: list[Path], tmp_path: Path) -> Non
 
 
 def test_a_second_signal_ends_it_at_once(runs: list[Path], tmp_path: Path) -> None:
-    server = ServerProcess(runs[:1], tmp_path)
+    server = ServerProcess(runs[:1], tmp_path, "--max-waiting", "1")
     with half_sent(server.address, {"system": "sentence", "text": "It is."}):
         server.signal(signal.SIGINT)
-        while httpx.get(f"{server.address}/ready").status_code != 503:
-            time.sleep(0.01)
+        await_ready(server.address, "stopping")
         server.signal(signal.SIGINT)
         assert server.ended() == -signal.SIGINT
 
@@ -98,9 +92,14 @@ def half_sent(address: str, body: dict[str, Any]) -> Iterator[Callable[[], bytes
             connection.sendall(content[10:])
             return everything(connection)
 
-        while "cotext_requests_in_flight 2.0" not in httpx.get(f"{address}/metrics").text:
-            time.sleep(0.01)
+        await_ready(address, "full")
         yield rest
+
+
+def await_ready(address: str, why: str) -> None:
+    """Wait until `/ready` says that the server is full, or stopping."""
+    while httpx.get(f"{address}/ready").json().get("message") != why:
+        time.sleep(0.01)
 
 
 def everything(connection: socket.socket) -> bytes:
@@ -153,8 +152,8 @@ def test_languages_of_a_run_that_knows_none(runs: list[Path], tmp_path: Path) ->
 
 
 def test_missing_packages_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "prometheus_client", None)
-    with pytest.raises(CotextError, match=r"prometheus_client.*cotext\[serve\]"):
+    monkeypatch.setitem(__import__("sys").modules, "python_multipart", None)
+    with pytest.raises(CotextError, match=r"python_multipart.*cotext\[serve\]"):
         require_packages()
 
 
@@ -163,16 +162,16 @@ def test_missing_packages_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_keys_are_made_listed_and_revoked(tmp_path: Path) -> None:
     path = tmp_path / "new" / "keys.json"
-    made = succeed("serve-key", "add", "weblate", "--keys", path, "--requests-per-minute", "90", "--metrics")
+    made = succeed("serve-key", "add", "weblate", "--keys", path, "--requests-per-minute", "90")
     key = made.out.strip()
     assert len(key) > 40
     [kept] = read_keys(path)
-    assert (kept.name, kept.requests_per_minute, kept.metrics) == ("weblate", 90, True)
+    assert (kept.name, kept.requests_per_minute) == ("weblate", 90)
     assert key not in path.read_text()
     assert "already has a key of weblate" in refused("serve-key", "add", "weblate", "--keys", path)
     listed = succeed("serve-key", "list", "--keys", path).out
     assert listed.startswith("weblate\t")
-    assert "90 requests a minute, metrics" in listed
+    assert "90 requests a minute" in listed
     assert key not in listed
     assert "it has keys of weblate" in refused("serve-key", "revoke", "omegat", "--keys", path)
     succeed("serve-key", "revoke", "weblate", "--keys", path)

@@ -182,33 +182,6 @@ def test_sessions_of_another_name_client_or_system_know_nothing_of_it(
     assert tool.ask(DOCUMENT[-1]) == tool.whole(DOCUMENT)[-1:]
 
 
-def test_what_is_refused_leaves_no_trace(tool: Tool) -> None:
-    whole = tool.whole(DOCUMENT)
-    assert tool.one_by_one(DOCUMENT[:3]) == whole[:3]
-    with pytest.raises(RequestError):
-        tool.ask("the cat " * 2_000)
-    assert tool.one_by_one(DOCUMENT[3:]) == whole[3:]
-
-
-def test_requests_of_a_session_are_answered_in_their_order(tool: Tool) -> None:
-    async def together() -> list[str]:
-        requests = [TextRequest(tool.system, ((Block((text,)),),)) for text in DOCUMENT]
-        place = SessionPlace("s")
-        answers = [translate(tool.service, request, Client(), place) for request in requests]
-        return [answer.documents[0][0].text for answer in await asyncio.gather(*answers)]
-
-    assert asyncio.run(together()) == tool.whole(DOCUMENT)
-
-
-def test_a_session_takes_no_longer_than_any_request(quick_systems: Systems, tmp_path: Path) -> None:
-    tool = Tool(quick_systems, tmp_path)
-    tool.service = Service(quick_systems, ServerSettings(state=tmp_path, request_seconds=0.0))
-    with pytest.raises(RequestError) as refused:
-        tool.ask(*DOCUMENT)
-    assert refused.value.status == 503
-    assert tool.service.sessions.of("a", "s", "window").segments == []
-
-
 def test_given_up_is_not_kept(tool: Tool) -> None:
     async def given_up() -> None:
         request = TextRequest(tool.system, ((Block((DOCUMENT[0],)),),))

@@ -14,10 +14,9 @@ import pytest
 from cotext.runtime.errors import CotextError
 from cotext.serving import file_routes
 from cotext.serving import server as serving_server
-from cotext.serving.jobs import workers
 from cotext.serving.keys import add_key
 from cotext.serving.server import TimedProtocol
-from cotext.serving.service import Client, Service
+from cotext.serving.service import Service
 from cotext.serving.settings import ServerSettings
 from cotext.serving.systems import Systems
 from tests.loops import loop_over
@@ -93,7 +92,7 @@ def uploads(world: World, count: int, head: bytes) -> Iterator[list[socket.socke
         yield opened
 
 
-@loop_over("path", ["/api/files", "/v2/document", "/translate_file"])
+@loop_over("path", ["/api/files", "/v2/document"])
 @loop_over("with_key", [False, True])
 def test_what_is_announced_takes_no_space(world: World, path: str, with_key: bool) -> None:
     """Fifteen files of 100,000 bytes are announced, where there is space for eight."""
@@ -102,18 +101,6 @@ def test_what_is_announced_takes_no_space(world: World, path: str, with_key: boo
     with uploads(world, 15, head + FILE_HEAD):
         assert world.status(id)["state"] == "done"
         assert world.send().status_code == 201
-
-
-def test_a_key_has_an_eighth_and_makes_room_from_its_own(world: World) -> None:
-    """A key has 100,000 bytes: of two results that are more together, the older one leaves."""
-    kept, first = world.done(), world.done(who="attacker")
-    path = world.service.jobs.result(first, Client("attacker"))[0]
-    path.write_bytes(b"x" * 99_000)
-    world.service.jobs._workers._measure(first, "attacker")
-    second = world.done(who="attacker")
-    assert world.status(first, "attacker")["state"] == 404
-    assert world.status(second, "attacker")["state"] == "done"
-    assert world.status(kept)["state"] == "done"
 
 
 def test_bytes_that_arrive_count_for_their_key(world: World) -> None:
@@ -132,26 +119,6 @@ def test_bytes_that_arrive_count_for_their_key(world: World) -> None:
         assert world.send().status_code == 201
     until(lambda: held.over("attacker", 99_000) <= 0)
     assert world.send(who="attacker").status_code == 201
-
-
-def test_files_before_their_keys_have_space_of_their_own(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(workers, "STRANGERS_BYTES", 50_000)
-    id = world.done()
-    content = FILE_HEAD + b"x" * 20_000
-    head = world.head("/translate_file", len(content) + 1_000)
-    held = world.service.jobs._workers._space
-    form = {"files": {"file": ("a.txt", TEXT * 100)}, "data": {"source": "en", "target": "de"}}
-    with monkeypatched_pieces(), uploads(world, 9, head + content):
-        until(lambda: held.over(workers.NOBODY, 20_000) > 0)
-        assert held.over("victim", 0) < -90_000
-        late = form["data"] | {"api_key": world.keys["victim"]}
-        # A key in a field before the file is in time; httpx writes fields first.
-        assert world.victim.post("/translate_file", files=form["files"], data=late).status_code == 200
-        assert world.status(id)["state"] == "done"
-        answer = world.victim.post("/translate_file", files={"file": ("a.txt", b"x" * 40_000)})
-        assert (answer.status_code, "uploads without a key" in answer.json()["error"]) == (503, True)
 
 
 @contextmanager
@@ -222,7 +189,7 @@ def test_a_body_that_ends_behind_its_response_is_followed_by_another_request(
 def test_a_form_without_a_place_for_files_takes_no_file(world: World) -> None:
     """Its parts went to the folder for temporary files, 32 MB of each request, before a key was shown."""
     big = {"file": ("a.txt", b"x" * 900_000)}
-    for path in ("/translate", "/v2/translate", "/v2/glossaries"):
+    for path in ("/translate", "/v2/translate"):
         assert world.victim.post(path, files=big).status_code == 413, path
 
 

@@ -80,7 +80,7 @@ def test_documents_that_are_there_already_share_batches(world: World) -> None:
     documents = [Document(d.id, d.source) for d in toy_documents(40, 42)]
     lines = [f"{line}\n" for d in documents for line in (*d.sentences, "")]
     written: list[str] = []
-    stream = StreamTranslation(opened, None, None, print, Wishes())
+    stream = StreamTranslation(opened, None, Wishes())
     stream.run(enumerate(lines, 1), written.append)
     assert stream.report.documents == sum(together) == 40
     assert len(together) < 40
@@ -111,7 +111,7 @@ def test_no_lines_are_no_lines(world: World, monkeypatch: pytest.MonkeyPatch) ->
 def test_what_does_not_go_with_a_stream(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for more in (["--out", tmp_path / "o"], ["--scores", tmp_path / "s"], ["--format", "jsonl"]):
+    for more in (["--out", tmp_path / "o"], ["--scores", tmp_path / "s"], ["--format", "prose"]):
         refused = cotext("translate", world.run, "-", *more)
         assert (refused.code, "standard output" in refused.err) == (2, True)
     refused = cotext("translate", world.run, world.folder / "test.en")

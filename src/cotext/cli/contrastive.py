@@ -173,7 +173,7 @@ def _by_endpoint(request: ContrastiveRequest, suites: "Suites", json: bool) -> N
         tell("evaluated by the translations of the model, without scores of candidates\n")
         found = ((None, _written_forms(client, suite)) for _, suite in suites)
         write_reports(request.out, suites, found, SuiteRules(), ContextWindow(0, 0, 0), tell, json)
-        tell(printable(client.counts.in_words(client.endpoint.prices)))
+        tell(printable(str(client.counts)))
 
 
 def _written_forms(client: "Client", suite: "ContrastiveSuite") -> "GenerativeReport":

@@ -51,12 +51,6 @@ def serve_key(
         int,
         typer.Option(help="Maximum requests per minute for this client; 0: the limit of the server.", min=0),
     ] = 0,
-    metrics: Annotated[
-        bool,
-        typer.Option(
-            "--metrics", help="Allow this key to read /metrics, the statistics of the whole server."
-        ),
-    ] = False,
 ) -> None:
     """Add, list or revoke the API keys of a server; a key is shown only once, when it is created."""
     from cotext.runtime.progress import say
@@ -69,10 +63,9 @@ def serve_key(
     if action == "list":
         for key in read_keys(keys):
             rate = f"{key.requests_per_minute} requests a minute" if key.requests_per_minute else ""
-            notes = ", ".join(filter(None, (rate, "metrics" if key.metrics else "")))
-            typer.echo(f"{key.name}\t{key.made}\t{notes}")
+            typer.echo(f"{key.name}\t{key.made}\t{rate}")
     elif action == "add":
-        typer.echo(add_key(keys, str(name), requests_per_minute, metrics))
+        typer.echo(add_key(keys, str(name), requests_per_minute))
         say(f"this is the key of {name}; it is shown only now, because {keys} stores only its hash")
     else:
         revoke_key(keys, str(name))

@@ -224,9 +224,7 @@ def _translate_standard_input(request: TranslationRequest) -> None:
     opened = open_to_translate(request.run, request.device, settings, request.checkpoint)
     require_no_lists(opened, "standard input")
     splitter = None if request.no_split else request.splitting().splitter(opened.languages.source)
-    running_text = None if request.format is None else request.format == "prose"
-    asked = read_wishes(opened.languages, request)
-    stream = StreamTranslation(opened, splitter, running_text, say, asked)
+    stream = StreamTranslation(opened, splitter, read_wishes(opened.languages, request))
     stream.run(numbered_lines(STANDARD_INPUT, whole=True), write)
     report = stream.report
     if report.split_lines:

@@ -1,7 +1,7 @@
 """Edits of the context of one sentence: removal, shuffling and replacement.
 
 An excerpt is a separate document that contains a sentence and its context. So no other sentence becomes
-context when a context sentence is removed. Both sides are edited alike, except by `one_sided`. The examined
+context when a context sentence is removed. Both sides are edited alike. The examined
 sentence never changes.
 
     document   a b c d e f        excerpt of d, with two sentences of context           b c d
@@ -16,7 +16,6 @@ from dataclasses import dataclass, replace
 from random import Random
 
 from cotext.data.documents import ParallelDocument
-from cotext.data.tokenizer import Side
 from cotext.runtime.errors import CotextError
 
 Pair = tuple[str, str]  # a source sentence and its target
@@ -73,14 +72,6 @@ def without(original: Excerpt, index: int) -> Excerpt:
             f"document {original.document.id!r}: sentence {index + 1} is not context of the excerpt"
         )
     return _kept(original, [i for i in range(len(original.document)) if i != index])
-
-
-def one_sided(original: Excerpt, index: int, side: Side) -> Excerpt:
-    """Make one side of a context sentence empty."""
-    pairs = original.pairs()
-    source, target = pairs[index]
-    pairs[index] = ("", target) if side == "source" else (source, "")
-    return _made(original.document.id, pairs, original.sentence, original.context, original.numbers)
 
 
 def alone(original: Excerpt) -> Excerpt:

@@ -7,7 +7,7 @@ breaks inside a part are read as white space.
 import re
 from bisect import bisect_left, bisect_right
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count, pairwise
 from typing import Final
@@ -32,9 +32,9 @@ _DOTS = re.compile(r"(?:\.\.\.|…)[\"'”’»)]*\Z")
 class Syntax:
     """The syntax of cues: tags, line breaks and escapes.
 
-    `marks` has the groups "tag" and "break". `line_break`: text of a break; "": the text in the file. `opens`
-    and `closes` return the name of the element that a tag opens or closes, or an empty string. `speaker`:
-    whether a tag names the next speaker. `read` and `write` decode and encode a text.
+    `marks` has the groups "tag" and "break". `opens` and `closes` return the name of the element that a tag
+    opens or closes, or an empty string. `speaker`: whether a tag names the next speaker. `read` and `write`
+    decode and encode a text.
     """
 
     marks: re.Pattern[str]
@@ -43,19 +43,17 @@ class Syntax:
     speaker: Callable[[str], bool]
     read: Callable[[str], str]
     write: Callable[[str], str]
-    line_break: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Cue:
-    """A cue: number (from 1), times in milliseconds, and the span of its text; a block has one `track`."""
+    """A cue: number (from 1), times in milliseconds, and the span of its text."""
 
     number: int
     start: int
     end: int
     low: int
     high: int
-    track: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,7 +231,7 @@ def _continues(before: Part, after: Part) -> bool:
     one, two = before.cue, after.cue
     if before.alone or after.alone or after.turn or not before.last or two.number == one.number:
         return False
-    if one.track != two.track or not -_OVERLAP <= two.start - one.end <= LONGEST_PAUSE:
+    if not -_OVERLAP <= two.start - one.end <= LONGEST_PAUSE:
         return False
     text, following = before.text.rstrip(), after.text.lstrip(" .…\"'“„»«(")
     if _DOTS.search(text):
@@ -328,25 +326,30 @@ def _cuts(text: str, marked: Sequence[int], durations: Sequence[int]) -> list[in
     if len(places) <= len(aims):
         # Not more than one word per cue; the last cues may be empty.
         return [*places, *[len(text)] * (len(aims) - len(places))]
-    size, gains = len(text), [_gain(text, place) for place in places]
-    number_of = {place: number for number, place in enumerate(places, 1)}
-    # Dynamic programming: minimum cost of the first borders, with the last of them at each place.
-    costs, before = [0.0] * (len(places) + 1), []
-    for aim, mark in zip(aims, marks, strict=True):
-        row, best = [float("inf")], float("inf")
-        for cost, place, gain in zip(costs, places, gains, strict=False):
-            best = cost if cost < best else best
-            row.append(best + (abs(place - aim) / size - gain))
-        before.append(costs)
-        costs = row
-        if mark in number_of:
-            costs[number_of[mark]] -= _PREFERRED
-    chosen = []
-    for rest in reversed(before):
-        number = min(range(len(costs)), key=costs.__getitem__)
-        chosen.append(places[number - 1])
-        costs = rest[:number]
-    return chosen[::-1]
+    return _near(len(text), _gains(text, places, marks), places, aims)
+
+
+def _gains(text: str, places: Sequence[int], marks: Sequence[int] = ()) -> dict[int, float]:
+    """Return by place how much farther from the aim it may be, as a share of the text; most: nothing."""
+    gains = {place: _gain(text, place) + _PREFERRED * (place in marks) for place in places}
+    return {place: gain for place, gain in gains.items() if gain}
+
+
+def _near(size: int, gains: Mapping[int, float], places: Sequence[int], aims: Sequence[float]) -> list[int]:
+    """Choose a place near each aim, in order; there have to be as many places as aims."""
+    preferred, chosen = list(gains), [-1]
+    for number, aim in enumerate(aims):
+        highest = places[number - len(aims)]  # leaves a place for each later aim
+        near = {*_nearest(places, chosen[-1], highest, aim), *_nearest(preferred, chosen[-1], highest, aim)}
+        chosen.append(min(near, key=lambda place: (abs(place - aim) / size - gains.get(place, 0), place)))
+    return chosen[1:]
+
+
+def _nearest(places: Sequence[int], low: int, high: int, aim: float) -> Sequence[int]:
+    """Return the nearest places before and after the aim that are above `low` and at most `high`."""
+    first, stop = bisect_right(places, low), bisect_right(places, high)
+    at = bisect_left(places, aim, first, stop)
+    return places[max(first, at - 1) : min(at + 1, stop)]
 
 
 def _gain(text: str, place: int) -> float:
@@ -430,33 +433,14 @@ def breaks(text: str, part: Part) -> list[int]:
     if len(lengths) == 1 or len(text) <= max(lengths):
         return []
     places = _places(text, len(lengths) - 1)
-    paused = [place for place in places if _gain(text, place)]
+    gains = _gains(text, places)
     # With fewer lines, at least one would be longer.
     lines = min(len(lengths), max(2, -(-len(text) // (max(lengths) + 1))))
     while True:
-        chosen = _even(text, places, paused, lines)
+        aims = [len(text) * number / lines for number in range(1, lines)]
+        chosen = _near(len(text), gains, places, aims[: len(places)])
         longest = max(b - a for a, b in pairwise([0, *chosen, len(text)]))
         if longest <= max(lengths) + 1 or lines == len(lengths):
             return chosen
         # If there are many lines, only some numbers are tried, so that the time stays linear.
         lines = min(len(lengths), lines + 1 + lines // 16)
-
-
-def _even(text: str, places: Sequence[int], paused: Sequence[int], lines: int) -> list[int]:
-    """Choose the places nearest to equal shares of the text; `paused`: places after a pause mark."""
-    chosen: list[int] = []
-    for number in range(1, lines):
-        aim = len(text) * number / lines
-        later = [*_nearest(places, chosen, aim), *_nearest(paused, chosen, aim)]
-        if not later:
-            break
-        _, best = min((abs(place - aim) / len(text) - _gain(text, place), place) for place in later)
-        chosen.append(best)
-    return chosen
-
-
-def _nearest(places: Sequence[int], chosen: Sequence[int], aim: float) -> Iterator[int]:
-    """Yield the nearest places before and after the aim that are after all chosen ones."""
-    first = bisect_right(places, chosen[-1]) if chosen else 0
-    at = bisect_left(places, aim, first)
-    yield from places[max(first, at - 1) : at + 1]

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from importlib import import_module
-from itertools import chain, islice
+from itertools import islice
 from typing import Any, Final
 
 from cotext.files.blocks import Block, Close, Contents, FileFormat, Open
@@ -39,9 +39,6 @@ _FRONT_MATTER = re.compile(r"(---|\+\+\+)[ \t]*\r?\n(?:[^\n]*\n)*?\1[ \t]*(?:\r?
 _FOOTNOTE_TEXT = re.compile(r"\[\^[^\]\s]+\]:[ \t]*(?=\S)")
 _CLOSING_MARKS = re.compile(r"(?:^|(?<![ \t])[ \t]++)#++[ \t]*$|(?<![ \t])[ \t]++$")
 _LAST_MARKS = re.compile(r"(?:^|(?<=[ \t]))#+$")
-_DEFINED_TITLE = re.compile(
-    r"^ {0,3}\[(?:\\.|[^\]\\])+\]:\s*\S+[ \t]+([\"'(])(?P<title>[^\"'()\n]+)[\"')][ \t]*$"
-)
 _RETURNS = re.compile(r"\r\n?")
 _LINE_BREAKS = re.compile(r"(?<![ \t])[ \t]*+[\r\n]\s*")
 _LAST_BREAK_BACKWARDS = re.compile(r"(?:[^\S\n]*\n(?: {2,}|\\))*")
@@ -92,8 +89,7 @@ class MarkdownFile:
         tokens = self._parser.parse(substituted(_RETURNS, "\n", self._text[begin:]), self._environment)
         self._kept: dict[str, list[int]] = {}
         self._unlike: list[str] = []  # places of paragraphs for which no spelling is parsed as intended
-        places = chain(self._paragraphs(tokens), self._titles())
-        self._places = sorted(places, key=lambda place: place.start)
+        self._places = list(self._paragraphs(tokens))
         blocks = [block for place in self._places for block in place.blocks]
         self.contents.documents = [blocks] if blocks else []
         self.contents.messages += [
@@ -168,20 +164,6 @@ class MarkdownFile:
         place.blocks += [Block((text,), f"{where}, {what}") for what, text in place.paragraph.further]
         return place
 
-    def _titles(self) -> Iterator[_Place]:
-        """Yield the titles in link reference definitions."""
-        for reference in self._environment.get("references", {}).values():
-            first, last = reference["map"]
-            if last - first != 1 or not reference.get("title"):
-                continue
-            match = _DEFINED_TITLE.match(self._line(first))
-            if match is None or not any(map(str.isalpha, match["title"])) or set(match["title"]) & set("\\&"):
-                continue
-            start = self._lines[first][0]
-            block = Block((match["title"],), f"line {self._number(first)}, title of a link")
-            span = start + match.start("title"), start + match.end("title")
-            yield _Place(*span, match["title"], Paragraph(), blocks=[block])
-
     def written(self, documents: Sequence[Sequence[Block]]) -> bytes:
         blocks = iter([block for document in documents for block in document])
         edits: list[Edit] = []
@@ -200,8 +182,6 @@ class MarkdownFile:
     def _written(self, place: _Place, given: Sequence[Block]) -> str:
         block, *inner = given
         further = [inside_an_element(text) for text in inner]
-        if not place.paragraph.pieces:
-            return inside_an_element(block)
         space = "\n" if place.width else " "
         pieces = (_LINE_BREAKS.sub(space, taken(p)) if isinstance(p, str) else p for p in block.pieces)
         lines = self._spelled(place, replace(block, pieces=visible(place.paragraph, pieces)), further)

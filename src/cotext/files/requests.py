@@ -16,7 +16,7 @@ _OF_FILES: Final = (
     *("out", "out_dir", "memory", "bilingual", "scores", "overwrite", "shard"),
     *("on", "workers"),
 )
-_LINES: Final = (None, "text", "prose")  # formats of standard input
+_LINES: Final = (None, "text")  # formats of standard input
 PAGE_SUFFIX, BILINGUAL_SUFFIXES = ".html", (".html", ".tmx")
 
 
@@ -78,7 +78,7 @@ class TranslationRequest(SentenceSplitting, Wished, Sharded, ClusterOptions):
                 raise CotextError(
                     "- reads standard input and writes standard output, one line for each line: omit other "
                     "files, --out, --out-dir, --memory, --bilingual, --scores, "
-                    "--overwrite, --shard and --json (--format: text or prose), or give a file"
+                    "--overwrite, --shard and --json (--format: text), or give a file"
                 )
             return
         _ = self.outs  # raises if outputs have no name

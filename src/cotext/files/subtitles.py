@@ -1,4 +1,4 @@
-"""Subtitles: SubRip (SRT), WebVTT, and SubStation Alpha (ASS, SSA).
+"""Subtitles: SubRip (SRT) and WebVTT.
 
 Only the texts of cues change: numbers, times, positions, styles, comments and blank lines are kept. A
 sentence in several cues is one block, and its translation is divided among these cues (`cue_text.divided`).
@@ -26,14 +26,6 @@ _SRT_TIME: Final = re.compile(rf"[ \t]*{_SRT_CLOCK}[ \t]*-->[ \t]*{_SRT_CLOCK}")
 _VTT_TIME: Final = re.compile(
     r"[ \t]*(?:(\d{2,}):)?(\d\d):(\d\d)\.(\d{3})[ \t]+-->[ \t]+(?:(\d{2,}):)?(\d\d):(\d\d)\.(\d{3})(?=\s|\Z)"
 )
-_ASS_TIME: Final = re.compile(r"\s*(\d+):(\d\d?):(\d\d?)[.:](\d{1,3})\s*")
-_DRAWING: Final = re.compile(r"\\p[1-9]")
-
-
-def _is_drawing(text: str) -> bool:
-    """Return whether an override block begins a drawing."""
-    overrides = (part.partition("{")[2] for part in text.split("}")[:-1])
-    return any(map(_DRAWING.search, overrides))
 
 
 def _named(tag: str) -> str:
@@ -70,31 +62,6 @@ VTT: Final = Syntax(
     read=unescaped,
     write=lambda text: html.escape(text, quote=False),
 )
-_OVERRIDE = re.compile(r"\{\\([ibus])([01])\}")
-
-
-def _override(state: str) -> Callable[[str], str]:
-    def named(tag: str) -> str:
-        override = _OVERRIDE.fullmatch(tag)
-        return override[1] if override and override[2] == state else ""
-
-    return named
-
-
-ASS: Final = Syntax(
-    marks=re.compile(r"(?P<tag>\{[^{}]*\})|(?P<break>\\[Nn])"),
-    opens=_override("1"),
-    closes=_override("0"),
-    speaker=lambda tag: False,
-    read=lambda text: text.replace("\\h", "\u00a0"),
-    write=lambda text: (
-        re.sub(r"\\(?=[Nnh])", "\\\\\u2060", text)
-        .replace("{", "(")
-        .replace("}", ")")
-        .replace("\u00a0", "\\h")
-    ),
-    line_break="\\N",
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +90,7 @@ def _timed(match: re.Match[str]) -> tuple[int, int]:
     return _milliseconds(groups[:4]), _milliseconds(groups[4:])
 
 
-def _srt_cues(content: str, lines: list[_Line], name: str) -> Iterator[Cue]:
+def _srt_cues(lines: list[_Line]) -> Iterator[Cue]:
     """Yield SubRip cues; the text ends at the number of the next cue, and may contain blank lines."""
     times = [(number, match) for number, line in enumerate(lines) if (match := _SRT_TIME.match(line.text))]
     for count, (number, match) in enumerate(times, 1):
@@ -140,7 +107,7 @@ def _srt_cues(content: str, lines: list[_Line], name: str) -> Iterator[Cue]:
             yield Cue(count, *_timed(match), text[0].low, text[-1].high)
 
 
-def _vtt_cues(content: str, lines: list[_Line], name: str) -> Iterator[Cue]:
+def _vtt_cues(lines: list[_Line]) -> Iterator[Cue]:
     """Yield WebVTT cues; the text ends at the next blank line."""
     number, count = 0, 0
     while number < len(lines):
@@ -156,40 +123,13 @@ def _vtt_cues(content: str, lines: list[_Line], name: str) -> Iterator[Cue]:
             yield Cue(count, *_timed(match), lines[first].low, lines[number - 1].high)
 
 
-def _ass_cues(content: str, lines: list[_Line], name: str) -> Iterator[Cue]:
-    """Yield the last field of each dialogue line; cues of one style and speaker may share a sentence."""
-    section, fields, count = "", [], 0
-    for number, line in enumerate(lines, 1):
-        kind, _, rest = line.text.partition(":")
-        kind = kind.strip().lower()
-        if line.text.strip().startswith("["):
-            section = line.text.strip().lower()
-        elif section == "[events]" and kind == "format":
-            fields = [field.strip().lower() for field in rest.split(",")]
-            if not {"start", "end", "text"} <= set(fields) or fields[-1] != "text":
-                raise CotextError(f"{name}:{number}: event fields must include Start, End and, last, Text")
-        elif section == "[events]" and kind == "dialogue":
-            count += 1
-            values = rest.split(",", len(fields) - 1)
-            if not fields or len(values) < len(fields):
-                raise CotextError(f"{name}:{number}: dialogue with fewer fields than the line Format lists")
-            row = dict(zip(fields, values, strict=True))
-            times = [_ASS_TIME.fullmatch(row[field]) for field in ("start", "end")]
-            if times[0] is None or times[1] is None:
-                raise CotextError(f"{name}:{number}: Start and End must be times, such as 0:01:02.50")
-            low = line.high - len(row["text"])
-            track = f"{row.get('style', '')}\0{row.get('name', row.get('actor', ''))}\0{row.get('layer', '')}"
-            start, end = (_milliseconds(time.groups()) for time in times if time)
-            yield Cue(count, start, end, low, line.high, track)
-
-
 @dataclass(frozen=True, slots=True)
 class _Kind:
     syntax: Syntax
-    cues: Callable[[str, list[_Line], str], Iterator[Cue]]
+    cues: Callable[[list[_Line]], Iterator[Cue]]
 
 
-_SRT, _VTT, _ASS = _Kind(SRT, _srt_cues), _Kind(VTT, _vtt_cues), _Kind(ASS, _ass_cues)
+_SRT, _VTT = _Kind(SRT, _srt_cues), _Kind(VTT, _vtt_cues)
 
 
 def _kind(text: str) -> _Kind | None:
@@ -197,8 +137,6 @@ def _kind(text: str) -> _Kind | None:
     head = text.removeprefix(BYTE_ORDER_MARK)[:4096].lstrip("\r\n\t ")
     if re.match(r"WEBVTT(?:[ \t\r\n]|\Z)", head):
         return _VTT
-    if re.match(r"\[script info\]", head, re.IGNORECASE):
-        return _ASS
     if re.match(rf"(?:\d+[ \t]*(?:\r\n|\n|\r))?{_SRT_TIME.pattern}", head):
         return _SRT
     return None
@@ -208,31 +146,27 @@ class SubtitleFile:
     """A subtitle file that has been read; it is one document.
 
     Raises:
-        CotextError: the file is not UTF-8 or not subtitles, or a dialogue line is incomplete.
+        CotextError: the file is not UTF-8 or not subtitles.
     """
 
     def __init__(self, content: bytes, name: str) -> None:
         self._text = decoded(content, name)
         kind = _kind(self._text)
         if kind is None:
-            raise CotextError(f"{name}: not in a known subtitle format; use SubRip (srt), WebVTT or ASS")
+            raise CotextError(f"{name}: not in a known subtitle format; use SubRip (srt) or WebVTT")
         self._syntax = kind.syntax
         ends = re.search(r"\r\n|\n|\r", self._text)
-        self._line_break = kind.syntax.line_break or (ends[0] if ends else "\n")
+        self._line_break = ends[0] if ends else "\n"
         self._flows: list[Flow] = []
         messages = []
         parts: list[Part] = []
         start = len(BYTE_ORDER_MARK) if self._text.startswith(BYTE_ORDER_MARK) else 0
-        for cue in kind.cues(self._text, _lines(self._text, start), name):
+        for cue in kind.cues(_lines(self._text, start)):
             text = self._text[cue.low : cue.high]
             if len(text) > MOST_CHARACTERS:
                 messages.append(f"cue {cue.number}: not translated: more than {MOST_CHARACTERS:,} characters")
-            elif kind is _ASS and _is_drawing(text):
-                messages.append(f"cue {cue.number}: not translated: a drawing")
             else:
                 parts += parts_of(self._text, cue, self._syntax)
-        if kind is _ASS and (comments := len(re.findall(r"(?mi)^Comment:", self._text))):
-            messages.append(f"{comments:,} comment{'s' if comments > 1 else ''} not translated")
         self._flows = list(flows_of(parts, self._syntax))
         self.contents = Contents([[flow.block for flow in self._flows]], messages)
 
@@ -275,7 +209,7 @@ class SubtitleFile:
 
 FORMAT: Final = FileFormat(
     "subtitles",
-    (".srt", ".vtt", ".ass", ".ssa"),
+    (".srt", ".vtt"),
     lambda head: _kind(head.decode(errors="ignore")) is not None,
     SubtitleFile,
 )

@@ -52,33 +52,6 @@ def wrapped(text: str, width: int) -> list[str]:
     return textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False) or [""]
 
 
-def spread(text: str, lengths: Sequence[int]) -> list[str]:
-    """Distribute the words of a text over lines in proportion to `lengths`.
-
-    Each line gets at least one word if there are enough. With fewer words than lines, for example in scripts
-    without spaces, the text is cut at any character.
-    """
-    words = text.split()
-    between = " "
-    if len(words) < len(lengths):
-        words, between = list("".join(words)), ""
-    total_length, characters = sum(lengths), sum(map(len, words))
-    lines: list[str] = []
-    characters_so_far = index = length_so_far = 0
-    for number, length in enumerate(lengths):
-        length_so_far += length
-        start, most = index, len(words) - (len(lengths) - number - 1)
-        while index < most and (
-            index == start
-            or (characters_so_far + len(words[index]) / 2) * total_length <= length_so_far * characters
-        ):
-            characters_so_far += len(words[index])
-            index += 1
-        lines.append(between.join(words[start:index]))
-    lines[-1] = between.join(filter(None, [lines[-1], *words[index:]]))
-    return lines
-
-
 def _is_text(line: str) -> bool:
     return any(map(str.isalpha, line)) and " " in line.strip()
 
@@ -173,10 +146,9 @@ def looks_like_prose(lines: Sequence[Line]) -> str:
 
 
 class TextFile:
-    """A plain text that has been read; with `keep_lines`, its number of lines does not change."""
+    """A plain text that has been read."""
 
-    def __init__(self, content: bytes, name: str, keep_lines: bool = False) -> None:
-        self._keep_lines = keep_lines
+    def __init__(self, content: bytes, name: str) -> None:
         text = decoded(content, name)
         self._mark = BYTE_ORDER_MARK if text.startswith(BYTE_ORDER_MARK) else ""
         self._lines = lines_of(text.removeprefix(BYTE_ORDER_MARK))
@@ -223,8 +195,6 @@ class TextFile:
         text = _ENDING.sub("\n", writable(block).text)
         if len(lines) == 1:
             texts = [" ".join(text.split("\n"))]
-        elif self._keep_lines:
-            texts = spread(text, [len(line.text) for line in lines])
         else:
             texts = text.split("\n")
             widest = max(len(line.text) for line in lines)

@@ -178,30 +178,19 @@ class BlockDocuments:
         """Check that all sentences can be translated, and return their number.
 
         Raises:
-            CotextError: a sentence or a given translation is too long; a translation is given for a sentence
-                that does not exist; the system does not support terms.
+            CotextError: a sentence or a given translation is too long; the system does not support terms.
         """
         self._wishes.check(self._translator)
         sentences = 0
         for number, given in self._given.items():
-            self._check_given(number, given)
+            targets = [given.get(j, "") for j in range(len(self._whole[number].sentences))]
+            self._translator.encoded_target(str(number + 1), targets)
         for index, document in enumerate(self.documents):
             try:
                 sentences += self._translator.check([document])
             except CotextError as error:
                 raise CotextError(f"{self._first_refused(index)}{error}") from None
         return sentences
-
-    def _check_given(self, number: int, given: Mapping[int, str]) -> None:
-        sentences = self._whole[number].sentences if 0 <= number < len(self._whole) else []
-        if unknown := [j for j in given if not 0 <= j < len(sentences)]:
-            raise CotextError(
-                f"a translation is given for sentence {unknown[0]} of document {number}, which does not "
-                f"exist; "
-                "sentences and documents are counted from 0"
-            )
-        targets = [given.get(j, "") for j in range(len(sentences))]
-        self._translator.encoded_target(str(number + 1), targets)
 
     def _first_refused(self, document: int) -> str:
         """Return the place of the first sentence that is rejected even without context."""

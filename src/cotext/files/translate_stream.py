@@ -1,7 +1,6 @@
 """Translation of a stream, line by line; a document is translated when the empty line after it has arrived.
 
-Documents that have arrived are translated together, without waiting for others. Running text is the
-exception: it is one document, which is translated when the stream ends.
+Documents that have arrived are translated together, without waiting for others.
 """
 
 import threading
@@ -12,8 +11,7 @@ from queue import Queue
 from cotext.data.documents import Document
 from cotext.data.formats.streams import OUTER_SPACE
 from cotext.data.splitting import Splitter
-from cotext.files.text import BYTE_ORDER_MARK, TextFile, wrap_width
-from cotext.files.translate_blocks import BlockDocuments
+from cotext.files.text import BYTE_ORDER_MARK
 from cotext.runtime.errors import CotextError
 from cotext.translation.open import OpenedRun
 from cotext.translation.prose import Prose, trained_length
@@ -21,7 +19,6 @@ from cotext.translation.translator import Translation
 from cotext.translation.wishes import Wishes
 
 DOCUMENTS_AHEAD = 256  # maximum that are read while others are translated, or are translated together
-NAME = "standard input"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,15 +29,7 @@ class _Part:
     endings: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class _RunningText:
-    """The rest of the stream, if it is running text; `first`: number of its first line."""
-
-    text: str
-    first: int
-
-
-_Arrived = _Part | _RunningText | CotextError | None
+_Arrived = _Part | CotextError | None
 
 
 @dataclass(slots=True)
@@ -65,30 +54,20 @@ class StreamReport:
 class StreamTranslation:
     """Translation of numbered lines with their line endings into one line for each.
 
-    `splitter` splits lines with several sentences; None: each line is one sentence. `running_text`: the
-    stream is one document; None: detect the first paragraph of running text and call `on_message`.
+    `splitter` splits lines with several sentences; None: each line is one sentence.
 
     Raises:
         CotextError: the number of passes or `decode.align` is not possible for a stream.
     """
 
-    def __init__(
-        self,
-        opened: OpenedRun,
-        splitter: Splitter | None,
-        running_text: bool | None,
-        on_message: Callable[[str], None],
-        wishes: Wishes,
-    ) -> None:
+    def __init__(self, opened: OpenedRun, splitter: Splitter | None, wishes: Wishes) -> None:
         self._wishes = wishes
         wishes.check(opened.translator)
         self.report = StreamReport()
         self._translator = opened.translator
-        self._opened, self._splitter = opened, splitter
         self._prose = Prose(
             trained_length(opened.folder), opened.loaded.tokenizer, splitter, opened.languages
         )
-        self._running_text, self._on_message = running_text, on_message
         self._translator.plan.check_passes()
         if self._translator.plan.options.align == "free":
             raise CotextError(
@@ -107,12 +86,10 @@ class StreamTranslation:
         threading.Thread(target=self._read, args=(lines, arriving), daemon=True).start()
         for parts, last in _groups(arriving):
             self._translate(parts, write)
-            if isinstance(last, CotextError):
+            if last is not None:
                 raise last
-            if isinstance(last, _RunningText):
-                write(self._translated_text(last))
-        self.report.split_lines += self._prose.split_lines
-        self.report.split_sentences += self._prose.split_sentences
+        self.report.split_lines = self._prose.split_lines
+        self.report.split_sentences = self._prose.split_sentences
 
     def _read(self, lines: Iterable[tuple[int, str]], arriving: "Queue[_Arrived]") -> None:
         try:
@@ -123,7 +100,7 @@ class StreamTranslation:
         else:
             arriving.put(None)
 
-    def _parts(self, lines: Iterator[tuple[int, str]]) -> Iterator[_Part | _RunningText]:
+    def _parts(self, lines: Iterator[tuple[int, str]]) -> Iterator[_Part]:
         """Yield documents, named by the number of their first line, and the empty lines that end them."""
         lines_of_document: list[str] = []
         first = 1
@@ -131,49 +108,14 @@ class StreamTranslation:
             if number == 1 and line.startswith(BYTE_ORDER_MARK):
                 yield _Part(None, (BYTE_ORDER_MARK,))
                 line = line.removeprefix(BYTE_ORDER_MARK)
-            filled = bool(_text_and_ending(line)[0])
-            if filled:
+            if _text_and_ending(line)[0]:
                 first = first if lines_of_document else number
                 lines_of_document.append(line)
-            if self._running_text or (
-                not filled and lines_of_document and self._is_running_text(lines_of_document)
-            ):
-                lines_of_document += [] if filled else [line]
-                break
-            if not filled:
+            else:
                 yield from _document(lines_of_document, first)
                 yield _Part(None, (line,))
                 lines_of_document = []
-        if lines_of_document and (self._running_text or self._is_running_text(lines_of_document)):
-            if not self._running_text:
-                self._on_message(
-                    f"{NAME}: read as running text from line {first} to the end, because the paragraph there "
-                    "contains several sentences per line; empty lines separate paragraphs of one document "
-                    "(--format text: one sentence per line, an empty line after each document)"
-                )
-            yield _RunningText("".join([*lines_of_document, *(line for _, line in lines)]), first)
-        else:
-            yield from _document(lines_of_document, first)
-
-    def _is_running_text(self, lines: list[str]) -> bool:
-        """Return whether a paragraph looks like running text, and not like one sentence per line."""
-        if self._running_text is False:
-            return False
-        ends = sum(len(self._prose.sentences(_text_and_ending(line)[0])) - 1 for line in lines)
-        return bool(wrap_width(lines)) or (ends > 1 and 2 * ends >= len(lines))
-
-    def _translated_text(self, rest: _RunningText) -> str:
-        file = TextFile(rest.text.encode(), NAME, keep_lines=True)
-        texts = BlockDocuments(self._opened, file.contents, self._splitter, self._wishes)
-        texts.check()
-        guide = texts.guide(range(len(texts.documents)))
-        translations = dict(self._translator.translate(texts.documents, guide=guide))
-        for translation in translations.values():
-            self.report.count(translation)
-        lines, sentences = texts.blocks_split
-        self.report.split_lines += lines
-        self.report.split_sentences += sentences
-        return file.written(texts.blocks(translations)).decode()
+        yield from _document(lines_of_document, first)
 
     def _translate(self, parts: list[_Part], write: Callable[[str], None]) -> None:
         documents: list[Document] = []
@@ -215,10 +157,8 @@ def _text_and_ending(line: str) -> tuple[str, str]:
     return text.strip(OUTER_SPACE), line[len(text) :]
 
 
-def _groups(
-    arriving: "Queue[_Arrived]",
-) -> Iterator[tuple[list[_Part], _RunningText | CotextError | None]]:
-    """Yield groups of parts that have arrived, and the text or error that ends the stream."""
+def _groups(arriving: "Queue[_Arrived]") -> Iterator[tuple[list[_Part], CotextError | None]]:
+    """Yield groups of parts that have arrived, and the error that ends the stream."""
     while True:
         parts: list[_Part] = []
         entry = arriving.get()

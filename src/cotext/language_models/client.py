@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, Self
 
-from cotext.language_models.config import Endpoint, Prices, read_endpoint
+from cotext.language_models.config import Endpoint, read_endpoint
 from cotext.language_models.connection import Connections, Pace, PassingError, backoff, retry_after
 from cotext.language_models.numbered import one_line
 from cotext.runtime.errors import CotextError, shown
@@ -45,12 +45,6 @@ class Usage:
         self.without_usage += None in tokens
         self.input_tokens += tokens[0] or 0
         self.output_tokens += tokens[1] or 0
-
-    def cost(self, prices: Prices | None) -> float | None:
-        """Return the price of these tokens; None without prices, or if responses lack token counts."""
-        if prices is None or self.without_usage:
-            return None
-        return (self.input_tokens * prices.input + self.output_tokens * prices.output) / 1e6
 
 
 def _whole(value: Any) -> int | None:
@@ -83,16 +77,13 @@ class Counts:
         with self._lock:
             self.sent_again += 1
 
-    def in_words(self, prices: Prices | None) -> str:
-        """Return a summary of requests, tokens and, if prices are known, costs."""
+    def __str__(self) -> str:
+        """Return a summary of requests and tokens."""
         every, now = self.all, self.now
         words = (
             f"{every.requests:,} requests ({every.requests - now.requests:,} answers were cached), "
             f"{every.input_tokens:,} tokens in, {every.output_tokens:,} out"
         )
-        costs = [usage.cost(prices) for usage in (every, now)]
-        if None not in costs:
-            words += f"; cost {costs[0]:.4f}, of which for new answers {costs[1]:.4f}"
         if self.sent_again:
             words += f"; {self.sent_again:,} had no answer at first, and were sent again"
         if every.without_usage:

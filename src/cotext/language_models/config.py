@@ -69,13 +69,6 @@ _VARIABLE: Final = r"^([A-Za-z_][A-Za-z0-9_]{0,99})?$"
 _CODES: Final = {name.casefold(): code for code, name in NAMES.items()}
 
 
-class Prices(Closed):
-    """Prices per million tokens, in any currency."""
-
-    input: Annotated[float, Field(ge=0, le=1e6)]
-    output: Annotated[float, Field(ge=0, le=1e6)]
-
-
 class Endpoint(Closed):
     """A language model behind an API, and how it is prompted."""
 
@@ -116,8 +109,6 @@ class Endpoint(Closed):
     """Maximum seconds for a request, with all attempts and the pauses between them."""
     retries: Annotated[int, Field(ge=0, le=100, strict=True)] = 6
     """How often a request is sent again after a temporary error (429, 5xx) or without a response."""
-    prices: Prices | None = None
-    """Prices per million tokens; default: costs are not counted."""
 
     @property
     def languages(self) -> Languages:
@@ -193,7 +184,7 @@ def read_endpoint(path: Path, overrides: Mapping[str, Any] | None = None) -> End
 
 
 def _explained(error: ValidationError, path: Path) -> Iterator[str]:
-    known = [*Endpoint.model_fields, *(f"prices.{name}" for name in Prices.model_fields)]
+    known = list(Endpoint.model_fields)
     for problem in error.errors(include_url=False):
         key = ".".join(map(str, problem["loc"]))
         if problem["type"] == "extra_forbidden":

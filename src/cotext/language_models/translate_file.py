@@ -4,6 +4,7 @@ The output is written when it is complete. The same command resumes an interrupt
 For a WMT task, prompts contain the instructions of the task.
 """
 
+import hashlib
 import json
 import re
 from collections import Counter
@@ -11,15 +12,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.formats import read_documents, write_translations
 from cotext.data.formats.streams import atomic_sinks
 from cotext.data.formats.table import find_format
 from cotext.data.formats.wmt import in_order, read_wmt_lines
-from cotext.language_models.client import Client, Counts, Usage
-from cotext.language_models.config import Endpoint
-from cotext.language_models.signature import translation_signature
+from cotext.language_models.client import Client, Counts
+from cotext.language_models.numbered import one_line
+from cotext.language_models.prompts import Prompt
 from cotext.language_models.translator import (
     KEPT,
     UNTRANSLATED,
@@ -29,6 +31,7 @@ from cotext.language_models.translator import (
 )
 from cotext.runtime.files import checksum
 from cotext.runtime.locks import writing
+from cotext.runtime.version import __version__
 from cotext.translation.written_beside import remove_lists
 
 REPORT_ENDING: Final = ".report.json"
@@ -57,7 +60,7 @@ class DocumentRepair:
 
 @dataclass(frozen=True, slots=True)
 class EndpointReport:
-    """The model, usage and repairs of a translated file.
+    """The usage and repairs of a translated file.
 
     `direction_controls`: counts of bidirectional control characters in translations.
     """
@@ -66,7 +69,6 @@ class EndpointReport:
     documents: int
     sentences: int
     signature: str
-    endpoint: Endpoint
     counts: Counts
     repairs: tuple[DocumentRepair, ...]
     direction_controls: Mapping[str, int]
@@ -90,18 +92,17 @@ class EndpointReport:
             "direction_controls": dict(self.direction_controls),
             REPAIRS: [item.as_dict() for item in self.repairs],
             "usage": {
-                "all": self._usage(self.counts.all),
-                "now": self._usage(self.counts.now),
+                "all": asdict(self.counts.all),
+                "now": asdict(self.counts.now),
                 "sent_again": self.counts.sent_again,
             },
-            "prices": None if self.endpoint.prices is None else self.endpoint.prices.model_dump(),
             "answered": self.counts.period,
             "signature": self.signature,
         }
 
     def lines(self) -> list[str]:
         """Return messages for the user, without the signature."""
-        messages = [self.counts.in_words(self.endpoint.prices)]
+        messages = [str(self.counts)]
         kinds: dict[tuple[str, str], list[str]] = {}
         for item in self.repairs:
             kinds.setdefault((item.repair.remedy, item.repair.problem), []).append(item.place)
@@ -109,9 +110,6 @@ class EndpointReport:
             which = ", ".join(places[:PLACES_SHOWN]) + (" ..." if len(places) > PLACES_SHOWN else "")
             messages.append(f"{remedy}: {len(places):,} (the answer {problem}), {which}")
         return messages
-
-    def _usage(self, usage: Usage) -> dict[str, Any]:
-        return {**asdict(usage), "cost": usage.cost(self.endpoint.prices)}
 
 
 def report_of(out: Path) -> Path:
@@ -152,7 +150,6 @@ def translate_file(
             documents=len(documents),
             sentences=sum(map(len, documents)),
             signature=translation_signature(client, translator.prompt, len(instructions)),
-            endpoint=client.endpoint,
             counts=client.counts,
             repairs=tuple(
                 DocumentRepair(t.document.id, repair) for t in translations for repair in t.repairs
@@ -193,3 +190,34 @@ def _direction_controls(translations: Iterable[EndpointTranslation]) -> tuple[di
             if controls:
                 places.append(f"{translation.document.id}:{number + 1}")
     return dict(sorted(counts.items())), places
+
+
+def translation_signature(client: Client, prompt: Prompt, instructed: int = 0) -> str:
+    """Return the signature of translations; the dates are those of all their responses.
+
+    `instructed`: number of documents with their own instructions.
+    """
+    endpoint = client.endpoint
+    entries = [f"endpoint:{urlsplit(endpoint.endpoint).netloc}", f"model:{endpoint.model}"]
+    # These names come from the server: remove line breaks and terminal commands.
+    names = {one_line(name).replace("|", "/") for name in client.counts.models}
+    if others := sorted(names - {endpoint.model, ""}):
+        entries.append(f"answered_by:{','.join(others)}")
+    temperature = "default" if endpoint.temperature is None else f"{endpoint.temperature:g}"
+    entries.append(f"temperature:{temperature}")
+    if endpoint.max_tokens is not None:
+        entries.append(f"max_tokens:{endpoint.max_tokens}")
+    if endpoint.parameters:
+        written = json.dumps(endpoint.parameters, sort_keys=True)
+        entries.append(f"parameters:{hashlib.sha256(written.encode()).hexdigest()[:8]}")
+    pair = "-".join(name.replace("-", "_") for name in endpoint.language_names)
+    size = f"-{endpoint.piece_sentences}" if endpoint.mode == "chunk" else ""
+    entries += [f"languages:{str(endpoint.languages) or pair}", f"mode:{endpoint.mode}{size}"]
+    if endpoint.context_sentences:
+        entries.append(f"context:{endpoint.context_sentences}")
+    entries += [f"prompt:{prompt.digest}", f"repeats:{endpoint.repeats}"]
+    if instructed:
+        entries.append(f"instructions:{instructed}")
+    if client.counts.period:
+        entries.append(f"answered:{client.counts.period}")
+    return "|".join([*entries, f"version:{__version__}"])

@@ -1,4 +1,4 @@
-"""A translation server for many clients, with the APIs of DeepL, LibreTranslate and OPUS-CAT.
+"""A translation server for many clients, with the APIs of DeepL and LibreTranslate.
 
 `cotext serve RUN...` starts it; `cotext.serving.app(...)` returns it as an ASGI application.
 """
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 __all__ = ["app", "require_packages"]
 
 # Packages that only the server needs.
-PACKAGES: Final = ("starlette", "uvicorn", "python_multipart", "prometheus_client", "py3langid")
+PACKAGES: Final = ("starlette", "uvicorn", "python_multipart", "py3langid")
 
 
 def require_packages() -> None:

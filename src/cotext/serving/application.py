@@ -15,19 +15,16 @@ from starlette.responses import Response
 from cotext.serving.errors import Dialects, RequestError
 from cotext.serving.gate import Gate
 from cotext.serving.keys import Admission
-from cotext.serving.metrics import Metrics
 from cotext.serving.service import Service
 from cotext.serving.settings import ServerSettings
 from cotext.serving.systems import open_systems
 
 # One module per dialect, with `routes()`, and `refusal(error)` if errors have a special form.
 DIALECTS: Final[tuple[str, ...]] = (
-    "metrics",
     "own_api",
     "file_routes",
     "deepl",
     "libretranslate",
-    "opus_cat",
     "page_routes",
 )
 REASONS: Final = {404: "this address does not exist", 405: "this address does not support this method"}
@@ -47,8 +44,8 @@ def app(
 def application(service: Service) -> Starlette:
     """Return the ASGI application of a service; raise CotextError if the file of keys cannot be read."""
     settings, dialects = service.settings, Dialects(DIALECTS)
-    admission, metrics = Admission(settings), Metrics(service)
-    gate = Middleware(Gate, service=service, dialects=dialects, admission=admission, metrics=metrics)
+    admission = Admission(settings)
+    gate = Middleware(Gate, service=service, dialects=dialects, admission=admission)
     made = Starlette(
         routes=dialects.routes,
         middleware=[*_cross_origin(settings), gate],
@@ -56,7 +53,7 @@ def application(service: Service) -> Starlette:
         lifespan=_lifespan,
     )
     made.router.redirect_slashes = False  # redirects would use the Host header of the client
-    made.state.service, made.state.admission, made.state.metrics = service, admission, metrics
+    made.state.service, made.state.admission = service, admission
     return made
 
 

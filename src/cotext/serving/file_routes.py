@@ -47,13 +47,10 @@ class Upload:
 
 
 @asynccontextmanager
-async def received_file(
-    request: Request, owner: Callable[[Upload, int], Client | None]
-) -> AsyncIterator[Upload]:
+async def received_file(request: Request, client: Client) -> AsyncIterator[Upload]:
     """Receive a form with a file in the field `file`; the file is deleted afterwards unless submitted.
 
-    `owner` is called before and while the file arrives, with the fields so far and the number of bytes. It
-    returns the client that the bytes count for, or None if unknown, and may raise RequestError.
+    `client`: whose space is used, by the bytes that have arrived.
 
     Raises:
         RequestError: 400, the form is invalid or incomplete, or does not have exactly one file; 413, the file
@@ -68,18 +65,15 @@ async def received_file(
         raise _too_long(max_file_bytes)
     with jobs.upload() as path:
         form = _Form(Upload(path), boundary, max_file_bytes, max_field_bytes)
-        if (known := owner(form.upload, 0)) is not None:
-            await to_thread.run_sync(jobs.announced, known, min(announced, max_file_bytes))
-        await _read(request, form, jobs, owner)
+        await to_thread.run_sync(jobs.announced, client, min(announced, max_file_bytes))
+        await _read(request, form, jobs, client)
         yield form.received()
 
 
-async def _read(
-    request: Request, form: "_Form", jobs: Jobs, owner: Callable[[Upload, int], Client | None]
-) -> None:
+async def _read(request: Request, form: "_Form", jobs: Jobs, client: Client) -> None:
     path = form.upload.path
 
-    def write(client: Client | None) -> None:
+    def write() -> None:
         jobs.arrived(path, client, form.file_bytes)
         file.write(form.taken())
 
@@ -87,11 +81,10 @@ async def _read(
         with path.open("xb") as file:
             async for chunk in request.stream():
                 form.write(chunk)
-                client = owner(form.upload, form.file_bytes)
                 if len(form.waiting) >= WRITTEN_BYTES:
-                    await to_thread.run_sync(write, client)
+                    await to_thread.run_sync(write)
             form.finish()
-            await to_thread.run_sync(write, owner(form.upload, form.file_bytes))
+            await to_thread.run_sync(write)
     except (FormParserError, ValueError, KeyError):
         raise RequestError(400, "the form is damaged; send it as multipart/form-data") from None
     except ClientDisconnect:
@@ -232,10 +225,10 @@ def routes() -> list[BaseRoute]:
 async def send(request: Request) -> Response:
     """Receive a file."""
     client, service = asking(request), service_of(request)
-    async with received_file(request, lambda upload, size: client) as upload:
+    async with received_file(request, client) as upload:
         name = upload.value("system")
         system = service.systems.named(name) if name else service.systems.translating(None, None)[0]
-        options = JobOptions(_glossary(upload.value("glossary")), fast=upload.value("fast") == "true")
+        options = JobOptions(_glossary(upload.value("glossary")))
         submit = partial(service.jobs.submit, client, system, upload.path, upload.file_name, options)
         ticket = await to_thread.run_sync(submit)
     return JSONResponse({"id": ticket.id}, 201, {"Location": f"/api/files/{ticket.id}"})

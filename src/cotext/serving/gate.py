@@ -12,7 +12,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from cotext.runtime.errors import CotextError
 from cotext.serving.errors import Dialects, RequestError, plain_refusal, without_paths
 from cotext.serving.keys import Admission
-from cotext.serving.metrics import Metrics
 from cotext.serving.record import MONITORING_ROUTES, RequestRecord, begin, log_error, log_request
 from cotext.serving.service import Service
 from cotext.serving.sessions import IN_SESSION
@@ -32,7 +31,7 @@ SECURITY: Final = {
     "cache-control": "no-store",
 }
 # Routes that receive a file have a larger limit of bytes.
-FILE_ROUTES: Final = frozenset({"/api/files", "/v2/document", "/translate_file"})
+FILE_ROUTES: Final = frozenset({"/api/files", "/v2/document"})
 
 
 class Gate:
@@ -44,11 +43,9 @@ class Gate:
     Sec-Fetch-Site) are rejected.
     """
 
-    def __init__(
-        self, app: ASGIApp, service: Service, dialects: Dialects, admission: Admission, metrics: Metrics
-    ) -> None:
+    def __init__(self, app: ASGIApp, service: Service, dialects: Dialects, admission: Admission) -> None:
         self._app, self._service, self._settings = app, service, service.settings
-        self._dialects, self._admission, self._metrics = dialects, admission, metrics
+        self._dialects, self._admission = dialects, admission
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "websocket":
@@ -65,7 +62,6 @@ class Gate:
         reader = _Reader(
             scope, receive, self._settings, takes_file=route.removeprefix(IN_SESSION) in FILE_ROUTES
         )
-        self._metrics.begun()
         try:
             await self._answer(scope, reader, sender, record)
         except asyncio.CancelledError:
@@ -76,7 +72,6 @@ class Gate:
                 leave()
             if record.form is not None:
                 await record.form.close()
-            self._metrics.done(record)
             log_request(record)
 
     async def _answer(

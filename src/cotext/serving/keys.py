@@ -19,7 +19,9 @@ from datetime import UTC, datetime
 from functools import partial
 from hmac import compare_digest
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Final
+
+from pydantic import Field, TypeAdapter, ValidationError
 
 from cotext.runtime.errors import CotextError
 from cotext.runtime.files import replacing
@@ -32,23 +34,20 @@ from cotext.serving.settings import ServerSettings
 PREFIX: Final = "cotext-"
 MAX_NAME: Final = 64
 LOOK_SECONDS: Final = 1.0  # between checks of the file; a revoked key is rejected after this time
-_NAME: Final = re.compile(rf"[A-Za-z0-9][A-Za-z0-9_.-]{{0,{MAX_NAME - 1}}}")
-_HASH: Final = re.compile("[0-9a-f]{64}")
+_NAME: Final = rf"[A-Za-z0-9][A-Za-z0-9_.-]{{0,{MAX_NAME - 1}}}"
 
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """The record of a key: name of the client, hash, and permissions.
+    """The record of a key; `name`: of the client; `requests_per_minute`: 0: the limit of the server."""
 
-    `requests_per_minute`: limit of this client; 0: limit of the server. `metrics`: whether the client may
-    read server metrics.
-    """
-
-    name: str
-    sha256: str
+    name: Annotated[str, Field(pattern=f"^{_NAME}$")]
+    sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
     made: str
-    requests_per_minute: int = 0
-    metrics: bool = False
+    requests_per_minute: Annotated[int, Field(ge=0)] = 0
+
+
+_KEYS: Final = TypeAdapter(list[Key])
 
 
 def hashed(key: str) -> str:
@@ -67,37 +66,24 @@ def read_keys(path: Path) -> list[Key]:
     Raises:
         CotextError: the file is missing or damaged, or other users may read or write it.
     """
-    content = read_json(path)
+    listed = read_json(path).get("keys")
     if os.name == "posix" and path.stat().st_mode & 0o077:
         raise CotextError(f"{path}: other users may read or write it; make it private: chmod 600 {path}")
-    listed = content.get("keys")
     try:
-        if not isinstance(listed, list):
-            raise TypeError
-        return [_key(entry) for entry in listed]
-    except (TypeError, KeyError):
+        return _KEYS.validate_python(listed)
+    except ValidationError:
         raise CotextError(
             f"{path}: not a file of keys, or damaged; create a file with: cotext serve-key add"
         ) from None
 
 
-def _key(content: dict[str, Any]) -> Key:
-    key = Key(**content)
-    numbers = isinstance(key.requests_per_minute, int) and isinstance(key.metrics, bool)
-    if not (numbers and key.requests_per_minute >= 0 and isinstance(key.made, str)):
-        raise TypeError
-    if not _NAME.fullmatch(key.name) or not _HASH.fullmatch(key.sha256):
-        raise TypeError
-    return key
-
-
-def add_key(path: Path, name: str, requests_per_minute: int = 0, metrics: bool = False) -> str:
+def add_key(path: Path, name: str, requests_per_minute: int = 0) -> str:
     """Create a key for a client, add its hash to a file, and return the key, which is not stored.
 
     Raises:
         CotextError: the name is invalid or taken; the errors of `read_keys`.
     """
-    if not _NAME.fullmatch(name):
+    if not re.fullmatch(_NAME, name):
         raise CotextError(
             f"{name!r} cannot be the name of a client: use up to {MAX_NAME} letters, digits, dots, hyphens "
             "and underscores, beginning with a letter or digit"
@@ -111,7 +97,7 @@ def add_key(path: Path, name: str, requests_per_minute: int = 0, metrics: bool =
             raise CotextError(f"{path}: already has a key of {name}; revoke it first, or choose another name")
         made = PREFIX + secrets.token_urlsafe(32)
         today = datetime.now(UTC).date().isoformat()
-        _write(path, [*keys, Key(name, hashed(made), today, requests_per_minute, metrics)])
+        _write(path, [*keys, Key(name, hashed(made), today, requests_per_minute)])
     return made
 
 
@@ -251,13 +237,6 @@ class Admission:
         self._places[name] += 1
         record.leave.append(partial(self._leave, name))
         return Client(name)
-
-    def may_see_metrics(self, key: str | None) -> bool:
-        """Return whether a key allows reading server metrics; always true without configured keys."""
-        if self._keys is None:
-            return True
-        entry = self._keys.find(key or "")
-        return entry is not None and entry.metrics
 
     def _identified(self, key: str | None) -> tuple[str, int]:
         per_minute = self._settings.requests_per_minute

@@ -1,14 +1,11 @@
-"""The LibreTranslate API: texts, files, languages and language detection.
+"""The LibreTranslate API: texts, languages and language detection.
 
 An extension is the field `{"cotext": {...}}` of a JSON body with `document` (true: the texts of a list are
 one document), `system` (name of the system) and, for sessions, `session`, `segment` and `confirmed`. In forms
 and addresses, these are separate fields.
 """
 
-import asyncio
-from functools import partial
 from typing import Any, Final
-from urllib.parse import quote
 
 from anyio import to_thread
 from starlette.requests import Request
@@ -16,97 +13,13 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from cotext.data.languages import name_of
-from cotext.files.table import file_suffixes
 from cotext.serving.errors import RequestError
-from cotext.serving.file_routes import Upload, file_answer, received_file
 from cotext.serving.fragments import TagHandling
-from cotext.serving.jobs import JobOptions, JobStatus, JobTicket
-from cotext.serving.keys import Admission, own_name
-from cotext.serving.requests import Fields, bearer_key, client_of, read_fields, service_of, unless_gone
-from cotext.serving.service import Client, Service
+from cotext.serving.requests import Fields, client_of, read_fields, service_of
+from cotext.serving.service import Service
 from cotext.serving.sessions import also_in_sessions
 from cotext.serving.systems import System
 from cotext.serving.translation import Detected, TranslationRequest, code_of, detect, extension_of, translated
-
-# --- Files: uploaded, and downloaded from the address in the response.
-#
-# Programs download the file at once, so the response waits for the translation, but not longer than the
-# request timeout allows. After that, the address returns 404 with the progress until the file is ready.
-
-LOOK_SECONDS: Final = 0.2  # between checks of a file
-WAITING_SHARE: Final = 0.8  # part of the request timeout
-BEFORE_KEY_BYTES: Final = 1 << 20  # maximum bytes of a file that arrive before the key
-ID_CHARACTERS: Final = 32
-
-
-async def translate_file(request: Request) -> Response:
-    """Receive a file, and return the address of its translation.
-
-    In forms of browsers, the key may follow the file. Then a part of the file is read before the client is
-    known.
-    """
-    service = service_of(request)
-    admission: Admission = request.app.state.admission
-    shown = bearer_key(request) or request.query_params.get("api_key")
-
-    def owner(upload: Upload, size: int) -> Client | None:
-        key = shown or upload.value("api_key")
-        if shown or (admission.key_required and (key or size > BEFORE_KEY_BYTES)):
-            return client_of(request, key or None)
-        return None if admission.key_required else Client(own_name(key))
-
-    async with received_file(request, owner) as upload:
-        client = client_of(request, shown or upload.value("api_key") or None)
-        system = _system(service, Fields.of_form(upload.fields))
-        submit = partial(service.jobs.submit, client, system, upload.path, upload.file_name, JobOptions())
-        ticket = await to_thread.run_sync(submit)
-    try:
-        status = await unless_gone(request, _waited(service, client, ticket))
-    except RequestError:
-        service.jobs.delete(ticket.id, client)
-        raise
-    if status.state == "error":
-        service.jobs.delete(ticket.id, client)
-        raise RequestError(400, status.message)
-    address = f"{request.base_url}download_file/{ticket.id}{ticket.key}.{quote(status.file_name)}"
-    return JSONResponse({"translatedFileUrl": address})
-
-
-def _system(service: Service, fields: Fields) -> System:
-    """Return the system for a form; the source language must be given if there are several."""
-    systems = _systems(service, fields.needed("source"), fields.needed("target"))
-    known = {system.languages.source for system in systems}
-    if len(known) > 1:
-        raise RequestError(400, f"give the source language of a file: one of {', '.join(sorted(known))}")
-    return systems[0]
-
-
-async def _waited(service: Service, client: Client, ticket: JobTicket) -> JobStatus:
-    """Wait until a file is finished or the time is over, and return its status."""
-    loop = asyncio.get_running_loop()
-    deadline = loop.time() + WAITING_SHARE * service.settings.request_seconds
-    while not (status := service.jobs.status(ticket.id, client)).finished:
-        if service.is_stopping or loop.time() > deadline:
-            break
-        await asyncio.sleep(LOOK_SECONDS)
-    return status
-
-
-async def download_file(request: Request) -> Response:
-    """Return a translated file; the address contains a secret, because programs send no key here."""
-    name: str = request.path_params["name"]
-    secret = name.partition(".")[0]
-    job, key, jobs = secret[:ID_CHARACTERS], secret[ID_CHARACTERS:], service_of(request).jobs
-    owner = jobs.owner_of(job, key)
-    status = jobs.status(job, owner)
-    if not status.finished:
-        raise RequestError(
-            404,
-            f"not ready: {status.sentences_done:,} of {status.sentences:,} sentences; try again later",
-            5.0,
-        )
-    return file_answer(*jobs.result(job, owner))
-
 
 AUTO: Final = "auto"
 
@@ -121,10 +34,6 @@ def routes() -> list[BaseRoute]:
                 Route("/detect", detect_language, methods=["POST"]),
             ]
         ),
-        Route("/translate_file", translate_file, methods=["POST"]),
-        Route("/download_file/{name}", download_file, methods=["GET"]),
-        Route("/frontend/settings", frontend_settings, methods=["GET"]),
-        Route("/suggest", suggest, methods=["POST"]),
     ]
 
 
@@ -219,29 +128,3 @@ def _languages(service: Service) -> dict[str, list[str]]:
         for code in targets:
             targets_of.setdefault(code, [])
     return targets_of
-
-
-async def frontend_settings(request: Request) -> Response:
-    """Return the settings that programs read before they show a form."""
-    service = service_of(request)
-    first, has_keys = next(iter(service.systems)).languages, service.settings.keys is not None
-    return JSONResponse(
-        {
-            "charLimit": service.settings.max_text_bytes,
-            "frontendTimeout": 500,
-            "apiKeys": has_keys,
-            "keyRequired": has_keys,
-            "suggestions": False,
-            "filesTranslation": True,
-            "supportedFilesFormat": file_suffixes(),
-            "language": {
-                "source": {"code": first.source, "name": name_of(first.source)},
-                "target": {"code": first.target, "name": name_of(first.target)},
-            },
-        }
-    )
-
-
-async def suggest(request: Request) -> Response:
-    """Reject suggestions of translations."""
-    raise RequestError(403, "Suggestions are disabled on this server.")

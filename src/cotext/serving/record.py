@@ -1,4 +1,4 @@
-"""Records of requests for logs, metrics and limits, and the log of the server."""
+"""Records of requests for logs and limits, and the log of the server."""
 
 import json
 import logging
@@ -79,7 +79,7 @@ def note_translated(translations: Iterable[Translation]) -> None:
 LOGGER: Final = "cotext.serving"
 MAX_FRAMES: Final = 12
 # Called every few seconds, so only errors are logged; they also work while the server stops.
-MONITORING_ROUTES: Final = frozenset({"/health", "/ready", "/metrics"})
+MONITORING_ROUTES: Final = frozenset({"/health", "/ready"})
 _log = logging.getLogger(LOGGER)
 
 

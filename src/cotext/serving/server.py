@@ -153,7 +153,7 @@ class StoppingServer(uvicorn.Server):
 
     def _is_idle(self) -> bool:
         """Return whether no texts or files are being translated."""
-        return not self._admission.in_flight and not self._service.jobs.counts()["translating"]
+        return not self._admission.in_flight and not self._service.jobs.busy
 
 
 class TimedProtocol(H11Protocol):

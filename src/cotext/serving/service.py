@@ -2,8 +2,9 @@
 
 import asyncio
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
 from contextvars import copy_context
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -17,7 +18,6 @@ from cotext.files.translate_blocks import BlockDocuments
 from cotext.runtime.errors import CotextError, is_out_of_memory
 from cotext.serving.answers import Listener, PendingRequest, RequestCache, SourceSentence, TextAnswer
 from cotext.serving.errors import RequestError, stopping, without_paths
-from cotext.serving.glossary_store import GlossaryStore
 from cotext.serving.jobs import Jobs
 from cotext.serving.record import Client, note_system, note_translated
 from cotext.serving.session_memory import Sessions
@@ -40,7 +40,7 @@ class TextRequest:
     """Documents to translate, as blocks in reading order.
 
     `given`: fixed translations, by document and sentence (after splitting); they are context of later
-    sentences. `fast`: greedy search. `alternatives`: also return other translations of the beam, unless there
+    sentences. `alternatives`: also return other translations of the beam, unless there
     are terms or copied texts. `log`: windows that were found before, and a log for new ones; such requests
     are not cached.
     """
@@ -49,7 +49,6 @@ class TextRequest:
     documents: tuple[tuple[Block, ...], ...]
     wishes: Wishes = field(default_factory=Wishes)
     given: Mapping[int, Mapping[int, str]] = field(default_factory=dict)
-    fast: bool = False
     alternatives: bool = False
     splitting: Splitting | None = field(default_factory=Splitting)
     log: WindowLog | None = None
@@ -61,7 +60,6 @@ class Service:
     def __init__(self, systems: Systems, settings: ServerSettings) -> None:
         self.systems, self.settings = systems, settings
         self.sessions = Sessions()
-        self.glossaries = GlossaryStore(settings.state)
         self._shared = {system.name: SharedSystem(system, settings.batch_tokens) for system in systems}
         self.jobs = Jobs(systems, self._shared, settings)
         self._requests = RequestCache(settings.max_waiting, settings.max_waiting_of_client)
@@ -89,10 +87,6 @@ class Service:
         folders = [*(system.opened.folder for system in self.systems), self.settings.state]
         return {folder: folder.absolute().name for folder in folders}
 
-    @property
-    def waiting(self) -> int:
-        return len(self._requests.pending)
-
     def shared(self, system: System) -> SharedSystem:
         """Return the shared model of a system, for use in threads."""
         return self._shared[system.name]
@@ -117,16 +111,19 @@ class Service:
         async def compute(pending: PendingRequest) -> TextAnswer:
             return await self.in_thread(partial(self._translate, request, pending), pending.work)
 
+        async with self.in_time():
+            return await self._requests.answer(key, client.name, compute, listener)
+
+    @asynccontextmanager
+    async def in_time(self) -> AsyncIterator[None]:
+        """Limit the time of a request; raise RequestError 503 when it is over."""
+        seconds = self.settings.request_seconds
         try:
-            async with asyncio.timeout(self.settings.request_seconds):
-                return await self._requests.answer(key, client.name, compute, listener)
+            async with asyncio.timeout(seconds):
+                yield
         except TimeoutError:
-            raise RequestError(
-                503,
-                f"not done within {self.settings.request_seconds:g} seconds; send less text at once, or try "
-                f"again later",
-                RETRY_SECONDS,
-            ) from None
+            message = f"not done within {seconds:g} seconds; send less text at once, or try again later"
+            raise RequestError(503, message, RETRY_SECONDS) from None
 
     async def in_thread(self, call: Callable[[], T], work: Work) -> T:
         """Run a call in a thread; if the task is cancelled, cancel `work` without waiting for the thread.
@@ -153,7 +150,7 @@ class Service:
 
     def _translate(self, request: TextRequest, pending: PendingRequest) -> TextAnswer:
         work, shared = pending.work, self.shared(request.system)
-        opened = shared.opened_for(work, request.fast)
+        opened = shared.opened_for(work)
         splitter = request.splitting.splitter(opened.languages.source) if request.splitting else None
         contents = Contents([list(blocks) for blocks in request.documents])
         alone = partial(shared.exclusively, work)
@@ -171,7 +168,7 @@ class Service:
         guide, taken = texts.guide(indices), texts.taken(indices)
         work.on_sentence = on_sentence
         lists = request.alternatives and guide is None
-        translator = shared.opened_for(work, request.fast, lists).translator
+        translator = shared.opened_for(work, lists).translator
         translations = dict(translator.translate(texts.documents, guide=guide, taken=taken, log=request.log))
         note_translated(translations.values())
         pairs = (replace(pair, document=texts.numbers[pair.document]) for pair in texts.paired(translations))
@@ -199,7 +196,6 @@ def _key(request: TextRequest, client: Client) -> str:
         request.documents,
         request.wishes.settings,
         given,
-        request.fast,
         request.alternatives,
         request.splitting,
         unique,

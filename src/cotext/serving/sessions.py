@@ -16,7 +16,6 @@ Requests of one session are processed in order. Systems that translate each sent
 preceding ones give the same translation segment by segment as for the whole document.
 """
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -30,7 +29,7 @@ from cotext.files.translate_blocks import BlockDocuments, PairedSentence
 from cotext.runtime.errors import CotextError
 from cotext.serving.answers import TextAnswer
 from cotext.serving.errors import RequestError
-from cotext.serving.service import RETRY_SECONDS, Client, Service, TextRequest
+from cotext.serving.service import Client, Service, TextRequest
 from cotext.serving.session_memory import KEPT_SEGMENTS, Context, Segment, SessionMemory, Spoken
 from cotext.serving.systems import System
 from cotext.translation.document_state import FoundWindow, SentenceHypothesis
@@ -92,22 +91,16 @@ async def translate(
             400, "confirmed: more translations than texts; send one translation, or null, for each text"
         )
     memory = service.sessions.of(client.name, place.name, request.system.name)
-    seconds = service.settings.request_seconds
     documents: list[list[Block]] = []
     pairs: list[PairedSentence] = []
     confirmed = [*place.confirmed, *[None] * len(request.documents)]
-    try:
-        async with asyncio.timeout(seconds), memory.lock, memory.unless_refused():
-            for index, blocks in enumerate(request.documents):
-                number = None if place.number is None else place.number + index
-                segment = _InSession(service, replace(request, documents=(blocks,)), client, memory)
-                answer = await segment.answer(number, confirmed[index])
-                documents += answer.documents
-                pairs += [replace(pair, document=index) for pair in answer.pairs]
-    except TimeoutError:
-        raise RequestError(
-            503, f"not done within {seconds:g} seconds; send less text at once", RETRY_SECONDS
-        ) from None
+    async with service.in_time(), memory.lock, memory.unless_refused():
+        for index, blocks in enumerate(request.documents):
+            number = None if place.number is None else place.number + index
+            segment = _InSession(service, replace(request, documents=(blocks,)), client, memory)
+            answer = await segment.answer(number, confirmed[index])
+            documents += answer.documents
+            pairs += [replace(pair, document=index) for pair in answer.pairs]
     return TextAnswer(documents, pairs)
 
 
@@ -134,7 +127,7 @@ class _InSession:
             memory.keep(at, kept, replaced=segment is not None)
             return TextAnswer([_written(self._blocks, confirmed)], [])
         context = memory.before(at, _context_sentences(self._request.system))
-        after = (context, self._request.fast, self._request.wishes.settings, self._request.splitting)
+        after = (context, self._request.splitting)
         known = segment.sentences if segment is not None and same and segment.after == after else ()
         answer, sentences = await self._translated(context, known)
         if sentences:

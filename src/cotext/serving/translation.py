@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Final
 
@@ -18,7 +18,6 @@ from cotext.serving.requests import Fields, check_size, service_of, unless_gone
 from cotext.serving.service import Client, TextRequest
 from cotext.serving.sessions import SessionPlace, refuse_confirmed_tags, session_place, translate
 from cotext.serving.systems import System
-from cotext.translation.wishes import Wishes
 
 # --- Language detection.
 
@@ -49,7 +48,7 @@ class TranslationRequest:
 
     `systems`: candidates with one target language; the source language is detected if there are several, or
     if `detects`. `together`: the texts are one document. `context`: context before each document. `place`:
-    position in a session; all texts have one language. `fast`: greedy search. `alternatives`: maximum number
+    position in a session; all texts have one language. `alternatives`: maximum number
     of other translations of each text; none in a session.
     """
 
@@ -60,8 +59,6 @@ class TranslationRequest:
     split: SplitSentences = "1"
     tags: TagHandling | None = None
     context: str = ""
-    wishes: Wishes = field(default_factory=Wishes)
-    fast: bool = False
     alternatives: int = 0
     detects: bool = False
 
@@ -157,7 +154,7 @@ async def translated(request: Request, client: Client, wanted: TranslationReques
             chosen = {number: d for number, d in enumerate(documents) if d.system.name == name}
             parts = tuple((*context, *document.blocks) for document in chosen.values())
             system, lists = service.systems.named(name), wanted.alternatives > 0 and wanted.place is None
-            of_system = TextRequest(system, parts, wanted.wishes, fast=wanted.fast, alternatives=lists)
+            of_system = TextRequest(system, parts, alternatives=lists)
             answer = await translate(service, of_system, client, wanted.place)
             versions = zip(answer.documents, *answer.alternatives, strict=True)
             for number, versions_of_one in zip(chosen, versions, strict=True):

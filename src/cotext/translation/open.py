@@ -68,11 +68,6 @@ class OpenedRun:
         """Return the same model with other decoding settings; raise the same errors as `open_run`."""
         return _opened(self.folder, self.weights, self.loaded, self.translator.device, decode)
 
-    def greedy(self) -> "OpenedRun":
-        """Return the same models with greedy search, also in a first pass."""
-        first_pass = None if self.first_pass is None else self.first_pass.greedy()
-        return self._with_search_settings({"beam": 1, "nbest": 1, "sampling": None}, first_pass)
-
     def listing(self) -> "OpenedRun":
         """Return this run with nbest = beam; raise CotextError if its model or search has no n-best lists."""
         return self._with_search_settings({"nbest": self.config.decode.beam}, self.first_pass)

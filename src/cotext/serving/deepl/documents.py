@@ -8,12 +8,10 @@ from anyio import to_thread
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from cotext.files.translate_files import format_of
 from cotext.runtime.errors import shown
 from cotext.serving.deepl.translate import (
     check_formality,
     fields_and_client,
-    glossary_entries,
     header_key,
     refuse_unsupported,
     systems_for,
@@ -23,23 +21,21 @@ from cotext.serving.file_routes import file_answer, received_file
 from cotext.serving.jobs import JobOptions
 from cotext.serving.requests import Fields, client_of, service_of
 
-UNSUPPORTED: Final = ("style_id", "translation_memory_id", "translation_memory_threshold")
 UNNAMED: Final = "file"  # name that clients give to a file without a name
 
 
 async def send(request: Request) -> Response:
     """`POST /v2/document`: receive a file; the API key must be in the header, and is checked first."""
     client, service = client_of(request, header_key(request)), service_of(request)
-    async with received_file(request, lambda upload, size: client) as received:
+    async with received_file(request, client) as received:
         fields = Fields.of_form(received.fields)
         system = systems_for(request, fields)[0]
-        refuse_unsupported(fields, UNSUPPORTED)
+        refuse_unsupported(fields)
         check_formality(fields, system)
         name = received.file_name
         name = fields.text("filename", name) if name in ("", UNNAMED) else name
-        _check_output(fields.text("output_format"), received.path, name)
-        options = JobOptions(tuple(glossary_entries(service, fields, client, system)))
-        submit = partial(service.jobs.submit, client, system, received.path, name or UNNAMED, options)
+        _check_output(fields.text("output_format"), name)
+        submit = partial(service.jobs.submit, client, system, received.path, name or UNNAMED, JobOptions())
         ticket = await to_thread.run_sync(submit)
     return JSONResponse({"document_id": ticket.id, "document_key": ticket.key})
 
@@ -73,16 +69,9 @@ async def fetch(request: Request) -> Response:
     return file_answer(*jobs.result(identity, client, key), on_end=delete)
 
 
-def _check_output(output_format: str, path: Path, name: str) -> None:
-    """Raise RequestError if the output format differs from the format of the file (by name or content)."""
-    if not output_format:
-        return
-    ending = f".{output_format.lower().removeprefix('.')}"
-    suffixes: tuple[str, ...] = (Path(name).suffix.lower(),)
-    if suffixes == ("",):
-        format = format_of(path)
-        suffixes = (f".{format}",) if isinstance(format, str) else format.suffixes
-    if ending not in suffixes:
+def _check_output(output_format: str, name: str) -> None:
+    """Raise RequestError if an output format is requested that is not the format of the file by its name."""
+    if output_format and Path(name).suffix.lower() != f".{output_format.lower().removeprefix('.')}":
         raise RequestError(
             400,
             f"Value for 'output_format' not supported: {shown(output_format)}; the output has the format of "

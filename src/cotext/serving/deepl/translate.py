@@ -5,7 +5,7 @@ document, or selects the system. `session`, `segment` and `confirmed` in it are 
 `cotext.serving.sessions`; each document is a segment.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Any, Final, cast
 
 from starlette.requests import Request
@@ -15,13 +15,12 @@ from cotext.data.languages import language_code, name_of
 from cotext.runtime.errors import CotextError
 from cotext.serving.errors import RequestError
 from cotext.serving.fragments import SplitSentences, TagHandling
-from cotext.serving.glossary_store import Entries, entries_together, wishes_of
 from cotext.serving.requests import Fields, client_of, read_fields, service_of
-from cotext.serving.service import Client, Service
+from cotext.serving.service import Client
 from cotext.serving.systems import System
 from cotext.serving.translation import TranslationRequest, extension_of, translated
 
-# --- Fields that several requests of the DeepL API have: key, languages, glossaries.
+# --- Fields that several requests of the DeepL API have: key, languages, unsupported options.
 
 _SCHEME = "deepl-auth-key "
 
@@ -56,9 +55,19 @@ def language_of(text: str, name: str) -> str:
         raise RequestError(400, f"Value for '{name}' not supported.") from None
 
 
-def refuse_unsupported(fields: Fields, names: Collection[str]) -> None:
+UNSUPPORTED: Final = (
+    "glossary_id",
+    "glossary_ids",
+    "style_id",
+    "custom_instructions",
+    "translation_memory_id",
+    "translation_memory_threshold",
+)
+
+
+def refuse_unsupported(fields: Fields) -> None:
     """Raise RequestError 400 if a request has one of these fields."""
-    for name in names:
+    for name in UNSUPPORTED:
         if name in fields:
             raise RequestError(
                 400, f"Parameter '{name}' is not supported by this server; omit this parameter"
@@ -79,37 +88,6 @@ def check_formality(fields: Fields, system: System) -> None:
 FORMALITIES = ("default", "more", "less", "prefer_more", "prefer_less")
 
 
-# --- The glossaries of a request.
-
-MAX_GLOSSARIES: Final = 5
-
-
-def glossary_entries(service: Service, fields: Fields, client: Client, system: System) -> Entries:
-    """Return the entries of the glossaries in `glossary_id` or `glossary_ids`.
-
-    Raises:
-        RequestError: 400, both fields or too many ids are given, the source language is missing, or a
-            glossary is for other languages; 404, an id is unknown.
-    """
-    ids = fields.names("glossary_ids")
-    if "glossary_id" in fields:
-        if ids:
-            raise RequestError(400, "Parameters 'glossary_id' and 'glossary_ids' cannot be used together")
-        ids = [fields.text("glossary_id")]
-    if not ids:
-        return ()
-    if len(ids) > MAX_GLOSSARIES:
-        raise RequestError(400, f"Parameter 'glossary_ids' may contain {MAX_GLOSSARIES} ids at most")
-    if not fields.text("source_lang"):
-        raise RequestError(400, "Parameter 'source_lang' is required with a glossary")
-    glossaries, languages = service.glossaries, system.languages
-    if any(glossaries.get(client.name, identity).languages != languages for identity in ids):
-        raise RequestError(
-            400, f"the languages of the glossary differ from the languages of the translation, {languages}"
-        )
-    return entries_together([glossaries.entries(client.name, identity) for identity in ids])
-
-
 UNLIMITED: Final = 10**12  # characters; DeepL's value for no limit
 
 
@@ -121,23 +99,16 @@ async def tell_usage(request: Request) -> Response:
 
 # --- Texts.
 
-FAST: Final = "latency_optimized"
 BEST: Final = "quality_optimized"
-MODEL_TYPES: Final = (BEST, FAST, "prefer_quality_optimized")
-UNSUPPORTED: Final = (
-    "style_id",
-    "custom_instructions",
-    "translation_memory_id",
-    "translation_memory_threshold",
-)
+MODEL_TYPES: Final = (BEST, "latency_optimized", "prefer_quality_optimized")
 
 
 async def translate(request: Request) -> Response:
     """`POST /v2/translate`: return a translation for each text."""
     fields, client = await fields_and_client(request)
-    extension, service = extension_of(request, fields), service_of(request)
+    extension = extension_of(request, fields)
     systems = systems_for(request, fields, extension.system)
-    refuse_unsupported(fields, UNSUPPORTED)
+    refuse_unsupported(fields)
     check_formality(fields, systems[0])
     model_type = fields.one_of("model_type", MODEL_TYPES)
     tags = _tag_handling(fields)
@@ -149,15 +120,13 @@ async def translate(request: Request) -> Response:
         _split_sentences(fields, tags),
         tags,
         fields.text("context"),
-        wishes_of(glossary_entries(service, fields, client, systems[0])),
-        fast=model_type == FAST,
     )
     if not translation.texts:
         raise RequestError(400, "Parameter 'text' not specified.")
     results = await translated(request, client, translation)
     shared: dict[str, Any] = {}
     if model_type:
-        shared["model_type_used"] = FAST if model_type == FAST else BEST
+        shared["model_type_used"] = BEST
     if tags is not None:
         shared["tag_handling_version"] = tags.version
     translations = [
@@ -224,11 +193,6 @@ async def list_languages(request: Request) -> Response:
 
 
 async def list_glossary_languages(request: Request) -> Response:
-    """`GET /v2/glossary-language-pairs`."""
+    """`GET /v2/glossary-language-pairs`: none, so that clients do not create glossaries."""
     await fields_and_client(request)
-    systems = service_of(request).systems
-    # Systems that support lexical constraints.
-    pairs = dict.fromkeys(s.languages for s in systems if s.opened.translator.takes_guides)
-    return JSONResponse(
-        {"supported_languages": [{"source_lang": p.source, "target_lang": p.target} for p in pairs]}
-    )
+    return JSONResponse({"supported_languages": []})

@@ -12,16 +12,15 @@ from cotext.runtime.errors import CotextError
 from cotext.runtime.files import remove
 from cotext.runtime.locks import working_in
 from cotext.serving.errors import RequestError, stopping
-from cotext.serving.jobs.folder import RETRY_SECONDS, JobFolder
+from cotext.serving.jobs.folder import RETRY_SECONDS, JobFolder, private
 from cotext.serving.jobs.names import clean_name, result_name, suffix_of
-from cotext.serving.jobs.table import FINISHED, STATES, JobOptions, JobStatus, JobTable, JobTicket, Row, State
+from cotext.serving.jobs.table import FINISHED, JobOptions, JobStatus, JobTable, JobTicket, Row
 from cotext.serving.jobs.translation import check_source
-from cotext.serving.jobs.workers import LEAST_BYTES, NOBODY, Workers
+from cotext.serving.jobs.workers import LEAST_BYTES, Workers
 from cotext.serving.keys import hashed
 from cotext.serving.record import Client, note_system
 from cotext.serving.settings import ServerSettings
 from cotext.serving.sharing import SharedSystem
-from cotext.serving.state import private
 from cotext.serving.systems import System, Systems
 
 
@@ -93,15 +92,13 @@ class Jobs:
         """Raise the errors of `arrived` if there is no space for a file that has not arrived yet."""
         self._workers.require(client.name, size)
 
-    def arrived(self, path: Path, client: Client | None, size: int) -> None:
+    def arrived(self, path: Path, client: Client, size: int) -> None:
         """Count the bytes of an upload so far; if needed, delete finished files of the client.
-
-        `client`: None until the key is known.
 
         Raises:
             RequestError: 429, the client has used its share; 503, there is no space.
         """
-        self._workers.hold(path.name, NOBODY if client is None else client.name, size)
+        self._workers.hold(path.name, client.name, size)
 
     def submit(
         self, client: Client, system: System, upload: Path, file_name: str, options: JobOptions
@@ -162,10 +159,12 @@ class Jobs:
         workers = self._workers
         return [workers.status(row) for row in workers.table.of_client(client.name)]
 
-    def counts(self) -> dict[State, int]:
-        if self._opened is None or self._closed:
-            return dict.fromkeys(STATES, 0)
-        return self._opened.table.counts()
+    @property
+    def busy(self) -> bool:
+        """Whether files are being translated."""
+        return self._opened is not None and any(
+            row.state == "translating" for row in self._opened.table.unfinished()
+        )
 
     def result(self, id: str, client: Client, key: str | None = None) -> tuple[Path, str]:
         """Return the translated file and its name; raise RequestError 409 if there is none."""
@@ -174,13 +173,6 @@ class Jobs:
             why = "is not translated yet" if row.state not in FINISHED else "was not translated"
             raise RequestError(409, f"this file {why}: {row.status.message or row.state}")
         return self._workers.folder.result(id, row.suffix), row.status.file_name
-
-    def owner_of(self, id: str, key: str) -> Client:
-        """Return the client whose job has this key; for download addresses that contain the key."""
-        row = self._workers.table.find(id)
-        if row is None or not hmac.compare_digest(row.key, hashed(key)):
-            raise _unknown()
-        return Client(row.client)
 
     def delete(self, id: str, client: Client, key: str | None = None) -> None:
         self._workers.forget([self._row(id, client, key)])

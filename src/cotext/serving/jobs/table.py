@@ -2,23 +2,21 @@
 
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, Literal, get_args
+from typing import Final, Literal
 
 from pydantic import TypeAdapter, ValidationError
 
 from cotext.runtime.errors import CotextError
 from cotext.runtime.files import remove
-from cotext.serving.glossary_store import wishes_of
 from cotext.serving.jobs.folder import JobFolder
 from cotext.serving.jobs.names import suffix_of
+from cotext.serving.terms import wishes_of
 from cotext.translation.wishes import Wishes
 
 VERSION: Final = 1  # version of the record of a job
 State = Literal["queued", "translating", "done", "error"]
-STATES: Final[tuple[State, ...]] = get_args(State)
 FINISHED: Final[frozenset[State]] = frozenset({"done", "error"})
 
 
@@ -26,12 +24,10 @@ FINISHED: Final[frozenset[State]] = frozenset({"done", "error"})
 class JobOptions:
     """Options of a translation.
 
-    `glossary_entries`: terms with translations; several translations of one term are alternatives. `fast`:
-    greedy search.
+    `glossary_entries`: terms with translations; several translations of one term are alternatives.
     """
 
     glossary_entries: tuple[tuple[str, str], ...] = ()
-    fast: bool = False
 
     @property
     def wishes(self) -> Wishes:
@@ -162,10 +158,6 @@ class JobTable:
     def unfinished(self) -> list[Row]:
         """Return the waiting and running jobs, the oldest first."""
         return [row for row in self.everything() if row.state not in FINISHED]
-
-    def counts(self) -> dict[State, int]:
-        counts = Counter(row.state for row in self.everything())
-        return {state: counts[state] for state in STATES}
 
     def last_turns(self) -> dict[str, int]:
         """Return the turn of the last started job of each client."""

@@ -32,19 +32,14 @@ _OPTION: Final = re.compile(r" \(--[^()]*\)$")  # advice that only applies to th
 
 @dataclass(slots=True)
 class Running:
-    """A running job; `done` counts its sentences."""
+    """A running job; `done` counts its translated sentences."""
 
     work: Work
     client: str
-    sentences: int = 0
-    characters: int = 0
     done: int = 0
     _begun: float = 0.0
     _done_before: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock)
-
-    def read(self, sentences: int, characters: int) -> None:
-        self.sentences, self.characters = sentences, characters
 
     def advance(self, count: int) -> None:
         now = time.monotonic()
@@ -54,23 +49,14 @@ class Running:
             if now - self._begun < AT_ONCE_SECONDS:
                 self._done_before = self.done
 
-    @property
-    def seconds_remaining(self) -> float | None:
-        """Estimate from the speed since the start; None before the first sentence."""
+    def updated(self, status: JobStatus) -> JobStatus:
+        """Return a status with the sentences done, and the remaining time by the speed since the start."""
         with self._lock:
             seconds, count = time.monotonic() - self._begun, self.done - self._done_before
-            if not self._begun or not count:
-                return None
-            return round(max(self.sentences - self.done, 0) * seconds / count, 1)
-
-    def updated(self, status: JobStatus) -> JobStatus:
-        return replace(
-            status,
-            sentences=self.sentences,
-            sentences_done=min(self.done, self.sentences),
-            seconds_remaining=self.seconds_remaining,
-            billed_characters=self.characters,
-        )
+            done = min(self.done, status.sentences)
+            speed = count / seconds if self._begun and seconds else 0.0
+        remaining = round((status.sentences - done) / speed, 1) if speed else None
+        return replace(status, sentences_done=done, seconds_remaining=remaining)
 
 
 def translate_job(
@@ -94,7 +80,7 @@ def translate_job(
     before: list[str] = []
     names = _names(row, folder, system)
     try:
-        opened = shared.opened_for(running.work, row.options.fast)
+        opened = shared.opened_for(running.work)
         job = open_job(
             opened,
             source,

@@ -6,6 +6,7 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Final
 
 from cotext.runtime.errors import CotextError
@@ -23,9 +24,6 @@ STOP_SECONDS: Final = 10.0
 MAX_ATTEMPTS: Final = (
     10  # starts of a job, each ended by a crash of the server; a regular stop does not count
 )
-NOBODY: Final = ""  # placeholder client of uploads whose API key has not been received yet
-# Limit for all uploads of NOBODY; they do not count towards the total limit.
-STRANGERS_BYTES: Final = 32 << 20
 LEAST_BYTES: Final = 4096  # counted for every job at least, for its folder and record
 
 _log = logging.getLogger(__name__)
@@ -38,7 +36,7 @@ class Space:
     """
 
     def __init__(self, most: int) -> None:
-        self._most = most
+        self._most, self._share = most, most // SHARES
         self._entries: dict[str, tuple[str, int]] = {}
         self._clients: Counter[str] = Counter()
 
@@ -48,7 +46,7 @@ class Space:
         self._clients[client] += size
 
     def drop(self, name: str) -> None:
-        client, size = self._entries.pop(name, (NOBODY, 0))
+        client, size = self._entries.pop(name, ("", 0))
         self._clients[client] -= size
         if not self._clients[client]:
             del self._clients[client]
@@ -63,24 +61,15 @@ class Space:
 
         The result is zero or negative if there is space.
         """
-        excess = self._clients[client] + more - self._share(client)
-        strangers = self._clients[NOBODY]
-        everything = self._clients.total() - strangers + more - self._most
-        return excess if client == NOBODY else max(excess, everything)
+        excess = self._clients[client] + more - self._share
+        return max(excess, self._clients.total() + more - self._most)
 
     def refusal(self, client: str, more: int) -> RequestError:
         """Return the error for a client without space."""
-        if client == NOBODY:
-            reason = "too many uploads without a key; send the API key in the header, or try again later"
-            return RequestError(503, reason, RETRY_SECONDS)
-        if self._clients[client] + more > self._share(client):
-            reason = f"your files use all of the {self._share(client):,} bytes allowed per client"
+        if self._clients[client] + more > self._share:
+            reason = f"your files use all of the {self._share:,} bytes allowed per client"
             return RequestError(429, f"{reason}; wait until some are done, or delete some", RETRY_SECONDS)
         return RequestError(503, "the server has no room for more files; try again later", RETRY_SECONDS)
-
-    def _share(self, client: str) -> int:
-        share = self._most // SHARES
-        return min(share, STRANGERS_BYTES) if client == NOBODY else share
 
 
 class Workers:
@@ -306,9 +295,5 @@ class Workers:
                 f"{row.source_name}: the server stopped {MAX_ATTEMPTS} times while translating this file; "
                 "split the file and send its parts"
             )
-
-        def on_read(sentences: int, characters: int) -> None:
-            running.read(sentences, characters)
-            self.table.read(row.id, sentences, characters)
-
+        on_read = partial(self.table.read, row.id)
         return translate_job(row, self.folder, system, self._shared[row.status.system], running, on_read)

@@ -1,6 +1,5 @@
-"""Cotext's own API under `/api`, which the web page uses: JSON and server-sent events."""
+"""Cotext's own API under `/api`, which the web page uses (JSON and server-sent events), and health checks."""
 
-import re
 from functools import partial
 from typing import Any
 
@@ -9,12 +8,12 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from cotext.data.formats.xml_formats import encode_memory
 from cotext.data.languages import name_of
 from cotext.files.table import file_suffixes
 from cotext.models.run_folder import noted_data
 from cotext.serving.errors import RequestError
 from cotext.serving.event_stream import EventStream
+from cotext.serving.keys import Admission
 from cotext.serving.own_api.explanations import Explanations, Question, unexplained
 from cotext.serving.own_api.texts import TranslateBody, events_of, last_of
 from cotext.serving.requests import Body, asking, body_of, check_size, service_of, unless_gone
@@ -31,21 +30,28 @@ class ExplainBody(Body):
     characters: tuple[StrictInt, StrictInt]
 
 
-class TmxBody(Body):
-    """Request for a translation memory with these sentence pairs."""
-
-    source: StrictStr
-    target: StrictStr
-    pairs: list[tuple[StrictStr, StrictStr]]
-
-
 def routes() -> list[BaseRoute]:
     return [
+        Route("/health", health),
+        Route("/ready", ready),
         Route("/api/systems", systems, methods=["GET"]),
         Route("/api/translate", translate, methods=["POST"]),
         Route("/api/explain", partial(explain, Explanations()), methods=["POST"]),
-        Route("/api/tmx", tmx, methods=["POST"]),
     ]
+
+
+async def health(request: Request) -> Response:
+    return JSONResponse({"status": "ok"})
+
+
+async def ready(request: Request) -> Response:
+    """Return 503 while the server stops or is full."""
+    admission: Admission = request.app.state.admission
+    if admission.stopping:
+        raise RequestError(503, "stopping")
+    if admission.full:
+        raise RequestError(503, "full", 1)
+    return JSONResponse({"status": "ready"})
 
 
 async def systems(request: Request) -> Response:
@@ -90,7 +96,7 @@ async def translate(request: Request) -> Response:
     body = await body_of(request, TranslateBody)
     service = service_of(request)
     system = service.systems.named(body.system)
-    check_size(service.settings, [body.text, *body.given.values()])
+    check_size(service.settings, [body.text])
     events = events_of(service, system, body, client)
     accepted = request.headers.get("accept", "")
     if "application/json" in accepted and "text/event-stream" not in accepted:
@@ -109,19 +115,3 @@ async def explain(explanations: Explanations, request: Request) -> Response:
     service.check_sentences(len(body.sources))
     question = Question(system, tuple(body.sources), tuple(body.targets), body.sentence, body.characters)
     return JSONResponse(await unless_gone(request, explanations.answer(service, question, client)))
-
-
-async def tmx(request: Request) -> Response:
-    """Return sentence pairs as a translation memory (TMX)."""
-    asking(request)
-    body = await body_of(request, TmxBody)
-    for code in (body.source, body.target):
-        if not re.fullmatch("[A-Za-z]{2,8}(-[A-Za-z0-9]{1,8})*", code):
-            raise RequestError(400, "source and target: give language codes, such as en or de-AT")
-    units = (
-        (source, target, {"x-document": "1", "x-position": str(position)})
-        for position, (source, target) in enumerate(body.pairs, 1)
-    )
-    content = encode_memory(units, body.source, body.target)
-    headers = {"Content-Disposition": 'attachment; filename="translation.tmx"'}
-    return Response(content, media_type="application/x-tmx+xml", headers=headers)

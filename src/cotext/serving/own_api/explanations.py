@@ -1,6 +1,5 @@
 """The influence of context sentences on one word of a translation (the values of `cotext context`)."""
 
-import asyncio
 import hashlib
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -10,9 +9,8 @@ from functools import partial
 from itertools import accumulate, takewhile
 from typing import Any, Final
 
-from cotext.data.context_edits import Excerpt, one_sided, without
+from cotext.data.context_edits import Excerpt, without
 from cotext.data.documents import Document, ParallelDocument
-from cotext.data.tokenizer import Side
 from cotext.data.words import TokenWord, token_words, words_of
 from cotext.evaluation.studies.context.context_use import (
     SentenceInfluences,
@@ -21,7 +19,7 @@ from cotext.evaluation.studies.context.context_use import (
     influences_of,
     score_excerpts,
 )
-from cotext.evaluation.studies.context.page import FAINT_NATS, STRONG_NATS
+from cotext.evaluation.studies.context.page import STRONG_NATS
 from cotext.runtime.errors import CotextError
 from cotext.serving.errors import RequestError
 from cotext.serving.record import note_system
@@ -29,7 +27,6 @@ from cotext.serving.service import Client, Service
 from cotext.serving.sharing import Work
 from cotext.serving.systems import System
 
-SIDES: Final[tuple[Side, ...]] = ("source", "target")
 STEP_CHARACTERS: Final = 8_000  # scored at once, while other requests wait for the model
 MAX_FIGURES: Final = 1_000_000  # maximum of cached numbers
 
@@ -62,19 +59,16 @@ class Question:
 class _Found:
     """The words of a sentence, and changes of the log-probabilities of their tokens.
 
-    `sides`: changes if one side of a context sentence is removed, by sentence number and side; only for
-    sentences that change a word, and for systems that read both sides. `without`: translations without a
-    context sentence, by its number, computed on demand.
+    `without`: translations without a context sentence, by its number, computed on demand.
     """
 
     words: list[TokenWord]
     influences: SentenceInfluences
-    sides: dict[tuple[int, Side], tuple[float, ...]]
     without: dict[int, str] = field(default_factory=dict)
 
     @property
     def figures(self) -> int:
-        return len(self.influences.cxmi) * (1 + len(self.influences.influences) + len(self.sides))
+        return len(self.influences.cxmi) * (1 + len(self.influences.influences))
 
 
 class Explanations:
@@ -91,11 +85,8 @@ class Explanations:
                 the computation takes too long.
         """
         note_system(question.system.name)
-        try:
-            async with asyncio.timeout(service.settings.request_seconds):
-                return await self._answer(service, question, client)
-        except TimeoutError:
-            raise RequestError(503, "not done in time; select a shorter text, or try again later") from None
+        async with service.in_time():
+            return await self._answer(service, question, client)
 
     async def _answer(self, service: Service, question: Question, client: Client) -> dict[str, Any]:
         refusal = unexplained(question.system)
@@ -144,31 +135,12 @@ def _find(service: Service, question: Question, work: Work) -> _Found:
         raise RequestError(400, "the sentence has no words")
     translator.check_pairs([document])
     [excerpt] = excerpts(translator, document, [question.sentence])
-    score = partial(_score, service, question.system, work)
     variants = counterfactuals(excerpt)
-    scores = score(variants)
-    full = scores[0]
-    if len(full) < words[-1].tokens.stop:
+    scores = _score(service, question.system, work, variants)
+    if len(scores[0]) < words[-1].tokens.stop:
         raise RequestError(400, "the system cannot produce this sentence in any context")
     influences = influences_of(list(zip(variants, scores, strict=True)))
-    telling = {
-        influence.number
-        for influence in influences.influences
-        if any(abs(word.total(influence.tokens)) >= FAINT_NATS for word in words)
-    }
-    both = not _reads_source_alone(question.system)
-    halves = [
-        (excerpt.numbers[place], side, one_sided(excerpt, place, side))
-        for place in excerpt.context
-        for side in SIDES
-        if both and excerpt.numbers[place] in telling
-    ]
-    sides = {
-        (number, side): tuple(a - b for a, b in zip(full, tokens, strict=True))
-        for (number, side, _), tokens in zip(halves, score([half for *_, half in halves]), strict=True)
-        if number is not None
-    }
-    return _Found(words, influences, sides)
+    return _Found(words, influences)
 
 
 def _score(service: Service, system: System, work: Work, found: Sequence[Excerpt]) -> list[tuple[float, ...]]:
@@ -231,23 +203,19 @@ def _described(question: Question, found: _Found) -> dict[str, Any]:
     def change(of_tokens: Sequence[float]) -> float:
         return round(word.total(of_tokens), 4) + 0.0
 
-    texts = {"source": question.sources, "target": question.targets}
-    whole = "source" if _reads_source_alone(question.system) else "both"
+    side = "source" if _reads_source_alone(question.system) else "both"
     contexts = []
     for influence in found.influences.influences:
-        halves = [(side, found.sides.get((influence.number, side))) for side in SIDES]
-        for side, tokens in halves if halves[0][1] else [(whole, influence.tokens)]:
-            assert tokens is not None
-            contexts.append(
-                {
-                    "number": influence.number,
-                    "side": side,
-                    "text": texts.get(side, question.sources)[influence.number],
-                    "change": change(tokens),
-                    "together": change(influence.tokens),
-                    "meant": abs(change(tokens)) >= STRONG_NATS,
-                }
-            )
+        contribution = change(influence.tokens)
+        contexts.append(
+            {
+                "number": influence.number,
+                "side": side,
+                "text": question.sources[influence.number],
+                "change": contribution,
+                "meant": abs(contribution) >= STRONG_NATS,
+            }
+        )
     most = max(found.influences.influences, key=lambda one: word.total(one.tokens), default=None)
     return {
         "word": {"text": word.text, "first": word.start, "stop": word.stop},

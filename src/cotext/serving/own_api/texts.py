@@ -1,47 +1,42 @@
 """Translation of a document in the own API: lines are paragraphs, and each sentence is an event."""
 
 import asyncio
-import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from pydantic import Field, StrictBool, StrictStr
+from pydantic import StrictStr
 
-from cotext.runtime.errors import shown
 from cotext.serving.answers import Listener, SourceSentence, TextAnswer
-from cotext.serving.errors import RequestError
 from cotext.serving.event_stream import Event, Events
 from cotext.serving.fragments import PlainText
-from cotext.serving.glossary_store import distinct, wishes_of
 from cotext.serving.requests import Body
 from cotext.serving.service import Client, Service, TextRequest
 from cotext.serving.sharing import Work
 from cotext.serving.systems import System
+from cotext.serving.terms import distinct, wishes_of
 from cotext.translation.confidence import least_sure
 
 
 class TranslateBody(Body):
-    """Request to translate a text as one document; `given`: fixed translations by sentence number."""
+    """Request to translate a text as one document."""
 
     system: StrictStr
     text: StrictStr
     glossary: tuple[tuple[StrictStr, StrictStr], ...] = ()
-    given: dict[StrictStr, StrictStr] = Field(default_factory=dict)
-    fast: StrictBool = False
 
 
 async def events_of(service: Service, system: System, body: TranslateBody, client: Client) -> Events:
     """Yield the events `start`, `sentence` (for each translated one) and `done`; closing cancels the work.
 
     Raises:
-        RequestError: before the first event: the errors of `Service.translate`; 400, `given` is invalid.
+        RequestError: before the first event: the errors of `Service.translate`; 400, a term is invalid.
     """
     begun = time.monotonic()
     lines = await service.in_thread(partial(PlainText, body.text, "1", ""), Work(client.name))
-    given, wishes = _given(body.given), wishes_of(distinct(body.glossary))
-    request = TextRequest(system, (tuple(lines.blocks),), wishes, {0: given}, body.fast)
+    wishes = wishes_of(distinct(body.glossary))
+    request = TextRequest(system, (tuple(lines.blocks),), wishes)
     # Bounded by the number of sentences.
     queue: asyncio.Queue[Event | None] = asyncio.Queue()
 
@@ -62,7 +57,7 @@ async def events_of(service: Service, system: System, body: TranslateBody, clien
         while (event := await queue.get()) is not None:
             yield event
         answer = await task
-        done = _done(answer, given, system.opened.signature)
+        done = _done(answer, system.opened.signature)
         text, seconds = lines.written(answer.documents[0]), round(time.monotonic() - begun, 3)
         yield Event("done", {**done, "text": text, "seconds": seconds})
     finally:
@@ -74,33 +69,15 @@ async def last_of(events: Events) -> Any:
     return [event.content async for event in events][-1]
 
 
-def _given(given: Mapping[str, str]) -> dict[int, str]:
-    translations = {}
-    for number, target in given.items():
-        if not re.fullmatch("[0-9]{1,9}", number):
-            raise RequestError(
-                400, f"given: {shown(number)} is not the number of a sentence; sentences are counted from 0"
-            )
-        if not target.strip():
-            raise RequestError(
-                400,
-                f"given: the translation of sentence {number} has no words; "
-                "omit it to have the sentence translated",
-            )
-        translations[int(number)] = " ".join(target.split())
-    return translations
-
-
-def _done(answer: TextAnswer, given: Mapping[int, str], signature: str) -> dict[str, Any]:
+def _done(answer: TextAnswer, signature: str) -> dict[str, Any]:
     """Return the content of the event `done`."""
-    sure = [None if pair.number in given else pair.confidence for pair in answer.pairs]
+    sure = [pair.confidence for pair in answer.pairs]
     sentences = [
         {
             "number": pair.number,
             "target": pair.target,
             "confidence": None if confidence is None else round(confidence, 4),
             "low": low,
-            "given": pair.number in given,
             "terms": list(pair.terms),
             "context": [pair.visible.start, pair.visible.stop],
         }

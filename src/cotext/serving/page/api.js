@@ -61,9 +61,6 @@ export async function* translate(content, signal) {
 /** Returns which context decided a word. */
 export const explain = async (content, signal) => (await ask("explain", asJson("POST", content, signal))).json();
 
-/** Returns pairs of sentences as a TMX file. */
-export const tmx = async (content) => (await ask("tmx", asJson("POST", content))).blob();
-
 /** Returns the files of this client, the newest first. */
 export const jobs = async () => (await (await ask("files")).json()).files;
 

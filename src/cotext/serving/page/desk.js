@@ -1,7 +1,6 @@
-// The desk: a document translated by one or two systems, shown while it arrives, edited, and exported.
+// The desk: a document translated by one or two systems, shown while it arrives, copied, and downloaded.
 
-import * as api from "./api.js";
-import { button, byId, counted, make, save, say, showError } from "./dom.js";
+import { byId, counted, make, save, say, showError } from "./dom.js";
 import { Panel } from "./panel.js";
 import { Reading } from "./reading.js";
 import { Translation } from "./translation.js";
@@ -9,15 +8,10 @@ import { Translation } from "./translation.js";
 const reading = new Reading({
   word: (column, number, word) => panel.ask(column, number, word),
   sentence: (column, number, focus) => panel.show(column, number, focus),
-  edit: (column, number) => edit(column, number),
 });
-const panel = new Panel(reading, {
-  edit: (column, number) => edit(column, number),
-  failed: (error) => askForKey(error),
-});
+const panel = new Panel(reading, (error) => askForKey(error));
 
 let translations = [];
-let edited = []; // the translations with edits that can be undone, in order
 let askForKey = () => {}; // called with every error
 
 const running = () => translations.some((each) => each.running);
@@ -31,10 +25,8 @@ export function openDesk(failed) {
     stop();
     byId("result-title").focus();
   });
-  click("undo", undo);
   click("copy", copy);
-  click("download", () => save(new Blob([translations[0].text], { type: "text/plain" }), fileName("txt")));
-  click("tmx", exportTmx);
+  click("download", () => save(new Blob([translations[0].text], { type: "text/plain" }), `translation.${translations[0].system.target.code}.txt`));
   document.addEventListener("keydown", (event) => {
     if (event.key !== "Escape") return;
     if (panel.open) panel.close(true);
@@ -62,7 +54,6 @@ export function complete(system, glossary) {
 export async function translate(text, systems, glossaryFor, kept = null) {
   stop();
   panel.close(false);
-  edited = edited.filter((each) => each === kept);
   translations = systems.map((each) =>
     kept?.system === each ? kept : new Translation(each, text, glossaryFor(each), listener),
   );
@@ -72,7 +63,7 @@ export async function translate(text, systems, glossaryFor, kept = null) {
   byId("result-title").focus({ preventScroll: true });
   say("Translating.");
   const missing = translations.filter((each) => each !== kept);
-  if (missing.length) await Promise.all(missing.map((each) => follow(each, () => each.start())));
+  if (missing.length) await Promise.all(missing.map(follow));
   else {
     started();
     finished(true);
@@ -105,12 +96,12 @@ function differentSentences() {
   return true;
 }
 
-// Run a translation or an edit, and show the result.
-async function follow(translation, run) {
+// Run a translation, and show the result.
+async function follow(translation) {
   showError("result-error", "");
   let complete = false;
   try {
-    const going = run();
+    const going = translation.start();
     progress();
     complete = await going;
     if (!translations.includes(translation)) return;
@@ -154,7 +145,7 @@ function summary() {
   const missing = translations.some((one) => !one.sentences.length || one.sentences.some((s) => s.target === null));
   const parts = [];
   if (missing && each.sentences.length) {
-    parts.push(`Stopped: ${each.pairs.length.toLocaleString("en")} of ${counted(each.sentences.length, "sentence")}.`);
+    parts.push(`Stopped: ${each.translated.toLocaleString("en")} of ${counted(each.sentences.length, "sentence")}.`);
   }
   if (each.seconds !== null && !missing) parts.push(`${counted(each.sentences.length, "sentence")} ${each.seconds < 0.05 ? "at once" : `in ${each.seconds.toFixed(1)} s`}.`);
   if (translations.length > 1 && !missing) {
@@ -170,8 +161,6 @@ function summary() {
 function legend() {
   const all = translations.flatMap((each) => each.sentences);
   byId("legend-low").hidden = !all.some((each) => each.low);
-  byId("legend-edited").hidden = !all.some((each) => each.edited);
-  byId("legend-changed").hidden = !all.some((each) => each.changed);
   byId("legend-failed").hidden = running() || !all.some((each) => each.target === null);
   byId("legend-mark").hidden = translations.length < 2;
 }
@@ -180,10 +169,8 @@ function progress() {
   const busy = running();
   byId("running").hidden = !busy;
   byId("actions").hidden = busy;
-  byId("undo").disabled = !edited.length;
   if (!busy) {
-    const nothing = !translations[0].pairs.length;
-    for (const id of ["copy", "download", "tmx"]) byId(id).disabled = nothing;
+    for (const id of ["copy", "download"]) byId(id).disabled = !translations[0].translated;
     return;
   }
   const total = translations.reduce((sum, each) => sum + each.sources.length, 0);
@@ -212,81 +199,6 @@ function stop() {
   for (const each of translations) each.cancel();
 }
 
-// ----------------------------------------------------------------------------------------------------- editing
-
-function edit(column, number) {
-  const translation = translations[column];
-  if (running()) return;
-  panel.close(false);
-  const { target } = translation.sentences[number];
-  const leave = () => {
-    reading.element(column + 1, number).replaceChildren();
-    reading.refresh();
-    reading.focus(column, number);
-  };
-  const keep = async (written) => {
-    edited.push(translation);
-    reading.element(column + 1, number).replaceChildren();
-    say("The rest of the document follows.");
-    await follow(translation, () => translation.edit(number, written));
-    reading.focus(column, number);
-  };
-  editInPlace(reading.element(column + 1, number), target, translation.system.target.code, keep, leave);
-}
-
-// Turn a sentence into a field; calls `keep(text)` for a new text, or `leave()`.
-function editInPlace(element, text, language, keep, leave) {
-  const field = make("textarea", { "aria-label": "Translation of this sentence", dir: "auto", lang: language, rows: "1" });
-  field.value = text;
-  const fit = () => {
-    field.style.height = "auto";
-    field.style.height = `${field.scrollHeight + 2}px`;
-  };
-  const done = () => {
-    const written = field.value.replace(/\s*\n\s*/g, " ").trim();
-    if (written && written !== text) keep(written);
-    else leave();
-  };
-  const form = make(
-    "form",
-    {
-      class: "edit",
-      submit: (event) => {
-        event.preventDefault();
-        done();
-      },
-      keydown: (event) => {
-        if (event.key === "Escape") leave();
-        else if (event.key === "Enter" && !event.shiftKey && !event.isComposing) done();
-        else return;
-        event.preventDefault();
-        event.stopPropagation();
-      },
-    },
-    field,
-    make("span", { class: "line" }, make("button", { type: "submit", class: "main" }, "Keep"), button("Leave as it was", leave)),
-  );
-  // Enter on a button presses it.
-  for (const each of form.querySelectorAll("button")) {
-    each.addEventListener("keydown", (event) => event.key === "Enter" && event.stopPropagation());
-  }
-  for (const name of ["role", "tabindex"]) element.removeAttribute(name);
-  element.replaceChildren(form);
-  field.addEventListener("input", fit);
-  fit();
-  field.focus();
-}
-
-function undo() {
-  panel.close(false);
-  edited.pop().undo();
-  reading.refresh();
-  progress();
-  summary();
-  say("The edit is undone.");
-  if (byId("undo").disabled) byId("result-title").focus();
-}
-
 // ------------------------------------------------------------------------------------------------------ export
 
 async function copy() {
@@ -305,17 +217,4 @@ async function copy() {
   byId("copy").textContent = "Copied";
   setTimeout(() => (byId("copy").textContent = "Copy"), 2000);
   say("Copied.");
-}
-
-const fileName = (suffix) => `translation.${translations[0].system.target.code}.${suffix}`;
-
-async function exportTmx() {
-  const { system: of, pairs } = translations[0];
-  showError("result-error", "");
-  try {
-    save(await api.tmx({ source: of.source.code, target: of.target.code, pairs }), fileName("tmx"));
-  } catch (error) {
-    showError("result-error", error.message);
-    askForKey(error);
-  }
 }

@@ -1,6 +1,6 @@
-// The glossary of a language pair, stored in this browser: add, edit and delete entries, import and export TSV.
+// The glossary of a language pair, stored in this browser: add and delete entries, import TSV.
 
-import { button, byId, chooser, counted, make, save, say, showError } from "./dom.js";
+import { button, byId, chooser, counted, make, say, showError } from "./dom.js";
 import { languageName } from "./reading.js";
 import { glossaryOf, keepGlossary } from "./store.js";
 
@@ -14,7 +14,6 @@ export class Glossary {
       event.preventDefault();
       this.#add();
     });
-    byId("glossary-export").addEventListener("click", () => this.#export());
     byId("glossary-clear").addEventListener("click", () => this.#replace([], "All entries are deleted."));
     chooser("glossary-import", "glossary-file", ([file]) => this.#import(file));
   }
@@ -50,18 +49,18 @@ export class Glossary {
     const [source, target] = fields.map((field) => field.value.trim());
     if (!source || !target) return showError("glossary-error", "An entry needs a text on both sides.");
     if (this.entries.some(([known]) => known === source)) {
-      return showError("glossary-error", `“${source}” is in the glossary already: edit it there.`);
+      return showError("glossary-error", `“${source}” is in the glossary already: delete it there first.`);
     }
     for (const field of fields) field.value = "";
     this.#replace([...this.entries, [source, target]], "Added.");
     return fields[0].focus();
   }
 
-  #replace(entries, message, render = true) {
+  #replace(entries, message) {
     this.entries = entries;
     keepGlossary(this.pair, entries);
     showError("glossary-error", "");
-    if (render) this.#render();
+    this.#render();
     this.changed(entries);
     say(message);
   }
@@ -70,15 +69,8 @@ export class Glossary {
     const { source, target } = this.system;
     byId("no-terms").hidden = this.entries.length > 0;
     byId("terms").hidden = !this.entries.length;
-    for (const id of ["glossary-export", "glossary-clear"]) byId(id).disabled = !this.entries.length;
+    byId("glossary-clear").disabled = !this.entries.length;
     const rows = this.entries.map((entry, i) => {
-      const field = (side, code) => make("td", {}, make("input", {
-        value: entry[side],
-        lang: code,
-        dir: "auto",
-        "aria-label": `${side ? "Target" : "Source"} of entry ${i + 1}`,
-        change: (event) => this.#edited(i, side, event.target),
-      }));
       const remove = () => {
         this.#replace(this.entries.filter((_, j) => j !== i), "Deleted.");
         byId("term-source").focus();
@@ -86,21 +78,12 @@ export class Glossary {
       return make(
         "tr",
         {},
-        field(0, source.code),
-        field(1, target.code),
+        make("td", { lang: source.code, dir: "auto" }, entry[0]),
+        make("td", { lang: target.code, dir: "auto" }, entry[1]),
         make("td", {}, button("Delete", remove, { "aria-label": `Delete ${entry[0]}` })),
       );
     });
     byId("term-rows").replaceChildren(...rows);
-  }
-
-  #edited(i, side, field) {
-    const written = field.value.trim();
-    if (!written) {
-      field.value = this.entries[i][side];
-      return showError("glossary-error", "An entry needs a text on both sides; delete it if it is not wanted.");
-    }
-    return this.#replace(this.entries.map((entry, j) => (j === i ? entry.with(side, written) : entry)), "Changed.", false);
   }
 
   async #import(file) {
@@ -116,11 +99,6 @@ export class Glossary {
       entries.set(source, target);
     }
     return this.#replace([...entries], `${counted(entries.size, "entry", "entries")} now.`);
-  }
-
-  #export() {
-    const content = this.entries.map((entry) => `${entry.join("\t")}\n`).join("");
-    save(new Blob([content], { type: "text/tab-separated-values" }), `glossary-${this.pair}.tsv`);
   }
 }
 

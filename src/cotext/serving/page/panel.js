@@ -11,10 +11,10 @@ const MEANING =
   "Numbers: log-probability of the word with the sentence minus that without it, in nats; " +
   "next to a word, with all context minus with none.";
 
-/** Shows a sentence of a translation; `on` has callbacks `edit(column, number)` and `failed(error)`. */
+/** Shows a sentence of a translation; `failed(error)` is called with errors. */
 export class Panel {
-  constructor(reading, on) {
-    Object.assign(this, { reading, on });
+  constructor(reading, failed) {
+    Object.assign(this, { reading, failed });
     this.place = byId("panel");
     this.asked = null;
     this.shown = null;
@@ -27,7 +27,7 @@ export class Panel {
   /** Shows a sentence; `focus`: move the focus to its first word. */
   show(column, number, focus) {
     const { system, sentences, sources } = this.reading.translations[column];
-    const { target, confidence, low, edited } = sentences[number];
+    const { target, confidence, low } = sentences[number];
     this.#stop();
     this.shown = { column, number };
     this.words = wordsOf(target, system.target.code).map((word) => ({
@@ -40,13 +40,8 @@ export class Panel {
         "div",
         { class: "line" },
         make("h3", { id: "panel-title" }, `Sentence ${number + 1}`),
-        make("span", { class: "soft of-sentence" }, `${system.name}${described(confidence, low, edited)}`),
-        make(
-          "div",
-          { class: "line end" },
-          button("Edit", () => this.on.edit(column, number), { id: "panel-edit" }),
-          button("Close", () => this.close(true), { id: "panel-close" }),
-        ),
+        make("span", { class: "soft of-sentence" }, `${system.name}${described(confidence, low)}`),
+        make("div", { class: "line end" }, button("Close", () => this.close(true), { id: "panel-close" })),
       ),
       make("p", { class: "asked-of", lang: system.source.code, dir: "auto" }, sources[number].source),
       make("p", { id: "panel-question" }, "Which context decided this word?"),
@@ -92,7 +87,7 @@ export class Panel {
     } catch (error) {
       if (asking.signal.aborted) return;
       this.found.replaceChildren(make("p", { class: "error", role: "alert" }, error.message));
-      this.on.failed(error);
+      this.failed(error);
     }
   }
 
@@ -126,8 +121,8 @@ export class Panel {
     const { word, decisive, alternative, words } = answer;
     const { system, sources, sentences } = this.reading.translations[column];
     const place = (points) => inText(sentences[number].target, points);
-    const ranked = bySentence(answer.contexts);
-    const most = Math.max(1, ...ranked.map((each) => Math.abs(each.together)));
+    const ranked = answer.contexts.toSorted((a, b) => Math.abs(b.change) - Math.abs(a.change));
+    const most = Math.max(1, ...ranked.map((each) => Math.abs(each.change)));
     this.reading.light(column, ranked.flatMap((each) => lights(each, most)), number, place(word.first));
     for (const { first, change } of words) {
       const own = this.words.find((each) => each.first === place(first));
@@ -150,56 +145,35 @@ export class Panel {
     this.#uncover();
   }
 
-  #influence(column, { number, together, source, target }, most) {
+  #influence(column, { number, side, change }, most) {
     const { system, sources, sentences } = this.reading.translations[column];
-    const bar = make("span", { class: together < 0 ? "bar down" : "bar up", "aria-hidden": "true" });
-    bar.style.setProperty("--length", `${(100 * Math.abs(together)) / most}%`);
-    const sides = target === null ? "" : ` only source ${signed(source)}, only translation ${signed(target)}`;
+    const bar = make("span", { class: change < 0 ? "bar down" : "bar up", "aria-hidden": "true" });
+    bar.style.setProperty("--length", `${(100 * Math.abs(change)) / most}%`);
     return make(
       "li",
       {},
-      make("span", { class: "figures" }, signed(together)),
+      make("span", { class: "figures" }, signed(change)),
       make("span", { class: "track" }, bar),
       make(
         "span",
         {},
         `sentence ${number + 1}, `,
         quoted(sources[number].source, system.source.code),
-        target === null ? "" : make("span", { class: "soft" }, " ", quoted(sentences[number].target, system.target.code)),
-        make("span", { class: "soft small" }, sides),
+        side === "both" ? make("span", { class: "soft" }, " ", quoted(sentences[number].target, system.target.code)) : "",
       ),
     );
   }
 }
 
-// One entry per context sentence: the effect of both sides together, and of each if the system reads both.
-function bySentence(contexts) {
-  const found = new Map();
-  for (const { number, side, change, together } of contexts) {
-    const one = found.get(number) ?? { number, together: together ?? change, source: null, target: null };
-    one[side] = change;
-    found.set(number, one);
-  }
-  return [...found.values()].sort((a, b) => Math.abs(b.together) - Math.abs(a.together));
+// Highlight a context sentence, and its translation if the system reads both sides; the figure is at the source.
+function lights({ number, side, change }, most) {
+  if (Math.abs(change) < SLIGHT) return [];
+  const light = { number, share: Math.min(1, Math.abs(change) / most), up: change > 0 };
+  const source = { ...light, side: "source", figure: signed(change) };
+  return side === "both" ? [source, { ...light, side: "target", figure: "" }] : [source];
 }
 
-// Highlight the source of a context sentence by the effect of both sides, and its translation by its own.
-function lights({ number, together, target }, most) {
-  return [
-    { number, side: "source", change: together },
-    { number, side: "target", change: target ?? 0 },
-  ]
-    .filter(({ change }) => Math.abs(change) >= SLIGHT)
-    .map(({ change, ...where }) => ({
-      ...where,
-      share: Math.min(1, Math.abs(change) / most),
-      figure: where.side === "source" ? signed(change) : "",
-      up: change > 0,
-    }));
-}
-
-function described(confidence, low, edited) {
-  if (edited) return " · edited by you";
+function described(confidence, low) {
   if (confidence === null || confidence === undefined) return "";
   return ` · confidence ${confidence.toFixed(2)}${low ? ", among the lowest here" : ""}`;
 }
@@ -217,11 +191,11 @@ function verdict(word, found, strongest, all, system, sources) {
   const parts = [own, " follows from its own sentence: no context makes it much more or less probable."];
   if (found) {
     parts.splice(1, 1, " was decided by ", ...sentence(found));
-    parts.push(` With it, the word is ${times(found.together)} as probable as without it (${signed(found.together)}).`);
+    parts.push(` With it, the word is ${times(found.change)} as probable as without it (${signed(found.change)}).`);
   } else if (strongest && Math.abs(all) >= SEVERAL) {
     parts.splice(1, 1, ` is ${times(all)} as probable with all of the context as with none (${signed(all)})`);
     parts.push("; no single sentence decides it. The strongest is ", ...sentence(strongest));
-    parts.push(` (${signed(strongest.together)}).`);
+    parts.push(` (${signed(strongest.change)}).`);
   }
   return make("p", { class: "verdict" }, ...parts);
 }

@@ -5,8 +5,8 @@ import { byId, counted, make } from "./dom.js";
 import { differing, joiner, wordsOf } from "./words.js";
 
 /**
- * The rows of one or two translations of a document. `on` has callbacks `word(column, number, word)`,
- * `sentence(column, number)`, `edit(column, number)`.
+ * The rows of one or two translations of a document. `on` has callbacks `word(column, number, word)` and
+ * `sentence(column, number)`.
  */
 export class Reading {
   constructor(on) {
@@ -135,17 +135,15 @@ export class Reading {
   #write(column, number) {
     const sentence = this.translations[column].sentences[number];
     const element = this.element(column + 1, number);
-    if (!sentence || element.querySelector("form")) return;
-    const { target, edited, low, changed, stale } = sentence;
+    if (!sentence) return;
+    const { target, low } = sentence;
     const missing = target === null;
     const running = this.translations[column].running !== null;
-    element.className = ["s", missing && running && "pending", low && "low", edited && "edited", changed && "changed"]
-      .filter(Boolean)
-      .join(" ");
+    element.className = ["s", missing && running && "pending", low && "low"].filter(Boolean).join(" ");
     if (missing) {
       element.removeAttribute("role");
       element.removeAttribute("tabindex");
-      const ghost = stale ?? this.translations[0].sources[number].source;
+      const ghost = this.translations[0].sources[number].source;
       element.replaceChildren(
         running ? make("span", { class: "ghost", "aria-hidden": "true", "data-ghost": ghost }) : make("span", { class: "failed", lang: "en" }, "not translated"),
       );
@@ -153,10 +151,9 @@ export class Reading {
     }
     element.setAttribute("role", "button");
     element.tabIndex = this.current?.column === column && this.current.number === number ? 0 : -1;
-    const notes = [low && "unsure", edited && "edited", changed && "changed"].filter(Boolean).join(", ");
     element.replaceChildren(
       make("span", { class: "t" }, target),
-      ...(notes ? [make("span", { class: "hidden", lang: "en" }, ` (${notes})`)] : []),
+      ...(low ? [make("span", { class: "hidden", lang: "en" }, " (unsure)")] : []),
     );
     if (this.translations.length > 1) this.#mark(number);
   }
@@ -223,7 +220,7 @@ export class Reading {
   }
 
   #clicked(event, element) {
-    if (!element?.hasAttribute("role") || event.target.closest("form")) return;
+    if (!element?.hasAttribute("role")) return;
     if (!getSelection().isCollapsed) return; // text is being selected
     const column = Number(element.dataset.column);
     const number = Number(element.dataset.number);
@@ -249,7 +246,6 @@ export class Reading {
     };
     if (event.key in moves) this.focus(...moves[event.key]);
     else if (event.key === "Enter" || event.key === " ") this.on.sentence(column, number, true);
-    else if (event.key === "F2") this.on.edit(column, number);
     else return;
     event.preventDefault();
   }

@@ -261,12 +261,11 @@ class SharedSystem:
 
     def __init__(self, system: System, batch_tokens: int = BATCH_TOKENS) -> None:
         self._model = ModelThread(batch_tokens)
-        # Create the searches now, so that all threads share them.
-        self._opened = {fast: system.opened.greedy() if fast else system.opened for fast in (False, True)}
-        self._listing = system.opened
+        self._opened = self._listing = system.opened
         with suppress(CotextError):  # systems without n-best search
             self._listing = system.opened.listing()
-        for opened in (*self._opened.values(), self._listing):
+        # Create the searches now, so that all threads share them.
+        for opened in (self._opened, self._listing):
             assert opened.translator.windows
 
     @property
@@ -274,15 +273,13 @@ class SharedSystem:
         """The number of batches so far."""
         return self._model.batches
 
-    def opened_for(self, work: Work, fast: bool = False, lists: bool = False) -> OpenedRun:
-        """Return the run with a thread-safe translator.
-
-        `fast`: greedy search. `lists`: n-best lists if possible.
+    def opened_for(self, work: Work, lists: bool = False) -> OpenedRun:
+        """Return the run with a thread-safe translator; `lists`: n-best lists if possible.
 
         Its `translate` raises `CancelledError` after the work is cancelled. Other uses of the model
         (alignment, scoring, analysis) need `exclusively`.
         """
-        opened = self._listing if lists else self._opened[fast]
+        opened = self._listing if lists else self._opened
         return replace(opened, translator=self._sharing(opened.translator, work))
 
     def _sharing(self, translator: DocumentTranslator, work: Work, tells: bool = True) -> DocumentTranslator:

@@ -35,7 +35,7 @@ from cotext.evaluation.studies.contrastive.contrastive_rows import (
 )
 from cotext.evaluation.studies.contrastive.evidence import Evidence, groups_of, weigh
 from cotext.language_models.client import Client
-from cotext.language_models.signature import translation_signature
+from cotext.language_models.translate_file import translation_signature
 from cotext.language_models.translator import EndpointTranslator
 from cotext.models.reach import source_reach, target_reach
 from cotext.runtime.errors import CotextError
