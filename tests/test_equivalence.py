@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from cotext.config.model import AttentionConfig, ModelConfig
-from cotext.config.parts import DOCUMENT_LAYERS, names_of
+from cotext.config.parts import DOCUMENT_LAYERS
 from cotext.config.recipe import Config
 from cotext.data.batch import Batch, Instance, Source, SpecialSymbols
 from cotext.data.build import build_view, special_symbols
@@ -700,7 +700,8 @@ def test_the_cover_knows_every_filling() -> None:
         default = model.model_fields[key].default
         # Nodes are for non-autoregressive models: PARALLEL has them.
         field = model.model_fields[key]
-        names = {name for each in field.metadata for name in names_of(each)} or set(
+        parts = [getattr(each, "func", None) for each in field.metadata]
+        names = {name for part in parts for name in getattr(part, "names", ())} or set(
             get_args(field.annotation)
         )
         assert default in names

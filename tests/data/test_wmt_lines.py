@@ -162,16 +162,5 @@ def test_head_and_info(tmp_path: Path) -> None:
     assert shown.startswith("document d1, 2 sentences\n    1  One.\n       Eins.\n")
     found = json.loads(succeed("info", path, "--json").out)
     assert (found["kind"], found["documents"], found["languages"]) == ("wmt", 2, 2)
-    assert found["pairs"] == {
-        "en-de_DE": {
-            "documents": 2,
-            "paragraphs": 3,
-            "instructions": 2,
-            "references": 2,
-            "hypotheses": 0,
-            "kinds": {"text": 1, "html": 1},
-        }
-    }
-    assert "1 text, 1 html" in succeed("info", path).out
     (tmp_path / "a.en").write_text("A.\nB.\n\nC.\n", encoding="utf-8")
     assert "documents     2\n  sentences     3" in succeed("info", tmp_path / "a.en").out

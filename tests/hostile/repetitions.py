@@ -14,7 +14,6 @@ from html import escape
 from typing import Any
 
 from cotext.data.convert import Detokeniser
-from cotext.data.formats.line_formats import BOUNDARY_MARK, EOS_MARK
 from cotext.data.formats.streams import markup_kind, subtitle_kind
 from cotext.data.splitting import Splitter, join_sentences
 from cotext.data.tokenizer.protocol import clean
@@ -311,7 +310,6 @@ def _texts() -> dict[str, Callable[[str], object]]:
     found["wrapping"] = lambda text: wrapped(text, 79)
     found["joined sentences"] = lambda text: join_sentences([text, text], "")
     found["normal form"] = clean
-    found["corpus marks"] = lambda text: (EOS_MARK.split(text), BOUNDARY_MARK.split(text))
     found["markup of other formats"] = markup_kind
     found["subtitles of other formats"] = lambda text: subtitle_kind(text.split("\n"))
     for language in ("en", "fr", "zh", "fi"):

@@ -239,7 +239,7 @@ def test_processes_validate_together_after_an_epoch(data: Path, tmp_path: Path) 
     progress = training_state.load_progress(ckpt.checkpoint_folder(tmp_path / "two", 15))
     corpus, ends = corpus_of(config, open_data(data)), []
     for shard in (0, 1):
-        sampler = BothShards.sampler_of(config.train, corpus, shard)
+        sampler = corpus.sampler(config.train, config.train.max_tokens, shard, 2)
         epochs = [after.epoch for _, after in islice(sampler.batches(Cursor()), 16)]
         ends.append([n for n, (one, other) in enumerate(pairwise(epochs), start=1) if other > one])
     assert ends[0] != ends[1]
