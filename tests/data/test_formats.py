@@ -540,7 +540,7 @@ BAD_PARALLEL_FILES = {
     "XML order": (
         "wmt-xml",
         b"<dataset><doc id='x'><src><seg id='1'>A</seg></src><ref><seg id='2'>a</seg></ref></doc></dataset>",
-        r"a:1: document 'x': segment '1' of the source stands beside segment '2' of the target",
+        r"a:1: document 'x': segment '1' of the source is paired with segment '2' of the target",
     ),
 }
 
