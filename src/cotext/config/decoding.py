@@ -36,7 +36,7 @@ class DecodeConfig(Closed):
     piece). `sentence`: they compete until the end of each sentence, and the best hypothesis becomes the
     context of the next sentence; needs `view.separators: bracket`."""
     nbest: Annotated[int, Field(gt=0, le=1000, strict=True)] = 1
-    """Number of different translations of every sentence to write into an n-best list beside the output, at
+    """Number of different translations of every sentence to write into an n-best list next to the output, at
     most `beam` (mbr.md); 1: no list."""
     length_penalty: Annotated[float, Field(ge=0, le=10)] = 0.6
     """Exponent of the length penalty; 0: no penalty."""
