@@ -60,7 +60,7 @@ def test_what_is_refused_leaves_nothing(world: World, text: Path) -> None:
     (text.parent / "there.html").write_text("mine")
     page, there, no_folder = (text.with_name(name) for name in ("p.html", "there.html", "no"))
     for more, message in (
-        (["--bilingual", text.with_name("p.pdf")], "ends with neither .html nor .tmx"),
+        (["--bilingual", text.with_name("p.pdf")], "must end with .html or .tmx"),
         (["--bilingual", there], "exists"),
         (["--bilingual", no_folder / "p.html"], "is not a folder"),
         (["--format", "text", "--bilingual", page], "a single file that is not a corpus"),

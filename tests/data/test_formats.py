@@ -540,7 +540,7 @@ BAD_PARALLEL_FILES = {
     "XML order": (
         "wmt-xml",
         b"<dataset><doc id='x'><src><seg id='1'>A</seg></src><ref><seg id='2'>a</seg></ref></doc></dataset>",
-        r"a:1: document 'x': segment '1' of the source stands beside segment '2' of the target",
+        r"a:1: document 'x': segment '1' of the source is paired with segment '2' of the target",
     ),
 }
 
@@ -697,7 +697,7 @@ def test_a_side_file_with_counts_is_shared(tmp_path: Path) -> None:
     write_translations(tmp_path / "a.de", pairs, "docids")
     assert (tmp_path / "a.docids").stat().st_ino == before
     assert list(read_parallel(tmp_path / "a.en", tmp_path / "a.de")) == pairs
-    with pytest.raises(CotextError, match=r"a\.docids names other documents .* belongs to .*a\.en too"):
+    with pytest.raises(CotextError, match=r"a\.docids has ids of other documents.* belongs to .*a\.en;"):
         write_translations(tmp_path / "a.de", pairs[:1], "docids")
     (tmp_path / "a.en").unlink()
     write_translations(tmp_path / "a.de", pairs[:1], "docids")

@@ -120,7 +120,7 @@ def test_a_file_of_marks(tmp_path: Path) -> None:
 @loop_over(
     ("text", "message"),
     [
-        ("1:saw\n", "1 lines, and the published set has 148"),
+        ("1:saw\n", "1 lines, but the published set has 148"),
         ("TC\t1:saw\n2:it\n", "marks:2: does not begin with TC, CP, PT"),
         ("TC\t1:saw\tsaw\n", "marks:1: 'saw' is not a mark"),
         ("TC\tx:saw\n", "'x:saw' is not a mark"),
@@ -136,7 +136,7 @@ def test_files_that_hold_no_marks(tmp_path: Path, text: str, message: str) -> No
 
 
 def test_marks_of_other_documents_are_noticed() -> None:
-    with pytest.raises(CotextError, match="marks of 3 documents, but the reference has 2"):
+    with pytest.raises(CotextError, match="there are marks for 3 documents, but the reference has 2"):
         measure_discourse(MARKED, {"x": REFERENCE[:2]}, REFERENCE[:2])
     turned = documents(JOINED, PRONOUN, TENSE)
     with pytest.raises(CotextError, match="only 0 % of the 4 marked words are at their positions"):

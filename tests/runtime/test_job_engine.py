@@ -442,8 +442,9 @@ def test_a_journal_there_twice_or_of_another_job_is_named(tmp_path: Path) -> Non
     copy.unlink()
     shard(tmp_path / "elsewhere", 2, 2, identity=OTHER)
     two.write_bytes((folder_of(tmp_path / "elsewhere") / two.name).read_bytes())
-    assert f"{two}: is of another job than 1-of-2.jsonl; move it away:\n  job.model: a there, b" in refused(
-        out
+    assert (
+        f"{two}: belongs to a different job from 1-of-2.jsonl; move it away:\n  job.model: a there, b"
+        in refused(out)
     )
     two.write_text('{"mine": 1}\n')
     assert f"{two}: is in the way: it is not the journal of a job" in refused(out)

@@ -377,7 +377,7 @@ class TestRefusals:
 
     def test_a_renamed_checkpoint(self, data: Path, run: Path) -> None:
         ckpt.checkpoint_folder(run, 4).rename(ckpt.checkpoint_folder(run, 8))
-        with pytest.raises(CotextError, match="of update 4, not 8: the folder was renamed"):
+        with pytest.raises(CotextError, match="belongs to update 4, not 8: the folder was renamed"):
             train_here(run_config(), data, run)
 
     def test_what_the_message_asks_for_helps(self, data: Path, run: Path, untroubled: Path) -> None:
@@ -385,7 +385,7 @@ class TestRefusals:
         train_here(run_config(max_updates=8), data, run)
         last = ckpt.checkpoint_folder(run, 8)
         (last / "process-0.safetensors").write_bytes(b"")
-        with pytest.raises(CotextError, match=f"delete {last}, and the same command resumes"):
+        with pytest.raises(CotextError, match=f"delete {last} and run the same command again; it resumes"):
             train_here(run_config(), data, run)
         shutil.rmtree(last)
         train_here(run_config(), data, run)
@@ -495,7 +495,7 @@ class TestRefusals:
         assert TokenStore(other / f"{name}.arrow").totals == store.totals
         before = listing(run)
         with pytest.raises(
-            CotextError, match=f"trained on other data, with another {name}.arrow; pass the same"
+            CotextError, match=f"trained on other data \\({name}.arrow changed\\); pass the same"
         ):
             train_here(run_config(), other, run)
         assert listing(run) == before
@@ -504,7 +504,7 @@ class TestRefusals:
         other = tmp_path / "data"
         shutil.copytree(data, other)
         (other / "dev.jsonl").write_text((data / "dev.jsonl").read_text().replace("katze", "hund"))
-        with pytest.raises(CotextError, match=r"with another dev\.jsonl"):
+        with pytest.raises(CotextError, match=r"dev\.jsonl changed"):
             train_here(run_config(), other, run)
 
     @pytest.mark.parametrize("kind", ["living", "elsewhere"])

@@ -175,7 +175,7 @@ def test_lists_are_ranked_anew_each_sentence_after_those_chosen(systems: Path, t
             texts[j] = candidates[ranks.index(max(ranks))].text
             changed += texts[j] != candidates[0].text
         assert found.sentences == tuple(texts)
-    assert f"; {changed} are not the first of their list" in told
+    assert f"; {changed} are not the first candidate of their n-best list" in told
     assert changed
     figures = json.loads(succeed(*command, "--out", tmp_path / "b.de", "--overwrite", "--json").out)
     assert (figures["format"], figures["changed"]) == ("cotext-rerank", changed)

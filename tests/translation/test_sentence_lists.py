@@ -153,7 +153,7 @@ def test_lists_stand_beside_the_output(world: World, source: Path, tmp_path: Pat
     said = succeed(*with_lists(world, source, out)).out
     assert out.read_bytes() == plain.read_bytes()
     lists = tmp_path / "out.de.nbest.jsonl"
-    assert f"lists of the best translations: {lists}" in said
+    assert f"n-best lists: {lists}" in said
     signature, documents = read_lists(lists)
     assert signature.endswith("|nbest:4")
     found = list(documents)
@@ -237,7 +237,7 @@ def test_what_is_no_corpus_of_sentences_has_no_lists(world: World, tmp_path: Pat
     lines.write_text("The cat sees. The dog runs.\nthe cat\n")
     refused = cotext(*with_lists(world, page, tmp_path / "out"))
     assert refused.code == 2
-    assert "lists are written next to corpora with one sentence per line" in refused.err
+    assert "lists can be written only for corpora with one sentence per line" in refused.err
     refused = cotext(*with_lists(world, lines, tmp_path / "out", "--format", "text"))
     assert refused.code == 2
     assert f"{lines}:1: looks like several sentences" in refused.err

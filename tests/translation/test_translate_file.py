@@ -129,7 +129,7 @@ def test_ctrl_c_is_a_message_and_the_same_command_goes_on(world: World, tmp_path
     assert not out.exists()
     done = finished_documents(out)
     shown = succeed(*command(world, source, out, "--set", "max_tokens=100")).out
-    assert f"({done} from an interrupted job)" in shown
+    assert f"({done} documents from an interrupted job)" in shown
 
 
 def test_translations_of_another_job_are_neither_taken_over_nor_lost(
@@ -170,7 +170,7 @@ def test_overwriting_goes_on_with_the_same_job(
     with interrupted_after(monkeypatch, 4):
         cotext(*command(world, source, tmp_path / "out.de", "--overwrite"))
     shown = succeed(*command(world, source, tmp_path / "out.de", "--overwrite"))
-    assert "(4 from an interrupted job)" in shown.out
+    assert "(4 documents from an interrupted job)" in shown.out
 
 
 def test_other_documents_of_the_same_text_are_another_job(
@@ -353,7 +353,7 @@ def test_a_full_disk_while_translating(world: World, source: Path, tmp_path: Pat
     with files_of_at_most(heading - 10):
         assert cotext(*command(world, source, out)).code == 2
     assert finished_documents(out) == done
-    assert f"({done} from an interrupted job)" in succeed(*command(world, source, out)).out
+    assert f"({done} documents from an interrupted job)" in succeed(*command(world, source, out)).out
     assert out.read_bytes() == expected.read_bytes()
     assert {p.name for p in tmp_path.iterdir()} == {"in.en", "out.de", "expected.de"}
 

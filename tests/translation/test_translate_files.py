@@ -133,7 +133,7 @@ def test_nothing_is_overwritten_unasked(world: World, folder: Path) -> None:
         (["notes.txt", "--out-dir", "page.md"], "is not a folder"),
         (["notes.txt", "--out-dir", "."], "would overwrite an input file"),
         (["notes.txt", "--out", "notes.txt"], "would overwrite an input file"),
-        (["notes.txt", "page.md", "-", "--out-dir", "y"], "omit other files"),
+        (["notes.txt", "page.md", "-", "--out-dir", "y"], "omit all other files"),
         (["notes.txt", "--out", "x", "--format", "markdwn"], "did you mean markdown?"),
         (["notes.txt", "--out", "x", "--scores", "s"], "--scores can be used only with a single corpus"),
         (["bad.txt", "none.txt", "notes.txt", "--out-dir", "y"], "none.txt: no such file"),

@@ -114,7 +114,7 @@ def test_an_interrupted_translation_keeps_its_scores(
 
         patched.setattr(Journal, "add", interrupted)
         assert cotext(*command("twice")).code == 130
-    assert "(3 from an interrupted job)" in succeed(*command("twice")).out
+    assert "(3 documents from an interrupted job)" in succeed(*command("twice")).out
     (whole, whole_scores), (twice, twice_scores) = paths.values()
     assert whole.read_bytes() == twice.read_bytes()
     # Added up in other batches, sums differ in their last digits.

@@ -97,9 +97,9 @@ SETTINGS = DemoSettings(
 )
 
 INTRODUCTION = """\
-Cotext trains three tiny systems on a synthetic English-German corpus. Some words of it can be translated
-only with a clue in another sentence: "it" is er, sie or es, depending on a noun mentioned earlier; "you" is
-du or Sie, depending on the person addressed. A system with the clue in its context window should learn this.
+Cotext trains three tiny systems on a synthetic English-German corpus. Some words can be translated only
+with a clue in another sentence. "it" is er, sie or es, depending on a noun mentioned earlier. "you" is du or
+Sie, depending on the person addressed. A system with the clue in its context window should learn this.
 A system without the clue can only guess, so its accuracy should be at chance.
 """
 WORDS = (

@@ -33,7 +33,7 @@ STANDARD_INPUT = Path("/dev/stdin")
 
 
 def translate(request: TranslationRequest, json: Json = False) -> None:
-    """Translate files: every sentence in its context; markup and other content is not changed."""
+    """Translate files: every sentence in its context; markup and other content are not changed."""
     from cotext.language_models.config import is_endpoint
 
     if is_endpoint(request.run):
@@ -88,7 +88,9 @@ def repair(request: RepairRequest, json: Json = False) -> None:
 
     work = FilesTranslation(request.translation, lambda text: console.print(text, soft_wrap=True), check)
     if isinstance(work.jobs[0], BlocksJob):
-        raise CotextError(f"{request.hypothesis}: is not a corpus with one sentence per line; give one")
+        raise CotextError(
+            f"{request.hypothesis}: is not a corpus with one sentence per line; `repair` needs one"
+        )
     with meter("repairing", work.sentences) as progress:
         [report] = work.run(progress.advance)
     before = read_documents(request.hypothesis, report.format)
@@ -120,7 +122,7 @@ def _changes(pairs: "Iterable[tuple[Document, Document]]") -> dict[str, int]:
 
 
 def rerank(request: RerankRequest, json: Json = False) -> None:
-    """Choose translations from n-best lists by the scores of a system, each after the ones chosen before."""
+    """Choose translations from n-best lists by the scores of a system; each is context for the next."""
     from cotext.runtime.jobs.engine import run
     from cotext.runtime.progress import meter
     from cotext.translation.open import open_scorer
@@ -137,7 +139,8 @@ def rerank(request: RerankRequest, json: Json = False) -> None:
         return
     typer.echo(
         f"{printable(str(request.out))}: {counted(report.sentences, 'sentence')} in "
-        f"{counted(report.documents, 'document')}; {report.changed:,} are not the first of their list\n"
+        f"{counted(report.documents, 'document')}; {report.changed:,} are not "
+        "the first candidate of their n-best list\n"
         f"{report.signature}"
     )
 
@@ -173,7 +176,11 @@ def _say_messages(jobs: Sequence["CorpusJob | BlocksJob"], say: Callable[[str], 
 
 def _tell(out: Path, report: "FileReport") -> None:
     """Print the number of translated sentences, and the sentences that should be checked."""
-    resumed = f" ({report.resumed_documents} from an interrupted job)" if report.resumed_documents else ""
+    resumed = (
+        f" ({counted(report.resumed_documents, 'document')} from an interrupted job)"
+        if report.resumed_documents
+        else ""
+    )
     sentences, documents = counted(report.sentences, "sentence"), counted(report.documents, "document")
     typer.echo(f"{printable(str(out))}: {sentences} in {documents}{resumed}")
     if report.align == "free":
@@ -195,15 +202,16 @@ def _tell(out: Path, report: "FileReport") -> None:
     if report.terms is not None:
         typer.echo(f"  {report.terms}")
     if report.lists:
-        typer.echo(f"  lists of the best translations: {printable(report.lists)}")
+        typer.echo(f"  n-best lists: {printable(report.lists)}")
     if report.taken:
         typer.echo(f"  {counted(report.taken, 'sentence')} taken from the translation memory")
     if report.resegmented:
         rate = len(report.resegmented) / report.sentences
-        hint = ": there, the scores of `cotext score` differ from the scores of --scores FILE"
+        hint = "; for these, the scores of `cotext score` and of --scores FILE differ"
         typer.echo(
-            f"  {counted(len(report.resegmented), 'sentence')} ({rate:.1%}) decoded to other subwords "
-            f"than the tokenizer makes from their text{hint if report.is_corpus and report.scored else ''}"
+            f"  {counted(len(report.resegmented), 'sentence')} ({rate:.1%}) decoded to subwords that differ "
+            f"from the tokenizer's subwords for the same text"
+            f"{hint if report.is_corpus and report.scored else ''}"
         )
 
 

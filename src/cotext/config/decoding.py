@@ -17,13 +17,13 @@ class SamplingConfig(Closed):
     temperature: Annotated[float, Field(gt=0, le=1000)] = 1.0
     """Log-probabilities are divided by it. Below 1, probable tokens become more probable."""
     top_k: Count = 0
-    """Draw only from the most probable tokens, this many; 0: from all."""
+    """Draw only from this number of the most probable tokens; 0: from all tokens."""
     top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
-    """Draw only from the fewest most probable tokens whose probabilities sum to at least this; 1: from
-    all."""
+    """Draw only from the most probable tokens: the smallest set whose probabilities sum to at least this
+    value; 1: from all tokens."""
     seed: Seed = 1
-    """Another seed draws other translations. With the same seed, the sentences of a document alone decide
-    what is drawn for it."""
+    """Seed of the random numbers. With the same seed, the translation of a document depends only on its
+    sentences."""
 
 
 class DecodeConfig(Closed):
@@ -32,11 +32,11 @@ class DecodeConfig(Closed):
     beam: Annotated[int, Field(gt=0, le=1000, strict=True)] = 4
     """Beam size; 1 is greedy search."""
     beam_per: Literal["document", "sentence"] = "document"
-    """For documents translated as a whole: whether hypotheses compete until the end of the `document` (or
-    piece), or until the end of each `sentence`, whose best hypothesis becomes the context of the next;
-    `sentence` needs `view.separators: bracket`."""
+    """For documents translated as a whole. `document`: hypotheses compete until the end of the document (or
+    piece). `sentence`: they compete until the end of each sentence, and the best hypothesis becomes the
+    context of the next sentence; needs `view.separators: bracket`."""
     nbest: Annotated[int, Field(gt=0, le=1000, strict=True)] = 1
-    """Number of different translations of every sentence to write into an n-best list beside the output, at
+    """Number of different translations of every sentence to write into an n-best list next to the output, at
     most `beam` (mbr.md); 1: no list."""
     length_penalty: Annotated[float, Field(ge=0, le=10)] = 0.6
     """Exponent of the length penalty; 0: no penalty."""
@@ -61,9 +61,9 @@ class DecodeConfig(Closed):
     group_windows: Annotated[int, Field(gt=0, le=10_000, strict=True)] = 16
     """For batch-level context: number of consecutive windows of a document that attend to each other."""
     schedule: Literal["sequential", "simultaneous"] = "sequential"
-    """For these windows. `sequential`: one after the other; each attends to the finished translations of the
-    windows before it. `simultaneous`: all at once; each attends to the partial translations of the others.
-    This needs `first_pass` if the target has context."""
+    """Order of the windows that attend to each other. `sequential`: one after the other; each attends to
+    the finished translations of the windows before it. `simultaneous`: all at once; each attends to the
+    partial translations of the others. This needs `first_pass` if the target has context."""
     first_pass: str = ""
     """Run whose translations are used as target context instead of the system's own; `init`: the run that
     training started from."""
@@ -75,16 +75,16 @@ class DecodeConfig(Closed):
     """Precision of the model's large matrices (speed.md). `int8`: fastest on a CPU. `bfloat16`: for GPUs, and
     CPUs with instructions for it. `float16`: for GPUs only."""
     engine: EngineChoice = "auto"
-    """Program that searches translations (speed.md). `auto`: CTranslate2 for single sentences on a CPU, if it
-    is installed and supports the run and the settings, else PyTorch. `ctranslate2`: also for windows and
-    documents; an error if it is not possible. `torch`: always PyTorch."""
+    """Program that runs the model and the search (speed.md). `auto`: CTranslate2 for single sentences on a
+    CPU, if it is installed and supports the run and the settings, else PyTorch. `ctranslate2`: also for
+    windows and documents; an error if it is not possible. `torch`: always PyTorch."""
     shortlist: Annotated[int, Field(ge=0, le=100, strict=True)] = 0
-    """Number of most probable target tokens per source token to which search is restricted, in addition to
-    the most frequent target tokens (speed.md). Needs the table of `cotext shortlist`. 0: the whole
+    """Restrict search to this number of most probable target tokens for each source token, and to the most
+    frequent target tokens (speed.md). Needs the table of `cotext shortlist`. 0: the whole
     vocabulary."""
     scores: bool = True
-    """Whether translations have log-probabilities. `false`: greedy search does not compute them and is a
-    little faster, with the same texts (speed.md). Then `--scores` and confidence are not available."""
+    """Whether to compute the log-probabilities of translations. `false`: greedy search is slightly faster and
+    gives the same translations (speed.md), but `--scores` and confidence are not available."""
     source_language: str = ""
     """For multilingual tokenizers: the source language. Default: the source language of the run's data."""
     target_language: str = ""
@@ -95,7 +95,7 @@ class DecodeConfig(Closed):
     """See `max_ratio`."""
     max_source_tokens: Annotated[int, Field(gt=0, le=1_000_000, strict=True)] = 1024
     """Maximum length of a source sentence, in tokens. Longer sentences are reported as an error before
-    translation begins. In scoring, target sentences over the length limit of such a source are errors,
-    too."""
+    translation begins. In scoring, target sentences longer than the length limit for such a source (see
+    `max_ratio`) are errors, too."""
     max_tokens: PositiveInt = 8000
     """Batch size in tokens while decoding, beams included."""

@@ -204,11 +204,11 @@ class ModelConfig(Closed):
     batch: BatchConfig = BatchConfig()
     context_encoder: Literal["none", "separate", "shared"] = "none"
     """An encoder for the context sentences of source rows, to which blocks attend. `none`: none. `separate`:
-    a stack of its own; all blocks of encoder and decoder attend to it (DocT; J. Zhang et al. 2018). `shared`:
-    the encoder's layers but the last, then its own; the last layer of the encoder attends to it (Voita et al.
-    2018)."""
+    a separate stack; all blocks of encoder and decoder attend to it (DocT; J. Zhang et al. 2018). `shared`:
+    all layers of the encoder except the last, then separate layers; the last layer of the encoder attends to
+    it (Voita et al. 2018)."""
     context_layers: Count = 1
-    """For `context_encoder`: number of layers of its own."""
+    """For `context_encoder`: number of separate layers."""
     document_layer: DocumentLayerKind = "none"
     """A layer on top in which sentences attend to other sentences of their row. `segment_gate`: the gated
     layer of MCN (Zheng et al. 2020). `hierarchical`: the attention of HAN (Miculicich et al. 2018).
@@ -283,8 +283,8 @@ class ModelConfig(Closed):
     neutral_start: bool | None = None
     """Whether new parts of a model have no effect before the first update, so that the output is unchanged
     from the run that training starts from. Additional gates start at zero, even if the paper has no gate.
-    Default:
-    yes if training starts from an imported model, otherwise as published."""
+    Default: yes if
+    training starts from an imported model, otherwise as published."""
 
     def stack(self, name: StackName) -> AttentionConfig:
         """Return the attention settings of a stack; missing settings are taken from `attention`."""

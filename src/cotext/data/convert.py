@@ -213,8 +213,8 @@ def _one_language(path: Path, format: Format) -> Iterator[Document]:
     """Yield the documents of a file with one language.
 
     Raises:
-        CotextError: the input is invalid, or a document has another side than the first, or both, so that a
-            language would be lost.
+        CotextError: the input is invalid, or a language would be lost: a document has both sides, or its side
+            differs from that of the first document.
     """
     first: list[str] = []
     for record in checked_records(path, format):

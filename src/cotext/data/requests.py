@@ -314,8 +314,8 @@ class Detokenisation(Request):
     """Options for undoing Moses tokenisation."""
 
     detokenise: bool = option(
-        "Join words and marks that Moses' tokenizer has split, by the rules of the languages that two file "
-        "names end in, or of the suite (else, name them); a suite gets another name.",
+        "Undo Moses tokenisation. The languages are those that the two file names end in, or those of the "
+        "suite; otherwise, give them. A suite gets another name.",
         default=False,
     )
     source_language: str | None = option(

@@ -1,8 +1,8 @@
 """Lexical shortlists: the target tokens that a translation may need, given the source tokens.
 
 A sentence needs only a small part of the vocabulary. A table has the most probable target tokens for each
-source token, and the most frequent target tokens for all sentences (Jean et al. 2015, "On Using Very Large
-Target Vocabulary for Neural Machine Translation", section 3.3). The probabilities come from IBM Model 1
+source token, and the most frequent target tokens for all sentences. Source: Jean et al. 2015, "On Using Very
+Large Target Vocabulary for Neural Machine Translation", section 3.3. The probabilities come from IBM Model 1
 (Brown et al. 1993, "The Mathematics of Statistical Machine Translation", section 4), with an empty source
 token:
 

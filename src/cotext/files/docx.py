@@ -19,18 +19,18 @@ from cotext.runtime.xml import local_name, lxml_etree, namespace_of, taken
 if TYPE_CHECKING:
     from lxml import etree
 
-# --- Paragraphs of WordprocessingML (ECMA-376 part 1, chapter 17) as pieces.
+# --- Paragraphs of WordprocessingML (ECMA-376 part 1, chapter 17) as pieces (`files.blocks.Piece`).
 #
-# Elements: links, content controls, insertions, ranges of bookmarks and comments. Points: breaks, tabs,
-# pictures, notes and deletions. Results of fields are copied, except links and tables of contents. Notes of
-# the word processor about the old text (misspellings, optional hyphens, page breaks) are removed from a
+# Elements: links, content controls, insertions, ranges of bookmarks and comments. Points, which have no text:
+# breaks, tabs, pictures, notes and deletions. Results of fields are copied, except links and tables of
+# contents. Marks that refer to the old text (misspellings, optional hyphens, page breaks) are removed from a
 # changed paragraph.
 
 _SPACE: Final = "{http://www.w3.org/XML/1998/namespace}space"
 _HOLDERS: Final = frozenset({"hyperlink", "smartTag", "customXml", "ins", "moveTo", "dir", "bdo"})
 _PROPERTIES: Final = frozenset({"pPr", "smartTagPr", "customXmlPr", "fldData"})
 _DROPPED: Final = frozenset({"proofErr", "lastRenderedPageBreak", "softHyphen"})
-# Properties of runs that do not change the look.
+# Properties of runs that do not change the formatting.
 _UNSEEN: Final = frozenset({"lang", "noProof", "rPrChange", "webHidden", "hint"})
 _TRANSLATED_FIELDS: Final = frozenset({"HYPERLINK", "TOC", "INDEX", "FORMTEXT"})
 # Content controls whose text is selected from a list, or is also stored elsewhere.
@@ -241,7 +241,7 @@ class _Twins:
 
 
 def _twins(root: "etree._Element", paragraph_tag: str) -> dict["etree._Element", list["etree._Element"]]:
-    """Map paragraphs of the first alternative of a content to their counterparts in the others."""
+    """Map paragraphs in the first of several alternative contents to their counterparts in the others."""
     twins: dict[etree._Element, list[etree._Element]] = {}
     for content in root.iter(_COMPATIBILITY + "AlternateContent"):
         alternatives = [list(alternative.iter(paragraph_tag)) for alternative in content]

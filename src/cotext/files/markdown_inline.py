@@ -1,7 +1,7 @@
 """Inline elements of a Markdown paragraph with their spelling, and the source of a translated paragraph.
 
-The tokens of the parser have no positions, so each token is searched in the source after the previous one. If
-this fails, the caller keeps the paragraph unchanged.
+The tokens of the parser have no positions, so each token is searched for in the source after the previous
+one. If this fails, the caller keeps the paragraph unchanged.
 """
 
 import re
@@ -38,11 +38,11 @@ class NotFoundError(Exception):
 
 @dataclass(slots=True)
 class Paragraph:
-    """The pieces of a paragraph, and by key their spelling: `first` of start tags and others, `last` of end
-    tags.
+    """The pieces of a paragraph, and how they are written in the source.
 
-    `spelled`: spelling of characters that were escaped or written as entities. `further`: kind and content of
-    texts inside elements, such as link titles.
+    `first`: by key, the source of start tags and of pieces without end tag. `last`: by key, the source of end
+    tags. `spelled`: spelling of characters that were escaped or written as entities. `further`: kind and
+    content of texts inside elements, such as link titles.
     """
 
     pieces: list[Piece] = field(default_factory=list)
@@ -199,7 +199,7 @@ def _is_plain(text: str) -> bool:
 
 
 def html_mates(tokens: Sequence[Any]) -> dict[int, int]:
-    """Map the numbers of tokens that open and close an HTML element to each other.
+    """Map the number of the start token of each HTML element to that of its end token, and vice versa.
 
     Both tokens are in the same Markdown element, so that elements are nested.
     """
@@ -219,7 +219,7 @@ def html_mates(tokens: Sequence[Any]) -> dict[int, int]:
 
 
 def visible(paragraph: Paragraph, pieces: Iterable[Piece]) -> tuple[Piece, ...]:
-    """Return the pieces without empty emphasis, whose marks would be text."""
+    """Remove emphasis without text: Markdown would show its marks as text."""
     kept: list[Piece] = []
     empty: list[int] = []  # start of emphasis without text so far
     for piece in pieces:
@@ -240,15 +240,15 @@ def _mark(paragraph: Paragraph, piece: Open | Close) -> str:
 
 
 def mark_said(paragraph: Paragraph, piece: Open | Close) -> str:
-    """Return the name of a mark of emphasis in the elements of `said`."""
+    """Return the key by which `said` counts a mark of emphasis, such as `em_open`."""
     return f"{_MARKS[_mark(paragraph, piece)]}_{'open' if isinstance(piece, Open) else 'close'}"
 
 
 def spelled(paragraph: Paragraph, block: Block, further: Sequence[str], how: int) -> str:
     """Return the source of a block with the elements of a paragraph.
 
-    `how`: 0: only the escapes of the source; 1: all escapes; 2: also stars for underscores; 3: HTML tags for
-    emphasis.
+    `how`: 0: escape what the source escapes; 1: escape all special characters; 2: also write emphasis with
+    stars, not underscores; 3: write emphasis as HTML tags.
     """
     parts: list[str] = []
     after_code = False

@@ -76,16 +76,16 @@ class TranslationRequest(SentenceSplitting, Wished, Sharded, ClusterOptions):
         if self.is_standard_input:
             if len(self.files) > 1 or any(map(self.is_given, _OF_FILES)) or self.format not in _LINES:
                 raise CotextError(
-                    "- reads standard input and writes standard output, one line for each line: omit other "
-                    "files, --out, --out-dir, --memory, --bilingual, --scores, "
-                    "--overwrite, --shard and --json (--format: text), or give a file"
+                    "- reads standard input and writes one output line for each input line; give a file, or "
+                    "omit all other files, --out, --out-dir, --memory, --bilingual, --scores, --overwrite, "
+                    "--shard, --on, --workers and --json (--format can only be text)"
                 )
             return
         _ = self.outs  # raises if outputs have no name
         if self.bilingual is not None and self.bilingual.suffix.lower() not in BILINGUAL_SUFFIXES:
             raise CotextError(
-                f"--bilingual {self.bilingual}: its name ends with neither "
-                f"{' nor '.join(BILINGUAL_SUFFIXES)}; choose one"
+                f"--bilingual {self.bilingual}: the name of the file must end with "
+                f"{' or '.join(BILINGUAL_SUFFIXES)}"
             )
 
     @property
@@ -136,7 +136,9 @@ class RepairRequest(CorpusFormat, RunOptions):
     """Translations of any system to repair with a run of one language (DocRepair)."""
 
     run: Path = option(
-        "Run trained on round trips of one language (docs/monolingual.md).", argument=True, is_run=True
+        "Run trained on round-trip translations in one language (docs/monolingual.md).",
+        argument=True,
+        is_run=True,
     )
     hypothesis: Path = option("Translation to repair: a corpus with one sentence per line, of any system.")
     out: Path = option("File to write, in the format of the hypothesis.")
@@ -146,7 +148,7 @@ class RepairRequest(CorpusFormat, RunOptions):
 
     @property
     def translation(self) -> TranslationRequest:
-        """The translation that this repair is."""
+        """The request by which `repair` translates: each line of the hypothesis is one sentence."""
         return TranslationRequest(
             run=self.run,
             files=[self.hypothesis],

@@ -1,7 +1,7 @@
 """Strings of message catalogues as blocks: lines, placeholders, markup and accelerators.
 
 A string may be a wrapped paragraph or a list of lines. A line break is part of a paragraph under three
-conditions: the line has at least 30 characters, it does not end a sentence, and the next line begins with a
+conditions. The line has at least 30 characters. It does not end a sentence. The next line begins with a
 letter, bracket, quote or placeholder. The translation is wrapped at the width of the longest line. Every
 other break ends a block. Outer white space and lines without a letter are kept.
 """

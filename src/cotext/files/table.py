@@ -42,7 +42,6 @@ def file_suffixes() -> list[str]:
 def recognise(head: bytes, name: str) -> FileFormat | None:
     """Return the format of a file, detected from its first bytes; its name decides between several.
 
-
     Returns None if no file format fits; the file may be a corpus (`cotext.data.formats`).
     """
     fitting = [format for format in file_formats().values() if format.recognises(head)]

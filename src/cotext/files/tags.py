@@ -1,12 +1,12 @@
 """Projection of inline elements from a source sentence to its translation, by word alignment.
 
-    element        the span of target words with most alignment weight on the words of the element, minus
-    their weight on other words. Siblings do not overlap, and a child is inside its parent. An element around
-    all words of its parent stays around all of them. point          after the target word aligned with the
-    word before it, or before the target word aligned
-               with the word after it
-    copied text    where it occurs in the translation, each once; if it is missing in the translation,
-    inserted like a point
+    element        The span of target words with most alignment weight on the words of the element, minus
+                   their weight on other words. Siblings do not overlap, and a child is inside its parent. An
+                   element around all words of its parent stays around all of them.
+    point          After the target word that is aligned with the word before the point. Otherwise, before
+                   the target word that is aligned with the word after it.
+    copied text    Where it occurs in the translation, each once. If it is missing in the translation, it is
+                   inserted like a point.
 
 Punctuation at the edges of an element stays inside the element. White space stays outside.
 """

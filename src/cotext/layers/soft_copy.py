@@ -19,7 +19,7 @@ from torch.nn.functional import embedding_bag
 from cotext.layers.kernels.precision import precise_dtype
 from cotext.layers.positions import ranks
 
-WINDOW = 5  # tokens on either side; the tokens outside have a total weight below 1e-10
+WINDOW = 5  # tokens on either side that are averaged; all others together have a weight below 1e-10
 
 
 def stretched(sentence: Tensor, length: Tensor) -> Tensor:
@@ -65,7 +65,7 @@ def soft_copy(x_BSD: Tensor, source: Tensor, positions: Tensor, texts: int) -> T
 
 
 def _texts(index: Tensor, texts: int) -> tuple[Tensor, Tensor]:
-    """Return the begins and the lengths of the texts of every sequence, both [B, texts]."""
+    """Return the start positions and the lengths of the texts of every sequence, both [B, texts]."""
     length = index.new_zeros(index.size(0), texts)
     length.scatter_add_(1, index.clamp(min=0), (index >= 0).long())
     return length.cumsum(dim=1) - length, length

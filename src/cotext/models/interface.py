@@ -240,9 +240,9 @@ class NonAutoregressiveModel(System):
     """A system that predicts all tokens of a row at once, independently of each other.
 
     A row is `bos y1 eos bos y2 eos ...`, brackets included. `path` defines how tokens are aligned with
-    positions: `sentences`, one CTC path per sentence, from `bos` to `eos`; `row`, one path for all; `length`,
-    one position per token, whose number the model predicts. `blank` is the symbol of a path that stands for
-    no token.
+    positions. `sentences`: one CTC path per sentence, from `bos` to `eos`. `row`: one path for all. `length`:
+    one position per token; the model predicts the number of positions. `blank` is the symbol of a path that
+    stands for no token.
     """
 
     path: PathKind

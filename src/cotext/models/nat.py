@@ -1,8 +1,7 @@
 """Non-autoregressive Transformer: the base model of systems that predict all tokens of a row at once.
 
     source -> embedding -> encoder blocks ------> keys and values
-                    states -> soft copy -> decoder blocks <-' -> hidden -> embedding.weight -> logits of
-                    positions
+                    states -> soft copy -> decoder blocks <-' -> hidden -> embedding.weight -> logits
 
 With CTC paths, a row has twice as many positions as source tokens. A path through them, with blanks and
 repetitions removed, is the translation (Libovický and Helcl 2018). There is one path per sentence, at the

@@ -37,8 +37,8 @@ class Parts:
     """The parts in the slots of a model, in addition to its stacks; None: empty.
 
     `relative` [2 * span + 1, K]: a table of relative positions that all self-attentions share. `shift`: the
-    segment shift, as a number of positions, or `sequence` for the mean sentence length of the *source* row,
-    on both sides; while decoding, the mean of the target is not known yet. `source_sentences`: how many
+    segment shift in positions. `sequence`: the mean sentence length of the *source* row, on both sides,
+    because the mean of the target is not known while decoding. `source_sentences`: how many
     sentences away attention over whole source rows reaches; None: no limit. `output_bias` [V]: a bias of the
     output layer.
     """

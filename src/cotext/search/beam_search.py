@@ -84,8 +84,8 @@ def best_columns(values_RU: Tensor, count: int) -> tuple[Tensor, Tensor]:
     """Return the largest values of every row, in descending order, and their columns: [R, count] each.
 
     `topk` is among the slowest steps of a beam on a CPU. The largest values are in the blocks with the
-    largest maxima, so that most blocks are read only once. Equal values may be in another order than in
-    `topk`.
+    largest maxima, so that most blocks are read only once. The order of equal values may
+    differ from that of `topk`.
     """
     size = BLOCK_TOKENS
     blocks = values_RU.size(1) // size
@@ -473,8 +473,8 @@ def _collect(
         entry, length = int(frontier.entry[i]), int(frontier.best_length[i])
         if length == 0:
             raise CotextError(
-                f"request {entry}: no allowed token has a probability above zero; the output may hold "
-                "NaN, or the vocabulary no token but blanks; check the model with the loss on known text"
+                f"request {entry}: no allowed token has a probability above zero; the output may contain "
+                "NaN, or the vocabulary only blanks; compute the loss of the model on known text to check it"
             )
         tokens = frontier.best_tokens[i, : length - 1].tolist()
         hypothesis = Hypothesis(

@@ -40,7 +40,7 @@ def load_engine(folder: Path, device: torch.device, threads: int | None = None) 
     tokenizer = load_tokenizer(folder / "tokenizer")
     if tokenizer.fingerprint != described.fingerprint:
         raise CotextError(
-            f"{folder}: was exported with another tokenizer than the one in it; export it again"
+            f"{folder}: its tokenizer differs from the one that it was exported with; export it again"
         )
     config = described.config
     chosen = threads or choose_threads(config.model.dimension, config.train.threads)
@@ -414,8 +414,8 @@ class _EngineSearch:
                 self._close(row, end, tokens, None)
         if rows:
             raise CotextError(
-                "no allowed token has a probability above zero; the output may hold NaN, or the vocabulary "
-                "no token but blanks; check the run that was exported with the loss on known text"
+                "no allowed token has a probability above zero; the output may contain NaN, or the "
+                "vocabulary only blanks; compute the loss of the exported run on known text to check it"
             )
 
     def _best(

@@ -223,7 +223,7 @@ class SentenceAutomaton:
             return False
         if any(_is_most_of(tail, phrase) for phrase in self._forbidden):
             return True
-        # A copied text that is complete must not begin again, if its begin cannot be another word.
+        # A copied text that is complete must not begin again, if its start cannot be another word.
         distinct = not all(map(is_letter, tail)) and (len(tail) > 1 or tail in "{<")
         return any(
             tail == phrase or (distinct and phrase.startswith(tail))

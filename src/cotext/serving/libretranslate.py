@@ -1,8 +1,8 @@
 """The LibreTranslate API: texts, languages and language detection.
 
-An extension is the field `{"cotext": {...}}` of a JSON body with `document` (true: the texts of a list are
-one document), `system` (name of the system) and, for sessions, `session`, `segment` and `confirmed`. In forms
-and addresses, these are separate fields.
+An extension is the field `{"cotext": {...}}` of a JSON body. Its keys are `document` (true: the texts of a
+list are one document), `system` (name of the system) and, for sessions, `session`, `segment` and `confirmed`.
+In forms and query strings, these are separate fields.
 """
 
 from typing import Any, Final
@@ -25,7 +25,7 @@ AUTO: Final = "auto"
 
 
 def routes() -> list[BaseRoute]:
-    """Return the routes of the dialect; `/health` is common to all dialects."""
+    """Return the routes of this API; `/health` is common to all APIs."""
     return [
         *also_in_sessions(
             [
@@ -84,11 +84,11 @@ def _texts(fields: Fields, most: int) -> tuple[list[str], bool]:
 
 
 def _alternatives(fields: Fields) -> int:
-    """Return the requested number of alternatives; answers have fewer than the beam size."""
+    """Return the requested number of alternatives; a response has at most the beam size minus one."""
     value = fields.value("alternatives")
     text = "0" if value is None or value == "" else str(value)
     if isinstance(value, bool | float | list | dict) or not text.isascii() or not text.isdigit():
-        raise RequestError(400, "Invalid request: alternatives has to be an integer from 0")
+        raise RequestError(400, "Invalid request: alternatives must be an integer of at least 0")
     return int(text[:9])
 
 
@@ -97,7 +97,7 @@ def _described(detected: Detected) -> dict[str, Any]:
 
 
 def _systems(service: Service, source: str, target: str, name: str | None = None) -> list[System]:
-    """Return the systems for a request, with all source languages if the language is detected."""
+    """Return the systems for a source and a target language; `auto`: those of all source languages."""
     return service.systems.translating(None if source == AUTO else code_of(source), code_of(target), name)
 
 

@@ -74,9 +74,9 @@ class ServerSettings(Request):
                 raise CotextError(f"--cors {origin}: give an origin, such as https://example.org")
         if self.max_file_bytes * SHARES > self.max_jobs_bytes:
             raise CotextError(
-                f"--max-file-bytes {self.max_file_bytes} is too large for --max-files-bytes "
-                f"{self.max_jobs_bytes}: a client may use an eighth of the space for all files, and "
-                f"a file cannot be larger; give --max-files-bytes {self.max_file_bytes * SHARES} at least"
+                f"--max-file-bytes {self.max_file_bytes} is too large: a client, and thus a file, may use an "
+                f"eighth of --max-files-bytes {self.max_jobs_bytes}; give --max-files-bytes "
+                f"{self.max_file_bytes * SHARES} at least"
             )
 
     @property

@@ -48,8 +48,8 @@ class TranslationRequest:
 
     `systems`: candidates with one target language; the source language is detected if there are several, or
     if `detects`. `together`: the texts are one document. `context`: context before each document. `place`:
-    position in a session; all texts have one language. `alternatives`: maximum number
-    of other translations of each text; none in a session.
+    position in a session; all texts have one language. `alternatives`: maximum number of
+    other translations of each text; none in a session.
     """
 
     texts: Sequence[str]

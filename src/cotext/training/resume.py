@@ -37,8 +37,7 @@ class TrainingProgress:
 
     `epoch`: completed epochs, on average over the processes. `cpu_seconds`: processor time of all processes
     for updates and their batches, if `train.max_cpu_minutes` limits it. `validated`: updates with a
-    validation, whose checkpoints can be averaged; other checkpoints are written when training is stopped.
-    `corpus`:
+    validation. Only their checkpoints are averaged, not those written when training was stopped. `corpus`:
     digests of the data. `scaler`: state of the loss scale (only fp16).
     """
 
@@ -87,7 +86,7 @@ def load_optimizer(path: Path, optimizer: Optimizer, names: Sequence[str]) -> No
     """Check and load the state that `save_optimizer` wrote.
 
     Raises:
-        CotextError: missing or damaged, or the state of another model.
+        CotextError: the file is missing or damaged, or contains the state of another model.
     """
     index = {name: i for i, name in enumerate(names)}
     parameters = [p for group in optimizer.param_groups for p in group["params"]]
@@ -146,7 +145,7 @@ def load_process_state(folder: Path, rank: int) -> ProcessState:
         expected["random_cuda"] = (torch.uint8, torch.cuda.get_rng_state().shape)
     for name, (dtype, shape) in expected.items():
         if name not in tensors or (tensors[name].dtype, tensors[name].shape) != (dtype, shape):
-            raise CotextError(f"{path}: not the training state of a process: '{name}' is missing or another")
+            raise CotextError(f"{path}: not the training state of a process: '{name}' is missing or invalid")
     if bool((tensors["cursor"] < 0).any()):
         raise CotextError(f"{path}: its position in the data is negative")
     torch.set_rng_state(tensors["random"])
@@ -171,7 +170,7 @@ def require_resumable(run: Path, corpus: Mapping[str, str]) -> None:
     """Check the last checkpoint, if there is one, and that it was trained on the same data.
 
     Raises:
-        CotextError: a file is missing, damaged or of another checkpoint, or the data have other digests.
+        CotextError: a file is missing, damaged or belongs to another checkpoint, or the data differ.
     """
     updates = checkpoints(run)
     if not updates:
@@ -180,7 +179,7 @@ def require_resumable(run: Path, corpus: Mapping[str, str]) -> None:
     saved = _load(folder)
     if changed := [name for name, digest in corpus.items() if saved.progress.corpus.get(name) != digest]:
         raise CotextError(
-            f"{folder}: trained on other data, with another {', '.join(changed)}; pass the same data, or "
+            f"{folder}: trained on other data ({', '.join(changed)} changed); pass the same data, or "
             "choose another --out"
         )
     require_whole(folder, saved.files, _remedy(folder))
@@ -198,11 +197,14 @@ def _load(folder: Path) -> _Saved:
         ) from None
     if saved.progress.update != int(folder.name):
         raise CotextError(
-            f"{path}: of update {saved.progress.update}, not {int(folder.name)}: the folder was renamed; "
-            f"{_remedy(folder)}"
+            f"{path}: belongs to update {saved.progress.update}, not {int(folder.name)}: the folder was "
+            f"renamed; {_remedy(folder)}"
         )
     return saved
 
 
 def _remedy(folder: Path) -> str:
-    return f"delete {folder}, and the same command resumes from the checkpoint before, or from the beginning"
+    return (
+        f"delete {folder} and run the same command again; it resumes from the previous checkpoint, or "
+        "from the beginning"
+    )

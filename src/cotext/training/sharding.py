@@ -3,8 +3,8 @@
 This is stage 3 of Rajbhandari et al. 2020 (section 5.3), implemented with torch's `fully_shard`. The weights
 of a group of modules are gathered on every process when the group is computed, and freed afterwards.
 Gradients are summed and scattered. Each block is a group. Each cross-attention is a separate group, because
-its keys and values are computed before its block. All other modules form one group. Files contain full
-tensors, as in other training.
+its keys and values are computed before its block. All other modules form one group. Checkpoints
+contain full tensors, as without sharding.
 
 `torch.distributed` is imported when it is needed, because this takes a second.
 """
@@ -33,13 +33,13 @@ def require_shardable(config: TrainConfig, processes: int) -> None:
         return
     if processes == 1:
         raise CotextError(
-            "train.shard_model = true: divides the model among processes, but there is one; start several, "
-            "for example `torchrun --nproc-per-node=8 -m cotext train ...`"
+            "train.shard_model = true: the model is divided among processes, but there is only one; start "
+            "several, for example `torchrun --nproc-per-node=8 -m cotext train ...`"
         )
     if config.validate_bleu:
         raise CotextError(
-            "train.shard_model = true: no process has the whole model to translate the development set with; "
-            "choose train.validate_bleu = false, and translate with the checkpoints"
+            "train.shard_model = true: no process has the complete model, so the development set cannot be "
+            "translated; set train.validate_bleu = false, and translate with the checkpoints"
         )
 
 
@@ -51,7 +51,7 @@ def shard(objective: nn.Module, device: torch.device, processes: int) -> None:
     mesh = init_device_mesh(device.type, (processes,))
     # Keys and values are views of one projection. No code modifies them in place.
     warnings.filterwarnings("ignore", "FSDP2-wrapped module .* returned a view", UserWarning)
-    # Inner modules first, because a group contains the modules that no inner group contains.
+    # Inner modules first: an outer group contains only modules that are not yet in a group.
     for module in reversed(list(objective.modules())):
         if isinstance(module, EncoderBlock | DecoderBlock | CrossAttention):
             fully_shard(module, mesh=mesh)

@@ -218,8 +218,8 @@ def start_from(
     described = describe_file(path)
     if described.fingerprint != tokenizer.fingerprint:
         raise CotextError(
-            f"{run}: was not trained with the tokenizer of the data, so its embeddings belong to other "
-            "subwords; pass the data that it was trained on, or start from a run on this data"
+            f"{run}: was not trained with the tokenizer of the data, so the embeddings cannot be "
+            "used; pass the data that it was trained on, or start from a run on this data"
         )
     weights = load_weights(path)
     symbols = ""

@@ -168,8 +168,8 @@ class Translation:
         long          the source is longer than any in training
         shed          less context than the view allows, to keep the window within `view.max_tokens`
         missing       no text; possible only in free search
-        resegmented   the tokenizer splits the text into other subwords than the output had: scores of the
-                      text differ for these, and for sentences in whose context they are
+        resegmented   the tokenizer splits the text into subwords that differ from those of the output: scores
+                      of the text differ for these sentences, and for sentences that have them as context
 
     `pieces`: for every window (in the document view, every sub-document), whether it was recovered: no
     current sentence is missing, and the output had exactly the requested sentences, in order. `lists`: with

@@ -18,11 +18,11 @@ ScoredDocument = tuple[str, list[SentenceScore]]  # its id, and a score for ever
 
 
 def require_column(document: str) -> None:
-    """Raise CotextError for a document id with a character that ends a column or a line."""
+    """Raise CotextError for a document id with a tab or a line break, which would end a column or line."""
     if any(c in document for c in "\t\n\r"):
         raise CotextError(
-            f"document id {shown(document)} holds a tab or the end of a line, which would shift the columns "
-            "of the table: rename the document, or score the text by `cotext score --json`"
+            f"document id {shown(document)} contains a tab or a line break, which would shift the columns of "
+            "the table; rename the document, or use `cotext score --json`"
         )
 
 
@@ -82,11 +82,11 @@ def remove_lists(out: Path) -> None:
 
 
 def require_no_lists(opened: OpenedRun, what: str) -> None:
-    """Raise CotextError if a run makes n-best lists; `what` is translated, and has none."""
+    """Raise CotextError if a run writes n-best lists; `what`: name of an input that cannot have lists."""
     if (nbest := opened.config.decode.nbest) > 1:
         raise CotextError(
-            f"{what}: decode.nbest = {nbest}: lists are written next to corpora with one sentence per line "
-            "that are translated here; add --set nbest=1"
+            f"{what}: decode.nbest = {nbest}: n-best lists can be written only for corpora with one sentence "
+            "per line, and not with --on; add --set nbest=1"
         )
 
 
@@ -97,9 +97,9 @@ def write_lists(
     nbest: int,
     signature: str,
 ) -> None:
-    """Write the lists of a translated corpus; `pairs` has its documents as written.
+    """Write the lists of a translated corpus; `pairs`: its source and the written output.
 
-    Sentences without text are not translated; their list has only the line of the output.
+    Sentences without text are not translated. Their list has one entry, the output line.
     """
     with atomic_sinks([lists_beside(out)]) as [sink]:
         write_documents(sink, _listed(pairs, translations), nbest, f"{signature}|nbest:{nbest}")

@@ -354,8 +354,8 @@ class _SideFile:
             return
         if not self._same:
             raise CotextError(
-                f"{self._sink.path} names other documents than are to be written, and belongs to "
-                f"{self._relying[0]} too; choose a name with another beginning for what is written"
+                f"{self._sink.path} has ids of other documents, and also belongs to "
+                f"{self._relying[0]}; choose an output name that begins differently"
             )
         # The content is equal, perhaps in the other variant of side files: the existing file is kept.
         self._sink.keep_old()

@@ -34,15 +34,15 @@ from cotext.runtime.errors import CotextError
 # --- Parsing of XML as a stream, with limits for depth and for the data that the parser keeps in memory.
 
 CHUNK_BYTES: Final = 1 << 16
-MAX_DEPTH: Final = 100  # of elements
+MAX_DEPTH: Final = 100  # nested elements
 _NOT_XML: Final = re.compile("[^\t\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 class XmlStream:
     """A parser that calls functions for elements and text, and rejects XML features that no corpus needs.
 
-    `encoding` overrides the declared encoding of the file, unless it is None. A DOCTYPE is an error. With
-    `doctype`, a DOCTYPE without internal declarations is allowed; external files are never opened.
+    `encoding` overrides the declared encoding of the file, unless it is None. `doctype`: allow a DOCTYPE
+    without internal declarations; by default, any DOCTYPE is an error. External files are never opened.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class XmlStream:
         if not self._doctype or internal:
             raise CotextError(
                 f"{self._path}:{self.line}: contains a DOCTYPE{' with declarations' * self._doctype}, which "
-                "is refused for safety; remove the declaration and write its entities out"
+                "is rejected for safety; remove it and replace each entity by its text"
             )
 
     def _refuse_entity(self, entity: str, is_parameter: int) -> None:
@@ -153,7 +153,7 @@ _CODES: Final = ("bpt", "ept", "it", "ph", "ut")  # elements whose content is no
 
 @dataclass(slots=True)
 class Unit:
-    """A unit of a memory: texts by language code, in the order of the file."""
+    """A unit of a translation memory: texts by language code, in the order of the file."""
 
     line: int
     source_language: str = ""
@@ -230,12 +230,13 @@ def pairs(
 ) -> Iterator[tuple[str, str, dict[str, str]]]:
     """Yield source, target and properties of every unit that has both languages.
 
-    The property `x-document` is the document of the unit, independently of its name in the file, and empty
-    without documents. `x-position` counts the units of a document from 1, unless the file has positions.
-    Regions are ignored ("en", "en-US"), but an equal code is preferred.
+    In the returned properties, `x-document` is the name of the document of the unit, whatever this property
+    is called in the file; it is empty if there is no document. `x-position` is the position from the file,
+    or else the number of the unit in its document, from 1. Regions of language codes are ignored ("en" also
+    finds "en-US"), but an equal code is preferred.
 
     Raises:
-        CotextError: missing, malformed, or a limit is exceeded.
+        CotextError: the file is missing or malformed, or exceeds a limit.
     """
     document, position = None, 0
     for unit in read_units(path):
@@ -284,8 +285,8 @@ class _Document:
         if (target is None) != self._alone:
             languages = ("one language", "two languages")
             raise CotextError(
-                f"{self._path}:{unit.line}: a unit in {languages[target is not None]} among those in "
-                f"{languages[target is None]} of document {self._id!r}; remove it"
+                f"{self._path}:{unit.line}: a unit in {languages[target is not None]}, but the other units "
+                f"of document {self._id!r} are in {languages[target is None]}; remove it"
             )
         self._source.append(without_breaks(unit.texts[source]))
         if target is not None:
@@ -301,7 +302,7 @@ def _target_of(unit: Unit, source: str) -> str | None:
 
 
 class _Reader:
-    """The state of parsing a memory; complete units are added to `finished`."""
+    """The state of parsing a translation memory; complete units are added to `finished`."""
 
     def __init__(self, path: Path) -> None:
         self.finished: list[Unit] = []
@@ -410,7 +411,7 @@ def _escaped(text: str) -> str:
 def encode_memory(
     sentences: Iterable[tuple[str, str, Mapping[str, str]]], source_language: str, target_language: str
 ) -> bytes:
-    """Return a memory of sentence pairs with properties, such as `x-document` and `x-position`.
+    """Return a TMX file of sentence pairs with properties, such as `x-document` and `x-position`.
 
     White space at both ends of texts is kept; characters that XML cannot contain become spaces.
     """
@@ -438,7 +439,7 @@ def read_wmt_xml(path: Path) -> Iterator[Record]:
     """Read documents; a line break inside a segment becomes a space.
 
     Raises CotextError for malformed XML, for any DOCTYPE (it could declare entities that expand without end),
-    and for too large segments, markup or documents.
+    and for segments, markup or documents that are too large.
     """
     reader = _WmtXmlReader(path)
     for _ in reader.stream.read():
@@ -532,8 +533,8 @@ class _WmtXmlReader:
                 if source_id is not None and target_id is not None and source_id != target_id:
                     raise CotextError(
                         f"{self._path}:{self._line}: document {document_id!r}: segment {source_id!r} of the "
-                        f"source stands beside segment {target_id!r} of the target; put the segments in one "
-                        "order"
+                        f"source is paired with segment {target_id!r} of the target; put the segments of "
+                        "both sides in the same order"
                     )
         if source is None and target is None:
             source = []

@@ -107,10 +107,10 @@ def choice_of(example: ContrastiveExample) -> CandidateSet:
 def balanced_weights(choices: Sequence[CandidateSet]) -> list[float]:
     """Return the weights of examples in balanced accuracy; they add up to 1.
 
-    Balanced accuracy is the mean of the recalls of the right forms (Brodersen et al. 2010), among examples
-    with the same forms to choose from (er, sie, es are one choice, ihn, sie, es another). The result is the
-    mean over choices, weighted by their examples. A system that prefers one form in any context has the
-    accuracy of guessing, however often that form is right.
+    Balanced accuracy is the mean of the recalls of the right forms (Brodersen et al. 2010). It is computed
+    among examples with the same forms to choose from: er, sie, es are one choice; ihn, sie, es another. The
+    result is the mean over choices, weighted by their examples. A system that prefers one form in any context
+    has chance accuracy, however often that form is right.
     """
     of_choice, of_form = Counter(forms for forms, _ in choices), Counter(choices)
     kinds = Counter(forms for forms, _ in of_form)

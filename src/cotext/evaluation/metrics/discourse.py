@@ -1,10 +1,10 @@
 """Discourse words marked by hand: tenses, conjunctions, pronouns (TC, CP, PT, TCP; Sun et al., 2022).
 
-In the English references of the Chinese-English PDC test set, the authors marked the verbs of 50 documents,
-the conjunctions of 46 and the pronouns of 52, each with all acceptable renderings. A marked word is a hit if
-one of its renderings occurs near the same relative position of the hypothesis. TC, CP and PT are the hits in
-per cent of the marked words, TCP is their geometric mean. No tagger is used. The rule of the authors'
-script (tcp.py of Doc2Doc_NMT) is used, so that numbers are comparable.
+The authors marked words in the English references of the Chinese-English PDC test set: the verbs of 50
+documents, the conjunctions of 46 and the pronouns of 52. Each marked word has all acceptable renderings. It
+is a hit if one of its renderings occurs near the same relative position of the hypothesis. TC, CP and PT are
+the hits in per cent of the marked words, TCP is their geometric mean. No tagger is used. The rule of the
+authors' script (tcp.py of Doc2Doc_NMT) is used, so that numbers are comparable.
 """
 
 import re
@@ -62,8 +62,8 @@ def read_marks(path: Path) -> list[MarkedDocument]:
     ]
     if not any(named) and len(lines) != len(published):
         raise CotextError(
-            f"{path}: {len(lines)} lines, and the published set has {len(published)}; begin every line of a "
-            f"set of your own with {', '.join(PHENOMENA)} and a tab"
+            f"{path}: {len(lines)} lines, but the published set has {len(published)}; in another set, "
+            f"begin every line with {', '.join(PHENOMENA)} and a tab"
         )
     documents = []
     for (number, line), has_name in zip(lines, named, strict=True):
@@ -92,17 +92,19 @@ def measure_discourse(
     hypotheses: Mapping[str, Sequence[Document]],
     reference: Sequence[Document],
 ) -> dict[str, list[Measurement]]:
-    """Measure TC, CP and PT, as far as words are marked, and TCP if all three are.
+    """Measure TC, CP and PT, each if it has marked words, and TCP if all three have.
 
-    Positions count tokens as the published file does: tokens of the Moses tokenizer, with hyphens split. The
-    text is used as it is if the marked words of the reference are then at their positions, and tokenised
-    otherwise. Hypotheses must have the form of the reference.
+    As in the published file, a position is the index of a token of the Moses tokenizer, with hyphens split.
+    If the marked words of the reference are at their positions without tokenisation, texts are not tokenised.
+    Hypotheses must be tokenised if and only if the reference is.
 
     Raises:
         CotextError: the documents do not fit the marked words.
     """
     if len(marked) != len(reference):
-        raise CotextError(f"marks of {len(marked)} documents, but the reference has {len(reference)}")
+        raise CotextError(
+            f"there are marks for {len(marked)} documents, but the reference has {len(reference)} documents"
+        )
     tokens, expected = _tokens_of_reference(marked, reference)
     phenomena = [name for name in PHENOMENA if any(d.phenomenon == name and d.marks for d in marked)]
     measured = {}
@@ -142,8 +144,8 @@ def tokenised(documents: Sequence[Document], tokens: Tokens) -> list[list[str]]:
         from sacremoses import MosesTokenizer
     except ImportError:
         raise CotextError(
-            "discourse marks count Moses tokens: pip install cotext[replication], or tokenise hypotheses and "
-            "reference (English rules, hyphens split) beforehand"
+            "positions of discourse marks refer to Moses tokens: pip install cotext[replication], or "
+            "tokenise hypotheses and reference (English rules, hyphens split) beforehand"
         ) from None
     moses = MosesTokenizer(lang="en")
     return [moses.tokenize(line, escape=False, aggressive_dash_splits=True) for line in lines]
@@ -152,7 +154,7 @@ def tokenised(documents: Sequence[Document], tokens: Tokens) -> list[list[str]]:
 def _tokens_of_reference(
     marked: Sequence[MarkedDocument], reference: Sequence[Document]
 ) -> tuple[Tokens, list[list[str]]]:
-    """Find the tokenisation that the positions count."""
+    """Return the tokenisation that the positions refer to, and the tokens of the reference in it."""
     total = sum(len(document.marks) for document in marked)
     if not total:
         raise CotextError("discourse marks: the file contains none")
@@ -169,8 +171,8 @@ def _tokens_of_reference(
         shares.append(f"{100 * fitting / total:.0f} %")
     raise CotextError(
         f"discourse marks: only {shares[0]} of the {total} marked words are at their positions in the "
-        f"reference, {shares[1]} after tokenisation; give the reference that was marked, documents "
-        "in the order of the marks"
+        f"reference, {shares[1]} after tokenisation; give the marked reference, with its documents in the "
+        "order of the marks"
     )
 
 
@@ -197,7 +199,11 @@ def _measurements(
 
 
 def _geometric_mean(columns: Sequence[int]) -> SumScorer:
-    """Score sums of hits and marks by the shares of some phenomena; without marks the share is 0."""
+    """Return a function that computes the geometric mean of the shares of hits of these phenomena, in per
+    cent.
+
+    The share of a phenomenon without marks is 0.
+    """
 
     def score(sums: Floats) -> Floats:
         shares = [sums[:, 2 * c] / np.maximum(sums[:, 2 * c + 1], 1.0) for c in columns]

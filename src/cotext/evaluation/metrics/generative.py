@@ -6,11 +6,11 @@ a wrong one, in a sentence in which they differ,
     right forms    the words that the right candidate has more often than the wrong one
     wrong forms    the words that the wrong candidate has more often than the right one
 
-The translation of that sentence *has the right form* if it has one of the right forms more often than the
-wrong candidate has it, and *has the wrong form* if it has one of the wrong forms more often than the right
-candidate. If there are no right forms, having no wrong form counts as having the right one. A translation is
-right if it has the right form and not the wrong one, in every such sentence and against every wrong
-candidate:
+The translation of that sentence *has the right form* if one of the right forms is more frequent in it than in
+the wrong candidate. It *has the wrong form* if one of the wrong forms is more frequent in it than in the
+right candidate. If there are no right forms, having no wrong form counts as having the right one. A
+translation is right if it has the right form and not the wrong one, in every such sentence and against every
+wrong candidate:
 
     right     Er ist alt, sagt sie.        sie: once in the right candidate, so that one `sie` is not wrong
     wrong     Sie ist alt, sagt sie.

@@ -1,15 +1,17 @@
 """Glossary terms in translations, after the document track of WMT's terminology task of 2025.
 
-    success       for every term of a document with a translation in the reference: occurrences of its
-                  translations in the hypothesis per occurrence in the source, at most 1; their mean
-    consistency   of the sentences with a term, in documents where several have it: the share that has the
-                  most frequent translation of the term in the document
+    success       The mean over the terms of each document that have a translation in its reference. The
+                  value of a term is the number of occurrences of its translations in the hypothesis, divided
+                  by the number of its occurrences in the source, at most 1.
+    consistency   Computed for terms that occur in several sentences of a document: the share of these
+                  sentences with the translation of the term that is most frequent in the document.
 
-Success is what the task's scorer computes: it counts lower-case text, also inside words. Its scorer of
-consistency needs a language model, a word aligner and lemmatisers to find the translation of each term in the
-output. Here, only listed translations are found, and a sentence without one is inconsistent. The task
-compares with the most frequent translation of a whole submission and includes terms that occur once. Here,
-documents are compared, and such terms do not count. https://github.com/wmt-conference/wmt25-terminology
+Success is computed as by the task's scorer: text is lower-cased, and matches inside words count. Its scorer
+of consistency needs a language model, a word aligner and lemmatisers to find the translation of each term in
+the output. Here, only listed translations are found, and a sentence without one is inconsistent. The task
+uses the most frequent translation in a whole submission, and includes terms that occur once. Here, the most
+frequent translation in the document is used, and terms that occur once are ignored.
+https://github.com/wmt-conference/wmt25-terminology
 """
 
 from collections import Counter
@@ -43,7 +45,7 @@ def measure_terms(
         sides = zip(documents, source, reference, strict=True)
         counts = np.array([_counts(lower, *triple) for triple in sides])
         if not counts[:, 1].sum():
-            raise CotextError("no term of the list is in the source and, translated, in the reference")
+            raise CotextError("no term of the list is in the source and has a translation in the reference")
         measured[name] = [
             Measurement.of(
                 f"term-{what}",
@@ -59,7 +61,7 @@ def measure_terms(
 
 
 def _counts(terms: Terms, hypothesis: Document, source: Document, reference: Document) -> tuple[float, ...]:
-    """Count the successes and terms of a document, and its consistent and all sentences with terms."""
+    """Return numerator and denominator of success, then of consistency, for one document."""
     sides = [[s.lower() for s in side.sentences] for side in (hypothesis, source, reference)]
     output, original, right = map("\n".join, sides)
     success = valid = consistent = several = 0.0

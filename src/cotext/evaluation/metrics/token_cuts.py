@@ -1,12 +1,19 @@
 """Tokens of a document, the positions where its text may be cut, and omissions and additions.
 
-Omissions and additions are found by the words shared with a reference. A reference sentence counts as
-*omitted* if the piece of the translation aligned with it has fewer than half as many words, and shares fewer
-than a quarter of the words of the sentence. A line of the translation counts as *added* if it shares fewer
-than a quarter of its words with the sentences that it is aligned with, and the pieces of these sentences
-together have more words than the sentences, by at least half the number of words in the line. Words are
-tokens with a letter or a digit, in lower case; a word counts as often as it occurs on both sides. With
-several references, the condition must hold for each of them.
+Omissions and additions are found by the words shared with a reference. A reference sentence is *omitted* if
+both conditions hold for the piece of the translation that is aligned with it:
+
+* the piece has fewer than half as many words as the sentence;
+* it contains fewer than a quarter of the words of the sentence.
+
+A line of the translation is *added* if both conditions hold for the sentences that it is aligned with:
+
+* fewer than a quarter of the words of the line are in these sentences;
+* the pieces aligned with these sentences have more words than the sentences. The difference is at least half
+  the number of words in the line.
+
+Words are tokens with a letter or a digit, in lower case. Repeated words are matched one to one. With several
+references, the conditions must hold for each of them.
 """
 
 import re
@@ -35,9 +42,9 @@ _WITHOUT_SPACES: Final = re.compile("[\u3040-\u30ff\u3400-\u9fff\u0e00-\u0eff\u1
 class CutText:
     """A text and its tokens, in lower case.
 
-    For each position before, between and after tokens: `ends`, the character where the text is cut there;
-    `may_cut`, whether it may be cut; `line_ends`, whether a line ends there (also at the first position).
-    `lines` has the numbers, from 0, of the lines with tokens.
+    The text has a position before, between and after tokens. `ends`: index of the character at which the text
+    is cut at each position. `may_cut`: whether the text may be cut there. `line_ends`: whether a line ends
+    there; True at the first position. `lines`: numbers of the lines that have tokens, from 0.
     """
 
     text: str
@@ -48,7 +55,7 @@ class CutText:
     lines: tuple[int, ...]
 
     def pieces(self, cuts: Sequence[int]) -> list[str]:
-        """Return the texts between cuts, the last of which is at the end; no visible character is lost."""
+        """Return the texts between cuts, with all visible characters. The last cut is the end of the text."""
         ends = [0, *(self.ends[cut] for cut in cuts[1:-1]), len(self.text)]
         return [self.text[start:end].strip() for start, end in pairwise(ends)]
 
@@ -94,8 +101,8 @@ class Cutter:
                 filled.append(number)
         if not self._unspaced and 2 * len(_WITHOUT_SPACES.findall(text)) > len(text):
             raise CotextError(
-                f"is written without spaces, where tokens ({self.name}) are whole sentences; give "
-                "--target-language zh or ja, if it is one of these (there are no tokens for others)"
+                f"is written without spaces, so tokens ({self.name}) would be whole sentences; give "
+                "--target-language zh or ja (other languages without spaces are not supported)"
             )
         may_cut[-1] = True
         return CutText(
@@ -109,7 +116,7 @@ class Cutter:
     def _divide(self, word: str) -> list[tuple[str, int]]:
         """Return the tokens of a word (text between spaces), and the position where each ends.
 
-        If the tokenizer has changed characters (`&quot;`), all its tokens end with the word.
+        If the tokenizer has changed characters (`&quot;`), all tokens get the end position of the word.
         """
         tokens_of_word = self._tokenize(word).split()
         if "".join(tokens_of_word) != word:
@@ -129,7 +136,7 @@ def _words(line: str) -> Iterator[tuple[str, int]]:
 
 Tokens = Sequence[str]
 MOST_SHARED: Final = 0.25  # share of the words of an omitted sentence or added line that may be shared
-LEAST_GAP: Final = 0.5  # share of its words that the other side must lack
+LEAST_GAP: Final = 0.5  # minimum difference in words, as a share of the words of the sentence or line
 
 
 def omitted_sentences(
@@ -137,7 +144,8 @@ def omitted_sentences(
 ) -> tuple[int, ...]:
     """Return the numbers, from 0, of the sentences that a text omits.
 
-    `cuts`: the positions where the text is cut. `references`: the tokens of every sentence of each.
+    `cuts`: the positions where the text is cut. `references`: for each reference, the tokens of its
+    sentences.
     """
     omitted = []
     for sentence, (start, end) in enumerate(pairwise(cuts)):

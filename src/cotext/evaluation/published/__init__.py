@@ -25,10 +25,10 @@ class TestSet(Closed):
     direction: Annotated[str, Field(pattern=r"^([a-z]{2}-[a-z]{2}|all)$")]
     corpus: Text
     documents: Annotated[int, Field(ge=0)] = 0
-    """Documents of a test set as released; 0: not given, as for sentences."""
+    """Number of documents of the released test set; 0 if not given. The same holds for `sentences`."""
     sentences: Annotated[int, Field(ge=0)] = 0
     suites: tuple[Text, ...] = ()
-    """Names of the contrastive suites that results over the complete test set cover."""
+    """For results over the complete test set: names of the contrastive suites that it consists of."""
 
 
 class Measure(Closed):
@@ -37,8 +37,8 @@ class Measure(Closed):
     title: Text
     protocol: Text
     here: str = ""
-    """The closest measurement here: a protocol of `cotext evaluate`, `accuracy`, or `mean-accuracy` (every
-    suite counts the same, or for a single suite every distance); empty: none."""
+    """The closest measurement of Cotext: a protocol of `cotext evaluate`, `accuracy`, or `mean-accuracy`
+    (mean over the suites, or over the distances if there is a single suite); empty: none."""
     better: Literal["higher", "lower"] = "higher"
 
 
@@ -75,7 +75,7 @@ class Table(Closed):
 
 
 class Paper(Closed):
-    """All tables of a paper; `links` has the recipes of rows by their name."""
+    """All tables of a paper; `links` maps names of rows to recipes."""
 
     paper: Annotated[str, Field(pattern=r"^\w+ et al\. [0-9]{4}$")]
     title: Text

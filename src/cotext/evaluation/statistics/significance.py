@@ -7,10 +7,10 @@ the observed corpus among the samples (the +1 rule), so that it is never 0 and n
 test is one-sided and a plain share, as published.
 
 Tests that flip the signs of documents: if two systems are equally good, the difference of a document could as
-well have the opposite sign. p is the share of all 2^n patterns of signs under which the differences of n
-documents add up to at least the observed sum in absolute value (Fisher's randomisation test; Riezler and
-Maxwell, 2005). Examples of one document are flipped together, because they are not independent. With one
-example per document this is McNemar's test.
+well have the opposite sign. There are 2^n patterns of signs for the differences of n documents. p is the
+share of patterns whose sum is at least the observed sum in absolute value (Fisher's randomisation test;
+Riezler and Maxwell, 2005). Examples of one document are flipped together, because they are not independent.
+With one example per document this is McNemar's test.
 """
 
 import math

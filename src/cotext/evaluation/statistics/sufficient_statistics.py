@@ -5,10 +5,9 @@ computed once, by sacrebleu for its own metrics. A corpus drawn from the segment
 rows, and many such corpora by a few array operations. Tests compare the formulas with those of sacrebleu.
 
 For minimum Bayes risk, the counts of all pairs of texts are computed at once, each text as hypothesis and as
-reference, with sacrebleu's preparation of texts and n-grams. The number of n-grams that two texts share is
-min(a, b), summed over n-grams that occur a and b times, and min(a, b) is the number of t = 1, 2 ... up to
-both. With a column for every n-gram and t, the matches of all pairs are the product of a matrix with its
-transpose.
+reference, with sacrebleu's preparation of texts and n-grams. If an n-gram occurs a times in one text and b
+times in the other, the texts share it min(a, b) times, the number of t = 1, 2 ... up to both. With a column
+for every n-gram and t, the matches of all pairs are the product of a matrix with its transpose.
 
 Shapes: R corpora, K texts, S counts of a metric, G columns.
 """

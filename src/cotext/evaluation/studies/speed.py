@@ -2,10 +2,10 @@
 
 Every run is timed greedily and with its own beam, in two settings: `one`, a document at a time, and `many`,
 all documents together in batches of `decode.max_tokens`. A speed-up of non-autoregressive decoding is
-reported next to all fair alternatives, which are timed in turn with the runs: decoding with caches, as all
-systems here do, and the sentences of a document as one batch and one by one. Exports of a run, in int8 or to
-CTranslate2, can be given as runs. Ratios are computed within a round, because all methods of a round meet the
-same noise; the median is reported.
+reported next to all fair alternatives, which are timed in turn with the runs. These decode with caches, as
+all systems here do, and translate the sentences of a document as one batch or one by one. Exports of a run,
+in int8 or to CTranslate2, can be given as runs. Ratios are computed within a round, because all methods of a
+round meet the same noise; the median is reported.
 """
 
 import statistics

@@ -302,7 +302,9 @@ def _journals(folder: Path) -> list[tuple[Path, Header]]:
         header = Header.read(path)
         first = first or header
         if changed := differences(first.of_job, header.of_job):
-            raise CotextError(f"{path}: is of another job than {paths[0].name}; move it away:\n{changed}")
+            raise CotextError(
+                f"{path}: belongs to a different job from {paths[0].name}; move it away:\n{changed}"
+            )
         if header.shard in journals:
             other = journals[header.shard][0]
             raise CotextError(

@@ -261,7 +261,7 @@ class Journal(Results):
         if not changed and (before.shard, before.units) == (self._header.shard, self._header.units):
             return True
         if not changed:
-            raise CotextError(f"{self.path}: belongs to another shard than its name; delete it")
+            raise CotextError(f"{self.path}: belongs to a shard that differs from its name; delete it")
         if not self._discard:
             way = "delete it" if self._discard is None else "add --overwrite to discard it"
             raise other_job(self.path, changed, way)

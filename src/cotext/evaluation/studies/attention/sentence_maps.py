@@ -10,13 +10,13 @@ Attention of tokens is summed by sentence:
 A sentence counts as query only in the sequence in which it is current. Every row of a map therefore comes
 from one window, and the maps of overlapping windows form one map of their document.
 
-Entropy shows how attention is spread. Bao et al. 2021 and Li et al. 2022 recognise a Doc2Doc model that fails
-to train by the flat weights of its cross-attention: their entropy stays near that of a uniform distribution.
+Entropy shows how attention is spread. Bao et al. 2021 and Li et al. 2022 recognise that a Doc2Doc model fails
+to train if its cross-attention is flat: the entropy stays near that of a uniform distribution.
 
-The openness of a DocFlat gate is the mean of its values over the hidden dimension: 1 passes the complete
-output of the attention across the batch, 0 nothing (Wu et al. 2023, section 3.3). What passes from sentence j
-to sentence i is the openness of i times the share of its attention to j. A gate to other sentences of a
-sequence (`layers/others.py`) is one factor per head, between -1 and 1.
+The openness of a DocFlat gate is the mean of its values over the hidden dimension (Wu et al. 2023, section
+3.3). With 1, the complete output of the attention across the batch passes; with 0, nothing. What passes from
+sentence j to sentence i is the openness of i times the share of its attention to j. A gate to other sentences
+of a sequence (`layers/others.py`) is one factor per head, between -1 and 1.
 
 Shapes: B sequences, H heads, T queries, S keys, M tokens, D model, N sentences of the document.
 """
@@ -144,9 +144,9 @@ class GateOpenness:
 class HeadGates:
     """The gates of one attention to other sentences: how far they are open, and what passes, by head.
 
-    `open_H` holds their factors, `kind` names the attention. What passes a gate from the sentence at a
-    distance is the weight of its tokens among other sentences times the absolute factor, averaged over the
-    queries that attend to this sentence.
+    `open_H` holds their factors, `kind` names the attention. For a sentence at a
+    distance, what passes is the attention weight of its tokens, among those of other sentences, times the
+    absolute factor. It is averaged over the queries that attend to this sentence.
     """
 
     def __init__(self, kind: str, open_H: Tensor, sentences: int) -> None:

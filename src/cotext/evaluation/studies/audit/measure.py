@@ -33,7 +33,7 @@ def audit(request: AuditRequest) -> Audit:
     """Audit all outputs of a request.
 
     Raises:
-        CotextError: a file cannot be read, or the reference has other sentences than the source.
+        CotextError: a file cannot be read, or the reference does not have one line for each source line.
     """
     origin, given = request.source or request.output[0], request.target_language or ""
     source = read_text(origin, "source", "", request.format)
@@ -43,7 +43,7 @@ def audit(request: AuditRequest) -> Audit:
         reference = read_text(request.reference, "target", given, request.format)
         if list(map(len, reference)) != list(map(len, source)):
             raise CotextError(
-                f"{request.reference}: has other sentences than {origin}; give a line for each of its own"
+                f"{request.reference}: is not aligned with {origin}; it needs a line for each line of it"
             )
     systems, notes = [], []
     for name, path in name_systems(request.output).items():

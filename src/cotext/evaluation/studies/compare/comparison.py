@@ -50,9 +50,9 @@ class ContrastiveTest:
     """A test of contrastive accuracy against the first system, on one phenomenon and distance.
 
     A clue is the sentence that decides between the candidates. `first_sees`: whether the clue is also in the
-    context window of the first system. Accuracies are in per
-    cent of `total` examples, by seed. The test is over `documents`, and over seeds if there are several,
-    corrected for all such tests of all systems (`tests`).
+    context window of the first system. Accuracies are in per cent of `total` examples, by seed. The test is
+    over `documents`, and over seeds if there are several, corrected for all such tests of all systems
+    (`tests`).
     """
 
     run: int

@@ -93,7 +93,8 @@ class MeasuredRun:
     """A run with its measurements; None or empty if not requested or not possible.
 
     `engine` is the name of the engine that runs the model, if any. `first_loss`: the development loss before
-    the first update, and the loss of the run from which training started, on the same single sentences.
+    the first update, on instances of the view, and the loss of the run from which training started, on single
+    sentences of the same documents.
     `is_start`: no checkpoint was better than the initial model, so the final model is the initial model.
     """
 
@@ -128,8 +129,8 @@ def measure_run(path: Path, title: str, settings: MeasurementSettings) -> Measur
     """Measure a run; existing results are reused.
 
     Raises:
-        CotextError: the run does not exist, its model is damaged, its folder is not writable, a sentence of
-            the test set is over the limit, or another process measures the run.
+        CotextError: the run does not exist or is in use by another process; its model is damaged; its folder
+            is not writable; or a sentence of the test set is too long.
     """
     with working_in(make_folder(path / FOLDER)):
         return _measure(path, title, settings)
@@ -270,7 +271,7 @@ def make_folder(folder: Path) -> Path:
 
 
 def _data(run: Path) -> str:
-    """Return the digest of the checksums of the training data that a run records; empty if it has none."""
+    """Return a digest of the training-data checksums in a run folder; empty if there are none."""
     record = noted_data(run)
     return _digest(json.dumps(record["checksums"], sort_keys=True)) if record else ""
 
@@ -283,9 +284,10 @@ def _digest(*parts: str) -> str:
 class ContextGain:
     """CXMI of a test set for one kind of context, in nats per token.
 
-    `interval_95` and `p` come from drawing documents (percentiles; two-sided, against no gain). `p_foreign`,
-    for true context if foreign context was measured: p of the test whether it adds more than sentences of
-    other documents, by flipping the signs of documents.
+    `interval_95` and `p` are computed by bootstrap resampling of documents: percentiles, and a two-sided test
+    of whether the gain is zero. `p_foreign`: p-value of the test whether true context adds more than
+    sentences of other documents, by randomly flipping the signs of documents. It is given for true context,
+    if foreign context was measured.
     """
 
     condition: str
@@ -321,7 +323,7 @@ def gains_of_seeds(uses: Sequence[CorpusCxmi | None], drawing: Resampling) -> tu
 
 
 def context_gains(use: CorpusCxmi, drawing: Resampling) -> tuple[ContextGain, ...]:
-    """Return the nats per token that each kind of context adds, with intervals by drawing documents."""
+    """Return the nats per token that each kind of context adds, with bootstrap intervals over documents."""
     foreign, p_foreign = use.documents.get("random"), None
     if foreign is not None and len(foreign):
         changes = (use.documents["true"] - foreign)[:, 0].tolist()

@@ -29,7 +29,7 @@ NOTE = (
 )
 FIRST_LOSS = (
     "first loss: nats per token before the first update, on the first documents of the development set; in "
-    "brackets: loss of the run that training starts from, on the same sentences one by one"
+    "brackets: loss of the run that training starts from, on single sentences of the same documents"
 )
 LEAD = """How these runs use context, measured on the same test set and contrastive suites. Differences are
 relative to the first run. Every sentence here is computed from the tables below."""
@@ -37,10 +37,11 @@ USE = """CXMI: what context adds to the log-probability of the reference, compar
 nats per token (0.69 doubles a probability); intervals by bootstrap over documents. Random context is
 sentences of other documents: what it adds or takes away is not use of this document."""
 EVIDENCE = """The accuracy of each system with the true context, without context, and with context from other
-documents. It is said to use context where all five conditions hold: its accuracy is above chance; so is its
-balanced accuracy, where every correct form has the same weight; its accuracy is above that without context,
-and above that with context from other documents; and the correct candidate is more probable than with the
-latter (CXMI: what context adds to its log-probability, nats per token)."""
+documents. A system is said to use context if all five conditions hold. Its accuracy is above chance. Its
+balanced accuracy, where every correct form has the same weight, is above chance, too. Its accuracy is above
+that without context. It is also above that with context from other documents. The correct candidate is more
+probable than with context from other documents (CXMI: what context adds to its log-probability, in nats per
+token)."""
 SEEDS = """Every figure of a system that was trained with several seeds is a mean over them. A difference is
 said to be significant where it is over documents, for the models that were trained, and over seeds and
 documents together, for models of other seeds. Deviation: the standard deviation of single seeds. A difference

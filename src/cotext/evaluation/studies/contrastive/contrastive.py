@@ -1,10 +1,10 @@
 """Contrastive suites with a run: the preferred candidates, and the generated forms.
 
-The controls of `run_suite` score examples without their context, and in the context of other documents. For
-controls, each sentence in which the candidates differ is scored in its excerpt of the document (see
-`cotext.data.context_edits`): the sentence alone, and the excerpt with sentences of the suite's other
-documents instead of its context. The candidates of an example have the same context. Examples with the same
-sentence and candidates also have the same context, so they are one choice, which is scored once.
+The controls of `run_suite` score examples without their context, and in the context of other documents.
+Controls score each sentence in which the candidates differ twice: alone, and in its excerpt of the document
+(see `cotext.data.context_edits`), where sentences of the suite's other documents replace the context. The
+candidates of an example have the same context. Examples with the same sentence and candidates also have the
+same context, so they are one choice, which is scored once.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

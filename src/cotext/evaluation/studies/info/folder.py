@@ -138,7 +138,8 @@ def _value(value: Any) -> str:
 class SeedsSummary:
     """A summary of runs of several seeds.
 
-    `problems`: reasons why the runs are not one system. Each run has its own problems too.
+    `problems`: missing seeds, and differences between the runs other than the seed. Each run also has a list
+    of its own problems.
     """
 
     def __init__(self, folder: Path) -> None:
