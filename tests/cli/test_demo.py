@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from cotext.cli.demo import SETTINGS, DemoSystem, _child, run_demo
+from cotext.cli.demo import SETTINGS, DemoSystem, _child, own_command, run_demo
 from cotext.config.recipe import load_config
 from cotext.evaluation.studies.compare.measured import read_metrics
 from cotext.evaluation.studies.contrastive.contrastive_rows import ContextWindow
@@ -189,7 +189,7 @@ def test_a_miniature_demonstration(
     page = (out / "report.html").read_text(encoding="utf-8")
     assert page.index("A document, translated by each system") < page.index("Answers")
     assert "s4to4 reads a window of four sentences" in page
-    commands = [line.split() for line in re.findall(r"(?m)^  \S*cotext (.*)$", screen)]
+    commands = [line.split() for line in re.findall(rf"(?m)^  {re.escape(own_command())} (.*)$", screen)]
     assert [words[0] for words in commands][:4] == ["serve", "contrastive", "translate", "evaluate"]
     assert Path(commands[0][1]) == out / "s2to2"
     monkeypatch.chdir(tmp_path)
@@ -205,6 +205,25 @@ def test_a_miniature_demonstration(
 
     with pytest.raises(CotextError, match="other settings"):
         run_demo(out, replace(MINIATURE, seed=7))
+
+
+def test_commands_are_printed_as_they_work_in_this_terminal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scripts, link = tmp_path / "my env" / "bin", tmp_path / "local" / "cotext"
+    for folder in (scripts, link.parent):
+        folder.mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "executable", str(scripts / "python"))
+    monkeypatch.setenv("PATH", str(link.parent))
+    assert own_command() == "'my env/bin/python' -m cotext"  # there is no script
+    (scripts / "cotext").touch(mode=0o755)
+    assert own_command() == "'my env/bin/cotext'"
+    link.touch(mode=0o755)  # another installation
+    assert own_command() == "'my env/bin/cotext'"
+    link.unlink()
+    link.symlink_to(scripts / "cotext")
+    assert own_command() == "cotext"
 
 
 def test_a_folder_with_something_else_is_left_alone(tmp_path: Path) -> None:

@@ -13,6 +13,9 @@ processes. Finished steps are not repeated.
 """
 
 import json
+import os
+import shlex
+import shutil
 import sys
 import time
 from collections.abc import Sequence
@@ -296,23 +299,34 @@ def _arguments(out: Path, system: DemoSystem, settings: DemoSettings) -> list[st
 
 def _conclude(out: Path, settings: DemoSettings, seconds: float) -> None:
     """Print where the results are, and commands to try next."""
-    best, source = out / settings.systems[-1].name, out / "test.en"
+    cotext, folder = own_command(), shlex.quote(str(out))
+    best, test = f"{folder}/{settings.systems[-1].name}", f"{folder}/test"
     minutes, rest = divmod(round(seconds), 60)
     typer.echo(
         f"Done in {minutes}:{rest:02d} minutes. Signatures, intervals and plots: {out / 'report.html'}; "
         f"all figures: {out / 'report.csv'}\n\n"
         "What to try next (on the page of the server, click a word to see which sentence decided it):\n"
-        f"  cotext serve {best}\n"
-        f"  cotext contrastive {best} {out / 'data' / 'contrastive' / 'pronoun.json'}\n"
-        f"  cotext translate {best} {source} --out test.de --set beam=1\n"
-        f"  cotext evaluate --hypothesis test.de --source {source} "
-        f"--reference {source.with_suffix('.de')}\n"
-        f"  cotext prepare-controlled medium --out medium\n"
-        f"  cotext train {settings.systems[-1].recipe} --size small --data medium --out small\n"
-        f"  cotext systems\n\n"
+        f"  {cotext} serve {best}\n"
+        f"  {cotext} contrastive {best} {folder}/data/contrastive/pronoun.json\n"
+        f"  {cotext} translate {best} {test}.en --out test.de --set beam=1\n"
+        f"  {cotext} evaluate --hypothesis test.de --source {test}.en --reference {test}.de\n"
+        f"  {cotext} prepare-controlled medium --out medium\n"
+        f"  {cotext} train {settings.systems[-1].recipe} --size small --data medium --out small\n"
+        f"  {cotext} systems\n\n"
         "With your own documents, one sentence per line and an empty line between documents:\n"
-        f"  cotext prepare --source train.en --target train.de --dev-source dev.en --dev-target dev.de "
+        f"  {cotext} prepare --source train.en --target train.de --dev-source dev.en --dev-target dev.de "
         "--out data/x\n"
-        f"  cotext train {settings.systems[-1].recipe} --size small --data data/x --out runs/a\n"
-        f"  cotext translate runs/a document.en --out document.de"
+        f"  {cotext} train {settings.systems[-1].recipe} --size small --data data/x --out runs/a\n"
+        f"  {cotext} translate runs/a document.en --out document.de"
     )
+
+
+def own_command() -> str:
+    """Return the command that runs this installation of `cotext` in the terminal where this process runs."""
+    python = Path(sys.executable)
+    own, found = python.with_name("cotext"), shutil.which("cotext")
+    if not own.is_file():
+        return f"{shlex.quote(os.path.relpath(python))} -m cotext"
+    if found is not None and Path(found).resolve() == own.resolve():
+        return "cotext"
+    return shlex.quote(os.path.relpath(own))
