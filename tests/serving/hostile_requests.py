@@ -7,6 +7,7 @@ import zipfile
 ADDRESSES = (
     "/v2/translate",
     "/v2/document",
+    "/v2/glossaries",
     "/translate",
     "/detect",
     "/api/translate",
@@ -66,6 +67,7 @@ PATHS = (
     "/api/files/../../x",
     "/v2/document/%2e%2e/result",
     "/session/" + "a" * 5000 + "/languages",
+    "/v2/glossaries/' OR 1=1 --",
     "/api/files/\u202e/result",
     "/v2/languages?type=%ff%00",
     "/v2/languages?type=" + "x" * 9000,

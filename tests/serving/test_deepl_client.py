@@ -1,6 +1,7 @@
 """DeepL's own client against a server: what it sends is understood, and what it reads is there."""
 
 import io
+import re
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -127,7 +128,7 @@ def test_sentences_are_split_as_is_asked(
         ({"style_rule": "a"}, "style_id"),
         ({"custom_instructions": ["a"]}, "custom_instructions"),
         ({"translation_memory": "a"}, "translation_memory_id"),
-        ({"glossary": "none", "source_lang": "EN"}, "glossary_id"),
+        ({"glossary": "none", "source_lang": "EN"}, "no such glossary"),
         ({"extra_body_parameters": {"cotext": {"document": "x"}}}, "document"),
         ({"extra_body_parameters": {"cotext": "{"}}, "cotext"),
         ({"extra_body_parameters": {"cotext": {"system": "none"}}}, "known systems are"),
@@ -155,7 +156,8 @@ def test_languages_are_those_of_the_systems(client: deepl.DeepLClient) -> None:
     [source], [target] = client.get_source_languages(), client.get_target_languages()
     assert (source.code, source.name) == ("EN", "English")
     assert (target.code, target.name, target.supports_formality) == ("DE", "German", False)
-    assert client.get_glossary_languages() == []
+    [pair] = client.get_glossary_languages()
+    assert (pair.source_lang, pair.target_lang) == ("en", "de")
     assert not client.get_usage().any_limit_reached
 
 
@@ -197,6 +199,54 @@ def test_documents_from_files_keep_their_format(client: deepl.DeepLClient, tmp_p
         client.translate_document_from_filepath(source, tmp_path / "b.docx", target_lang="DE")
     with pytest.raises(deepl.DeepLException, match="not a supported format"):
         client.translate_document(io.BytesIO(b"\x00\x01\x02\xff" * 50), io.BytesIO(), target_lang="DE")
+
+
+def words(text: str) -> set[str]:
+    return set(re.findall(r"\w+", text))
+
+
+def test_glossaries(client: deepl.DeepLClient) -> None:
+    made = client.create_glossary("animals", "EN", "DE", {"cat": "Katze", "dog": "Hund"})
+    assert (made.name, made.ready, made.entry_count) == ("animals", True, 2)
+    assert (made.source_lang, made.target_lang) == ("EN", "DE")
+    assert client.get_glossary(made.glossary_id).creation_time == made.creation_time
+    assert client.get_glossary_entries(made) == {"cat": "Katze", "dog": "Hund"}
+    assert made.glossary_id in [each.glossary_id for each in client.list_glossaries()]
+    [found] = client.translate_text(
+        ["The cat sees a dog."], source_lang="EN", target_lang="DE", glossary=made
+    )
+    assert {"Katze", "Hund"} <= words(found.text)
+    client.delete_glossary(made)
+    with pytest.raises(deepl.GlossaryNotFoundException):
+        client.get_glossary(made.glossary_id)
+    with pytest.raises(deepl.DeepLException, match=r"target language.*not supported; supported pairs"):
+        client.create_glossary("n", "EN", "XX", {"a": "b"})
+
+
+def test_a_glossary_from_csv(client: deepl.DeepLClient) -> None:
+    table = '"cat, big",Löwe,en,de\r\n\r\ndog,"der ""Hund"""\r\n'
+    made = client.create_glossary_from_csv("animals", "EN", "DE", table)
+    assert client.get_glossary_entries(made) == {"cat, big": "Löwe", "dog": 'der "Hund"'}
+
+
+def test_several_glossaries_at_once(client: deepl.DeepLClient) -> None:
+    made = [
+        client.create_glossary("a", "EN", "DE", {"cat": "Katze"}),
+        client.create_glossary("b", "EN", "DE", {"cat": "Kater", "dog": "Hund"}),
+    ]
+    asked = {"source_lang": "EN", "target_lang": "DE"}
+    [found] = client.translate_text(["The cat sees a dog."], glossary_ids=made, **asked)
+    assert {"Katze", "Hund"} <= words(found.text)
+    document = io.BytesIO()
+    client.translate_document(io.BytesIO(b"The cat sees a dog.\n"), document, glossary_ids=made, **asked)
+    assert {"Katze", "Hund"} <= words(document.getvalue().decode())
+    # In a session, a segment with other terms is translated again.
+    session = {"cotext": {"session": "s"}}
+    for each, word in zip(made, ("Katze", "Kater"), strict=True):
+        [found] = client.translate_text(
+            ["The cat sees a dog."], glossary=each, extra_body_parameters=session, **asked
+        )
+        assert word in words(found.text)
 
 
 def test_each_text_has_the_system_of_its_own_language(systems: Systems, tmp_path: Path) -> None:

@@ -94,6 +94,39 @@ def test_languages_and_usage(server: httpx.Client) -> None:
     check(server.get("/v2/glossary-language-pairs"), "/v2/glossary-language-pairs")
 
 
+def test_glossaries(server: httpx.Client) -> None:
+    path = "/v2/glossaries"
+    asked = {
+        "name": "n",
+        "source_lang": "en",
+        "target_lang": "de",
+        "entries": "a\tb\n",
+        "entries_format": "tsv",
+    }
+    made = check(server.post(path, json=asked), path).json()
+    assert check(server.post(path, data=asked), path).status_code == 201
+    for wrong in (
+        {"entries": "a"},
+        {"entries": "a\tb\tc"},
+        {"entries": "a\tb\na\tc"},
+        {"entries": "a", "entries_format": "csv"},
+        {"entries": "\t\n"},
+        {"name": ""},
+        {"source_lang": ""},
+        {"entries_format": "xls"},
+    ):
+        assert check(server.post(path, json=asked | wrong), path).status_code == 400, wrong
+    check(server.get(path), path)
+    of_one, one = f"{path}/{made['glossary_id']}", f"{path}/{{glossary_id}}"
+    check(server.get(of_one), one)
+    assert check(server.get(f"{of_one}/entries"), f"{one}/entries").text == "a\tb"
+    wrong_kind = server.get(f"{of_one}/entries", headers={"Accept": "application/json"})
+    assert check(wrong_kind, f"{one}/entries").status_code == 415
+    assert check(server.delete(of_one), one).status_code == 204
+    for gone in (server.get(of_one), server.delete(of_one)):
+        assert check(gone, one).status_code == 404
+
+
 def test_documents(server: httpx.Client) -> None:
     path = "/v2/document"
     file = {"file": ("a.txt", b"The cat runs.\n")}
@@ -205,3 +238,18 @@ def test_markup_nested_deeply_is_translated_or_refused(server: httpx.Client) -> 
                 "/v2/translate", json={"text": text, "target_lang": "DE", "tag_handling": kind}
             )
             assert answer.status_code in (200, 400), answer.text
+
+
+def test_glossaries_and_documents_are_the_clients_own(server: httpx.Client) -> None:
+    entries = {"name": "n", "source_lang": "en", "target_lang": "de", "entries": "cat\tKatze"}
+    made = server.post("/v2/glossaries", json=entries).json()["glossary_id"]
+    other = {"Authorization": "DeepL-Auth-Key other"}
+    asked = TEXT | {"source_lang": "EN", "glossary_id": made}
+    assert server.post("/v2/translate", json=asked).status_code == 200
+    for answer in (
+        server.post("/v2/translate", json=asked, headers=other),
+        server.get(f"/v2/glossaries/{made}", headers=other),
+        server.delete(f"/v2/glossaries/{made}", headers=other),
+    ):
+        assert answer.status_code == 404
+    assert server.get("/v2/glossaries", headers=other).json() == {"glossaries": []}

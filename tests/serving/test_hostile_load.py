@@ -139,6 +139,20 @@ async def _own(attack: Attack, http: httpx.AsyncClient, chance: random.Random, w
         attack.require("own", answer.json()["text"], wanted)
 
 
+async def _glossary(attack: Attack, http: httpx.AsyncClient, chance: random.Random, who: int) -> None:
+    """What one client stores, another does not see."""
+    mine, other = ({"authorization": f"DeepL-Auth-Key client-{n}"} for n in (who, (who + 1) % CLIENTS))
+    body = {"name": f"of {who}", "source_lang": "en", "target_lang": "de", "entries": f"dog\tHund{who}"}
+    made = attack.note("glossary", await http.post("/v2/glossaries", json=body, headers=mine))
+    if made.status_code != 201:
+        return
+    place = f"/v2/glossaries/{made.json()['glossary_id']}"
+    attack.require("glossary", (await http.get(place, headers=other)).status_code, 404)
+    attack.require("glossary", (await http.delete(place, headers=other)).status_code, 404)
+    attack.require("glossary", (await http.get(place, headers=mine)).status_code, 200)
+    attack.require("glossary", (await http.delete(place, headers=mine)).status_code, 204)
+
+
 async def _file(attack: Attack, http: httpx.AsyncClient, chance: random.Random, who: int) -> None:
     text, wanted = attack.clients[who].ask(chance, "window")
     mine, other = ({"authorization": f"Bearer client-{n}"} for n in (who, (who + 1) % CLIENTS))
@@ -237,7 +251,7 @@ async def _gone(attack: Attack, http: httpx.AsyncClient, chance: random.Random, 
 
 
 Kind = Callable[[Attack, httpx.AsyncClient, random.Random, int], Awaitable[None]]
-GOOD: tuple[Kind, ...] = (_deepl, _libre, _own, _own, _libre, _file)
+GOOD: tuple[Kind, ...] = (_deepl, _libre, _own, _own, _libre, _glossary, _file)
 HOSTILE: tuple[Kind, ...] = (_body, _body, _body, _path, _path, _header, _upload, _raw, _gone)
 
 

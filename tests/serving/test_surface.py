@@ -97,7 +97,7 @@ def test_the_surface_stands_many_made_up_requests(server: httpx.Client, place: s
     attack(server, SURFACE, place, method, 100)
 
 
-OF_DEEPL = ("/v2/translate", "/v2/document", "/v2/usage", "/v2/languages")
+OF_DEEPL = ("/v2/translate", "/v2/document", "/v2/glossaries", "/v2/usage", "/v2/languages")
 
 
 @loop_over("place", OF_DEEPL)

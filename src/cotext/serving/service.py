@@ -18,6 +18,7 @@ from cotext.files.translate_blocks import BlockDocuments
 from cotext.runtime.errors import CotextError, is_out_of_memory
 from cotext.serving.answers import Listener, PendingRequest, RequestCache, SourceSentence, TextAnswer
 from cotext.serving.errors import RequestError, stopping, without_paths
+from cotext.serving.glossary_store import GlossaryStore
 from cotext.serving.jobs import Jobs
 from cotext.serving.record import Client, note_system, note_translated
 from cotext.serving.session_memory import Sessions
@@ -60,6 +61,7 @@ class Service:
     def __init__(self, systems: Systems, settings: ServerSettings) -> None:
         self.systems, self.settings = systems, settings
         self.sessions = Sessions()
+        self.glossaries = GlossaryStore(settings.state)
         self._shared = {system.name: SharedSystem(system, settings.batch_tokens) for system in systems}
         self.jobs = Jobs(systems, self._shared, settings)
         self._requests = RequestCache(settings.max_waiting, settings.max_waiting_of_client)

@@ -127,7 +127,7 @@ class _InSession:
             memory.keep(at, kept, replaced=segment is not None)
             return TextAnswer([_written(self._blocks, confirmed)], [])
         context = memory.before(at, _context_sentences(self._request.system))
-        after = (context, self._request.splitting)
+        after = (context, self._request.wishes.settings, self._request.splitting)
         known = segment.sentences if segment is not None and same and segment.after == after else ()
         answer, sentences = await self._translated(context, known)
         if sentences:

@@ -17,12 +17,12 @@ SHARES: Final = 8  # a client may use 1/SHARES of the space for files
 class ServerSettings(Request):
     """Limits and folders of a server; sizes in bytes, times in seconds.
 
-    `state`: folder of jobs, which are kept when the server stops. `batch_tokens`: limit of a
+    `state`: folder of jobs and glossaries, which are kept when the server stops. `batch_tokens`: limit of a
     batch, which bounds its duration. A client may use an eighth of `max_jobs_bytes`.
     """
 
     state: Path = option(
-        "Folder for files, which are kept when the server stops. Default: "
+        "Folder for files and glossaries, which are kept when the server stops. Default: "
         "$XDG_STATE_HOME/cotext/serve-PORT, with ~/.local/state if that variable is not set.",
         default=Path("cotext-serve"),
     )

@@ -36,7 +36,7 @@ def distinct(entries: Entries) -> Entries:
     for number, (source, target) in enumerate(entries, 1):
         source, target = source.strip(), target.strip()
         for term in (source, target):
-            if not term or len(term) > MAX_TERM or not _is_printable(term):
+            if not is_line(term):
                 raise RequestError(
                     400,
                     f"glossary entry {number}: {shown(term)} is not a valid term; give one line of text of"
@@ -53,8 +53,8 @@ def distinct(entries: Entries) -> Entries:
     return tuple(stripped)
 
 
-def _is_printable(text: str) -> bool:
-    """Return whether a text has no control characters, line breaks or lone surrogates."""
-    return not any(
+def is_line(text: str) -> bool:
+    """Return whether a text is one line of at most MAX_TERM characters, without controls and surrogates."""
+    return 0 < len(text) <= MAX_TERM and not any(
         ord(c) < 32 or 127 <= ord(c) < 160 or c in "\u2028\u2029" or "\ud800" <= c <= "\udfff" for c in text
     )

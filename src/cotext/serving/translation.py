@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Final
 
@@ -18,6 +18,7 @@ from cotext.serving.requests import Fields, check_size, service_of, unless_gone
 from cotext.serving.service import Client, TextRequest
 from cotext.serving.sessions import SessionPlace, refuse_confirmed_tags, session_place, translate
 from cotext.serving.systems import System
+from cotext.translation.wishes import Wishes
 
 # --- Language detection.
 
@@ -59,6 +60,7 @@ class TranslationRequest:
     split: SplitSentences = "1"
     tags: TagHandling | None = None
     context: str = ""
+    wishes: Wishes = field(default_factory=Wishes)
     alternatives: int = 0
     detects: bool = False
 
@@ -154,7 +156,7 @@ async def translated(request: Request, client: Client, wanted: TranslationReques
             chosen = {number: d for number, d in enumerate(documents) if d.system.name == name}
             parts = tuple((*context, *document.blocks) for document in chosen.values())
             system, lists = service.systems.named(name), wanted.alternatives > 0 and wanted.place is None
-            of_system = TextRequest(system, parts, alternatives=lists)
+            of_system = TextRequest(system, parts, wanted.wishes, alternatives=lists)
             answer = await translate(service, of_system, client, wanted.place)
             versions = zip(answer.documents, *answer.alternatives, strict=True)
             for number, versions_of_one in zip(chosen, versions, strict=True):

@@ -1,14 +1,13 @@
-"""The DeepL API, version 2: texts, documents, languages and usage.
+"""The DeepL API, version 2: texts, documents, glossaries, languages and usage.
 
-Unsupported options (glossaries, formality, styles, instructions, translation memories, other output formats)
-raise error 400 with the name of the option.
+Unsupported options (formality, styles, instructions, translation memories, other output formats) raise error
+400 with the name of the option.
 """
 
 from starlette.routing import BaseRoute, Route
 
-from cotext.serving.deepl import documents
+from cotext.serving.deepl import documents, glossaries
 from cotext.serving.deepl.translate import (
-    list_glossary_languages,
     list_languages,
     tell_usage,
     translate,
@@ -25,6 +24,11 @@ def routes() -> list[BaseRoute]:
             Route("/v2/document/{id}/result", documents.fetch, methods=["POST"]),
             Route("/v2/languages", list_languages, methods=["GET"]),
             Route("/v2/usage", tell_usage, methods=["GET"]),
-            Route("/v2/glossary-language-pairs", list_glossary_languages, methods=["GET"]),
+            Route("/v2/glossary-language-pairs", glossaries.list_pairs, methods=["GET"]),
+            Route("/v2/glossaries", glossaries.create, methods=["POST"]),
+            Route("/v2/glossaries", glossaries.list_all, methods=["GET"]),
+            Route("/v2/glossaries/{id}", glossaries.get, methods=["GET"]),
+            Route("/v2/glossaries/{id}", glossaries.delete, methods=["DELETE"]),
+            Route("/v2/glossaries/{id}/entries", glossaries.get_entries, methods=["GET"]),
         ]
     )

@@ -12,6 +12,7 @@ from cotext.runtime.errors import shown
 from cotext.serving.deepl.translate import (
     check_formality,
     fields_and_client,
+    glossary_entries,
     header_key,
     refuse_unsupported,
     systems_for,
@@ -35,7 +36,8 @@ async def send(request: Request) -> Response:
         name = received.file_name
         name = fields.text("filename", name) if name in ("", UNNAMED) else name
         _check_output(fields.text("output_format"), name)
-        submit = partial(service.jobs.submit, client, system, received.path, name or UNNAMED, JobOptions())
+        options = JobOptions(await glossary_entries(request, fields, client, system))
+        submit = partial(service.jobs.submit, client, system, received.path, name or UNNAMED, options)
         ticket = await to_thread.run_sync(submit)
     return JSONResponse({"document_id": ticket.id, "document_key": ticket.key})
 

@@ -8,6 +8,7 @@ document, or selects the system. `session`, `segment` and `confirmed` in it are 
 from collections.abc import Mapping
 from typing import Any, Final, cast
 
+from anyio import to_thread
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
@@ -18,9 +19,10 @@ from cotext.serving.fragments import SplitSentences, TagHandling
 from cotext.serving.requests import Fields, client_of, read_fields, service_of
 from cotext.serving.service import Client
 from cotext.serving.systems import System
+from cotext.serving.terms import wishes_of
 from cotext.serving.translation import TranslationRequest, extension_of, translated
 
-# --- Fields that several requests of the DeepL API have: key, languages, unsupported options.
+# --- Fields that several requests of the DeepL API have: key, languages, glossaries, unsupported options.
 
 _SCHEME = "deepl-auth-key "
 
@@ -56,8 +58,6 @@ def language_of(text: str, name: str) -> str:
 
 
 UNSUPPORTED: Final = (
-    "glossary_id",
-    "glossary_ids",
     "style_id",
     "custom_instructions",
     "translation_memory_id",
@@ -86,6 +86,36 @@ def check_formality(fields: Fields, system: System) -> None:
 
 
 FORMALITIES = ("default", "more", "less", "prefer_more", "prefer_less")
+
+
+MAX_GLOSSARIES: Final = 5  # of a request
+
+
+async def glossary_entries(
+    request: Request, fields: Fields, client: Client, system: System
+) -> tuple[tuple[str, str], ...]:
+    """Return the entries of the glossaries in `glossary_id` and `glossary_ids`; the first with a term counts.
+
+    Raises:
+        RequestError: 400, there are too many ids, the source language is missing, or a glossary is for other
+            languages; 404, an id is unknown.
+    """
+    ids = [*fields.names("glossary_id"), *fields.names("glossary_ids")]
+    if not ids:
+        return ()
+    if len(ids) > MAX_GLOSSARIES:
+        raise RequestError(400, f"Parameter 'glossary_ids' may contain {MAX_GLOSSARIES} ids at most")
+    fields.needed("source_lang")
+    store, languages = service_of(request).glossaries, system.languages
+    entries: dict[str, str] = {}
+    for identity in reversed(ids):
+        if store.get(client.name, identity).languages != languages:
+            raise RequestError(
+                400,
+                f"the languages of the glossary differ from the languages of the translation, {languages}",
+            )
+        entries |= await to_thread.run_sync(store.entries, client.name, identity)
+    return tuple(entries.items())
 
 
 UNLIMITED: Final = 10**12  # characters; DeepL's value for no limit
@@ -120,6 +150,7 @@ async def translate(request: Request) -> Response:
         _split_sentences(fields, tags),
         tags,
         fields.text("context"),
+        wishes_of(await glossary_entries(request, fields, client, systems[0])),
     )
     if not translation.texts:
         raise RequestError(400, "Parameter 'text' not specified.")
@@ -190,9 +221,3 @@ async def list_languages(request: Request) -> Response:
             for code, name in VARIANTS.get(target, ((target, name_of(target)),))
         ]
     )
-
-
-async def list_glossary_languages(request: Request) -> Response:
-    """`GET /v2/glossary-language-pairs`: none, so that clients do not create glossaries."""
-    await fields_and_client(request)
-    return JSONResponse({"supported_languages": []})

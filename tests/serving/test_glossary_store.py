@@ -1,0 +1,127 @@
+"""Glossaries on disk: each client has its own, and what cannot be a term is refused."""
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from cotext.data.languages import Languages
+from cotext.runtime.errors import CotextError
+from cotext.serving import glossary_store
+from cotext.serving.errors import RequestError
+from cotext.serving.glossary_store import GlossaryStore
+from tests.loops import loop_over
+
+EN_DE = Languages("en", "de")
+
+
+def test_a_glossary_is_kept_for_its_client(tmp_path: Path) -> None:
+    made = GlossaryStore(tmp_path).create("ann", "animals", EN_DE, [("cat", " Katze "), ("ant", "Ameise")])
+    store = GlossaryStore(tmp_path)  # as a server that starts again
+    assert store.all_of("ann") == [made] == [store.get("ann", made.id)]
+    assert (made.name, made.languages, made.entries) == ("animals", EN_DE, 2)
+    assert store.entries("ann", made.id) == [("ant", "Ameise"), ("cat", "Katze")]
+    assert store.all_of("bob") == []
+    for method in (store.get, store.entries, store.delete):
+        with pytest.raises(RequestError, match="no such glossary") as refused:
+            method("bob", made.id)
+        assert refused.value.status == 404
+    store.delete("ann", made.id)
+    assert store.all_of("ann") == GlossaryStore(tmp_path).all_of("ann") == []
+    with pytest.raises(RequestError, match="no such glossary"):
+        store.entries("ann", made.id)
+
+
+@loop_over(
+    ("name", "entries", "message"),
+    [
+        ("n\n", [("a", "b")], "name"),
+        ("n" * 1025, [("a", "b")], "name"),
+        ("n", [], "no entry"),
+        ("n", [("a", "b"), ("", "c")], "entry 2"),
+        ("n", [("a", "b\x07")], "entry 1"),
+        ("n", [("a", "b\ud800")], "entry 1"),
+        ("n", [("a", "b"), ("c", "d"), ("a ", "e")], "entry 3 has the same source term as entry 1"),
+    ],
+)
+def test_what_cannot_be_kept_is_refused(
+    tmp_path: Path, name: str, entries: list[tuple[str, str]], message: str
+) -> None:
+    store = GlossaryStore(tmp_path)
+    with pytest.raises(RequestError, match=message) as refused:
+        store.create("ann", name, EN_DE, entries)
+    assert refused.value.status == 400
+    assert store.all_of("ann") == []
+
+
+def test_threads_share_a_store(tmp_path: Path) -> None:
+    store = GlossaryStore(tmp_path)
+    threads = [
+        threading.Thread(target=store.create, args=("ann", f"{n}", EN_DE, [("a", f"{n}")])) for n in range(8)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert sorted(each.name for each in store.all_of("ann")) == [str(n) for n in range(8)]
+
+
+def test_a_client_has_a_number_of_glossaries_and_an_eighth_of_the_space(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(glossary_store, "MAX_BYTES", 800_000)
+    monkeypatch.setattr(glossary_store, "MAX_GLOSSARIES", 2)
+    store = GlossaryStore(tmp_path)
+    entries = [(f"{n} {'x' * 900}", "y") for n in range(80)]  # 80,000 bytes
+    made = store.create("eve", "much", EN_DE, entries)
+    store = GlossaryStore(tmp_path)  # sizes are known after a new start
+    with pytest.raises(RequestError, match="2 glossaries at most, and 100,000 bytes together") as refused:
+        store.create("eve", "more", EN_DE, entries)
+    assert refused.value.status == 456
+    assert store.all_of("eve") == [made]
+    mine = [store.create("ann", "mine", EN_DE, [("a", "b")]) for _ in range(2)]
+    with pytest.raises(RequestError) as refused:
+        store.create("ann", "mine", EN_DE, [("a", "b")])
+    assert refused.value.status == 456
+
+    def fill() -> None:
+        for n in range(20):
+            store.create(f"{n}", "much", EN_DE, entries)
+
+    with pytest.raises(RequestError, match="no space for more glossaries") as refused:
+        fill()
+    assert refused.value.status == 503
+    assert store.all_of("ann") == mine
+    store.delete("eve", made.id)
+    store.create("bob", "mine", EN_DE, [("a", "b")])
+
+
+def test_a_damaged_glossary_is_refused_and_an_unfinished_one_deleted(tmp_path: Path) -> None:
+    made = GlossaryStore(tmp_path).create("ann", "mine", EN_DE, [("a", "b")])
+    path = tmp_path / "glossaries" / f"{made.id}.tsv"
+    assert path.stat().st_mode & 0o077 == 0
+    unfinished = path.with_name(".b.tsv")  # of a server that was killed
+    unfinished.write_text('{"id')
+    assert GlossaryStore(tmp_path).all_of("ann") == [made]
+    assert not unfinished.exists()
+    path.write_text("a\tb\n")
+    with pytest.raises(CotextError, match="damaged"):
+        GlossaryStore(tmp_path)
+
+
+def test_what_storage_refuses_changes_nothing(tmp_path: Path) -> None:
+    store = GlossaryStore(tmp_path)
+    made = store.create("ann", "mine", EN_DE, [("a", "b")])
+    [path] = (tmp_path / "glossaries").glob("*.tsv")
+    path.unlink()
+    path.mkdir()
+    with pytest.raises(RequestError) as refused:
+        store.delete("ann", made.id)
+    assert refused.value.status == 503
+    path.rmdir()
+    path.parent.rmdir()
+    path.parent.write_text("not a folder")
+    with pytest.raises(RequestError) as refused:
+        store.create("ann", "more", EN_DE, [("a", "b")])
+    assert refused.value.status == 503
+    assert store.all_of("ann") == [made]
