@@ -2,7 +2,7 @@
 
     python -m benchmarks.study.page FOLDER ... --out docs/study.md
 
-FOLDER is the folder of an experiment, or the unpacked file of `benchmarks.study.pack`. A rule derives every
+FOLDER is the folder of an experiment. A rule derives every
 sentence of the page from figures. Pictures are written to `figures` next to the page.
 """
 
