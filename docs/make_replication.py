@@ -77,8 +77,8 @@ SETTINGS = """## What papers leave open
 
 Settings that neither the paper nor its published code states, with the value used here, at base size.
 """
-UNKNOWN = """Systems that papers use as baselines, and systems of Cotext. A setting of theirs that is not in a recipe
-is not known:
+UNKNOWN = """Systems that papers use as baselines, and systems of Cotext. If a setting is not in a
+recipe, its value in the paper is not known:
 """
 DIFFERS = """## Where Cotext differs
 
