@@ -39,7 +39,7 @@ BULLET = TextWrapper(width=118, subsequent_indent="  ", break_long_words=False, 
 OF_SEARCH = ("decode.length_penalty", "decode.length_penalty_form", "decode.max_ratio", "decode.max_extra")
 # What `protocols` in replication.yaml says of the recipes of a paper, by key: its title, and how to read it.
 HELD: dict[str, tuple[str, Callable[[Config], Any]]] = {
-    "tokens": ("tokens an update", lambda config: config.train.max_tokens * config.train.accumulate),
+    "tokens": ("tokens per update", lambda config: config.train.max_tokens * config.train.accumulate),
     "best_by": ("best checkpoint by", lambda config: config.train.best_by),
     "penalty": ("length penalty", lambda config: config.decode.length_penalty_form),
 }
@@ -77,13 +77,13 @@ SETTINGS = """## What papers leave open
 
 Settings that neither the paper nor its published code states, with the value used here, at base size.
 """
-UNKNOWN = """Systems in rows of other papers' tables, and Cotext's own. Settings that no recipe writes are not
-known for them:
+UNKNOWN = """Systems that papers use as baselines, and systems of Cotext. If a setting is not in a
+recipe, its value in the paper is not known:
 """
 DIFFERS = """## Where Cotext differs
 
-Each point has the paper's way, the way of Cotext (*Here*), and the reason. Settings of a paper for other
-corpora and languages than those of the recipe are included.
+Each point has the paper's way, the way of Cotext (*Here*), and the reason. Settings of a paper for corpora
+and languages that the recipe does not cover are included.
 """
 
 

@@ -110,7 +110,7 @@ def test_training_translating_and_scoring_in_a_language(
     run, source = tmp_path / "run", world.folder / "test.en"
     arguments = train_arguments(world.folder, run, f"train.init={taken['run']}", "train.init_parts=all")
     arguments[arguments.index("--data") + 1] = data
-    message = "with eng_Latn-zho_Hans; the system learns another language"
+    message = "are eng_Latn-zho_Hans; the system will learn another language"
     assert message in " ".join(succeed(*arguments).err.split())
     assert tokenizer(run).target_prefix == tokenizer(data).target_prefix
     written: dict[str, list[str]] = {}

@@ -228,7 +228,7 @@ def test_the_command_reads_files_of_any_kind_and_writes_a_corpus(tmp_path: Path)
     assert languages_of_tmx(out) == ("en", "de")
     wrong = cotext("align", *files, "--out", str(tmp_path / "pairs.docx"))
     assert wrong.code == 2
-    assert "let --out end in .tsv" in wrong.err
+    assert "the name must end in .tsv" in wrong.err
 
 
 def test_folders_are_paired_by_name(tmp_path: Path) -> None:

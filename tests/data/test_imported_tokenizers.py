@@ -374,7 +374,7 @@ def test_rows_and_symbols_must_fit_the_vocabulary() -> None:
     for languages in ({}, [], {"deu_Latn": 5}, {"deu_Latn": -1}, {"deu_Latn": 10**9}, {"<unk>": 300}):
         with pytest.raises(CotextError, match=r"no language symbols|conflicts with"):
             FairseqTokenizer.from_files(model, languages=languages)
-    with pytest.raises(CotextError, match="its first pieces are not unknown, begin and end"):
+    with pytest.raises(CotextError, match="its first pieces are not <unk>, <s> and </s>"):
         FairseqTokenizer.from_files(_headless(), languages=["deu_Latn"])
     with pytest.raises(CotextError, match="not a sentencepiece model"):
         FairseqTokenizer.from_files(model[:-9], languages=["deu_Latn"])

@@ -299,7 +299,7 @@ def test_seeds_that_make_no_system(world: World, folders: Path, tmp_path: Path, 
         described = describe_file(path)
         config = described.config.model_copy(update={"paper": "of another paper"})
         save_model(path, load_weights(path), config, described.fingerprint, described.updates)
-        message = "seed-1 and seed-2 are not one system, and cannot be averaged"
+        message = "seed-1 and seed-2 have different settings and cannot be averaged"
     with pytest.raises(CotextError) as caught:
         run_folders(folder)
     assert message in str(caught.value)

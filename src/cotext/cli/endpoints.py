@@ -32,7 +32,8 @@ def translate_by_endpoint(request: TranslationRequest, json: bool) -> None:
     """Translate corpora with the language model of an endpoint file.
 
     Raises:
-        CotextError: an option applies only to runs, a file is not a corpus, or an error of `translate_file`.
+        CotextError: an option applies only to runs, or a file is not a corpus. Also the errors of
+            `translate_file`.
     """
     from functools import partial
 
@@ -75,7 +76,7 @@ def translate_by_endpoint(request: TranslationRequest, json: bool) -> None:
 
 
 def _corpus_format(file: Path, format: str | None, wmt: str) -> str:
-    """Return the name of the format of a corpus; for WMT files, `wmt`, which contains the languages.
+    """Return the name of the format of a corpus. For WMT files, this is the value of `wmt`, with languages.
 
     Raises:
         CotextError: the file is not a corpus.
@@ -87,8 +88,8 @@ def _corpus_format(file: Path, format: str | None, wmt: str) -> str:
         return wmt
     if not isinstance(found, str):
         raise CotextError(
-            f"{file}: language models behind an API translate only corpora (docs/data-format.md), but this "
-            f"is {found.name}; add --format text if the file has one sentence per line"
+            f"{file}: the format is {found.name}, but language models behind an API translate only corpora "
+            "(docs/data-format.md); add --format text if the file has one sentence per line"
         )
     return found
 

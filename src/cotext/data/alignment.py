@@ -51,7 +51,7 @@ STEM: Final = 5  # letters of a word that are compared, so that inflected forms 
 MOST_CELLS: Final = 10_000_000  # word pairs from which the lexicon is learned
 MOST_WORDS: Final = 200  # longest sentence from which the lexicon is learned
 MOST_LIKELIER: Final = 1000  # largest likelihood ratio of a word
-_ROUNDS: Final = 4  # of expectation and maximisation
+_ROUNDS: Final = 4  # rounds of expectation and maximisation
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,7 +228,7 @@ def learned_links(entry: Ints, place: Ints, own: Ints, rounds: int) -> tuple[Lin
 
 
 class Words:
-    """p(word | words of the other side), by IBM Model 1 and words that are equal on both sides.
+    """p(word | words of the other side), from IBM Model 1 and from words that both sides have in common.
 
     All cells of words that occur in at least two pairs are in memory. This is fast for the few pairs that
     suffice here; `cotext.data.shortlist` can learn from more pairs.
@@ -267,7 +267,7 @@ class Words:
         self._place = np.full(vocabulary, -1, np.int64)
 
     def scores(self, given: Side, other: Side) -> tuple[Floats, Floats]:
-        """Return the scores of sentence pairs [n, m] and of two `given` sentences with one [n - 1, m]."""
+        """Return scores of one `given` and one other sentence [n, m], and of two and one [n - 1, m]."""
         own, own_index = np.unique(given.words, return_inverse=True)
         theirs, their_index = np.unique(other.words, return_inverse=True)
         table = self._table(own, theirs)
@@ -413,7 +413,7 @@ Probabilities = Callable[[Sequence[tuple[str, str]]], Sequence[float]]
 
 @dataclass(frozen=True, slots=True)
 class Alignment:
-    """The beads of a document in order, and the evidence of words for each, in nats.
+    """The beads of a document in order. `evidence`: a log likelihood ratio for each bead, in nats.
 
     Evidence is above 0 for translations, and 0 for unaligned sentences.
     """
@@ -477,7 +477,7 @@ def align_documents(
 
 
 def diagonal_band(source: Side, target: Side) -> Band:
-    """Return a band around the diagonal, on which equal shares of the characters of both sides precede."""
+    """Return a band around the diagonal: nodes after equal shares of the characters of both sides."""
     m = len(target)
     before = [
         np.cumsum([0, *side.lengths]) / max(1.0, float(side.lengths.sum())) for side in (source, target)
@@ -537,7 +537,9 @@ class _Block:
 
 @dataclass(frozen=True, slots=True)
 class NearScores:
-    """log p(target | source) of a system, minus the log mean over the sources near the path.
+    """log p(target | source) of a system, relative to other sources of the same target near the path.
+
+    The log of the mean probability over these sources is subtracted.
 
     Stored by the first source sentence, then by the number of source sentences and the target sentence.
     """

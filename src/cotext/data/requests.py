@@ -74,15 +74,17 @@ class AlignmentRequest(SentenceSplitting):
     target: Sequence[Path] = option(
         "Its translation. Several documents are paired by their names without endings and languages."
     )
-    out: Path = option("Corpus to write: .tsv, .jsonl or .tmx, and .xz or .gz behind it.")
-    run: Path | None = option("Run whose scores decide as well.", default=None, is_run=True)
-    source_language: str = option("Language code. Default: by the file names.", default="")
-    target_language: str = option("Language code. Default: by the file names.", default="")
+    out: Path = option("Corpus to write: .tsv, .jsonl or .tmx, also compressed (.xz, .gz).")
+    run: Path | None = option(
+        "Run whose translation probabilities guide the alignment, too.", default=None, is_run=True
+    )
+    source_language: str = option("Language code. Default: guessed from the file names.", default="")
+    target_language: str = option("Language code. Default: guessed from the file names.", default="")
 
     def check(self) -> None:
         """Raise CotextError if the format of the output cannot hold two languages."""
         if self.format not in ("tsv", "jsonl", "tmx"):
-            raise CotextError(f"{self.out}: let --out end in .tsv, .jsonl or .tmx")
+            raise CotextError(f"{self.out}: the name must end in .tsv, .jsonl or .tmx")
 
     @property
     def languages(self) -> Languages:
@@ -169,12 +171,12 @@ class PreparationRequest(TrainingCorpus):
         default="",
     )
     vocabulary: int | None = option(
-        "Vocabulary size. Default: by the size of the corpus, 32000 at most; see docs/tokenizers.md.",
+        "Vocabulary size. Default: depends on the corpus size, at most 32000; see docs/tokenizers.md.",
         default=None,
     )
     tokenizer: str = option(
-        "Tokenizer to train: sentencepiece, sentencepiece-bpe or moses-bpe; or a run or data folder, or the "
-        "name of a model that is here, to use its tokenizer (needed for `train --init`).",
+        "Tokenizer to train: sentencepiece, sentencepiece-bpe or moses-bpe. Or a run, a data folder or a "
+        "downloaded model, to use its tokenizer (needed for `train --init`).",
         default="sentencepiece",
         is_run=True,
     )
@@ -186,14 +188,16 @@ class PreparationRequest(TrainingCorpus):
     )
     language: str = option("With moses-bpe: target language for the Moses tokenizer.", default="en")
     truecase: bool = option(
-        "With moses-bpe: train on truecased text; translations get their capitals back.",
+        "With moses-bpe: train on truecased text; translations are recased.",
         default=False,
         needs="tokenizer=moses-bpe",
     )
     jieba: bool = option(
         "With moses-bpe: split Chinese into words with Jieba.", default=False, needs="tokenizer=moses-bpe"
     )
-    paragraphs: bool = option("Lines are paragraphs: --split, for held-out sets too.", default=False)
+    paragraphs: bool = option(
+        "Lines are paragraphs: split all sets, including held-out sets, as with --split.", default=False
+    )
     seed: int = option("Seed of the tokenizer's training sample and of documents set aside.", default=1)
     overwrite: bool = option(
         "Replace an existing folder, or the folder of an interrupted job.", default=False
@@ -314,12 +318,12 @@ class Detokenisation(Request):
     """Options for undoing Moses tokenisation."""
 
     detokenise: bool = option(
-        "Undo Moses tokenisation. The languages are those that the two file names end in, or those of the "
-        "suite; otherwise, give them. A suite gets another name.",
+        "Undo Moses tokenisation. Languages are guessed from the file names or read from the suite; "
+        "otherwise, give them. The name of a suite gets the suffix -detokenised.",
         default=False,
     )
     source_language: str | None = option(
-        "With --detokenise: language of the source side, as in en. Default: see there.",
+        "With --detokenise: language of the source side, such as en. Default: see --detokenise.",
         default=None,
         needs="detokenise",
     )

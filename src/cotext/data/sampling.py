@@ -1,9 +1,9 @@
 """Training batches from a token store: token budget, length bucketing, shuffling, sharding, exact resumption.
 
-Documents are read in pools of about `pool_tokens`, so that memory does not grow with the corpus (except the
-order of an epoch, 8 bytes per document). Within a pool, instances of similar length are packed into batches,
-and the batches are shuffled. A pool depends only on (seed, epoch, shard, its first document). Therefore a
-`Cursor` of three numbers is enough to resume exactly.
+Documents are read in pools of about `pool_tokens`. Memory therefore does not grow with the corpus, except for
+the order of an epoch (8 bytes per document). Within a pool, instances of similar length are packed into
+batches, and the batches are shuffled. A pool depends only on (seed, epoch, shard, its first document).
+Therefore a `Cursor` of three numbers is enough to resume exactly.
 
 With `train.order: documents`, batches contain runs of consecutive windows: a full document or, if it exceeds
 the budget, as many windows as fit. Runs of several documents may share a batch. Two runs of the same document
@@ -68,10 +68,10 @@ def _instances(document: TokenDocument, windows: Iterable[Window]) -> Iterator[I
 class Arrangement:
     """The size of batches, the order of instances in them, and the context in windows.
 
-    `max_tokens`: of a batch. `max_row_tokens`: of a side of an instance. `pool_tokens`: read ahead and sorted
-    by length. `seed`: of the order. `order`: shuffled instances of similar length, or runs of consecutive
-    windows. `context`: the true context of a window or, for a control experiment, context from another
-    document of the pool.
+    `max_tokens`: limit per batch. `max_row_tokens`: limit per side of an instance. `pool_tokens`: number of
+    tokens that are read ahead and sorted by length. `seed`: determines the order. `order`: shuffled
+    instances of similar length, or runs of consecutive windows. `context`: the true context of a window or,
+    for a control experiment, context from another document of the pool.
     """
 
     max_tokens: int
@@ -119,7 +119,7 @@ class Sampler:
             order = order[self.shard :: self.shards]
             if cursor.document > len(order):
                 raise self._no_batch_at(cursor)
-            is_empty = cursor.document == 0  # whether the epoch has had no batch
+            is_empty = cursor.document == 0  # whether no batch of this epoch was found yet
             while cursor.document < len(order):
                 groups, following = self._pool(order, cursor)
                 if cursor.batch >= max(len(groups), 1):
@@ -137,7 +137,7 @@ class Sampler:
     def _no_batch_at(self, cursor: Cursor) -> CotextError:
         return CotextError(
             f"{self.store.path}: has no batch {cursor.batch} from document {cursor.document} on in epoch "
-            f"{cursor.epoch}, where training is said to be: the checkpoint is of another corpus or damaged"
+            f"{cursor.epoch}, to which the checkpoint refers: it is damaged or from another corpus"
         )
 
     def epochs(self, cursor: Cursor) -> int:
@@ -292,8 +292,8 @@ def ordered_batches(
 ) -> Iterator[Batch]:
     """Yield validation batches: every instance of a store once, in batches of similar length.
 
-    `group_windows` is the number of consecutive windows of a document that are kept in one batch, even over
-    the budget, for models that attend to other sequences. A batch has at most one such group per document.
+    `group_windows` is for models that attend to other sequences. This number of consecutive windows of a
+    document is kept in one batch, even over the budget. A batch has at most one such group per document.
     Instances that are too long are skipped.
     """
     length = functools.partial(Instance.row_tokens, symbols=symbols)

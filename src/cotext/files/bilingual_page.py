@@ -111,7 +111,7 @@ def _row(number: int, sentences: Sequence[PairedSentence], low: bool, languages:
 
 
 def _context(number: int, sentences: Sequence[PairedSentence]) -> str:
-    """Return the other sentences that the translation may depend on, to expand."""
+    """Return an expandable list of the other sentences that the translation may depend on."""
     sentence = sentences[number]
     first = number - sentence.number  # of its document
     visible = [first + j for j in sentence.visible if j != sentence.number]

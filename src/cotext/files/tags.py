@@ -176,7 +176,7 @@ def copied_spans(
     pairs, their order does.
     """
     spans: dict[int, Span] = {}
-    taken: list[Span] = []  # in order
+    taken: list[Span] = []  # sorted
     by_text: dict[str, list[CopiedText]] = {}
     for copied in texts:
         by_text.setdefault(copied.shown, []).append(copied)
@@ -319,7 +319,7 @@ def _unit_weights(
 
 
 def _place_in_proportion(root: Node, source: _Side, target: _Side) -> None:
-    """Place every node by the numbers of source units before and inside it."""
+    """Place every node in proportion to the numbers of source units before and inside it."""
     root.place, of_source = (0, len(target.text)), max(len(source.units), 1)
     for parent in root.all():
         least, most = parent.place
@@ -385,7 +385,7 @@ class _Projection:
                 free = [part for interval in free for part in _without(interval, node.units)]
 
     def _worth(self, node: Node, parent: Node) -> list[float]:
-        """Return the score of each target unit for an element; 0 for punctuation if it contains words."""
+        """Return the score of each target unit for `node`; 0 for punctuation if `node` contains words."""
         inside, around = self._inside(node), self._inside(parent)
         words = {v for v in around if self.source.is_word[v]}
         if words.isdisjoint(inside):
@@ -411,7 +411,7 @@ class _Projection:
         return range(first, stop)
 
     def _extent(self, node: Node, parent: Node) -> Span:
-        """Return the characters of an element, up to the end of its parent where it has no tag."""
+        """Return the character span of an element; at an end without a tag, the parent's limit is used."""
         first, last = self.target.units[node.units[0]], self.target.units[node.units[-1]]
         start = first.start if node.opened else parent.place[0]
         return start, last.stop if node.closed else parent.place[1]
@@ -419,7 +419,7 @@ class _Projection:
     # --- Points between words.
 
     def _point(self, node: Node, parent: Node, beside: Sequence[Node]) -> int:
-        """Return the place of a node without words, inside its parent and outside the `beside` elements."""
+        """Return the place of a node without words: inside its parent, outside the elements `beside` it."""
         place, behind = self._wanted(node, parent)
         for other in beside:
             start = other.place[0] if other.opened else -1
@@ -431,7 +431,7 @@ class _Projection:
         return place
 
     def _wanted(self, node: Node, parent: Node) -> tuple[int, bool]:
-        """Return the position that agrees with the source, and whether it belongs to the word before it."""
+        """Return the position that corresponds to the source, and whether it belongs to the word before."""
         around = self._inside(parent)
         left = range(around.start, self.source.within(0, node.start).stop)
         right = range(max(self.source.within(node.stop, len(self.source.text)).start, left.stop), around.stop)

@@ -1,7 +1,7 @@
 """How a token weighs its own sentence and the other sentences of its row.
 
-**Gated.** The own sentence is in one softmax, all others are in a second one behind a gate. A document system
-that starts from a sentence model keeps the attention of that model inside every sentence.
+**Gated.** A first softmax is over the token's own sentence, a second one with a gate is over all others. A
+document system that starts from a sentence model keeps the attention of that model inside every sentence.
 For a query i of sentence s, with the same queries, keys and values in both terms:
 
     out_i =             sum over j in s     of softmax over s      (q_i k_j / sqrt(K)) v_j
@@ -12,15 +12,15 @@ the output of the sentence model. In cross-attention, s is the source sentence t
 Queries and keys of other sentences have no gradient before the gates open. Gates therefore need a higher
 learning rate than other weights (`model.attention.gate_rate`).
 
-**Projected** (long-short term masking; P. Zhang et al. 2020). One product has a long mask, the whole row, and
-one has a short mask, the own sentence. A projection joins the two, with the same queries, keys and values in
-both:
+**Projected** (long-short term masking; P. Zhang et al. 2020). Attention is computed twice, with the same
+queries, keys and values. With the long mask, a token attends to the whole row; with the short mask, to its
+own sentence. A projection combines the two outputs:
 
     out = W [long; short] + b = W_long long + W_short short + b
 
-The authors published no code, and their paper was not at hand: the equation follows descriptions of it (Lupo
-et al. 2022, section 2.3). W_short and b have the names of a plain attention's output projection, and continue
-from it if training starts from a sentence model. W_long then starts at 0.
+The authors published no code, and their paper was not available: the equation follows descriptions of it
+(Lupo et al. 2022, section 2.3). W_short and b have the parameter names of an ordinary output projection. If
+training starts from a sentence model, they are initialised from it. W_long then starts at 0.
 
 Shapes: B rows, H heads, T queries, S keys, K dimensions per head.
 """

@@ -17,8 +17,8 @@ MAX_ROWS = 1 << 16
 def sinusoidal(positions: Tensor, dimension: int, wavelengths: Wavelengths = "half_minus_one") -> Tensor:
     """Return the sinusoidal encoding of `positions` [...] -> [..., D] (Vaswani et al. 2017, section 3.5).
 
-    The first half contains sines, the second half cosines. Wavelengths grow from 2 pi to 10,000 * 2 pi. This
-    is the longest wavelength (`half_minus_one`) or would be the next wavelength (`half`).
+    The first half contains sines, the second half cosines. Wavelengths grow geometrically from
+    2 pi. With `half_minus_one`, the longest one is 10,000 * 2 pi. With `half`, it is one step shorter.
     """
     half = dimension // 2
     steps = half if wavelengths == "half" else max(half - 1, 1)

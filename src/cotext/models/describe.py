@@ -1,6 +1,6 @@
 """Descriptions of recipes and configurations in words.
 
-Read without torch, so that the list of all recipes appears at once.
+This module does not import torch, so that the list of all recipes is printed without delay.
 """
 
 import json
@@ -45,13 +45,13 @@ PAPERS = {
     "docflat": "Wu et al. 2023, Document Flattening: Beyond Concatenating Context for Document-Level "
     "Neural Machine Translation",
     "doct": "J. Zhang et al. 2018, Improving the Transformer Translation Model with Document-Level Context",
-    "flat-transformer": "Ma et al. 2020, a baseline of others",
+    "flat-transformer": "Ma et al. 2020, a baseline in other papers",
     "focused-concatenation": "Lupo et al. 2022, Focused Concatenation for Context-Aware Neural Machine "
     "Translation",
-    "g-transformer": "Bao et al. 2021, a baseline of others",
+    "g-transformer": "Bao et al. 2021, a baseline in other papers",
     "lstm-trans": "P. Zhang et al. 2020, Long-Short Term Masking Transformer",
     "mcn": "Zheng et al. 2020, Toward Making the Most of Context in Neural Machine Translation",
-    "mr": "Sun et al. 2022, a baseline of others",
+    "mr": "Sun et al. 2022, a baseline in other papers",
     "han": "Miculicich et al. 2018, Document-Level Neural Machine Translation with Hierarchical Attention "
     "Networks",
     "mixtures": "Ideas of several papers in one system",
@@ -66,7 +66,7 @@ PAPERS = {
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A shipped recipe in words; `parameters` at base size with 32,000 subwords.
+    """The description of a recipe in the package; `parameters` at base size with 32,000 subwords.
 
     `needs_init`: training starts from another run (`train --init RUN`).
     """
@@ -120,7 +120,7 @@ def entry(name: str, config: Config, parameters: int) -> Entry:
 
 
 def render() -> str:
-    """Return all recipes by paper: full name and number of parameters, and below its settings."""
+    """Return all recipes by paper: name and number of parameters, with the settings in the next line."""
     lines: list[str] = []
     for title, recipes in groupby(entries(), key=lambda recipe: recipe.title):
         lines += ["", *wrap(title, WIDTH)]
@@ -139,14 +139,14 @@ def render() -> str:
 
 
 def describe_model(config: ModelConfig) -> str:
-    """Return the base model, and the slots with other than default values."""
+    """Return the base model, and the slots whose values are not the defaults."""
     base = "transformer" if config.writes == "left_to_right" else "nat"
     filled = ",".join(f"{key}={value}" for key, value in slots_of(config).items())
     return f"{base}({filled})" if filled else base
 
 
 def slots_of(config: ModelConfig) -> dict[str, Any]:
-    """Return the slots with other than default values, by dotted key."""
+    """Return the slots whose values are not the defaults, by dotted key."""
     settings, defaults = (
         dict(leaves({slot: dump[slot] for slot in SLOTS}))
         for dump in (config.model_dump(), ModelConfig().model_dump())
@@ -176,7 +176,7 @@ def describe_cut(cut: CutConfig, max_sentences: int) -> str:
 
 
 def describe_length_penalty(decode: DecodeConfig) -> str:
-    """Return the exponent of the length penalty, after its form if that is not `power`: `gnmt-0.6`."""
+    """Return the exponent of the length penalty, with the form unless it is `power`: `gnmt-0.6`."""
     form = "" if decode.length_penalty_form == "power" else f"{decode.length_penalty_form}-"
     return f"{form}{decode.length_penalty:g}"
 

@@ -1,14 +1,15 @@
 """Document-aware Transformer (DocT; J. Zhang et al. 2018): context attention in every layer.
 
-Earlier source sentences, one sequence, pass an encoder stack of their own, with the embedding of all
-sentences. Behind the self-attention of every encoder and decoder block, states x attend to its output C:
+Earlier source sentences are one sequence. A separate encoder stack encodes it, with the same embedding as for
+the current sentence. After the self-attention of every encoder and decoder block, states x attend to the
+output C of this stack:
 
     y = MultiHead(x, C)        g = sigmoid(Wx x + Wy y)        x' = LayerNorm(g * x + (1 - g) * y)
 
 These equations are those of the authors' code (THUNLP-MT/Document-Transformer, 5bcc7f4:
-thumt/models/contextual_transformer.py): gates have no bias, and there is no residual connection nor dropout
-beside them. With pre-norm, y is of LayerNorm(x), and x' is not normalised. In the authors' training, all
-parameters of the sentence model are frozen (`train.freeze`).
+thumt/models/contextual_transformer.py): gates have no bias, and there is no additional residual connection
+and no dropout. With pre-norm, y is computed from LayerNorm(x), and x' is not normalised. In the authors'
+training, all parameters of the sentence model are frozen (`train.freeze`).
 
 Shapes: D model; states as in `layers/context_attention.py`.
 """
@@ -27,7 +28,7 @@ from cotext.models.context_encoder import ContextEncoder, ContextRows
 
 
 class SeparateContext(ContextEncoder):
-    """A stack of its own, which every block attends to."""
+    """A separate stack, whose output every block attends to."""
 
     def __init__(self, size: Size, layers: Sequence[EncoderBlock], stacks: Stacks) -> None:
         super().__init__(size, layers, stacks)
@@ -45,7 +46,7 @@ class SeparateContext(ContextEncoder):
 
 
 class GatedSublayer(ContextSublayer):
-    """Context attention with a gate in the place of the residual connection."""
+    """Context attention with a gate instead of the residual connection."""
 
     def __init__(self, size: Size) -> None:
         super().__init__(size.attention, bias=False)

@@ -43,8 +43,8 @@ def length_divisor(length: int, exponent: float, form: LengthPenaltyForm) -> flo
     """Return the number by which the log-probability of a hypothesis of `length` tokens is divided.
 
     `power` is `length ** exponent`, as in fairseq, Marian, CTranslate2 and transformers. `gnmt` is `((5 +
-    length) / 6) ** exponent` (Wu et al. 2016, equation 14), as in Vaswani et al. 2017 and in
-    src/decoding/beam_search.py of Blickwinkel1107/making-the-most-of-context-nmt (82f684f).
+    length) / 6) ** exponent` (Wu et al. 2016, equation 14), as in Vaswani et al. 2017. Zheng et al. 2020 also
+    use it: src/decoding/beam_search.py of Blickwinkel1107/making-the-most-of-context-nmt (82f684f).
 
     With an exponent of at least 0, both grow with the length; beam search relies on this to prune.
     """
@@ -134,7 +134,7 @@ class SearchOptions:
         if not self.length_penalty >= 0:
             raise CotextError(f"length_penalty is {self.length_penalty}; it must be 0 or more")
         if self.nbest > self.beam:
-            kind = "greedy search has only one hypothesis" if self.beam == 1 else "no more are side by side"
+            kind = "greedy search has only one hypothesis" if self.beam == 1 else "the beam has no more"
             raise CotextError(
                 f"decode.nbest = {self.nbest}: {kind} (decode.beam = {self.beam}); choose decode.beam = "
                 f"{self.nbest} or more"
@@ -160,10 +160,10 @@ class Hypothesis:
 
     `tokens`: the new labels including separators, without the final `eos`. `token_log_probabilities`: of
     these tokens and the final `eos`; `log_probability`: their sum; NaN if the search was not `scored`.
-    If an engine returns only the sum, it is at the `eos`. `truncated` are the positions of closing symbols,
-    the final `eos` included, that were forced at a length limit. `others` has the alternatives of every
-    requested sentence, best first, if requested and known; they are not known for several sentences of one
-    request.
+    If an engine returns only the sum, this is the value of the `eos`. `truncated` are the positions of
+    closing symbols, the final `eos` included, that were forced at a length limit. `others` has the
+    alternatives of every requested sentence, best first, if requested and known; they are not known for
+    several sentences of one request.
     """
 
     tokens: list[int]
@@ -174,7 +174,7 @@ class Hypothesis:
     others: tuple[tuple[Alternative, ...], ...] = ()
 
     def unscored(self) -> "Hypothesis":
-        """Return a copy without its numbers, which are sums of logits."""
+        """Return a copy with NaN for log-probabilities and score, which are sums of logits here."""
         without = [math.nan] * len(self.token_log_probabilities)
         return replace(self, token_log_probabilities=without, log_probability=math.nan, score=math.nan)
 
@@ -185,7 +185,7 @@ class _Frontier:
 
     entry: Tensor  # [B], index of the request
     progress: SentenceProgress
-    largest_divisor: Tensor  # [B], of a hypothesis that is as long as the limits allow
+    largest_divisor: Tensor  # [B], length penalty of the longest allowed hypothesis
     tokens: Tensor  # [B, W, M]
     token_log_probability: Tensor  # [B, W, M]
     log_probability: Tensor  # [B, W]; -inf: no hypothesis
@@ -194,7 +194,7 @@ class _Frontier:
     best_length: Tensor  # [B]
     best_log_probability: Tensor  # [B]
     best_score: Tensor  # [B]
-    ended: Tensor  # [B], number of finished hypotheses among the best of their steps
+    ended: Tensor  # [B], number of finished hypotheses among the `beam` best of each step
     uniform: Tensor  # [B, M], random numbers for sampling
 
     def select(self, entries: Tensor) -> "_Frontier":
@@ -212,8 +212,8 @@ def search(
 ) -> list[Hypothesis]:
     """Return the best hypothesis for every row of the source; the model must be in eval mode.
 
-    An entry ends when nothing can beat its best hypothesis (with a language model: when as many hypotheses as
-    the beam is wide are finished). Raises CotextError for NaN or bad requests.
+    An entry ends when nothing can beat its best finished hypothesis. With a language model, it ends when
+    `beam` hypotheses are finished. Raises CotextError for NaN or bad requests.
     """
     if not requests or len(requests) != len(source.tokens):
         raise CotextError(f"{len(requests)} requests for {len(source.tokens)} source rows; give one per row")
@@ -339,8 +339,9 @@ def _nbest_beam(
     list_sizes = [options.nbest if request.sentences == 1 else 0 for request in requests]
     if options.nbest == 1 or not any(list_sizes):
         return None
-    # Other rows attend to the first beam: its history must not depend on whether there is a list. And if
-    # scores may rise, a hypothesis of the reserve could become better than the best one.
+    # No reserve (extra hypotheses in free places of the beam) in two cases. If other rows attend to the
+    # first beam, its history must not depend on whether there is a list. If scores may rise, a hypothesis of
+    # the reserve could become better than the best one.
     has_reserve = not model.sees_other_rows and not output.may_rise
     return NBestBeam(list_sizes, options.divisor, frontier.log_probability, has_reserve)
 
@@ -374,11 +375,12 @@ def _advance(
 ) -> tuple[Tensor | None, Tensor, Tensor]:
     """Extend every hypothesis by one token, in place.
 
-    Returns the row that each row continues [R] (None: itself), its next input [R, 1], entries that go on [B].
+    Returns the row that each row continues, [R] (None: every row continues itself); the next input of each
+    row, [R, 1]; whether each entry continues, [B].
     """
     entries, beam = frontier.log_probability.shape
-    # At most one candidate of each hypothesis ends it, so that `beam` of 2 * beam candidates continue. With a
-    # beam of 1, the first hypothesis that ends is the result.
+    # At most one candidate of each hypothesis ends it. Therefore at least `beam` of the 2 * beam candidates
+    # continue. With a beam of 1, the first hypothesis that ends is the result.
     per_row = min(2 * beam, next_RU.size(1)) if beam > 1 else 1
     own, column = best_columns(next_RU, per_row) if per_row > 1 else best_column(next_RU)
     token = output.tokens(column)
@@ -399,7 +401,7 @@ def _advance(
         going = going if beam == 1 else going.chosen(ends.byte().argsort(dim=1, stable=True)[:, :beam])
     # Log-probabilities can only decrease, and lengths are limited: hypotheses below this cannot win.
     goes_on = going.total / frontier.largest_divisor[:, None] > frontier.best_score[:, None]
-    if output.may_rise:  # any may win: search ends after as many finished hypotheses as the beam is wide
+    if output.may_rise:  # any may win: search ends after `beam` finished hypotheses
         goes_on = (going.total > -torch.inf) & (frontier.ended < beam)[:, None]
     frontier.log_probability = going.total.masked_fill(~goes_on, -torch.inf)
     if nbest is not None:
@@ -419,7 +421,7 @@ def _advance(
     following = rules.follow(frontier.progress, going.token, written)
     if beam == 1:
         return None, following, goes_on.any(dim=1)
-    # Row indices over the batch, as the state re-orders rows.
+    # The state expects row indices of the whole batch.
     row = going.origin + beam * torch.arange(entries, device=origin.device)[:, None]
     return row.flatten(), following, goes_on.any(dim=1)
 
@@ -474,7 +476,7 @@ def _collect(
         if length == 0:
             raise CotextError(
                 f"request {entry}: no allowed token has a probability above zero; the output may contain "
-                "NaN, or the vocabulary only blanks; compute the loss of the model on known text to check it"
+                "NaN, or the vocabulary only blanks; check the loss of the model on known text"
             )
         tokens = frontier.best_tokens[i, : length - 1].tolist()
         hypothesis = Hypothesis(

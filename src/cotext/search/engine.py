@@ -415,7 +415,7 @@ class _EngineSearch:
         if rows:
             raise CotextError(
                 "no allowed token has a probability above zero; the output may contain NaN, or the "
-                "vocabulary only blanks; compute the loss of the exported run on known text to check it"
+                "vocabulary only blanks; check the loss of the exported run on known text"
             )
 
     def _best(

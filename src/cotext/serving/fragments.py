@@ -99,8 +99,8 @@ def _rules(text: str, split: SplitSentences, tags: TagHandling) -> ElementRules:
 @dataclass(slots=True)
 class _Element:
     name: str
-    around: int  # number of the parent
-    has_text: bool = False  # directly inside
+    around: int  # index of the parent element
+    has_text: bool = False  # whether text is a direct child
 
 
 def _outline(text: str) -> frozenset[str]:

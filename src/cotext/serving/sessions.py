@@ -4,7 +4,7 @@ A session has a name, a client and a system. It stores the segments in order, ea
 system (and its subwords) or a confirmed translation. Preceding segments are context on both sides.
 
     Order             By segment number, if given; then equal texts may be different segments. Without
-                  numbers, an equal text is the same segment, and a new text follows the last new one.
+                  numbers, an equal text is the same segment. A new text follows the text added last.
     Repeated request  The same answer, without search, unless the preceding segments have changed. Following
                       segments are not changed.
     Other text        With the number of a stored segment, it replaces the segment.
@@ -35,7 +35,7 @@ from cotext.serving.systems import System
 from cotext.translation.document_state import FoundWindow, SentenceHypothesis
 
 IN_SESSION: Final = "/session/{session}"
-CONTEXT_SENTENCES: Final = 16  # for systems without a window
+CONTEXT_SENTENCES: Final = 16  # number of context sentences for systems without a window
 LAST_SEGMENT: Final = 10**9
 
 
@@ -53,14 +53,14 @@ class SessionPlace:
 
 
 class _Replay:
-    """A log of the windows of a document: windows found before, and new windows."""
+    """A log of the windows of a document: known windows, and new windows."""
 
     def __init__(self, sentences: Sequence[Spoken]) -> None:
         self._found = [FoundWindow(i, (spoken.hypothesis,), True) for i, spoken in enumerate(sentences)]
         self.noted: dict[int, FoundWindow] = {}
 
     def found(self, document: int) -> Sequence[FoundWindow]:
-        """Return the windows found before."""
+        """Return the known windows."""
         return self._found
 
     def note(self, document: int, window: FoundWindow) -> None:
@@ -110,7 +110,7 @@ class _InSession:
     def __init__(self, service: Service, request: TextRequest, client: Client, memory: SessionMemory) -> None:
         self._service, self._request, self._client, self._memory = service, request, client, memory
         [blocks] = request.documents
-        # The position in this request is not stored.
+        # Without `place`, which differs between requests: stored blocks are compared with new ones.
         self._blocks = tuple(replace(block, place="") for block in blocks)
 
     async def answer(self, number: int | None, confirmed: str | None) -> TextAnswer:
@@ -143,13 +143,13 @@ class _InSession:
     async def _translated(
         self, context: Context, known: tuple[Spoken, ...]
     ) -> tuple[TextAnswer, tuple[Spoken, ...]]:
-        """Translate the segment in a context; also return its sentences. `known`: sentences found before."""
+        """Translate the segment in a context; also return its sentences, of which `known` are translated."""
         before = (*context.sentences, *known)
         system = self._request.system
         exact = _searches_each_alone(system) and all(spoken.exact for spoken in before)
         [blocks] = self._request.documents
         log = _Replay(before if exact else ())
-        # A first pass replaces found translations as context, but not given ones.
+        # A first pass would replace known windows as context. Confirmed translations must be `given` instead.
         over_first_pass = system.opened.first_pass is not None
         given = {
             i: spoken.hypothesis.text
@@ -178,7 +178,7 @@ class _InSession:
         """Return a segment with a confirmed translation as context.
 
         If source and translation have the same number of sentences, these are paired. Otherwise the segment
-        is one sentence, or no context if it is too long.
+        is one sentence of context; if it is too long, it is not used as context.
         """
         opened, request = self._request.system.opened, self._request
         source_splitter = request.splitting.splitter(opened.languages.source) if request.splitting else None

@@ -40,7 +40,7 @@ class PreparedData:
 
     @cached_property
     def report(self) -> dict[str, Any]:
-        """The content of the report; raises CotextError as `read_report`."""
+        """The content of the report; raises the errors of `read_report`."""
         return read_report(self.folder)
 
     @property
@@ -123,18 +123,18 @@ def note_data(run: Path, data: PreparedData, checksums: dict[str, str]) -> None:
 
 
 def other_languages(run: Path, data: PreparedData) -> str:
-    """Return a message if the run to start from has other language symbols; otherwise an empty string.
+    """Return a message if the run to start from uses different language symbols; otherwise an empty string.
 
     Raises:
-        CotextError: `load_tokenizer` raises an error.
+        CotextError: the tokenizer of the run cannot be loaded.
     """
     there = chosen_languages(load_tokenizer(run / "tokenizer"))
     here = chosen_languages(data.tokenizer)
     if not there or there == here:
         return ""
     return (
-        f"{data.folder}: rows begin with the symbols of {here or 'no language'}, but rows of {run} with "
-        f"{there}; the system learns another language from here on"
+        f"{data.folder}: the language symbols are {here or 'none'}, but those of {run} are {there}; the "
+        "system will learn another language"
     )
 
 
@@ -149,7 +149,7 @@ class Corpus:
     symbols: SpecialSymbols
     unknown: int  # id of the unknown token, which replaces words in word dropout
     max_row_tokens: int
-    checksums: dict[str, str]  # of the files, the tokenizer and the chosen languages
+    checksums: dict[str, str]  # digests of the files, the tokenizer and the chosen languages
 
     def sampler(self, train: TrainConfig, max_tokens: int, shard: int = 0, shards: int = 1) -> Sampler:
         """Return the sampler of the training batches of process `shard` out of `shards`."""

@@ -166,7 +166,7 @@ def _lone_choices(plan: Plan, phenomenon: Phenomenon) -> list[CandidateSet]:
 
 
 def _alternatives(draw: Draw, plan: Plan, choice: CandidateSet) -> list[Alternative] | None:
-    """Return one alternative per candidate whose documents belong to the contrastive split, or None."""
+    """Return one alternative per candidate, from contrastive documents; None if one is missing."""
     chosen: list[Alternative] = []
     for pool in _pools(draw, plan, choice):
         taken = {label for _, _, label in chosen}
@@ -216,7 +216,7 @@ def _with_clue(plan: Plan, choice: CandidateSet, alternative: Alternative) -> Pl
 def _members(
     plan: Plan, choice: CandidateSet, alternatives: Sequence[Alternative], group: int, order: WordOrder
 ) -> list[ContrastiveExample]:
-    """Return one example per alternative, which is its correct candidate; the order is always the same."""
+    """Return one example per alternative, in which it is correct. Candidates keep their order."""
     choice_slot = _SLOTS[choice.phenomenon][1]
     members = []
     for correct, alternative in enumerate(alternatives):

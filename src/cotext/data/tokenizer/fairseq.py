@@ -130,8 +130,8 @@ def _of_model(content: bytes) -> list[str]:
     begins = count > 3 and model.is_unknown(0) and model.is_control(1) and model.is_control(2)
     if not begins or count > MAX_VOCABULARY:
         raise CotextError(
-            f"{MODEL}: is not a fairseq model: its first pieces are not unknown, begin and end, or it has "
-            f"more than {MAX_VOCABULARY:,} pieces"
+            f"{MODEL}: not a model of fairseq: its first pieces are not <unk>, <s> and </s>, or it has more "
+            f"than {MAX_VOCABULARY:,} pieces"
         )
     return [_BEGIN, PADDING, END, UNKNOWN, *(model.id_to_piece(i) for i in range(3, count))]
 
@@ -163,15 +163,15 @@ def _read_languages(content: bytes, names: Sequence[str]) -> dict[str, str]:
     symbols = read_object(content, LANGUAGES)
     known = {*names} - {END, PADDING, UNKNOWN}
     if not symbols or not all(isinstance(name, str) and name in known for name in symbols.values()):
-        raise CotextError(f"{LANGUAGES}: damaged: is not a JSON object that maps languages to symbols")
+        raise CotextError(f"{LANGUAGES}: damaged: not a JSON object that maps languages to symbols")
     return symbols
 
 
 def language_symbols(files: Mapping[str, bytes]) -> dict[str, int] | list[str]:
     """Return the language symbols in the configuration files of a published tokenizer.
 
-    `files` maps names to contents, for those of these files that exist: tokenizer.json,
-    tokenizer_config.json, added_tokens.json and special_tokens_map.json. Return a mapping of symbols to rows
+    `files` maps names of existing files to contents: tokenizer.json, tokenizer_config.json,
+    added_tokens.json and special_tokens_map.json. Return a mapping of symbols to rows
     if the rows are given. Otherwise, return a list of symbols in the order of their rows; it may be empty.
 
     Raises:

@@ -69,7 +69,7 @@ class SentencePieceTokenizer:
 
     @classmethod
     def train(cls, sample: Sequence[str], settings: TokenizerSettings, corpus_sentences: int = 0) -> Self:
-        """Train on clean, non-empty sentences of a corpus; raises CotextError as `train_tokenizer`."""
+        """Train on clean, non-empty sentences of a corpus; raises the errors of `train_tokenizer`."""
         requested = settings.vocabulary
         if requested is None:
             requested = usual_vocabulary(corpus_sentences or len(sample), len(set().union(*sample)))
@@ -104,7 +104,7 @@ class SentencePieceTokenizer:
         if settings.vocabulary is not None and tokenizer.pieces < settings.vocabulary:
             raise CotextError(
                 f"the text can't fill a vocabulary of {settings.vocabulary} pieces; the largest possible is "
-                f"{tokenizer.pieces}: request at most this size, or no size to get the largest possible"
+                f"{tokenizer.pieces}: request this size, or omit the size to get it"
             )
         return tokenizer
 
@@ -143,7 +143,7 @@ class SentencePieceTokenizer:
 
 
 class SentencePieceBPETokenizer(SentencePieceTokenizer):
-    """Subwords by byte pair encoding (Sennrich et al. 2016), otherwise the same.
+    """Subwords by byte pair encoding (Sennrich et al. 2016); otherwise like `SentencePieceTokenizer`.
 
     Frequent words become single subwords, which the unigram model may split.
     """

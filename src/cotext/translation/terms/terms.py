@@ -19,7 +19,7 @@ __all__ = ["Glossary", "Occurrence", "Term", "TermGuide"]
 
 @dataclass(frozen=True, slots=True)
 class Occurrence:
-    """A term in a sentence, with its text there."""
+    """An occurrence of a term: the text in the sentence, and its first character."""
 
     term: Term
     text: str
@@ -53,7 +53,7 @@ class TermGuide:
         return self._occurrences[document][sentence]
 
     def alternatives(self, occurrence: Occurrence) -> tuple[str, ...]:
-        """Return the texts of which a translation must contain one; empty: no requirement."""
+        """Return texts; a translation must contain one of them. Empty: there is no requirement."""
         return self._finder.alternatives(occurrence, occurrence.term.targets)
 
     def forbidden(self, occurrence: Occurrence) -> tuple[str, ...]:
@@ -83,7 +83,7 @@ class TermGuide:
 
 
 def _places(text: str, copied: Sequence[str]) -> Iterator[tuple[int, int]]:
-    """Yield the spans of copied texts in a source, equal texts one after the other."""
+    """Yield the spans of copied texts in a source; equal texts have successive spans."""
     after: dict[str, int] = {}
     for copy in copied:
         start = text.find(copy, after.get(copy, 0))
@@ -168,11 +168,11 @@ class TermReport:
     """Counts over translated documents.
 
     `required`: occurrences of terms in the source; `met`: those with one of their translations in the same
-    sentence. `forbidden`: forbidden translations found. `leaked`: translations of terms of the document in
-    sentences without the term, beyond those of the sentence's own terms. `repeated`: terms with several
-    translations, in several sentences of a document; `consistent`: those with the same translation
-    throughout. `copied`: copied texts; `kept`: those that appear exactly as often as required. `unmet`:
-    indices of document and sentence.
+    sentence. `forbidden`: forbidden translations found. `leaked`: translations of a term of the
+    document that are found in a sentence without this term; translations of the sentence's own terms are not
+    counted. `repeated`: terms with several allowed translations that occur in several sentences of a
+    document; `consistent`: those with the same translation throughout. `copied`: copied texts; `kept`: those
+    that appear exactly as often as required. `unmet`: indices of document and sentence.
     """
 
     required: int = 0

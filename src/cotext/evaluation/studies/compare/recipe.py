@@ -44,9 +44,9 @@ class MatchedRecipe:
         return f"{self.name}{' with ' if self.changes else ''}{' '.join(self.changes)}"
 
     def fits(self, setting: str) -> bool:
-        """Return whether the configuration is the recipe with exactly a setting such as "model.dropout=0.1".
+        """Return whether only `setting`, such as "model.dropout=0.1", differs from the recipe.
 
-        A row of a paper may name a value that the recipe already has.
+        The recipe may already have this value.
         """
         parts = setting.split()
         keys = {part.partition("=")[0] for part in parts}
@@ -58,8 +58,8 @@ def recipe_of(config: Config) -> MatchedRecipe:
     """Find the recipe of a configuration: a recipe for the same row of a paper, otherwise the closest.
 
     Recipes are compared at the size of the configuration, or, if none matches, at the closest size. Width,
-    depth, and values computed from the data do not count as changes. Among recipes with equally few changes,
-    depth decides, then the number of all keys that differ, including training and decoding.
+    depth, and values computed from the data do not count as changes. Ties are broken by the difference in
+    depth, then by the number of all keys that differ, including training and decoding.
     """
     ours = _settings(config)
     candidates = []
@@ -169,16 +169,16 @@ def require_alike(path: Path, folders: Mapping[int, Path]) -> None:
                 f"{folders[seed]}: contains a run of seed {config.train.seed}; rename the folder"
             )
         changed = [
-            f"  {key}: {before if before != '' else 'nothing'} in the one, "
-            f"{after if after != '' else 'nothing'} in the other"
+            f"  {key}: {before if before != '' else 'nothing'} in seed-{first}, "
+            f"{after if after != '' else 'nothing'} in seed-{seed}"
             for key, before, after in differences(configs[first], config)
             if key not in _MAY_DIFFER
         ]
         if changed:
             lines = "\n".join(changed)
             raise CotextError(
-                f"{path}: seed-{first} and seed-{seed} are not one system, and cannot be averaged; move one "
-                f"of them elsewhere:\n{lines}"
+                f"{path}: seed-{first} and seed-{seed} have different settings and cannot be averaged; move "
+                f"one of them elsewhere:\n{lines}"
             )
     digests = {seed: noted_data(run).get("checksums") for seed, run in folders.items()}
     known_digests = {seed: checksums for seed, checksums in digests.items() if checksums is not None}
@@ -186,7 +186,7 @@ def require_alike(path: Path, folders: Mapping[int, Path]) -> None:
         reference = next(iter(known_digests))
         if checksums != known_digests[reference]:
             raise CotextError(
-                f"{path}: seed-{reference} and seed-{seed} were trained on different data, and cannot be "
+                f"{path}: seed-{reference} and seed-{seed} were trained on different data and cannot be "
                 "averaged; move one of them elsewhere"
             )
 
