@@ -375,8 +375,7 @@ def _advance(
 ) -> tuple[Tensor | None, Tensor, Tensor]:
     """Extend every hypothesis by one token, in place.
 
-    Returns the row that each row continues, [R] (None: every row continues itself); the next input of each
-    row, [R, 1]; whether each entry continues, [B].
+    Returns the row that each row continues, [R] (None: itself); next inputs, [R, 1]; which go on, [B].
     """
     entries, beam = frontier.log_probability.shape
     # At most one candidate of each hypothesis ends it. Therefore at least `beam` of the 2 * beam candidates
