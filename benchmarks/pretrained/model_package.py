@@ -15,6 +15,7 @@ import tempfile
 from pathlib import Path
 
 from cotext.interchange.hub import CARD, export_hub, export_int8
+from cotext.interchange.model_card import SOURCES_UNKNOWN
 from cotext.interchange.named_model import write_checksums
 from cotext.runtime.errors import CotextError
 from cotext.runtime.integrity import new_or_same
@@ -87,6 +88,8 @@ def _write_model(name: str, module: Path, run: Path, licence: str, sources: Path
         export_hub(run, published, licence=licence, scores=scores)
         export_int8(published, folder)
         card = (published / CARD).read_text(encoding="utf-8")
+    # The card gets its sources here.
+    card = card.replace(f"{SOURCES_UNKNOWN}\n", "")
     (folder / CARD).write_text(f"{card}\n{sources.read_text(encoding='utf-8')}", encoding="utf-8")
     write_checksums(folder)
 

@@ -22,6 +22,11 @@ from cotext.runtime.reading import read_json
 from cotext.runtime.tables import listed
 
 NOT_RECORDED: Final = "not recorded"
+SOURCES_UNKNOWN: Final = (
+    f"Where the texts come from, their licences and how they were chosen: {NOT_RECORDED}."
+)
+    f"Where the texts come from, their licences and how they were chosen: {NOT_RECORDED}."
+)
 MAX_CELL: Final = 300  # characters of a cell with foreign text
 MAX_CODE: Final = 1000  # characters of a signature
 UNITS: Final = {
@@ -252,10 +257,7 @@ def _data(facts: CardFacts) -> str:
     rows.append(("prepared as", _cell(facts.data.get("folder") or NOT_RECORDED)))
     checksums = facts.data.get("checksums", {})
     rows += [(f"SHA-256 of {_cell(name)}", _code(digest)) for name, digest in sorted(checksums.items())]
-    return (
-        f"{_table(('', ''), rows)}\n\nWhere the texts come from, their licences and how they were chosen: "
-        f"{NOT_RECORDED}."
-    )
+    return f"{_table(('', ''), rows)}\n\n{SOURCES_UNKNOWN}"
 
 
 def _scores(facts: CardFacts) -> str:
