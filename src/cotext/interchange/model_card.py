@@ -25,8 +25,6 @@ NOT_RECORDED: Final = "not recorded"
 SOURCES_UNKNOWN: Final = (
     f"Where the texts come from, their licences and how they were chosen: {NOT_RECORDED}."
 )
-    f"Where the texts come from, their licences and how they were chosen: {NOT_RECORDED}."
-)
 MAX_CELL: Final = 300  # characters of a cell with foreign text
 MAX_CODE: Final = 1000  # characters of a signature
 UNITS: Final = {
