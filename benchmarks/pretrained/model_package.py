@@ -89,7 +89,7 @@ def _write_model(name: str, module: Path, run: Path, licence: str, sources: Path
         export_int8(published, folder)
         card = (published / CARD).read_text(encoding="utf-8")
     # The card gets its sources here.
-    card = card.replace(f"{SOURCES_UNKNOWN}\n", "")
+    card = card.replace(f"\n{SOURCES_UNKNOWN}\n", "")
     (folder / CARD).write_text(f"{card}\n{sources.read_text(encoding='utf-8')}", encoding="utf-8")
     write_checksums(folder)
 
