@@ -325,7 +325,7 @@ def test_a_reference_has_a_line_for_each_of_the_source(tmp_path: Path) -> None:
     request = AuditRequest(output=(tmp_path / "o.de",), source=tmp_path / "s.en", reference=tmp_path / "o.de")
     assert audit(request).systems[0].findings == []
     (tmp_path / "short.de").write_text("\n".join(TARGET[:-1]), encoding="utf-8")
-    with pytest.raises(CotextError, match="other sentences"):
+    with pytest.raises(CotextError, match="is not aligned with"):
         audit(
             AuditRequest(
                 output=(tmp_path / "o.de",), source=tmp_path / "s.en", reference=tmp_path / "short.de"

@@ -334,7 +334,7 @@ def test_every_kind_of_system_can_be_divided(data: Path, tmp_path: Path, recipe:
 @pytest.mark.parametrize(
     ("processes", "settings", "message"),
     [
-        (1, {}, "there is one; start several"),
+        (1, {}, "there is only one; start several"),
         (2, {"validate_bleu": True}, "train.validate_bleu = false"),
     ],
 )

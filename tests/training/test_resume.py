@@ -340,7 +340,9 @@ class TestRefusals:
         path.unlink()
         if damage != "missing":
             path.write_bytes(content[: len(content) // 2] if damage == "truncated" else b"garbage" * 100)
-        with pytest.raises(CotextError, match=f"{name}: (damaged|is missing).*; delete .*00000004, and the"):
+        with pytest.raises(
+            CotextError, match=f"{name}: (damaged|is missing).*; delete .*00000004 and run the same"
+        ):
             train_here(run_config(), data, run)
 
     @pytest.mark.parametrize("name", ["optimizer.safetensors", "process-0.safetensors", "model.safetensors"])

@@ -135,7 +135,7 @@ def test_a_translation_is_resumed_and_only_with_the_same_language_model(
     refused = cotext(*changed, "--out", out)
     assert refused.code == 2
     assert "language_model" in refused.err
-    assert "8 documents (3 from an interrupted job)" in succeed(*command, "--out", out).out
+    assert "8 documents (3 documents from an interrupted job)" in succeed(*command, "--out", out).out
     assert out.read_bytes() == (tmp_path / "expected.de").read_bytes()
     assert [len(d) for d in read_documents(out)] == [len(d) for d in read_documents(source)]
 

@@ -303,7 +303,7 @@ def test_a_request_to_end_is_a_message_and_the_same_command_goes_on(
     assert (stopped.code, "interrupted; to resume train" in stopped.err) == (130, True)
     assert signal.getsignal(signal.SIGTERM) is before
     assert {p.name for p in tmp_path.iterdir()} == {"in.en", "out.de.partial"}
-    assert "(1 from an interrupted job)" in succeed(*command(world, source, out)).out
+    assert "(1 document from an interrupted job)" in succeed(*command(world, source, out)).out
 
 
 def test_an_interruption_after_the_last_document_costs_nothing(
@@ -318,7 +318,7 @@ def test_an_interruption_after_the_last_document_costs_nothing(
         patched.setattr(Journal, "finish", interrupt)
         assert cotext(*command(world, source, out)).code == 130
     written = out.read_bytes()
-    assert f"({DOCUMENTS} from an interrupted job)" in succeed(*command(world, source, out)).out
+    assert f"({DOCUMENTS} documents from an interrupted job)" in succeed(*command(world, source, out)).out
     assert out.read_bytes() == written
 
 
@@ -371,7 +371,7 @@ def test_a_full_disk_while_the_translation_gets_its_name(world: World, source: P
         refused = cotext(*arguments)
     assert (refused.code, "out.jsonl: cannot be written: File too large" in refused.err) == (2, True)
     assert listing(tmp_path).keys() == before.keys() | {"out.jsonl.partial"}
-    assert "(1 from an interrupted job)" in succeed(*arguments).out
+    assert "(1 document from an interrupted job)" in succeed(*arguments).out
 
 
 def test_a_full_disk_while_preparing(world: World, tmp_path: Path) -> None:

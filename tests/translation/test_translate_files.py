@@ -235,7 +235,7 @@ def test_interrupted_the_same_command_goes_on(
     assert (refused.code, "has been changed since it was written" in refused.err) == (2, True)
     (folder / "out" / "page.md").write_bytes(page)
     shown = succeed(*command(world, folder)).out
-    assert shown.count("(1 from an interrupted job)") == 2
+    assert shown.count("(1 document from an interrupted job)") == 2
     assert listing(folder / "out") == expected
 
 

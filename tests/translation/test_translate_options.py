@@ -111,7 +111,7 @@ def test_a_page_that_was_interrupted_is_written(
             patched.setattr(translate_request, "write_bilingual", interrupt)
             assert cotext(*command).code == 130
         assert (tmp_path / "b.html").exists() == written
-        assert "(1 from an interrupted job)" in succeed(*command).out
+        assert "(1 document from an interrupted job)" in succeed(*command).out
         assert listing(tmp_path) == expected
     assert cotext(*command).code == 2
 

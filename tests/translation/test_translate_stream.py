@@ -113,7 +113,7 @@ def test_what_does_not_go_with_a_stream(
 ) -> None:
     for more in (["--out", tmp_path / "o"], ["--scores", tmp_path / "s"], ["--format", "prose"]):
         refused = cotext("translate", world.run, "-", *more)
-        assert (refused.code, "standard output" in refused.err) == (2, True)
+        assert (refused.code, "reads standard input" in refused.err) == (2, True)
     refused = cotext("translate", world.run, world.folder / "test.en")
     assert (refused.code, "--out FILE is needed" in refused.err) == (2, True)
     refused = fed(world, b"a dog\n", monkeypatch, "--set", "align=free")
