@@ -133,6 +133,11 @@ class Row(Closed):
     value: float = 0.0
     """Rows with a higher value come first, after the rows that they need."""
 
+    @property
+    def start(self) -> str | None:
+        """The row or the model from which training starts."""
+        return self.init or self.init_model
+
     @model_validator(mode="after")
     def _one(self) -> Self:
         if (self.recipe is None) == (self.changed is None):

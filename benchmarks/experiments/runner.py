@@ -195,12 +195,7 @@ class Runner:
         """Return a text that changes if the trained model would change."""
         row = self.experiment.rows[name]
         size = row.size or self.experiment.size
-        parts = [
-            row.recipe or f"changed {row.changed}",
-            size,
-            row.init or row.init_model,
-            self.experiment.data_of(name),
-        ]
+        parts = [row.recipe or f"changed {row.changed}", size, row.start, self.experiment.data_of(name)]
         return " ".join(map(str, [*parts, *self.experiment.settings_of(name, seed)]))
 
     def _training_command(self, name: str, seed: int, run: Path, data: Path) -> tuple[str, ...]:
@@ -213,11 +208,9 @@ class Runner:
         options: list[str | Path] = ["--data", data, "--out", run]
         if size := row.size or self.experiment.size:
             options += ["--size", size]
-        if row.init is not None:
-            init = self.run_folder(row.init, self.experiment.seed_of(row.init, seed))
-            options += ["--init", init]
-        elif row.init_model:
-            options += ["--init", row.init_model]
+        if row.start:
+            init = row.init and self.run_folder(row.init, self.experiment.seed_of(row.init, seed))
+            options += ["--init", init or row.start]
         return cotext("train", row.recipe, *options, *overrides, device=self.device).arguments
 
     def _place(self, measure: str, name: str, seed: int) -> Place:

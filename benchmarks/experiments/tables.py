@@ -89,7 +89,7 @@ def _rows(experiment: Experiment, results: Results) -> Iterator[str]:
         entries: Mapping[str, Any] = results["rows"].get(name, {})
         what = row.recipe or f"{row.changed}, with other settings"
         size = f", size {row.size or experiment.size}" if row.recipe and (row.size or experiment.size) else ""
-        start = f", from {row.init or row.init_model}" if row.init or row.init_model else ""
+        start = f", from {row.start}" if row.start else ""
         yield f"* **{name}**: {what}{size}{start}{_settings(row.settings)}"
         for seed, entry in entries.items():
             state = entry.get("failed") or entry.get("signature") or "not trained to the end"

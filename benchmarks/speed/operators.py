@@ -42,7 +42,7 @@ STEPS = 32  # twice the number of steps after which slots of beams are collected
 
 
 class Operators(TorchDispatchMode):
-    """Counts the operators that are called in its context, by name."""
+    """Counts the operators that are called in its context, by name; subclasses count some of them."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -51,8 +51,14 @@ class Operators(TorchDispatchMode):
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
-        self.counts[func._schema.name.removeprefix("aten::")] += 1
-        return func(*args, **(kwargs or {}))
+        name, kwargs = func._schema.name.removeprefix("aten::"), kwargs or {}
+        if self.is_counted(name, args, kwargs):
+            self.counts[name] += 1
+        return func(*args, **kwargs)
+
+    def is_counted(self, name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
+        """Return whether this call of an operator is counted."""
+        return True
 
 
 def operators(system: str, sentences: int, beam: int) -> Counter[str]:
@@ -75,25 +81,14 @@ CPU = torch.device("cpu")
 READS = ("_local_scalar_dense", "nonzero", "masked_select", "equal", "_unique2", "unique_dim", "bincount")
 
 
-class HostReads(TorchDispatchMode):
+class HostReads(Operators):
     """Counts operations that give the CPU a value of a tensor, or a size that depends on one."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.found: Counter[str] = Counter()
-
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
-    ) -> Any:
-        name, kwargs = func._schema.name.removeprefix("aten::"), kwargs or {}
-        by_mask = name.startswith(("index", "_index_put")) and isinstance(args[1], list | tuple)
-        if name in READS or (
-            by_mask and any(i is not None and i.dtype in (torch.bool, torch.uint8) for i in args[1])
-        ):
-            self.found[name] += 1
-        if name == "repeat_interleave" and kwargs.get("output_size") is None:
-            self.found[name] += 1
-        return func(*args, **kwargs)
+    def is_counted(self, name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
+        """Return whether the result of a call depends on the value of a tensor that the CPU reads."""
+        if name.startswith(("index", "_index_put")) and isinstance(args[1], list | tuple):
+            return any(i is not None and i.dtype in (torch.bool, torch.uint8) for i in args[1])
+        return name in READS or (name == "repeat_interleave" and kwargs.get("output_size") is None)
 
 
 @contextmanager
@@ -118,7 +113,7 @@ def values_read(system: str, size: str, shape: str, device: torch.device) -> int
     pupil.update(batch)  # the optimiser makes its state
     with HostReads() as reads, failing_where_the_cpu_waits(device):
         pupil.update(batch)
-    return reads.found.total()
+    return reads.counts.total()
 
 
 def main() -> None:

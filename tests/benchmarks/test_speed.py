@@ -105,11 +105,11 @@ def test_values_that_the_cpu_reads_are_counted() -> None:
         x[x > 1]
         x.nonzero()
         x.repeat_interleave(x, output_size=6)
-    assert reads.found.total() == 3
+    assert reads.counts.total() == 3
     with operators.HostReads() as reads:
         x.repeat_interleave(x)
         x[torch.tensor([0, 1])] = 0
-    assert reads.found.total() == 1
+    assert reads.counts.total() == 1
 
 
 def test_an_update_reads_no_value() -> None:

@@ -6,6 +6,7 @@ import random
 import tracemalloc
 from dataclasses import replace
 from itertools import product
+from typing import get_args
 from unittest.mock import patch
 
 import numpy as np
@@ -19,8 +20,8 @@ from sacrebleu.metrics.ter import TER
 from sacrebleu.significance import PairedTest as SacrebleuTest
 
 from cotext.evaluation.statistics.significance import (
-    TESTS,
     Resampling,
+    Test,
     bootstrap_scores,
     compared_pairs,
     holm,
@@ -35,6 +36,7 @@ from cotext.evaluation.statistics.sufficient_statistics import Floats, Statistic
 from cotext.runtime.errors import CotextError
 from tests.loops import loop_over
 
+TESTS: tuple[Test, ...] = get_args(Test)
 WORDS = list("abcdefghijklmnopqrst.")
 METRICS = {"BLEU": BLEU(force=True), "none": BLEU(smooth_method="none"), "chrF2": CHRF(), "TER": TER()}
 

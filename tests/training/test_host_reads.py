@@ -114,7 +114,7 @@ def test_the_training_loop(tmp_path: Path) -> None:
         for batches, _ in itertools.islice(updates, 3):
             with HostReads() as reads:
                 trainer._update(batches, stop_requested=False)
-            assert not reads.found
+            assert not reads.counts
     with HostReads() as reads:
         trainer._report()
-    assert 0 < reads.found.total() < 14
+    assert 0 < reads.counts.total() < 14

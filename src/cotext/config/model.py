@@ -283,8 +283,7 @@ class ModelConfig(Closed):
     neutral_start: bool | None = None
     """Whether new parts of a model have no effect before the first update, so that the output is unchanged
     from the run that training starts from. Additional gates start at zero, even if the paper has no gate.
-    Default: yes if
-    training starts from an imported model, otherwise as published."""
+    Default: yes if training starts from an imported model, otherwise as published."""
 
     def stack(self, name: StackName) -> AttentionConfig:
         """Return the attention settings of a stack; missing settings are taken from `attention`."""

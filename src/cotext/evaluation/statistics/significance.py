@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import Literal, get_args
+from typing import Literal
 
 import numpy as np
 
@@ -27,7 +27,6 @@ from cotext.runtime.errors import CotextError, shown
 from cotext.runtime.version import __version__
 
 Test = Literal["randomisation", "bootstrap", "koehn"]
-TESTS: tuple[Test, ...] = get_args(Test)
 MAX_SAMPLES = 10_000_000
 SIGNIFICANT = 0.05
 ALL_PATTERNS = 13  # up to this number of documents, all patterns of signs are used
