@@ -85,9 +85,9 @@ def test_texts_to_translate(
         if outcome.code == 2:
             attacks.refused()
         elif options:
-            # Blank lines behind the last document are no part of it.
+            # Lines of spaces and tabs are empty, and empty lines behind the last document are no part of it.
             before, after = (path.read_bytes().replace(b"\r\n", b"\n") for path in (source, out))
-            lines = [len(side.rstrip(b"\n").split(b"\n")) for side in (before, after)]
+            lines = [len(side.rstrip(b" \t\n").split(b"\n")) for side in (before, after)]
             if lines[0] != lines[1]:
                 attacks.fail(what, f"{lines[0]} lines in, {lines[1]} out")
             else:
