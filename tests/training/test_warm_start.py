@@ -713,6 +713,13 @@ class TestGoingOn:
         changed = {name for name in late if not torch.equal(late[name], early[name])}
         assert {f"{side}_document.gate.weight" for side in ("source", "target")} <= changed
 
+    def test_batches_without_anything_to_learn(self, data: Path, source: Path, tmp_path: Path) -> None:
+        """Only attention to the context is trained: a batch of a first sentence has no gradient."""
+        train = {"freeze": "init", "max_updates": 40, "max_tokens": 30, "accumulate": 1}
+        config = with_section(started(source, **train), "model", context_encoder="separate")
+        config = with_section(config, "view", kind="window", before=1, target_before=0)
+        train_here(with_section(config, "loss", context_discount=1.0), data, tmp_path / "run")
+
     def test_freezing_everything_is_refused(self, data: Path, source: Path, tmp_path: Path) -> None:
         with pytest.raises(CotextError, match="so that nothing is left to train; remove the setting"):
             train_here(started(source, freeze="init"), data, tmp_path / "run")

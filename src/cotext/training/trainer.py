@@ -10,7 +10,7 @@ import math
 import time
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping
 from contextlib import closing, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -143,7 +143,13 @@ class Objective(nn.Module):
 
     def forward(self, batch: Batch, done: float = 0.0) -> LossParts:
         """Return the summed loss of a batch; `done` is the completed share of training, from 0 to 1."""
-        return self.loss(self.model, batch, done)
+        parts = self.loss(self.model, batch, done)
+        if self.training and not parts.loss.requires_grad:
+            # Rows without context may use frozen parameters only. The others get zero gradients, because all
+            # processes must make a backward pass.
+            learned = [parameter.sum() for parameter in self.parameters() if parameter.requires_grad]
+            parts = replace(parts, loss=parts.loss + 0 * torch.stack(learned).sum())
+        return parts
 
 
 class Adam(AdamW):
