@@ -85,7 +85,8 @@ TARGETS = [
 
 # Formats in which a text that is written is a text that is read, block for block.
 _AS_READ = frozenset({"html", "docx", "epub", "pptx", "markdown"})
-_PAGES = frozenset({"html", "epub"})  # blocks follow a point of another, which may be moved
+_PAGES = frozenset({"html", "epub"})
+_ANCHORED = _PAGES | {"docx"}  # blocks follow a point of another, which may be moved
 
 
 def format_of(content: bytes, file_name: str, name: str) -> FileFormat | None:
@@ -127,7 +128,7 @@ def attack(name: str, draw: random.Random) -> None:
             [text for text in map(_said, each) if _lettered(text) and text not in left]
             for each in (parts, again_blocks)
         )
-        moved = name in _PAGES and any(
+        moved = name in _ANCHORED and any(
             _elements(block) != _elements(before) for block, before in zip(blocks, chain(*own), strict=True)
         )
         if len(parts) > len(blocks) or moved:
