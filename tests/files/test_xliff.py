@@ -271,7 +271,7 @@ def test_another_encoding() -> None:
         ('<!DOCTYPE xliff [<!ENTITY a "b">]><xliff version="1.2"/>', "DOCTYPE"),
         ('<!DOCTYPE xliff SYSTEM "http://x.invalid/a"><xliff version="1.2">&a;</xliff>', "&a;"),
         ('<xliff version="1.2"><file></xliff>', "file:1: malformed"),
-        ('<xliff version="3.0"/>', "not a supported version"),
+        ('<xliff version="3.0"/>', "is not supported; use XLIFF"),
         ("<xliff " + "<a>" * 200, "malformed"),
         ('<xliff version="1.2">' + "<a>" * 200 + "</a>" * 200 + "</xliff>", "nested elements"),
         (

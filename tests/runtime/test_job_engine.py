@@ -138,7 +138,7 @@ def two_shards(out: Path) -> None:
     if not out.exists():
         join(out)
     else:  # killed while the journals were deleted
-        with pytest.raises(CotextError, match=f"{out}: exists.*delete {folder_of(out)}$"):
+        with pytest.raises(CotextError, match=f"{out}: exists.*delete {folder_of(out)};"):
             join(out)
         shutil.rmtree(folder_of(out), ignore_errors=True)
 
