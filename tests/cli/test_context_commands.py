@@ -148,14 +148,14 @@ def test_profile(tmp_path: Path) -> None:
 def test_generate(world: World, tmp_path: Path) -> None:
     suite, out = world.folder / "suite.json", tmp_path / "figures.json"
     done = succeed("contrastive", world.run, suite, "--generate", "--set", "beam=1", "--out", out)
-    assert "written by itself" in done.out
+    assert "own translation" in done.out
     found = json.loads(out.read_text())["toy/order"]
     generative = found["generative"]
     assert "beam:1" in generative["signature"]
     overall = generative["overall"]
     assert overall["right"] + overall["wrong"] + overall["both"] + overall["neither"] == overall["total"] == 6
     plain = succeed("contrastive", world.run, suite).out
-    assert "written by itself" not in plain
+    assert "own translation" not in plain
     assert plain.split("\n\n")[0] == done.out.split("\n\n")[0]
 
 

@@ -338,7 +338,8 @@ def test_the_commands_of_the_readme_work_as_they_stand(
     section = (
         README.read_text(encoding="utf-8").split("## From documents to translations")[1].split("\n## ")[0]
     )
-    commands = [line.split() for block in section.split("```")[1::2] for line in block.strip().splitlines()]
+    lines = [line for block in section.split("```")[1::2] for line in block.strip().splitlines()]
+    commands = [line.split("  #")[0].split() for line in lines]
     assert len(commands) == 17
     assert {words[0] for words in commands} == {"cotext"}
     write_corpus(tmp_path)

@@ -48,11 +48,11 @@ def test_what_is_written_is_read_again(tmp_path: Path, name: str) -> None:
         ([line(1, 1), line(1, 3)], ":3: rank 3 of sentence 1 of document 'a', after rank 1 of sentence 1"),
         ([line(1, 1), line(3, 1)], ":3: rank 1 of sentence 3"),
         ([line(1, 1), line(2, 1, "b")], ":3: rank 1 of sentence 2 of document 'b'"),
-        ([line(1, True)], "'sentence' and 'rank' must hold whole numbers"),
-        ([line(1, 1, text="a\nb")], "'document' and 'text' must hold texts, each of one line"),
-        ([line(1, 1, text=None)], "'document' and 'text' must hold texts"),
-        ([line(1, 1, score="high")], "must hold numbers or null"),
-        (["[1]"], "'document' and 'text' must hold texts"),
+        ([line(1, True)], "'sentence' and 'rank' must be integers"),
+        ([line(1, 1, text="a\nb")], "'document' and 'text' must be strings without line breaks"),
+        ([line(1, 1, text=None)], "'document' and 'text' must be strings"),
+        ([line(1, 1, score="high")], "must be numbers or null"),
+        (["[1]"], "'document' and 'text' must be strings"),
         (["{"], ":2: not valid JSON"),
         ([line(1, 1)[:-1] + ', "score": NaN}'], "is not finite"),
     ],
@@ -84,5 +84,5 @@ def test_lists_are_told_from_a_damaged_corpus(tmp_path: Path) -> None:
 def test_another_version_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "lists.jsonl"
     path.write_text(HEAD.replace('"version": 1', '"version": 2') + "\n")
-    with pytest.raises(CotextError, match="version 2 of the format, and this one reads 1"):
+    with pytest.raises(CotextError, match="version 2 of the format; this version of Cotext reads 1"):
         read_lists(path)

@@ -107,7 +107,7 @@ def test_scores_on_the_words_of_a_prepared_folder(tmp_path: Path) -> None:
     settings = TokenizerSettings(vocabulary=30, byte_fallback=False, num_threads=1)
     train_tokenizer(SENTENCES, settings).save(tmp_path / "other" / "tokenizer")
     outcome = cotext("evaluate", *files, "--words", tmp_path / "other")
-    assert (outcome.code, "sentencepiece, has no words" in outcome.err) == (2, True)
+    assert (outcome.code, "and this one is sentencepiece" in outcome.err) == (2, True)
 
 
 # A corpus that comes tokenised, as that of Voita et al. does: what a system writes has been joined.

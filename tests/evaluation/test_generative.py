@@ -112,7 +112,7 @@ def test_a_report_by_groups() -> None:
     assert report.by_distance["1"] == report.by_phenomenon["pronoun"] == report.overall
     assert (report.by_tag["tag"]["x"].right, report.by_tag["tag"]["y"].total) == (1, 2)
     assert report.signature.startswith("suite:s|n:3|reading:generative|case:folded|model:m|version:cotext-")
-    assert "1 example(s) have a wrong candidate with the words of the right one" in render_forms(report)
+    assert "1 example(s) have a wrong candidate with the same words as the right one" in render_forms(report)
     assert report.as_dict()["by_tag"]["tag"]["y"]["both"] == 1
 
 
@@ -120,7 +120,7 @@ def test_bad_input() -> None:
     suite = ContrastiveSuite("s", "en", "de", (example(*IT),))
     with pytest.raises(CotextError, match="1 examples, but 0 translations"):
         generative_accuracy(suite, [])
-    with pytest.raises(CotextError, match="2 sentences for 1"):
+    with pytest.raises(CotextError, match="has 2 sentences, the source has 1"):
         generative_accuracy(suite, [Document("", ("er", "er"))])
     with pytest.raises(CotextError, match="no example whose candidates differ"):
         generative_accuracy(ContrastiveSuite("s", "en", "de", (example("a", "A"),)), [Document("", ("a",))])

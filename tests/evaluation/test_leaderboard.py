@@ -155,7 +155,7 @@ def test_the_terminal_and_names_of_harm(board: Path, tmp_path: Path) -> None:
     page = out.read_text(encoding="utf-8")
     assert "<img" not in page
     assert "&lt;img src=x" in page
-    assert "one system alone: nothing can be tested" in page
+    assert "only one system: differences cannot be tested for significance" in page
 
 
 def test_many_systems_have_tables_that_fit(board: Path, tmp_path: Path) -> None:
@@ -187,7 +187,7 @@ def test_one_document_has_no_tests(tmp_path: Path) -> None:
     assert found.test is None
     assert [place.ranks for place in found.places] == ["1-2", "1-2"]
     assert found.systems[0].intervals_95 == (None, None, None)
-    assert found.notes == ("one document alone: nothing can be tested",)
+    assert found.notes == ("only one document: differences cannot be tested for significance",)
 
 
 def test_what_can_find_nothing_says_so(tmp_path: Path) -> None:
@@ -207,7 +207,7 @@ def test_what_can_find_nothing_says_so(tmp_path: Path) -> None:
     )
     assert {place.ranks for place in found.places} == {"1-6"}
     assert found.notes == (
-        "3 documents are too few for any significant difference of 15",
+        "3 documents are too few: no difference can be significant (tests: 15)",
         "100 samples are too few for 15 tests; remove --samples, or use more",
     )
 
@@ -215,7 +215,10 @@ def test_what_can_find_nothing_says_so(tmp_path: Path) -> None:
 @loop_over(
     ("options", "words"),
     [
-        (["--rank-by", "comet"], "--rank-by comet: is not measured; measured are s-bleu, d-bleu, chrf"),
+        (
+            ["--rank-by", "comet"],
+            "--rank-by comet: is not measured; the measured scores are s-bleu, d-bleu, chrf",
+        ),
         (["--protocol", "bleurt"], "unknown protocol 'bleurt'"),
         (["--comet-context", "2"], "--comet-context needs --comet"),
         (["--seed", "-1"], "seed -1"),

@@ -112,8 +112,8 @@ def test_translated_entries_are_context_and_said() -> None:
     opened = FORMAT.open(CATALOGUE.encode(), "file")
     kept = [block.text for block in opened.contents.documents[0] if not block.translate]
     assert kept == ["Already there", "New %s"]
-    assert any("1 translated" in each for each in opened.contents.messages)
-    assert any("1 fuzzy" in each for each in opened.contents.messages)
+    assert any("translated entries kept, and used as context: 1" in each for each in opened.contents.messages)
+    assert any("fuzzy entries kept: 1" in each for each in opened.contents.messages)
 
 
 def test_unfinished_and_all() -> None:

@@ -175,11 +175,11 @@ def test_what_is_not_translated_is_said() -> None:
     said = FORMAT.open(FIRST.encode(), "file").contents.messages
     for word in (
         "2 translated",
-        "1 segments waiting for review",
-        "1 segments are marked as final",
+        "1 segment(s) waiting for review",
+        "1 segment(s) marked as final",
         "translate=no",
         "bin-unit",
-        "limit the length",
+        "length limit",
     ):
         assert any(word in line for line in said), word
 
@@ -241,7 +241,7 @@ def test_languages() -> None:
         FORMAT.for_job(Job("en", "fr")).open(FIRST.encode(), "file")
     unknown = FORMAT.for_job(Job("en")).open(FIRST.encode(), "file").contents.messages
     said = (
-        "the languages of the job are unknown, and not compared with the languages of the file "
+        "the languages of the run are unknown, and not compared with the languages of the file "
         "(en-US-de, en-de)"
     )
     assert said in unknown
@@ -271,7 +271,7 @@ def test_another_encoding() -> None:
         ('<!DOCTYPE xliff [<!ENTITY a "b">]><xliff version="1.2"/>', "DOCTYPE"),
         ('<!DOCTYPE xliff SYSTEM "http://x.invalid/a"><xliff version="1.2">&a;</xliff>', "&a;"),
         ('<xliff version="1.2"><file></xliff>', "file:1: malformed"),
-        ('<xliff version="3.0"/>', "not a supported version"),
+        ('<xliff version="3.0"/>', "is not supported; use XLIFF"),
         ("<xliff " + "<a>" * 200, "malformed"),
         ('<xliff version="1.2">' + "<a>" * 200 + "</a>" * 200 + "</xliff>", "nested elements"),
         (

@@ -21,7 +21,7 @@ TOP = Path(__file__).resolve().parents[2]
 def block(page: str, heading: str) -> list[list[str]]:
     """The commands of the first block of a section."""
     section = (TOP / page).read_text(encoding="utf-8").split(f"\n{heading}\n")[1]
-    return [line.split() for line in section.split("```")[1].strip().splitlines()]
+    return [line.split("  #")[0].split() for line in section.split("```")[1].strip().splitlines()]
 
 
 def test_the_commands_work_as_they_stand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,8 @@ def test_the_commands_work_as_they_stand(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     section = README.read_text(encoding="utf-8").split("\n## Outputs of any system\n")[1]
-    commands = [line.split() for line in section.split("```")[1].strip().splitlines()]
+    lines = section.split("```")[1].strip().splitlines()
+    commands = [line.split("  #")[0].split() for line in lines]
     assert [words[1] for words in commands] == [
         *("audit", "evaluate", "leaderboard", "translate", "mbr", "translate", "contrastive")
     ]

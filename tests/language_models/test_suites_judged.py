@@ -56,7 +56,7 @@ def test_a_suite_is_judged_by_what_is_written(suite: Path, tmp_path: Path) -> No
         path = described(tmp_path, fake)
         shown = succeed("contrastive", path, suite, "--out", out).out
         assert "evaluated by the translations of the model, without scores of candidates" in shown
-        assert "written by itself" in shown
+        assert "own translation" in shown
         asked = len(fake.requests)
         figures = json.loads(succeed("contrastive", path, suite, "--json").out)
         assert len(fake.requests) == asked  # all answers were there

@@ -138,7 +138,7 @@ def two_shards(out: Path) -> None:
     if not out.exists():
         join(out)
     else:  # killed while the journals were deleted
-        with pytest.raises(CotextError, match=f"{out}: exists.*delete {folder_of(out)}$"):
+        with pytest.raises(CotextError, match=f"{out}: exists.*delete {folder_of(out)};"):
             join(out)
         shutil.rmtree(folder_of(out), ignore_errors=True)
 
@@ -419,7 +419,7 @@ def test_shards_that_are_not_all_there_are_named(tmp_path: Path) -> None:
     assert "out.shards: contains no results of shards" in refused(out)
     for number in (1, 5):
         shard(out, number, 6)
-    assert "shards 2-4,6 of 6 are missing; run them (as an array of SLURM: --array=2-4,6)" in refused(out)
+    assert "shards 2-4,6 of 6 are missing; run them (as a SLURM job array: --array=2-4,6)" in refused(out)
     for number in (2, 3, 6):
         shard(out, number, 6)
     shard(out, 4, 6)
@@ -455,14 +455,14 @@ def test_shards_that_divide_otherwise_are_refused(tmp_path: Path) -> None:
     out = tmp_path / "out"
     shard(out, 1, 2)
     shard(out, 2, 2, sizes=[50, 1, 1, 1, 1, 1])
-    assert "2-of-2.jsonl: its documents do not follow the previous shard" in refused(out)
+    assert "2-of-2.jsonl: its documents do not begin where the previous shard ends" in refused(out)
 
 
 def test_an_output_that_exists_is_not_replaced_unasked(tmp_path: Path) -> None:
     out = tmp_path / "out"
     shard(out, 1, 1)
     out.write_text("mine")
-    assert f"{out}: exists; move it away, or add --overwrite" in refused(out)
+    assert f"{out}: exists; if it is the joined output" in refused(out)
     with joining(out, overwrite=True) as parts:
         assert len(parts) == len(SIZES)
 

@@ -134,12 +134,10 @@ def test_a_holder_on_another_machine_is_believed_until_it_is_silent(tmp_path: Pa
     with pytest.raises(CotextError) as refused, holding(path, "runs/a"):
         pass
     message = str(refused.value)
-    assert re.match(
-        "runs/a: another process is working on it, id 4711 on node7; it gave its last sign", message
-    )
-    assert re.search("sign of life (49|50|51) seconds ago", message)
+    assert re.match("runs/a: another process is working on it, id 4711 on node7; last active", message)
+    assert re.search("last active (49|50|51) seconds ago", message)
     assert message.endswith(
-        f"the same command takes over {LAPSE_SECONDS:.0f} seconds after that sign, or once you delete {path}"
+        f"the same command takes over {LAPSE_SECONDS:.0f} seconds without activity, or once you delete {path}"
     )
     age(path, LAPSE_SECONDS + 1)
     with holding(path, "runs/a") as lock:

@@ -114,7 +114,7 @@ def test_a_lock_of_a_process_that_may_live_is_respected(windows: None, tmp_path:
     """There is no telling whether a process of this machine lives: its signs of life decide, as elsewhere."""
     out = tmp_path / "out"
     assert Process.current().runs() is None
-    with writing(out), pytest.raises(CotextError, match="last sign of life 0 seconds ago"), writing(out):
+    with writing(out), pytest.raises(CotextError, match="last active 0 seconds ago"), writing(out):
         pass
     lock = tmp_path / ".out.lock"
     assert not lock.exists()

@@ -21,7 +21,7 @@ def test_the_commands_work_as_they_stand(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     section = README.read_text(encoding="utf-8").split("\n## Files\n")[1]
-    lines = section.split("```")[1].strip().splitlines()
+    lines = [line.split("  #")[0].rstrip() for line in section.split("```")[1].strip().splitlines()]
     monkeypatch.chdir(tmp_path)
     Path("runs").mkdir()
     Path("runs/a").symlink_to(world.run)

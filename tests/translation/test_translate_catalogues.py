@@ -41,7 +41,7 @@ def folder(tmp_path: Path) -> Path:
 def test_catalogues_are_translated_where_they_are_not(world: World, folder: Path) -> None:
     files = [folder / name for name in ("m.po", "job.xlf")]
     told = succeed("translate", world.run, *files, "--out-dir", folder / "out").err
-    assert "1 translated entries are kept" in told
+    assert "translated entries kept, and used as context: 1" in told
     po = {entry.msgid: entry for entry in polib.pofile(str(folder / "out" / "m.po"))}
     assert "%s" in po["the cat sees %s"].msgstr
     assert (po["a dog"].msgstr, po["the bird"].msgstr, po["the bird"].fuzzy) == ("kept", "guess", True)

@@ -55,12 +55,12 @@ class AttentionConfig(Closed):
     """Attention of all stacks; the sections `encoder`, `decoder` and `cross` can override it."""
 
     span: Span = "row"
-    """The tokens that a token attends to. `row`: the whole row (on the target side, all tokens before it).
-    `sentence`: its own sentence (in cross-attention, the source sentence that it translates). `memory`: its
-    sentence and `memory_sentences` before it; decoder only. `nodes`: its sentence, and the first and last
-    token of every other sentence (Yu et al. 2024). `node_queries`: its sentence, or the whole row for the
-    first and last token of a sentence (their equation 14 as printed). `current`: current sentences only;
-    encoder only."""
+    """The tokens that a token attends to. `row`: the whole row, which is a sequence of the batch (on the
+    target side, all tokens before it). `sentence`: its own sentence (in cross-attention, the source sentence
+    that it translates). `memory`: its sentence and `memory_sentences` before it; decoder only. `nodes`: its
+    sentence, and the first and last token of every other sentence (Yu et al. 2024). `node_queries`: its
+    sentence, or the whole row for the first and last token of a sentence (their equation 14 as printed).
+    `current`: the sentences to translate, without context; encoder only."""
     score: ScoreKind = "content"
     """Inputs of attention scores. `content`: only the states. `absolute`: absolute positions, added to
     queries and keys in every layer. `relative`: a table of relative positions, in self-attention.
@@ -71,9 +71,10 @@ class AttentionConfig(Closed):
     Junczys-Dowmunt 2023). Or a class in your own file: `idea.py:MyScore`."""
     others: Others = "joint"
     """How the span `row` weighs other sentences. `joint`: one softmax over all tokens. `gated`: one softmax
-    over the own sentence, plus one over the other sentences behind a gate per head. The gate starts closed:
-    a model that starts from a sentence model begins with its output. `projected`: one softmax over all tokens
-    and one over the own sentence, joined by a projection (P. Zhang et al. 2020)."""
+    over the token's own sentence, plus one over the other sentences behind a gate per head. The gate starts
+    closed: at first, the output is that of the sentence model from which training starts. `projected`: one
+    softmax over all tokens and one over the token's own sentence, joined by a projection (P. Zhang et al.
+    2020)."""
     gate_rate: Annotated[float, Field(gt=0, le=1000)] = 30.0
     """With `others: gated`: learning rate of the gates, as a multiple of `train.learning_rate`."""
     memory_sentences: Sentences = 1
@@ -116,8 +117,8 @@ class BatchConfig(Closed):
     threshold: Fraction = 0.5
     """For the gate `discrete`: it opens at this value and above."""
     cross_document: bool = False
-    """Whether rows of different documents attend to each other in training, as in the paper. They never do in
-    translation, scoring and validation."""
+    """Whether rows of different documents attend to each other in training, as in the papers of the
+    `batch_context`. They never do in translation, scoring and validation."""
 
 
 class DocumentConfig(Closed):
@@ -134,8 +135,8 @@ class DocumentConfig(Closed):
     gate: bool = True
     """For `segment_gate`: whether a gate mixes local and global states; otherwise they are added."""
     feed_forward: bool = True
-    """For `segment_gate`: whether the layer has a feed-forward part, as the parameter counts in table 1 of
-    Zheng et al. imply; otherwise it is attention only, as in their equations."""
+    """For `segment_gate`: whether the layer has a feed-forward part. The parameter counts in table 1 of Zheng
+    et al. 2020 imply one; their equations have none."""
     level: Level = "both"
     """For `selective`: what a token attends to. `both`: other sentences, and the words of each. `sentences`:
     the means of other sentences. `words`: all their words."""
@@ -167,8 +168,8 @@ class NatConfig(Closed):
     """For `latent`: number of codes."""
     code_mixing: Literal["drawn", "all"] = "drawn"
     """For `latent`: where the decoder reads the correct codes in training. `drawn`: at random positions, half
-    as many as were predicted wrong, and its own input elsewhere. `all`: at every position of the best
-    path."""
+    as many as there are wrong predictions; elsewhere the input has no code. `all`: at every position of the
+    best path."""
     code_weight: NonNegativeFloat = 0.5
     """For `latent`: weight of the loss of predicted codes; 1.0 in the scripts of Bao et al. 2022."""
     length_offsets: Symbols = 128
@@ -191,12 +192,12 @@ class ModelConfig(Closed):
     cross: StackConfig = StackConfig()
     """Settings for cross-attention."""
     relative_span: Symbols = 512
-    """For the scores `relative` and `positions`: maximum distance in tokens with its own vector, in either
-    direction. Larger distances share the last vector. Li et al. (2022) have a vector for every distance: for
-    this, set it to `view.max_tokens` if that is larger."""
+    """For the scores `relative` and `positions`: largest distance, in tokens and in either direction, that
+    has its own vector. Larger distances share the last vector. Li et al. (2022) have a vector for every
+    distance: for this, set it to `view.max_tokens` if that is larger."""
     source_sentences: Sentences | None = None
-    """Largest distance, in sentences, to which attention over whole source rows reaches. Default: no
-    limit."""
+    """For the span `row`: a token attends only to source sentences at most this far from its own, in
+    sentences. Default: no limit."""
     batch_context: Literal["none", "flat", "datapoints", "mean"] = "none"
     """Attention to other rows of the same document, before the first layer. `none`: none. `flat`: to their
     current tokens (DocFlat; Wu et al. 2023). `datapoints`: to the mean of each row (ABD; Kossen et al. 2021).
@@ -272,18 +273,18 @@ class ModelConfig(Closed):
     target_segments: SegmentsKind | None = None
     """Segment embeddings of the target side. Default: the value of `segments`."""
     segments_from: Literal["first", "current"] = "first"
-    """The start of counting `learned` and `sinusoidal` segments. `first`: forwards from the first sentence of
-    the row, 0, 1, 2 ... `current`: backwards from the current sentence, 1, 2, 3 ..., so that its segment does
-    not depend on the number of context sentences. `current` needs views with one current sentence, which is
-    the last."""
+    """Where the numbers of `learned` and `sinusoidal` segments start. `first`: forwards from the first
+    sentence of the row, 0, 1, 2 ... `current`: backwards from the current sentence, 1, 2, 3 ..., so that its
+    segment does not depend on the number of context sentences. `current` needs views with one current
+    sentence, which is the last."""
     from_first: bool | None = None
     """Whether shifted positions and sinusoidal segments begin with the first sentence of a row, as published,
     or with the second. Default: with the first. If training starts from a run without them (`train.init`),
     the default is the second, so that first sentences are encoded as in that run."""
     neutral_start: bool | None = None
-    """Whether new parts of a model have no effect before the first update, so that the output is unchanged
-    from the run that training starts from. Additional gates start at zero, even if the paper has no gate.
-    Default: yes if training starts from an imported model, otherwise as published."""
+    """Whether new parts of a model have no effect before the first update. The output is then that of the run
+    from which training starts. Additional gates start at zero, even if the paper has no gate. Default: yes if
+    training starts from an imported model, otherwise as published."""
 
     def stack(self, name: StackName) -> AttentionConfig:
         """Return the attention settings of a stack; missing settings are taken from `attention`."""

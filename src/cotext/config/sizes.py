@@ -6,8 +6,8 @@ A size scales the model and preserves the idea of the recipe:
                                           (tiny)
     of unequal depth                      keep their proportion: 10 + 2 become 7 + 1 (small) and 5 + 1 (tiny)
     top layers with another span          keep their number, at most half of the shorter stack
-    learning rates                        are set by the size; a recipe that starts from another run has a
-                                          lower rate than from scratch, and is scaled by the same factor
+    learning rates                        are set by the size. The (lower) rate of a recipe that starts
+                                          from another run is multiplied by rate of the size / rate of base
     initial weights                       are scaled with the width
 """
 
@@ -58,7 +58,7 @@ SIZES: dict[str, dict[str, dict[str, Any]]] = {
             "max_updates": 20_000,
         },
     },
-    # The model of Zheng et al. 2020 for TED Zh-En; their recipes contain its schedule.
+    # The model of Zheng et al. 2020 for TED Zh-En; the recipes `mcn/...` set the learning-rate schedule.
     "ted": {
         "model": {
             "dimension": 256,

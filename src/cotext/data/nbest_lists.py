@@ -90,11 +90,13 @@ def read_lists(path: Path) -> tuple[str, Iterator[ListedDocument]]:
     _, first = next(lines, (1, ""))
     head = parse_json(first, f"{path}:1")
     if not _is_head(head):
-        raise CotextError(f'{path}:1: no lists of translations, which begin with {{"format": "{FORMAT}"')
+        raise CotextError(
+            f'{path}:1: not n-best lists: the first line must begin with {{"format": "{FORMAT}"'
+        )
     if head.get("version") != VERSION:
         raise CotextError(
-            f"{path}:1: version {shown(head.get('version'))} of the format, and this one reads {VERSION}; "
-            "write the lists again"
+            f"{path}:1: version {shown(head.get('version'))} of the format; this version of Cotext reads "
+            f"{VERSION}; write the lists again"
         )
     signature = head.get("signature")
     return signature if isinstance(signature, str) else "", _documents(path, lines)
@@ -122,7 +124,7 @@ def _documents(path: Path, lines: Iterable[tuple[int, str]]) -> Iterator[ListedD
                 before = f"after rank {len(sentences[-1])} of sentence {len(sentences)} of {shown(name)}"
             raise CotextError(
                 f"{where}: rank {rank} of sentence {sentence} of document {shown(document)}, {before}; lines "
-                "are in the order of documents, sentences and ranks, and none is left out"
+                "must be in the order of documents, sentences and ranks, without gaps"
             )
     if not sentences:
         raise CotextError(f"{path}: contains no translations; write the lists again")
@@ -136,10 +138,10 @@ def _candidate(where: str, value: Any) -> tuple[str, int, int, Candidate]:
     sentence, rank = entry.get("sentence"), entry.get("rank")
     numbers = [entry.get("log_probability"), entry.get("score")]
     if not isinstance(document, str) or not isinstance(text, str) or "\n" in text or "\r" in text:
-        raise CotextError(f"{where}: 'document' and 'text' must hold texts, each of one line")
+        raise CotextError(f"{where}: 'document' and 'text' must be strings without line breaks")
     if type(sentence) is not int or type(rank) is not int:
-        raise CotextError(f"{where}: 'sentence' and 'rank' must hold whole numbers, counted from 1")
+        raise CotextError(f"{where}: 'sentence' and 'rank' must be integers, counted from 1")
     if any(n is not None and (isinstance(n, bool) or not isinstance(n, int | float)) for n in numbers):
-        raise CotextError(f"{where}: 'log_probability' and 'score' must hold numbers or null")
+        raise CotextError(f"{where}: 'log_probability' and 'score' must be numbers or null")
     log_probability, score = (math.nan if n is None else float(n) for n in numbers)
     return document, sentence, rank, Candidate(text, log_probability, score)

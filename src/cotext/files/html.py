@@ -2,8 +2,8 @@
 
 The encoding is taken from the byte order mark, or otherwise from the XML declaration or <meta>. If none is
 declared, it is UTF-8, or windows-1252 (with a message) if the page is not valid UTF-8. The page is written in
-the same encoding, with references for other characters. Code and elements with translate="no" or
-class="notranslate" are copied; lang attributes are kept.
+the same encoding; other characters are written as character references (&#8364;). Code and elements with
+translate="no" or class="notranslate" are copied; lang attributes are kept.
 """
 
 import codecs
@@ -86,7 +86,7 @@ class Page:
         self._markup = Markup(page, xml)
         self.blocks = self._markup.blocks
         for element, lines in self._markup.left.items():
-            times = f"{len(lines)} times, first in line {lines[0]}" if len(lines) > 1 else f"line {lines[0]}"
+            times = f"{len(lines)} times, first on line {lines[0]}" if len(lines) > 1 else f"line {lines[0]}"
             self.messages.append(f"<{element}> is not translated ({times})")
 
     def written(self, blocks: Sequence[Block]) -> bytes:

@@ -2,9 +2,9 @@
 
     untranslated   most words are those of the source, and such words are translated elsewhere in the text
     copied         the sentence repeats the translation of another, different sentence
-    language       the sentence is in another language, or in the source's own words
-    tag            a placeholder, tag, address or conversion is missing, or there without the source having it
-    number         a number is missing, or there without the source having it, in any notation
+    language       the sentence is in a third language, or in the source language but in other words
+    tag            a placeholder, tag, address or conversion is missing, or added (not in the source)
+    number         a number is missing, or added (not in the source), in any notation
     quote          the source has quotation marks, and the translation has none
 
 Words are compared only with words of the same text, so that no word lists are needed. If py3langid is
@@ -32,7 +32,7 @@ _REPORTED: Final = ("untranslated", "copied", "language", "tag", "quote")  # num
 _MOST_CHECKED: Final = 50_000  # sentences of a corpus that are checked after its translation
 _LEAST_WORDS: Final = 3  # minimum length for the kinds untranslated, copied and language
 _ALIKE: Final = 0.8  # minimum share of words that an untranslated sentence has in common with its source
-_MOST_COMPARED: Final = 32  # other sources of an equal translation that a source is compared with
+_MOST_COMPARED: Final = 32  # maximum number of sources with the same translation that are compared
 _MOST_PLACEHOLDERS: Final = 100  # different placeholders of one side of a sentence that are checked
 _KEPT: Final = 0.6  # a word may be kept if this share of its translations contains it
 _UNLIKE: Final = 0.5  # Dice coefficient below which two source sentences are different
@@ -41,8 +41,8 @@ _UNKNOWN: Final = 0.35  # share of words known from elsewhere in the output; bel
 _SPELT: Final = 20.0
 _UNFIT: Final = -4.0  # `fit` below which a translation does not belong to its source
 _FOREIGN: Final = 0.3  # share of the output's words below which a script may be foreign
-# A sentence is foreign above this share of words in a foreign script: `_RARE` times the share in the output,
-# within these bounds.
+# A sentence is foreign if its share of words in another script is above `_RARE` times the share of that
+# script in the whole output, within these bounds.
 _LEAST_FOREIGN: Final = 0.25
 _MOST_FOREIGN: Final = 0.8
 _RARE: Final = 7.0
@@ -68,9 +68,10 @@ class Fault:
 class MechanicalChecks:
     """Checks of the sentence pairs of one text.
 
-    `target_language`: code, or empty if unknown. `fit`: score of each pair; of two equal translations, the
-    one with the lower score is the copy (default: the later one). A pair that does not fit needs less
-    evidence to be reported as copied or in another language.
+    `target_language`: code, or empty if unknown. `fit`: how well each translation fits its source
+    (log-likelihood ratio of words and lengths, in nats; higher is better). Of two equal translations, the one
+    with the lower score is the copy (default: the later one). A pair that does not fit needs less evidence to
+    be reported as copied or in another language.
     """
 
     def __init__(
@@ -93,7 +94,8 @@ class MechanicalChecks:
             if not word.text[0].isupper()
         }
         left = [_alike(*words) for words in self._words]
-        # Equal lines are often not to be translated, but not if most of the text is left untranslated.
+        # Lines equal to their source often need no translation. If most lines are equal, they were left
+        # untranslated.
         self._is_left = 2 * sum(left) > len(left)
         for number, (source, target) in enumerate(self._words):
             self._in_target.update(set(target))
@@ -159,8 +161,8 @@ class MechanicalChecks:
     def _spelt_as_source(self, number: int) -> float:
         """Return the log-likelihood ratio of the source's language and the output's, in nats.
 
-        Both are letter trigram models that count sentences. Words that are also in the source of the sentence
-        are skipped, and the sentence itself is not counted.
+        The models of both languages count in how many sentences each sequence of three letters occurs. Words
+        that are also in the source of the sentence are skipped, and the sentence itself is not counted.
         """
         source, words = self._words[number]
         known = set(source)
@@ -266,7 +268,7 @@ def _words(text: str) -> list[str]:
 
 
 def _trigrams(words: Sequence[str]) -> set[str]:
-    """Return all three characters in a row, with spaces between and around words."""
+    """Return all sequences of three characters, with spaces between and around words."""
     text = f" {' '.join(words)} "
     return {text[at : at + 3] for at in range(len(text) - 2)} if words else set()
 

@@ -282,10 +282,10 @@ class _Catalogue:
                 "first, with `msginit --locale LANGUAGE`"
             )
         if kept:
-            self._messages.append(f"{kept} translated entries are kept, and used as context")
+            self._messages.append(f"translated entries kept, and used as context: {kept}")
         if fuzzy_kept:
             self._messages.append(
-                f"{fuzzy_kept} fuzzy entries are kept; use --entries unfinished to translate them"
+                f"fuzzy entries kept: {fuzzy_kept}; use --entries unfinished to translate them"
             )
         return SplicedFile(
             self._text, encode, [slots], self._messages, bilingual=True, once=self._header_edits()

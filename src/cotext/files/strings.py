@@ -27,8 +27,8 @@ MAX_INLINE: Final = 1000  # maximum number of inline elements in a string
 class Markers:
     """Syntax of placeholders and of accelerators, the marks before the letter of a keyboard shortcut.
 
-    `accelerators`: characters that are such a mark if a string contains one, at the start of a word.
-    `within_words`: also inside a word, such as in "E&xit".
+    `accelerators`: characters; each is such a mark if it occurs exactly once in a string, directly before a
+    word. `within_words`: also inside a word, such as in "E&xit".
     """
 
     placeholders: re.Pattern[str] | None = None
@@ -38,12 +38,12 @@ class Markers:
 
 @dataclass(frozen=True, slots=True)
 class Paragraph:
-    """A block of a string: its pieces, the spelling of its elements, and its width (0: not wrapped)."""
+    """A block of a string: its pieces, the original text of its elements, and its width (0: not wrapped)."""
 
     pieces: tuple[Piece, ...]
     elements: dict[Piece, str]
     width: int
-    accelerator: int | None  # key
+    accelerator: int | None  # key of the piece that is the accelerator
 
     def written(self, pieces: Sequence[Piece]) -> str:
         parts = list(pieces)

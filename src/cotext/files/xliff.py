@@ -1,12 +1,14 @@
 """XLIFF 1.2 and 2.x (2.0, 2.1, 2.2): source and target of translation units.
 
 A segment is a block, and a `<file>` is a document. Targets are filled or added, and nothing else changes:
-notes, proposed translations (alt-trans, matches) and elements of other tools are kept. Written targets are
-marked: `needs-review-translation`, from machine translation, in 1.2; `translated` in 2.x.
+notes, proposed translations (alt-trans, matches) and elements of other tools are kept. In 1.2, written
+targets get the state `needs-review-translation`, and are marked as machine translation. In 2.x, they get the
+state `translated`.
 
-Elements that enclose text (g, pc, mrk) are elements. So are pairs of empty elements (bx and ex, bpt and ept,
-sc and ec, sm and em) if both are in the segment and nested. Otherwise they are points, like elements that
-represent something (x, ph, it, cp). Content marked as not translatable is copied.
+XML elements that enclose text (g, pc, mrk) become inline elements of a block. So do pairs of empty elements
+(bx and ex, bpt and ept, sc and ec, sm and em) if both are in the segment and properly nested. All others
+become *points*, elements without text, as do elements that represent something (x, ph, it, cp). Content
+marked as not translatable is copied.
 """
 
 import re
@@ -64,7 +66,7 @@ class _Part:
 
 @dataclass(slots=True)
 class Segment:
-    """The contents of a block: pieces, and the spelling of their elements."""
+    """The contents of a block: pieces, and the original text of their elements."""
 
     before: str
     pieces: tuple[Piece, ...]
@@ -172,7 +174,7 @@ def _on_one_line(text: str) -> str:
 
 
 def _pair(parts: list[_Part]) -> None:
-    """Join pairs of halves that are properly nested to one element; other halves become points."""
+    """Join begin and end tags that are properly nested into one element; others become points."""
     if len(parts) > MAX_PAIRED:
         return
     inside: list[tuple[int, _Part]] = []
@@ -213,7 +215,8 @@ _FINAL: Final = ("final", "signed-off")
 
 
 def _open(content: bytes, name: str, job: Job = ANY) -> SplicedFile:
-    """Read a file; raise CotextError for malformed XML, unknown versions, or languages of another job."""
+    """Read a file; raise CotextError for malformed XML, unknown versions, or languages other than the
+    run's."""
     source = decoded_xml(content, name)
     root = read_markup(source.text, name)
     # Some tools omit the version in files of 1.x.
@@ -221,7 +224,7 @@ def _open(content: bytes, name: str, job: Job = ANY) -> SplicedFile:
     version = _VERSIONS.get(root.attributes.get("version", "1.2" if is_first else ""))
     if root.name != "xliff" or version is None:
         found = f"<{root.raw_name}> {shown(root.attributes.get('version', ''))}"
-        raise CotextError(f"{name}: {found} is not a supported version of XLIFF: 1.2, 2.0, 2.1, 2.2")
+        raise CotextError(f"{name}: {found} is not supported; use XLIFF 1.2, 2.0, 2.1 or 2.2")
     reader = _Reader(source.text, name, job, root, version == "2")
     documents = [document for file in root.elements("file") if (document := list(reader.file(file)))]
     reader.check()
@@ -236,13 +239,13 @@ def _open(content: bytes, name: str, job: Job = ANY) -> SplicedFile:
 
 
 # Messages about units that are not translated.
-_KEPT: Final = "translated segments are kept, and used as context"
-_IN_REVIEW: Final = "segments waiting for review are kept; use --entries unfinished to translate them"
-_IS_FINAL: Final = "segments are marked as final, and kept"
-_LOCKED: Final = "units are marked translate=no, and kept"
-_BINARY: Final = "units without text (bin-unit) are kept"
-_FOREIGN: Final = "files are in other languages, and kept"
-_SIZED: Final = "units limit the length of their target; the limit is not checked"
+_KEPT: Final = "translated segment(s) kept, and used as context"
+_IN_REVIEW: Final = "segment(s) waiting for review, kept; use --entries unfinished to translate them"
+_IS_FINAL: Final = "segment(s) marked as final, kept"
+_LOCKED: Final = "unit(s) marked translate=no, kept"
+_BINARY: Final = "unit(s) without text (bin-unit), kept"
+_FOREIGN: Final = "file(s) in other languages, kept unchanged"
+_SIZED: Final = "unit(s) with a length limit for the target, which is not checked"
 
 
 class _Reader:
@@ -258,7 +261,7 @@ class _Reader:
         self.once: list[Edit] = []
 
     def file(self, file: Element) -> Iterator[Slot]:
-        """Yield the slots of a `<file>`; none if its languages differ from those of the job."""
+        """Yield the slots of a `<file>`; none if its languages differ from those of the run."""
         holder = self._root if self._second else file
         names = ("srcLang", "trgLang") if self._second else ("source-language", "target-language")
         source, target = (holder.attributes.get(name, "") for name in names)
@@ -416,7 +419,7 @@ class _Reader:
         return source.stop, source.stop, f"{indent[0] if indent else ''}{tag}{inner}</{name}>"
 
     def check(self) -> None:
-        """Raise CotextError if no file has the languages of the job, or the target language is unknown."""
+        """Raise CotextError if no file has the languages of the run, or the target language is unknown."""
         if self._files and self._counts[_FOREIGN] == self._files:
             wanted = f"{self._job.source_language or '?'}-{self._job.target_language or '?'}"
             raise CotextError(
@@ -424,11 +427,14 @@ class _Reader:
                 f"has {wanted}; use a run for the languages of the file"
             )
         if self._second and self._unnamed_target:
-            raise CotextError(f"{self._name}: neither the file (trgLang) nor the job has a target language")
+            raise CotextError(
+                f"{self._name}: neither the file nor the run has a target language; add trgLang to the file, "
+                "or use --target-language"
+            )
 
     def messages(self) -> list[str]:
         """Return messages about units that are not translated."""
-        compared = "the languages of the job are unknown, and not compared with the languages of the file"
+        compared = "the languages of the run are unknown, and not compared with the languages of the file"
         languages_known = self._job.source_language and self._job.target_language
         messages = [] if languages_known else [f"{compared} ({', '.join(sorted(self._languages))})"]
         return messages + [f"{count} {what}" for what, count in self._counts.items() if count]
@@ -502,7 +508,7 @@ def _kinds_2(unit: Element) -> Callable[[Element], Kind]:
 
 
 def translated_files(content: bytes, name: str) -> tuple[tuple[str, str], list[list[tuple[str, str]]]]:
-    """Return the languages of the first `<file>`, and source and target of the translated segments of each.
+    """Return the languages of the first `<file>`, and the translated segments (both sides) of every `<file>`.
 
     Segments without a target, or in a state such as `new`, are omitted. Inline elements are removed.
     Languages are empty if the file states none.

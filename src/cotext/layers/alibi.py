@@ -4,7 +4,7 @@ Instead of positions at the input, every score is lowered by the distance of que
 slope is 2^(-8 h / H) for the heads h = 1 ... H:
 
     self     q . k / sqrt(K) - slope * |i - j|
-    cross    q . k / sqrt(K) - slope * |a(i) - j|           a(i) = begin of source sentence k + i - begin of k
+    cross    q . k / sqrt(K) - slope * |a(i) - j|           a(i) = start of source sentence k + i - start of k
 
 Token r of target sentence k is aligned with token r of source sentence k. The distance between the two sides
 restarts at each separator, and so does not grow with the number of sentences.

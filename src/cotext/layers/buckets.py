@@ -32,7 +32,7 @@ BUCKET_RATIO = 1.5  # longest to shortest sentence of a bucket
 
 
 def sentence_spans(sentence: Tensor) -> Tensor:
-    """Return begin and end of the sentences 0, 1 ... of every row: [B, S] -> [B, most sentences, 2].
+    """Return start and end of the sentences 0, 1 ... of every row: [B, S] -> [B, most sentences, 2].
 
     An index beyond the last sentence of a row stands for the last sentence.
     """

@@ -472,7 +472,7 @@ class Layout:
     def aligned_position(self) -> Tensor:
         """Position in the source row that corresponds to every target token: [B, T].
 
-        Token r of target sentence k corresponds to the begin of source sentence k plus r.
+        Token r of target sentence k corresponds to the start of source sentence k plus r.
         """
         start, _ = self.source.span_of(self.sentence)
         return start + self.rank

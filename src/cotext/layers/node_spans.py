@@ -1,4 +1,4 @@
-"""Spans of attention over the own sentence and the nodes of other sentences (`layers/context_nodes.py`).
+"""Attention over a token's own sentence and the nodes of other sentences (`layers/context_nodes.py`).
 
 Shapes: B rows, N real tokens of all rows, G sentences of a bucket, L tokens of its longest, M nodes added to
 it, D model.
@@ -21,7 +21,7 @@ from cotext.layers.state import KeysValues
 
 
 class NodeSpan(RowSpan):
-    """Attention to the own sentence (in cross-attention, its source) and the nodes of all other sentences.
+    """Attention to a token's sentence (in cross-attention, its source) and the nodes of all other sentences.
 
     This span supports only complete rows. Nodes are keys of the whole row, and are not copied. With `dropout`
     of attention weights, in training, they are copied to every sentence, because the weights of all keys of a

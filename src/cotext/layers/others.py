@@ -40,7 +40,7 @@ from cotext.layers.state import KeysValues
 
 
 class GatedOthersSpan(nn.Module, RowSpan, StartsFromOthers):
-    """Attention over whole rows in two softmaxes: one for the own sentence, a gated one for others."""
+    """Attention over whole rows in two softmaxes: one for a token's own sentence, a gated one for others."""
 
     answers = ("has_several",)
     source_answers = ("source.spans",)
@@ -102,7 +102,7 @@ class GatedOthersSpan(nn.Module, RowSpan, StartsFromOthers):
 
 
 class ProjectedOthersSpan(nn.Module, RowSpan, StartsFromOthers):
-    """Attention over the whole row and attention inside the own sentence, joined by a projection."""
+    """Attention over the whole row and attention inside a token's own sentence, joined by a projection."""
 
     answers = ("has_several",)
     source_answers = ("source.spans",)

@@ -1,8 +1,9 @@
 """State of a decoder: the encoded source and, in search, key-value caches of the tokens decoded so far.
 
-The beams of an entry share one pool of cache slots. A token is written once and never copied when hypotheses
-are re-ordered. Each beam has a mask of the slots that belong to its past, and re-ordering changes only this
-mask. Slots that no beam needs any more are freed from time to time.
+An entry is a sentence or document that is being decoded. Its hypotheses (*beams*) share one pool of cache
+slots. A token is written once and never copied when hypotheses are re-ordered. Each beam has a mask of the
+slots that belong to its past, and re-ordering changes only this mask. Slots that no beam needs any more are
+freed from time to time.
 
     slot       0  1  2  3  4  5  6        two beams after `bos` and three steps; at the second step, both
     beam 0     x  x     x     x           continued beam 0 (slot 1), so that no beam needs slot 2
@@ -38,7 +39,7 @@ class SlotMask:
     causal: bool = False
     start: int = 0  # slot at which new keys and values are written
     stop: int = 0  # end of the slots that are attended to
-    first: int = 0  # begin of these slots
+    first: int = 0  # start of these slots
 
 
 class KeyValueCache:
@@ -88,7 +89,7 @@ def _keep(x: Tensor, entries: Tensor, used: int) -> Tensor:
 
 
 class SourceSide:
-    """The encoded source, in the form for cross-attention.
+    """The encoded source, in the form that cross-attention reads.
 
     `keys_values` contains one pair per cross-attention, by its `index`. `sentence` [B, S] is -1 on padding.
     """
@@ -115,11 +116,11 @@ class SourceSide:
 
     @cached_property
     def spans(self) -> Tensor:
-        """Begin and end of every sentence, [B, sentences, 2]: see `sentence_spans`."""
+        """Start and end of every sentence, [B, sentences, 2]: see `sentence_spans`."""
         return sentence_spans(self.sentence)
 
     def span_of(self, sentence: Tensor) -> tuple[Tensor, Tensor]:
-        """Return begin and end of the sentences with the given indices, [B, T] each.
+        """Return start and end of the sentences with the given indices, [B, T] each.
 
         An index beyond the last sentence stands for the last sentence.
         """
@@ -159,7 +160,7 @@ class SourceSide:
 
 
 class ContextSide(SourceSide):
-    """Encoded context sentences, in the form for context attention.
+    """Encoded context sentences, in the form that context attention reads.
 
     `exists` [B]: rows that have context. `index` [B, S]: index of every token in the batch that was encoded,
     -1 for others.
@@ -222,7 +223,7 @@ class DecoderState:
     context: TargetContext | None = None  # if rows attend to each other
     context_side: ContextSide | None = None  # context sentences that were encoded apart
     shift: Tensor | None = None  # [R], if the shift of positions differs between rows
-    last: Tensor | None = None  # [R], the last current sentence, if segments count back from it
+    last: Tensor | None = None  # [R], index of the last sentence to translate, if segments count back from it
     caches: list[KeyValueCache] = field(default_factory=list)
     beam: int = 1  # W
     capacity: int = 0  # M
@@ -231,7 +232,7 @@ class DecoderState:
     sees: Tensor | None = None  # [B, W, M]
     slot_sentence: Tensor | None = None  # [B, M]
     slot_position: Tensor | None = None  # [B, M]
-    near: int = 0  # no slot before this one is in the last sentence of any row, or in its memory
+    near: int = 0  # first slot that may belong to the last sentence of a row, or to its memory
     length: Tensor | None = None  # [R]
     sentence: Tensor | None = None  # [R]
     rank: Tensor | None = None  # [R]
@@ -293,8 +294,8 @@ class DecoderState:
     def within_sentence(self, sentence: Tensor, row: SlotMask, memory_sentences: int = 0) -> SlotMask:
         """Return the slots of `row` in the sentences [R, T] of the next inputs and in their memories.
 
-        A memory is the `memory_sentences` sentences before. Sentence indices never decrease within a row, so
-        that slots before `near` need not be compared again.
+        The memory of a sentence: the `memory_sentences` sentences before it. Sentence indices never decrease
+        within a row, so that slots before `near` need not be compared again.
         """
         assert self.slot_sentence is not None
         own = sentence.reshape(self.slot_sentence.size(0), -1)

@@ -1,4 +1,4 @@
-"""Attention to the own sentence and a memory of earlier sentences, with relative positions.
+"""Attention to a token's own sentence and a memory of earlier sentences, with relative positions.
 
 This is Transformer-XL (Dai et al. 2019, section 3) with sentences as segments (Zheng et al. 2020, section
 4.2). In every layer, sentence k also attends to the inputs of that layer for sentences k - m ... k - 1,
@@ -38,7 +38,7 @@ class _SharedProjection(Function):
     """A projection of detached states, with gradients to the states added.
 
     No gradient flows from the keys and values of a memory to the states, but it flows from the keys and
-    values of the own sentence. The product is computed once for both.
+    values of a token's own sentence. The product is computed once for both.
     """
 
     @staticmethod
@@ -94,7 +94,7 @@ class TransformerXLScore(Score, StartsFromOthers):
         seen = attend_from_memory(q_GLD, k, v, biases, r, memory.mask, heads, self.dropout)
         if self.start is None or memory.memory is None:
             return seen
-        own = memory.memory.tokens  # keys of the own sentence follow the keys of the memory
+        own = memory.memory.tokens  # keys of a token's own sentence follow the keys of the memory
         alone = attend_from_memory(
             q_GLD, k[:, own:], v[:, own:], biases, r[own:], memory.mask[..., own:], heads, self.dropout
         )

@@ -210,9 +210,9 @@ def _require_dead(path: Path, what: str) -> None:
     silent = _silent_seconds(path) if runs is None else LAPSE_SECONDS
     if silent < LAPSE_SECONDS:
         raise CotextError(
-            f"{what}: another process is working on it, id {holder.pid} on {holder.host}; it gave its "
-            f"last sign of life {silent:.0f} seconds ago; wait until it has ended. If it is dead, the same "
-            f"command takes over {LAPSE_SECONDS:.0f} seconds after that sign, or once you delete {path}"
+            f"{what}: another process is working on it, id {holder.pid} on {holder.host}; "
+            f"last active {silent:.0f} seconds ago; wait until it has ended. If it is dead, the same "
+            f"command takes over {LAPSE_SECONDS:.0f} seconds without activity, or once you delete {path}"
         )
 
 

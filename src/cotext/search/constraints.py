@@ -4,9 +4,8 @@
     bracket   y1 eos y2 eos y3 eos, where the input after each `eos` except the last is `bos`
     numbered  as bracket, with the number of the sentence instead of `bos`
 
-Constrained search returns exactly the requested sentences. None is empty, each is closed by the separator of
-its sentence index and within its own length limit; at the limit, a sentence is truncated. In free search, the
-model decides all of this.
+Constrained search returns exactly the requested sentences. No sentence is empty. Each ends with the separator
+of its sentence index, and is truncated at its length limit. In free search, the model decides all of this.
 
 Shapes: B entries, W beam, R rows (R = B * W), C candidates of a step, N most sentences requested, S
 separators, V vocabulary.
@@ -52,13 +51,13 @@ class SearchRequest:
     """The sentences to search for one row of the source, and the labels before them.
 
     `prefix`: target labels that are given, for instance `y1 sep y2 sep`. `first_sentence`: the sentence index
-    of the first of them (see `cotext.data.batch`). `sentence_offset`: the index in the document of sentence 0
-    of the row, for numbered sentences. `max_tokens`: for every sentence to search, the limit of its new
-    tokens, the closing symbol included; free search uses only the sum. A sentence that the prefix has begun
-    is the first. `automata`: the lexical constraints of these sentences; empty: none. `goes_on`: the row has
-    further sentences, so that the last one is closed by its separator; not in free search. `shortlist`: the
-    tokens that are allowed in addition to the tokens of constraints, ascending; None: any. `seed`:
-    numbers that determine the random numbers of sampling.
+    of the first label of the prefix (see `cotext.data.batch`). `sentence_offset`: the index in the document
+    of sentence 0 of the row, for numbered sentences. `max_tokens`: for every sentence to search, the limit of
+    its new tokens, the closing symbol included; free search uses only the sum. If the prefix ends inside a
+    sentence, this sentence is the first of `max_tokens`. `automata`: the lexical constraints of these
+    sentences; empty: none. `goes_on`: the row has further sentences, so that the last one is closed by its
+    separator; not in free search. `shortlist`: the tokens that are allowed in addition to the tokens of
+    constraints, ascending; None: any. `seed`: numbers that determine the random numbers of sampling.
     """
 
     prefix: Sequence[int]
@@ -128,7 +127,7 @@ class SentenceProgress:
     goes_on: Tensor  # [B], whether the last one is closed by its separator
     limits: Tensor  # [B, N]
     closed: Tensor  # [B, W], sentences closed so far
-    stop: Tensor  # [B, W], most tokens written when the current sentence is closed
+    stop: Tensor  # [B, W], limit of the tokens of a hypothesis at the end of its current sentence
     has_content_token: Tensor  # [B, W], True once the current sentence may be closed
     sentence: Tensor  # [B, W], sentence index of the next decoder input
     is_single: bool
@@ -192,7 +191,7 @@ class Rules:
     blank: Tensor  # columns
     separators: Tensor  # [S], columns that close sentence 0, 1 ...
     end: int  # column of `eos`
-    separates: Tensor  # [V], True for these
+    separates: Tensor  # [V], True for separators
     openings: Tensor  # symbols that open sentence 0, 1 ... of a document, with brackets
     words: Tensor  # [V], True for content tokens, after which a sentence may be closed
 
@@ -242,7 +241,7 @@ class Rules:
         closing = next_RU.gather(1, closer).masked_fill(~has_content_token[:, None], -torch.inf)
         next_RU.index_fill_(1, self.never, -torch.inf)
         if near_a_limit:
-            # A sentence still needs its closing symbol and, if it has none, a content token.
+            # A sentence still needs its closing symbol, and a content token if it has no content token yet.
             at_limit = progress.stop.flatten() - written <= 2 - has_content_token.long()
             if bool(at_limit.any()):
                 # With a content token, only closing remains; without one, only a content token.
@@ -259,7 +258,7 @@ class Rules:
         return progress.closer.view(-1, 1)
 
     def ends(self, progress: SentenceProgress, origin: Tensor, token: Tensor) -> Tensor:
-        """True for tokens that end their hypothesis `origin` of an entry: [B, C] each."""
+        """Return whether each token ends the hypothesis `origin` that it continues: [B, C] each."""
         # A separator ends a hypothesis only if the row continues after the request.
         closes = (token == self.special.eos) | (self.separates[token] & progress.goes_on[:, None])
         if progress.is_single:

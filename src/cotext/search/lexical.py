@@ -187,7 +187,7 @@ class SentenceAutomaton:
         return Written(counts, before, tail, joined)
 
     def _leading(self, before: str, tail: str, ended: bool) -> str:
-        """Return the longest phrase at the begin of the tail, as whole words."""
+        """Return the longest phrase at the start of the tail, as whole words."""
         for phrase in self._phrases:
             if not tail.startswith(phrase) or not is_boundary(before, phrase[0]):
                 continue

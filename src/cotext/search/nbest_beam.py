@@ -21,7 +21,8 @@ from torch import Tensor
 class Alternative(NamedTuple):
     """The tokens of an alternative hypothesis for a sentence, without its closing symbol.
 
-    `log_probability`: of the tokens and the closing symbol; `score`: the value that ranks hypotheses.
+    `log_probability`: of the tokens and the closing symbol; `score`: the value by which hypotheses are
+    ranked.
     """
 
     tokens: tuple[int, ...]

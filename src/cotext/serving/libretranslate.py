@@ -1,8 +1,8 @@
 """The LibreTranslate API: texts, languages and language detection.
 
-An extension is the field `{"cotext": {...}}` of a JSON body. Its keys are `document` (true: the texts of a
-list are one document), `system` (name of the system) and, for sessions, `session`, `segment` and `confirmed`.
-In forms and query strings, these are separate fields.
+The API is extended by the field `cotext` of a JSON body. Its keys are `document` (true: the texts of a list
+are one document), `system` (name of the system) and, for sessions, `session`, `segment` and `confirmed`. In
+forms and query strings, these are separate fields.
 """
 
 from typing import Any, Final
@@ -79,7 +79,7 @@ def _texts(fields: Fields, most: int) -> tuple[list[str], bool]:
         raise RequestError(400, "Parameter 'q' not specified.")
     texts, is_list = fields.texts("q"), isinstance(fields.value("q"), list)
     if len(texts) > most:
-        raise RequestError(413, f"{most:,} texts are allowed at once; send several requests")
+        raise RequestError(413, f"a request may have at most {most:,} texts; send several requests")
     return texts, is_list
 
 

@@ -182,9 +182,8 @@ class Service:
         if sentences > self.settings.max_sentences:
             raise RequestError(
                 413,
-                f"{sentences:,} sentences, but {self.settings.max_sentences:,} are allowed at once; send "
-                f"them in "
-                "several requests, or as a file",
+                f"the request has {sentences:,} sentences, but at most {self.settings.max_sentences:,} are "
+                "allowed; send them in several requests, or as a file",
             )
 
 

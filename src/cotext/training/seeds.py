@@ -36,7 +36,7 @@ def train_seeds(
         CotextError: `train` raises an error. Problems with the folder of a seed are reported before the first
             training.
     """
-    # Only the first process checks, because it may begin to write before other processes check.
+    # In distributed training, only the first process checks: it may begin to write before the others check.
     if is_first_process():
         require_seeds(configs, data_folder, folder, recipe)
     progress: dict[int, TrainingProgress] = {}
@@ -71,7 +71,7 @@ def require_seeds(configs: Mapping[int, Config], data_folder: Path, folder: Path
     if (folder / "config.yaml").exists():
         raise CotextError(
             f"{folder}: contains a run; choose another --out for the runs of several seeds, or remove "
-            "--seeds to go on with it"
+            "--seeds to continue that run"
         )
     if not seeds_in(folder) and any(folder.iterdir()):
         raise CotextError(f"{folder}: the folder is not empty and contains no runs; choose another --out")

@@ -143,7 +143,7 @@ def find_format(name: str) -> Format:
         )
     near = nearest(kind, FORMATS)
     hint = f"did you mean {near[0]}? " if near else ""
-    raise CotextError(f"unknown corpus format {shown(name)}: {hint}known are {', '.join(FORMATS)}")
+    raise CotextError(f"unknown corpus format {shown(name)}: {hint}known formats: {', '.join(FORMATS)}")
 
 
 def require_written(out: Path) -> None:

@@ -73,7 +73,7 @@ class GenerativeReport(GroupedReport[Forms]):
     outcomes: tuple[str | None, ...]
 
     def as_dict(self) -> dict[str, Any]:
-        """Return everything except the single outcomes, for a JSON file."""
+        """Return everything except the outcomes of the examples, for a JSON file."""
         return {**self.groups_as_dict(), "undecidable": self.undecidable}
 
 
@@ -85,8 +85,8 @@ def outcome(example: ContrastiveExample, translation: Sequence[str]) -> str | No
     """
     if len(translation) != len(example.source):
         raise CotextError(
-            f"contrastive example {example.id!r}: a translation of {len(translation)} sentences for "
-            f"{len(example.source)}"
+            f"contrastive example {example.id!r}: the translation has {len(translation)} sentences, "
+            f"the source has {len(example.source)}"
         )
     right_candidate = example.candidates[example.correct]
     has_right, has_wrong = True, False
@@ -119,9 +119,11 @@ def generative_accuracy(
 ) -> GenerativeReport:
     """Compute the outcomes of the translations of all examples of a suite, in its order.
 
+    `recipe`: settings that are added to the signature, by name.
+
     Raises:
-        CotextError: translations are missing, no example is decidable, or a recipe entry does not fit a
-            signature.
+        CotextError: translations are missing, no example is decidable, or a signature cannot contain an
+            entry of `recipe`.
     """
     if len(translations) != len(suite.examples):
         raise CotextError(
@@ -141,7 +143,7 @@ def generative_accuracy(
 
 
 def render_forms(report: GenerativeReport) -> str:
-    rows: list[Sequence[str]] = [("written by itself", "right", "95 % interval", *OUTCOMES[1:], "n")]
+    rows: list[Sequence[str]] = [("own translation", "right", "95 % interval", *OUTCOMES[1:], "n")]
     for name, forms in report.named_groups():
         low, high = forms.accuracy.interval_percent
         counts = (f"{count}" for count in (forms.wrong, forms.both, forms.neither, forms.total))
@@ -149,6 +151,7 @@ def render_forms(report: GenerativeReport) -> str:
     lines = [render_rows(rows, left=1)]
     if report.undecidable:
         lines.append(
-            f"{report.undecidable} example(s) have a wrong candidate with the words of the right one"
+            f"{report.undecidable} example(s) have a wrong candidate with the same words as the "
+            "right one, and are not counted"
         )
     return "\n".join([*lines, report.signature])

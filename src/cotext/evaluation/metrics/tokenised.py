@@ -1,4 +1,7 @@
-"""Scores in the words of a tokenizer, tokenised or joined again, and truecased if the tokenizer truecases."""
+"""Scores of texts that a Moses tokenizer splits into words, or splits and joins again, as in papers.
+
+Texts are truecased if the tokenizer truecases.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -12,7 +15,7 @@ from cotext.runtime.errors import CotextError
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """The words of a tokenizer, into which a tokenised corpus and translations of it are both split."""
+    """A tokenizer that splits both references and translations into words."""
 
     tokenizer: MosesBPETokenizer
 
@@ -21,20 +24,20 @@ class Words:
         """Load the tokenizer of a run or of prepared data; None for no folder.
 
         Raises:
-            CotextError: the tokenizer has no words.
+            CotextError: the tokenizer does not split text into words.
         """
         if folder is None:
             return None
         tokenizer = load_tokenizer(folder / "tokenizer")
         if not isinstance(tokenizer, MosesBPETokenizer):
             raise CotextError(
-                f"{folder}: its tokenizer, {tokenizer.kind}, has no words; give a folder prepared with "
-                "--tokenizer moses-bpe, or omit --words"
+                f"{folder}: --words needs a tokenizer that splits text into words, and this one is "
+                f"{tokenizer.kind}; give a folder prepared with --tokenizer moses-bpe, or omit --words"
             )
         return cls(tokenizer)
 
     def documents(self, documents: Sequence[Document], protocol: str) -> list[Document]:
-        """Return documents as a protocol reads them: tokenised, or as the text that the words join to."""
+        """Return documents as a protocol reads them: split into words, or joined again from the words."""
         splitter, tokenised = self.tokenizer.words, find_protocol(protocol).reads_words
 
         def text(sentence: str) -> str:
@@ -54,7 +57,10 @@ class Words:
 def measure_words(
     words: Words | None, texts: Texts, protocols: Sequence[str], target_language: str | None
 ) -> dict[str, list[Measurement]]:
-    """Run `measure` on the words of a tokenizer, shown in signatures; None: on the unchanged texts."""
+    """Run `measure` after splitting texts into words, and note this in signatures.
+
+    Without `words`, the texts are unchanged.
+    """
     if words is None:
         sides = (texts.systems, texts.references, protocols)
         return measure(*sides, target_language=target_language, source=texts.source)

@@ -37,8 +37,8 @@ class Measure(Closed):
     title: Text
     protocol: Text
     here: str = ""
-    """The closest measurement of Cotext: a protocol of `cotext evaluate`, `accuracy`, or `mean-accuracy`
-    (mean over the suites, or over the distances if there is a single suite); empty: none."""
+    """The closest measurement of Cotext. Either a protocol of `cotext evaluate`; or `accuracy`; or
+    `mean-accuracy`, the mean over suites (over distances if there is one suite). Empty: none."""
     better: Literal["higher", "lower"] = "higher"
 
 
@@ -49,9 +49,10 @@ class Column(Closed):
     test: str
     measure: str
     phenomenon: str = ""
-    """The group of an accuracy, as named in suites."""
+    """For an accuracy: the group of examples that it covers, by its name in the suite."""
     distance: str = ""
-    """The bucket of the distance; `context`: clues in an earlier sentence; `any`: all known distances."""
+    """For an accuracy: the distance, in sentences, of the word that decides (the clue). `context`: any
+    earlier sentence; `any`: all known distances."""
     tag: str = ""
     """A tag and its value, such as pronoun=er."""
 

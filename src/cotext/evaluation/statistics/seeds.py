@@ -5,16 +5,16 @@ so would other seeds. Both are tested:
 
     documents   Would these models differ on other documents? A paired test over documents, in which a
                 document counts by its mean over the seeds of a system
-    seeds       Would models of other seeds differ, on other documents? Student's t. The squared error of the
-            difference is the squared error of drawing documents, plus s^2 / n of the seeds of each system
-            (Welch,
-                1947); degrees of freedom after Satterthwaite (1946)
+    seeds       Would models of other seeds differ, on other documents? Student's t. The squared standard
+                error of the difference has two parts: that of drawing documents, and s^2 / n for each system,
+                where s is the standard deviation over its n seeds (Welch 1947). Degrees of freedom are those
+                of Satterthwaite (1946)
 
-p is the larger of both p-values. With enough documents, the first test alone would find that a system differs
-from itself under other seeds, since its models do differ. Variance that seeds and documents share is in both
-terms of the error, so that p is rather too large. Seeds of two systems are not paired: seed 1 of one system
-has nothing in common with seed 1 of another. A system with a single seed is assumed to vary as much as the
-other system. For two systems of a single seed, only documents are tested.
+p is the larger of the two p-values. With enough documents, the first test alone would find that a system
+differs from itself under other seeds, since its models do differ. Variance that seeds and documents share is
+in both parts of the error, so p is conservative (too large rather than too small). Seeds of two systems are
+not paired: seed 1 of one system has nothing in common with seed 1 of another. A system with a single seed is
+assumed to vary as much as the other system. For two systems of a single seed, only documents are tested.
 """
 
 import math
@@ -155,9 +155,10 @@ def mean_score(scores: Sequence[Score]) -> Score:
 
 
 def compare_scores(systems: Sequence[Sequence[Statistics]], resampling: Resampling) -> ScoreTest:
-    """Compare all systems with the first by the counts of their translations; a system is a list of seeds.
+    """Compare all systems with the first by the counts that the metric is computed from.
 
-    Systems with a single seed are compared by the test of `significance.paired_test`.
+    A system is a list of seeds. Systems with a single seed are compared by the test of
+    `significance.paired_test`.
     """
     flat = [seed for seeds in systems for seed in seeds]
     units, unit = len(flat[0].by(resampling.unit)[0]), flat[0].by(resampling.unit)[1]
@@ -192,7 +193,7 @@ def compare_scores(systems: Sequence[Sequence[Statistics]], resampling: Resampli
 def compare_accuracies(
     first: Sequence[Sequence[bool]], second: Sequence[Sequence[bool]], documents: Sequence[int]
 ) -> Difference:
-    """Compare the decisions of two systems on the same cases, right or not, one row per seed.
+    """Compare which cases two systems decide correctly; each has one row of booleans per seed.
 
     `documents` has the document number of every case. The difference is in percentage points. Systems with a
     single seed are compared by `mcnemar_by_document`.

@@ -1,4 +1,4 @@
-"""Two softmaxes over disjoint keys in one product: the own sentence, and other sentences behind a gate.
+"""Two softmaxes over disjoint keys in one product: a token's own sentence, and other sentences behind a gate.
 
     weights = softmax over own keys + gate * softmax over keys of others        out = weights @ values
 

@@ -68,9 +68,10 @@ class Job(ABC, Generic[Report]):
     def work(
         self, todo: Sequence[int], journal: Journal, on_size: Callable[[int], None]
     ) -> Iterator[tuple[int, Mapping[str, Any]]]:
-        """Process units in ascending order; yield each with its result, for JSON, as soon as it is finished.
+        """Process units in ascending order; yield each with its result as soon as it is finished.
 
-        `on_size` is called with the sizes of finished parts. `journal` has notes on units that were begun.
+        A result is a mapping that can be written as JSON. `on_size` is called with the sizes of finished
+        parts. `journal` has notes on units that were begun.
         """
 
     def check(self, unit: int, entry: Mapping[str, Any]) -> None:
@@ -111,8 +112,8 @@ def run(
 ) -> Report:
     """Process the unfinished units of a job in this process, and write the output.
 
-    `overwrite`: the results of an interrupted job with other settings may be discarded. `keep`: the journal
-    is kept until `forget` is called.
+    `overwrite`: the results of an interrupted job with other settings may be discarded. None: they may not,
+    and messages do not suggest --overwrite. `keep`: the journal is kept until `forget` is called.
 
     Raises:
         CotextError: another process writes the output; also the errors of `Journal` and the job.
@@ -226,7 +227,8 @@ class Joined(Results):
             last = path == self._journals[-1][0]
             if header.units.start != due or (last and header.units.stop != header.total):
                 raise CotextError(
-                    f"{path}: its {header.unit} do not follow the previous shard; run this shard again"
+                    f"{path}: its {header.unit} do not begin where the previous shard ends; run this "
+                    "shard again"
                 )
             due = header.units.stop
         if not self._lacking:
@@ -236,8 +238,8 @@ class Joined(Results):
             _, header = self._journals[number - 1]
             lacking.append(f"shard {number}/{of} lacks {missing:,} of {len(header.units):,} {header.unit}")
         raise CotextError(
-            f"{folder}: {_named([*self._lacking], of)} not finished; run the same command once more (as an "
-            f"array of SLURM: --array={in_ranges(self._lacking)}), then join again: {'; '.join(lacking)}"
+            f"{folder}: {_named([*self._lacking], of)} not finished; run the same command once more (as a "
+            f"SLURM job array: --array={in_ranges(self._lacking)}), then join again: {'; '.join(lacking)}"
         )
 
 
@@ -257,13 +259,13 @@ def joining(out: Path, overwrite: bool = False) -> Iterator[Joined]:
     folder = folder_of(out)
     with storage(folder), writing(out):
         _require_nobody(out)
-        before = f"if it is the joined output of these shards, delete {folder}"
+        joined_before = f"if it is the joined output of these shards, delete {folder}; otherwise"
         if out.is_dir() and any(out.iterdir()):
-            raise CotextError(
-                f"{out}: is a folder that is not empty, and is not replaced; move it away; {before}"
-            )
+            raise CotextError(f"{out}: is a folder that is not empty; {joined_before} move the folder away")
         if out.exists() and not (overwrite or out.is_dir()):
-            raise CotextError(f"{out}: exists; move it away, or add --overwrite to replace it; {before}")
+            raise CotextError(
+                f"{out}: exists; {joined_before} move it away, or add --overwrite to replace it"
+            )
         joined = Joined(_journals(folder))
         try:
             joined.require_finished(folder)
@@ -314,8 +316,8 @@ def _journals(folder: Path) -> list[tuple[Path, Header]]:
     of = header.shard.of
     if absent := [number for number in range(1, of + 1) if Shard(number, of) not in journals]:
         raise CotextError(
-            f"{folder}: {_named(absent, of)} missing; run {'it' if len(absent) == 1 else 'them'} (as an "
-            f"array of SLURM: --array={in_ranges(absent)}), then join again"
+            f"{folder}: {_named(absent, of)} missing; run {'it' if len(absent) == 1 else 'them'} (as a "
+            f"SLURM job array: --array={in_ranges(absent)}), then join again"
         )
     return [journals[shard] for shard in sorted(journals)]
 

@@ -40,13 +40,13 @@ class MatchedRecipe:
     @property
     def title(self) -> str:
         if self.name is None:
-            return "a system of its own"
+            return "no known recipe"
         return f"{self.name}{' with ' if self.changes else ''}{' '.join(self.changes)}"
 
     def fits(self, setting: str) -> bool:
         """Return whether only `setting`, such as "model.dropout=0.1", differs from the recipe.
 
-        The recipe may already have this value.
+        This also holds if the recipe has this value.
         """
         parts = setting.split()
         keys = {part.partition("=")[0] for part in parts}
@@ -79,7 +79,7 @@ def recipe_of(config: Config) -> MatchedRecipe:
 
 
 def _kind(config: Config) -> str:
-    """Return the model without its options."""
+    """Return the name of the base model."""
     return describe_model(config.model).partition("(")[0]
 
 
@@ -141,7 +141,7 @@ _MAY_DIFFER: Final = ("train.seed", "train.log_every", "train.threads", "train.k
 
 
 def missing_seeds(path: Path, folders: Mapping[int, Path]) -> str:
-    """Return a message about missing runs that were trained together with these; empty if none is missing."""
+    """Return a message about seeds that were requested together with these and have no run; empty if none."""
     expected = sorted({*folders, *(seed for run in folders.values() for seed in noted_seeds(run))})
     missing = [seed for seed in expected if seed not in folders]
     if not missing:
@@ -192,7 +192,10 @@ def require_alike(path: Path, folders: Mapping[int, Path]) -> None:
 
 
 def _from_any_seed(config: Config) -> Config:
-    """Replace `train.init` by its parent folder if it is the run with the same seed."""
+    """If training started from the run of the same seed, set `train.init` to the folder of all seeds.
+
+    Otherwise, runs that differ only in their seed would have different settings.
+    """
     start = Path(config.train.init)
     if start != seed_folder(start.parent, config.train.seed):
         return config

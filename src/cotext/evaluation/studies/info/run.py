@@ -344,7 +344,7 @@ def system_rows(system: dict[str, Any]) -> list[tuple[str, str]]:
     layers = " + ".join(map(str, system["layers"]))
     changes = f" with {' '.join(system['changes'])}" if system["changes"] else ""
     rows = [
-        ("recipe", f"{system['recipe'] or 'a system of its own'}{changes}"),
+        ("recipe", f"{system['recipe'] or 'no known recipe'}{changes}"),
         ("paper", system["paper"] or "names no row of a paper"),
         ("languages", system["languages"] or "not known"),
         ("view", system["view"]),

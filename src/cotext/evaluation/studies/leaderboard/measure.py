@@ -111,7 +111,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Leaderboard:
-    """Systems, the best first; `ranking` is the index of the score that ranks."""
+    """Systems, the best first; `ranking` is the index of the score by which they are ranked."""
 
     request: LeaderboardRequest
     documents: int
@@ -124,7 +124,7 @@ class Leaderboard:
 
     @property
     def ranks_by(self) -> Score:
-        """Return the score that ranks, of the best system."""
+        """Return the score by which systems are ranked, of the best system."""
         return self.systems[0].scores[self.ranking]
 
     def as_dict(self) -> dict[str, Any]:
@@ -206,8 +206,8 @@ def make_leaderboard(request: LeaderboardRequest, on_comet: Progress | None = No
 def output_files(request: LeaderboardRequest) -> list[Path]:
     """Return the files of systems: those named, and those in folders.
 
-    In folders, hidden files, lists of ids, files that `translate` writes next to an output, source,
-    reference, and the page to write are skipped.
+    These are skipped in folders: hidden files; lists of document ids; files that `translate` writes next to
+    its output; the source, the references and the page to write.
 
     Raises:
         CotextError: a folder without outputs.
@@ -236,14 +236,16 @@ def output_files(request: LeaderboardRequest) -> list[Path]:
 
 
 def _ranking(request: LeaderboardRequest) -> int:
-    """Return the index of the score that ranks; raise CotextError if it is not measured."""
+    """Return the index of the score by which systems are ranked; raise CotextError if it is not measured."""
     measured = list(request.protocols)
     if request.comet is not None:
         measured += ["comet", *(["doc-comet"] if request.comet_context else [])]
     if request.rank_by is None:
         return 0
     if request.rank_by not in measured:
-        raise CotextError(f"--rank-by {request.rank_by}: is not measured; measured are {', '.join(measured)}")
+        raise CotextError(
+            f"--rank-by {request.rank_by}: is not measured; the measured scores are {', '.join(measured)}"
+        )
     return measured.index(request.rank_by)
 
 
@@ -254,7 +256,7 @@ def _resampling(request: LeaderboardRequest, systems: int) -> Resampling:
 
 
 def _test(systems: Mapping[str, Measurement], resampling: Resampling) -> PairedTest | None:
-    """Test all pairs, if there are two systems and two documents."""
+    """Test all pairs, if there are at least two systems and two documents."""
     statistics = {name: measurement.statistics for name, measurement in systems.items()}
     first = next(iter(statistics.values()))
     if len(systems) < 2 or len(first.by("document")[0]) < 2:
@@ -280,11 +282,11 @@ def _intervals(
 def _notes(reports: Mapping[str, AlignmentReport], test: PairedTest | None, samples: int) -> list[str]:
     notes = [f"{name}: {note}" for name, report in reports.items() for note in report.notes]
     if test is None:
-        what = "one system" if len(reports) == 1 else "one document"
-        return [*notes, f"{what} alone: nothing can be tested"]
+        what = "system" if len(reports) == 1 else "document"
+        return [*notes, f"only one {what}: differences cannot be tested for significance"]
     pairs = len(test.comparisons)
     if least_p(test.units) * pairs >= SIGNIFICANT:
-        notes.append(f"{test.units} documents are too few for any significant difference of {pairs}")
+        notes.append(f"{test.units} documents are too few: no difference can be significant (tests: {pairs})")
     if pairs / (samples + 1) >= SIGNIFICANT:
         notes.append(f"{samples} samples are too few for {pairs} tests; remove --samples, or use more")
     return notes
