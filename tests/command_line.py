@@ -3,6 +3,7 @@
 import io
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -101,6 +102,13 @@ def succeed(*arguments: str | Path) -> Outcome:
     return outcome
 
 
+def refuse(message: str, *arguments: str | Path) -> Outcome:
+    """Run a command that is not done, with the message."""
+    outcome = cotext(*arguments)
+    assert (outcome.code, message in outcome.err) == (2, True), outcome
+    return outcome
+
+
 def process_environment() -> dict[str, str]:
     """The environment of started processes: one thread, no accelerator."""
     settings = {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "ACCELERATE_USE_CPU": "true"}
@@ -149,6 +157,12 @@ def signal_when(process: subprocess.Popen[str], ready: Callable[[], bool], numbe
     process.send_signal(number)
     out, err = process.communicate(timeout=120)
     return Outcome(process.returncode, out, err)
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
 
 
 def listing(folder: Path) -> dict[str, bytes]:

@@ -47,6 +47,14 @@ def shared_data() -> Path:
 
 
 @pytest.fixture(scope="session")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small corpus as `prepare` leaves it; what changes it works on a copy."""
+    from tests.tiny_runs import prepare_toy
+
+    return prepare_toy(tmp_path_factory.mktemp("prepared") / "data")
+
+
+@pytest.fixture(scope="session")
 def world(tmp_path_factory: pytest.TempPathFactory) -> "World":
     """A corpus, a suite and a run trained on it, made once in each process."""
     from tests.command_line import make_world

@@ -147,14 +147,6 @@ def test_no_run_is_a_message(tmp_path: Path) -> None:
         cotext.load(tmp_path)
 
 
-def test_many_documents_one_by_one_or_with_others(translator: Translator) -> None:
-    """A document's translation depends on that document alone."""
-    documents = [Document(d.id, d.source) for d in toy_documents(5, 13)]
-    together = dict(translator.documents.translate(documents))
-    for number, document in enumerate(documents):
-        assert together[number].document == translator.translate_document(document)
-
-
 def test_files_are_prepared_translated_and_evaluated_as_by_the_commands(world: World, tmp_path: Path) -> None:
     source = documents_file(tmp_path / "in.en", 3, 4)
     by_command, ours = tmp_path / "command.de", tmp_path / "ours.de"

@@ -114,12 +114,6 @@ def test_no_circle() -> None:
     assert not open_modules, f"a circle among {sorted(open_modules)}"
 
 
-def test_layers_know_torch_alone_and_the_rest_no_model() -> None:
-    for name, path in ROOMS.items():
-        if room(name) == "layers":
-            assert {room(imported) for imported in imports(path)} <= {"layers"}, name
-
-
 def test_metrics_and_statistics_know_no_model() -> None:
     below = {"runtime", "config", "data", "evaluation"}
     for name, path in ROOMS.items():
@@ -278,11 +272,6 @@ def test_only_the_builders_know_parts_and_losses_by_name() -> None:
             assert not set(imports(path)) & losses, f"{name} knows a loss by name"
 
 
-def test_training_and_decoding_stand_apart() -> None:
-    """`search` and `translation` import no training; the loop is handed what translates for validation."""
-    assert not [i for i in imports(ROOMS["cotext.training.trainer"]) if room(i) in ("search", "translation")]
-
-
 def test_rows_are_padded_and_packed_in_one_place() -> None:
     """Whoever pads rows of tokens fills them with -1 for the sentence; whoever packs them sorts lengths."""
     for name, path in FILES.items():
@@ -296,8 +285,6 @@ def test_rows_are_padded_and_packed_in_one_place() -> None:
         if name != "cotext.data.collate":
             defined = {node.name for node in nodes if isinstance(node, ast.FunctionDef)}
             assert not defined & {"padded", "_padded", "make_batch", "source_batch"}, name
-        if name != "cotext.data.collate":
-            defined = {node.name for node in nodes if isinstance(node, ast.FunctionDef)}
             assert not defined & {"pack_groups", "share_batches", "pack_apart"}, name
 
 

@@ -470,6 +470,22 @@ def _sides(batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
     return batch.input_sentence, batch.target_label, batch.label_sentence
 
 
+@parts
+def test_gradients_reach_every_parameter_with_dropout(name: str) -> None:
+    dropout = {"dropout": 0.2, "attention_dropout": 0.2}
+    config = tiny_config(model=SYSTEMS[name] | dropout, view=window(2, after=1))
+    model = random_model(config, TOKENIZER).train()
+    batch = make_batch(instances(config), SYMBOLS)
+    CrossEntropy(0.1, 1.0)(model, batch).loss.backward()  # type: ignore[no-untyped-call]
+    of_one = SYSTEMS[name].get("document", {}).get("sentences") == 1
+    for parameter, value in model.named_parameters():
+        assert value.grad is not None, parameter
+        assert bool(value.grad.isfinite().all()), parameter
+        # Of a single sentence, none is chosen.
+        chosen = not (of_one and ".of_sentences.query." in parameter)
+        assert (float(value.grad.abs().sum()) > 0) == chosen, parameter
+
+
 # --- search
 
 

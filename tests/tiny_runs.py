@@ -3,6 +3,7 @@
 import multiprocessing
 import os
 import random
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from cotext.data.store import StoreWriter
 from cotext.data.tokenizer import Tokenizer, TokenizerSettings, train_tokenizer
 from cotext.models import checkpoint as ckpt
 from cotext.models.build import build_model
+from cotext.runtime.errors import CotextError
 from cotext.runtime.integrity import unsealed
 from cotext.training import resume as training_state
 from cotext.training.resume import TrainingProgress
@@ -146,6 +148,23 @@ def silent() -> TrainingCallbacks:
 def train_here(config: Config, data: Path, run: Path) -> TrainingProgress:
     """Train in this process."""
     return train(config, data, run, silent())
+
+
+def told_in_training(config: Config, data: Path, run: Path) -> list[str]:
+    """Train in this process; returns what it says."""
+    messages: list[str] = []
+    train(config, data, run, replace(silent(), on_message=messages.append))
+    return messages
+
+
+def training_is_refused(config: Config, data: Path, run: Path, message: str) -> None:
+    """Train in this process; it ends with the message, a pattern."""
+    with pytest.raises(CotextError, match=message):
+        train_here(config, data, run)
+
+
+def without_dropout(config: Config) -> Config:
+    return with_section(config, "model", dropout=0.0, attention_dropout=0.0)
 
 
 def train_to_a_mean(config: Config, data: Path, run: Path) -> None:

@@ -35,11 +35,9 @@ from cotext.search.beam_search import Hypothesis
 from cotext.search.engine import CTranslate2Engine, search_engine
 from cotext.search.nbest_beam import Alternative
 from cotext.translation import plan as plan_module
-from cotext.translation.candidate_scoring import CandidateSet, score_candidates
 from cotext.translation.open import OpenedRun, open_run
-from cotext.translation.signature import scoring_entries
 from cotext.translation.translate_file import translate_file
-from tests.command_line import Outcome, cotext, succeed
+from tests.command_line import Outcome, cotext, refuse, succeed
 from tests.loops import loop_over
 from tests.pretrained_folders import ENGLISH, m2m100_files, marian_files, sentences
 from tests.tiny_runs import toy_documents
@@ -287,19 +285,6 @@ def test_scores_are_those_of_the_run(both: Both, view: str, pre_norm: bool) -> N
             assert x == pytest.approx(y, abs=1e-4)
 
 
-def test_candidates_of_contrastive_suites(both: Both) -> None:
-    pair = both("s4to4", True)
-    [document] = toy_documents(1, 12)
-    wrong = [(*document.target[:-1], other) for other in ("die katze", "der hund rennt")]
-    sets = [CandidateSet(document.source, [document.target, *wrong], [len(document.source) - 1])]
-    [own], [other] = (score_candidates(r.translator, sets) for r in (pair.run, pair.engine))
-    assert [s.tokens for s in own] == [s.tokens for s in other]
-    assert [s.log_probability for s in own] == pytest.approx([s.log_probability for s in other], abs=1e-4)
-    assert scoring_entries(pair.engine)["engine"].startswith("ctranslate2-")
-    assert scoring_entries(pair.engine)["quantization"] == "float32"
-    assert "engine" not in scoring_entries(pair.run)
-
-
 def test_a_job_goes_on_with_the_same_engine_alone(
     both: Both, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -329,16 +314,6 @@ def test_free_search_leaves_the_sentences_to_the_model(both: Both, documents: li
 
 def test_a_window_that_is_written_again_whole(both: Both, documents: list[Document]) -> None:
     assert_same(both("s2to2").with_decode(target_context="regenerate"), documents)
-
-
-def test_one_piece_after_the_other_is_searched_alike_whatever_the_batch(
-    both: Both, documents: list[Document]
-) -> None:
-    """The limit of the longest row of a batch is not that of the others."""
-    engine = both("s2to2", True).engine
-    together = translations(engine, documents)
-    alone = [translations(engine, [document])[0] for document in documents]
-    assert [t.document for t in together] == [t.document for t in alone]
 
 
 class Spied:
@@ -548,9 +523,7 @@ def test_what_looks_into_a_model_refuses_an_engine(both: Both, tmp_path: Path) -
     folder, source = both("s2to2").engine.folder, tmp_path / "d.en"
     write_documents(source, [Document("1", ("the cat sees the dog", "the dog runs"))], "text")
     out = ("--out", tmp_path / "out")
-    outcome = cotext("attention", folder, source, *out)
-    assert outcome.code == 2
-    assert "engine" in outcome.err, outcome.err
+    refuse("engine", "attention", folder, source, *out)
 
 
 def test_no_path_of_the_machine_is_in_a_folder(make: Make, tokenizer: Tokenizer, tmp_path: Path) -> None:

@@ -15,17 +15,12 @@ from cotext.data.tokenizer import load_tokenizer
 from cotext.interchange.hub_download import OF_RUN
 from cotext.models.run_folder import noted_import
 from cotext.runtime.integrity import sealed
-from tests.command_line import World, cotext, listing, make_world, succeed
+from tests.command_line import World, cotext, listing, succeed
 from tests.tiny_runs import toy_documents, write_run
 
 SMALL = ("model.dimension=16", "model.feed_forward=32", "model.heads=2", "train.threads=1", "languages=en-de")
 SHORT = ("decode.max_ratio=1.0", "decode.max_extra=3", "decode.beam=2")
 TOTALS = {"documents": 24, "sentences": 1234, "source_tokens": 5678, "target_tokens": 9012}
-
-
-@pytest.fixture(scope="session")
-def world(tmp_path_factory: pytest.TempPathFactory) -> World:
-    return make_world(tmp_path_factory.getbasetemp() / "world")
 
 
 Make = Callable[..., Path]

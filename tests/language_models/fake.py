@@ -251,10 +251,6 @@ class _Handler(BaseHTTPRequestHandler):
         finally:
             self.fake.begins(-1)
 
-    def do_GET(self) -> None:
-        """The list of models."""
-        self._send(200, {"object": "list", "data": [{"id": "fake", "object": "model"}]})
-
     def log_message(self, format: str, *args: Any) -> None:
         """Nothing is printed."""
 

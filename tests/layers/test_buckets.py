@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
-from cotext.layers.buckets import BUCKET_RATIO, Sentences, sentence_spans
+from cotext.layers.buckets import Sentences, sentence_spans
 from cotext.layers.layout import Packed
 from cotext.layers.masks import causal
 from cotext.layers.multi_head import (
@@ -21,7 +21,7 @@ from cotext.layers.multi_head import (
     split_heads,
 )
 from cotext.layers.sentence_spans import SentenceSpan
-from cotext.layers.state import DecoderState, KeyValueCache, SourceSide
+from cotext.layers.state import SourceSide
 from tests.layers.layouts import layout, source_side
 
 D, HEADS = 8, 2
@@ -100,30 +100,6 @@ def test_buckets_of_a_hand_written_case() -> None:
         [True] * 4 + [False],
     ]
     assert found.buckets[1].mask is None
-
-
-@given(rows_of_lengths)
-@settings(deadline=None, max_examples=60)
-def test_every_token_is_in_one_bucket_with_its_whole_sentence(rows: Rows) -> None:
-    sentence = sentences(rows)
-    buckets = Sentences(sentence)
-    numbers_BT = torch.arange(1.0, sentence.numel() + 1).view_as(sentence)[:, :, None]
-    found = []
-    for _, part_GL1 in buckets.split(buckets.rows.pack(numbers_BT)):
-        groups = [[int(n) for n in group if n > 0] for group in part_GL1[:, :, 0]]
-        assert max(map(len, groups)) <= BUCKET_RATIO * min(map(len, groups)) + 1e-6
-        found += groups
-    starts = [sum(lengths[:k]) for lengths in rows for k in range(len(lengths))]
-    row = [i for i, lengths in enumerate(rows) for _ in lengths]
-    flat = [n for lengths in rows for n in lengths]
-    wanted = [
-        list(range(i * sentence.size(1) + start + 1, i * sentence.size(1) + start + n + 1))
-        for i, start, n in zip(row, starts, flat, strict=True)
-    ]
-    assert sorted(found) == wanted
-    torch.testing.assert_close(
-        buckets.rows.unpack(buckets.rows.pack(numbers_BT)), numbers_BT * (sentence >= 0)[..., None]
-    )
 
 
 def test_a_long_sentence_does_not_pad_short_ones() -> None:
@@ -208,69 +184,3 @@ def test_local_attention_with_dropout_trains(
     attention.eval()
     assert torch.equal(attend(), attend())
     torch.testing.assert_close(mean, attend(), rtol=0.2, atol=0.1)
-
-
-# --- while decoding
-
-
-def open_state(written: Tensor, slots: int = 12) -> DecoderState:
-    """A state that has read rows of these sentence indices."""
-    entries = written.size(0)
-    keys = doubles(entries, 1, 2, 3)
-    source = SourceSide([(keys, keys)], torch.zeros(entries, 2, dtype=torch.long))
-    state = DecoderState(source, attentions=1)
-    state.open(slots)
-    state.step(written, torch.zeros_like(written))
-    return state
-
-
-def test_slots_of_the_own_sentence() -> None:
-    """Rows that read a a b b b and a b c c and then write one more token each."""
-    state = open_state(torch.tensor([[0, 0, 1, 1, 1], [0, 1, 2, 2, -1]]))
-    new = torch.tensor([[1], [2]])
-    seen = state.within_sentence(new, state.slot_mask(1, new.device))
-    # The slots 2 .. 5 are looked at: 2 opens the first row's sentence, 5 is the new token.
-    assert (seen.first, seen.stop, seen.start) == (2, 6, 5)
-    assert seen.mask is not None
-    assert seen.mask.int().tolist() == [[[[1, 1, 1, 1]]], [[[1, 1, 0, 1]]]]
-    state.step(new, torch.zeros_like(new))
-    opening = torch.tensor([[2], [2]])
-    seen = state.within_sentence(opening, state.slot_mask(1, new.device))
-    assert (seen.first, seen.stop) == (2, 7)
-    assert seen.mask is not None
-    assert seen.mask.int().tolist() == [[[[0, 0, 0, 0, 1]]], [[[1, 1, 0, 1, 1]]]]
-
-
-def test_beams_of_an_entry_may_be_in_different_sentences() -> None:
-    state = open_state(torch.tensor([[0, 0, 1]]))
-    state.widen(2)
-    for new in ([[1], [2]], [[1], [2]]):
-        tokens = torch.tensor(new)
-        seen = state.within_sentence(tokens, state.slot_mask(1, tokens.device))
-        state.step(tokens, torch.zeros_like(tokens))
-    # slots: a a b, then b c of the two beams, then b c again
-    assert (seen.first, seen.stop) == (2, 7)
-    assert seen.mask is not None
-    assert seen.mask[0, 0].int().tolist() == [[1, 1, 0, 1, 0], [0, 0, 1, 0, 1]]
-    state.reorder(torch.tensor([1, 1]))  # both go on in the third sentence
-    tokens = torch.tensor([[2], [2]])
-    seen = state.within_sentence(tokens, state.slot_mask(1, tokens.device))
-    assert seen.first == 4
-
-
-def test_source_tokens_of_the_current_sentences() -> None:
-    source = SourceSide([], sentences([[3, 2, 4], [2, 6]]))
-    tokens, mask = source.within(torch.tensor([[1], [1]]))
-    assert (tokens.start, tokens.stop) == (2, 8)
-    assert mask[:, 0].int().tolist() == [[[0, 1, 1, 0, 0, 0]], [[1, 1, 1, 1, 1, 1]]]
-    past_the_end, mask = source.within(torch.tensor([[7], [2]]))
-    assert (past_the_end.start, past_the_end.stop) == (2, 9)
-    assert mask[:, 0].int().tolist() == [[[0, 0, 0, 1, 1, 1, 1]], [[1, 1, 1, 1, 1, 1, 0]]]
-
-
-def test_a_cache_is_read_from_where_it_is_needed() -> None:
-    keys, values = doubles(1, 1, 5, 3), doubles(1, 1, 5, 3, seed=1)
-    cache = KeyValueCache(1, 8, keys)
-    cache.write(keys, values, 0)
-    for got, want in zip(cache.read(5, 2), (keys, values), strict=True):
-        assert torch.equal(got, want[:, :, 2:])

@@ -10,10 +10,9 @@ from torch import Tensor
 from cotext.data.batch import Instance, Source, SpecialSymbols
 from cotext.data.collate import make_batch
 from cotext.data.views import Window
-from cotext.layers.blocks import DecoderBlock, EncoderBlock, Size
+from cotext.layers.blocks import Size
 from cotext.layers.embedding import EmbeddingKind, InputKind, SentenceEmbedding, Side
 from cotext.layers.masks import causal, visible
-from cotext.layers.multi_head import CrossAttention, RowSpan, Score, SelfAttention
 from cotext.layers.positions import (
     MAX_ROWS,
     Kind,
@@ -28,7 +27,6 @@ from cotext.layers.positions import (
 from cotext.models.build import build_model
 from cotext.models.transformer import RowEmbedder, Transformer
 from cotext.runtime.errors import CotextError
-from tests.layers.layouts import layout, source_side
 from tests.tiny import tiny_config, window
 
 # Two rows of unequal lengths: sentences of 3, 2 and 1 tokens; a first sentence of 2 and one of 1.
@@ -54,81 +52,6 @@ def test_causal_aligns_the_last_query_with_the_last_key() -> None:
     device = SENTENCE.device
     assert torch.equal(causal(3, 3, device), table(["T F F", "T T F", "T T T"]))
     assert torch.equal(causal(2, 4, device), table(["T T T F", "T T T T"]))
-
-
-def changed(before: Tensor, after: Tensor) -> Tensor:
-    """[B, T], True where any number differs."""
-    return (before - after).abs().amax(dim=-1) > 1e-12
-
-
-def encoder_block() -> EncoderBlock:
-    torch.manual_seed(0)
-    attention = SelfAttention(SIZE.attention, RowSpan(), Score(SIZE.attention))
-    return EncoderBlock(SIZE, attention).double().eval()
-
-
-def encoded(block: EncoderBlock, x: Tensor) -> Tensor:
-    rows = layout(SENTENCE)
-    return rows.unpack(block(rows.pack(x), rows))
-
-
-@pytest.mark.parametrize("row", [0, 1])
-def test_an_encoder_token_reaches_its_whole_row_and_no_other_row(row: int) -> None:
-    block = encoder_block()
-    x = torch.randn(2, 6, 8, dtype=torch.float64)
-    real = SENTENCE >= 0
-    for t in range(6):
-        y = x.clone()
-        y[row, t] += torch.randn(8, dtype=torch.float64)
-        moved = changed(encoded(block, x), encoded(block, y)) & real
-        expected = torch.zeros_like(real)
-        # Padding moves nothing that is real.
-        expected[row] = real[row] & real[row, t]
-        assert torch.equal(moved, expected), (row, t)
-
-
-def test_without_attention_an_encoder_token_moves_itself_alone() -> None:
-    block = encoder_block()
-    torch.nn.init.zeros_(block.attention.out.weight)
-    x = torch.randn(2, 6, 8, dtype=torch.float64)
-    y = x.clone()
-    y[0, 2] += torch.randn(8, dtype=torch.float64)
-    moved = changed(encoded(block, x), encoded(block, y))
-    assert moved.nonzero().tolist() == [[0, 2]]
-
-
-def test_a_decoder_token_reaches_itself_and_what_follows() -> None:
-    torch.manual_seed(0)
-    attention, cross = (
-        kind(SIZE.attention, RowSpan(), Score(SIZE.attention)) for kind in (SelfAttention, CrossAttention)
-    )
-    block = DecoderBlock(SIZE, attention, cross).double().eval()
-    x, memory = (torch.randn(2, n, 8, dtype=torch.float64) for n in (6, 4))
-    source, target = torch.tensor([[0, 0, 0, 0], [0, 0, -1, -1]]), torch.zeros(2, 6, dtype=torch.long)
-
-    def run(x: Tensor, memory: Tensor) -> Tensor:
-        return block(x, layout(target, causal=True, source=source_side(cross, memory, source)))
-
-    before = run(x, memory)
-    for row in range(2):
-        for t in range(6):
-            y = x.clone()
-            y[row, t] += torch.randn(8, dtype=torch.float64)
-            expected = torch.zeros(2, 6, dtype=torch.bool)
-            expected[row, t:] = True
-            assert torch.equal(changed(before, run(y, memory)), expected)
-        for s in range(4):
-            other = memory.clone()
-            other[row, s] += torch.randn(8, dtype=torch.float64)
-            expected = torch.zeros(2, 6, dtype=torch.bool)
-            expected[row] = row == 0 or s < 2
-            assert torch.equal(changed(before, run(x, other)), expected)
-
-
-def test_ranks_start_again_in_every_sentence() -> None:
-    assert ranks(SENTENCE)[0].tolist() == [0, 1, 2, 0, 1, 0]
-    assert ranks(SENTENCE)[1, :3].tolist() == [0, 1, 0]
-    assert ranks(torch.tensor([[4, 4, 6, 6, 6]])).tolist() == [[0, 1, 0, 1, 2]]
 
 
 def test_positions_by_hand() -> None:
@@ -233,11 +156,6 @@ def test_sinusoids_by_hand() -> None:
     )
     torch.testing.assert_close(encoded, expected)
     assert sinusoidal(torch.tensor([3]), 5).shape == (1, 5)
-
-
-def test_the_table_grows_and_stays_what_it_was() -> None:
-    positions = torch.tensor([[0, 3, 7], [50, 8, 1]])
-    torch.testing.assert_close(PositionTable(6, length=4)(positions), sinusoidal(positions, 6))
 
 
 def test_wavelengths_and_the_first_position_by_hand() -> None:
@@ -369,21 +287,6 @@ def transformer(**model: Any) -> Transformer:
     built = build_model(tiny_config(model=size | {"shift": 0} | model, view=window(2)), VOCABULARY)
     assert isinstance(built, Transformer)
     return built.double().eval()
-
-
-@pytest.mark.parametrize("pre_norm", [False, True])
-@pytest.mark.parametrize("neutral", ["shift 0", "zero segments"])
-def test_neutral_settings_are_the_plain_transformer_exactly(neutral: str, pre_norm: bool) -> None:
-    plain = transformer(pre_norm=pre_norm)
-    filled = {"positions": "shifted"} if neutral == "shift 0" else {"segments": "learned"}
-    other = transformer(pre_norm=pre_norm, **filled)
-    other.load_state_dict(plain.state_dict(), strict=neutral == "shift 0")
-    assert torch.equal(hidden(other), hidden(plain))
-    # And the setting does something once it is not neutral.
-    if other.embedding.segment is not None:
-        torch.nn.init.normal_(other.embedding.segment[0].data)
-    other.shift = 5
-    assert not torch.allclose(hidden(other), hidden(plain))
 
 
 def test_the_sequence_shift_is_the_mean_source_length_of_the_row_on_both_sides() -> None:

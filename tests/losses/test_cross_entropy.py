@@ -50,17 +50,6 @@ def test_equals_cross_entropy_at_every_chunk_boundary(smoothing: float, chunk: i
     torch.testing.assert_close(got, want)
 
 
-def test_smoothing_by_hand() -> None:
-    # Two symbols with logits 0 and log 3: probabilities 1/4 and 3/4.
-    hidden = torch.ones(1, 1, dtype=torch.float64)
-    weight = torch.tensor([[0.0], [3.0]], dtype=torch.float64)
-    weight[1].log_()
-    loss, nll, _ = output_loss(hidden, weight, torch.tensor([0]), torch.ones(1), 0.2)
-    cost = -torch.tensor([0.25, 0.75], dtype=torch.float64).log()
-    torch.testing.assert_close(nll, cost[:1])
-    torch.testing.assert_close(loss, 0.9 * cost[0] + 0.1 * cost[1])
-
-
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 @pytest.mark.parametrize("chunk", [1, 5, 1024])
 def test_an_output_bias_beside_plain_autograd(smoothing: float, chunk: int) -> None:
@@ -87,14 +76,6 @@ def test_a_bias_alone_is_trained() -> None:
     [got] = gradients(loss, bias)
     expected = cross_entropy(hidden @ weight.T + bias, label, label_smoothing=0.1, reduction="none")
     torch.testing.assert_close(got, gradients((discount * expected).sum(), bias)[0])
-
-
-@pytest.mark.parametrize("chunk", [4, 1024])
-def test_numerical_gradients(chunk: int) -> None:
-    hidden, weight, label, discount = example()
-    assert torch.autograd.gradcheck(
-        lambda h, w: output_loss(h, w, label, discount, 0.1, chunk)[0], (hidden, weight)
-    )
 
 
 def test_large_logits_stay_finite() -> None:
@@ -222,38 +203,3 @@ def test_the_undiscounted_loss_is_smoothed_and_of_all_labels_whatever_the_discou
         total, count = CrossEntropy(0.1, discount)(transformer, example).parts["undiscounted"]
         torch.testing.assert_close(total, expected)
         assert int(count) == 16
-
-
-def test_discount_zero_gives_gradient_through_current_labels_alone() -> None:
-    hidden, weight, label, _ = example()
-    current = torch.arange(LABELS) % 3 == 0
-    loss, *_ = output_loss(hidden, weight, label, current.double(), 0.1, 5)
-    grad_hidden, grad_weight = gradients(loss, hidden, weight)
-    assert grad_hidden[~current].abs().max() == 0
-    assert bool((grad_hidden[current].abs().sum(dim=1) > 0).all())
-    alone, *_ = output_loss(hidden[current], weight, label[current], torch.ones(int(current.sum())), 0.1)
-    torch.testing.assert_close(grad_weight, gradients(alone, weight)[0])
-
-
-def test_padding_changes_neither_loss_nor_gradient() -> None:
-    transformer, together = model(), batch()
-    total = CrossEntropy(0.1, 0.5)(transformer, together).loss
-    parameters = list(transformer.parameters())
-    want = torch.autograd.grad(total, parameters)
-    rows = []
-    for row in range(2):
-        source = together.source.select(torch.tensor([row]))
-        real_source, real = int((source.sentence >= 0).sum()), int(together.is_label[row].sum())
-        source.tokens, source.sentence = source.tokens[:, :real_source], source.sentence[:, :real_source]
-        sides = (
-            together.target_input,
-            together.input_sentence,
-            together.target_label,
-            together.label_sentence,
-        )
-        rows.append(Batch(source, *(side[row : row + 1, :real] for side in sides)))
-    single = (
-        CrossEntropy(0.1, 0.5)(transformer, rows[0]).loss + CrossEntropy(0.1, 0.5)(transformer, rows[1]).loss
-    )
-    torch.testing.assert_close(single, total)
-    torch.testing.assert_close(torch.autograd.grad(single, parameters), want)

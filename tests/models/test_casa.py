@@ -158,27 +158,6 @@ def test_soft_copy_in_half_precision_finds_the_same_tokens(dtype: torch.dtype) -
 # --- who sees whom
 
 
-def moved_by(model: NonAutoregressiveTransformer, source: Source, change: tuple[int, int]) -> Tensor:
-    """Which positions of the first row change when one source token does."""
-    before, _ = hidden(model, source)
-    tokens = source.tokens.clone()
-    tokens[change] = 4 if int(tokens[change]) != 4 else 5
-    after, _ = hidden(model, replace(source, tokens=tokens))
-    return (after - before).abs().amax(dim=2)[change[0]] > 1e-9
-
-
-def test_without_context_a_sentence_is_alone() -> None:
-    model, source = model_of(LOCAL), source_batch(instances(), SYMBOLS)
-    sentence = source.sentence[0].repeat_interleave(2)
-    for t in range(int((source.sentence[0] >= 0).sum())):
-        assert torch.equal(moved_by(model, source, (0, t)), sentence == source.sentence[0, t])
-
-
-def test_with_one_path_and_whole_attention_everything_is_seen() -> None:
-    model, source = model_of(WHOLE), source_batch(instances(), SYMBOLS)
-    assert bool(moved_by(model, source, (0, 7))[:40].all())
-
-
 def attention_inputs(name: str) -> dict[str, set[tuple[int, int]]]:
     """The pairs of query and key that every attention of a model lets meet, of the first row alone."""
     model = model_of({"attention": nodes(1)} if name == "CASA" else SYSTEMS[name])

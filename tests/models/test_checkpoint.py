@@ -3,7 +3,6 @@
 import errno
 import os
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -34,13 +33,9 @@ from tests.tiny_runs import (
     run_config,
     train_here,
     train_to_a_mean,
+    training_is_refused,
     with_section,
 )
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return prepare_toy(tmp_path_factory.mktemp("checkpoint") / "data")
 
 
 @pytest.fixture(scope="module")
@@ -118,15 +113,6 @@ def test_a_checkpoint_of_a_run(trained: Path) -> None:
 
 
 class TestAveraging:
-    def test_mean_by_hand(self, trained: Path, tmp_path: Path) -> None:
-        loaded = ckpt.load_run(trained)
-        paths = []
-        for i, values in enumerate(([1.0, 2.0], [2.0, 4.0], [6.0, 0.0])):
-            paths.append(tmp_path / f"{i}.safetensors")
-            ckpt.save_model(paths[-1], {"w": torch.tensor(values)}, loaded.config, "", [i])
-        assert torch.equal(ckpt.average(paths)["w"], torch.tensor([3.0, 2.0]))
-        assert torch.equal(ckpt.average(paths[:1])["w"], torch.tensor([1.0, 2.0]))
-
     def test_the_final_model_is_the_mean_of_the_chosen(self, trained: Path) -> None:
         final = load_file(trained / "model.safetensors")
         files = [trained / "checkpoints" / f"{u:08d}" / "model.safetensors" for u in (8, 10, 12)]
@@ -134,16 +120,6 @@ class TestAveraging:
         for name, tensor in final.items():
             mean = (parts[0][name].double() + parts[1][name].double() + parts[2][name].double()) / 3
             assert torch.equal(tensor, mean.float())
-
-    def test_one_alone_is_the_best_itself(self, data: Path, tmp_path: Path) -> None:
-        config = run_config(
-            validate_every=2, average=1, learning_rate=0.3, warmup_updates=1, max_updates=8, keep=1
-        )
-        progress = train_here(config, data, tmp_path / "run")
-        best = ckpt.checkpoint_folder(tmp_path / "run", progress.best_update) / "model.safetensors"
-        final = load_file(tmp_path / "run" / "model.safetensors")
-        for name, tensor in load_file(best).items():
-            assert torch.equal(tensor, final[name])
 
     @pytest.mark.parametrize(
         ("best", "count", "expected"),
@@ -302,8 +278,9 @@ class TestNeverHalfWritten:
         before = visible(interrupted)
         with monkeypatch.context() as patch:
             patch.setattr(module, name, error)
-            with pytest.raises(CotextError, match=r"cannot be (re)?written: .*[Nn]o space left"):
-                train_here(run_config(log_every=100), data, interrupted)
+            training_is_refused(
+                run_config(log_every=100), data, interrupted, r"cannot be (re)?written: .*[Nn]o space left"
+            )
         assert visible(interrupted) == before
         assert ckpt.load_run(interrupted).updates in ([4], [8])
         assert not list(interrupted.rglob(".*"))
@@ -347,11 +324,18 @@ class TestNeverHalfWritten:
         assert [p.name for p in tmp_path.rglob("*")] == ["final", "new"]
 
 
-def rewrite(path: Path, change: Callable[[dict[str, torch.Tensor], dict[str, str]], None]) -> None:
+def rewrite(path: Path, change: dict[str, Any]) -> None:
     """Change tensors or metadata of a model file in place; it is left without a checksum."""
     tensors, metadata = load_file(path), ckpt.read_metadata(path)
     del metadata[ckpt.CHECKSUM]
-    change(tensors, metadata)
+    for key, value in change.items():
+        if key == "heads:":
+            metadata["cotext.config"] = metadata["cotext.config"].replace(key, value)
+            continue
+        part: dict[str, Any] = metadata if key.startswith("cotext.") else tensors
+        part.pop(key, None)
+        if value is not None:
+            part[key] = value
     save_file(tensors, path, metadata)
 
 
@@ -384,40 +368,42 @@ class TestRefusedModels:
         with pytest.raises(CotextError, match="a safetensors file, but not a model of Cotext"):
             ckpt.load_run(run)
 
-    def test_other_format(self, run: Path) -> None:
-        rewrite(
-            run / "model.safetensors", lambda t, m: m.update({"cotext.format": "99", "cotext.version": "9.9"})
-        )
-        with pytest.raises(CotextError, match=r"written by Cotext 9\.9 in model format 99; .*reads format 1"):
-            ckpt.load_run(run)
-
     @pytest.mark.parametrize(
-        ("key", "value"),
+        ("change", "message"),
         [
-            ("cotext.config", "{"),
-            ("cotext.config", "view: [1, 2"),
-            ("cotext.updates", "1, 2"),
-            ("cotext.updates", "7"),
+            (
+                {"cotext.format": "99", "cotext.version": "9.9"},
+                r"written by Cotext 9\.9 in model format 99; .*reads format 1",
+            ),
+            *(
+                (change, "metadata is damaged")
+                for change in (
+                    {"cotext.config": "{"},
+                    {"cotext.config": "view: [1, 2"},
+                    {"cotext.config": None},
+                    {"cotext.updates": "1, 2"},
+                    {"cotext.updates": "7"},
+                )
+            ),
+            *(
+                (change, "its weights do not fit its configuration")
+                for change in (
+                    {"embedding.weight": None},
+                    {"one.more": torch.zeros(2)},
+                    {"embedding.weight": torch.zeros(3, 5)},
+                )
+            ),
+            (
+                {"heads:": "haeds:"},
+                r"unknown key 'model.haeds'; the nearest known one is 'model.heads'",
+            ),
         ],
+        ids=str,
     )
-    def test_damaged_description(self, run: Path, key: str, value: str) -> None:
-        rewrite(run / "model.safetensors", lambda t, m: m.update({key: value}))
-        with pytest.raises(CotextError, match="metadata is damaged"):
-            ckpt.load_run(run)
-
-    def test_missing_description(self, run: Path) -> None:
-        rewrite(run / "model.safetensors", lambda t, m: m.pop("cotext.config") and None)
-        with pytest.raises(CotextError, match="metadata is damaged"):
-            ckpt.load_run(run)
-
-    def test_unknown_key_in_its_configuration(self, run: Path) -> None:
-        rewrite(
-            run / "model.safetensors",
-            lambda t, m: m.update({"cotext.config": m["cotext.config"].replace("heads:", "haeds:")}),
-        )
-        with pytest.raises(
-            CotextError, match=r"unknown key 'model.haeds'; the nearest known one is 'model.heads'"
-        ):
+    def test_description_and_weights(self, run: Path, change: dict[str, Any], message: str) -> None:
+        """By key of either, with None for what is missing; `heads:` is a part of the configuration."""
+        rewrite(run / "model.safetensors", change)
+        with pytest.raises(CotextError, match=message):
             ckpt.load_run(run)
 
     def test_another_tokenizer(self, run: Path, tmp_path: Path) -> None:
@@ -462,20 +448,6 @@ class TestRefusedModels:
         weights["embedding.weight"][0, 0] += 1
         assert metadata[ckpt.CHECKSUM] != ckpt.model_checksum(weights, metadata)
 
-    @pytest.mark.parametrize("kind", ["missing", "extra", "shape"])
-    def test_weights_that_do_not_fit(self, run: Path, kind: str) -> None:
-        def change(tensors: dict[str, torch.Tensor], metadata: dict[str, str]) -> None:
-            if kind == "missing":
-                del tensors["embedding.weight"]
-            elif kind == "extra":
-                tensors["one.more"] = torch.zeros(2)
-            else:
-                tensors["embedding.weight"] = torch.zeros(3, 5)
-
-        rewrite(run / "model.safetensors", change)
-        with pytest.raises(CotextError, match="its weights do not fit its configuration"):
-            ckpt.load_run(run)
-
 
 class TestRunFolders:
     """What `train` accepts to write into."""
@@ -497,8 +469,7 @@ class TestRunFolders:
 
     def test_foreign_folder(self, data: Path, tmp_path: Path) -> None:
         (tmp_path / "thesis.tex").touch()
-        with pytest.raises(CotextError, match="the folder is not empty and contains no run"):
-            train_here(run_config(), data, tmp_path)
+        training_is_refused(run_config(), data, tmp_path, "the folder is not empty and contains no run")
         assert [p.name for p in tmp_path.iterdir()] == ["thesis.tex"]
 
     @pytest.mark.parametrize("left", ["nothing", "folder", "half a configuration", "configuration"])
@@ -517,28 +488,30 @@ class TestRunFolders:
     def test_below_a_file(self, data: Path, tmp_path: Path) -> None:
         (tmp_path / "file").touch()
         for run in (tmp_path / "file", tmp_path / "file" / "run"):
-            with pytest.raises(CotextError, match="cannot be written"):
-                train_here(run_config(), data, run)
+            training_is_refused(run_config(), data, run, "cannot be written")
 
     @pytest.mark.skipif(os.geteuid() == 0, reason="nothing is read-only to the superuser")
     def test_read_only(self, data: Path, tmp_path: Path) -> None:
         (tmp_path / "closed").mkdir(mode=0o555)
-        with pytest.raises(CotextError, match="cannot be written"):
-            train_here(run_config(), data, tmp_path / "closed" / "run")
+        training_is_refused(run_config(), data, tmp_path / "closed" / "run", "cannot be written")
 
     @pytest.mark.parametrize("content", [b"view: [", b"\xff\xfe\x00", b"- a list"])
     def test_damaged_configuration(self, data: Path, run: Path, content: bytes) -> None:
         (run / "config.yaml").write_bytes(content)
-        with pytest.raises(
-            CotextError, match=r"config.yaml(:| is) (not valid|cannot be read|expected a mapping)"
-        ):
-            train_here(run_config(), data, run)
+        training_is_refused(
+            run_config(), data, run, r"config.yaml(:| is) (not valid|cannot be read|expected a mapping)"
+        )
 
     def test_data_of_another_tokenizer(self, run: Path, tmp_path: Path) -> None:
         other = prepare_toy(tmp_path / "other", seed=9)
-        with pytest.raises(CotextError, match=r"trained on other data \(.*tokenizer.* changed\)"):
-            train_here(run_config(validate_every=2, keep=10, average=3), other, run)
+        training_is_refused(
+            run_config(validate_every=2, keep=10, average=3),
+            other,
+            run,
+            r"trained on other data \(.*tokenizer.* changed\)",
+        )
 
     def test_no_data(self, tmp_path: Path) -> None:
-        with pytest.raises(CotextError, match=r"no prepared data there; make it with `cotext prepare"):
-            train_here(run_config(), tmp_path, tmp_path / "run")
+        training_is_refused(
+            run_config(), tmp_path, tmp_path / "run", r"no prepared data there; make it with `cotext prepare"
+        )

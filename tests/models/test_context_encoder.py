@@ -10,12 +10,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from cotext.config.recipe import Config, load_config
+from cotext.config.recipe import Config
 from cotext.data.batch import Batch, Instance
-from cotext.data.build import build_view, special_symbols
+from cotext.data.build import special_symbols
 from cotext.data.collate import make_batch
-from cotext.data.sampling import instances_of
-from cotext.data.store import TokenDocument
 from cotext.data.views import Window
 from cotext.evaluation.studies.attention.sentence_maps import sentence_maps
 from cotext.layers.blocks import DecoderBlock, EncoderBlock
@@ -23,7 +21,7 @@ from cotext.layers.kernels.sdpa import watch_weights
 from cotext.models.doct import GatedSublayer, SeparateContext
 from cotext.models.transformer import Transformer
 from cotext.models.voita_2018 import BesideSelfAttention, SharedContext
-from tests.golden import SETTINGS, SOURCE, TARGET, TOKENIZER
+from tests.golden import TOKENIZER
 from tests.tiny import random_model, tiny_config, window
 
 WORDS = [[4, 5, 6], [7], [8, 9], [4, 8]]
@@ -150,47 +148,6 @@ def test_blocks_attend_to_context_as_the_equations_say(kind: str) -> None:
     found = model.decode(batch.target_input, batch.input_sentence, model.encode(batch.source))
     for row in range(3):
         torch.testing.assert_close(found[row][batch.is_label[row]], plain(model, batch, row))
-
-
-@pytest.mark.parametrize("kind", ["separate", "shared"])
-@torch.no_grad()
-def test_a_sentence_without_context_is_translated_by_the_sentence_model(kind: str) -> None:
-    model, config = system(kind)
-    plain_model, _ = system("none")
-    plain_model.load_state_dict({name: model.state_dict()[name] for name in plain_model.state_dict()})
-    batch = rows(config, 0, 3)
-    found, sentence = (
-        each.decode(batch.target_input, batch.input_sentence, each.encode(batch.source))
-        for each in (model, plain_model)
-    )
-    of_first = batch.is_label[0]
-    torch.testing.assert_close(found[0][of_first], sentence[0][of_first])
-    assert float((found[1] - sentence[1]).abs().max()) > 1e-3
-
-
-SEEN = {"doct/doct": range(3), "voita-2018/previous": range(2)}
-
-
-@pytest.mark.parametrize("recipe", SEEN)
-@torch.no_grad()
-def test_the_sentences_before_are_seen_and_no_others(recipe: str) -> None:
-    config = load_config(recipe, overrides=SETTINGS)
-    model = random_model(config, TOKENIZER)
-    made = list(instances_of(TokenDocument("d", 0, SOURCE, TARGET), build_view(config.view)))
-    symbols = special_symbols(TOKENIZER, config.view)
-
-    def states(changed: int | None) -> list[Tensor]:
-        words = [[(w + 1) % TOKENIZER.pieces for w in s] if k == changed else s for k, s in enumerate(SOURCE)]
-        batch = make_batch(
-            [Instance(0, i.window, [words[j] for j in i.window.source], i.target) for i in made], symbols
-        )
-        hidden = model.decode(batch.target_input, batch.input_sentence, model.encode(batch.source))
-        return [row[real] for row, real in zip(hidden, batch.is_label, strict=True)]
-
-    wanted = states(None)
-    for changed in range(len(SOURCE)):
-        moved = [float((a - b).abs().max()) > 1e-9 for a, b in zip(states(changed), wanted, strict=True)]
-        assert moved == [j - changed in SEEN[recipe] for j in range(len(SOURCE))]
 
 
 @pytest.mark.parametrize("kind", ["separate", "shared"])

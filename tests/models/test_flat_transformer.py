@@ -10,12 +10,8 @@ from cotext.config.recipe import Config
 from cotext.data.batch import Batch, Instance
 from cotext.data.build import build_view, special_symbols
 from cotext.data.collate import make_batch
-from cotext.losses.cross_entropy import CrossEntropy
-from cotext.models.build import build_model
 from cotext.models.transformer import Transformer
-from cotext.runtime.errors import CotextError
 from tests.layers.layouts import layout
-from tests.layers.test_state import PREFIXES, Rows, source, system
 from tests.tiny import PlainWordTokenizer, random_model, tiny_config, window
 
 TOKENIZER = PlainWordTokenizer(["the", "cat", "sat", "on", "a", "mat", "it", "saw", "again"])
@@ -49,40 +45,6 @@ def full(model: Transformer, batch: Batch) -> Tensor:
 
 DOC_TO_SENT = {**window(2, after=1), "target_before": 0}
 DOC_TO_DOC = window(2, after=1)
-
-
-# --- the baseline
-
-
-@pytest.mark.parametrize("pre_norm", [False, True])
-@pytest.mark.parametrize(
-    ("view", "current_layers"),
-    [({"kind": "sentence"}, 1), ({"kind": "sentence"}, 2), ({"kind": "document", "parts": 2}, 0)],
-)
-def test_without_context_it_is_the_baseline(
-    view: dict[str, object], current_layers: int, pre_norm: bool
-) -> None:
-    """Whatever the segment of contexts is; that of the current sentences, added to all of a row, is zero."""
-    config = config_of(view, current_layers, pre_norm=pre_norm)
-    plain = tiny_config(model={"positions": "absolute", "encoder_layers": 2, "pre_norm": pre_norm}, view=view)
-    baseline = random_model(plain, TOKENIZER)
-    system = random_model(config, TOKENIZER, seed=1)
-    with torch.no_grad():
-        system.embedding.segment[0] = 0  # type: ignore[index]
-    segments = {"embedding.segment": system.state_dict()["embedding.segment"]}
-    system.load_state_dict({**baseline.state_dict(), **segments})
-    batch = batch_of(config)
-    assert torch.equal(full(system, batch)[batch.is_label], full(baseline, batch)[batch.is_label])
-
-
-@pytest.mark.parametrize("view", [DOC_TO_SENT, DOC_TO_DOC])
-def test_with_context_it_is_not_the_baseline(view: dict[str, object]) -> None:
-    config = config_of(view, 0, segments="none")
-    system = random_model(config, TOKENIZER)
-    baseline = random_model(tiny_config(model={"positions": "absolute", "encoder_layers": 2}), TOKENIZER, 1)
-    baseline.load_state_dict(system.state_dict())
-    batch = batch_of(config)
-    assert float((full(system, batch) - full(baseline, batch)).abs().max()) > 1e-3
 
 
 # --- who sees whom
@@ -155,57 +117,3 @@ def test_top_layers_by_hand() -> None:
         wanted = model.decoder[0].cross.project(x, current)
         for got, want in zip(state.source.keys_values[0], wanted, strict=True):
             torch.testing.assert_close(got[i : i + 1, :, : x.size(1)], want, rtol=1e-9, atol=1e-9)
-
-
-def test_segments_are_of_context_and_current() -> None:
-    config = config_of(DOC_TO_SENT)
-    model, batch = random_model(config, TOKENIZER), batch_of(config)
-    assert model.embedding.segment is not None
-    assert model.embedding.segment.size(0) == 2
-    before = full(model, batch)
-    with torch.no_grad():
-        model.embedding.segment[1] += 1
-    apart = (full(model, batch) - before).abs().amax(dim=(1, 2)) > 1e-9
-    assert bool(apart.all())  # every window has a context here
-    alone = batch_of(config_of({"kind": "sentence"}))
-    before = full(model, alone)
-    with torch.no_grad():
-        model.embedding.segment[1] += 1
-    assert torch.equal(full(model, alone)[alone.is_label], before[alone.is_label])
-
-
-# --- decoding, batches, gradients
-
-
-@pytest.mark.parametrize("beam", [1, 3])
-@torch.no_grad()
-def test_every_step_equals_the_full_pass(beam: int) -> None:
-    """Of rows alone: so that neither padding nor other rows matter."""
-    model = system(encoder_layers=2, segments="current", **current_top(1))
-    torch.nn.init.normal_(model.embedding.segment)  # type: ignore[arg-type]
-    generator = torch.Generator().manual_seed(beam)
-    given = source([7, 3, 9, 4])
-    given.current = torch.tensor([[1, 3], [0, 1], [2, 3], [0, 1]])
-    rows = Rows(model, given, PREFIXES, slots=40)
-    rows.widen(beam)
-    for step in range(20):
-        rows.step(rows.random_tokens(generator))
-        rows.reorder(rows.random_origin(generator))
-        if step == 8:
-            rows.select([0, 3, 2])
-
-
-def test_gradients_reach_every_parameter_with_dropout() -> None:
-    config = config_of(DOC_TO_SENT, dropout=0.2, attention_dropout=0.2)
-    torch.manual_seed(0)
-    system = build_model(config, TOKENIZER.vocabulary_size)
-    CrossEntropy(0.1, 1.0)(system, batch_of(config)).loss.backward()
-    for name, parameter in system.named_parameters():
-        assert parameter.grad is not None, name
-        assert bool(parameter.grad.isfinite().all()), name
-        assert float(parameter.grad.abs().sum()) > 0, name
-
-
-def test_more_current_layers_than_layers() -> None:
-    with pytest.raises(CotextError, match=r"model.encoder.top.layers = 3, but this stack has 2 layers"):
-        build_model(config_of(DOC_TO_SENT, 3), TOKENIZER.vocabulary_size)

@@ -8,23 +8,16 @@ import pytest
 import torch
 from torch import Tensor
 
-from cotext.data.batch import Batch, Instance, Source
-from cotext.data.build import build_view, special_symbols
-from cotext.data.collate import make_batch
-from cotext.data.views import Window
+from cotext.data.batch import Source
 from cotext.layers.layout import Packed
 from cotext.layers.multi_head import AttentionSize, RowSpan, Score, SelfAttention
 from cotext.layers.sentence_spans import SentenceSpan
 from cotext.layers.state import STEPS_BETWEEN_COLLECTIONS
-from cotext.losses.cross_entropy import CrossEntropy
-from cotext.models.build import build_model
 from cotext.models.g_transformer import GatedAttention
 from cotext.models.transformer import Transformer
-from cotext.runtime.errors import CotextError
 from cotext.training.warm_start import inherit
 from tests.layers.layouts import layout
-from tests.layers.test_state import PREFIXES, SEP, VOCABULARY, Rows, source, system
-from tests.tiny import PlainWordTokenizer, tiny_config
+from tests.layers.test_state import PREFIXES, VOCABULARY, Rows, source, system
 
 LENGTHS = ([3, 2, 4], [2, 1])  # of the source sentences of two rows
 TARGET_LENGTHS = ([2, 4, 3], [5, 1])
@@ -103,34 +96,6 @@ SOURCE_SENTENCE = [0, 0, 0, 1, 1, 2, 2, 2, 2]
 TARGET_SENTENCE = [0, 0, 1, 1, 1, 1, 2, 2, 2]
 
 
-@pytest.mark.parametrize("pre_norm", [False, True])
-@torch.no_grad()
-def test_without_global_layers_sentences_are_apart(pre_norm: bool) -> None:
-    system = model(0, pre_norm=pre_norm)
-    given, tokens, sentence = example()
-    before, hidden = keys(system, given, 1), system.decode(tokens, sentence, system.encode(given))
-    for at, (k, own) in enumerate(zip(SOURCE_SENTENCE, TARGET_SENTENCE, strict=True)):
-        other = with_source(given, at)
-        assert moved(before, keys(system, other, 1)) == [n == k for n in SOURCE_SENTENCE], at
-        of_source = system.decode(tokens, sentence, system.encode(other))
-        assert moved(hidden, of_source) == [n == k for n in TARGET_SENTENCE], at
-        of_target = system.decode(changed(tokens, at), sentence, system.encode(given))
-        assert moved(hidden, of_target) == [n == own and t >= at for t, n in enumerate(TARGET_SENTENCE)], at
-
-
-@torch.no_grad()
-def test_global_layers_see_the_whole_row() -> None:
-    system = model(1)
-    given, tokens, sentence = example()
-    before, hidden = keys(system, given, 0), system.decode(tokens, sentence, system.encode(given))
-    for at in range(9):
-        other = with_source(given, at)
-        assert moved(before, keys(system, other, 0)) == [True] * 9, at
-        assert moved(hidden, system.decode(tokens, sentence, system.encode(other))) == [True] * 9, at
-        of_target = system.decode(changed(tokens, at), sentence, system.encode(given))
-        assert moved(hidden, of_target) == [t >= at for t in range(9)], at
-
-
 @pytest.mark.parametrize(("bias", "local"), [(60.0, True), (-800.0, False)])
 @torch.no_grad()
 def test_a_closed_gate_keeps_one_of_the_two(bias: float, local: bool) -> None:
@@ -159,30 +124,7 @@ def test_the_gate_by_its_equation() -> None:
     torch.testing.assert_close(gate(x, rows), g * near + (1 - g) * far)
 
 
-@torch.no_grad()
-def test_only_the_top_layers_are_global() -> None:
-    system = model(1, layers=3)
-    for stack in (system.encoder, system.decoder):
-        assert [isinstance(block.attention, GatedAttention) for block in stack] == [False, False, True]
-    assert [isinstance(block.cross, GatedAttention) for block in system.decoder] == [False, False, True]
-    assert len(system.encode(example()[0]).source.keys_values) == 4
-
-
 # --- the baseline
-
-
-@pytest.mark.parametrize("pre_norm", [False, True])
-@pytest.mark.parametrize("lengths", [([4], [7]), ([5], [5])])
-@torch.no_grad()
-def test_one_sentence_a_row_without_global_layers_is_the_baseline(
-    lengths: tuple[list[int], ...], pre_norm: bool
-) -> None:
-    plain, system = baseline(pre_norm=pre_norm), model(0, pre_norm=pre_norm)
-    system.load_state_dict(plain.state_dict())
-    given, tokens, sentence = example(lengths, ([6], [3]))
-    want = plain.decode(tokens, sentence, plain.encode(given))
-    got = system.decode(tokens, sentence, system.encode(given))
-    torch.testing.assert_close(got[sentence >= 0], want[sentence >= 0], rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize("gates", [60.0, None])
@@ -211,19 +153,6 @@ def test_a_model_started_from_the_baseline_is_the_baseline_on_one_sentence(gates
     )
 
 
-def test_another_run_of_the_same_system_is_taken_by_name() -> None:
-    found = inherit(model(1), model(1).state_dict())
-    assert not found.adopted
-    assert not found.fresh
-
-
-def test_more_global_layers_than_layers() -> None:
-    config = tiny_config(model={"attention": attention_of(3), "shift": 0})
-    message = r"model.attention.top.layers = 3, but this stack has 1 layers"
-    with pytest.raises(CotextError, match=message):
-        build_model(config, VOCABULARY)
-
-
 # --- while decoding
 
 
@@ -246,35 +175,6 @@ def test_every_step_equals_the_full_pass_through_reordering_and_departures(
     assert rows.state.near > 0
 
 
-@pytest.mark.parametrize("prefixes", [[[0, 1], [0, 2]], [[0], [0, 2, SEP]]])
-@pytest.mark.parametrize("beam", [1, 2])
-@torch.no_grad()
-def test_several_tokens_at_once_may_follow(prefixes: list[list[int]], beam: int) -> None:
-    generator = torch.Generator().manual_seed(2)
-    rows = Rows(model(1, pre_norm=True), source([4, 6]), prefixes, slots=40)
-    rows.widen(beam)
-    for count in (1, 7, 2, 9, 1):
-        new = rows.random_tokens(generator, count)
-        if count > 2:
-            for i, row in enumerate(new):  # in every row a sentence ends elsewhere
-                row[(i + 1) % count] = SEP
-        rows.step(new)
-        rows.reorder(rows.random_origin(generator))
-    assert min(row.count(SEP) for row in rows.tokens) > 1
-
-
-@torch.no_grad()
-def test_a_state_may_be_widened_before_its_first_token() -> None:
-    rows = Rows.__new__(Rows)
-    rows.model, rows.source = model(1), source([5, 3])
-    rows.entries, rows.beam, rows.tokens = [0, 1], 1, [[], []]
-    rows.state = rows.model.encode(rows.source)
-    rows.state.open(4)
-    rows.widen(2)
-    for new in ([[0], [1], [2], [3]], [[5], [6], [SEP], [8]]):
-        rows.step(new)
-
-
 @torch.no_grad()
 def test_local_attention_reads_no_more_than_the_current_sentences() -> None:
     """Forty sentences of four tokens: what is read does not grow with what was written."""
@@ -289,45 +189,3 @@ def test_local_attention_reads_no_more_than_the_current_sentences() -> None:
         tokens, _ = state.source.within(k)
         assert (tokens.start, tokens.stop) == (3 * (t // 4), 3 * (t // 4) + 3)
         system.decode(torch.tensor([[t % 10]]), k, state)
-
-
-# --- batches, gradients
-
-
-@torch.no_grad()
-def test_a_row_does_not_depend_on_the_batch_around_it() -> None:
-    system = model(1)
-    lengths, target_lengths = ([3, 2, 4], [2, 1], [17], [1] * 6), ([2, 4, 3], [5, 1], [20], [3] * 6)
-    given, tokens, sentence = example(lengths, target_lengths)
-    together = system.decode(tokens, sentence, system.encode(given))
-    for i in range(4):
-        alone = given.select(torch.tensor([i]))
-        length, target_length = sum(lengths[i]), sum(target_lengths[i])
-        alone = replace(alone, tokens=alone.tokens[:, :length], sentence=alone.sentence[:, :length])
-        single = system.decode(
-            tokens[i : i + 1, :target_length], sentence[i : i + 1, :target_length], system.encode(alone)
-        )
-        torch.testing.assert_close(single[0], together[i, :target_length], rtol=1e-9, atol=1e-9)
-
-
-def test_gradients_reach_every_parameter_with_dropout() -> None:
-    """Through the bracketed rows of a document view, and the loss."""
-    tokenizer = PlainWordTokenizer(["the", "cat", "sat", "on", "a", "mat"])
-    config = tiny_config(
-        model={"shift": 0, "dropout": 0.2, "attention_dropout": 0.2, "attention": attention_of(1)},
-        view={"kind": "document", "separators": "bracket"},
-    )
-    torch.manual_seed(0)
-    system = build_model(config, tokenizer.vocabulary_size)
-    document = [[4, 5, 6], [7], [8, 9, 4, 5, 7, 9], [5, 5]]
-    [whole] = build_view(config.view).split([3, 1, 6, 2], [3, 1, 6, 2])
-    single = Window(range(1), range(1), range(1))
-    rows = [Instance(0, whole, document, document), Instance(1, single, document[:1], document[1:2])]
-    batch: Batch = make_batch(rows, special_symbols(tokenizer, config.view))
-    outcome = CrossEntropy(0.1, 1.0)(system, batch)
-    outcome.loss.backward()
-    for name, parameter in system.named_parameters():
-        assert parameter.grad is not None, name
-        assert bool(parameter.grad.isfinite().all()), name
-        # Values and gates always matter; a bias of keys never does.
-        assert float(parameter.grad.abs().sum()) > 0, name

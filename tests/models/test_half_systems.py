@@ -8,7 +8,6 @@ from torch import nn
 
 from cotext import load
 from cotext.data.documents import ParallelDocument
-from cotext.data.tokenizer import Tokenizer
 from cotext.layers.half_linear import HalfLinear
 from cotext.models import precision
 from cotext.models.checkpoint import load_run
@@ -22,14 +21,14 @@ from tests.models.test_int8_systems import (
     DOCUMENTS,
     SYSTEMS,
     TEXT,
+    run,
     system,
     toy,
     translations,
     translator,
 )
-from tests.tiny_runs import run_config, write_run
 
-__all__ = ["toy"]
+__all__ = ["run", "toy"]
 
 
 @pytest.mark.parametrize("recipe", SYSTEMS[::2])
@@ -51,11 +50,8 @@ def test_systems_translate_and_report_what_they_score(recipe: str) -> None:
     assert scores == pytest.approx(found.log_probabilities, abs=0.1)
 
 
-def test_a_run_is_told_and_not_mixed_up(
-    toy: tuple[Path, Tokenizer], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_is_told_and_not_mixed_up(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(precision, "LEAST", 0)
-    run = write_run(tmp_path / "run", run_config(), toy[1])
     opened = load(run, precision="bfloat16")
     assert "|precision:bfloat16" in opened.signature
     assert opened.score(TEXT, TEXT) != load(run).score(TEXT, TEXT)

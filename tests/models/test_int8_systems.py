@@ -1,5 +1,6 @@
 """Whole systems in int8: all recipes, alone as in a batch, reported as scored, written, read and refused."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -27,7 +28,7 @@ from cotext.translation.signature import scoring_entries
 from cotext.translation.translator import DocumentTranslator
 from tests.golden import SETTINGS
 from tests.tiny import PlainWordTokenizer
-from tests.tiny_runs import prepare_toy, run_config, train_here, write_run
+from tests.tiny_runs import prepare_toy, run_config, training_is_refused, write_run
 
 TOKENIZER = PlainWordTokenizer([f"w{i}" for i in range(4, 40)])
 CPU = torch.device("cpu")
@@ -56,9 +57,11 @@ SYSTEMS = (
 )
 
 
-def system(recipe: str) -> tuple[Model, Config]:
+def system(
+    recipe: str, decode: Sequence[str] = ("decode.beam=1", "decode.max_extra=1")
+) -> tuple[Model, Config]:
     """A tiny model of a recipe in float32, of which no part is neutral."""
-    config = load_config(recipe, None, [*SETTINGS, "decode.beam=1", "decode.max_extra=1"])
+    config = load_config(recipe, None, [*SETTINGS, *decode])
     torch.manual_seed(1)
     model = build_model(config, TOKENIZER.vocabulary_size)
     with torch.no_grad():
@@ -133,15 +136,18 @@ def toy(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Tokenizer]:
     return data, load_tokenizer(data / "tokenizer")
 
 
+@pytest.fixture
+def run(toy: tuple[Path, Tokenizer], tmp_path: Path) -> Path:
+    return write_run(tmp_path / "run", run_config(), toy[1])
+
+
 TEXT = ["the cat sees a dog", "and the red bird sings"]
 
 
 @pytest.mark.usefixtures("everything_in_int8")
 class TestRuns:
-    def test_written_in_int8_it_is_what_was_quantised_when_opened(
-        self, toy: tuple[Path, Tokenizer], tmp_path: Path
-    ) -> None:
-        run, out = write_run(tmp_path / "run", run_config(), toy[1]), tmp_path / "int8"
+    def test_written_in_int8_it_is_what_was_quantised_when_opened(self, run: Path, tmp_path: Path) -> None:
+        out = tmp_path / "int8"
         export_int8(run, out)
         opened, written = load(run, precision="int8"), load(out)
         assert opened.translate(TEXT) == written.translate(TEXT)
@@ -154,13 +160,11 @@ class TestRuns:
         export_int8(out, tmp_path / "again")
         assert (tmp_path / "again/model.safetensors").read_bytes() == (out / "model.safetensors").read_bytes()
 
-    def test_scores_say_so(self, toy: tuple[Path, Tokenizer], tmp_path: Path) -> None:
-        run = write_run(tmp_path / "run", run_config(), toy[1])
+    def test_scores_say_so(self, run: Path) -> None:
         assert scoring_entries(open_run(run, decode={"precision": "int8"}))["precision"] == "int8"
         assert "precision" not in scoring_entries(open_run(run))
 
-    def test_other_settings_keep_the_model(self, toy: tuple[Path, Tokenizer], tmp_path: Path) -> None:
-        run = write_run(tmp_path / "run", run_config(), toy[1])
+    def test_other_settings_keep_the_model(self, run: Path) -> None:
         opened = open_run(run)
         quantised_later = opened.with_decode({"precision": "int8"})
         assert opened.loaded.precision == "float32"
@@ -169,17 +173,14 @@ class TestRuns:
         with pytest.raises(CotextError, match="load it again"):
             quantised_later.with_decode({"precision": "float32"})
 
-    def test_it_is_not_trained(self, toy: tuple[Path, Tokenizer], tmp_path: Path) -> None:
-        config = run_config()
-        run, out = write_run(tmp_path / "run", config, toy[1]), tmp_path / "int8"
-        export_int8(run, out)
-        with pytest.raises(CotextError, match="is not trained"):
-            train_here(config, toy[0], out)
+    def test_it_is_not_trained(self, toy: tuple[Path, Tokenizer], run: Path, tmp_path: Path) -> None:
+        export_int8(run, tmp_path / "int8")
+        training_is_refused(run_config(), toy[0], tmp_path / "int8", "is not trained")
 
     def test_training_starts_from_the_numbers_that_it_stands_for(
-        self, toy: tuple[Path, Tokenizer], tmp_path: Path
+        self, toy: tuple[Path, Tokenizer], run: Path, tmp_path: Path
     ) -> None:
-        run, out = write_run(tmp_path / "run", run_config(), toy[1]), tmp_path / "int8"
+        out = tmp_path / "int8"
         export_int8(run, out)
         model = build_model(run_config(), toy[1].vocabulary_size)
         start_from(out, model, run_config(), toy[1])
@@ -188,8 +189,7 @@ class TestRuns:
         assert all(torch.equal(started[name], stood_for[name]) for name in started)
         assert not all(torch.equal(started[name], exact[name]) for name in started)
 
-    def test_damaged_scales(self, toy: tuple[Path, Tokenizer], tmp_path: Path) -> None:
-        run = write_run(tmp_path / "run", run_config(), toy[1])
+    def test_damaged_scales(self, run: Path) -> None:
         loaded = load_run(run)
         weights = int8_weights(loaded.with_states("test"))
         del weights["embedding.weight.int8_scale"]
@@ -223,8 +223,7 @@ def test_small_matrices_stay() -> None:
     assert all(model.get_parameter(name).numel() >= precision.LEAST for name in names)
 
 
-def test_refused_on_a_gpu_of_engines_and_unknown(toy: tuple[Path, Tokenizer], tmp_path: Path) -> None:
-    run = write_run(tmp_path / "run", run_config(), toy[1])
+def test_refused_on_a_gpu_of_engines_and_unknown(run: Path) -> None:
     loaded = load_run(run)
     with pytest.raises(CotextError, match="int8 needs a CPU"):
         in_precision(loaded, "int8", torch.device("cuda"))

@@ -3,7 +3,6 @@
 import math
 from dataclasses import replace
 from functools import partial
-from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -14,12 +13,10 @@ from torch.nn.functional import scaled_dot_product_attention
 from cotext.data.batch import Instance
 from cotext.data.build import build_view, special_symbols
 from cotext.data.collate import make_batch
-from cotext.data.views import Window
 from cotext.evaluation.studies.attention.sentence_maps import sentence_maps
 from cotext.layers import layout as segments
 from cotext.layers.blocks import EncoderBlock, Size
 from cotext.layers.buckets import Sentences
-from cotext.layers.embedding import Side
 from cotext.layers.kernels.relative import attend_from_memory, memory_with_bias
 from cotext.layers.kernels.sdpa import TokenIndices, watch_weights
 from cotext.layers.layout import CLIP, Layout, Packed
@@ -35,16 +32,15 @@ from cotext.layers.positions import sinusoidal
 from cotext.layers.segment_distance import SegmentDistanceScore
 from cotext.layers.state import STEPS_BETWEEN_COLLECTIONS, DecoderState
 from cotext.layers.transformer_xl import TransformerXLScore
-from cotext.losses.cross_entropy import CrossEntropy
 from cotext.models.build import build_model
 from cotext.models.interface import DocumentSettings
 from cotext.models.mcn import SegmentGate
 from cotext.models.transformer import Transformer
 from cotext.training.warm_start import inherit
 from tests.layers.layouts import layout
-from tests.layers.test_state import PREFIXES, SEP, Rows, source
+from tests.layers.test_state import PREFIXES, Rows, source
 from tests.layers.test_state import system as system_of
-from tests.models.test_g_transformer import changed, example, keys, moved, with_source
+from tests.models.test_g_transformer import example, keys, moved, with_source
 from tests.tiny import PlainWordTokenizer, tiny_config
 
 # Three rows: of three sentences, of one, of five. Source sentences of the first: at 0-2, 3-4, 5-8.
@@ -265,53 +261,6 @@ def test_one_sentence_takes_the_local_path_exactly_beside_longer_documents(pre_n
     assert bool(keys(system, single).isfinite().all())
 
 
-@pytest.mark.parametrize(("gate", "feed_forward"), [(True, True), (False, True), (True, False)])
-@torch.no_grad()
-def test_the_encoder_sees_the_whole_row(gate: bool, feed_forward: bool) -> None:
-    system = model(document={"gate": gate, "feed_forward": feed_forward})
-    given, _, _ = example(LENGTHS, TARGET_LENGTHS)
-    before = keys(system, given)
-    for at in range(9):
-        assert moved(before, keys(system, with_source(given, at))) == [True] * 9, at
-
-
-@pytest.mark.parametrize("context", [0, 1, 2])
-@torch.no_grad()
-def test_sentences_farther_away_than_the_context_are_not_seen(context: int) -> None:
-    system = model(context=context, layers=3)
-    given, _, _ = example(LENGTHS, TARGET_LENGTHS)
-    before = keys(system, given)
-    for at, k in enumerate(SOURCE_SENTENCE):
-        found = moved(before, keys(system, with_source(given, at)))
-        assert found == [abs(n - k) <= context for n in SOURCE_SENTENCE], at
-
-
-@torch.no_grad()
-def test_no_context_is_every_sentence_by_itself() -> None:
-    system = model(context=0, segments="none")
-    given, _, _ = example(([3, 2, 4],), ([1],))
-    together = keys(system, given)[0]
-    for first, stop in pairwise((0, 3, 5, 9)):
-        one = torch.zeros(1, stop - first, dtype=torch.long)
-        alone = replace(given, tokens=given.tokens[:, first:stop], sentence=one)
-        torch.testing.assert_close(keys(system, alone)[0], together[first:stop], rtol=1e-9, atol=1e-9)
-
-
-@torch.no_grad()
-def test_without_local_layers_every_layer_sees_the_row_as_the_baseline_does() -> None:
-    system = model(layers=1, encoder={}, document_layer="none")
-    given, _, _ = example(LENGTHS, TARGET_LENGTHS)
-    before = keys(system, given)
-    for at in range(9):
-        assert moved(before, keys(system, with_source(given, at))) == [True] * 9, at
-    plain = system_of(4, encoder_layers=1, decoder_layers=1, positions="reset", segments="learned")
-    weights = {name: w for name, w in system.state_dict().items() if name in plain.state_dict()}
-    plain.load_state_dict(weights, strict=False)
-    real = given.sentence >= 0
-    expected = keys(plain, given)
-    torch.testing.assert_close(before[real], expected[real], rtol=1e-9, atol=1e-9)
-
-
 # --- attention from a memory
 
 
@@ -443,58 +392,6 @@ def test_training_side_by_side_equals_sentence_after_sentence(memory: int, pre_n
         torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-9, msg=name)
 
 
-@torch.no_grad()
-def test_the_comparison_above_tells_memories_apart() -> None:
-    """Each memory gives other values."""
-    given, tokens, sentence = example(LENGTHS, TARGET_LENGTHS)
-    real = sentence >= 0
-    outputs = []
-    for memory in (0, 1, 2):
-        system = model(layers=3, memory=memory)
-        outputs.append(system.decode(tokens, sentence, system.encode(given))[real])
-    assert float((outputs[0] - outputs[1]).abs().max()) > 1e-3
-    assert float((outputs[1] - outputs[2]).abs().max()) > 1e-3
-
-
-@pytest.mark.parametrize("memory", [1, 2])
-@pytest.mark.parametrize("pre_norm", [False, True])
-def test_the_memory_sends_no_gradients_back(
-    memory: int, pre_norm: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Of the loss of sentence k with respect to the inputs of others; to its own past it does send them."""
-    system = model(layers=3, memory=memory, pre_norm=pre_norm)
-    given, tokens, sentence = example(LENGTHS, TARGET_LENGTHS)
-    bare, read = system.embedding.bare, []
-
-    def caught(tokens: Tensor, side: Side) -> Tensor:
-        read.append(bare(tokens, side))
-        read[0].retain_grad()
-        return read[0]
-
-    for k in range(5):
-        read.clear()
-        state = system.encode(given)
-        with monkeypatch.context() as patch:
-            patch.setattr(system.embedding, "bare", caught)
-            hidden = system.decode(tokens, sentence, state)
-        hidden[sentence == k].pow(2).sum().backward()
-        grad = read[0].grad
-        assert grad is not None
-        assert torch.equal(grad.abs().sum(dim=2) > 0, sentence == k)
-
-
-@pytest.mark.parametrize("memory", [0, 1, 2])
-@torch.no_grad()
-def test_the_memory_reaches_so_many_sentences_per_layer(memory: int) -> None:
-    system = model(memory=memory, layers=2)
-    given, tokens, sentence = example(([2] * 6,), ([2, 1, 3, 1, 2, 2],))
-    hidden = system.decode(tokens, sentence, system.encode(given))
-    for at, k in enumerate(sentence[0].tolist()):
-        other = system.decode(changed(tokens, at), sentence, system.encode(given))
-        expected = [t >= at and n - k <= 2 * memory for t, n in enumerate(sentence[0].tolist())]
-        assert moved(hidden, other) == expected, at
-
-
 @pytest.mark.parametrize(
     ("slots", "sees_all"),
     [({}, False), (WITHOUT_MEMORY, False), ({"cross": {}}, True)],
@@ -543,25 +440,6 @@ def test_every_step_equals_the_full_pass_through_reordering_and_departures(memor
     assert rows.state.near > 0 or memory == 2
 
 
-@pytest.mark.parametrize("slots", [{}, WITHOUT_MEMORY], ids=["memory", "sentences"])
-@pytest.mark.parametrize("prefixes", [[[0, 1], [0, 2]], [[0], [0, 2, SEP]]])
-@pytest.mark.parametrize("beam", [1, 2])
-@torch.no_grad()
-def test_several_tokens_at_once_may_follow(
-    prefixes: list[list[int]], beam: int, slots: dict[str, Any]
-) -> None:
-    generator = torch.Generator().manual_seed(2)
-    rows = Rows(model(pre_norm=True, **slots), source([4, 6]), prefixes, slots=40)
-    rows.widen(beam)
-    for count in (1, 7, 2, 9, 1):
-        new = rows.random_tokens(generator, count)
-        if count > 2:
-            for i, row in enumerate(new):  # in every row a sentence ends elsewhere
-                row[(i + 1) % count] = SEP
-        rows.step(new)
-        rows.reorder(rows.random_origin(generator))
-
-
 @pytest.mark.parametrize("memory", [0, 1, 2])
 @torch.no_grad()
 def test_no_more_is_read_than_the_memory(memory: int) -> None:
@@ -579,46 +457,7 @@ def test_no_more_is_read_than_the_memory(memory: int) -> None:
     assert all(len(r) <= 8 * (memory + 1) for r in state.kept.values())
 
 
-# --- batches, gradients, other runs
-
-
-@pytest.mark.parametrize("memory", [1, 2])
-@torch.no_grad()
-def test_a_row_does_not_depend_on_the_batch_around_it(memory: int) -> None:
-    system = model(memory=memory)
-    lengths = ([3, 2, 4], [2, 1], [17], [1] * 6, [3])
-    target_lengths = ([2, 4, 3], [5, 1], [20], [3] * 6, [1])
-    given, tokens, sentence = example(lengths, target_lengths)
-    together = system.decode(tokens, sentence, system.encode(given))
-    for i in range(5):
-        alone = given.select(torch.tensor([i]))
-        length, target_length = sum(lengths[i]), sum(target_lengths[i])
-        alone = replace(alone, tokens=alone.tokens[:, :length], sentence=alone.sentence[:, :length])
-        single = system.decode(
-            tokens[i : i + 1, :target_length], sentence[i : i + 1, :target_length], system.encode(alone)
-        )
-        torch.testing.assert_close(single[0], together[i, :target_length], rtol=1e-9, atol=1e-9)
-
-
-def test_gradients_reach_every_parameter_with_dropout() -> None:
-    """Through the bracketed rows of a document view, and the loss."""
-    tokenizer = PlainWordTokenizer(["the", "cat", "sat", "on", "a", "mat"])
-    config = tiny_config(
-        model={**MCN, "segments": "none", "encoder_layers": 2, "dropout": 0.2, "attention_dropout": 0.2},
-        view={"kind": "document", "separators": "bracket"},
-    )
-    torch.manual_seed(0)
-    system = build_model(config, tokenizer.vocabulary_size)
-    document = [[4, 5, 6], [7], [8, 9, 4, 5, 7, 9], [5, 5]]
-    [whole] = build_view(config.view).split([3, 1, 6, 2], [3, 1, 6, 2])
-    single = Window(range(1), range(1), range(1))
-    rows = [Instance(0, whole, document, document), Instance(1, single, document[:1], document[1:2])]
-    batch = make_batch(rows, special_symbols(tokenizer, config.view))
-    CrossEntropy(0.1, 1.0)(system, batch).loss.backward()
-    for name, parameter in system.named_parameters():
-        assert parameter.grad is not None, name
-        assert bool(parameter.grad.isfinite().all()), name
-        assert float(parameter.grad.abs().sum()) > 0, name
+# --- other runs
 
 
 def test_a_sentence_model_lends_all_but_the_new_parts() -> None:

@@ -143,15 +143,6 @@ def test_without_positions_and_with_a_table_of_zeros_it_is_the_baseline() -> Non
     torch.testing.assert_close(hidden(aware, batch()), hidden(plain, batch()))
 
 
-def test_with_everything_switched_off_it_is_the_baseline() -> None:
-    """Stack by stack, as the recipe without the score is."""
-    off = build(*(f"model.{stack}.score=content" for stack in ("encoder", "decoder", "cross")))
-    plain = build_model(load_config("p-transformer/transformer-doc", None, SMALL), 24).double().eval()
-    plain.load_state_dict(off.state_dict())
-    assert isinstance(plain, Transformer)
-    torch.testing.assert_close(hidden(off, batch()), hidden(plain, batch()))
-
-
 @pytest.mark.parametrize("switch", ABLATIONS)
 def test_every_switch_of_table_vi_matters_by_itself(switch: str) -> None:
     on, off = build(), build(*ABLATIONS[switch])

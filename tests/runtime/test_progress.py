@@ -5,6 +5,7 @@ import json
 import os
 import re
 import threading
+from dataclasses import replace
 from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
@@ -22,10 +23,9 @@ from cotext.runtime.progress import Meter
 from cotext.training import run as runs
 from cotext.training.accelerator import make_accelerator
 from cotext.training.run import _first_sentences
-from cotext.training.trainer import TrainingCallbacks
 from tests.command_line import World, cotext, train_arguments
 from tests.loops import loop_over
-from tests.tiny_runs import prepare_toy, run_config
+from tests.tiny_runs import prepare_toy, run_config, silent
 
 
 class Clock:
@@ -204,8 +204,7 @@ def test_training_shows_loss_rate_speed_and_time_left_at_once(world: World) -> N
 
 def test_validation_and_translation_tell_how_far_they_are(tmp_path: Path) -> None:
     stages: list[tuple[str, int, int]] = []
-    nothing = lambda figures: None  # noqa: E731
-    reports = TrainingCallbacks(nothing, nothing, nothing, on_stage=lambda *stage: stages.append(stage))
+    reports = replace(silent(), on_stage=lambda *stage: stages.append(stage))
     config = run_config(max_updates=1, validate_bleu=True, validate_sentences=8, max_tokens=100)
     runs.train(config, prepare_toy(tmp_path / "data"), tmp_path / "run", reports)
     for name in ("validating, tokens", "translating the development set, sentences"):

@@ -1,6 +1,5 @@
 """Search against exhaustive enumeration, a plain beam written with lists, and the model's own scores."""
 
-import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -357,11 +356,6 @@ def test_free_search_may_leave_everything_out_or_never_stop() -> None:
     assert (separators.tokens, separators.truncated) == ([SEP] * 7, (7,))
 
 
-def test_free_search_with_brackets_is_refused() -> None:
-    with pytest.raises(CotextError, match=r"align = free does not go with view\.separators = bracket"):
-        search_table(Table(0), [0], REQUESTS[:1], SearchOptions(align="free"), "bracket")
-
-
 def test_a_score_worked_by_hand() -> None:
     # Every row the same: a .5, b .25, eos .25. Greedy never closes before the limit of 3: a a eos.
     model = Table(0)
@@ -603,29 +597,6 @@ def test_the_reported_log_probability_is_the_models_own(beam: int) -> None:
             rows[len(request.prefix) :].tolist(), abs=1e-9
         )
         assert hypothesis.score == pytest.approx(total / (len(hypothesis.tokens) + 1) ** 0.6, abs=1e-9)
-
-
-@torch.no_grad()
-def test_greedy_is_the_argmax_of_full_passes() -> None:
-    model, symbols = transformer(3)
-    source = rows_source([9])
-    [hypothesis] = search(model, source, [SearchRequest([4, 10], 0, (12,))], symbols, SearchOptions(1))
-    tokens = [12, 4, 10]
-    never = {13, 12, 10, 0}
-    for step in itertools.count(1):
-        inputs = torch.tensor([tokens])
-        hidden = model.decode(inputs, (inputs == 10).cumsum(dim=1), model.encode(source))[0, -1]
-        logits = hidden @ model.output_weight.T
-        has_content_token = bool(set(tokens[3:]) - {1})
-        banned = never if has_content_token else never | {11}
-        logits[list(banned)] = -torch.inf
-        if step == 11 and not has_content_token:
-            logits[1] = -torch.inf  # the last place for a word
-        token = 11 if step == 12 else int(logits.argmax())
-        if token == 11:
-            break
-        tokens.append(token)
-    assert hypothesis.tokens == tokens[3:]
 
 
 @pytest.mark.parametrize(

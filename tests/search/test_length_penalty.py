@@ -1,13 +1,10 @@
 """The two forms of the length penalty, worked by hand, and that the formula is written once."""
 
-import ast
 import math
 from collections.abc import Sequence
-from pathlib import Path
 
 import pytest
 
-import cotext
 from cotext.config.decoding import LengthPenaltyForm
 from cotext.models.interface import Engine, EngineHypothesis, EngineRules
 from cotext.search.beam_search import SearchOptions, length_divisor
@@ -72,16 +69,3 @@ def test_what_an_engine_returns_is_ranked_by_the_form_that_is_asked_for(form: Le
     [[other]] = found.others
     assert [len(found.tokens), len(other.tokens)] == ([4, 1] if form == "power" else [1, 4])
     assert [found.score, other.score] == pytest.approx([long, short] if form == "power" else [short, long])
-
-
-def test_the_formula_is_written_once() -> None:
-    """No other module raises a length to the power of a penalty."""
-    package = Path(cotext.__file__).parent
-    powers = {
-        path.name
-        for path in package.rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Pow)
-        if any(word in ast.unparse(node) for word in ("penalty", "exponent"))
-    }
-    assert powers == {"beam_search.py"}

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import socket
 import time
 from dataclasses import dataclass, field
 from multiprocessing.context import ForkServerProcess
@@ -11,6 +10,7 @@ from typing import Any
 
 import httpx2 as httpx
 
+from tests.command_line import free_port
 from tests.killing import Moment, die_at
 from tests.serving.waiting import SECONDS
 from tests.tiny_runs import PROCESSES
@@ -31,7 +31,7 @@ class Served:
     runs: list[Path]
     folder: Path
     settings: dict[str, Any] = field(default_factory=dict)
-    port: int = field(default_factory=lambda: free_port())
+    port: int = field(default_factory=free_port)
     process: ForkServerProcess | None = None
 
     @property
@@ -75,12 +75,6 @@ def insisting(client: httpx.Client, path: str) -> httpx.Response:
         except httpx.TransportError:
             assert time.monotonic() < deadline
             time.sleep(0.02)
-
-
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
 
 
 def _serve(runs: list[Path], folder: Path, port: int, settings: dict[str, Any], death: Death | None) -> None:

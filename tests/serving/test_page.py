@@ -104,15 +104,6 @@ def test_data_becomes_text_and_never_markup() -> None:
         )
 
 
-def test_scripts_are_of_a_readable_size_and_say_what_they_are_for() -> None:
-    for path in SCRIPTS:
-        lines = path.read_text(encoding="utf-8").splitlines()
-        assert len(lines) <= 400, path.name
-        assert lines[0].startswith("// "), path.name
-        for name in re.findall(r'from "\./([^"]+)"', "\n".join(lines)):
-            assert name in parts(), f"{path.name}: {name}"
-
-
 @pytest.mark.outside
 @pytest.mark.skipif(shutil.which("node") is None, reason="needs node")
 @pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.name)

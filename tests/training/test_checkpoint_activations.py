@@ -2,19 +2,13 @@
 
 from pathlib import Path
 
-import pytest
 import torch
 
 from cotext.config.recipe import Config
 from cotext.data.sampling import Cursor
 from cotext.losses.build import build_loss
 from cotext.training.setup import set_up
-from tests.tiny_runs import assert_same_file, prepare_toy, run_config, train_here
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return prepare_toy(tmp_path_factory.mktemp("data"))
+from tests.tiny_runs import assert_same_file, run_config, train_here
 
 
 def config_of(recomputed: bool) -> Config:

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -29,16 +28,17 @@ from cotext.training.prepared_data import corpus_of, open_data
 from cotext.training.sharding import require_shardable
 from cotext.training.trainer import Trainer
 from cotext.translation.open import open_run
+from tests.command_line import free_port
 from tests.tiny_runs import (
     PROCESSES,
     assert_same_file,
     assert_same_run,
     journal,
-    prepare_toy,
     run_config,
     silent,
     train_here,
     with_section,
+    without_dropout,
 )
 
 
@@ -95,12 +95,6 @@ def one_of_two(rank: int, port: int, trainer: type[Trainer], config: Config, dat
     torch.distributed.destroy_process_group()
 
 
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
-
-
 def train_in_two(config: Config, data: Path, run: Path, trainer: type[Trainer] = TellingTrainer) -> None:
     port = free_port()
     processes = [
@@ -112,15 +106,6 @@ def train_in_two(config: Config, data: Path, run: Path, trainer: type[Trainer] =
     for process in processes:
         process.join(timeout=120)
     assert [process.exitcode for process in processes] == [0, 0]
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return prepare_toy(tmp_path_factory.mktemp("distributed") / "data")
-
-
-def without_dropout(config: Config) -> Config:
-    return with_section(config, "model", dropout=0.0, attention_dropout=0.0)
 
 
 SHARDED = [

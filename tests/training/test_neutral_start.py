@@ -25,12 +25,10 @@ from cotext.models.run_folder import IMPORT, checkpoint_folder
 from cotext.runtime.errors import CotextError
 from cotext.runtime.integrity import unsealed
 from cotext.training.prepared_data import open_data
-from cotext.training.run import train
 from cotext.training.start_settings import blended, resolve, settle
-from cotext.training.trainer import TrainingCallbacks
 from cotext.training.warm_start import start_from
 from cotext.translation.translator import DocumentTranslator
-from tests.tiny_runs import prepare_toy, toy_documents, train_here, with_section, write_run
+from tests.tiny_runs import prepare_toy, told_in_training, toy_documents, train_here, with_section, write_run
 
 SIZE = ["dimension=16", "feed_forward=32", "heads=2", "encoder_layers=2", "decoder_layers=2", "dropout=0.0"]
 TINY = [f"model.{setting}" for setting in SIZE]
@@ -389,14 +387,7 @@ class TestSettings:
 def test_what_was_blended_in_is_told(data: Path, imported: Path, tmp_path: Path) -> None:
     settings = ["train.max_updates=4", "train.validate_every=1", "train.blend_updates=2", "train.log_every=1"]
     quiet = [*QUIET, *settings, "train.validate_bleu=false", f"train.init={imported}"]
-    messages: list[str] = []
-    train(
-        load_config("modern/rotary", None, quiet),
-        data,
-        tmp_path / "run",
-        TrainingCallbacks(lambda f: None, lambda f: None, messages.append),
-    )
-    told = "\n".join(messages)
+    told = "\n".join(told_in_training(load_config("modern/rotary", None, quiet), data, tmp_path / "run"))
     assert "no neutral start: positions, score; blended in over 2 updates" in told
     assert "architecture of that run, not of the recipe: model.dimension = 16, not 512" in told
     assert "without blending, single sentences would cost" in told
@@ -416,14 +407,7 @@ def test_a_run_that_learns_nothing_ends_as_its_start(data: Path, imported: Path,
         "train.warmup_updates=0",
     ]
     asked = [*QUIET, *settings, "train.validate_bleu=false", f"train.init={imported}"]
-    messages: list[str] = []
-    progress = train(
-        load_config("opus/s4to4", None, asked),
-        data,
-        tmp_path / "run",
-        TrainingCallbacks(lambda f: None, lambda f: None, messages.append),
-    )
-    assert progress.best_update == 0
+    messages = told_in_training(load_config("opus/s4to4", None, asked), data, tmp_path / "run")
     assert any("nothing was learned" in message for message in messages)
     loaded = ckpt.load_run(tmp_path / "run")
     assert loaded.updates == [0]

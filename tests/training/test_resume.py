@@ -42,16 +42,14 @@ from tests.tiny_runs import (
     journal,
     prepare_toy,
     run_config,
+    silent,
+    told_in_training,
     train_here,
+    training_is_refused,
     with_section,
 )
 
 MOMENT, STEP = "embedding.weight|exp_avg", "embedding.weight|step"
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return prepare_toy(tmp_path_factory.mktemp("resume") / "data")
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +67,7 @@ def stop_after(update: int) -> TrainingCallbacks:
         if figures["update"] == update:
             os.kill(os.getpid(), signal.SIGTERM)
 
-    return TrainingCallbacks(on_update, lambda figures: None, lambda text: None)
+    return replace(silent(), on_update=on_update)
 
 
 def test_two_untroubled_runs_are_the_same(data: Path, untroubled: Path, tmp_path: Path) -> None:
@@ -184,7 +182,7 @@ def test_a_loss_that_is_not_finite_stays_out_of_what_a_checkpoint_sums_up(data: 
         return replace(found, loss=found.loss + math.inf) if update in infinite else found
 
     heard: list[str] = []
-    callbacks = TrainingCallbacks(lambda figures: None, lambda figures: None, heard.append)
+    callbacks = replace(silent(), on_message=heard.append)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(setup, "Trainer", UnluckyTrainer)
         patch.setattr(Objective, "forward", unlucky)
@@ -340,10 +338,9 @@ class TestRefusals:
         path.unlink()
         if damage != "missing":
             path.write_bytes(content[: len(content) // 2] if damage == "truncated" else b"garbage" * 100)
-        with pytest.raises(
-            CotextError, match=f"{name}: (damaged|is missing).*; delete .*00000004 and run the same"
-        ):
-            train_here(run_config(), data, run)
+        training_is_refused(
+            run_config(), data, run, f"{name}: (damaged|is missing).*; delete .*00000004 and run the same"
+        )
 
     @pytest.mark.parametrize("name", ["optimizer.safetensors", "process-0.safetensors", "model.safetensors"])
     def test_a_single_bit(self, data: Path, run: Path, name: str) -> None:
@@ -352,21 +349,18 @@ class TestRefusals:
         content = bytearray(path.read_bytes())
         content[-3] ^= 1
         path.write_bytes(content)
-        with pytest.raises(CotextError, match=f"{name}: damaged"):
-            train_here(run_config(), data, run)
+        training_is_refused(run_config(), data, run, f"{name}: damaged")
 
     @pytest.mark.parametrize("name", ["metrics.jsonl", "config.yaml", "checkpoints/00000004/trainer.json"])
     def test_a_pipe(self, data: Path, run: Path, name: str) -> None:
         (run / name).unlink()
         os.mkfifo(run / name)
-        with pytest.raises(CotextError, match=f"{name}: cannot be read: it is no regular file"):
-            train_here(run_config(), data, run)
+        training_is_refused(run_config(), data, run, f"{name}: cannot be read: it is no regular file")
 
     @pytest.mark.parametrize("content", ["", "{", "[]", '{"update": 4, "colour": "red"}', "[" * 10**5])
     def test_damaged_progress(self, data: Path, run: Path, content: str) -> None:
         (ckpt.checkpoint_folder(run, 4) / "trainer.json").write_text(content)
-        with pytest.raises(CotextError, match=r"trainer.json: damaged"):
-            train_here(run_config(), data, run)
+        training_is_refused(run_config(), data, run, r"trainer.json: damaged")
 
     def test_progress_of_another_kind(self, data: Path, run: Path) -> None:
         """As another version may have written it, whole as it is."""
@@ -374,21 +368,20 @@ class TestRefusals:
         entries = unsealed(path.read_text())
         for change in ({"progress": []}, {"files": None}, {"progress": {"update": "some"}}):
             path.write_text(sealed({**entries, **change}))
-            with pytest.raises(CotextError, match=r"trainer.json: damaged, or written by an earlier"):
-                train_here(run_config(), data, run)
+            training_is_refused(run_config(), data, run, r"trainer.json: damaged, or written by an earlier")
 
     def test_a_renamed_checkpoint(self, data: Path, run: Path) -> None:
         ckpt.checkpoint_folder(run, 4).rename(ckpt.checkpoint_folder(run, 8))
-        with pytest.raises(CotextError, match="belongs to update 4, not 8: the folder was renamed"):
-            train_here(run_config(), data, run)
+        training_is_refused(run_config(), data, run, "belongs to update 4, not 8: the folder was renamed")
 
     def test_what_the_message_asks_for_helps(self, data: Path, run: Path, untroubled: Path) -> None:
         """The last checkpoint is deleted, and training goes on from the one before."""
         train_here(run_config(max_updates=8), data, run)
         last = ckpt.checkpoint_folder(run, 8)
         (last / "process-0.safetensors").write_bytes(b"")
-        with pytest.raises(CotextError, match=f"delete {last} and run the same command again; it resumes"):
-            train_here(run_config(), data, run)
+        training_is_refused(
+            run_config(), data, run, f"delete {last} and run the same command again; it resumes"
+        )
         shutil.rmtree(last)
         train_here(run_config(), data, run)
         assert_same_file(run / "model.safetensors", untroubled / "model.safetensors")
@@ -423,8 +416,7 @@ class TestRefusals:
     ) -> None:
         """Of no dimension, of another type, shape or name; or none at all."""
         self.change_optimizer(run, change)
-        with pytest.raises(CotextError, match=re.escape(reason)):
-            train_here(run_config(), data, run)
+        training_is_refused(run_config(), data, run, re.escape(reason))
 
     @pytest.mark.parametrize(
         "changes",
@@ -447,10 +439,9 @@ class TestRefusals:
         tensors = {**load_file(path), **changes}
         save_file({name: tensor for name, tensor in tensors.items() if tensor is not None}, path)
         training_state.save_progress(folder, training_state.load_progress(folder))
-        with pytest.raises(
-            CotextError, match=r"process-0.safetensors: (not the training|its position in the)"
-        ):
-            train_here(run_config(), data, run)
+        training_is_refused(
+            run_config(), data, run, r"process-0.safetensors: (not the training|its position in the)"
+        )
 
     @pytest.mark.parametrize(
         ("change", "reason"),
@@ -470,16 +461,14 @@ class TestRefusals:
         tensors["cursor"] = torch.tensor([*change, 0, 0])
         save_file(tensors, path)
         training_state.save_progress(folder, training_state.load_progress(folder))
-        with pytest.raises(CotextError, match=reason):
-            train_here(run_config(), data, run)
+        training_is_refused(run_config(), data, run, reason)
 
     def test_other_number_of_processes(self, data: Path, run: Path) -> None:
         folder = ckpt.checkpoint_folder(run, 4)
         progress = training_state.load_progress(folder)
         progress.processes = 2
         training_state.save_progress(folder, progress)
-        with pytest.raises(CotextError, match=r"trained by 2 processes; 1 cannot resume it"):
-            train_here(run_config(), data, run)
+        training_is_refused(run_config(), data, run, r"trained by 2 processes; 1 cannot resume it")
 
     @pytest.mark.parametrize("name", ["train", "dev"])
     def test_the_same_documents_in_another_order(
@@ -496,18 +485,16 @@ class TestRefusals:
                 )
         assert TokenStore(other / f"{name}.arrow").totals == store.totals
         before = listing(run)
-        with pytest.raises(
-            CotextError, match=f"trained on other data \\({name}.arrow changed\\); pass the same"
-        ):
-            train_here(run_config(), other, run)
+        training_is_refused(
+            run_config(), other, run, f"trained on other data \\({name}.arrow changed\\); pass the same"
+        )
         assert listing(run) == before
 
     def test_another_development_text(self, data: Path, run: Path, tmp_path: Path) -> None:
         other = tmp_path / "data"
         shutil.copytree(data, other)
         (other / "dev.jsonl").write_text((data / "dev.jsonl").read_text().replace("katze", "hund"))
-        with pytest.raises(CotextError, match=r"dev\.jsonl changed"):
-            train_here(run_config(), other, run)
+        training_is_refused(run_config(), other, run, r"dev\.jsonl changed")
 
     @pytest.mark.parametrize("kind", ["living", "elsewhere"])
     def test_a_run_that_another_process_trains(self, data: Path, run: Path, kind: str) -> None:
@@ -515,8 +502,9 @@ class TestRefusals:
         holder = own if kind == "living" else replace(own, machine="0" * 12)
         (run / ".lock").write_text(json.dumps({**asdict(holder), "token": "another's"}))
         before = listing(run)
-        with pytest.raises(CotextError, match=f"{run}: another process is working on it, id {own.pid}"):
-            train_here(run_config(log_every=1), data, run)
+        training_is_refused(
+            run_config(log_every=1), data, run, f"{run}: another process is working on it, id {own.pid}"
+        )
         assert listing(run) == before
 
     def test_a_process_that_has_lost_its_run_stops(self, data: Path, run: Path, tmp_path: Path) -> None:
@@ -527,9 +515,7 @@ class TestRefusals:
 
         before = visible(run)
         with pytest.raises(CotextError, match="another process has taken over"):
-            runs.train(
-                run_config(), data, run, TrainingCallbacks(lose, lambda figures: None, lambda text: None)
-            )
+            runs.train(run_config(), data, run, replace(silent(), on_update=lose))
         assert visible(run) == before
         assert (run / ".lock").exists()
 
@@ -554,7 +540,7 @@ def train_and_tell(config: Config, data: Path, run: Path, there: Connection, rep
             there.send(figures)
             left -= 1
 
-    runs.train(config, data, run, TrainingCallbacks(tell, lambda figures: None, lambda text: None))
+    runs.train(config, data, run, replace(silent(), on_update=tell))
 
 
 def check_kills(tmp_path: Path, kills: int, updates: int) -> None:
@@ -613,11 +599,6 @@ def test_reports_that_are_gone_are_missed(data: Path, tmp_path: Path, left: str 
     else:
         (run / "metrics.jsonl").write_text(left and whole[: whole.index("\n") + 9])
 
-    def messages(updates: int) -> list[str]:
-        told: list[str] = []
-        reports = TrainingCallbacks(lambda figures: None, lambda figures: None, told.append)
-        runs.train(run_config(max_updates=updates), data, run, reports)
-        return told
-
-    assert f"{run}/metrics.jsonl: missing or truncated; its content is lost" in messages(8)
-    assert not any("metrics.jsonl" in text for text in messages(12))
+    first, second = (told_in_training(run_config(max_updates=n), data, run) for n in (8, 12))
+    assert f"{run}/metrics.jsonl: missing or truncated; its content is lost" in first
+    assert not any("metrics.jsonl" in text for text in second)

@@ -5,6 +5,7 @@ import shutil
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,14 +18,9 @@ from cotext.training import seeds
 from cotext.training.resume import TrainingProgress
 from cotext.training.seeds import train_seeds
 from cotext.training.trainer import TrainingCallbacks
-from tests.command_line import World, cotext, listing, succeed, train_arguments
+from tests.command_line import World, cotext, listing, refuse, succeed, train_arguments
 from tests.loops import loop_over
-from tests.tiny_runs import assert_same_run, prepare_toy, run_config, silent, train_here
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return prepare_toy(tmp_path_factory.mktemp("seeds") / "data")
+from tests.tiny_runs import assert_same_run, run_config, silent, train_here
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +81,7 @@ def test_asked_to_stop_it_begins_no_other_and_goes_on(
                 os.kill(os.getpid(), signal.SIGTERM)
 
         begun.append(seed)
-        yield TrainingCallbacks(stop, lambda figures: None, lambda text: None)
+        yield replace(silent(), on_update=stop)
 
     folder = tmp_path / "runs"
     found = train_seeds(configs(2, 3), data, folder, watched)
@@ -202,9 +198,7 @@ def test_the_command_says_where_it_is(world: World, tmp_path: Path) -> None:
     ],
 )
 def test_seeds_that_are_none(world: World, tmp_path: Path, given: str, more: list[str], message: str) -> None:
-    outcome = cotext(*train_arguments(world.folder, tmp_path / "runs", *more), f"--seeds={given}")
-    assert outcome.code == 2
-    assert message in outcome.err
+    refuse(message, *train_arguments(world.folder, tmp_path / "runs", *more), f"--seeds={given}")
     assert not list(tmp_path.iterdir())
 
 

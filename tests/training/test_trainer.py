@@ -35,7 +35,6 @@ from cotext.training.accelerator import make_accelerator
 from cotext.training.prepared_data import corpus_of, open_data
 from cotext.training.start_settings import resolve
 from cotext.training.trainer import (
-    Objective,
     Trainer,
     TrainingCallbacks,
     learning_rate,
@@ -49,14 +48,12 @@ from tests.tiny_runs import (
     prepare_toy,
     run_config,
     silent,
+    told_in_training,
     train_here,
+    training_is_refused,
     with_section,
+    without_dropout,
 )
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return prepare_toy(tmp_path_factory.mktemp("trainer") / "data")
 
 
 @pytest.fixture(autouse=True)
@@ -65,10 +62,6 @@ def fresh_accelerator() -> Iterator[None]:
     yield
     for state in (AcceleratorState, PartialState, GradientState):
         state._reset_state()
-
-
-def without_dropout(config: Config) -> Config:
-    return with_section(config, "model", dropout=0.0, attention_dropout=0.0)
 
 
 def make_trainer(config: Config, data_folder: Path, run: Path, bleu: Any = None) -> Trainer:
@@ -81,21 +74,6 @@ def make_trainer(config: Config, data_folder: Path, run: Path, bleu: Any = None)
 
 
 class TestLearningRate:
-    @pytest.mark.parametrize(
-        ("update", "rate"),
-        [
-            (1, 0.002 / 400),
-            (100, 0.0005),
-            (200, 0.001),
-            (400, 0.002),  # the peak
-            (1600, 0.001),  # sqrt(400 / 1600) = 1 / 2
-            (40_000, 0.0002),  # sqrt(400 / 40,000) = 1 / 10
-        ],
-    )
-    def test_by_hand(self, update: int, rate: float) -> None:
-        config = TrainConfig(learning_rate=0.002, warmup_updates=400)
-        assert learning_rate(config, update) == pytest.approx(rate, rel=1e-12)
-
     def test_equation_3_of_the_paper(self) -> None:
         """d ** -0.5 * min(n ** -0.5, n * w ** -1.5), scaled so that its peak is the rate asked for."""
         config = TrainConfig(learning_rate=512**-0.5 * 4000**-0.5, warmup_updates=4000)
@@ -176,19 +154,6 @@ class TestUpdates:
         for name, parameter in model.named_parameters():
             torch.testing.assert_close(found[name], parameter.grad, rtol=1e-4, atol=1e-7)
 
-    def test_half_the_budget_twice(self, data: Path, tmp_path: Path) -> None:
-        """The stream itself: two batches of half the budget are one update of about the whole one."""
-        config = without_dropout(run_config(max_tokens=200, accumulate=2, max_updates=1, average=1))
-        trainer = make_trainer(config, data, tmp_path)
-        batches = [
-            b for b, _ in zip((b for b, _ in trainer.sampler.batches(Cursor())), range(2), strict=False)
-        ]
-        labels = sum(int(b.is_label.sum()) for b in batches)
-        trainer._update(batches, stop_requested=False)
-        assert float(trainer.interval.sums["loss"][1]) == labels
-        current = float(trainer.interval.sums["nll_current"][1])
-        assert current + float(trainer.interval.sums["nll_context"][1]) == labels
-
     def test_clipping(self, data: Path) -> None:
         config = without_dropout(run_config(clip_norm=0.0))
         batch, _ = parts_of(data, config)
@@ -200,26 +165,6 @@ class TestUpdates:
         unclipped = self.gradients(data, without_dropout(run_config(clip_norm=norm * 4)), [batch])
         for name, gradient in free.items():
             torch.testing.assert_close(unclipped[name], gradient)
-
-    def test_discount_of_one_is_the_plain_loss(self, data: Path) -> None:
-        config = without_dropout(run_config())
-        batch, _ = parts_of(data, config)
-        model = make_trainer(config, data, Path("never written")).model
-        outcomes = {}
-        for discount in (1.0, 0.25, 0.0):
-            loss = build_loss(
-                with_section(config, "loss", context_discount=discount, label_smoothing=0.0).loss
-            )
-            outcomes[discount] = loss(model, batch)
-        hidden = model.decode(batch.target_input, batch.input_sentence, model.encode(batch.source))
-        logits = (hidden @ model.output_weight.T)[batch.is_label]
-        plain = torch.nn.functional.cross_entropy(logits, batch.target_label[batch.is_label], reduction="sum")
-        torch.testing.assert_close(outcomes[1.0].loss, plain)
-        current, context = (outcomes[1.0].parts[name][0] for name in ("nll_current", "nll_context"))
-        torch.testing.assert_close(outcomes[1.0].loss, current + context)
-        torch.testing.assert_close(outcomes[0.25].loss, current + 0.25 * context)
-        torch.testing.assert_close(outcomes[0.0].loss, current)
-        assert len({int(outcome.count) for outcome in outcomes.values()}) == 1
 
     def test_gradients_that_are_not_finite_stop_before_the_weights(self, data: Path, tmp_path: Path) -> None:
         """They are noticed at the next report, and neither they nor what follows is applied until then."""
@@ -238,8 +183,7 @@ class TestUpdates:
 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(setup, "Trainer", Exploding)
-            with pytest.raises(CotextError, match=r"not finite at update 5: lower train.learning_rate"):
-                train_here(run_config(), data, run)
+            training_is_refused(run_config(), data, run, r"not finite at update 5: lower train.learning_rate")
         assert not any(map(torch.equal, weights[3], weights[4]))
         assert len(weights) == 6  # the report is at the sixth update
         assert all(map(torch.equal, weights[4], weights[5]))
@@ -260,9 +204,7 @@ class TestUpdates:
         self, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(devices, "multiplies_bfloat16", lambda: False)
-        messages: list[str] = []
-        told = TrainingCallbacks(lambda figures: None, lambda figures: None, messages.append)
-        runs.train(run_config(precision="bf16", max_updates=1), data, tmp_path / "run", told)
+        messages = told_in_training(run_config(precision="bf16", max_updates=1), data, tmp_path / "run")
         assert any("train.precision = bf16: this CPU has no instructions" in text for text in messages)
 
     def test_bfloat16_resumes_exactly(self, data: Path, tmp_path: Path) -> None:
@@ -313,7 +255,7 @@ class TestReports:
         config = run_config(log_every=100)
         heard: list[dict[str, float]] = []
         trainer = make_trainer(config, data, tmp_path)
-        trainer.callbacks = TrainingCallbacks(heard.append, lambda figures: None, lambda text: None)
+        trainer.callbacks = replace(silent(), on_update=heard.append)
         loss = trainer.objective.loss
 
         def of_one(*told: Any) -> LossParts:
@@ -364,11 +306,10 @@ class TestReports:
     def test_shed_context_is_counted_and_told(self, data: Path, tmp_path: Path) -> None:
         """Windows of four sentences that do not fit; where they do, there is nothing to tell."""
         messages: list[str] = []
-        reports = TrainingCallbacks(lambda figures: None, lambda figures: None, messages.append)
         for limit in (12, 60):
             view = {"kind": "window", "before": 3, "max_tokens": limit}
             config = with_section(run_config(max_updates=24, log_every=1), "view", **view)
-            runs.train(config, data, tmp_path / str(limit), reports)
+            messages += told_in_training(config, data, tmp_path / str(limit))
         of_an_epoch = [m for m in messages if "first epoch" in m]
         assert len(of_an_epoch) == 1
         told = re.match(r"in the first epoch, (\d+) instances left out some of their context", of_an_epoch[0])
@@ -416,8 +357,9 @@ class TestValidation:
         tokenizer = load_tokenizer(folder / "tokenizer")
         with StoreWriter(folder / "dev.arrow", tokenizer.fingerprint) as writer:
             writer.add("long", [[1] * 99], [[1] * 99])
-        with pytest.raises(CotextError, match=r"no sentence of the development set fits into 60 tokens"):
-            train_here(run_config(), folder, tmp_path / "run")
+        training_is_refused(
+            run_config(), folder, tmp_path / "run", r"no sentence of the development set fits into 60 tokens"
+        )
 
 
 class TestBatchLevelContext:
@@ -445,8 +387,12 @@ class TestBatchLevelContext:
         self, data: Path, tmp_path: Path, settings: dict[str, str], key: str
     ) -> None:
         train_here(with_section(self.config(), "train", max_updates=4), data, tmp_path / "run")
-        with pytest.raises(CotextError, match=rf"another configuration(.|\n)*{key}: "):
-            train_here(with_section(self.config(), "train", **settings), data, tmp_path / "run")
+        training_is_refused(
+            with_section(self.config(), "train", **settings),
+            data,
+            tmp_path / "run",
+            rf"another configuration(.|\n)*{key}: ",
+        )
 
     def test_as_many_numbers_as_the_longest_training_document_has_sentences(
         self, data: Path, tmp_path: Path
@@ -638,8 +584,12 @@ class TestBest:
         assert current["undiscounted"] != pytest.approx(discounted["undiscounted"], rel=1e-5)
 
     def test_bleu_that_nobody_computes(self, data: Path, tmp_path: Path) -> None:
-        with pytest.raises(CotextError, match=r"train.best_by = bleu needs train.validate_bleu = true"):
-            train_here(run_config(best_by="bleu", validate_bleu=False), data, tmp_path / "run")
+        training_is_refused(
+            run_config(best_by="bleu", validate_bleu=False),
+            data,
+            tmp_path / "run",
+            r"train.best_by = bleu needs train.validate_bleu = true",
+        )
 
     def test_validations_that_are_not_finite(self, data: Path, tmp_path: Path) -> None:
         with pytest.raises(CotextError, match="not finite at update 2"):
@@ -676,7 +626,7 @@ class TestBest:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(
                 "tests.tiny_runs.silent",
-                lambda: TrainingCallbacks(lambda f: None, lambda f: None, messages.append),
+                lambda: replace(silent(), on_message=messages.append),
             )
             train_scripted(
                 data, tmp_path / "run", script, average=3, average_by="last", keep=1, max_updates=7
@@ -705,17 +655,3 @@ class TestBest:
         bleu = [entry["bleu"] for entry in journal(tmp_path / "run") if entry["kind"] == "validation"]
         assert bleu == [progress.best]
         assert 0 <= bleu[0] <= 100
-
-
-def test_objective_is_one_module(data: Path, tmp_path: Path) -> None:
-    """What a data-parallel wrapper sees: the model's parameters, no more, and one forward pass."""
-    config = run_config()
-    tokenizer = load_tokenizer(data / "tokenizer")
-    model = build_model(config, tokenizer.vocabulary_size)
-    objective = Objective(model, build_loss(config.loss))
-    assert [f"model.{name}" for name, _ in model.named_parameters()] == [
-        name for name, _ in objective.named_parameters()
-    ]
-    outcome = objective(parts_of(data, config)[0])
-    outcome.loss.backward()
-    assert all(p.grad is not None for p in objective.parameters())

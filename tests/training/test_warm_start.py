@@ -29,7 +29,6 @@ from cotext.training.prepared_data import open_data
 from cotext.training.run import train
 from cotext.training.start_loss import start_loss
 from cotext.training.start_settings import resolve, settle_by_start
-from cotext.training.trainer import TrainingCallbacks
 from cotext.training.warm_start import DECODER, grouped, inherit, start_from, translate_symbols
 from tests.command_line import TINY, cotext
 from tests.tiny import WordTokenizer, window
@@ -39,15 +38,12 @@ from tests.tiny_runs import (
     prepare_toy,
     run_config,
     silent,
+    told_in_training,
     train_here,
     train_to_a_mean,
+    training_is_refused,
     with_section,
 )
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return prepare_toy(tmp_path_factory.mktemp("init") / "data")
 
 
 @pytest.fixture(scope="module")
@@ -276,13 +272,6 @@ class TestAccount:
             "  taken in part: embedding.weight, the first 4 of 4 rows"
         )
 
-    def test_nothing_fresh_and_nothing_left(self) -> None:
-        model = Parts({"a.w": (2, 2)}, {})
-        assert list(inherit(model, weights(a__w=(2, 2))).lines()) == [
-            "  taken by name: 1 parameter (4 numbers): a",
-            "  initialised at random: nothing",
-        ]
-
     @pytest.mark.parametrize(
         ("names", "expected"),
         [
@@ -308,9 +297,7 @@ class TestAccount:
 class TestTraining:
     def test_it_starts_from_the_final_model(self, data: Path, source: Path, tmp_path: Path) -> None:
         """With a learning rate that changes nothing, the run ends where the other ended."""
-        messages: list[str] = []
-        reports = TrainingCallbacks(lambda f: None, lambda f: None, messages.append)
-        train(started(source, learning_rate=1e-30), data, tmp_path / "run", reports)
+        messages = told_in_training(started(source, learning_rate=1e-30), data, tmp_path / "run")
         ended, expected = (load_file(run / "model.safetensors") for run in (tmp_path / "run", source))
         for name, tensor in expected.items():
             torch.testing.assert_close(ended[name], tensor, rtol=0, atol=1e-20)
@@ -392,11 +379,8 @@ class TestTraining:
     def test_numbers_start_as_the_begin_symbol(self, data: Path, tmp_path: Path, separators: str) -> None:
         first = with_section(run_config(max_updates=1, validate_every=1), "view", separators=separators)
         train_here(first, data, tmp_path / "first")
-        messages: list[str] = []
         config = with_section(started(tmp_path / "first"), "view", separators="numbered")
-        train(
-            config, data, tmp_path / "run", TrainingCallbacks(lambda f: None, lambda f: None, messages.append)
-        )
+        messages = told_in_training(config, data, tmp_path / "run")
         written = unsealed((tmp_path / "run" / "init.json").read_text())
         told = "numbers of sentences: 0 taken, 6 copied from the begin symbol"
         assert written["symbols"] == told
@@ -406,11 +390,8 @@ class TestTraining:
 
     def test_the_encoder_alone(self, data: Path, source: Path, tmp_path: Path) -> None:
         """With a learning rate that changes nothing, the decoder ends as it would without a start."""
-        messages: list[str] = []
         config = started(source, learning_rate=1e-30, init_parts="encoder")
-        train(
-            config, data, tmp_path / "run", TrainingCallbacks(lambda f: None, lambda f: None, messages.append)
-        )
+        messages = told_in_training(config, data, tmp_path / "run")
         train_here(started("", learning_rate=1e-30), data, tmp_path / "fresh")
         ended, given, fresh = (
             load_file(run / "model.safetensors") for run in (tmp_path / "run", source, tmp_path / "fresh")
@@ -436,9 +417,6 @@ class TestTraining:
         written = unsealed((tmp_path / "run" / "init.json").read_text())
         assert sorted(written["left_out"]) == sorted(written["fresh"]) == sorted(decoder)
         assert written["unused"] == []
-
-    def test_without_init_nothing_is_told(self, source: Path) -> None:
-        assert not (source / "init.json").exists()
 
 
 def encoder_side(config: Config) -> set[str]:
@@ -594,12 +572,9 @@ class TestFirstLoss:
         assert instances == pytest.approx(alone, abs=0.02)
 
     def test_it_is_reported(self, data: Path, sentence_run: Path, tmp_path: Path) -> None:
-        messages: list[str] = []
         config = sentence_config(init=str(sentence_run), max_updates=2, validate_every=2)
         config = with_section(config, "view", **window(2))
-        train(
-            config, data, tmp_path / "run", TrainingCallbacks(lambda f: None, lambda f: None, messages.append)
-        )
+        messages = told_in_training(config, data, tmp_path / "run")
         [told] = [m for m in messages if "development loss at the start" in m]
         assert re.fullmatch(
             r"  development loss at the start, nats per token: single sentences \d\.\d{3} "
@@ -679,13 +654,14 @@ class TestGoingOn:
         train_here(config(2), data, tmp_path / "parts")
         account = (tmp_path / "parts" / "init.json").read_text()
         (tmp_path / "parts" / "init.json").unlink()
-        with pytest.raises(
-            CotextError, match=r"init.json: missing or damaged; it describes the start of training"
-        ):
-            train_here(config(4), data, tmp_path / "parts")
+        training_is_refused(
+            config(4),
+            data,
+            tmp_path / "parts",
+            r"init.json: missing or damaged; it describes the start of training",
+        )
         (tmp_path / "parts" / "init.json").write_text(account.replace("wide", "near", 1))
-        with pytest.raises(CotextError, match=r"init.json: missing or damaged"):
-            train_here(config(4), data, tmp_path / "parts")
+        training_is_refused(config(4), data, tmp_path / "parts", r"init.json: missing or damaged")
         (tmp_path / "parts" / "init.json").write_text(account)
         train_here(config(4), data, tmp_path / "parts")
         assert_same_file(tmp_path / "whole" / "model.safetensors", tmp_path / "parts" / "model.safetensors")
@@ -721,8 +697,12 @@ class TestGoingOn:
         train_here(with_section(config, "loss", context_discount=1.0), data, tmp_path / "run")
 
     def test_freezing_everything_is_refused(self, data: Path, source: Path, tmp_path: Path) -> None:
-        with pytest.raises(CotextError, match="so that nothing is left to train; remove the setting"):
-            train_here(started(source, freeze="init"), data, tmp_path / "run")
+        training_is_refused(
+            started(source, freeze="init"),
+            data,
+            tmp_path / "run",
+            "so that nothing is left to train; remove the setting",
+        )
 
     def test_another_source_is_another_run(
         self, data: Path, source: Path, begun: Path, tmp_path: Path
@@ -732,8 +712,7 @@ class TestGoingOn:
         assert f"  train.init: {tmp_path / 'own'} there, {source} asked for" in str(caught.value)
         fresh = tmp_path / "fresh"
         train_here(run_config(max_updates=2, validate_every=2), data, fresh)
-        with pytest.raises(CotextError, match=r"train.init: nothing there, .*source asked for"):
-            train_here(started(source), data, fresh)
+        training_is_refused(started(source), data, fresh, r"train.init: nothing there, .*source asked for")
 
     def test_killed_before_its_first_checkpoint(self, data: Path, source: Path, tmp_path: Path) -> None:
         """There is nothing to go on from but the source."""
@@ -759,8 +738,9 @@ class TestRefusals:
 
     def test_another_tokenizer(self, source: Path, out: Path, tmp_path: Path) -> None:
         other = prepare_toy(tmp_path / "other", seed=9)
-        with pytest.raises(CotextError, match=r"source: was not trained with the tokenizer of the data"):
-            train_here(started(source), other, out)
+        training_is_refused(
+            started(source), other, out, r"source: was not trained with the tokenizer of the data"
+        )
 
     def test_nothing_fits(self, data: Path, source: Path, out: Path) -> None:
         """Biases of feed-forward layers of the same width do not make a start."""
@@ -776,8 +756,7 @@ class TestRefusals:
         ("name", "reason"), [("nowhere", "no such run folder"), (".", "no such model file")]
     )
     def test_no_run(self, data: Path, out: Path, tmp_path: Path, name: str, reason: str) -> None:
-        with pytest.raises(CotextError, match=reason):
-            train_here(started(tmp_path / name), data, out)
+        training_is_refused(started(tmp_path / name), data, out, reason)
 
     def test_required(self, data: Path, out: Path) -> None:
         with pytest.raises(CotextError, match=r"^mine starts from a trained model: give --init RUN$"):
@@ -789,16 +768,7 @@ def test_on_the_command_line(data: Path, source: Path, tmp_path: Path) -> None:
     recipe.write_text("view: {kind: window, before: 1}\ntrain: {init: required}\n")
     # A name that YAML would take for something else.
     shutil.copytree(source, tmp_path / "a: b")
-    arguments = [
-        "train",
-        recipe,
-        *TINY,
-        "train.validate_bleu=false",
-        "--data",
-        data,
-        "--out",
-        tmp_path / "run",
-    ]
+    arguments = ["train", recipe, *TINY, "--data", data, "--out", tmp_path / "run"]
     refused = cotext(*arguments)
     assert refused.code == 2
     assert refused.err == f"cotext: {recipe} starts from a trained model: give --init RUN\n"

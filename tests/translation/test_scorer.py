@@ -145,14 +145,6 @@ def test_a_score_depends_on_the_context_in_the_window_and_on_nothing_else(name: 
             assert moved.count(True) == 1
 
 
-def test_a_batch_is_scored_in_the_order_given() -> None:
-    t = translator(SYSTEMS["window"])
-    documents = [OTHER, DOCUMENT, changed("target", 0)]
-    forwards, backwards = t.score(documents), t.score(documents[::-1])[::-1]
-    for a, b in zip(forwards, backwards, strict=True):
-        assert all(close(x, y) for x, y in zip(a, b, strict=True))
-
-
 def test_scores_that_are_not_finite_are_refused() -> None:
     require_finite([SentenceScore(-3.0, 2)])
     for bad in (float("nan"), float("-inf")):

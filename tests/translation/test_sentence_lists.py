@@ -15,7 +15,6 @@ from cotext.data.formats import read_documents
 from cotext.data.nbest_lists import Candidate, read_lists
 from cotext.files.translate_files import check_outputs_of
 from cotext.runtime.errors import CotextError
-from cotext.runtime.jobs.journal import Journal
 from cotext.search.nbest_beam import Alternative
 from cotext.translation.translator import DocumentTranslator, Translation
 from cotext.translation.window_search import further
@@ -23,6 +22,7 @@ from tests.command_line import World, cotext, documents_file, succeed
 from tests.models.test_casa import CONTEXT, config_of, model_of
 from tests.models.test_casa import TOKENIZER as CASA_TOKENIZER
 from tests.search.test_beam_search import penalised
+from tests.translation.test_translate_file import interrupted_after
 from tests.translation.test_translator import CORPUS, PLAIN, STRATEGIES, translated, translator
 from tests.translation.test_window_groups import SYSTEMS as GROUPED
 from tests.translation.test_window_groups import translator as grouped
@@ -199,17 +199,7 @@ def test_interrupted_jobs_and_shards_write_the_same_lists(
     whole, out, joined = (tmp_path / name for name in ("whole.de", "out.de", "joined.de"))
     succeed(*with_lists(world, source, whole))
     expected = Path(f"{whole}.nbest.jsonl").read_bytes()
-    add, count = Journal.add, 0
-
-    def added(journal: Journal, unit: int, result: Any) -> None:
-        nonlocal count
-        count += 1
-        if count == 3:
-            raise KeyboardInterrupt
-        add(journal, unit, result)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(Journal, "add", added)
+    with interrupted_after(monkeypatch, 2):
         assert cotext(*with_lists(world, source, out)).code == 130
     assert not Path(f"{out}.nbest.jsonl").exists()
     assert "from an interrupted job" in succeed(*with_lists(world, source, out)).out

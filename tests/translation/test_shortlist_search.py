@@ -4,28 +4,19 @@ import numpy as np
 import pytest
 import torch
 
-from cotext.config.recipe import Config, load_config
+from cotext.config.recipe import Config
 from cotext.data.batch import Instance
 from cotext.data.collate import source_batch
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.shortlist import Shortlist
 from cotext.data.views import Window
-from cotext.models.build import build_model
 from cotext.models.interface import Model
 from cotext.models.precision import quantised
 from cotext.runtime.errors import CotextError
 from cotext.translation.translator import DocumentTranslator, Translation
-from tests.golden import SETTINGS
-from tests.tiny import PlainWordTokenizer
+from tests.models.test_int8_systems import CPU, DOCUMENTS, TOKENIZER
+from tests.models.test_int8_systems import system as single_precision
 
-WORDS = [f"w{i}" for i in range(4, 40)]
-TOKENIZER = PlainWordTokenizer(WORDS)
-CPU = torch.device("cpu")
-DOCUMENTS = [
-    Document("a", ("w4 w9 w5", "w17 w6", "w7 w8 w21 w30")),
-    Document("b", ("w12", "w5 w4 w33 w9 w6 w6")),
-    Document("c", ("w30 w31 w32",)),
-]
 SYSTEMS = ("focused-concatenation/s4to4-shift-cd", "docflat/docflat-c", "mcn/final-tl", "casa/casa")
 # Of a token: itself, and the one after it; of all: three.
 NEXT = np.array([[i, (i + 1) % TOKENIZER.pieces] for i in range(TOKENIZER.pieces)], np.int32)
@@ -35,13 +26,8 @@ WHOLE = Shortlist("words", NEXT, np.arange(TOKENIZER.pieces, dtype=np.int32))
 
 def system(recipe: str) -> tuple[Model, Config]:
     beam = ["decode.beam=1"] if recipe.startswith("casa/") else []
-    config = load_config(recipe, None, [*SETTINGS, "decode.first_pass=''", *beam])
-    torch.manual_seed(1)
-    model = build_model(config, TOKENIZER.vocabulary_size)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(torch.randn_like(parameter) * 0.2)
-    return model.double().eval(), config
+    model, config = single_precision(recipe, ["decode.first_pass=''", *beam])
+    return model.double(), config
 
 
 def translator(model: Model, config: Config, table: Shortlist | None, count: int = 2) -> DocumentTranslator:

@@ -23,7 +23,6 @@ from cotext.runtime.integrity import sealed, unsealed
 from cotext.runtime.jobs.journal import Journal
 from cotext.runtime.locks import working_in
 from cotext.translation import translate_file as jobs
-from cotext.translation.open import open_run
 from tests.command_line import (
     Outcome,
     World,
@@ -31,6 +30,7 @@ from tests.command_line import (
     documents_file,
     listing,
     prepare_arguments,
+    refuse,
     signal_when,
     start,
     succeed,
@@ -150,9 +150,7 @@ def test_translations_of_another_job_are_neither_taken_over_nor_lost(
         ("model", (world.run, source, "--checkpoint", "3")),
         ("model", (other_run, source)),
     ):
-        refused = cotext("translate", run, document, "--out", out, *more)
-        assert refused.code == 2
-        assert "belongs to another job" in refused.err
+        refused = refuse("belongs to another job", "translate", run, document, "--out", out, *more)
         assert "add --overwrite to discard it" in refused.err
         assert f"\n  job.{differing}" in refused.err
         assert partial(out).read_bytes() == journal
@@ -269,11 +267,8 @@ def test_two_processes_in_one_folder(world: World, source: Path, tmp_path: Path)
         "demo": ["demo", "--out", out],
     }
     with working_in(out):
-        for name, arguments in commands.items():
-            refused = cotext(*arguments)
-            assert (refused.code, f"{out}: another process is working on it" in refused.err) == (2, True), (
-                name
-            )
+        for arguments in commands.values():
+            refuse(f"{out}: another process is working on it", *arguments)
     assert list(out.iterdir()) == []
 
 
@@ -454,26 +449,3 @@ def test_ctrl_c_stops_training_where_it_goes_on(world: World, tmp_path: Path) ->
     assert f"finished at update {update + 1}" in went_on.out
     entries = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     assert [e["update"] for e in entries if e["kind"] == "train"] == list(range(1, update + 2))
-
-
-@pytest.mark.parametrize(("format", "openings"), [("text", 2), (None, 3)])
-def test_a_file_is_opened_for_its_checksum_and_for_its_documents(
-    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, format: str | None, openings: int
-) -> None:
-    """Once more where its beginning says in which format it is; not again for a line of prose."""
-    path = tmp_path / "in.en"
-    write_documents(path, [Document("1", ("it was. It was new.", "it sat"))], "text")
-    opened = open_run(world.run, "cpu", {"beam": 1})
-    count, plain = [0], Path.open
-
-    def counting(self: Path, *arguments: Any, **more: Any) -> Any:
-        count[0] += self == path
-        return plain(self, *arguments, **more)
-
-    monkeypatch.setattr(Path, "open", counting)
-    messages: list[str] = []
-    options = jobs.FileOptions(on_message=messages.append)
-    report = jobs.translate_file(opened, path, tmp_path / "out.de", format, options)
-    assert count[0] == openings
-    assert report.sentences == 2
-    assert f"the first is {path}:1" in messages[0]

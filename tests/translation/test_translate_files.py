@@ -20,8 +20,9 @@ from cotext.files.translate_files import format_of
 from cotext.runtime.errors import CotextError
 from cotext.runtime.jobs.journal import Journal
 from cotext.translation.open import OpenedRun, open_run
-from tests.command_line import World, cotext, listing, piped, succeed
+from tests.command_line import World, cotext, listing, piped, refuse, succeed
 from tests.killing import killed_when
+from tests.translation.test_translate_file import interrupted_after
 
 NOTES = """Red dog
 
@@ -116,8 +117,7 @@ def test_nothing_is_overwritten_unasked(world: World, folder: Path) -> None:
     succeed(*command(world, folder))
     (folder / "out" / "notes.txt").write_text("mine")
     before = listing(folder)
-    refused = cotext(*command(world, folder))
-    assert (refused.code, "add --overwrite to replace what is there" in refused.err) == (2, True)
+    refuse("add --overwrite to replace what is there", *command(world, folder))
     assert listing(folder) == before
     succeed(*command(world, folder, "--overwrite"))
     assert (folder / "out" / "notes.txt").read_text() != "mine"
@@ -173,7 +173,6 @@ def test_what_is_refused_is_refused_before_any_work(
     monkeypatch.chdir(folder)
     Path("a").mkdir()
     Path("a/notes.txt").write_text(NOTES)
-    Path("bad.txt").write_bytes(b"caf\xe9\xff. It was.\n")
     Path("bad.txt").write_bytes(b"the \xff. It was.\n")
     Path("bad.md").write_bytes(b"the \0\n")
     Path("lines.docx").write_text("the dog\nthe cat\n")
@@ -182,8 +181,7 @@ def test_what_is_refused_is_refused_before_any_work(
     Path("big.txt").touch()
     os.truncate("big.txt", 10 << 30)
     before = sorted(folder.rglob("*"))
-    refused = cotext("translate", world.run, *arguments)
-    assert (refused.code, message in refused.err) == (2, True), refused.err
+    refuse(message, "translate", world.run, *arguments)
     assert sorted(folder.rglob("*")) == before
 
 
@@ -213,17 +211,7 @@ def test_interrupted_the_same_command_goes_on(
     expected = listing(folder / "out")
     for path in (folder / "out").iterdir():
         path.unlink()
-    add = Journal.add
-    done = []
-
-    def add_and_interrupt(*arguments: object) -> None:
-        if len(done) == 2:
-            raise KeyboardInterrupt
-        done.append(arguments)
-        add(*arguments)  # type: ignore[arg-type]
-
-    with monkeypatch.context() as patched:
-        patched.setattr(Journal, "add", add_and_interrupt)
+    with interrupted_after(monkeypatch, 2):
         assert cotext(*command(world, folder)).code == 130
     assert {p.name for p in (folder / "out").iterdir()} == {
         *("notes.txt", "notes.txt.partial", "page.md", "page.md.partial"),
@@ -231,8 +219,7 @@ def test_interrupted_the_same_command_goes_on(
     # What has been changed since is not lost.
     page = (folder / "out" / "page.md").read_bytes()
     (folder / "out" / "page.md").write_bytes(page + b"mine")
-    refused = cotext(*command(world, folder))
-    assert (refused.code, "has been changed since it was written" in refused.err) == (2, True)
+    refuse("has been changed since it was written", *command(world, folder))
     (folder / "out" / "page.md").write_bytes(page)
     shown = succeed(*command(world, folder)).out
     assert shown.count("(1 document from an interrupted job)") == 2
@@ -349,10 +336,6 @@ def contents(draw: st.DrawFn) -> Contents:
     return Contents(
         [[block() for _ in range(draw(st.integers(0, 3)))] for _ in range(draw(st.integers(0, 3)))]
     )
-
-
-def elements(block: Block) -> list[str]:
-    return sorted(repr(piece) for piece in block.pieces if not isinstance(piece, str))
 
 
 @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -9,8 +9,8 @@ import pytest
 
 from cotext.cli import translate
 from cotext.files import translate_blocks, translate_request
-from cotext.runtime.jobs.journal import Journal
 from tests.command_line import World, cotext, listing, succeed
+from tests.translation.test_translate_file import interrupted_after
 
 TEXT = "The cat abv. The dog sees. Red fish.\n\nThe bird. Small dog abv. Big.\n"
 
@@ -67,11 +67,7 @@ def test_other_abbreviations_are_another_job(
     command = ["translate", world.run, tmp_path / "a.txt", "--out", tmp_path / "b.txt"]
     asked = ("--abbreviations", tmp_path / "short.txt")
 
-    def interrupt(*arguments: object) -> None:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patched:
-        patched.setattr(Journal, "add", interrupt)
+    with interrupted_after(monkeypatch, 0):
         assert cotext(*command, *asked).code == 130
     (tmp_path / "terms.tsv").write_text("cat\tdog\n")
     refused = " ".join(cotext(*command, "--glossary", tmp_path / "terms.tsv").err.split())

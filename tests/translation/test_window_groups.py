@@ -9,7 +9,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-import torch
 from torch import Tensor
 
 from cotext.config.recipe import Config, parse_config
@@ -29,10 +28,9 @@ from cotext.translation.translator import DocumentPool, DocumentTranslator, Tran
 from cotext.translation.window_search import WindowSearch
 from tests.tiny import PlainWordTokenizer, random_model, tiny_config, window
 from tests.tiny_runs import with_section
+from tests.translation.test_translator import CPU, WORDS, read_to_translate, same, translated
+from tests.translation.test_translator import PLAIN as TOKENIZER
 
-CPU = torch.device("cpu")
-WORDS = ["the", "cat", "sat", "on", "a", "mat", "and", "saw", "it", "there", "today", "again"]
-TOKENIZER = PlainWordTokenizer(WORDS)
 NUMBERED = {"separators": "numbered", "numbers": 4}
 
 
@@ -197,27 +195,16 @@ def translator(
     return DocumentTranslator(chosen, config, TOKENIZER, CPU, first_pass)
 
 
-def translated(translator: DocumentTranslator, documents: Sequence[Document]) -> list[Translation]:
-    found = dict(translator.translate(documents))
-    assert sorted(found) == list(range(len(documents)))
-    return [found[i] for i in range(len(documents))]
-
-
-def same(a: Translation, b: Translation) -> bool:
-    known = [(t.document, t.truncated, t.long, t.missing, t.recovered) for t in (a, b)]
-    return known[0] == known[1] and a.log_probabilities == pytest.approx(b.log_probabilities, abs=1e-9)
-
-
 class Spy:
-    """Stands before `search` and remembers what it was given."""
+    """Stands before `search` and remembers what it was given, by a model of some kind."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, sees_other_rows: bool = True) -> None:
         self.calls: list[tuple[Source, Sequence[SearchRequest]]] = []
 
         def spying(
             model: Any, source: Source, requests: Sequence[SearchRequest], symbols: Any, options: Any
         ) -> list[Hypothesis]:
-            if model.sees_other_rows:
+            if model.sees_other_rows == sees_other_rows:
                 self.calls.append((source, requests))
             return search(model, source, requests, symbols, options)
 
@@ -432,21 +419,13 @@ def test_parallel_rows_of_a_group_share_a_call_and_have_no_companions(
 
 def test_a_first_pass_makes_every_window_ready_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of systems whose rows do not meet too; its translations are forced, in the own tokens."""
-    calls: list[tuple[Any, Sequence[SearchRequest]]] = []
-
-    def spying(
-        model: Any, source: Any, requests: Sequence[SearchRequest], symbols: Any, options: Any
-    ) -> list[Hypothesis]:
-        calls.append((model, requests))
-        return search(model, source, requests, symbols, options)
-
-    monkeypatch.setattr(plan_module, "search", spying)
+    spy = Spy(monkeypatch, sees_other_rows=False)
     first = first_system()
     t = translator(SYSTEMS["window"], "transformer", first_pass=first)
     [before] = translated(first, CORPUS[:1])
-    calls.clear()
+    of_first = len(spy.calls)
     translated(t, CORPUS[:1])
-    [requests] = [requests for model, requests in calls if model is t.model]
+    [(_, requests)] = spy.calls[2 * of_first :]
     target = [TOKENIZER.encode(s) for s in before.document.sentences if s]
     prefixes = [
         [token for sentence in target[max(0, j - 3) : j] for token in (*sentence, TOKENIZER.sep)]
@@ -481,23 +460,12 @@ def test_a_first_pass_may_leave_sentences_empty(model: str, name: str, schedule:
 
 
 def test_documents_with_a_first_pass_are_read_as_they_are_needed() -> None:
-    read = 0
-
-    def endless() -> Iterator[Document]:
-        nonlocal read
-        while True:
-            read += 1
-            yield Document(str(read), ("the cat sat", "it saw"))
-
     first = first_system(max_tokens=50)
-    stream = translator(SYSTEMS["window"], first_pass=first, max_tokens=50).translate(endless())
-    assert sorted(next(stream)[0] for _ in range(40)) == list(range(40))
-    assert read < 150
+    assert read_to_translate(translator(SYSTEMS["window"], first_pass=first, max_tokens=50), 40) < 150
 
 
-def bytes_first(monkeypatch: pytest.MonkeyPatch, blank_at_first: Sequence[int]) -> list[Source]:
+def bytes_first(monkeypatch: pytest.MonkeyPatch, blank_at_first: Sequence[int]) -> None:
     """The windows of these sentences show nothing when they are searched for the first time."""
-    calls: list[Source] = []
     shows = WindowSearch._shows
     refused: set[int] = set()
 
@@ -507,24 +475,18 @@ def bytes_first(monkeypatch: pytest.MonkeyPatch, blank_at_first: Sequence[int]) 
             return False
         return shows(self, row, hypothesis)
 
-    def spying(
-        model: Any, source: Source, requests: Sequence[SearchRequest], symbols: Any, options: Any
-    ) -> list[Hypothesis]:
-        calls.append(source)
-        return search(model, source, requests, symbols, options)
-
     monkeypatch.setattr(WindowSearch, "_shows", showing)
-    monkeypatch.setattr(plan_module, "search", spying)
-    return calls
 
 
 def test_what_showed_nothing_is_searched_again_beside_what_its_group_wrote(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    calls = bytes_first(monkeypatch, [3, 1])
+    bytes_first(monkeypatch, [3, 1])
+    spy = Spy(monkeypatch)
     t = translator(SYSTEMS["source context"], schedule="simultaneous", group_windows=5)
     document = CORPUS[6]
     [found] = translated(t, [document])
+    calls = [source for source, _ in spy.calls]
     batch = training_batch(t, document, found.document)
     assert [len(source.tokens) for source in calls] == [5, 1, 1]
     for source, place in zip(calls[1:], (1, 3), strict=True):

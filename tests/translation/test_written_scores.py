@@ -4,21 +4,20 @@ import json
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.formats import write_parallel
 from cotext.data.tokenizer import Side, Tokenizer
-from cotext.runtime.jobs.journal import Journal
 from cotext.translation.document_state import OpenDocument
 from cotext.translation.open import open_run
 from cotext.translation.scorer import SentenceScore
 from cotext.translation.translator import DocumentTranslator, Translation
 from cotext.translation.written_beside import score_figures, score_lines
-from tests.command_line import World, cotext, documents_file, succeed
+from tests.command_line import World, cotext, documents_file, refuse, succeed
 from tests.tiny_runs import toy_documents
+from tests.translation.test_translate_file import interrupted_after
 
 
 class AsWritten:
@@ -89,8 +88,7 @@ def test_a_translation_writes_its_scores_beside_it(world: World, tmp_path: Path)
     count = int(told.split()[0])
     assert len(differing) <= count < len(rows) - 1
     assert f"({count / (len(rows) - 1):.1%})" in told
-    refused = cotext("translate", world.run, source, "--out", out, "--scores", out)
-    assert (refused.code, "are the same file" in refused.err) == (2, True), refused.err
+    refuse("are the same file", "translate", world.run, source, "--out", out, "--scores", out)
 
 
 def test_an_interrupted_translation_keeps_its_scores(
@@ -104,15 +102,7 @@ def test_an_interrupted_translation_keeps_its_scores(
         return ["translate", world.run, source, "--out", out, "--scores", scores]
 
     succeed(*command("whole"))
-    add = Journal.add
-    with monkeypatch.context() as patched:
-
-        def interrupted(journal: Journal, unit: int, result: Any) -> None:
-            if len(journal) == 3:
-                raise KeyboardInterrupt
-            add(journal, unit, result)
-
-        patched.setattr(Journal, "add", interrupted)
+    with interrupted_after(monkeypatch, 3):
         assert cotext(*command("twice")).code == 130
     assert "(3 documents from an interrupted job)" in succeed(*command("twice")).out
     (whole, whole_scores), (twice, twice_scores) = paths.values()
