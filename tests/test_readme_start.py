@@ -48,18 +48,14 @@ def test_a_path_has_six_commands_at_most() -> None:
     assert max(len(block.strip().splitlines()) for block in BEGINNING.split("```")[1::2]) <= 6
 
 
-def test_the_model_that_comes_with_it_is_mentioned_when_it_is_there() -> None:
-    packages = [*(ROOT / "packages").glob("*/pyproject.toml")]
-    assert ("No trained model comes with Cotext" in BEGINNING) == (not packages)
-
-
 def test_the_commands_work_as_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = commands()
     assert [line for line in found if line in SETUP] == [*SETUP]
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     FOLDERS["swish"](tmp_path / "hub")
-    Path("letter.docx").write_bytes(structures.STRUCTURES["docx"](random.Random(1))[0])
+    for name in ("manual.docx", "letter.docx"):
+        Path(name).write_bytes(structures.STRUCTURES["docx"](random.Random(1))[0])
     for side, folder in enumerate(("letters", "briefe")):
         Path(folder).mkdir()
         for n in range(10):
@@ -83,7 +79,7 @@ def test_the_commands_work_as_printed(tmp_path: Path, monkeypatch: pytest.Monkey
             for path in Path("data/c/contrastive").glob("*.json") if command == "prepare-controlled" else ():
                 suite = read_suite(path)
                 write_suite(path, replace(suite, examples=suite.examples[:12]))
-    assert Path("brief.docx").read_bytes()[:2] == b"PK"
+    assert Path("handbuch.docx").read_bytes()[:2] == b"PK"
     assert Path("neu.docx").read_bytes()[:2] == b"PK"
 
 
