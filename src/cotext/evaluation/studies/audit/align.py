@@ -37,7 +37,6 @@ _NEXT: Final = 4
 _STAYS: Final = 3.0  # added to the score of a pair in the same place, beyond `_NEARBY`
 _WINDOW: Final = 4 * alignment.BLOCK  # beads among which sentences in other places are looked for
 _LEAST_MERGED: Final = 0.01  # share of beads with merged sentences that is assumed of any text
-_BID: Final = 0.02  # nats by which the price of a sentence rises at least
 _SAMPLE: Final = 128  # sentences of each side from which the score of unrelated sentences is estimated
 
 
@@ -180,7 +179,7 @@ class _Judge:
     def _moved(self, source: Side, output: Side, floors: Floats, path: Path) -> dict[int, Bead]:
         """Return the beads of translations in another place, by source sentence.
 
-        They differ from the path in the best assignment of the sentences of neighbouring beads.
+        Of the pairs of sentences of neighbouring beads, the best ones are taken first.
         """
         moved: dict[int, Bead] = {}
         for at in range(0, len(path), _WINDOW // 2):
@@ -202,7 +201,7 @@ class _Judge:
             values[(floors[theirs] == _SUSPECT) & ~near] = -np.inf
             values = np.where(apart == 0, np.maximum(scores, floors[theirs]) - _NEARBY + _STAYS, values)
             for r, c in _assigned(values):
-                if apart[r, c] and values[r, c] > 0:
+                if apart[r, c]:
                     s, t = int(ours[r]), int(theirs[c])
                     moved[s] = Bead((s,), (t,), float(scores[r, c]), _sigmoid(values[r, c]), True)
         return moved
@@ -238,18 +237,12 @@ def _sizes(source: Side, output: Side) -> tuple[Floats, Floats]:
 
 
 def _assigned(values: Numbers) -> list[tuple[int, int]]:
-    """Return the pairs of rows and columns with the highest sum of values, by auction (Bertsekas 1988).
-
-    Rows and columns are in one pair at most. The sum is lower than the highest by at most `_BID` per row.
-    """
-    prices, owners, waiting = np.zeros(values.shape[1]), dict[int, int](), list(range(len(values)))
-    while waiting:
-        gains = values[waiting[-1]] - prices
-        column = int(gains.argmax())
-        row, best = waiting.pop(), float(gains[column])
-        if best > 0:
-            gains[column] = 0  # that of a row in no pair
-            prices[column] += best - gains.max() + _BID
-            waiting += [owners[column]] if column in owners else []
-            owners[column] = row
-    return [(row, column) for column, row in owners.items()]
+    """Return the pairs of rows and columns with positive values, highest first, each row and column once."""
+    rows, columns = np.nonzero(values > 0)
+    pairs: dict[int, int] = {}
+    taken: set[int] = set()
+    for n in np.argsort(-values[rows, columns], kind="stable"):
+        if rows[n] not in pairs and columns[n] not in taken:
+            pairs[int(rows[n])] = int(columns[n])
+            taken.add(int(columns[n]))
+    return [*pairs.items()]
