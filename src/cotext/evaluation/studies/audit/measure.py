@@ -4,6 +4,7 @@ import math
 from bisect import bisect
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
@@ -26,6 +27,7 @@ _UNLIKE: Final = -9.0  # score in nats of a pair, below which another text repla
 _LEAST: Final = 0.5  # minimum confidence of a finding
 _WHOLE: Final = ("untranslated", "copied", "language")  # kinds of text that replace a translation
 _SAMPLE: Final = 100  # sentences from which the language of a text is identified
+_RANGES: Final = (*(f"{a}-{b - 1}" if b > a + 1 else f"{a}" for a, b in pairwise(POSITIONS)), "65-")
 _STEM_END: Final = 2  # letters at the end of a word in which an inflected form may differ
 
 
@@ -96,13 +98,8 @@ class _Auditor:
         """Return the findings, in the order of the text."""
         found = sorted(self._findings(glossary), key=lambda each: (each.sentence, each.output_sentence or 0))
         buckets = [bisect(POSITIONS, place) - 1 for place in self._places]
-        sentences = Counter(buckets)
         counts = Counter(buckets[max(each.sentence, 1) - 1] for each in found)
-        ends = [*(str(stop - 1) for stop in POSITIONS[1:]), ""]
-        positions = [
-            Position(f"{POSITIONS[b]}-{ends[b]}".removesuffix(f"-{POSITIONS[b]}"), sentences[b], counts[b])
-            for b in sorted(sentences)
-        ]
+        positions = [Position(_RANGES[b], size, counts[b]) for b, size in sorted(Counter(buckets).items())]
         merged = sum(len(bead.source) > 1 for bead in self._beads)
         divided = sum(len(bead.output) > 1 for bead in self._beads)
         return SystemAudit(name, len(self._source), len(self._output), merged, divided, found, positions)
