@@ -204,9 +204,9 @@ def _write_corpus(
     if facts["scores"]:
         write_scores(Path(facts["scores"]), translations())
     if facts["nbest"] > 1:
-        pairs = map(paired, documents(), translations())
         report.lists = str(lists_beside(out))
-        write_lists(out, pairs, translations(), facts["nbest"], signature)
+        both = map(paired, documents(), translations())
+        write_lists(out, both, translations(), facts["nbest"], signature)
     else:
         # Lists of an earlier translation would not belong to the new output.
         remove_lists(out)
