@@ -1,27 +1,28 @@
 """Texts that took exponential or quadratic time, or a failure, and are read as any others."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import pytest
 
 from cotext.config.parts import OWN
+from cotext.data.placeholders import placeholder_spans
 from cotext.data.sentence_ends import EndRules
 from cotext.data.splitting import Splitter
 from cotext.data.words import consists_of
-from cotext.files.block_sentences import cut, placeholder_spans
+from cotext.files.block_sentences import cut
 from cotext.files.blocks import Block, Close, Copied, Open
 from cotext.files.markdown import MarkdownFile
 from cotext.files.markup import Markup
-from cotext.files.mechanical import in_words, tag_faults
 from cotext.files.po import FORMAT as PO
 from cotext.files.table import named_format
 from cotext.files.tags import project, shown_text
 from cotext.files.translate_blocks import without_added_stop
 from cotext.language_models.numbered import read_numbered
 from cotext.serving.fragments import TagHandling, fragment
-from cotext.translation.dropped import dropped_numbers
+from cotext.translation.faults import Checks, Fault, tag_faults
+from cotext.translation.numbers import missing_numbers
 from tests.loops import loop_over
 
 SIZE = 50_000
@@ -34,6 +35,11 @@ LINES = tuple(piece for n in range(SIZE // 10) for piece in ("a", Copied(n, "\n"
 SAME = "See the next page for more."
 NUMBERS = " ".join(map(str, range(SIZE // 6)))
 NUMBERED = " ".join(f"<a{number}>" for number in range(SIZE // 9))
+
+
+def _all_faults(pairs: Sequence[tuple[str, str]]) -> list[list[Fault]]:
+    checks = Checks(pairs)
+    return [checks.faults(number) for number in range(len(pairs))]
 
 
 def _written(name: str, content: bytes) -> None:
@@ -49,8 +55,8 @@ def _written(name: str, content: bytes) -> None:
         lambda: MarkdownFile(("---\r\n" + "a\r\n" * 1000).encode(), "a.md"),
         lambda: MarkdownFile(("[^" * (SIZE // 4)).encode(), "a.md"),
         lambda: MarkdownFile(("[a](" + " " * SIZE + "b((c)))").encode(), "a.md"),
-        lambda: in_words([(SAME, "Siehe die Seite danach.")] * 2000, ["a"] * 2000),
-        lambda: dropped_numbers(NUMBERS, NUMBERS.replace(" ", "7 ")),
+        lambda: _all_faults([(SAME, "Siehe die Seite danach.")] * 2000),
+        lambda: missing_numbers(NUMBERS, NUMBERS.replace(" ", "7 ")),
         lambda: OWN.fullmatch("a" * SIZE),
         lambda: list(tag_faults(NUMBERED, NUMBERED.replace("a", "b"))),
         lambda: MarkdownFile(("# a" + " " * SIZE + "b #").encode(), "a.md"),

@@ -3,10 +3,10 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cotext.data.placeholders import placeholder_spans
 from cotext.data.tokenizer import SentencePieceTokenizer, TokenizerSettings
 from cotext.files.block_sentences import (
     gives_back,
-    placeholder_spans,
     shown,
     with_placeholders,
     without_placeholders,

@@ -7,7 +7,7 @@ import gc
 import json
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from html import escape
@@ -15,12 +15,12 @@ from typing import Any
 
 from cotext.data.convert import Detokeniser
 from cotext.data.formats.streams import markup_kind, subtitle_kind
+from cotext.data.placeholders import placeholder_spans
 from cotext.data.splitting import Splitter, join_sentences
 from cotext.data.tokenizer.protocol import clean
 from cotext.evaluation.metrics.contrastive import words_of
-from cotext.files.block_sentences import cut, placeholder_spans, with_placeholders
+from cotext.files.block_sentences import cut, with_placeholders
 from cotext.files.blocks import BilingualFormat, Block, Job, OpenedFile
-from cotext.files.mechanical import in_words
 from cotext.files.po import GRAMMARS
 from cotext.files.strings import CatalogueString, Markers
 from cotext.files.table import file_formats, named_format, recognise
@@ -34,7 +34,7 @@ from cotext.serving.errors import RequestError, without_paths
 from cotext.serving.fragments import TagHandling, fragment
 from cotext.serving.jobs.names import attachment, clean_name, result_name
 from cotext.serving.translation import detect
-from cotext.translation.dropped import dropped
+from cotext.translation.faults import Checks, Fault
 from cotext.translation.terms.glossary import Glossary
 from cotext.translation.terms.terms import TermGuide
 from tests.files import test_docx, test_epub, test_po, test_pptx
@@ -323,13 +323,10 @@ def _texts() -> dict[str, Callable[[str], object]]:
         is_echo([text], [text]),
         moved([text, "a"], ["a", text]),
     )
-    found["checks of a translation"] = lambda text: (
-        in_words([(text, text[::-1]), (text, "a"), ("a", text), ("b", text)], ["1", "2", "3", "4"]),
-        dropped(text, text[::-1]),
+    found["checks of a translation"] = lambda text: _faults(
+        [(text, text[::-1]), (text, "a"), ("a", text), ("b", text)]
     )
-    found["checks of lines"] = lambda text: in_words(
-        [(line, line[1:]) for line in text.split()], text.split()
-    )
+    found["checks of lines"] = lambda text: _faults([(line, line[1:]) for line in text.split()])
     found["words"] = words_of
     found["names of files"] = lambda text: (
         clean_name(text),
@@ -338,6 +335,11 @@ def _texts() -> dict[str, Callable[[str], object]]:
     )
     found["messages of errors"] = lambda text: without_paths(text, {})
     return found
+
+
+def _faults(pairs: Sequence[tuple[str, str]]) -> list[list[Fault]]:
+    checks = Checks(pairs)
+    return [checks.faults(number) for number in range(len(pairs))]
 
 
 def _detokenised(language: str, text: str) -> None:

@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 
 from cotext.data.splitting import Splitting
-from cotext.files.translate_files import format_of, open_job
+from cotext.files.table import format_of
+from cotext.files.translate_files import open_job
 from cotext.runtime.errors import CotextError
 from cotext.runtime.jobs.engine import run
 from cotext.serving.errors import RequestError

@@ -14,9 +14,9 @@ from cotext.data.formats import FORMATS
 from cotext.data.splitting import Splitting
 from cotext.files.blocks import Block, Close, Contents, Copied, Open, Piece, Point, merged
 from cotext.files.markdown import MarkdownFile
+from cotext.files.table import format_of
 from cotext.files.text import FORMAT
 from cotext.files.translate_blocks import translate_blocks
-from cotext.files.translate_files import format_of
 from cotext.runtime.errors import CotextError
 from cotext.runtime.jobs.journal import Journal
 from cotext.translation.open import OpenedRun, open_run

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from cotext.cli.messages import printable, tell_corpus_faults
+from cotext.cli.messages import printable
 from cotext.cli.options import as_json, counted
 from cotext.files.requests import TranslationRequest
 from cotext.runtime.errors import CotextError
@@ -37,7 +37,7 @@ def translate_by_endpoint(request: TranslationRequest, json: bool) -> None:
     """
     from functools import partial
 
-    from cotext.data.languages import name_warning, primary_language
+    from cotext.data.languages import name_warning
     from cotext.files.translate_files import check_outputs_of, unrefused
     from cotext.language_models.client import Client
     from cotext.language_models.config import read_endpoint
@@ -71,8 +71,6 @@ def translate_by_endpoint(request: TranslationRequest, json: bool) -> None:
                 reports.append(translate_file(client, file, out, kind, progress.restart, progress.advance))
             progress.start(0)
     _tell(outs, reports, json, folder is not None)
-    for file, out, kind in zip(files, outs, formats, strict=True) if not json else ():
-        tell_corpus_faults(out, file, kind, primary_language(target))
 
 
 def _corpus_format(file: Path, format: str | None, wmt: str) -> str:
@@ -81,7 +79,7 @@ def _corpus_format(file: Path, format: str | None, wmt: str) -> str:
     Raises:
         CotextError: the file is not a corpus.
     """
-    from cotext.files.translate_files import format_of
+    from cotext.files.table import format_of
 
     found = format_of(file, format)
     if found == "wmt":

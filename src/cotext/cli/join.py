@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cotext.cli.messages import tell_corpus_faults, tell_slow_precision
+from cotext.cli.messages import tell_slow_precision
 from cotext.cli.options import (
     Json,
     as_json,
@@ -48,10 +48,7 @@ def _join(out: Path, parts: "Joined", overwrite: bool, json: bool) -> None:
         from cotext.cli.translate import tell_files
         from cotext.translation.translate_file import join_translations
 
-        facts, report = parts.header.facts, join_translations(out, parts, overwrite)
-        tell_files([out], [report], json)
-        if not json:
-            tell_corpus_faults(out, Path(facts["source"]), report.format, facts["languages"][1])
+        tell_files([out], [join_translations(out, parts, overwrite)], json)
     elif command == "contrastive":
         from cotext.cli.contrastive import tell_of, write_reports
         from cotext.evaluation.studies.contrastive.contrastive import JoinedSuites

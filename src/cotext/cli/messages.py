@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -65,16 +64,3 @@ def tell_slow_precision(opened: "OpenedRun") -> None:
 
     if opened.slow:
         say(opened.slow)
-
-
-def tell_faults(out: Path, faults: str) -> None:
-    """Print the faults that mechanical checks found in a translated file."""
-    if faults:
-        typer.echo(f"{printable(str(out))}: to look at: {printable(faults)}")
-
-
-def tell_corpus_faults(out: Path, source: Path, format: str, target_language: str) -> None:
-    """Run mechanical checks on a translated corpus, and print the faults found."""
-    from cotext.files.mechanical import corpus_in_words
-
-    tell_faults(out, corpus_in_words(source, out, format, target_language))

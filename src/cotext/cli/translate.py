@@ -12,8 +12,6 @@ import typer
 from cotext.cli.messages import (
     MAX_MESSAGE_LINES,
     printable,
-    tell_corpus_faults,
-    tell_faults,
     tell_slow_precision,
 )
 from cotext.cli.options import CUT_OFF, LONG, Json, as_json, counted, do_shard
@@ -48,7 +46,6 @@ def translate(request: TranslationRequest, json: Json = False) -> None:
             )
         _translate_standard_input(request)
         return
-    from cotext.files.translate_files import BlocksJob
     from cotext.files.translate_request import FilesTranslation
     from cotext.runtime.progress import console, meter
 
@@ -62,13 +59,7 @@ def translate(request: TranslationRequest, json: Json = False) -> None:
     _say_messages(work.jobs, say)
     with meter("translating", work.sentences) as progress:
         reports = work.run(progress.advance)
-    target = work.opened.languages.target
     tell_files([job.out for job in work.jobs], reports, json, in_folder=request.out_dir is not None)
-    for job, report in zip(work.jobs, reports, strict=True) if not json else ():
-        if isinstance(job, BlocksJob):
-            tell_faults(job.out, job.faults)
-        else:
-            tell_corpus_faults(job.out, job.source, report.format, target)
 
 
 def repair(request: RepairRequest, json: Json = False) -> None:
@@ -176,6 +167,8 @@ def _say_messages(jobs: Sequence["CorpusJob | BlocksJob"], say: Callable[[str], 
 
 def _tell(out: Path, report: "FileReport") -> None:
     """Print the number of translated sentences, and the sentences that should be checked."""
+    from cotext.translation.faults import faults_in_words, shown_places
+
     resumed = (
         f" ({counted(report.resumed_documents, 'document')} from an interrupted job)"
         if report.resumed_documents
@@ -195,10 +188,10 @@ def _tell(out: Path, report: "FileReport") -> None:
         (report.shed, "with part of their context dropped to fit into view.max_tokens"),
     ):
         if where:
-            shown = f"{', '.join(where[:5])}{' ...' if where[5:] else ''}"
+            shown = shown_places(where)
             typer.echo(f"  {counted(len(where), 'sentence')} {what}; {report.places} {shown}")
-    if text := str(report.dropped):
-        typer.echo(f"  {text}")
+    if report.faults:
+        typer.echo(f"  {printable(faults_in_words(report.faults))}")
     if report.terms is not None:
         typer.echo(f"  {report.terms}")
     if report.lists:

@@ -177,3 +177,12 @@ def language_identifier() -> Any:
     """
     module = import_module("py3langid.langid")
     return module.LanguageIdentifier.from_model_file(module.MODEL_FILE, norm_probs=True)
+
+
+def identified(text: str) -> tuple[str, float] | None:
+    """Return the language of a text and its probability; None if py3langid is not installed."""
+    try:
+        code, probability = language_identifier().classify(text)
+    except ImportError:
+        return None
+    return str(code), float(probability)

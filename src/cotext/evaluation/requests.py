@@ -206,7 +206,7 @@ class ComparisonRequest(Protocols, Words, TargetLanguage, CorpusFormat, Decoding
 
 AuditKind = Literal[
     "lost", "added", "order", "untranslated", "copied", "language", "tag",
-    "number", "name", "quote", "term", "drift", "all",
+    "number", "separator", "name", "quote", "term", "drift", "all",
 ]  # fmt: skip
 
 

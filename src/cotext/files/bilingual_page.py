@@ -11,7 +11,7 @@ from html import escape
 from cotext.files.translate_blocks import PairedSentence
 from cotext.runtime.html import facts, whole_page
 from cotext.translation.confidence import LEAST_SURE, least_sure
-from cotext.translation.dropped import DroppedContent
+from cotext.translation.faults import add_faults, faults_in_words
 
 SHOWN_CONTEXT = 8  # maximum number of context sentences that are shown with their text
 
@@ -75,11 +75,11 @@ def _legend(sentences: Sequence[PairedSentence], low: Sequence[bool]) -> str:
         lines.append(f"{_note('memory')} taken from the translation memory ({taken:,}).")
     if any(sentence.terms for sentence in sentences):
         lines.append(f"{_note('term')} a glossary term that is in the translation.")
-    lacking = DroppedContent()
+    places: dict[str, list[str]] = {}
     for number, sentence in enumerate(sentences, 1):
-        lacking.add(f"no. {number}", sentence.dropped)
-    if text := str(lacking):
-        lines.append(f"Compare with the source: {escape(text)}.")
+        add_faults(places, f"no. {number}", sentence.faults)
+    if places:
+        lines.append(f"Compare with the source: {escape(faults_in_words(places))}.")
     return "".join(f"<p>{line}</p>" for line in lines)
 
 
@@ -97,7 +97,7 @@ def _row(number: int, sentences: Sequence[PairedSentence], low: bool, languages:
     if sentence.taken:
         notes.append(_note("memory"))
     notes += [_note(f"term: {term}") for term in sentence.terms]
-    notes += [_note(text, "unsure") for text in (*sentence.dropped.notes(), *sentence.faults)]
+    notes += [_note(f"{fault.kind}: {fault.note}", "unsure") for fault in sentence.faults]
     kind = "text unsure" if low else "text"
     attributes = [f' lang="{escape(code)}"' if code else "" for code in languages]
     below = f"<div>{''.join(notes)}</div>" if notes else ""

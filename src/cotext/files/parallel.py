@@ -29,7 +29,7 @@ from cotext.data.splitting import Splitter, Splitting
 from cotext.files import po, xliff
 from cotext.files.block_sentences import cut
 from cotext.files.blocks import Block
-from cotext.files.translate_files import format_of, read_file
+from cotext.files.table import format_of, read_file
 from cotext.runtime.errors import CotextError
 
 BILINGUAL: Final = {"xliff": xliff.translated_files, "po": po.translated_files}

@@ -17,7 +17,7 @@ from cotext.files.tags import project, shown_text
 from cotext.runtime.errors import CotextError
 from cotext.translation.alignment import align
 from cotext.translation.confidence import confidences
-from cotext.translation.dropped import NOTHING, Dropped, dropped
+from cotext.translation.faults import Checks, Fault
 from cotext.translation.open import OpenedRun
 from cotext.translation.terms.terms import TermGuide, TermReport
 from cotext.translation.terms.word_alignment import SentenceAlignment
@@ -92,7 +92,7 @@ class PairedSentence:
     `document`, `block` and `number` count from 0; block and sentence within their document. `confidence`: see
     `cotext.translation.confidence`; None if the translation was `taken` from a translation memory or contains
     no word chosen by the model. `terms`: glossary terms in the translation. `visible`: sentences that the
-    translation may depend on. `faults`: messages of `cotext.files.mechanical`.
+    translation may depend on.
     """
 
     document: int
@@ -104,8 +104,7 @@ class PairedSentence:
     taken: bool = False
     terms: tuple[str, ...] = ()
     visible: range = range(0)
-    dropped: Dropped = NOTHING
-    faults: tuple[str, ...] = ()
+    faults: Sequence[Fault] = ()
 
 
 class BlockDocuments:
@@ -127,7 +126,7 @@ class BlockDocuments:
         given: Mapping[int, Mapping[int, str]] | None = None,
     ) -> None:
         self._translator, self._alone = opened.translator, alone
-        self._language = opened.languages.target
+        self._languages = opened.languages.source, opened.languages.target
         self._wishes = Wishes() if wishes is None else wishes
         self._given = given or {}
         self._empty_links: dict[tuple[int, int], int] = {}  # by document and sentence, set by `blocks`
@@ -224,13 +223,12 @@ class BlockDocuments:
         """Return all sentences with their translations, in the order of the file."""
         all_indices = range(len(self.documents))
         guide = self.guide(all_indices) if self._wishes.of_terms else None
-        taken, pairs = self.taken(all_indices), []
+        taken, faults, pairs = self.taken(all_indices), self.faults(translations), []
         for index, document in enumerate(self.documents):
             blocks = self._whole[self.numbers[index]].cut
             of_block = [n for n, block in enumerate(blocks) for _ in block.parts.sentences]
             scores = confidences(translations[index])
             visible = self._translator.visible_sentences(document)
-            lacking = self.dropped(index, translations[index])
             for j, target in enumerate(self._targets(index, translations[index])):
                 expected = guide.occurrences(index, j) if guide else ()
                 matches = (islice(occurrences(target, guide.alternatives(o)), 1) for o in expected if guide)
@@ -238,20 +236,27 @@ class BlockDocuments:
                 is_taken, source = j in taken.get(index, ()), document.sentences[j]
                 copied = self._whole[self.numbers[index]].sentences[j].copied
                 confidence = None if is_taken or consists_of(target, [*terms, *copied]) else scores[j]
-                about = (confidence, is_taken, terms, visible[j], lacking[j])
+                about = (confidence, is_taken, terms, visible[j], faults.get((index, j), ()))
                 pairs.append(PairedSentence(index, of_block[j], j, source, target, *about))
         return pairs
 
-    def dropped(self, index: int, translation: Translation) -> list[Dropped]:
-        """Return content that each translated sentence lacks (links: only after `blocks` was called)."""
-        document = self._whole[self.numbers[index]]
-        written = [block.block.translate for block in document.cut for _ in block.parts.sentences]
-        triples = zip(document.sentences, self._targets(index, translation), written, strict=True)
-        links = self._empty_links
-        return [
-            dropped(sentence.own_text, target, links.get((index, j), 0)) if is_written else NOTHING
-            for j, (sentence, target, is_written) in enumerate(triples)
-        ]
+    def faults(self, translations: Mapping[int, Translation]) -> dict[tuple[int, int], list[Fault]]:
+        """Return the faults of the written sentences, by document and sentence (links: after `blocks`)."""
+        written: dict[tuple[int, int], str] = {}  # sources without copied text
+        pairs = []
+        for index, translation in translations.items():
+            document = self._whole[self.numbers[index]]
+            is_written = (block.block.translate for block in document.cut for _ in block.parts.sentences)
+            sides = zip(document.sentences, self._targets(index, translation), is_written, strict=True)
+            for j, (sentence, target, is_own) in enumerate(sides):
+                if is_own:
+                    written[index, j] = sentence.own_text
+                    pairs.append((sentence.text, target))
+        checks = Checks(pairs, self._languages)
+        return {
+            place: checks.faults(number, own, self._empty_links.get(place, 0))
+            for number, (place, own) in enumerate(written.items())
+        }
 
     def terms(self, translations: Mapping[int, Translation]) -> TermReport | None:
         """Return the term accuracy of translations of all `documents`; None without glossary terms."""
@@ -279,7 +284,7 @@ class BlockDocuments:
         """Return a translation found by search, as it is written to the file; see `without_added_stop`."""
         source, translator = self._whole[self.numbers[index]].sentences[sentence].text, self._translator
         if target:
-            return without_added_stop(source, target, self._language)
+            return without_added_stop(source, target, self._languages[1])
         # A source without visible characters has no translation. Sentences omitted by free search stay empty.
         may_miss = translator.plan.options.align == "free" and translator.tokenizer.encode(source)
         return "" if may_miss else source
@@ -298,7 +303,7 @@ class BlockDocuments:
             if not original.translate:
                 yield original
                 continue
-            joined = block.joined(pieces, self._language)
+            joined = block.joined(pieces, self._languages[1])
             yield replace(joined, pieces=without_placeholders(joined.pieces, original.pieces))
 
 

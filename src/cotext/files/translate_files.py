@@ -8,25 +8,18 @@ import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
-from cotext.data.formats import FORMATS, detect_format
-from cotext.data.formats.streams import (
-    MAX_WHOLE_BYTES,
-    binary_kind,
-    check_readable,
-)
-from cotext.data.formats.table import BEGINNING_BYTES
 from cotext.data.languages import name_warning
 from cotext.files.blocks import BilingualFormat, Entries, FileFormat
 from cotext.files.blocks import Job as BilingualJob
-from cotext.files.mechanical import in_words
-from cotext.files.table import ANY_TEXT, file_formats, named_format, recognise, require_fitting_name
+from cotext.files.table import read_file, require_fitting_name
 from cotext.files.translate_blocks import BlockDocuments, PairedSentence
-from cotext.runtime.errors import CotextError, nearest, shown
+from cotext.runtime.errors import CotextError
 from cotext.runtime.files import replacing
 from cotext.runtime.jobs.engine import Job, forget, journal_of, run
 from cotext.runtime.jobs.journal import Journal, Results
+from cotext.translation.faults import add_faults
 from cotext.translation.file_report import FileReport
 from cotext.translation.open import OpenedRun
 from cotext.translation.translate_file import (
@@ -45,9 +38,6 @@ from cotext.translation.translator import Translation
 from cotext.translation.written_beside import lists_beside, remove_lists, require_no_lists
 
 T = TypeVar("T")
-MAX_FILE_BYTES: Final = MAX_WHOLE_BYTES
-PLAIN: Final = ("text", "tsv")  # corpus formats that cannot be detected from the content
-GENERIC: Final = "prose"  # the format of any text that is not a corpus
 
 
 class BlocksJob(Job[FileReport]):
@@ -106,13 +96,6 @@ class BlocksJob(Job[FileReport]):
         """The sentences with their translations, after the job has run."""
         return self._texts.paired(self._translations)
 
-    @property
-    def faults(self) -> str:
-        """Result of the mechanical checks, with places in the file, after the job has run."""
-        places = [self._texts.place(pair.document, pair.number) for pair in self.pairs]
-        sides = [(pair.source, pair.target) for pair in self.pairs]
-        return in_words(sides, places, self._opened.languages.target)
-
     def work(
         self, todo: Sequence[int], journal: Journal, on_size: Callable[[int], None]
     ) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -156,80 +139,9 @@ class BlocksJob(Job[FileReport]):
         for unit, translation in self._translations.items():
             places = [self._texts.place(unit, j) for j in range(self.sizes[unit])]
             report.count(translation, places)
-            for place, dropped in zip(places, self._texts.dropped(unit, translation), strict=True):
-                report.dropped.add(place, dropped)
+        for (unit, j), faults in self._texts.faults(self._translations).items():
+            add_faults(report.faults, self._texts.place(unit, j), faults)
         return report
-
-
-def read_file(path: Path) -> bytes:
-    """Return the content of a file.
-
-    Raises:
-        CotextError: the path is not a regular file, cannot be read, or is larger than MAX_FILE_BYTES.
-    """
-    _check_regular(path)
-    if (size := path.stat().st_size) > MAX_FILE_BYTES:
-        raise CotextError(f"{path}: has {size:,} bytes, but the limit is {MAX_FILE_BYTES:,}; split it")
-    return _beginning(path, size)
-
-
-def _check_regular(path: Path) -> None:
-    if path.is_dir():
-        raise CotextError(f"{path}: is a folder; give the files in it, such as {path}/*")
-    check_readable(path)
-    if not path.is_file():
-        raise CotextError(
-            f"{path}: is not a regular file; copy it to a regular file, or give - for standard input"
-        )
-
-
-def format_of(path: Path, name: str | None = None) -> FileFormat | str:
-    """Return the format of a file, or the name of a corpus format; detected from the content unless named.
-
-    Raises:
-        CotextError: the format is unknown, the file is empty, or only its suffix belongs to a format.
-    """
-    formats = file_formats()
-    if name is not None:
-        if name in formats:
-            return formats[name]
-        if name.partition(":")[0] in FORMATS:
-            return name
-        known = [*formats, *FORMATS]
-        nearest_names = nearest(name, known)
-        hint = f"did you mean {nearest_names[0]}? " if nearest_names else ""
-        raise CotextError(f"unknown format {shown(name)}: {hint}known formats are {', '.join(known)}")
-    _check_regular(path)
-    if not (head := _beginning(path, BEGINNING_BYTES)):
-        raise CotextError(f"{path}: is empty: there is nothing to translate; omit this file")
-    recognised = recognise(head, path.name)
-    if recognised is not None and recognised.name != GENERIC:
-        return recognised
-    if kind := binary_kind(head):
-        raise CotextError(
-            f"{path}: not a supported format: it looks like {kind}; save it in a supported format, such as "
-            f".docx or "
-            "plain text"
-        )
-    if (corpus := detect_format(path)) not in PLAIN:
-        return corpus
-    named = named_format(path.name)
-    if named is None:
-        return corpus if recognised is None or corpus != "text" else recognised
-    if named.name not in ANY_TEXT:
-        raise CotextError(
-            f"{path}: ends in {path.suffix}, but it contains only text; save it as {path.suffix} again, "
-            "or rename it to .txt to translate it as text (--format prose)"
-        )
-    return named
-
-
-def _beginning(path: Path, size: int) -> bytes:
-    try:
-        with path.open("rb") as file:
-            return file.read(size)
-    except OSError as error:
-        raise CotextError(f"{path}: cannot be read: {error.strerror or error}") from None
 
 
 def open_job(

@@ -2,19 +2,17 @@
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from cotext.data.formats.xml_formats import encode_memory
 from cotext.files.bilingual_page import render_page
 from cotext.files.blocks import FileFormat
-from cotext.files.mechanical import MechanicalChecks
 from cotext.files.requests import PAGE_SUFFIX, TranslationRequest
+from cotext.files.table import format_of
 from cotext.files.translate_files import (
     BlocksJob,
     check_outputs_of,
-    format_of,
     open_job,
     run_jobs,
     unrefused,
@@ -121,10 +119,6 @@ def _check(request: TranslationRequest, outs: Sequence[Path], formats: Sequence[
 def write_bilingual(path: Path, job: BlocksJob, opened: OpenedRun) -> None:
     """Write the sentences of a finished job with their translations."""
     source, target, pairs = opened.languages.source, opened.languages.target, job.pairs
-    checks = MechanicalChecks([(pair.source, pair.target) for pair in pairs], target)
-    for number, pair in enumerate(pairs):
-        notes = (f"{fault.kind}: {fault.note}" for fault in checks.faults(number) if fault.kind != "number")
-        pairs[number] = replace(pair, faults=tuple(notes))
     if path.suffix.lower() == PAGE_SUFFIX:
         about = [("file", str(job.source.name)), ("system", opened.signature)]
         content = render_page(job.source.name, (source, target), pairs, about).encode()

@@ -32,10 +32,10 @@ from cotext.language_models.translator import (
 from cotext.runtime.files import checksum
 from cotext.runtime.locks import writing
 from cotext.runtime.version import __version__
+from cotext.translation.faults import checked, faults_in_words, shown_places
 from cotext.translation.written_beside import remove_lists
 
 REPORT_ENDING: Final = ".report.json"
-PLACES_SHOWN: Final = 5
 REPAIRS: Final = "repairs"
 REPORT: Final = "cotext-endpoint-report"
 _BIDI_CONTROL: Final = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")  # UAX 9, section 2
@@ -62,7 +62,8 @@ class DocumentRepair:
 class EndpointReport:
     """The usage and repairs of a translated file.
 
-    `direction_controls`: counts of bidirectional control characters in translations.
+    `direction_controls`: counts of bidirectional control characters in translations. `faults`: places by kind
+    of fault (`cotext.translation.faults`).
     """
 
     format: str
@@ -72,6 +73,7 @@ class EndpointReport:
     counts: Counts
     repairs: tuple[DocumentRepair, ...]
     direction_controls: Mapping[str, int]
+    faults: Mapping[str, Sequence[str]]
 
     @property
     def untranslated(self) -> list[str]:
@@ -90,6 +92,7 @@ class EndpointReport:
             "untranslated": self.untranslated,
             "kept": self.kept,
             "direction_controls": dict(self.direction_controls),
+            "faults": dict(self.faults),
             REPAIRS: [item.as_dict() for item in self.repairs],
             "usage": {
                 "all": asdict(self.counts.all),
@@ -107,9 +110,9 @@ class EndpointReport:
         for item in self.repairs:
             kinds.setdefault((item.repair.remedy, item.repair.problem), []).append(item.place)
         for (remedy, problem), places in sorted(kinds.items(), key=lambda kind: -len(kind[1])):
-            which = ", ".join(places[:PLACES_SHOWN]) + (" ..." if len(places) > PLACES_SHOWN else "")
+            which = shown_places(places)
             messages.append(f"{remedy}: {len(places):,} (the answer {problem}), {which}")
-        return messages
+        return [*messages, *filter(None, [faults_in_words(self.faults)])]
 
 
 def report_of(out: Path) -> Path:
@@ -143,7 +146,8 @@ def translate_file(
         remove_lists(out)
         sides = zip(documents, translations, strict=True)
         pairs = (ParallelDocument(d.id, d.sentences, t.document.sentences) for d, t in sides)
-        write_translations(out, pairs, format)
+        languages, faults = client.endpoint.languages, dict[str, list[str]]()
+        write_translations(out, checked(pairs, (languages.source, languages.target), faults), format)
         controls, places = _direction_controls(translations)
         report = EndpointReport(
             format=format,
@@ -155,6 +159,7 @@ def translate_file(
                 DocumentRepair(t.document.id, repair) for t in translations for repair in t.repairs
             ),
             direction_controls=controls,
+            faults=faults,
         )
         content = {"format": REPORT, "version": 1, "output": checksum(out), **report.as_dict()}
         with atomic_sinks([report_of(out)]) as [sink]:

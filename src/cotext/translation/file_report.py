@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from cotext.data.documents import Document, ParallelDocument
-from cotext.translation.dropped import DroppedContent, dropped
+from cotext.translation.faults import checked
 from cotext.translation.terms.terms import TermReport
 from cotext.translation.translator import OF_SENTENCES, Translation
 
@@ -36,7 +36,7 @@ class FileReport:
     is_corpus: bool = True
     terms: TermReport | None = None  # with terms or words to keep
     taken: int = 0  # sentences from a translation memory
-    dropped: DroppedContent = field(default_factory=DroppedContent)
+    faults: dict[str, list[str]] = field(default_factory=dict)  # places by kind of fault
     lists: str = ""  # file with n-best lists, if any
     scored: bool = True  # False with decode.scores = false
 
@@ -55,20 +55,27 @@ class FileReport:
             getattr(self, name).extend(places[j] for j in getattr(translation, name))
 
 
-def paired_documents(
-    documents: Iterable[Document], translations: Iterable[Translation], report: FileReport
+def paired(document: Document, translation: Translation) -> ParallelDocument:
+    """Return source and translation of a document, as they are written."""
+    # A sentence without visible characters is copied. One that the model omitted stays empty.
+    sides = zip(document.sentences, translation.document.sentences, strict=True)
+    target = (t if t or j in translation.missing else s for j, (s, t) in enumerate(sides))
+    return ParallelDocument(document.id, document.sentences, tuple(target))
+
+
+def reported(
+    documents: Iterable[Document],
+    translations: Iterable[Translation],
+    report: FileReport,
+    languages: tuple[str, str],
 ) -> Iterator[ParallelDocument]:
     """Yield source and translation of documents, in input order, and fill the report."""
-    for document, translation in zip(documents, translations, strict=True):
-        places = [f"{document.id}:{j + 1}" for j in range(len(document))]
-        report.count(translation, places)
-        report.sentences += len(document)
-        report.scored &= bool(translation.log_probabilities)
-        # A sentence without visible characters is copied. One that the model omitted stays empty.
-        target = tuple(
-            t if t or j in translation.missing else s
-            for j, (s, t) in enumerate(zip(document.sentences, translation.document.sentences, strict=True))
-        )
-        for place, source, written in zip(places, document.sentences, target, strict=True):
-            report.dropped.add(place, dropped(source, written))
-        yield ParallelDocument(document.id, document.sentences, target)
+
+    def counted() -> Iterator[ParallelDocument]:
+        for document, translation in zip(documents, translations, strict=True):
+            report.count(translation, [f"{document.id}:{j + 1}" for j in range(len(document))])
+            report.sentences += len(document)
+            report.scored &= bool(translation.log_probabilities)
+            yield paired(document, translation)
+
+    return checked(counted(), languages, report.faults)

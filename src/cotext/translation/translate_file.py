@@ -27,7 +27,7 @@ from cotext.runtime.jobs.engine import Job, Joined, journal_of, run
 from cotext.runtime.jobs.journal import DAMAGE, Journal, Results, Shard
 from cotext.runtime.version import __version__
 from cotext.translation.document_state import FoundWindow, SentenceHypothesis
-from cotext.translation.file_report import FileReport, paired_documents
+from cotext.translation.file_report import FileReport, paired, reported
 from cotext.translation.open import OpenedRun
 from cotext.translation.prose import Prose, trained_length
 from cotext.translation.signature import systems_of
@@ -204,15 +204,16 @@ def _write_corpus(
     if facts["scores"]:
         write_scores(Path(facts["scores"]), translations())
     if facts["nbest"] > 1:
-        pairs = paired_documents(documents(), translations(), FileReport())
         report.lists = str(lists_beside(out))
-        write_lists(out, pairs, translations(), facts["nbest"], signature)
+        both = map(paired, documents(), translations())
+        write_lists(out, both, translations(), facts["nbest"], signature)
     else:
         # Lists of an earlier translation would not belong to the new output.
         remove_lists(out)
     source, target = facts["languages"]
     pair = (source, target) if source and target else None
-    write_translations(out, paired_documents(documents(), translations(), report), format, pair)
+    pairs = reported(documents(), translations(), report, (source, target))
+    write_translations(out, pairs, format, pair)
     return report
 
 

@@ -12,8 +12,8 @@ from typing import Final
 from cotext.data.formats.streams import COMPRESSIONS, GZ_BEGINNING, XZ_BEGINNING
 from cotext.data.splitting import Splitting
 from cotext.files.blocks import FileFormat
-from cotext.files.table import file_formats
-from cotext.files.translate_files import GENERIC, format_of, open_job
+from cotext.files.table import GENERIC, file_formats, format_of
+from cotext.files.translate_files import open_job
 from cotext.runtime.errors import CotextError
 from cotext.runtime.jobs.engine import run
 from cotext.serving.errors import without_paths
@@ -21,11 +21,11 @@ from cotext.serving.jobs.folder import JobFolder
 from cotext.serving.jobs.table import JobStatus, Row
 from cotext.serving.sharing import SharedSystem, Work
 from cotext.serving.systems import System
+from cotext.translation.faults import faults_in_words, shown_places
 from cotext.translation.file_report import FileReport
 from cotext.translation.translate_file import FileOptions
 
 MAX_MESSAGES: Final = 100
-PLACES: Final = 5  # maximum number of locations in a message
 AT_ONCE_SECONDS: Final = 0.1  # sentences that are done before this call come from the journal
 _OPTION: Final = re.compile(r" \(--[^()]*\)$")  # advice that only applies to the command line
 
@@ -137,10 +137,10 @@ def _of_sentences(report: FileReport) -> Iterable[str]:
         (report.shed, "translated with less context than others"),
     ):
         if where:
-            some = f"{', '.join(where[:PLACES])}{' ...' if where[PLACES:] else ''}"
-            yield f"{len(where):,} sentence{'s' if len(where) > 1 else ''} {what}; {report.places} {some}"
-    if text := str(report.dropped):
-        yield text
+            sentences = f"{len(where):,} sentence{'s' if len(where) > 1 else ''}"
+            yield f"{sentences} {what}; {report.places} {shown_places(where)}"
+    if report.faults:
+        yield faults_in_words(report.faults)
 
 
 def _names(row: Row, folder: JobFolder, system: System) -> dict[Path, str]:

@@ -32,10 +32,11 @@ _UNRELATED: Final = -8.0  # the lowest score that is expected of unrelated sente
 _MOVED: Final = 4.0  # the lowest score of two sentences in different places
 _NEARBY: Final = 0.0  # the same, at most `_NEAR` beads apart, and if none of the beads is merged
 _NEAR: Final = 8
+_ALONE: Final = -2.0  # the same, at most `_NEXT` beads apart, if no other sentence is in the place of either
+_NEXT: Final = 4
 _STAYS: Final = 3.0  # added to the score of a pair in the same place, beyond `_NEARBY`
 _WINDOW: Final = 4 * alignment.BLOCK  # beads among which sentences in other places are looked for
 _LEAST_MERGED: Final = 0.01  # share of beads with merged sentences that is assumed of any text
-_BID: Final = 0.02  # nats by which the price of a sentence rises at least
 _SAMPLE: Final = 128  # sentences of each side from which the score of unrelated sentences is estimated
 
 
@@ -139,7 +140,7 @@ class _Judge:
     def beads(self, source: Side, output: Side, floors: Floats, path: Path) -> list[Bead]:
         """Return the beads of a path; sentences in other places are separate beads."""
         moved = self._moved(source, output, floors, path)
-        gone = set(moved), {t for t, _ in moved.values()}
+        gone = set(moved), {bead.output[0] for bead in moved.values()}
         kept = [
             [n for n in range(len(side)) if n not in out]
             for side, out in zip((source, output), gone, strict=True)
@@ -173,18 +174,17 @@ class _Judge:
             ours, theirs = tuple(kept[0][s] for s in i), tuple(kept[1][t] for t in j)
             last = ours[0] if ours else last + 1e-6
             beads.append((last, Bead(ours, theirs, fit, confidence)))
-        beads += [(s, Bead((s,), (t,), score, _sigmoid(score), True)) for s, (t, score) in moved.items()]
-        return [bead for _, bead in sorted(beads, key=lambda each: each[0])]
+        return [bead for _, bead in sorted([*beads, *moved.items()], key=lambda each: each[0])]
 
-    def _moved(self, source: Side, output: Side, floors: Floats, path: Path) -> dict[int, tuple[int, float]]:
-        """Return the source sentences whose translations are in another place, with these and their scores.
+    def _moved(self, source: Side, output: Side, floors: Floats, path: Path) -> dict[int, Bead]:
+        """Return the beads of translations in another place, by source sentence.
 
-        They differ from the path in the best assignment of the sentences of neighbouring beads.
+        Of the pairs of sentences of neighbouring beads, the best ones are taken first.
         """
-        moved: dict[int, tuple[int, float]] = {}
+        moved: dict[int, Bead] = {}
         for at in range(0, len(path), _WINDOW // 2):
             window = path[at : at + _WINDOW]
-            gone = {t for t, _ in moved.values()}
+            gone = {bead.output[0] for bead in moved.values()}
             rows = [(s, b) for b, (i, _) in enumerate(window) for s in i if s not in moved]
             columns = [(t, b) for b, (_, j) in enumerate(window) for t in j if t not in gone]
             if not rows or not columns:
@@ -193,14 +193,17 @@ class _Judge:
             sides = source.joined([(s,) for s in ours]), output.joined([(t,) for t in theirs])
             scores = self._scores(*sides)[0]
             apart = np.abs(of_ours[:, None] - of_theirs)
-            simple = np.array([len(i) < 2 and len(j) < 2 for i, j in window])
-            near = (apart <= _NEAR) & simple[of_ours][:, None] & simple[of_theirs]
-            values = scores - np.where(near, _NEARBY, _MOVED)
+            sizes = np.array([(len(i), len(j)) for i, j in window])
+            merged, full = sizes.max(axis=1) > 1, sizes.min(axis=1) > 0
+            near = (apart <= _NEAR) & ~(merged[of_ours][:, None] | merged[of_theirs])
+            alone = (apart <= _NEXT) & ~(full[of_ours][:, None] | full[of_theirs])
+            values = scores - np.select([alone, near], [_ALONE, _NEARBY], _MOVED)
             values[(floors[theirs] == _SUSPECT) & ~near] = -np.inf
             values = np.where(apart == 0, np.maximum(scores, floors[theirs]) - _NEARBY + _STAYS, values)
             for r, c in _assigned(values):
-                if apart[r, c] and values[r, c] > 0:
-                    moved[int(ours[r])] = int(theirs[c]), float(scores[r, c])
+                if apart[r, c]:
+                    s, t = int(ours[r]), int(theirs[c])
+                    moved[s] = Bead((s,), (t,), float(scores[r, c]), _sigmoid(values[r, c]), True)
         return moved
 
     def _scores(self, source: Side, output: Side) -> Floats:
@@ -234,18 +237,12 @@ def _sizes(source: Side, output: Side) -> tuple[Floats, Floats]:
 
 
 def _assigned(values: Numbers) -> list[tuple[int, int]]:
-    """Return the pairs of rows and columns with the highest sum of values, by auction (Bertsekas 1988).
-
-    Rows and columns are in one pair at most. The sum is lower than the highest by at most `_BID` per row.
-    """
-    prices, owners, waiting = np.zeros(values.shape[1]), dict[int, int](), list(range(len(values)))
-    while waiting:
-        gains = values[waiting[-1]] - prices
-        column = int(gains.argmax())
-        row, best = waiting.pop(), float(gains[column])
-        if best > 0:
-            gains[column] = 0  # that of a row in no pair
-            prices[column] += best - gains.max() + _BID
-            waiting += [owners[column]] if column in owners else []
-            owners[column] = row
-    return [(row, column) for column, row in owners.items()]
+    """Return the pairs of rows and columns with positive values, highest first, each row and column once."""
+    rows, columns = np.nonzero(values > 0)
+    pairs: dict[int, int] = {}
+    taken: set[int] = set()
+    for n in np.argsort(-values[rows, columns], kind="stable"):
+        if rows[n] not in pairs and columns[n] not in taken:
+            pairs[int(rows[n])] = int(columns[n])
+            taken.add(int(columns[n]))
+    return [*pairs.items()]

@@ -13,8 +13,10 @@ from difflib import get_close_matches
 from itertools import pairwise
 from typing import Final
 
+from cotext.data.placeholders import blanked
 from cotext.data.words import is_letter, words_of
-from cotext.files.mechanical import Fault, without_placeholders
+from cotext.translation.faults import Fault
+from cotext.translation.numbers import missing_numbers
 
 _LEAST: Final = 3  # other sentences with a form of address
 _NAMED: Final = 2  # other sentences with a name
@@ -60,6 +62,14 @@ _TENSES: Final[Mapping[str, Cues]] = {
 }
 
 
+def new_numbers(pairs: Sequence[Pair]) -> Iterator[tuple[int, Fault]]:
+    """Yield numbers that only the translation has, with the number of the pair."""
+    for pair, (_, source, target) in enumerate(pairs):
+        for number in missing_numbers(blanked(target), blanked(source)):
+            if not number.endswith("000"):  # A source may have thousands in words.
+                yield pair, Fault("number", 0.7, f"not in the source: {number}")
+
+
 def changed_names(pairs: Sequence[Pair]) -> Iterator[tuple[int, Fault]]:
     """Yield names that a translation lacks, although others keep them; with the number of the pair."""
     where: dict[str, list[int]] = defaultdict(list)
@@ -84,7 +94,7 @@ def changed_names(pairs: Sequence[Pair]) -> Iterator[tuple[int, Fault]]:
 
 def _names(text: str) -> list[str]:
     """Return the words within a sentence that have a capital letter only at the start."""
-    words = words_of(without_placeholders(text))
+    words = words_of(blanked(text))
     inner = [w for before, w in pairwise(words) if before.text[-1].isalnum() or before.text == ","]
     return [w.text for w in inner if len(w.text) > 3 and w.text[0].isupper() and w.text[1:].islower()]
 

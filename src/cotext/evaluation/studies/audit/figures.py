@@ -19,6 +19,7 @@ FAULTS: Final = {
 }
 DETAILS: Final = {
     "number": "numbers",
+    "separator": "table separators",
     "name": "names",
     "quote": "quotation marks",
     "term": "glossary terms",

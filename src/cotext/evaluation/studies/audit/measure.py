@@ -4,28 +4,30 @@ import math
 from bisect import bisect
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
 from cotext.data.documents import Document
-from cotext.data.languages import language_code, language_of_name
+from cotext.data.languages import identified, language_code, language_of_name
 from cotext.data.splitting import join_sentences
 from cotext.data.words import occurrences
 from cotext.evaluation.metrics.aligned_files import name_systems
 from cotext.evaluation.metrics.profile import POSITIONS
 from cotext.evaluation.requests import AuditRequest
 from cotext.evaluation.studies.audit.align import Bead, align
-from cotext.evaluation.studies.audit.drift import changed_names, drifts
+from cotext.evaluation.studies.audit.drift import changed_names, drifts, new_numbers
 from cotext.evaluation.studies.audit.figures import Audit, Finding, Position, SystemAudit
 from cotext.evaluation.studies.audit.read import read_text
-from cotext.files.mechanical import Fault, MechanicalChecks, identified
 from cotext.runtime.errors import CotextError
+from cotext.translation.faults import Checks, Fault
 from cotext.translation.terms.terms import Glossary, TermGuide
 
 _UNLIKE: Final = -9.0  # score in nats of a pair, below which another text replaces the translation
 _LEAST: Final = 0.5  # minimum confidence of a finding
 _WHOLE: Final = ("untranslated", "copied", "language")  # kinds of text that replace a translation
 _SAMPLE: Final = 100  # sentences from which the language of a text is identified
+_RANGES: Final = (*(f"{a}-{b - 1}" if b > a + 1 else f"{a}" for a, b in pairwise(POSITIONS)), "65-")
 _STEM_END: Final = 2  # letters at the end of a word in which an inflected form may differ
 
 
@@ -83,9 +85,8 @@ class _Auditor:
         if len(source) != len(output):
             texts = [[tuple(self._source)], [tuple(self._output)], [tuple(other)]]
         # Without an alignment: output sentences that are repeated or in another language.
-        checks = MechanicalChecks(
-            [*(("", line) for line in self._output), *((line, "") for line in self._source)], languages[1]
-        )
+        lines = [*(("", line) for line in self._output), *((line, "") for line in self._source)]
+        checks = Checks(lines, ("", languages[1]))
         repeated = Counter(self._output)
         suspects = [
             repeated[line] > 1 or any(fault.kind in _WHOLE for fault in checks.faults(number))
@@ -97,13 +98,8 @@ class _Auditor:
         """Return the findings, in the order of the text."""
         found = sorted(self._findings(glossary), key=lambda each: (each.sentence, each.output_sentence or 0))
         buckets = [bisect(POSITIONS, place) - 1 for place in self._places]
-        sentences = Counter(buckets)
         counts = Counter(buckets[max(each.sentence, 1) - 1] for each in found)
-        ends = [*(str(stop - 1) for stop in POSITIONS[1:]), ""]
-        positions = [
-            Position(f"{POSITIONS[b]}-{ends[b]}".removesuffix(f"-{POSITIONS[b]}"), sentences[b], counts[b])
-            for b in sorted(sentences)
-        ]
+        positions = [Position(_RANGES[b], size, counts[b]) for b, size in sorted(Counter(buckets).items())]
         merged = sum(len(bead.source) > 1 for bead in self._beads)
         divided = sum(len(bead.output) > 1 for bead in self._beads)
         return SystemAudit(name, len(self._source), len(self._output), merged, divided, found, positions)
@@ -132,9 +128,8 @@ class _Auditor:
     def _faults(self, beads: Sequence[Bead], glossary: Glossary | None) -> list[list[Fault]]:
         """Return the faults of beads with both sides. A text that is no translation has only one."""
         pairs = [(self._names[bead.source[0]], *self._texts(bead)) for bead in beads]
-        checks = MechanicalChecks(
-            [pair[1:] for pair in pairs], self._languages[1], [bead.score for bead in beads]
-        )
+        scores = [bead.score for bead in beads]
+        checks = Checks([pair[1:] for pair in pairs], ("", self._languages[1]), scores)
         faults = [checks.faults(number) for number in range(len(beads))]
         replaced = set()
         for number, (bead, each) in enumerate(zip(beads, faults, strict=True)):
@@ -150,7 +145,7 @@ class _Auditor:
             if bead.moved:
                 note = f"its translation is output sentence {bead.output[0] + 1:,}"
                 each.append(Fault("order", bead.confidence, note))
-        more = [*changed_names(pairs), *drifts(pairs, *self._languages)]
+        more = [*new_numbers(pairs), *changed_names(pairs), *drifts(pairs, *self._languages)]
         if glossary:
             more += self._terms(glossary, beads, [pair[2] for pair in pairs])
         for number, fault in more:

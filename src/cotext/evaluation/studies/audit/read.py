@@ -9,21 +9,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from cotext.data.documents import Document
-from cotext.data.formats import FORMATS, read_documents
-from cotext.data.formats.streams import Side, beginning, check_readable, read_whole
-from cotext.data.formats.table import BEGINNING_BYTES, format_in
+from cotext.data.formats import read_documents
+from cotext.data.formats.streams import Side, read_whole
+from cotext.data.formats.table import format_in
 from cotext.data.splitting import Splitter
 from cotext.files.block_sentences import cut, with_placeholders
 from cotext.files.blocks import Close, Copied, Open, Piece
 from cotext.files.po import translated_pairs
-from cotext.files.table import ANY_TEXT, file_formats, named_format, recognise
-from cotext.runtime.reading import read_bytes
+from cotext.files.table import GENERIC, format_of, read_file
 from cotext.runtime.xml import local_name, lxml_etree, parse
 
 if TYPE_CHECKING:
     from lxml import etree
 
-_MAX_BYTES: Final = 256 << 20
 _TAGS: Final = {Open: "<g id=''>", Close: "</g>"}
 _NAMESPACES: Final = re.compile(r'\sxmlns(?::\w+)?="[^"]*"')
 
@@ -34,22 +32,15 @@ def read_text(path: Path, side: Side, language: str, format: str | None = None) 
     Raises:
         CotextError: it cannot be read, is empty, or its format is unknown.
     """
-    check_readable(path)
-    head, _ = beginning(path, BEGINNING_BYTES)
-    found = file_formats().get(format) if format else recognise(head, path.name)
-    named = named_format(path.name)
-    if found is None and format is None and named is not None and named.name in ANY_TEXT:
-        found = named
-    if format in FORMATS or found is None or found.name in ("prose", "wmt"):
-        corpus = format_in(path, format, language)
-        if corpus == "text":
-            # Outputs of other systems may have empty lines anywhere.
-            lines = groupby(read_whole(path).split("\n"), key=lambda line: bool(line.strip()))
-            groups = [tuple(group) for is_text, group in lines if is_text]
-            if groups:
-                return [Document(str(number), group) for number, group in enumerate(groups, 1)]
-        return list(read_documents(path, corpus, side=side))
-    content = read_bytes(path, _MAX_BYTES)
+    found = format_of(path, format)
+    if isinstance(found, str) and found != "text":
+        return list(read_documents(path, format_in(path, found, language), side=side))
+    if isinstance(found, str) or found.name == GENERIC:
+        # Outputs of other systems may have empty lines anywhere.
+        lines = groupby(read_whole(path).split("\n"), key=lambda line: bool(line.strip()))
+        groups = [tuple(group) for is_text, group in lines if is_text]
+        return [Document(str(number), group) for number, group in enumerate(groups, 1)]
+    content = read_file(path)
     if found.name in ("po", "xliff"):
         pairs = translated_pairs(content, str(path)) if found.name == "po" else _units(content, str(path))
         return [Document("1", tuple(pair[side == "target"] for pair in pairs))]

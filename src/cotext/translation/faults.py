@@ -1,35 +1,39 @@
-"""Mechanical checks of a translation, which need no reference and no model.
+"""Faults of a translation that are found without a reference and without a model.
 
     untranslated   most words are those of the source, and such words are translated elsewhere in the text
     copied         the sentence repeats the translation of another, different sentence
     language       the sentence is in a third language, or in the source language but in other words
     tag            a placeholder, tag, address or conversion is missing, or added (not in the source)
-    number         a number is missing, or added (not in the source), in any notation
+    number         a number is missing, in any notation, or a small number has become another
+    separator      a separator of table cells is missing
+    link           a link has no text
     quote          the source has quotation marks, and the translation has none
 
-Words are compared only with words of the same text, so that no word lists are needed. If py3langid is
-installed, it also identifies languages.
+The first three are faults of whole sentences, which have no other fault. They are found by words of the same
+text, so that no word lists are needed. If py3langid is installed, it also identifies languages.
 """
 
 import math
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from pathlib import Path
 from textwrap import shorten
 from typing import Final
 
-from cotext.data.formats import read_documents
-from cotext.data.languages import language_identifier, primary_language
+from cotext.data.documents import ParallelDocument
+from cotext.data.languages import identified, primary_language, same_language
+from cotext.data.placeholders import blanked, placeholder_spans
 from cotext.data.words import words_of
-from cotext.files.block_sentences import placeholder_spans
-from cotext.translation.dropped import counted_places, dropped_numbers
+from cotext.translation.numbers import missing_numbers
 
-_REPORTED: Final = ("untranslated", "copied", "language", "tag", "quote")  # numbers: see `DroppedContent`
-_MOST_CHECKED: Final = 50_000  # sentences of a corpus that are checked after its translation
+KINDS: Final = ("number", "separator", "link", "untranslated", "copied", "language", "tag", "quote")
+SHOWN_PLACES: Final = 5
+# The beginnings of messages; others begin with the kind.
+_PHRASES: Final = {"number": "numbers missing in", "separator": "table separators missing in"}
+_CHECKED_TOGETHER: Final = 50_000  # sentences of a corpus that are checked as one text
 _LEAST_WORDS: Final = 3  # minimum length for the kinds untranslated, copied and language
 _ALIKE: Final = 0.8  # minimum share of words that an untranslated sentence has in common with its source
 _MOST_COMPARED: Final = 32  # maximum number of sources with the same translation that are compared
@@ -54,6 +58,7 @@ _QUOTES: Final = re.compile("[\"“”„«»「」『』《》〈〉]|(?<!\\w)[
 _STRICT: Final = re.compile(r"[{}$%_]|</|<.*[=/]>?$")
 _SMALL: Final = re.compile(r"(?<![\w.,:/%$-])\d{1,2}(?![\w%]|[.,:/-]\w)")
 _DOUBLE: Final = re.compile('["“”„«»「」『』]')
+_SEPARATORS: Final = re.compile("[|\t│┃║｜]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,19 +70,23 @@ class Fault:
     note: str
 
 
-class MechanicalChecks:
+class Checks:
     """Checks of the sentence pairs of one text.
 
-    `target_language`: code, or empty if unknown. `fit`: how well each translation fits its source
-    (log-likelihood ratio of words and lengths, in nats; higher is better). Of two equal translations, the one
-    with the lower score is the copy (default: the later one). A pair that does not fit needs less evidence to
-    be reported as copied or in another language.
+    `languages`: codes of source and target, empty if unknown; if they are the same, whole sentences are not
+    checked. `fit`: how well each translation fits its source (log-likelihood ratio of words and lengths, in
+    nats; higher is better). Of two equal translations, the one with the lower score is the copy (default: the
+    later one). A pair that does not fit needs less evidence to be reported as copied or in another language.
     """
 
     def __init__(
-        self, pairs: Sequence[tuple[str, str]], target_language: str = "", fit: Sequence[float] = ()
+        self,
+        pairs: Sequence[tuple[str, str]],
+        languages: tuple[str, str] = ("", ""),
+        fit: Sequence[float] = (),
     ) -> None:
-        self._pairs, self._language = pairs, primary_language(target_language)
+        self._pairs, self._language = pairs, primary_language(languages[1])
+        self._is_rewritten = same_language(*languages)
         self._fit = fit or [-float(number) for number in range(len(pairs))]
         self._unfit = [score < _UNFIT for score in fit] or [False] * len(pairs)
         self._words = [(_words(source), _words(target)) for source, target in pairs]
@@ -114,14 +123,26 @@ class MechanicalChecks:
         ]
         self._letters = [counts.total() for counts in self._spelt]
 
-    def faults(self, number: int) -> list[Fault]:
+    def faults(self, number: int, own_source: str | None = None, links: int = 0) -> list[Fault]:
+        """Return the faults of a pair.
+
+        `own_source`: the source without text that is copied in any case. `links`: the number of links that
+        have text in the source only.
+        """
         source, target = self._pairs[number]
-        if not target.strip():
-            return []
-        if whole := self._untranslated(number) or self._copied(number) or self._foreign(number):
-            return [whole]
-        words = without_placeholders(source), without_placeholders(target)
-        return [*tag_faults(source, target), *_of_words(*words)]
+        if target.strip() and not self._is_rewritten:
+            whole = self._untranslated(number) or self._copied(number) or self._foreign(number)
+            if whole:
+                return [whole]
+        own = blanked(source if own_source is None else own_source)
+        faults = [*_of_numbers(own, blanked(target)), *[Fault("link", 0.95, "has no text")] * links]
+        if len(_SEPARATORS.findall(own)) > len(_SEPARATORS.findall(target)):
+            faults.append(Fault("separator", 0.8, "missing: separator of table cells"))
+        if target.strip():
+            faults += tag_faults(source, target)
+            if len(_DOUBLE.findall(own)) > 1 and not _QUOTES.search(target):
+                faults.append(Fault("quote", 0.7, "quotation marks are missing"))
+        return faults
 
     def _untranslated(self, number: int) -> Fault | None:
         source, target = (text.split() for text in self._pairs[number])
@@ -225,46 +246,19 @@ def _count(placeholder: str, text: str) -> int:
     return text.count(placeholder[:-1] if placeholder[0] == "&" else placeholder)
 
 
-def _of_words(source: str, target: str) -> Iterator[Fault]:
-    """Yield faults of numbers and quotation marks."""
-    missing = dropped_numbers(source, target)
-    # A source may have thousands in words.
-    added = [number for number in dropped_numbers(target, source) if not number.endswith("000")]
-    for number in missing:
-        yield Fault("number", 0.8, f"missing: {number}")
-    for number in added:
-        yield Fault("number", 0.7, f"not in the source: {number}")
+def _of_numbers(source: str, target: str) -> list[Fault]:
+    faults = [Fault("number", 0.8, f"missing: {number}") for number in missing_numbers(source, target)]
     # Small numbers may be written in words, but not if both sides have the same number of them.
     ours, theirs = (Counter(map(int, _SMALL.findall(text))) for text in (source, target))
-    if not missing and not added and ours.total() == theirs.total():
+    if not faults and ours.total() == theirs.total():
         for before, after in zip((ours - theirs).elements(), (theirs - ours).elements(), strict=True):
-            yield Fault("number", 0.8, f"{before} has become {after}")
-    if len(_DOUBLE.findall(source)) > 1 and not _QUOTES.search(target):
-        yield Fault("quote", 0.7, "quotation marks are missing")
-
-
-def without_placeholders(text: str) -> str:
-    """Replace placeholders by spaces."""
-    parts: list[str] = []
-    done = 0
-    for start, stop in placeholder_spans(text):
-        parts += [text[done:start], " " * (stop - start)]
-        done = stop
-    return "".join([*parts, text[done:]])
-
-
-def identified(text: str) -> tuple[str, float] | None:
-    """Return the language of a text and its probability; None if py3langid is not installed."""
-    try:
-        code, probability = language_identifier().classify(text)
-    except ImportError:
-        return None
-    return str(code), float(probability)
+            faults.append(Fault("number", 0.8, f"{before} has become {after}"))
+    return faults
 
 
 def _words(text: str) -> list[str]:
     """Return the words of a text (characters in unspaced scripts) without placeholders, numbers and signs."""
-    return [word.text for word in words_of(without_placeholders(text).casefold()) if word.text.isalpha()]
+    return [word.text for word in words_of(blanked(text).casefold()) if word.text.isalpha()]
 
 
 def _trigrams(words: Sequence[str]) -> set[str]:
@@ -283,24 +277,49 @@ def _scripts(words: Iterable[str]) -> Counter[str]:
     return Counter("CJK" if name in ("HIRAGANA", "KATAKANA") else name for name in names)
 
 
-def in_words(pairs: Sequence[tuple[str, str]], places: Sequence[str], target_language: str = "") -> str:
-    """Return a summary such as "untranslated: 2 sentences (line 3, line 8); tag: 1 sentence (line 4)"."""
-    checks = MechanicalChecks(pairs, target_language)
-    places_of: dict[str, dict[str, None]] = {}
-    for number, place in enumerate(places):
-        for fault in checks.faults(number):
-            places_of.setdefault(fault.kind, {})[place] = None
-    return "; ".join(f"{k}: {counted_places(list(places_of[k]))}" for k in _REPORTED if k in places_of)
+def checked(
+    documents: Iterable[ParallelDocument], languages: tuple[str, str], places: dict[str, list[str]]
+) -> Iterator[ParallelDocument]:
+    """Yield documents, and add the places of their faults, as document:sentence."""
+    waiting: list[ParallelDocument] = []
+    sentences = 0
+
+    def check() -> None:
+        names = (f"{document.id}:{j + 1}" for document in waiting for j in range(len(document)))
+        checks = Checks([pair for d in waiting for pair in zip(d.source, d.target, strict=True)], languages)
+        for number, name in enumerate(names):
+            add_faults(places, name, checks.faults(number))
+
+    for document in documents:
+        yield document
+        waiting.append(document)
+        sentences += len(document)
+        if sentences >= _CHECKED_TOGETHER:
+            check()
+            waiting, sentences = [], 0
+    check()
 
 
-def corpus_in_words(source: Path, out: Path, format: str, target_language: str = "") -> str:
-    """Return `in_words` for the first sentences of a translated corpus; places are `document:sentence`."""
-    pairs: list[tuple[str, str]] = []
-    places: list[str] = []
-    sides = read_documents(source, format), read_documents(out, format, side="target")
-    for source_side, target_side in zip(*sides, strict=False):
-        pairs += zip(source_side.sentences, target_side.sentences, strict=False)
-        places += (f"{source_side.id}:{number}" for number in range(1, 1 + len(pairs) - len(places)))
-        if len(pairs) > _MOST_CHECKED:
-            break
-    return in_words(pairs, places, target_language)
+def add_faults(places: dict[str, list[str]], place: str, faults: Iterable[Fault]) -> None:
+    """Add the place of a sentence to the places of its kinds of faults; for links, once per link."""
+    for kind, count in Counter(fault.kind for fault in faults).items():
+        places.setdefault(kind, []).extend([place] * (count if kind == "link" else 1))
+
+
+def faults_in_words(places: Mapping[str, Sequence[str]]) -> str:
+    """Format as "numbers missing in 2 sentences (line 3, line 8); 1 link has no text (line 9)"."""
+    messages = []
+    for kind in [kind for kind in KINDS if kind in places]:
+        count, shown = len(places[kind]), shown_places(places[kind])
+        if kind == "link":
+            messages.append(f"{count:,} {'links have' if count > 1 else 'link has'} no text ({shown})")
+        else:
+            sentences = f"{count:,} sentence{'s' if count > 1 else ''}"
+            messages.append(f"{_PHRASES.get(kind, f'{kind}:')} {sentences} ({shown})")
+    return "; ".join(messages)
+
+
+def shown_places(places: Sequence[str]) -> str:
+    """Join the first different places."""
+    different = list(dict.fromkeys(places))
+    return f"{', '.join(different[:SHOWN_PLACES])}{' ...' if different[SHOWN_PLACES:] else ''}"
