@@ -66,15 +66,12 @@ def test_numbers_that_are_not_there(source: str, target: str, numbers: list[str]
     assert dropped_numbers(source, target) == numbers
 
 
-def test_separators_and_notes() -> None:
+def test_separators_and_links_without_text() -> None:
     assert not dropped("the dog", "der Hund")
     found = dropped("| dog | 35 |", "Hund |", links=2)
     assert found == Dropped(("35",), 2, 2)
     assert found.notes() == ["missing: 35", "missing: table separator", "link without text"]
     assert not dropped("dog", "| Hund |")
-
-
-def test_links_without_text() -> None:
     link: list[Piece] = ["see ", Open(1, link=True), "the dog", Close(1), Open(2), "now", Close(2)]
     assert empty_links(link, ["der Hund ", Open(1), Close(1), Open(2), Close(2)]) == 1
     assert empty_links(link, ["der ", Open(1), " ", Open(2), "Hund", Close(2), Close(1)]) == 0
@@ -82,18 +79,15 @@ def test_links_without_text() -> None:
     assert empty_links([Open(1, link=True), " ", Close(1)], [Open(1), Close(1)]) == 0
 
 
+LINK = f'<w:hyperlink w:anchor="x">{run("link")}</w:hyperlink>'
+
+
 @pytest.mark.parametrize(
     ("format", "content"),
     [
         ("markdown", b"see *this* [link](x) now"),
         ("html", b"<html><body><p>see <b>this</b> <a href='x'>link</a> now</p></body></html>"),
-        (
-            "docx",
-            word(
-                f"<w:p>{run('see ')}{run('this', '<w:b/>')}{run(' ')}"
-                f'<w:hyperlink w:anchor="x">{run("link")}</w:hyperlink>{run(" now")}</w:p>'
-            ),
-        ),
+        ("docx", word(f"<w:p>{run('see ')}{run('this', '<w:b/>')}{run(' ')}{LINK}{run(' now')}</w:p>")),
     ],
 )
 def test_links_are_known(format: str, content: bytes) -> None:
@@ -108,9 +102,8 @@ def test_told_after_a_file_and_on_its_page(world: World, tmp_path: Path) -> None
     done = succeed("translate", world.run, source, "--out", tmp_path / "out.md", "--bilingual", page)
     out = (tmp_path / "out.md").read_text()
     assert "1998" not in out.splitlines()[0]
-    assert (
-        "numbers missing in 1 sentence (line 1); table separators missing in 1 sentence (line 1)" in done.out
-    )
+    separators = "table separators missing in 1 sentence (line 1)"
+    assert f"numbers missing in 1 sentence (line 1); {separators}" in done.out
     empty = out.count("[](")
     assert ("no text (line 3)" in done.out) == (empty > 0)
     content = page.read_text(encoding="utf-8")

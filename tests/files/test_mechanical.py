@@ -34,14 +34,11 @@ def test_tags(source: str, target: str, notes: list[str]) -> None:
     assert [fault.note for fault in tag_faults(source, target)] == notes
 
 
-def test_what_is_told_after_a_translation() -> None:
+def test_equal_lines_are_untranslated_only_if_there_is_evidence() -> None:
     pairs = [*PAIRS, ("The garden is closed today.", "The garden is closed today."), ("Hi {0}", "Hallo")]
     places = [f"line {number}" for number in range(1, 6)]
     assert in_words(PAIRS, places[:3]) == ""
     assert in_words(pairs, places) == "untranslated: 1 sentence (line 4); tag: 1 sentence (line 5)"
-
-
-def test_equal_lines_are_untranslated_only_if_their_words_are_translated_elsewhere() -> None:
     same = [("Type image jpeg", "Type image jpeg"), ("Type image png", "Type image png")]
     assert in_words([*PAIRS, *same], ["line"] * 5) == ""
     # If most of the text is equal, there is no other evidence.
@@ -50,33 +47,26 @@ def test_equal_lines_are_untranslated_only_if_their_words_are_translated_elsewhe
     assert in_words(left, places) == "untranslated: 3 sentences (line 1, line 2, line 3)"
 
 
-def test_one_long_sentence_is_too_little_to_tell_languages_apart() -> None:
+def test_what_is_kept_everywhere_is_no_fault() -> None:
     pair = (
         "The committee met on Thursday and agreed on a plan for the old harbour.",
         "Am Donnerstag kam der Ausschuss zusammen und einigte sich auf einen Plan für den alten Hafen.",
     )
     assert MechanicalChecks([pair], "de").faults(0) == []
-
-
-def test_code_that_stays_as_it_is_is_no_fault() -> None:
     # "mv", "cp" and names of files are kept everywhere.
     pairs = [(f"mv a{n}.txt cp target", f"mv a{n}.txt cp target") for n in range(4)]
     checks = MechanicalChecks([*PAIRS, *pairs], "de")
     assert not any(checks.faults(number) for number in range(len(PAIRS)))
+    pairs = [(f"see the picture images/{n}.png there", f"siehe das Bild bilder/{n}.png dort") for n in "ab"]
+    assert [MechanicalChecks([*PAIRS, *pairs], "de").faults(n) for n in (3, 4)] == [[], []]
 
 
 def test_lists_of_names_have_nothing_to_translate() -> None:
     names = "Aban, Abbas, Bart, Borg, Chamil, Delphine, Electra and Galatea"
     assert MechanicalChecks([*PAIRS, (names, names)], "de").faults(3) == []
     text = "On Monday Abbas and his brother never came to our lovely village."
-    assert [fault.kind for fault in MechanicalChecks([*PAIRS, (text, text)], "de").faults(3)] == [
-        "untranslated"
-    ]
-
-
-def test_texts_that_differ_in_what_is_copied_are_not_equal() -> None:
-    pairs = [(f"see the picture images/{n}.png there", f"siehe das Bild bilder/{n}.png dort") for n in "ab"]
-    assert [MechanicalChecks([*PAIRS, *pairs], "de").faults(n) for n in (3, 4)] == [[], []]
+    [fault] = MechanicalChecks([*PAIRS, (text, text)], "de").faults(3)
+    assert fault.kind == "untranslated"
 
 
 def test_of_two_equal_translations_the_one_that_fits_less_is_the_copy() -> None:
@@ -93,9 +83,8 @@ def test_faults_are_told_of_a_corpus_and_on_the_bilingual_page(tmp_path: Path) -
     out.write_text("Öffne {0}.\n\nGut.\nSchließe.\n", encoding="utf-8")
     assert corpus_in_words(source, out, "text", "de") == "tag: 1 sentence (2:2)"
     sentence = PairedSentence(0, 0, 0, "Close {1}.", "Schließe.", faults=("tag: missing: {1}",))
-    assert '<span class="note unsure">tag: missing: {1}</span>' in render_page(
-        "t", ("en", "de"), [sentence], ()
-    )
+    page = render_page("t", ("en", "de"), [sentence], ())
+    assert '<span class="note unsure">tag: missing: {1}</span>' in page
 
 
 def test_a_small_number_that_became_another_is_a_fault() -> None:
