@@ -2,6 +2,7 @@
 
 import io
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -102,10 +103,13 @@ def succeed(*arguments: str | Path) -> Outcome:
     return outcome
 
 
-def refuse(message: str, *arguments: str | Path) -> Outcome:
-    """Run a command that is not done, with the message."""
+def must_refuse(words: str | tuple[str, ...], *arguments: str | Path) -> Outcome:
+    """Run a command, which has to end with exit code 2 and these words, wherever its lines are broken."""
     outcome = cotext(*arguments)
-    assert (outcome.code, message in outcome.err) == (2, True), outcome
+    assert outcome.code == 2, outcome
+    shown = " ".join(outcome.err.split())
+    for each in (words,) if isinstance(words, str) else words:
+        assert each in outcome.err or each in shown, outcome.err
     return outcome
 
 
@@ -171,6 +175,13 @@ def listing(folder: Path) -> dict[str, bytes]:
         str(path.relative_to(folder)): path.read_bytes() if path.is_file() else b""
         for path in sorted(folder.rglob("*"))
     }
+
+
+def writable_copy(folder: Path, copy: Path) -> Path:
+    shutil.copytree(folder, copy, symlinks=True)
+    for path in (copy, *copy.rglob("*")):
+        path.chmod(0o755 if path.is_dir() else 0o644)
+    return copy
 
 
 def write_corpus(folder: Path) -> None:

@@ -9,8 +9,8 @@ from hypothesis import settings
 if TYPE_CHECKING:
     from tests.command_line import World
 
-# The number of examples of property tests that do not set one (the default is 100), and no time limit of an example,
-# which a busy machine exceeds.
+# The number of examples of property tests that do not set one; the default is 100. An example has no time
+# limit, which a busy machine exceeds.
 settings.register_profile("suite", max_examples=40, deadline=None)
 settings.load_profile("suite")
 

@@ -1,11 +1,8 @@
 """Experiments: two rows of a few updates from nothing to their tables, in one call and in several."""
 
-import contextlib
-import importlib
 import json
 import re
 import shutil
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, Any
@@ -26,9 +23,10 @@ from benchmarks.experiments.tables import render
 from cotext.data.formats import read_documents, read_parallel
 from cotext.data.suite_files import read_suite
 from cotext.models.checkpoint import load_run
-from cotext.runtime.errors import CotextError
-from tests.command_line import World, cotext, process_environment, succeed
+from tests.benchmarks.here import run_here
+from tests.command_line import World, succeed
 from tests.loops import loop_over
+from tests.refusals import must_raise
 
 SHIPPED = sorted((Path(__file__).resolve().parents[2] / "benchmarks" / "experiments").glob("*.yaml"))
 EXPERIMENT = """
@@ -64,21 +62,12 @@ tables:
 """
 
 
-@pytest.fixture(autouse=True)
-def _alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in process_environment().items():
-        monkeypatch.setenv(name, value)
-
-
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of the experiment, run to its end in one call."""
     folder = tmp_path_factory.mktemp("experiment")
     (folder / "two.yaml").write_text(EXPERIMENT)
-    with pytest.MonkeyPatch.context() as monkeypatch:
-        for name, value in process_environment().items():
-            monkeypatch.setenv(name, value)
-        assert run(folder, "--at-once", "2") == 0
+    assert run(folder, "--at-once", "2") == 0
     return folder
 
 
@@ -86,17 +75,10 @@ class RunHere:
     """In the place of a process: a command that has run in this one, which has imported everything."""
 
     def __init__(self, command: Sequence[str], stdout: IO[bytes], stderr: IO[bytes], **_: Any) -> None:
-        python, dash_m, module, *arguments = command
-        assert (python, dash_m) == (sys.executable, "-m")
-        if module == "cotext":
-            done = cotext(*arguments)
-            stdout.write(done.out.encode())
-            stderr.write(done.err.encode())
-            self.code = done.code
-            return
-        with patch.object(sys, "argv", [module, *arguments]), contextlib.redirect_stdout(None):
-            importlib.import_module(module).main()
-        self.code = 0
+        done = run_here(command)
+        stdout.write(done.out.encode())
+        stderr.write(done.err.encode())
+        self.code = done.code
 
     def poll(self) -> int:
         return self.code
@@ -211,15 +193,15 @@ def test_what_fails_is_told_and_takes_along_what_needs_it(
     assert "| first | 4 |" in page
 
 
+def entry(figures: dict[str, float]) -> dict[str, object]:
+    return {"signature": "model:x", "measures": {"training": {"figures": figures}}}
+
+
 def test_seeds_are_told_by_mean_and_spread(tmp_path: Path) -> None:
     (tmp_path / "two.yaml").write_text(EXPERIMENT)
     experiment = read_experiment(tmp_path / "two.yaml")
-
-    def entry(value: float) -> dict[str, object]:
-        figures = {"updates": 10.0, "nll_current.at.10": value, "nll_current.at.5": 3.0}
-        return {"signature": "model:x", "measures": {"training": {"figures": figures}}}
-
-    rows = {"first": {"1": entry(1.0), "2": entry(2.0)}}
+    figures = [{"updates": 10.0, "nll_current.at.10": v, "nll_current.at.5": 3.0} for v in (1.0, 2.0)]
+    rows = {"first": {str(seed): entry(each) for seed, each in enumerate(figures, 1)}}
     page = render(experiment, {"rows": rows, "data": {}, "versions": {"cotext": "1"}})
     assert "|  | updates | loss at 5 | loss at 10 | register |" in page
     assert "| first (2 seeds) | 10 (10-10) | 3.00 (3.00-3.00) | 1.50 (1.00-2.00) |  |" in page
@@ -270,8 +252,7 @@ def test_a_run_with_other_settings_keeps_its_weights(world: World, tmp_path: Pat
     assert after.config.view.before == 0 != before.config.view.before
     assert before.model.state_dict().keys() == after.model.state_dict().keys()
     assert before.updates == after.updates
-    with pytest.raises(CotextError, match="has no weights for"):
-        change_run(world.run, tmp_path / "deeper", ["model.encoder_layers=2"])
+    must_raise("has no weights for", change_run, world.run, tmp_path / "deeper", ["model.encoder_layers=2"])
 
 
 @pytest.mark.parametrize(
@@ -304,23 +285,18 @@ def test_what_cannot_be_run_is_refused_with_its_place(
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("--set", "update=3"), "has no variable update (its variables: updates)"),
-        (("--set", "updates"), "write key=value"),
-        (("--set", "train.max_update=3"), "train.max_updates"),
-        (("--rows", "frist"), "did you mean first?"),
-        (("--seeds", "frist=1,2"), "did you mean first?"),
-        (("--seeds", "first=one"), "rows.first.seeds.0"),
-    ],
-)
-def test_changes_that_fit_nothing_are_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], message: str
-) -> None:
+def test_changes_that_fit_nothing_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "two.yaml").write_text(EXPERIMENT)
-    assert run(tmp_path, *arguments) == 2
-    assert message in capsys.readouterr().err
+    for option, value, message in (
+        ("--set", "update=3", "has no variable update (its variables: updates)"),
+        ("--set", "updates", "write key=value"),
+        ("--set", "train.max_update=3", "train.max_updates"),
+        ("--rows", "frist", "did you mean first?"),
+        ("--seeds", "frist=1,2", "did you mean first?"),
+        ("--seeds", "first=one", "rows.first.seeds.0"),
+    ):
+        assert run(tmp_path, option, value) == 2
+        assert message in capsys.readouterr().err
 
 
 def test_figures_of_suites_by_distance() -> None:
@@ -343,15 +319,11 @@ def test_figures_of_suites_by_distance() -> None:
 
 
 def test_the_first_checkpoint_that_has_learned_a_suite(tmp_path: Path) -> None:
-    for name, percent in {
-        "accuracy": 95,
-        "accuracy.at.900": 96,
-        "accuracy.at.1000": 94,
-        "accuracy.at.300": 40,
-    }.items():
+    percents = {"": 95, ".at.900": 96, ".at.1000": 94, ".at.300": 40}
+    for name, percent in percents.items():
         each = {"accuracy_percent": percent, "chance_percent": 50.0}
         suite = {"overall": each, "by_distance": {"1": each}}
-        (tmp_path / f"{name}.json").write_text(json.dumps({"controlled/pronoun": suite}))
+        (tmp_path / f"accuracy{name}.json").write_text(json.dumps({"controlled/pronoun": suite}))
     place = Place(tmp_path, tmp_path, tmp_path / "accuracy.json", {}, {})
     found = figures(Measure(contrastive=Contrastive(checkpoints=True)), place)
     assert (found["pronoun.near"], found["pronoun.near.at.300"]) == (95, 40)
@@ -386,8 +358,7 @@ def test_figures_are_drawn_of_what_is_measured(finished: Path, tmp_path: Path) -
     draw(experiment, kept, tmp_path)
     assert (tmp_path / "loss-by-updates.png").read_bytes().startswith(b"\x89PNG")
     (tmp_path / "two.yaml").write_text(EXPERIMENT + CURVES.replace("2: first", "2: furst"))
-    with pytest.raises(CotextError, match="did you mean first"):
-        read_experiment(tmp_path / "two.yaml")
+    must_raise("did you mean first", read_experiment, tmp_path / "two.yaml")
 
 
 COURSE = """
@@ -403,14 +374,8 @@ def test_a_line_may_be_the_course_of_a_row(finished: Path, tmp_path: Path) -> No
     path = tmp_path / "two.yaml"
     path.write_text(EXPERIMENT + COURSE)
     experiment = read_experiment(path)
-    of_seeds = [
-        {"nll_current.at.10": 2.0, "nll_current.at.5": 3.0},
-        {"nll_current.at.5": 4.0, "nll_current": 1.0},
-    ]
-    row = {
-        str(seed): {"signature": "model:x", "measures": {"training": {"figures": found}}}
-        for seed, found in enumerate(of_seeds, 1)
-    }
+    one = {"nll_current.at.10": 2.0, "nll_current.at.5": 3.0}
+    row = {"1": entry(one), "2": entry({"nll_current.at.5": 4.0, "nll_current": 1.0})}
     kept = {"rows": {"first": row}, "data": {}, "versions": {}}
     [curves] = experiment.figures
     assert points(curves.lines["one"], "training.nll_current.at.*", kept) == [(5, 3.5, 3, 4), (10, 2, 2, 2)]
@@ -418,11 +383,9 @@ def test_a_line_may_be_the_course_of_a_row(finished: Path, tmp_path: Path) -> No
     assert (tmp_path / "loss-in-the-course.png").read_bytes().startswith(b"\x89PNG")
     for fault in (COURSE.replace("one: first", "one: {1: first}"), COURSE.replace(".at.*", "")):
         path.write_text(EXPERIMENT + fault)
-        with pytest.raises(CotextError, match="in every panel and a row for every line"):
-            read_experiment(path)
+        must_raise("in every panel and a row for every line", read_experiment, path)
     path.write_text(EXPERIMENT + COURSE.replace("one: first", "one: furst"))
-    with pytest.raises(CotextError, match="did you mean first"):
-        read_experiment(path)
+    must_raise("did you mean first", read_experiment, path)
 
 
 @pytest.mark.parametrize("model", ["", "Unbabel/wmt22-comet-da"])
@@ -438,10 +401,8 @@ def test_comet_is_left_out_with_a_word_where_it_cannot_be_run(
     text = EXPERIMENT.replace("measures:\n ", f"{bleu}\n ").replace("accuracy.register", "bleu.comet")
     (tmp_path / "two.yaml").write_text(text)
     page = render(read_experiment(tmp_path / "two.yaml"), {"rows": {}, "data": {}, "versions": {}})
-    assert (
-        "COMET is left out: " + ("COMET needs a separate environment" if model else "no model is named")
-        in page
-    )
+    reason = "COMET needs a separate environment" if model else "no model is named"
+    assert f"COMET is left out: {reason}" in page
 
 
 @loop_over("path", SHIPPED)

@@ -31,25 +31,16 @@ def test_ways_take_turns_and_the_warm_up_does_not_count() -> None:
     assert times.rate("one", "{:.1f}", things=6) == "2.5 (2.0-3.0)"
 
 
-def test_a_way_that_gives_a_number_is_timed_for_each_thing_done() -> None:
+def test_rounds_and_numbers_of_things() -> None:
     ticks = count()
     times = in_turn(lambda number: {"labels": lambda: 4.0 * number}, 2, clock=lambda: next(ticks))
     assert times["labels"] == [1 / 4, 1 / 8]  # rounds 1 and 2; round 0 warms up
-
-
-def test_a_spread_is_the_median_with_the_smallest_and_the_largest() -> None:
     assert spread([3.0, 1.0, 2.0]) == "2.00 (1.00-3.00)"
     assert Times({"a": [1.0, 5.0, 2.0]}).median("a") == 2.0
-
-
-def test_each_round_starts_with_another_way() -> None:
     calls: list[str] = []
     times = harness.timed({name: lambda n=name: calls.append(n) for name in "abc"}, 2, lambda: len(calls))
     assert "".join(calls) == "abcbcacab"
     assert times["a"] == [1.0, 1.0]
-
-
-def test_work_in_a_process_of_its_own_gives_its_result() -> None:
     assert harness.in_own_process(max, 2, 5) == 5
 
 

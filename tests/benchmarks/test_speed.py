@@ -9,14 +9,7 @@ from torch import nn
 
 from benchmarks.speed import operators, training, translating
 from benchmarks.speed.harness import in_own_process
-from benchmarks.speed.systems import (
-    GATED,
-    GROUPS,
-    SENTENCE,
-    config_of,
-    named,
-    random_batches,
-)
+from benchmarks.speed.systems import GATED, GROUPS, SENTENCE, config_of, named, random_batches
 from cotext.layers.others import GatedOthersSpan
 
 CPU = torch.device("cpu")
@@ -72,13 +65,25 @@ def _another(module: nn.Module) -> None:
         nn.init.normal_(module.weight)
 
 
-def test_operators_of_a_step_are_counted() -> None:
+def test_operators_of_a_step_and_values_that_the_cpu_reads_are_counted() -> None:
     counts = operators.operators(f"{SENTENCE} {SMALL}", sentences=1, beam=1)
     steps = operators.STEPS
     # Attention to the target and to the source, in two layers.
     assert counts["scaled_dot_product_attention"] == 4 * steps
     assert counts["log_softmax"] == steps
     assert sum(counts.values()) < 125 * steps
+    x = torch.arange(4)
+    with operators.HostReads() as reads:
+        float(x.sum())
+        x[x > 1]
+        x.nonzero()
+        x.repeat_interleave(x, output_size=6)
+    assert reads.counts.total() == 3
+    with operators.HostReads() as reads:
+        x.repeat_interleave(x)
+        x[torch.tensor([0, 1])] = 0
+    assert reads.counts.total() == 1
+    assert operators.values_read(SYSTEMS[0], "base", "1x3", CPU) == 0
 
 
 def test_int8_and_shortlists_are_used() -> None:
@@ -96,21 +101,3 @@ def test_every_system_of_a_group_is_known_and_gates_are_open() -> None:
     gates = [m.gate for m in translator.model.modules() if isinstance(m, GatedOthersSpan)]
     assert gates
     assert all(bool((gate != 0).all()) for gate in gates)
-
-
-def test_values_that_the_cpu_reads_are_counted() -> None:
-    x = torch.arange(4)
-    with operators.HostReads() as reads:
-        float(x.sum())
-        x[x > 1]
-        x.nonzero()
-        x.repeat_interleave(x, output_size=6)
-    assert reads.counts.total() == 3
-    with operators.HostReads() as reads:
-        x.repeat_interleave(x)
-        x[torch.tensor([0, 1])] = 0
-    assert reads.counts.total() == 1
-
-
-def test_an_update_reads_no_value() -> None:
-    assert operators.values_read(SYSTEMS[0], "base", "1x3", CPU) == 0

@@ -4,17 +4,12 @@ Rows of a few updates of a model of 16 dimensions. What is asked of a device for
 first.
 """
 
-import contextlib
-import importlib
-import io
 import json
 import lzma
 import random
-import sys
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from unittest.mock import patch
 
 import pytest
 
@@ -24,7 +19,7 @@ from benchmarks.experiments.measures import Step, figures, steps
 from benchmarks.experiments.plan import Experiment, read_experiment
 from benchmarks.experiments.runner import Runner
 from benchmarks.experiments.tables import render
-from tests.command_line import process_environment, succeed
+from tests.benchmarks.here import run_here
 
 EXPERIMENTS = Path(__file__).resolve().parents[2] / "benchmarks" / "experiments"
 TINY = [
@@ -43,10 +38,7 @@ NOUNS = {
     "file": ("Datei", "die"),
 }
 # Of the others, which differ from these in a setting or learn from what the teacher makes, in the slow test.
-TRAINED = [
-    "s4to4-shift-cd",
-    "mr-doc2doc",
-]
+TRAINED = ["s4to4-shift-cd", "mr-doc2doc"]
 PRONOUNS = {"die": "Sie", "der": "Er", "das": "Es"}
 
 
@@ -115,18 +107,11 @@ def corpora(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def run_here(step: Step) -> None:
-    """A command of an experiment, in this process."""
-    python, dash_m, module, *arguments = step.arguments
-    assert (python, dash_m) == (sys.executable, "-m")
-    if module == "cotext":
-        done = succeed(*arguments)
-        if step.printed is not None:
-            step.printed.write_text(done.out)
-        return
-    found = importlib.import_module(module)
-    with patch.object(sys, "argv", [module, *arguments]), contextlib.redirect_stdout(io.StringIO()):
-        found.main()
+def take(step: Step) -> None:
+    done = run_here(step.arguments)
+    assert done.code == 0, done.err
+    if step.printed is not None:
+        step.printed.write_text(done.out)
 
 
 class Miniature:
@@ -148,7 +133,7 @@ class Miniature:
                 self.runner.run_folder(row, seed),
                 self.runner.data_folder(self.experiment.data_of(row)),
             )
-            run_here(Step(training))
+            take(Step(training))
             found[row] = {}
             for key, measure in self.experiment.measures_of(row).items():
                 if row not in measured and key != "training":
@@ -156,7 +141,7 @@ class Miniature:
                 place = self.runner._place(key, row, seed)
                 place.out.parent.mkdir(parents=True, exist_ok=True)
                 for step in steps(measure, place, "cpu"):
-                    run_here(step)
+                    take(step)
                 found[row][key] = figures(measure, place)
         return found
 
@@ -172,13 +157,7 @@ class Miniature:
         for command in experiment_data.commands(
             data, self.runner.data_folder(name), self.runner.run_folder("teacher", 1), other
         ):
-            run_here(Step(tuple(command)))
-
-
-@pytest.fixture(autouse=True)
-def _alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in process_environment().items():
-        monkeypatch.setenv(name, value)
+            take(Step(tuple(command)))
 
 
 def test_the_study_measures_all_that_it_tells(corpora: Path, tmp_path: Path) -> None:
@@ -224,9 +203,8 @@ def test_other_pairs_measure_all_that_they_tell(
 def blocks() -> list[str]:
     """The commands of blocks on a device, as docs/results/not-measured.md has them."""
     text = (EXPERIMENTS.parents[1] / "docs" / "results" / "not-measured.md").read_text()
-    return [
-        line for line in text.splitlines() if line.startswith("benchmarks/experiments/gpu-study.yaml --rows")
-    ]
+    command = "benchmarks/experiments/gpu-study.yaml --rows"
+    return [line for line in text.splitlines() if line.startswith(command)]
 
 
 def test_blocks_name_all_rows_of_the_table_once() -> None:
@@ -234,9 +212,7 @@ def test_blocks_name_all_rows_of_the_table_once() -> None:
     named = [row for block in blocks() for row in block.split("--rows ")[1].split()]
     assert sorted(named) == sorted(experiment.rows.keys() - {"teacher"})
     cpu = read_experiment(EXPERIMENTS / "cpu-study.yaml")
-    assert (
-        cpu.rows.keys() - {"moved"} == experiment.rows.keys()
-    )  # there a start of its own has seen all positions
+    assert cpu.rows.keys() - {"moved"} == experiment.rows.keys()  # there a start of its own sees all places
     assert cpu.measures.keys() == experiment.measures.keys()
     assert cpu.variables.keys() == experiment.variables.keys()
 

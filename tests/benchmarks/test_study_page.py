@@ -29,8 +29,8 @@ from benchmarks.study.parts import drawn
 from cotext.data.documents import Document
 from cotext.data.formats import write_documents
 from cotext.evaluation.statistics.seeds import Difference, SeedTest
-from cotext.runtime.errors import CotextError
 from tests.loops import loop_over
+from tests.refusals import must_raise
 
 PART = "contrapro-ctx1-part"
 EXAMPLES = 200
@@ -65,12 +65,10 @@ class Made:
         self.folder = folder
         folder.mkdir(exist_ok=True)
         self.rows: dict[str, dict[str, object]] = {}
-        self.add("teacher", [1], {"own": {"s-bleu": teacher}})
+        self.add("teacher", [1], own={"s-bleu": teacher})
 
-    def add(
-        self, system: str, seeds: Sequence[int], figures: dict[str, dict[str, float]] | None = None
-    ) -> None:
-        measured = {name: {"figures": each} for name, each in (figures or {}).items()}
+    def add(self, system: str, seeds: Sequence[int], **figures: dict[str, float]) -> None:
+        measured = {name: {"figures": each} for name, each in figures.items()}
         self.rows[system] = {str(seed): {"measures": measured} for seed in seeds}
         (self.folder / "results.json").write_text(json.dumps({"rows": self.rows, "data": {}}))
 
@@ -79,15 +77,8 @@ class Made:
         place.mkdir(parents=True, exist_ok=True)
         return place
 
-    def decide(
-        self,
-        system: str,
-        right: Sequence[int],
-        used: bool | None = None,
-        suite: str = f"contrapro.{PART}",
-    ) -> None:
+    def decide(self, system: str, right: Sequence[int], used: bool | None = None) -> None:
         """Decisions on a suite: so many of EXAMPLES right, by seed; examples of two are of one document."""
-        kind, _, name = suite.partition(".")
         self.add(system, range(1, len(right) + 1))
         for seed, count in enumerate(right, 1):
             entry = {
@@ -98,27 +89,17 @@ class Made:
             if used is not None:
                 # And a group, as of a distance, that no document is of.
                 entry["use_of_context"] = [{"uses_context": used}, {"uses_context": None}]
-            (self.place(system, seed) / f"{kind}.json").write_text(json.dumps({name: entry}))
+            (self.place(system, seed) / "contrapro.json").write_text(json.dumps({PART: entry}))
 
     def translate(self, system: str, wrong: Sequence[int]) -> None:
         """Translations of 20 documents: so many of their sentences spoilt, by seed."""
         self.add(system, range(1, len(wrong) + 1))
-        reference = [
-            Document(str(d), tuple(" ".join(WORDS[(d + n) % 5 :]) for n in range(4))) for d in range(20)
-        ]
+        texts = [" ".join(WORDS[(n // 4 + n % 4) % 5 :]) for n in range(80)]
         for seed, count in enumerate(wrong, 1):
-            place = self.place(system, seed)
-            spoilt = [
-                Document(
-                    d.id,
-                    tuple(
-                        "nichts davon" if 4 * int(d.id) + n < count else s for n, s in enumerate(d.sentences)
-                    ),
-                )
-                for d in reference
-            ]
-            write_documents(place / "own-own.source.jsonl", spoilt, "jsonl")
-            write_documents(place / "own.target.jsonl", reference, "jsonl")
+            spoilt = ["nichts davon"] * count + texts[count:]
+            for name, lines in (("own-own.source", spoilt), ("own.target", texts)):
+                documents = [Document(str(d), tuple(lines[4 * d : 4 * d + 4])) for d in range(20)]
+                write_documents(self.place(system, seed) / f"{name}.jsonl", documents, "jsonl")
 
     def verdicts(self) -> dict[str, str]:
         return {f"{o.better} > {o.worse}": v.word for o, v in orderings(Comparison(self.folder))}
@@ -139,9 +120,8 @@ def test_an_ordering_that_holds_one_that_does_not_and_one_within_the_spread(tmp_
     assert made.verdicts()["s4to4-shift-cd > s4to4"] == INCONCLUSIVE
     page = render([Comparison(tmp_path)])
     assert "| s4to4-shift-cd > s4to4 | ContraPro | Lupo et al. 2022, table 2 | **inconclusive**" in page
-    made.decide(
-        "s4to4-shift-cd", [150], used=True
-    )  # a single run beside three: it is taken to vary as they do
+    # A single run beside three: it is taken to vary as they do.
+    made.decide("s4to4-shift-cd", [150], used=True)
     made.decide("s4to4", [100])
     assert made.verdicts() == {
         "s4to4-shift-cd > s4to4": INCONCLUSIVE,  # two single runs
@@ -151,9 +131,7 @@ def test_an_ordering_that_holds_one_that_does_not_and_one_within_the_spread(tmp_
 
 
 @pytest.mark.parametrize("used", [None, False])
-def test_a_system_that_is_right_without_context_is_not_called_better(
-    tmp_path: Path, used: bool | None
-) -> None:
+def test_who_is_right_without_context_is_not_called_better(tmp_path: Path, used: bool | None) -> None:
     """As one that has learned nothing, and prefers the form that is right more often than the others."""
     made = Made(tmp_path)
     made.decide("sentence", [80, 82, 81])
@@ -221,9 +199,7 @@ def test_the_page_says_what_follows_and_has_its_picture(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("bleu", [14.9, None])
-def test_nothing_is_claimed_of_a_sentence_model_that_does_not_translate(
-    bleu: float | None, tmp_path: Path
-) -> None:
+def test_nothing_is_claimed_of_a_model_that_does_not_translate(bleu: float | None, tmp_path: Path) -> None:
     made = Made(tmp_path, teacher=bleu or 0.0)
     if bleu is None:
         made.add("teacher", [1])
@@ -238,15 +214,11 @@ def test_nothing_is_claimed_of_a_sentence_model_that_does_not_translate(
 
 def test_what_all_start_from_decides_whether_anything_is_claimed(tmp_path: Path) -> None:
     made = Made(tmp_path, teacher=14.0)
-    made.add("moved", [1], {"own": {"s-bleu": 15.5}})
+    made.add("moved", [1], own={"s-bleu": 15.5})
     assert teacher_is_good(Comparison(tmp_path)).word == HOLDS
     made.add("moved", [1])  # not measured yet
     assert teacher_is_good(Comparison(tmp_path)).word == INCONCLUSIVE
-
-
-def test_a_folder_without_results_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(CotextError, match=r"no results\.json"):
-        Comparison(tmp_path)
+    must_raise(r"no results\.json", Comparison, tmp_path / "none")
 
 
 ROWS = {
@@ -284,7 +256,7 @@ def test_the_page_says_who_was_still_learning(tmp_path: Path) -> None:
     losses = {"sentence": (2.2, 2.1, 2.12), "mcn": (2.9, 2.5, 2.4), "moved": (9.0, 3.0, 2.0)}
     for system, (early, late, last) in losses.items():
         figures = {f"nll_current.at.{u}": v for u, v in ((500, early), (900, late), (1000, last))}
-        made.add(system, [1], {"training": {"updates": 1000.0, **figures}, "own": {"s-bleu": 20.0}})
+        made.add(system, [1], training={"updates": 1000.0, **figures}, own={"s-bleu": 20.0})
     page = render([Comparison(tmp_path)])
     assert "of the sentence system fell by 0.100 nats a token, that of others by 0.500 to 0.500 (mcn)" in page
     assert "| sentence | 1000 |  |  |  | 0.100 |" in page

@@ -3,6 +3,7 @@
 import json
 import math
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,26 +12,35 @@ from cotext.data.documents import ParallelDocument
 from cotext.data.formats import write_parallel
 from cotext.evaluation.requests import DocumentRequest
 from cotext.evaluation.studies.attention.report import report_attention
-from tests.command_line import World, cotext, documents_file, listing, succeed
+from tests.command_line import World, documents_file, listing, must_refuse, succeed
 from tests.tiny_runs import toy_documents, train_here
 
 PNG = b"\x89PNG\r\n\x1a\n"
 
 
+SMALL = {"dimension": 16, "feed_forward": 32, "heads": 2, "encoder_layers": 2, "decoder_layers": 1}
+TRAIN = {"max_updates": 2, "max_tokens": 500, "validate_every": 2, "validate_bleu": False, "threads": 1}
+DECODE = {"max_ratio": 1.0, "max_extra": 3}
+
+
+def trained(world: World, run: Path, **sections: dict[str, Any]) -> Path:
+    """A run of two updates, of these settings beside those above."""
+    for name, usual in (("model", SMALL), ("train", TRAIN), ("decode", DECODE)):
+        sections[name] = {**usual, **sections.get(name, {})}
+    train_here(parse_config(sections, "test"), world.folder / "data", run)
+    return run
+
+
 @pytest.fixture(scope="module")
 def docflat(world: World, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run of DocFlat, trained for two updates."""
-    content = {
-        "view": {"kind": "window", "before": 1, "separators": "numbered", "max_tokens": 60},
-        "model": {"batch_context": "flat", "dimension": 16, "feed_forward": 32, "heads": 2}
-        | {"encoder_layers": 2, "decoder_layers": 1},
-        "train": {"max_updates": 2, "max_tokens": 500, "order": "documents", "validate_every": 2}
-        | {"validate_bleu": False, "threads": 1},
-        "decode": {"max_ratio": 1.0, "max_extra": 3, "group_windows": 4},
-    }
-    run = tmp_path_factory.mktemp("docflat") / "run"
-    train_here(parse_config(content, "test"), world.folder / "data", run)
-    return run
+    return trained(
+        world,
+        tmp_path_factory.mktemp("docflat") / "run",
+        view={"kind": "window", "before": 1, "separators": "numbered", "max_tokens": 60},
+        model={"batch_context": "flat"},
+        train={"order": "documents"},
+        decode={"group_windows": 4},
+    )
 
 
 def parallel(folder: Path, format: str = "text") -> tuple[Path, Path, list[ParallelDocument]]:
@@ -65,10 +75,8 @@ def test_what_is_written(docflat: Path, tmp_path: Path) -> None:
     # Windows of two sentences; groups of four windows and of two.
     within = [[v is not None for v in row] for row in found["attentions"]["encoder.1.attention"]["share"]]
     assert within == [[j in (i - 1, i) for j in range(6)] for i in range(6)]
-    groups = [
-        [v is not None for v in row]
-        for row in found["attentions"]["batch_context.source_context.attention"]["share"]
-    ]
+    shares = found["attentions"]["batch_context.source_context.attention"]["share"]
+    groups = [[v is not None for v in row] for row in shares]
     assert groups == [[i // 4 == j // 4 for j in range(6)] for i in range(6)]
     assert found["kinds"]["encoder"]["attentions"] == ["encoder.0.attention", "encoder.1.attention"]
     assert 0 < found["gates"]["batch_context.source_context.gate"]["openness"] < 1
@@ -82,11 +90,8 @@ def test_the_translation_is_the_runs_own_where_none_is_given(world: World, tmp_p
     assert report.translated_by_run
     assert len(report.document.target) == len(report.document.source)
     assert all(report.document.target)
-    again = report_attention(
-        DocumentRequest(
-            run=world.run, document=source, out=tmp_path / "out", decode={"beam": 1}, id=report.document.id
-        )
-    )
+    given = {"run": world.run, "document": source, "out": tmp_path / "out", "id": report.document.id}
+    again = report_attention(DocumentRequest(**given, decode={"beam": 1}))
     assert "beam:1" in again.signature
     assert {path.name for path in (tmp_path / "out").iterdir()} == {"attention.json", *report.pictures}
     assert listing(world.run) == before
@@ -96,9 +101,8 @@ def test_sentences_without_words_keep_their_numbers(world: World, tmp_path: Path
     path = tmp_path / "d.jsonl"
     documents = [ParallelDocument("a", ("the cat", "", "a dog"), ("die katze", "", "eine hund"))]
     write_parallel(path, None, documents, "jsonl")
-    report = report_attention(
-        DocumentRequest(run=world.run, document=path, out=tmp_path / "out", target=path)
-    )
+    given = {"run": world.run, "document": path, "out": tmp_path / "out", "target": path}
+    report = report_attention(DocumentRequest(**given))
     assert report.numbers == (1, 3)
     assert [s["number"] for s in report.as_dict()["sentences"]] == [1, 3]
 
@@ -107,51 +111,29 @@ def test_bad_input(world: World, tmp_path: Path) -> None:
     source, target, documents = parallel(tmp_path)
     out = tmp_path / "out"
 
-    def refusal(*arguments: str | Path) -> str:
-        outcome = cotext("attention", *arguments, "--out", out)
-        assert outcome.code == 2, outcome
-        assert "Traceback" not in outcome.err
-        assert not out.exists()
-        return outcome.err
-
-    assert "no document 'nowhere' among its 12" in refusal(world.run, source, "--document", "nowhere")
-    short = tmp_path / "short.de"
+    short, blank = tmp_path / "short.de", tmp_path / "blank.jsonl"
     short.write_text("\n".join(documents[0].target[:-1] or ["x", "y"]) + "\n")
-    assert "short.de" in refusal(world.run, source, "--target", short)
-    blank = tmp_path / "blank.jsonl"
     blank.write_text('{"id": "b", "sentences": ["", ""]}\n')
-    assert "document b has no words" in refusal(world.run, blank)
-    assert "unknown decoding setting 'width'" in refusal(world.run, source, "--set", "width=3")
+    for words, *arguments in (
+        ("no document 'nowhere' among its 12", source, "--document", "nowhere"),
+        ("short.de", source, "--target", short),
+        ("document b has no words", blank),
+        ("unknown decoding setting 'width'", source, "--set", "width=3"),
+    ):
+        must_refuse(words, "attention", world.run, *arguments, "--out", out)
+        assert not out.exists()
     out.write_text("a file")
-    outcome = cotext("attention", world.run, source, "--target", target, "--out", out)
-    assert outcome.code == 2
-    assert "no folder can be made" in outcome.err
+    must_refuse("no folder can be made", "attention", world.run, source, "--target", target, "--out", out)
 
 
 @pytest.fixture(scope="module")
 def mcn(world: World, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run of MCN in pieces of five sentences, trained for two updates."""
-    content = {
-        "view": {"kind": "document", "separators": "bracket", "max_tokens": 80, "max_sentences": 5},
-        "model": {
-            "encoder": {"span": "sentence"},
-            "document_layer": "segment_gate",
-            "decoder": {"span": "memory", "score": "transformer_xl"},
-            "cross": {"span": "sentence"},
-            "target_positions": "none",
-            "dimension": 16,
-            "feed_forward": 32,
-            "heads": 2,
-            "positions": "reset",
-        }
-        | {"encoder_layers": 2, "decoder_layers": 1, "segments": "learned"},
-        "train": {"max_updates": 2, "max_tokens": 500, "validate_every": 2}
-        | {"validate_bleu": False, "threads": 1},
-        "decode": {"max_ratio": 1.0, "max_extra": 3},
-    }
-    run = tmp_path_factory.mktemp("mcn") / "run"
-    train_here(parse_config(content, "test"), world.folder / "data", run)
-    return run
+    """In pieces of five sentences."""
+    view = {"kind": "document", "separators": "bracket", "max_tokens": 80, "max_sentences": 5}
+    spans = {"encoder": {"span": "sentence"}, "decoder": {"span": "memory", "score": "transformer_xl"}}
+    model = {**spans, "document_layer": "segment_gate", "cross": {"span": "sentence"}}
+    model |= {"target_positions": "none", "positions": "reset", "segments": "learned"}
+    return trained(world, tmp_path_factory.mktemp("mcn") / "run", view=view, model=model)
 
 
 def test_from_sentence_to_sentence(mcn: Path, tmp_path: Path) -> None:
@@ -177,27 +159,18 @@ def test_from_sentence_to_sentence(mcn: Path, tmp_path: Path) -> None:
     }
     for kind, sees in pairs.items():
         each = found["kinds"][kind]
-        share = each["share"]
-        assert [[v is not None for v in row] for row in share] == [
-            [sees(i, j) for j in range(6)] for i in range(6)
-        ]
-        for i, row in enumerate(share):
+        for i, row in enumerate(each["share"]):
+            assert [v is not None for v in row] == [sees(i, j) for j in range(6)]
             if sees(i, i):
                 assert math.isclose(sum(v or 0 for v in row), 1, abs_tol=1e-4)
                 assert math.isclose(each["share_outside"][i], 0, abs_tol=1e-6)
 
 
 def test_gates_to_other_sentences(world: World, tmp_path: Path) -> None:
-    content = {
-        "view": {"kind": "window", "before": 1, "separators": "bracket", "max_tokens": 60},
-        "model": {"attention": {"others": "gated", "gate_rate": 300.0}, "positions": "reset"}
-        | {"dimension": 16, "feed_forward": 32, "heads": 2, "encoder_layers": 2, "decoder_layers": 1},
-        "train": {"max_updates": 2, "max_tokens": 500, "validate_every": 2, "validate_bleu": False}
-        | {"threads": 1, "warmup_updates": 1},
-        "decode": {"max_ratio": 1.0, "max_extra": 3},
-    }
+    view = {"kind": "window", "before": 1, "separators": "bracket", "max_tokens": 60}
+    model = {"attention": {"others": "gated", "gate_rate": 300.0}, "positions": "reset"}
     run, out = tmp_path / "run", tmp_path / "out"
-    train_here(parse_config(content, "test"), world.folder / "data", run)
+    trained(world, run, view=view, model=model, train={"warmup_updates": 1})
     source, target, documents = parallel(tmp_path, "docids")
     chosen = next(d for d in documents if len(d.source) == 6)
     done = succeed("attention", run, source, "--target", target, "--document", chosen.id, "--out", out)
@@ -219,7 +192,6 @@ def test_gates_to_other_sentences(world: World, tmp_path: Path) -> None:
 def test_a_sentence_alone_has_no_map_of_its_document(mcn: Path, tmp_path: Path) -> None:
     source, target, documents = parallel(tmp_path, "docids")
     chosen = next(d for d in documents if len(d.source) == 1)
-    report = report_attention(
-        DocumentRequest(run=mcn, document=source, out=tmp_path / "out", target=target, id=chosen.id)
-    )
+    given = {"run": mcn, "document": source, "target": target, "id": chosen.id}
+    report = report_attention(DocumentRequest(**given, out=tmp_path / "out"))
     assert {each.kind for each in report.kinds} == {"encoder-local", "decoder", "cross-local"}

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.command_line import World, cotext, succeed
+from tests.command_line import World, must_refuse, succeed
 
 TEXT = "The cat sees. A dog runs. The bird sings.\n\nThe big fish < the cat & a dog.\n"
 
@@ -50,9 +50,8 @@ def test_a_memory_gives_the_same_file_again(world: World, text: Path) -> None:
     assert text.with_name("second.txt").read_bytes() == text.with_name("first.txt").read_bytes()
     # Every sentence is in the memory behind the one before it alone.
     text.write_text("A dog runs. The bird sings.\n")
-    third = succeed(
-        *command(world, text, "third.txt", "--memory", memory, "--bilingual", text.with_name("third.html"))
-    )
+    page = text.with_name("third.html")
+    third = succeed(*command(world, text, "third.txt", "--memory", memory, "--bilingual", page))
     assert re.search(r"1 sentence\s+taken from the translation memory", third.out)
 
 
@@ -67,15 +66,12 @@ def test_what_is_refused_leaves_nothing(world: World, text: Path) -> None:
         (["--memory", text.with_name("none.tmx")], "none.tmx"),
         (["--memory", text], "notes.txt"),
     ):
-        outcome = cotext(*command(world, text, "out.txt", *more))
-        assert outcome.code == 2, more
-        assert message in outcome.err
+        must_refuse(message, *command(world, text, "out.txt", *more))
         assert not text.with_name("out.txt").exists()
         assert not page.exists()
     assert there.read_text() == "mine"
-    outcome = cotext("translate", world.run, text, "--out", page, "--bilingual", page)
-    assert outcome.code == 2
-    assert "this command also reads or writes this file" in outcome.err
+    twice = ("translate", world.run, text, "--out", page, "--bilingual", page)
+    must_refuse("this command also reads or writes this file", *twice)
     several = ["translate", world.run, text, there, "--out-dir", text.with_name("all"), "--bilingual", page]
-    assert "a single file" in cotext(*several).err
+    must_refuse("a single file", *several)
     assert sorted(path.name for path in text.parent.iterdir()) == ["notes.txt", "there.html"]

@@ -2,14 +2,14 @@
 
 import json
 import re
-from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
 
 from cotext.data.documents import ParallelDocument
 from cotext.data.formats import write_parallel
-from tests.command_line import World, cotext, documents_file, listing, succeed
+from tests.command_line import World, documents_file, listing, must_refuse, succeed
+from tests.pages import Page
 from tests.tiny_runs import toy_documents
 
 
@@ -18,35 +18,6 @@ def parallel(folder: Path) -> tuple[Path, Path, list[ParallelDocument]]:
     source, target = folder / "d.en", folder / "d.de"
     write_parallel(source, target, documents, "docids")
     return source, target, documents
-
-
-class Page(HTMLParser):
-    """Tags that are open, and everything that a page would fetch or run."""
-
-    VOID = ("meta", "br", "hr", "img", "wbr", "link", "input")
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.ids: set[str] = set()
-        self.links: list[str] = []
-        self.feed(text)
-        assert not self.open
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        assert tag not in ("script", "link", "img", "iframe")
-        for name, value in attrs:
-            assert name not in ("src", "onclick", "onload")
-            if name == "id":
-                assert value not in self.ids
-                self.ids.add(str(value))
-            if name == "href":
-                self.links.append(str(value))
-        if tag not in self.VOID:
-            self.open.append(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
 
 
 def test_context_of_a_given_translation(world: World, tmp_path: Path) -> None:
@@ -78,7 +49,7 @@ def test_context_of_a_given_translation(world: World, tmp_path: Path) -> None:
             assert translated["without_most"] == translated["alone"]
             assert translated["in_context"]
     page = Page(out.read_text())
-    assert {"s1", "s2", "s3", "s4"} <= page.ids
+    assert {"s1", "s2", "s3", "s4"} <= {*page.ids}
     assert all(link.removeprefix("#") in page.ids for link in page.links)
     assert "prefers-color-scheme: dark" in out.read_text()
     assert "http" not in out.read_text().replace(found["signature"], "")
@@ -184,45 +155,35 @@ def test_bad_input(world: World, tmp_path: Path) -> None:
     source, target, documents = parallel(tmp_path)
     out = tmp_path / "page.html"
 
-    def refusal(*arguments: str | Path) -> str:
-        before = listing(tmp_path)
-        outcome = cotext(*arguments)
-        assert outcome.code == 2, outcome
-        assert "Traceback" not in outcome.err
-        assert listing(tmp_path) == before
-        return outcome.err
-
-    run = world.run
-    assert "give the page the suffix .html" in refusal(
-        "context", run, source, "--out", tmp_path / "page.json"
-    )
-    files = ("--source", source, "--target", target)
-    for page in ("page.pdf", "page.docx"):
-        assert f"{page}: ends in {page[4:]}, " in refusal("context", run, source, "--out", tmp_path / page)
-        rivals = (run, "--source", source, "--reference", target)
-        assert f"{page}: ends in {page[4:]}, " in refusal("compare", *rivals, "--out", tmp_path / page)
-        board = ("leaderboard", target, "--reference", target, "--out", tmp_path / page)
-        assert f"{page}: ends in {page[4:]}, " in refusal(*board)
-    assert "page.pdf: ends in .pdf, " in refusal("score", run, *files, "--out", tmp_path / "page.pdf")
-    assert "does not exist" in refusal("context", run, source, "--out", tmp_path / "no" / "page.html")
-    assert "would overwrite" in refusal("context", run, source, "--out", source)
-    assert "no document 'none' among its 6" in refusal(
-        "context", run, source, "--document", "none", "--out", out
-    )
-    (tmp_path / "blank.jsonl").write_text('{"id": "b", "sentences": ["", ""]}\n')
-    assert "document b has no words" in refusal("context", run, tmp_path / "blank.jsonl", "--out", out)
-    assert "unknown decoding setting" in refusal("context", run, source, "--out", out, "--set", "width=3")
-    assert "--context 'false': choose one of true, shuffled, random, none" in refusal(
-        "cxmi", run, *files, "--context", "false"
-    )
-    single = tmp_path / "one.jsonl"
+    blank, single, alone, short = (tmp_path / f"{name}.jsonl" for name in ("blank", "one", "alone", "short"))
+    blank.write_text('{"id": "b", "sentences": ["", ""]}\n')
     write_parallel(single, None, [ParallelDocument("a", ("the cat", "a"), ("die katze", "eine"))], "jsonl")
-    assert "there is only one" in refusal("cxmi", run, "--source", single)
-    alone = [ParallelDocument(name, ("the cat",), ("die katze",)) for name in "ab"]
-    write_parallel(tmp_path / "alone.jsonl", None, alone, "jsonl")
-    assert "no sentence of" in refusal("cxmi", run, "--source", tmp_path / "alone.jsonl")
-    assert "add --generate" in refusal("contrastive", run, world.folder / "suite.json", "--set", "beam=1")
-    short = tmp_path / "short.jsonl"
+    pair = [ParallelDocument(name, ("the cat",), ("die katze",)) for name in "ab"]
+    write_parallel(alone, None, pair, "jsonl")
     write_parallel(short, None, documents[:2], "jsonl")
-    err = refusal("profile", "--hypothesis", target, "--reference", short)
-    assert "short.jsonl" in err
+    run, context = world.run, ("context", world.run, source, "--out")
+    files = ("--source", source, "--target", target)
+    before = listing(tmp_path)
+    for page in ("page.pdf", "page.docx"):
+        for command in (
+            context,
+            ("compare", run, "--source", source, "--reference", target, "--out"),
+            ("leaderboard", target, "--reference", target, "--out"),
+        ):
+            must_refuse(f"{page}: ends in {page[4:]}, ", *command, tmp_path / page)
+    for words, *arguments in (
+        ("give the page the suffix .html", *context, tmp_path / "page.json"),
+        ("page.pdf: ends in .pdf, ", "score", run, *files, "--out", tmp_path / "page.pdf"),
+        ("does not exist", *context, tmp_path / "no" / "page.html"),
+        ("would overwrite", *context, source),
+        ("no document 'none' among its 6", *context, out, "--document", "none"),
+        ("document b has no words", "context", run, blank, "--out", out),
+        ("unknown decoding setting", *context, out, "--set", "width=3"),
+        ("--context 'false': choose one of true, shuffled,", "cxmi", run, *files, "--context", "false"),
+        ("there is only one", "cxmi", run, "--source", single),
+        ("no sentence of", "cxmi", run, "--source", alone),
+        ("add --generate", "contrastive", run, world.folder / "suite.json", "--set", "beam=1"),
+        ("short.jsonl", "profile", "--hypothesis", target, "--reference", short),
+    ):
+        must_refuse(words, *arguments)
+    assert listing(tmp_path) == before

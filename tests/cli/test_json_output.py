@@ -3,7 +3,6 @@
 import inspect
 import json
 import math
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NoReturn
@@ -13,7 +12,7 @@ from typer.main import get_command
 
 from cotext.cli.main import app
 from cotext.cli.options import as_json
-from tests.command_line import World, documents_file, prepare_arguments, succeed
+from tests.command_line import World, documents_file, prepare_arguments, succeed, writable_copy
 from tests.loops import loop_over
 
 # What says how figures came about.
@@ -46,11 +45,7 @@ COMMANDS = {
 @pytest.fixture(scope="module")
 def run(world: World, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the run, beside which work may be kept."""
-    copy = tmp_path_factory.mktemp("json") / "run"
-    shutil.copytree(world.run, copy)
-    for path in (copy, *copy.rglob("*")):
-        path.chmod(0o755 if path.is_dir() else 0o644)
-    return copy
+    return writable_copy(world.run, tmp_path_factory.mktemp("json") / "run")
 
 
 def refuse(name: str) -> NoReturn:
@@ -95,17 +90,9 @@ def test_prepare_reports_for_programs(world: World, tmp_path: Path) -> None:
 
 def test_all_commands_that_print_figures_are_asked() -> None:
     """Whoever adds a command is reminded of this file."""
-    without = {
-        "demo",
-        "convert",
-        "convert-suite",
-        "export",
-        "serve",
-        "serve-key",
-        "models",
-        "adapt",
-        "schema",
-    }  # do something, and say so
+    # These do something, and say so.
+    without = {"demo", "convert", "convert-suite", "export", "serve", "serve-key", "models", "adapt"}
+    without |= {"schema"}
     commands: dict[str, Any] = get_command(app).commands  # type: ignore[attr-defined]
     taking = {
         name for name, each in commands.items() if "json" in inspect.signature(each.callback).parameters

@@ -30,10 +30,9 @@ from cotext.translation.translator import DocumentTranslator, Translation
 from tests.command_line import (
     WITH_BLEU,
     World,
-    cotext,
     documents_file,
+    must_refuse,
     process_environment,
-    start,
     succeed,
     train_arguments,
     write_corpus,
@@ -48,9 +47,6 @@ def in_a_fresh_process(code: str) -> str:
     return subprocess.run(
         [sys.executable, "-c", code], check=True, capture_output=True, text=True, env=process_environment()
     ).stdout
-
-
-# ------------------------------------------------------------------------------------------ start-up
 
 
 def test_what_needs_no_model_does_not_wait_for_torch() -> None:
@@ -75,26 +71,7 @@ def test_what_needs_no_model_does_not_wait_for_torch() -> None:
     ]
 
 
-def test_module_runs_the_same_command_line() -> None:
-    process = start("--version")
-    assert process.communicate(timeout=60) == (f"cotext {package.__version__}\n", "")
-    assert process.returncode == 0
-
-
-def test_help_names_every_command_and_every_format() -> None:
-    shown = succeed("--help").out
-    commands = [
-        "prepare",
-        "distill",
-        "train",
-        "translate",
-        "score",
-        "contrastive",
-        "evaluate",
-        "systems",
-        "average",
-    ]
-    assert all(re.search(rf"\b{command}\b", shown) for command in [*commands, "demo"])
+def test_help_names_every_format() -> None:
     described = options_of(CorpusFormat)["format"]
     assert all(re.search(rf"(^|\W){name}\W", described.help) for name in FORMATS)
 
@@ -108,9 +85,6 @@ def test_a_mistyped_configuration_is_told_before_anything_heavy_is_loaded() -> N
         "except SystemExit as stop: print(stop.code, 'torch' in sys.modules)"
     )
     assert in_a_fresh_process(code) == "2 False\n"
-
-
-# ------------------------------------------------------------------------------------------ commands
 
 
 def test_prepare_reports_the_corpus(world: World) -> None:
@@ -195,10 +169,8 @@ def test_free_translation_tells_what_is_missing_and_leaves_it_empty(
         self: DocumentTranslator, documents: Iterable[Document], *more: object
     ) -> Iterator[tuple[int, Translation]]:
         first, second = documents
-        yield (
-            0,
-            Translation(Document(first.id, ("", "")), (0, 0), missing=(0, 1), pieces=(True, False, False)),
-        )
+        nothing = Document(first.id, ("", ""))
+        yield 0, Translation(nothing, (0, 0), missing=(0, 1), pieces=(True, False, False))
         yield 1, Translation(Document(second.id, ("ein vogel", "")), (-3, 0))
 
     monkeypatch.setattr(DocumentTranslator, "translate", forgetful)
@@ -220,12 +192,10 @@ def test_free_translation_tells_what_is_missing_and_leaves_it_empty(
     # Nothing is read, searched or written where a missing sentence could not be.
     monkeypatch.undo()
     source = documents_file(tmp_path / "in-text.en", 2, 7, "text")
-    refused = cotext("translate", world.run, source, "--out", tmp_path / "none", "--format", "text", *options)
-    assert (refused.code, "the format text cannot hold empty ones" in refused.err) == (2, True)
-    assert "jsonl" in refused.err
+    command = ("translate", world.run, source, "--out", tmp_path / "none")
+    must_refuse(("the format text cannot hold empty ones", "jsonl"), *command, "--format", "text", *options)
     source.write_text("<dataset><doc><src><seg>the cat</seg></src></doc></dataset>")
-    refused = cotext("translate", world.run, source, "--out", tmp_path / "none")
-    assert (refused.code, "the format wmt-xml can be read, but not written" in refused.err) == (2, True)
+    must_refuse("the format wmt-xml can be read, but not written", *command)
     assert not list(tmp_path.glob("none*"))
 
 
@@ -294,8 +264,7 @@ def test_evaluate_goes_by_order_where_a_format_names_no_documents(tmp_path: Path
         for more in ([], ["--source", tmp_path / "both.tmx"]):
             shown = succeed(*hypothesis, "--reference", tmp_path / reference, *more).out
             assert shown.startswith("d-BLEU  100.00")
-    refused = cotext(*hypothesis, "--reference", tmp_path / "wrong.jsonl")
-    assert (refused.code, "'news-d0'" in refused.err) == (2, True)
+    must_refuse("'news-d0'", *hypothesis, "--reference", tmp_path / "wrong.jsonl")
 
 
 def test_systems_lists_every_recipe() -> None:
@@ -319,25 +288,17 @@ def test_average_makes_a_run_that_translates(world: World, tmp_path: Path) -> No
     options = ["--checkpoint", "3", "--checkpoint", "6"]
     assert "checkpoints 3, 6" in succeed("average", world.run, "--out", out, *options).out
     assert "updates:3+6" in package.load(out).signature
-    mean, *parts = (
-        load_weights(path)
-        for path in (
-            out / "model.safetensors",
-            *(world.run / f"checkpoints/0000000{update}/model.safetensors" for update in (3, 6)),
-        )
-    )
+    folders = (out, *(world.run / f"checkpoints/0000000{update}" for update in (3, 6)))
+    mean, *parts = (load_weights(folder / "model.safetensors") for folder in folders)
     for name, tensor in mean.items():
         torch.testing.assert_close(tensor, (parts[0][name] + parts[1][name]) / 2)
     # Whoever may read the one may read the other.
     assert (out / "model.safetensors").stat().st_mode == (out / "config.yaml").stat().st_mode
 
 
-def test_the_commands_of_the_readme_work_as_they_stand(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    section = (
-        README.read_text(encoding="utf-8").split("## From documents to translations")[1].split("\n## ")[0]
-    )
+def test_the_commands_of_the_readme_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = README.read_text(encoding="utf-8")
+    section = text.split("## From documents to translations")[1].split("\n## ")[0]
     lines = [line for block in section.split("```")[1::2] for line in block.strip().splitlines()]
     commands = [line.split("  #")[0].split() for line in lines]
     assert len(commands) == 17

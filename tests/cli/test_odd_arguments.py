@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cotext.runtime.errors import CotextError
-from tests.command_line import TINY, Outcome, World, cotext, listing
+from tests.command_line import TINY, Outcome, World, cotext, listing, must_refuse
 from tests.loops import loop_over
 
 NINES = "9" * 6000
@@ -69,16 +69,7 @@ ODD_VALUES = [
     ("average {world}/run --out {out}/a --checkpoint {}", [NINES, "9" * 20, "-1"]),
     (
         "distill {world}/run --data {world}/data --out {out}/d --shard {}",
-        [
-            NINES,
-            f"{NINES}/{NINES}",
-            f"1/{NINES}",
-            "1/9999999",
-            "\u0663/\u0664",
-            "\u00b2/\u00b2",
-            "0/1",
-            "2/1",
-        ],
+        [NINES, f"{NINES}/{NINES}", f"1/{NINES}", "1/9999999", "٣/٤", "²/²", "0/1", "2/1"],
     ),
     ("contrastive {world}/run {world}/suite.json --tie {}", [LONG]),
     ("evaluate {scored} --paired --samples {}", [NINES, "9" * 20, "99999999999", "-1", "0"]),
@@ -189,16 +180,10 @@ def data_and_out(world: World, out: Path) -> list[str | Path]:
 
 def test_names_that_are_no_text(world: World, tmp_path: Path) -> None:
     """No file that is written could note them."""
+    out = ("--out", tmp_path / "caf\udce9")
     for command in (
-        ("translate", world.run, world.folder / "test.en", "--out", tmp_path / "caf\udce9"),
-        (
-            "train",
-            "focused-concatenation/base",
-            "--data",
-            world.folder / "data",
-            "--out",
-            tmp_path / "caf\udce9",
-        ),
+        ("translate", world.run, world.folder / "test.en", *out),
+        ("train", "focused-concatenation/base", "--data", world.folder / "data", *out),
         ("evaluate", "--hypothesis", "caf\udce9", "--reference", world.folder / "test.de"),
     ):
         outcome = cotext(*command)
@@ -235,8 +220,7 @@ def test_no_memory(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
         raise error
 
     monkeypatch.setattr(cli, "app", fail)
-    outcome = cotext("systems")
-    assert (outcome.code, "decode.max_tokens" in outcome.err) == (2, True)
+    must_refuse("decode.max_tokens", "systems")
     monkeypatch.setattr(cli, "app", lambda prog_name: exec("raise RuntimeError('a mistake of ours')"))
     with pytest.raises(RuntimeError, match="a mistake of ours"):
         cotext("systems")

@@ -7,7 +7,7 @@ import pytest
 
 from cotext.data.formats import read_documents
 from cotext.translation.open import open_run
-from tests.command_line import TINY, World, cotext, documents_file, succeed
+from tests.command_line import TINY, World, cotext, documents_file, must_refuse, succeed
 from tests.translation.test_first_pass import make_run
 from tests.translation.test_translate_file import finished_documents, interrupted_after
 
@@ -45,10 +45,8 @@ def test_the_run_repairs_documents_sentence_by_sentence(repairer: Path, tmp_path
     assert all(text for document in after for text in document.sentences)
     words = sum(len(text.split()) for document in before for text in document.sentences)
     assert f" of {words} words of the hypothesis (" in shown
-    told = succeed(
-        "repair", repairer / "run", "--hypothesis", hypothesis, "--out", tmp_path / "2.de", "--json"
-    )
-    figures = json.loads(told.out)
+    command = ("repair", repairer / "run", "--hypothesis", hypothesis)
+    figures = json.loads(succeed(*command, "--out", tmp_path / "2.de", "--json").out)
     assert (tmp_path / "2.de").read_bytes() == (tmp_path / "out.de").read_bytes()
     assert figures["format"] == "cotext-repair"
     assert figures["changes"]["words"] == words
@@ -58,9 +56,7 @@ def test_the_run_repairs_documents_sentence_by_sentence(repairer: Path, tmp_path
     assert (tmp_path / "3.de").read_bytes() == (tmp_path / "out.de").read_bytes()
 
 
-def test_round_trips_are_drawn_the_same_again_and_otherwise_with_another_seed(
-    repairer: Path, tmp_path: Path
-) -> None:
+def test_round_trips_are_the_same_again_and_others_with_another_seed(repairer: Path, tmp_path: Path) -> None:
     command = ["translate", repairer / "en-de", repairer / "dev.en", "--no-split"]
     succeed(*command, "--out", tmp_path / "a.de", *SAMPLED, "--set", "max_tokens=60")
     assert (tmp_path / "a.de").read_bytes() == (repairer / "dev-trip.de").read_bytes()
@@ -80,10 +76,10 @@ def test_a_repair_is_resumed_and_needs_a_run_of_one_language(
     assert finished_documents(out) == 2
     succeed(*command, "--out", out)
     assert out.read_bytes() == (tmp_path / "expected.de").read_bytes()
-    refused = cotext("repair", world.run, "--hypothesis", hypothesis, "--out", tmp_path / "x.de")
-    assert refused.code == 2
-    assert "needs a run of one language, such as de-de" in refused.err
     page = tmp_path / "page.html"
     page.write_text("<p>Hund. Katze.</p>")
-    refused = cotext("repair", repairer / "run", "--hypothesis", page, "--out", tmp_path / "y.html")
-    assert (refused.code, "is not a corpus with one sentence per line" in refused.err) == (2, True)
+    for message, run, path in (
+        ("needs a run of one language, such as de-de", world.run, hypothesis),
+        ("is not a corpus with one sentence per line", repairer / "run", page),
+    ):
+        must_refuse(message, "repair", run, "--hypothesis", path, "--out", tmp_path / f"x{path.suffix}")

@@ -7,8 +7,8 @@ import pytest
 from cotext.cli import sample
 from cotext.cli.demo import run_demo
 from cotext.interchange.named_model import NamedModel
-from cotext.runtime.errors import CotextError
 from tests.command_line import World
+from tests.refusals import must_raise
 
 
 def test_every_sentence_has_a_row_with_each_models_translation(
@@ -26,15 +26,13 @@ def test_every_sentence_has_a_row_with_each_models_translation(
     assert all(f"{name}:" in printed for name in sample.MODELS)
 
 
-def test_words_that_differ_from_the_first_model_are_marked() -> None:
+def test_differing_words_are_marked_and_without_models_nothing_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     page = sample._page(["It is old."], {"a": ["Er ist alt."], "b": ["Sie ist alt."]})
     assert "<td>Er ist alt.</td>" in page.replace(' class="left"', "")
     assert "<mark>Sie</mark> ist alt." in page
-
-
-def test_without_the_models_nothing_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sample, "known_models", dict)
     assert not sample.translate_sample(tmp_path)
     assert not list(tmp_path.iterdir())
-    with pytest.raises(CotextError, match="--no-train: there is nothing to do"):
-        run_demo(tmp_path, train=False)
+    must_raise("--no-train: there is nothing to do", run_demo, tmp_path, train=False)

@@ -21,13 +21,10 @@ def schema(what: str) -> dict[str, Any]:
     return found
 
 
-def test_every_shipped_recipe_is_valid() -> None:
+def test_shipped_recipes_and_configurations_of_runs_are_valid(tmp_path: Path) -> None:
     validator = jsonschema.Draft202012Validator(schema("recipe"))
     for name in recipe_names():
         validator.validate(yaml.safe_load((Path(str(_ROOT)) / f"{name}.yaml").read_text()) or {})
-
-
-def test_the_configuration_of_a_run_names_its_schema_and_fits_it(tmp_path: Path) -> None:
     write_config(tmp_path, run_config())
     text = (tmp_path / "config.yaml").read_text()
     assert text.startswith("# yaml-language-server: $schema=recipe.schema.json\n")

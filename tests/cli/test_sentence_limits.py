@@ -10,10 +10,10 @@ from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite,
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.formats import write_parallel
 from cotext.evaluation.studies.contrastive.contrastive import run_suite
-from cotext.runtime.errors import CotextError
 from cotext.translation import scorer
 from cotext.translation.translator import DocumentTranslator
-from tests.command_line import Outcome, World, cotext, piped, succeed
+from tests.command_line import Outcome, World, cotext, must_refuse, piped, succeed
+from tests.refusals import must_raise
 
 SHORT, LONG = "the cat sees a dog", "cat " * 2000
 
@@ -44,9 +44,7 @@ def refused(outcome: Outcome, *words: str) -> None:
         ((SHORT, LONG), "document 2, target sentence 2"),
     ],
 )
-def test_a_file_with_a_long_sentence(
-    world: World, tmp_path: Path, sides: tuple[str, str], place: str
-) -> None:
+def test_a_long_sentence_in_a_file(world: World, tmp_path: Path, sides: tuple[str, str], place: str) -> None:
     source, target = sides
     documents = [ParallelDocument("1", (SHORT,), (SHORT,))]
     documents.append(ParallelDocument("2", (SHORT, source), (SHORT, target)))
@@ -55,10 +53,8 @@ def test_a_file_with_a_long_sentence(
     arguments = (world.run, "--source", names[0], "--target", names[1])
     refused(cotext("score", *arguments), f"{names[0]}: {place}")
     refused(cotext("cxmi", *arguments), place)
-    refused(
-        cotext("attention", world.run, *names[:1], "--target", names[1], "--document", "2", "--out", "x"),
-        place,
-    )
+    document = (*names[:1], "--target", names[1], "--document", "2")
+    refused(cotext("attention", world.run, *document, "--out", "x"), place)
     assert "\n2\t2\t" in succeed("score", *arguments, "--set", "max_source_tokens=9000").out
     # Read once, a pipe shows it when its place has come.
     with piped(names[0].read_bytes()) as first, piped(names[1].read_bytes()) as second:
@@ -102,38 +98,29 @@ def test_the_limit_of_a_suite_can_be_raised(world: World, tmp_path: Path) -> Non
     assert list(json.loads((tmp_path / "o").read_text())) == ["mine"]
 
 
-@pytest.mark.parametrize(
-    ("command", "setting"), [("score", "beam=1"), ("contrastive", "schedule=simultaneous")]
-)
-def test_scoring_takes_no_settings_of_search(world: World, command: str, setting: str) -> None:
-    files = {"score": ("--source", "x"), "contrastive": (world.folder / "suite.json",)}[command]
-    outcome = cotext(command, world.run, *files, "--set", setting)
-    assert outcome.code == 2
-    assert f"--set {setting.partition('=')[0]}: scoring supports only max_source_tokens" in outcome.err
+def test_scoring_takes_no_settings_of_search(world: World) -> None:
+    for setting, value, command, *files in (
+        ("beam", "1", "score", "--source", "x"),
+        ("schedule", "simultaneous", "contrastive", world.folder / "suite.json"),
+    ):
+        message = f"--set {setting}: scoring supports only max_source_tokens"
+        must_refuse(message, command, world.run, *files, "--set", f"{setting}={value}")
 
 
 def test_from_python(translator: Translator) -> None:
-    with pytest.raises(CotextError, match=r"target sentence 1: \d+ tokens, at most 1027"):
-        translator.score([SHORT], [LONG])
+    must_raise(r"target sentence 1: \d+ tokens, at most 1027", translator.score, [SHORT], [LONG])
     assert translator.score([SHORT], ["cat " * 500])
-    with pytest.raises(CotextError, match=r"sentence 2: \d+ tokens, at most 1024"):
-        translator.score([SHORT, LONG], [SHORT, SHORT])
-    suite = ContrastiveSuite(
-        "mine", "en", "de", (ContrastiveExample("e", "x", 0, (SHORT,), ((LONG,), (SHORT,)), 0),)
-    )
-    with pytest.raises(CotextError, match="document e, target sentence 1"):
-        run_suite(translator.documents, suite)
+    must_raise(r"sentence 2: \d+ tokens, at most 1024", translator.score, [SHORT, LONG], [SHORT, SHORT])
+    example = ContrastiveExample("e", "x", 0, (SHORT,), ((LONG,), (SHORT,)), 0)
+    suite = ContrastiveSuite("mine", "en", "de", (example,))
+    must_raise("document e, target sentence 1", run_suite, translator.documents, suite)
 
 
-def test_a_text_that_is_far_too_long_is_not_tokenised(
-    translator: Translator, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_far_too_long_text_is_not_tokenised(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
     """Subwords of a text take far more memory than the text."""
     monkeypatch.setattr(scorer, "CHARACTERS_PER_TOKEN", 2)
     documents = translator.documents
     assert documents.check([Document("d", (f"a{' ' * 5000}cat",))]) == 1  # white space is folded
-    monkeypatch.setattr(
-        type(documents.tokenizer), "encode_batch", lambda *_, **__: pytest.fail("the text is tokenised")
-    )
-    with pytest.raises(CotextError, match="document d, sentence 2: 3000 characters, at most 1024 tokens"):
-        documents.check([Document("d", ("a cat", "x" * 3000))])
+    monkeypatch.setattr(type(documents.tokenizer), "encode_batch", lambda *_, **__: pytest.fail("tokenised"))
+    message = "document d, sentence 2: 3000 characters, at most 1024 tokens"
+    must_raise(message, documents.check, [Document("d", ("a cat", "x" * 3000))])

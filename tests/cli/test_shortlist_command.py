@@ -4,7 +4,6 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
 from typer.testing import CliRunner
 
 from cotext import load
@@ -15,6 +14,7 @@ from cotext.interchange.hub import export_hub, export_int8
 from cotext.runtime.errors import CotextError
 from cotext.translation.open import open_run, open_scorer
 from cotext.translation.signature import systems_of
+from tests.refusals import must_raise
 from tests.tiny_runs import prepare_toy, run_config, toy_documents, with_section, write_run
 
 
@@ -22,8 +22,7 @@ def test_a_run_gets_a_table_and_translates_with_it(tmp_path: Path) -> None:
     data = prepare_toy(tmp_path / "data")
     run = write_run(tmp_path / "run", run_config(), load_tokenizer(data / "tokenizer"))
     text = ["the cat sees a dog"]
-    with pytest.raises(CotextError, match="has no shortlist"):
-        load(run, shortlist=5)
+    must_raise("has no shortlist", load, run, shortlist=5)
     done = CliRunner().invoke(app, ["shortlist", str(run), "--data", str(data), "--json"])
     assert done.exit_code == 0, done.output
     found = json.loads(done.output)["shortlist"]["100"]
@@ -48,13 +47,9 @@ def test_given_text_is_scored_without_a_table(tmp_path: Path) -> None:
     data = prepare_toy(tmp_path / "data")
     config = with_section(run_config(), "decode", shortlist=5)
     run = write_run(tmp_path / "run", config, load_tokenizer(data / "tokenizer"))
-    with pytest.raises(CotextError, match="has no shortlist"):
-        open_run(run, "cpu")
+    must_raise("has no shortlist", open_run, run, "cpu")
     [document] = toy_documents(1, 3)
     assert len(open_scorer(run, "cpu").translator.score([document])[0]) == len(document)
-
-
-def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     done = CliRunner().invoke(app, ["shortlist", str(tmp_path / "empty"), "--data", str(tmp_path)])
     assert isinstance(done.exception, CotextError)

@@ -8,7 +8,7 @@ import pytest
 
 from cotext.data.formats import write_parallel
 from cotext.data.tokenizer import SentencePieceTokenizer
-from tests.command_line import WITH_BLEU, World, make_world, prepare_arguments, succeed, train_arguments
+from tests.command_line import WITH_BLEU, World, prepare_arguments, succeed, train_arguments
 from tests.loops import loop_over
 from tests.tiny_runs import WORDS, toy_documents
 
@@ -49,11 +49,6 @@ COMMANDS: dict[str, tuple[Callable[[World, Path], list[str | Path]], tuple[str, 
     ),
     "head": (lambda w, out: ["head", w.folder / "data", "--split", "dev"], ()),
 }
-
-
-@pytest.fixture(scope="session")
-def world(tmp_path_factory: pytest.TempPathFactory) -> World:
-    return make_world(tmp_path_factory.getbasetemp() / "world")
 
 
 def texts(world: World) -> list[str | Path]:

@@ -1,9 +1,9 @@
 """Recipes, sizes and overrides become one closed configuration, or one clear message."""
 
+import re
 import runpy
 from pathlib import Path
 
-import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
@@ -22,8 +22,8 @@ from cotext.config.training import TrainConfig
 from cotext.data.build import build_view, further_symbols, special_symbols
 from cotext.models.build import build_model
 from cotext.models.describe import describe_cut, describe_model
-from cotext.runtime.errors import CotextError
 from tests.loops import loop_over
+from tests.refusals import must_raise
 from tests.tiny import WordTokenizer
 
 RECIPE = "focused-concatenation/s4to4-shift-cd"
@@ -45,15 +45,10 @@ def test_sizes_lie_over_recipes_and_overrides_over_both(tmp_path: Path) -> None:
     assert SIZES["tiny"]["model"]["heads"] == 4  # overrides leave the table alone
 
 
-def test_an_empty_recipe_is_the_default(tmp_path: Path) -> None:
+def test_an_empty_recipe_is_the_default_and_any_is_the_same_from_a_file(tmp_path: Path) -> None:
     assert load_config(write(tmp_path, "")) == Config()
-    assert (
-        load_config(write(tmp_path, "# nothing\n"), "base", ["loss.label_smoothing=0.2"]).loss.label_smoothing
-        == 0.2
-    )
-
-
-def test_the_same_recipe_from_a_file(tmp_path: Path) -> None:
+    empty = write(tmp_path, "# nothing\n")
+    assert load_config(empty, "base", ["loss.label_smoothing=0.2"]).loss.label_smoothing == 0.2
     shipped = load_config(RECIPE)
     assert load_config(write(tmp_path, dump_config(shipped))) == shipped
 
@@ -65,11 +60,8 @@ def test_the_same_recipe_from_a_file(tmp_path: Path) -> None:
     shift=st.one_of(st.integers(0, 1000), st.sampled_from(["corpus", "sequence"])),
 )
 def test_dumped_and_read_again_is_the_same(seed: int, rate: float, betas: tuple, shift: int | str) -> None:
-    content = {
-        "model": {"shift": shift},
-        "train": {"seed": seed, "learning_rate": rate, "adam_betas": list(betas)},
-    }
-    config = parse_config(content, "test")
+    train = {"seed": seed, "learning_rate": rate, "adam_betas": list(betas)}
+    config = parse_config({"model": {"shift": shift}, "train": train}, "test")
     assert parse_config(yaml.safe_load(dump_config(config)), "test") == config
 
 
@@ -106,15 +98,18 @@ def test_dumped_and_read_again_is_the_same(seed: int, rate: float, betas: tuple,
     ],
 )  # fmt: skip
 def test_wrong_overrides(override: str, message: str) -> None:
-    with pytest.raises(CotextError) as caught:
-        load_config(RECIPE, None, [override])
-    assert message in str(caught.value)
+    must_raise(re.escape(message), load_config, RECIPE, None, [override])
 
 
-def test_several_problems_are_told_at_once() -> None:
-    with pytest.raises(CotextError) as caught:
-        load_config(RECIPE, None, ["model.heads=0", "train.sed=1"])
-    assert len(str(caught.value).splitlines()) == 2
+def test_problems_are_told_at_once_and_unreadable_files(tmp_path: Path) -> None:
+    told = must_raise("", load_config, RECIPE, None, ["model.heads=0", "train.sed=1"])
+    assert len(told.splitlines()) == 2
+    for name, content in (("absent.yaml", None), ("binary.yaml", b"\xff\xfe")):
+        if content is not None:
+            (tmp_path / name).write_bytes(content)
+        must_raise(rf"{name}: cannot be read", load_config, str(tmp_path / name))
+    (tmp_path / "folder.yaml").mkdir()
+    must_raise("cannot be read", load_config, str(tmp_path / "folder.yaml"))
 
 
 @loop_over(
@@ -130,48 +125,30 @@ def test_several_problems_are_told_at_once() -> None:
 )
 @loop_over("size", [None, "tiny"])
 def test_wrong_files(tmp_path: Path, text: str, message: str, size: str | None) -> None:
-    with pytest.raises(CotextError, match=message):
-        load_config(write(tmp_path, text), size)
-
-
-def test_unreadable_files(tmp_path: Path) -> None:
-    for name, content in (("absent.yaml", None), ("binary.yaml", b"\xff\xfe")):
-        if content is not None:
-            (tmp_path / name).write_bytes(content)
-        with pytest.raises(CotextError, match=rf"{name}: cannot be read"):
-            load_config(str(tmp_path / name))
-    (tmp_path / "folder.yaml").mkdir()
-    with pytest.raises(CotextError, match="cannot be read"):
-        load_config(str(tmp_path / "folder.yaml"))
+    must_raise(message, load_config, write(tmp_path, text), size)
 
 
 def test_unknown_recipes_and_sizes() -> None:
-    with pytest.raises(CotextError, match=r"no recipe 's4to4': did you mean focused-concatenation/s4to4"):
-        load_config("s4to4")
-    with pytest.raises(CotextError, match="did you mean focused-concatenation/s4to4-cd"):
-        load_config("focussed-concatenation/s4to4-cd")
-    with pytest.raises(CotextError, match="did you mean han/target"):
-        load_config("han/targt")
-    with pytest.raises(
-        CotextError, match=r"mean focused-concatenation/s4to4-shift-cd or opus/s4to4-shift-cd"
-    ):
-        load_config("s4to4-shift-cd")
+    must_raise(r"no recipe 's4to4': did you mean focused-concatenation/s4to4", load_config, "s4to4")
+    must_raise("did you mean focused-concatenation/s4to4-cd", load_config, "focussed-concatenation/s4to4-cd")
+    must_raise("did you mean han/target", load_config, "han/targt")
+    both = "mean focused-concatenation/s4to4-shift-cd or opus/s4to4-shift-cd"
+    must_raise(both, load_config, "s4to4-shift-cd")
     for name in ("qqqq", "nope"):
-        with pytest.raises(CotextError, match="`cotext systems` lists them all"):
-            load_config(name)
-    with pytest.raises(CotextError, match="unknown size 'huge': choose one of tiny, small, ted, base"):
-        load_config(RECIPE, "huge")
+        must_raise("`cotext systems` lists them all", load_config, name)
+    must_raise("unknown size 'huge': choose one of tiny, small, ted, base", load_config, RECIPE, "huge")
 
 
 def test_what_cannot_be_built() -> None:
-    with pytest.raises(CotextError, match=r"model.dimension = 512 is not divisible by model.heads = 7"):
-        build_model(load_config(RECIPE, None, ["model.heads=7", "model.shift=1"]), 100)
-    with pytest.raises(CotextError, match=r"model.shift = corpus must be resolved"):
-        build_model(load_config(RECIPE), 100)
-    with pytest.raises(CotextError, match=r"view.numbers = corpus must be resolved"):
-        build_model(load_config("docflat/docflat-c"), 100)
-    with pytest.raises(CotextError, match=r"view.kind = sentence does not support view.before"):
-        build_view(load_config(RECIPE, None, ["view.kind=sentence"]).view)
+    config = load_config(RECIPE, None, ["model.heads=7", "model.shift=1"])
+    must_raise("model.dimension = 512 is not divisible by model.heads = 7", build_model, config, 100)
+    must_raise(r"model.shift = corpus must be resolved", build_model, load_config(RECIPE), 100)
+    must_raise(r"view.numbers = corpus must be resolved", build_model, load_config("docflat/docflat-c"), 100)
+    view = load_config(RECIPE, None, ["view.kind=sentence"]).view
+    must_raise("view.kind = sentence does not support view.before", build_view, view)
+    for kind in ("sentence", "window"):
+        config = load_config(RECIPE, None, [f"view.kind={kind}", "view.before=0", "view.max_sentences=5"])
+        must_raise(rf"view.kind = {kind} does not support view.max_sentences", build_view, config.view)
 
 
 def test_a_view_names_its_limit_of_sentences() -> None:
@@ -184,28 +161,21 @@ def test_a_view_names_its_limit_of_sentences() -> None:
     assert told() == ["document"]
     assert told("view.max_sentences=20") == ["document-20s"]
     mixed = "view.mixed_with=[{kind: cumulative, parts: 2}, {kind: window, before: 2}, {kind: sentence}]"
-    assert told(mixed, "view.max_sentences=3") == [
-        "document-3s",
-        "cumulative-3s/2",
-        "window-2+1+0",
-        "sentence",
-    ]
+    cuts = ["document-3s", "cumulative-3s/2", "window-2+1+0", "sentence"]
+    assert told(mixed, "view.max_sentences=3") == cuts
     assert told(mixed, "view.max_sentences=0")[:2] == ["document", "cumulative/2"]
 
 
-def test_a_limit_of_sentences_is_of_documents() -> None:
-    for kind in ("sentence", "window"):
-        config = load_config(RECIPE, None, [f"view.kind={kind}", "view.before=0", "view.max_sentences=5"])
-        with pytest.raises(CotextError, match=rf"view.kind = {kind} does not support view.max_sentences"):
-            build_view(config.view)
-
-
-def test_differences_name_key_and_values() -> None:
+def test_differences_and_names_of_other_toolkits() -> None:
     one = load_config(RECIPE)
     other = load_config(RECIPE, None, ["train.max_tokens=1", "decode.beam=2", "paper=other"])
     assert [d[0] for d in differences(one, other)] == ["paper", "train.max_tokens", "decode.beam"]
     assert list(differences(one, other))[1:] == [("train.max_tokens", 16_000, 1), ("decode.beam", 4, 2)]
     assert not list(differences(one, one))
+    known = {key for key, _ in keys(Config)}
+    assert set(USUAL_NAMES.values()) <= known
+    own = {key.rpartition(".")[2] for key in known}
+    assert not own & USUAL_NAMES.keys()  # a name that is a key here means that key
 
 
 def test_the_reference_covers_every_key() -> None:
@@ -260,12 +230,14 @@ def test_sizes_are_laid_over_subsections() -> None:
     ],
 )
 def test_slots_that_do_not_go_together(overrides: list[str], message: str) -> None:
-    with pytest.raises(CotextError) as caught:
+
+    def build() -> None:
         build_model(load_config("p-transformer/doc", None, [f"model.{each}" for each in overrides]), 100)
-    assert message in str(caught.value)
+
+    must_raise(re.escape(message), build)
 
 
-def test_a_vocabulary_for_either_side() -> None:
+def test_vocabularies_of_either_side_and_segments_of_a_mixture() -> None:
     overrides = ["model.dimension=32", "model.separate_embeddings=true", "view.separators=plain"]
     config = load_config("p-transformer/doc", "tiny", overrides)
     shapes = {name: tuple(p.shape) for name, p in build_model(config, 100, 150).named_parameters()}
@@ -273,13 +245,9 @@ def test_a_vocabulary_for_either_side() -> None:
     same = build_model(config, 100).state_dict()["embedding.source_weight"]
     assert same.shape == (100, 32)
     indexed = load_config("p-transformer/doc", "tiny", [*overrides[:2], "view.separators=indexed"])
-    with pytest.raises(CotextError, match=r"view\.separators = indexed: .* a vocabulary of its own"):
-        build_model(indexed, 100, 150)
-    with pytest.raises(CotextError, match=r"model\.separate_embeddings = false: .* choose true"):
-        build_model(load_config("p-transformer/doc", "tiny", overrides[:1]), 100, 150)
-
-
-def test_learned_segments_suffice_for_every_view_of_a_mixture() -> None:
+    must_raise(r"view\.separators = indexed: .* a vocabulary of its own", build_model, indexed, 100, 150)
+    shared = load_config("p-transformer/doc", "tiny", overrides[:1])
+    must_raise(r"model\.separate_embeddings = false: .* choose true", build_model, shared, 100, 150)
     overrides = ["model.segments=learned", "view.mixed_with=[{kind: window, before: 3}]"]
     model = build_model(load_config("focused-concatenation/base", "tiny", overrides), 100)
     assert dict(model.named_parameters())["embedding.segment"].shape == (4, 128)
@@ -292,9 +260,8 @@ def test_the_name_of_a_model_tells_its_slots() -> None:
     assert name() == "transformer(attention.score=positions)"
     told = "transformer(attention.score=positions,cross.score=content)"
     assert name("model.cross.score=content") == told
-    assert name("model.decoder.score=content", "model.attention.score=content").endswith(
-        "(decoder.score=content)"
-    )
+    told = name("model.decoder.score=content", "model.attention.score=content")
+    assert told.endswith("(decoder.score=content)")
     assert describe_model(load_config("focused-concatenation/base").model) == "transformer"
     assert describe_model(load_config("casa/casa").model).startswith("nat(attention.span=sentence,")
 
@@ -322,8 +289,8 @@ def test_numbered_sentences_are_built_like_bracketed_ones() -> None:
     assert build_model(config, 100).output_weight.shape == (107, 128)
     bracketed = load_config(RECIPE, "tiny", ["view.separators=bracket", "model.shift=2"])
     assert build_view(config.view) == build_view(bracketed.view)
-    with pytest.raises(CotextError, match=r"decode.align = free does not go with"):
-        build_model(load_config(RECIPE, "tiny", [*overrides, "decode.align=free"]), 100)
+    free = load_config(RECIPE, "tiny", [*overrides, "decode.align=free"])
+    must_raise(r"decode.align = free does not go with", build_model, free, 100)
 
 
 @loop_over(
@@ -338,12 +305,5 @@ def test_numbered_sentences_are_built_like_bracketed_ones() -> None:
     ],
 )
 def test_orders_and_contexts_that_a_view_cannot_have(overrides: list[str], message: str) -> None:
-    with pytest.raises(CotextError, match=message):
-        build_model(load_config(RECIPE, "tiny", ["model.shift=2", *overrides]), 100)
-
-
-def test_names_of_other_toolkits_lead_to_keys_that_there_are() -> None:
-    known = {key for key, _ in keys(Config)}
-    assert set(USUAL_NAMES.values()) <= known
-    own = {key.rpartition(".")[2] for key in known}
-    assert not own & USUAL_NAMES.keys()  # a name that is a key here means that key
+    given = ["model.shift=2", *overrides]
+    must_raise(message, lambda: build_model(load_config(RECIPE, "tiny", given), 100))

@@ -1,13 +1,13 @@
 """Recipes that extend others: what they take, what wins, and what contradicts."""
 
+import re
 from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
 
 from cotext.config.recipe import load_config, recipe_names
-from cotext.runtime.errors import CotextError
+from tests.refusals import must_raise
 
 
 def recipe(folder: Path, name: str, content: dict[str, Any]) -> str:
@@ -24,48 +24,29 @@ def test_keys_of_parents_are_taken_and_own_ones_win(tmp_path: Path) -> None:
     assert config.view == parent.view
     assert config.train == parent.train
     assert config.paper == ""  # that of a parent is not its own
-
-
-def test_two_parents_that_agree_or_have_keys_of_their_own(tmp_path: Path) -> None:
     parents = ["focused-concatenation/s4to4-cd", "parts/position-aware", "parts/context-discounting"]
     config = load_config(recipe(tmp_path, "own", {"extends": parents}))
     assert (config.view.before, config.loss.context_discount) == (3, 0.01)
     assert config.model.attention.score == "positions"
-
-
-def test_two_parents_that_contradict_each_other_are_named(tmp_path: Path) -> None:
-    own = recipe(tmp_path, "own", {"extends": ["p-transformer/ctx", "focused-concatenation/s4to4"]})
-    with pytest.raises(CotextError) as error:
-        load_config(own)
-    for told in (own, "p-transformer/ctx", "focused-concatenation/s4to4", "view.before", "4", "3"):
-        assert told in str(error.value)
-
-
-def test_a_setting_on_the_command_line_combines_too() -> None:
     config = load_config("p-transformer/ctx", overrides=["model.batch_context=flat"])
     assert (config.model.attention.score, config.model.batch_context) == ("positions", "flat")
+    assert not any(name.startswith("parts/") for name in recipe_names())
+    assert load_config("parts/flat-batch").model.batch_context == "flat"
 
 
-def test_a_circle_a_missing_parent_and_a_wrong_list_are_refused(tmp_path: Path) -> None:
+def test_contradictions_circles_missing_parents_and_long_chains_are_refused(tmp_path: Path) -> None:
+    own = recipe(tmp_path, "own", {"extends": ["p-transformer/ctx", "focused-concatenation/s4to4"]})
+    message = must_raise(re.escape(own), load_config, own)
+    for told in ("p-transformer/ctx", "focused-concatenation/s4to4", "view.before", "4", "3"):
+        assert told in message
     one, other = (str(tmp_path / f"{name}.yaml") for name in ("one", "other"))
     recipe(tmp_path, "one", {"extends": [other]})
     recipe(tmp_path, "other", {"extends": [one]})
-    with pytest.raises(CotextError, match="circle"):
-        load_config(one)
-    with pytest.raises(CotextError, match=r"no recipe 'parts/gate'.*parts/gated-attention"):
-        load_config(recipe(tmp_path, "missing", {"extends": ["parts/gate"]}))
-    with pytest.raises(CotextError, match="extends must be a list"):
-        load_config(recipe(tmp_path, "text", {"extends": "mcn/final"}))
-
-
-def test_chains_have_an_end(tmp_path: Path) -> None:
+    must_raise("circle", load_config, one)
+    missing = recipe(tmp_path, "missing", {"extends": ["parts/gate"]})
+    must_raise(r"no recipe 'parts/gate'.*parts/gated-attention", load_config, missing)
+    must_raise("extends must be a list", load_config, recipe(tmp_path, "text", {"extends": "mcn/final"}))
     for i in range(20):
         recipe(tmp_path, f"r{i}", {"extends": [str(tmp_path / f"r{i + 1}.yaml")]})
     recipe(tmp_path, "r20", {})
-    with pytest.raises(CotextError, match="deep"):
-        load_config(str(tmp_path / "r0.yaml"))
-
-
-def test_parts_are_no_systems() -> None:
-    assert not any(name.startswith("parts/") for name in recipe_names())
-    assert load_config("parts/flat-batch").model.batch_context == "flat"
+    must_raise("deep", load_config, str(tmp_path / "r0.yaml"))

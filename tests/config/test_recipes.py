@@ -72,11 +72,6 @@ def parameters(config: Config, vocabulary: int) -> int:
     return sum(p.numel() for p in shapes(config, vocabulary).parameters())
 
 
-def test_there_are_recipes() -> None:
-    assert "focused-concatenation/s4to4-shift-cd" in recipe_names()
-    assert recipe_names() == sorted(set(recipe_names()))
-
-
 def values_of(recipe: str) -> set[tuple[str, str]]:
     """The keys of a recipe with their values, but for numbers of the optimizer and of search."""
     content = load_config(recipe, "tiny").model_dump(include={"view", "model", "loss", "train"})
@@ -157,9 +152,6 @@ def test_parameters_of_the_base_transformer() -> None:
     base = load_config("focused-concatenation/base", "base")
     assert parameters(base, 32_000) == 60_522_496
     assert parameters(base, 37_000) == 60_522_496 + 5000 * 512
-
-
-def test_parameters_of_segments_and_pre_norm() -> None:
     base = load_config("focused-concatenation/base", "base")
     learned = load_config("focused-concatenation/s4to4-lrn-cd", "base")
     assert parameters(learned, 32_000) == parameters(base, 32_000) + 4 * 512

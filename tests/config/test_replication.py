@@ -115,19 +115,13 @@ def test_a_baseline_is_scored_as_the_page_of_metrics_says(paper: str) -> None:
 
 
 def test_what_is_ours_has_its_reason_among_the_differences() -> None:
-    explained = {
-        (source_of(each["recipe"])["source"], key)
-        for each in FACTS["differs"]
-        if "keys" in each
-        for key in each["keys"]
-    }
+    differs = (each for each in FACTS["differs"] if "keys" in each)
+    explained = {(source_of(each["recipe"])["source"], key) for each in differs for key in each["keys"]}
+    explains = "an entry of `differs` in docs/replication.yaml with a recipe of its source"
     for recipe in recipe_names():
-        for each in MAKER["written"](recipe):
-            if "ours" in each.told:
-                explains = (
-                    f"an entry of `differs` in docs/replication.yaml with a recipe of its source: {recipe}"
-                )
-                assert (source_of(recipe)["source"], each.key) in explained, f"{each.key} wants {explains}"
+        for each in (each for each in MAKER["written"](recipe) if "ours" in each.told):
+            key = (source_of(recipe)["source"], each.key)
+            assert key in explained, f"{each.key} wants {explains}: {recipe}"
 
 
 @loop_over("paper", [paper["paper"] for paper in FACTS["papers"]])
@@ -147,12 +141,8 @@ def test_rows_that_are_on_record_stand_in_their_tables() -> None:
     checked = 0
     for paper in published_papers():
         for table in paper.tables:
-            here = [
-                configured(each)
-                for r in results(paper.paper)
-                if table.table in r.get("tables", ())
-                for each in r.get("recipes", ())
-            ]
+            told = [r for r in results(paper.paper) if table.table in r.get("tables", ())]
+            here = [configured(each) for r in told for each in r.get("recipes", ())]
             for row in table.rows:
                 for recipe in row.recipes or paper.links.get(row.row, ())[:1]:
                     wanted = configured(f"{recipe} {row.setting}" if "=" in row.setting else recipe)

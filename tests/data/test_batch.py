@@ -2,12 +2,11 @@
 
 from dataclasses import replace
 
-import numpy as np
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cotext.data.batch import Batch, Instance, SpecialSymbols, hide_words
+from cotext.data.batch import Batch, Instance, SpecialSymbols, hide_current_source, hide_words
 from cotext.data.collate import make_batch, source_batch
 from cotext.data.views import Window, WindowView
 
@@ -28,7 +27,7 @@ def three_sentences() -> Batch:
     return make_batch([long, instance(8, [[7]], [[15, 16]])], SYMBOLS)
 
 
-def test_three_sentences_on_the_source_side() -> None:
+def test_three_sentences_of_unequal_lengths() -> None:
     """A separator belongs to the sentence that it closes."""
     source = three_sentences().source
     assert source.tokens.tolist() == [
@@ -39,10 +38,7 @@ def test_three_sentences_on_the_source_side() -> None:
         [0, 0, 0, 1, 1, 2, 2, 2, 2],
         [0, 0, *[-1] * 7],
     ]
-
-
-def test_three_sentences_on_the_target_side() -> None:
-    """The separator between sentences 0 and 1 is a label of 0 and an input of 1."""
+    # The separator between sentences 0 and 1 is a label of 0 and an input of 1.
     batch = three_sentences()
     assert batch.target_input.tolist() == [
         [BOS, 11, SEP, 12, 13, SEP, 14],
@@ -60,10 +56,14 @@ def test_three_sentences_on_the_target_side() -> None:
         [0, 0, 1, 1, 1, 2, 2],
         [0, 0, 0, *[-1] * 4],
     ]
-    # The same symbol, two roles: as a label at place 1 it closes sentence 0, as an input at 2 it opens 1.
-    assert batch.target_label[0, 1] == batch.target_input[0, 2] == SEP
-    assert batch.label_sentence[0, 1] == 0
-    assert batch.input_sentence[0, 2] == 1
+    # The separator that closes the last context sentence is a context label, `eos` a current one.
+    batch = three_sentences()
+    assert batch.source.current.tolist() == [[2, 3], [0, 1]]
+    assert batch.is_current.tolist() == [
+        [False] * 5 + [True, True],
+        [True, True, True] + [False] * 4,
+    ]
+    assert batch.is_label.tolist() == [[True] * 7, [True] * 3 + [False] * 4]
 
 
 def test_indexed_separators_differ_and_the_last_serves_all_later_places() -> None:
@@ -107,17 +107,6 @@ def test_a_source_may_have_its_ends_alone() -> None:
     assert batch.target_input.tolist() == as_published.target_input.tolist()
     assert batch.target_label.tolist() == as_published.target_label.tolist()
     assert (row.source_tokens(ends), row.source_tokens(both)) == (6, 9)
-
-
-def test_labels_of_the_current_sentence() -> None:
-    """The separator that closes the last context sentence is a context label, `eos` a current one."""
-    batch = three_sentences()
-    assert batch.source.current.tolist() == [[2, 3], [0, 1]]
-    assert batch.is_current.tolist() == [
-        [False] * 5 + [True, True],
-        [True, True, True] + [False] * 4,
-    ]
-    assert batch.is_label.tolist() == [[True] * 7, [True] * 3 + [False] * 4]
 
 
 def test_sentence_indices_count_from_the_first_source_sentence() -> None:
@@ -168,20 +157,6 @@ def test_selecting_rows_keeps_all_their_fields() -> None:
     assert source.current.tolist() == [[0, 1], [2, 3]]
     assert source.tokens[0].tolist() == [7, EOS, *[PAD] * 7]
     assert source.sentence[1].tolist() == [0, 0, 0, 1, 1, 2, 2, 2, 2]
-
-
-def test_arrays_and_lists_make_the_same_batch() -> None:
-    lists = instance(7, [[1, 2], [3]], [[11], [12, 13]])
-    arrays = Instance(
-        7,
-        lists.window,
-        [np.array(s, np.int32) for s in lists.source],
-        [np.array(s, np.int32) for s in lists.target],
-    )
-    first, second = make_batch([lists], SYMBOLS), make_batch([arrays], SYMBOLS)
-    assert torch.equal(first.source.tokens, second.source.tokens)
-    assert torch.equal(first.target_label, second.target_label)
-    assert second.target_input.dtype == torch.int64
 
 
 sentences = st.lists(st.integers(0, 80), max_size=5)
@@ -235,3 +210,15 @@ def test_hidden_words() -> None:
     assert torch.equal(seen.target_label, batch.target_label)
     assert torch.equal(seen.source.sentence, batch.source.sentence)
     assert (batch.source.tokens != 0).all(), "the batch itself is left alone"
+
+
+def test_coword_dropout_hides_source_words_of_the_current_sentence_alone() -> None:
+    row = instance(0, [[4, 5], [6, 7, 8]], [[9], [10, 11]])
+    batch = make_batch([row], SYMBOLS)
+    hidden = hide_current_source(batch, 0.999999, SYMBOLS, 0)
+    assert hidden.source.tokens.tolist() == [[4, 5, SEP, 0, 0, 0, EOS]]
+    assert hidden.target_input is batch.target_input
+    assert torch.equal(hide_current_source(batch, 0.0, SYMBOLS, 0).source.tokens, batch.source.tokens)
+    named = replace(SYMBOLS, source_prefix=(7,))  # a symbol of a language is no word
+    hidden = hide_current_source(batch, 0.999999, named, 0)
+    assert hidden.source.tokens.tolist() == [[4, 5, SEP, 0, 7, 0, EOS]]

@@ -1,22 +1,11 @@
 """Packing: batches within the budget, nothing left out, order and groups kept."""
 
-from itertools import pairwise
-
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cotext.data.collate import pack, pack_apart
 
-
-@given(st.lists(st.integers(1, 50), max_size=40).map(sorted), st.integers(1, 200))
-def test_pack_keeps_order_and_budget(lengths: list[int], max_tokens: int) -> None:
-    groups = pack([[length] for length in lengths], max_tokens)
-    assert [i for group in groups for i in group] == list(range(len(lengths)))
-    for group in groups:
-        cost = len(group) * max(lengths[i] for i in group)
-        assert cost <= max_tokens or len(group) == 1
-    for group, following in pairwise(groups):  # nothing that would still have fitted opens a new group
-        assert (len(group) + 1) * lengths[following[0]] > max_tokens
+GROUPS = st.lists(st.lists(st.integers(1, 9), min_size=1, max_size=5), max_size=20)
 
 
 def test_groups_share_batches_as_far_as_the_budget_goes() -> None:
@@ -27,19 +16,19 @@ def test_groups_share_batches_as_far_as_the_budget_goes() -> None:
     assert pack([], 12) == []
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
-@given(
-    lengths=st.lists(st.lists(st.integers(1, 9), min_size=1, max_size=5), max_size=9).map(
-        lambda groups: sorted(groups, key=max)
-    ),
-    budget=st.integers(1, 60),
-)
-def test_batches_hold_every_group_once_in_order(lengths: list[list[int]], budget: int) -> None:
+@settings(max_examples=100, deadline=None)
+@given(GROUPS, st.booleans(), st.integers(1, 60))
+def test_batches_hold_every_group_once_in_order_within_the_budget(
+    lengths: list[list[int]], single: bool, budget: int
+) -> None:
+    lengths = sorted([group[:1] for group in lengths] if single else lengths, key=max)
     batches = pack(lengths, budget)
     assert [g for batch in batches for g in batch] == list(range(len(lengths)))
-    for batch in batches:
-        rows = [length for g in batch for length in lengths[g]]
-        assert len(batch) == 1 or len(rows) * max(rows) <= budget
+    rows = [[length for g in batch for length in lengths[g]] for batch in batches]
+    assert all(len(b) == 1 or len(r) * max(r) <= budget for b, r in zip(batches, rows, strict=True))
+    for own, following in zip(rows, batches[1:], strict=False):
+        more = [*own, *lengths[following[0]]]
+        assert len(more) * max(more) > budget  # what would have fitted opens no other batch
 
 
 @given(

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.formats import FORMATS, read_documents, read_parallel, write_documents, write_parallel
-from tests.command_line import World, cotext, succeed
+from tests.command_line import World, must_refuse, succeed
 from tests.loops import loop_over
 from tests.tiny_runs import toy_documents
 
@@ -54,12 +54,10 @@ def test_what_a_format_cannot_hold_is_refused_and_nothing_written(tmp_path: Path
         (["--to", "docx", "--out", out], "unknown corpus format"),
         (["--to", "jsonl", "--out", path], "would overwrite"),
     ):
-        refused = cotext("convert", path, *given)
-        assert (refused.code, words in refused.err) == (2, True), refused.err
+        must_refuse(words, "convert", path, *given)
         assert [p.name for p in tmp_path.iterdir()] == ["in.jsonl"]
     write_documents(tmp_path / "one", SOURCES, "text")
-    refused = cotext("convert", tmp_path / "one", "--to", "d-lines", "--out", out, *both)
-    assert (refused.code, "contains one language" in refused.err) == (2, True)
+    must_refuse("contains one language", "convert", tmp_path / "one", "--to", "d-lines", "--out", out, *both)
 
 
 def test_head_shows_the_first_documents_of_both_sides(world: World, tmp_path: Path) -> None:
@@ -93,8 +91,7 @@ def test_head_of_parts_and_of_what_is_not_there(world: World, tmp_path: Path) ->
         ([tmp_path], "cotext prepare"),
         ([tmp_path / "none"], "no such file"),
     ):
-        refused = cotext("head", *arguments)
-        assert (refused.code, word in refused.err) == (2, True), refused.err
+        must_refuse(word, "head", *arguments)
     long = tmp_path / "long"
     long.write_text("a" * 500 + "\n")
     assert f"{'a' * 30} ...\n" in succeed("head", long, "--characters", "30").out

@@ -23,7 +23,7 @@ from cotext.data.documents import Document
 from cotext.data.formats import read_parallel
 from cotext.data.formats.xml_formats import languages_of_tmx
 from cotext.data.languages import Languages
-from tests.command_line import World, cotext, succeed
+from tests.command_line import World, must_refuse, succeed
 from tests.loops import loop_over
 
 ENDE = Languages("en", "de")
@@ -145,15 +145,12 @@ def test_documents_that_are_no_translations_are_left_out() -> None:
     ]
 
 
-def test_a_table_of_contents_on_one_side_is_cut_off() -> None:
+def test_contents_of_one_side_are_cut_off_and_numbers_aligned_as_equal() -> None:
     source, target = sides_of(pairs_of(200, 5))
     contents = source[4::25]  # headings of which none is the first line
     corpus = corpus_of(([*contents, *source], target))
     assert corpus.documents[0].source == tuple(source)
     assert corpus.gaps == [Gap("0", (1, 8), (), doubtful=False, cut=True)]
-
-
-def test_numbers_alone_are_aligned_by_what_is_equal() -> None:
     numbers = [f"{n * 137} {n * 91}" for n in range(10, 60)]
     corpus = corpus_of((numbers, numbers[:20] + numbers[21:]))
     assert corpus.documents[0].source == tuple(numbers[:20] + numbers[21:])
@@ -226,9 +223,7 @@ def test_the_command_reads_files_of_any_kind_and_writes_a_corpus(tmp_path: Path)
     [document] = read_parallel(out, None)
     assert list(zip(document.source, document.target, strict=True)) == [*capitals[:7], *capitals[8:]]
     assert languages_of_tmx(out) == ("en", "de")
-    wrong = cotext("align", *files, "--out", str(tmp_path / "pairs.docx"))
-    assert wrong.code == 2
-    assert "the name must end in .tsv" in wrong.err
+    must_refuse("the name must end in .tsv", "align", *files, "--out", str(tmp_path / "pairs.docx"))
 
 
 def test_folders_are_paired_by_name(tmp_path: Path) -> None:
@@ -245,9 +240,8 @@ def test_folders_are_paired_by_name(tmp_path: Path) -> None:
     lines = [line.split("\t") for line in out.read_text().splitlines()]
     assert [tuple(line[1:]) for line in lines] == [pair for n in range(3) for pair in pairs_of(30, n)]
     assert {line[0] for line in lines} == {"chapter0", "chapter1", "chapter2"}
-    names = cotext("align", *sides[:2], "--target", str(tmp_path), "--out", str(out))
-    assert names.code == 2
-    assert "no source and target file have the same name" in names.err
+    asked = ("align", *sides[:2], "--target", tmp_path, "--out", out)
+    must_refuse("no source and target file have the same name", *asked)
 
 
 def test_a_run_is_asked_and_long_sentences_are_no_error(world: World, tmp_path: Path) -> None:

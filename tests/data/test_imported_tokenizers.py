@@ -22,7 +22,6 @@ from cotext.data.tokenizer import (
     load_tokenizer,
     with_all_processors,
 )
-from cotext.runtime.errors import CotextError
 from tests.loops import loop_over
 from tests.pretrained_folders import (
     ENGLISH,
@@ -37,6 +36,7 @@ from tests.pretrained_folders import (
     vocabulary,
     written,
 )
+from tests.refusals import must_raise
 
 SENTENCES = sentences(ENGLISH, 10, 5)
 HARD = [
@@ -251,19 +251,17 @@ def test_languages_are_chosen_by_name_or_by_what_is_enough_of_it() -> None:
     tokenizer = nllb()
     assert (tokenizer.source_prefix, tokenizer.target_prefix) == ((), ())
     chosen = choose_languages(tokenizer, "eng", "zho_Hant")
-    assert isinstance(chosen, FairseqTokenizer)
     assert (chosen.chosen.source, chosen.chosen.target) == ("eng_Latn", "zho_Hant")
     assert (len(chosen.source_prefix), len(chosen.target_prefix)) == (1, 1)
     assert chosen.fingerprint == tokenizer.fingerprint
     assert choose_languages(chosen, "", "deu").source_prefix == chosen.source_prefix
-    with pytest.raises(CotextError, match=r"--target-language 'zho'.*there are: zho_Hans, zho_Hant$"):
-        choose_languages(tokenizer, "", "zho")
-    with pytest.raises(CotextError, match=r"'xx'.*: deu_Latn, eng_Latn, zho_Hans, zho_Hant$"):
-        choose_languages(tokenizer, "xx", "")
-    with pytest.raises(CotextError, match=r"'nld'.*: deu, fra, cmn_Hans, cmn_Hant$"):
-        choose_languages(marian(marian_files(TAGS)), "en", "nld")
-    with pytest.raises(CotextError, match="there are: none"):
-        marian(marian_files(), target_language="deu")
+    for chosen, languages, message in (
+        (tokenizer, ("", "zho"), r"--target-language 'zho'.*there are: zho_Hans, zho_Hant$"),
+        (tokenizer, ("xx", ""), r"'xx'.*: deu_Latn, eng_Latn, zho_Hans, zho_Hant$"),
+        (marian(marian_files(TAGS)), ("en", "nld"), r"'nld'.*: deu, fra, cmn_Hans, cmn_Hant$"),
+    ):
+        must_raise(message, choose_languages, chosen, *languages)
+    must_raise("there are: none", marian, marian_files(), target_language="deu")
 
 
 @pytest.mark.parametrize(
@@ -283,15 +281,8 @@ def test_storage(tmp_path: Path, make: Callable[[], ImportedTokenizer]) -> None:
     assert isinstance(again, type(tokenizer))
     for side in ("source", "target"):
         assert again.encode_batch(HARD, side) == tokenizer.encode_batch(HARD, side)  # type: ignore[arg-type]
-    for name in (
-        "fingerprint",
-        "source_prefix",
-        "target_prefix",
-        "rows",
-        "source_rows",
-        "unwritten",
-        "chosen",
-    ):
+    names = ("fingerprint", "source_prefix", "target_prefix", "rows", "source_rows", "unwritten", "chosen")
+    for name in names:
         assert getattr(again, name) == getattr(tokenizer, name)
     description = (tmp_path / "tokenizer.json").read_bytes()
     for name in tokenizer.files:  # damaged, cut off, of another model, missing
@@ -300,11 +291,9 @@ def test_storage(tmp_path: Path, make: Callable[[], ImportedTokenizer]) -> None:
         flipped = content[:half] + bytes([content[half] ^ 1]) + content[half + 1 :]
         for damaged in (flipped, b""):
             (tmp_path / name).write_bytes(damaged)
-            with pytest.raises(CotextError, match="not the model that tokenizer"):
-                load_tokenizer(tmp_path)
+            must_raise("not the model that tokenizer", load_tokenizer, tmp_path)
         (tmp_path / name).unlink()
-        with pytest.raises(CotextError, match=name):
-            load_tokenizer(tmp_path)
+        must_raise(name, load_tokenizer, tmp_path)
         (tmp_path / name).write_bytes(content)
     told = json.loads(description)
     for key, value, message in (
@@ -321,8 +310,7 @@ def test_storage(tmp_path: Path, make: Callable[[], ImportedTokenizer]) -> None:
         ("fingerprint", "0" * 64, "not the model"),
     ):
         (tmp_path / "tokenizer.json").write_text(json.dumps({**told, key: value}))
-        with pytest.raises(CotextError, match=message):
-            load_tokenizer(tmp_path)
+        must_raise(message, load_tokenizer, tmp_path)
     (tmp_path / "tokenizer.json").write_bytes(description)
     assert load_tokenizer(tmp_path).fingerprint == tokenizer.fingerprint
 
@@ -349,35 +337,28 @@ VOCABULARY = vocabulary(spm("source"))
     ],
 )
 def test_what_is_no_tokenizer_of_marian_is_refused(change: dict[str, bytes], message: str) -> None:
-    with pytest.raises(CotextError, match=message):
-        marian({**marian_files(TAGS), **change})
+    must_raise(message, marian, {**marian_files(TAGS), **change})
 
 
-def test_a_vocabulary_beyond_any_length_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cotext.data.tokenizer.imported.MAX_OBJECT_BYTES", len(VOCABULARY) - 1)
-    with pytest.raises(CotextError, match=r"vocab\.json: has more than .* bytes, the maximum"):
-        marian({**marian_files(), "vocab.json": VOCABULARY})
-
-
-def test_rows_and_symbols_must_fit_the_vocabulary() -> None:
+def test_rows_symbols_and_size_must_fit_the_vocabulary(monkeypatch: pytest.MonkeyPatch) -> None:
     files = marian_files()
     rows = len(json.loads(files["vocab.json"]))
-    with pytest.raises(CotextError, match="the files belong to different models"):
-        marian(files, rows=rows - 1)
-    with pytest.raises(CotextError, match="the files belong to different models"):
-        marian(files, rows=10**9)
+    must_raise("the files belong to different models", marian, files, rows=rows - 1)
+    must_raise("the files belong to different models", marian, files, rows=10**9)
     longer = marian(files, rows=rows + 5)
     assert len(longer.rows) == rows + 5 - 2
     assert len(longer.unwritten) == 5
     assert longer.encode_batch(HARD) == marian(files).encode_batch(HARD)
     model = spm("both", "bpe")
     for languages in ({}, [], {"deu_Latn": 5}, {"deu_Latn": -1}, {"deu_Latn": 10**9}, {"<unk>": 300}):
-        with pytest.raises(CotextError, match=r"no language symbols|conflicts with"):
-            FairseqTokenizer.from_files(model, languages=languages)
-    with pytest.raises(CotextError, match="its first pieces are not <unk>, <s> and </s>"):
-        FairseqTokenizer.from_files(_headless(), languages=["deu_Latn"])
-    with pytest.raises(CotextError, match="not a sentencepiece model"):
-        FairseqTokenizer.from_files(model[:-9], languages=["deu_Latn"])
+        message = "no language symbols|conflicts with"
+        must_raise(message, FairseqTokenizer.from_files, model, languages=languages)
+    message = "its first pieces are not <unk>, <s> and </s>"
+    must_raise(message, FairseqTokenizer.from_files, _headless(), languages=["deu_Latn"])
+    must_raise("not a sentencepiece model", FairseqTokenizer.from_files, model[:-9], languages=["deu_Latn"])
+    monkeypatch.setattr("cotext.data.tokenizer.imported.MAX_OBJECT_BYTES", len(VOCABULARY) - 1)
+    message = r"vocab\.json: has more than .* bytes, the maximum"
+    must_raise(message, marian, {**marian_files(), "vocab.json": VOCABULARY})
 
 
 def _headless() -> bytes:
@@ -392,26 +373,18 @@ def _headless() -> bytes:
 
 
 def test_symbols_of_languages_are_found_in_the_files_beside() -> None:
-    numbered = {"added_tokens": [{"id": 9, "content": "deu_Latn"}, {"id": 1, "content": "<pad>"}]}
-    by_row = {"added_tokens_decoder": {"7": {"content": "__de__"}, "8": {"content": "__ast__"}}}
-    listed = {"additional_special_tokens": ["ar_AR", {"content": "de_DE"}, "<extra>"]}
-    files = {
-        "tokenizer.json": json.dumps(numbered).encode(),
-        "tokenizer_config.json": json.dumps(by_row).encode(),
-        "special_tokens_map.json": json.dumps(listed).encode(),
-    }
-    assert language_symbols({"tokenizer.json": files["tokenizer.json"]}) == {"deu_Latn": 9}
-    assert language_symbols({k: v for k, v in files.items() if k[0] != "t" or "_" in k}) == {
-        "__de__": 7,
-        "__ast__": 8,
-    }
-    assert language_symbols({"special_tokens_map.json": files["special_tokens_map.json"]}) == [
-        "ar_AR",
-        "de_DE",
-    ]
-    assert language_symbols({}) == []
+    numbered = b'{"added_tokens": [{"id": 9, "content": "deu_Latn"}, {"id": 1, "content": "<pad>"}]}'
+    by_row = b'{"added_tokens_decoder": {"7": {"content": "__de__"}, "8": {"content": "__ast__"}}}'
+    symbols = b'{"additional_special_tokens": ["ar_AR", {"content": "de_DE"}, "<extra>"]}'
+    listed = {"special_tokens_map.json": symbols}
+    for files, expected in (
+        ({"tokenizer.json": numbered}, {"deu_Latn": 9}),
+        ({"tokenizer_config.json": by_row, **listed}, {"__de__": 7, "__ast__": 8}),
+        (listed, ["ar_AR", "de_DE"]),
+        ({}, []),
+    ):
+        assert language_symbols(files) == expected
     for hostile in (b"[1]", b"{", b"null"):
-        with pytest.raises(CotextError, match=r"special_tokens_map\.json"):
-            language_symbols({"special_tokens_map.json": hostile})
+        must_raise(r"special_tokens_map\.json", language_symbols, {"special_tokens_map.json": hostile})
     odd = b'{"additional_special_tokens": {"a": 1}, "added_tokens": 3}'
     assert language_symbols({"special_tokens_map.json": odd, "tokenizer.json": odd}) == []

@@ -7,8 +7,8 @@ import pytest
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.formats import detect_format, read_documents, read_parallel
 from cotext.data.formats.corpus import located_documents
-from cotext.runtime.errors import CotextError
 from tests.loops import loop_over
+from tests.refusals import must_raise
 
 HEAD = "<url>http://talks.example/{0}</url>\n<keywords>talks, sea</keywords>\n<speaker>A. B.</speaker>\n"
 HEAD += "<talkid>{0}</talkid>\n<title>A. B.: The sea</title>\n<description>It is &amp; wide.</description>\n"
@@ -57,12 +57,9 @@ def test_talks_are_documents_and_metadata_no_sentences(edition: str, tmp_path: P
             assert lines[number - 1] == sentence
 
 
-def test_talks_without_an_id_are_numbered(tmp_path: Path) -> None:
+def test_talks_have_numbers_and_two_sides(tmp_path: Path) -> None:
     path = of(tmp_path, "<url>http://a.example</url>\nA.\n<url>http://b.example</url>\nB.\n")
     assert [d.id for d in read_documents(path)] == ["1", "2"]
-
-
-def test_two_sides_of_talks(tmp_path: Path) -> None:
     source = of(tmp_path, TALK_1 + TALK_2)
     target = of(tmp_path, (TALK_1 + BEHIND + TALK_2).replace("deep", "tief"), "train.tags.en-de.de")
     pairs = list(read_parallel(source, target))
@@ -80,8 +77,7 @@ def test_two_sides_of_talks(tmp_path: Path) -> None:
 )
 def test_sides_that_differ_are_refused(tmp_path: Path, target: str, message: str) -> None:
     source = of(tmp_path, TALK_1 + TALK_2, "train.en")
-    with pytest.raises(CotextError, match=message):
-        list(read_parallel(source, of(tmp_path, target, "train.de")))
+    must_raise(message, read_parallel, source, of(tmp_path, target, "train.de"))
 
 
 @loop_over(
@@ -98,8 +94,7 @@ def test_sides_that_differ_are_refused(tmp_path: Path, target: str, message: str
 )
 def test_malformed_talks_are_refused_by_line(tmp_path: Path, text: str, message: str) -> None:
     path = of(tmp_path, text)
-    with pytest.raises(CotextError, match=r"train\.tags\.en-de\.en" + message):
-        list(read_documents(path))
+    must_raise(r"train\.tags\.en-de\.en" + message, read_documents, path)
 
 
 @pytest.mark.parametrize(
@@ -125,28 +120,19 @@ def test_xml_of_two_languages_in_two_files(tmp_path: Path) -> None:
     target = of(tmp_path, XML.format("refset").replace("D.", "d."), "test.de.xml")
     pairs = list(read_parallel(source, target))
     assert pairs[1] == ParallelDocument("9", ("D.",), ("d.",))
-    with pytest.raises(CotextError, match=r"test\.en\.xml:4: document '7' has no second side"):
-        list(read_parallel(source, None))
+    must_raise(r"test\.en\.xml:4: document '7' has no second side", read_parallel, source, None)
     short = of(tmp_path, XML.format("refset").replace('<seg id="2">C.</seg>\n', ""), "short.de.xml")
-    with pytest.raises(
-        CotextError, match=r"test\.en\.xml:4 and .*short\.de\.xml:4: .* 2 sentences .* but 1 in"
-    ):
-        list(read_parallel(source, short))
+    message = r"test\.en\.xml:4 and .*short\.de\.xml:4: .* 2 sentences .* but 1 in"
+    must_raise(message, read_parallel, source, short)
 
 
-def test_xml_of_two_sets_is_refused(tmp_path: Path) -> None:
+def test_xml_of_two_sets_or_with_entities_is_refused(tmp_path: Path) -> None:
     both = "<mteval>\n<srcset></srcset>\n<refset></refset></mteval>"
-    with pytest.raises(CotextError, match=r"a\.xml:3: <refset> after <srcset>; write them to separate files"):
-        list(read_documents(of(tmp_path, both, "a.xml")))
-
-
-def test_xml_with_entities_is_refused_before_they_expand(tmp_path: Path) -> None:
-    bomb = XML.format("srcset").replace(
-        "<mteval>", '<!DOCTYPE mteval [<!ENTITY a "aaaa"><!ENTITY b "&a;&a;">]>\n<mteval>'
-    )
-    path = of(tmp_path, bomb.replace("C.", "&b;"), "a.xml")
-    with pytest.raises(CotextError, match=r"a\.xml:2: contains a DOCTYPE"):
-        list(read_documents(path))
-    undefined = of(tmp_path, XML.format("srcset").replace("C.", "&b;"), "b.xml")
-    with pytest.raises(CotextError, match=r"b\.xml:8: malformed XML .*undefined entity"):
-        list(read_documents(undefined))
+    undefined = XML.format("srcset").replace("C.", "&b;")
+    doctype = '<!DOCTYPE mteval [<!ENTITY a "aaaa"><!ENTITY b "&a;&a;">]>\n<mteval>'
+    for text, message in (
+        (both, ":3: <refset> after <srcset>; write them to separate files"),
+        (undefined.replace("<mteval>", doctype), ":2: contains a DOCTYPE"),
+        (undefined, ":8: malformed XML .*undefined entity"),
+    ):
+        must_raise(rf"a\.xml{message}", read_documents, of(tmp_path, text, "a.xml"))

@@ -8,11 +8,14 @@ import pytest
 
 from cotext.data.contrastive_suites import write_suite
 from cotext.data.languages import (
+    CODES,
+    NAMES,
     Languages,
     check_sides,
     language_code,
     language_of_name,
     languages_of_names,
+    name_of,
     name_warning,
 )
 from cotext.data.prepared import write_report
@@ -22,11 +25,31 @@ from cotext.models.run_folder import describe_file
 from cotext.runtime.errors import CotextError
 from cotext.training.prepared_data import open_data
 from cotext.training.start_settings import resolve
-from tests.command_line import TINY, World, cotext, prepare_arguments, succeed, write_corpus
+from tests.command_line import TINY, World, cotext, must_refuse, prepare_arguments, succeed, write_corpus
 from tests.loops import loop_over
+from tests.refusals import must_raise
 from tests.tiny_runs import prepare_toy, run_config, train_here
 
 EN_DE = Languages("en", "de")
+
+
+def test_codes_names_and_pairs() -> None:
+    assert NAMES.keys() == CODES
+    assert len(set(NAMES.values())) == len(NAMES)
+    assert (name_of("de"), name_of("nds")) == ("German", "nds")
+    written = {"DE": "de", "de-AT": "de", "zh_CN": "zh", "deu": "deu"}
+    assert {text: language_code(text, "--x") for text in written} == written
+    must_raise("--x German: pass a language code", language_code, "German", "--x")
+    assert languages_of_names(Path("train.en"), Path("train.de")) == EN_DE
+    for target in (None, Path("train.txt"), Path("other.en")):
+        assert languages_of_names(Path("train.en"), target) == Languages()
+    assert EN_DE.contradicts(Languages("en", "ru"))
+    assert EN_DE.contradicts(EN_DE.reversed)
+    # The same by other codes, perhaps; half a pair; nothing.
+    for other in (EN_DE, Languages("eng", "deu"), Languages("fr", ""), Languages()):
+        assert not EN_DE.contradicts(other)
+    assert Languages.parse(str(EN_DE)) == EN_DE
+    assert Languages.parse("") == Languages()
 
 
 @loop_over(
@@ -43,33 +66,6 @@ EN_DE = Languages("en", "de")
 )
 def test_the_language_of_a_name(name: str, code: str) -> None:
     assert language_of_name(Path("x.fr", name)) == code
-
-
-def test_a_pair_is_guessed_where_both_names_tell() -> None:
-    assert languages_of_names(Path("train.en"), Path("train.de")) == EN_DE
-    for target in (None, Path("train.txt"), Path("other.en")):
-        assert languages_of_names(Path("train.en"), target) == Languages()
-
-
-def test_what_contradicts_what() -> None:
-    assert EN_DE.contradicts(Languages("en", "ru"))
-    assert EN_DE.contradicts(EN_DE.reversed)
-    # The same by other codes, perhaps; half a pair; nothing.
-    for other in (EN_DE, Languages("eng", "deu"), Languages("fr", ""), Languages()):
-        assert not EN_DE.contradicts(other)
-    assert Languages.parse(str(EN_DE)) == EN_DE
-    assert Languages.parse("") == Languages()
-
-
-def test_codes_as_people_write_them() -> None:
-    assert [language_code(text, "--x") for text in ("DE", "de-AT", "zh_CN", "deu")] == [
-        "de",
-        "de",
-        "zh",
-        "deu",
-    ]
-    with pytest.raises(CotextError, match="--x German: pass a language code"):
-        language_code("German", "--x")
 
 
 def test_names_the_wrong_way_round_are_refused_and_one_alone_is_warned_of() -> None:
@@ -92,30 +88,21 @@ def test_from_names_to_the_checkpoints(world: World) -> None:
         assert describe_file(path).config.languages == "en-de"
 
 
-def test_what_is_told_counts_more_than_names(tmp_path: Path) -> None:
-    write_corpus(tmp_path)
-    told = [*prepare_arguments(tmp_path, tmp_path / "data"), "--target-language", "de-AT"]
-    shown = succeed(*told, "--source-language", "fr").out
-    assert "languages: fr-de" in shown
-    assert json.loads((tmp_path / "data" / "report.json").read_text())["languages"] == {
-        "source": "fr",
-        "target": "de",
-    }
-    refused = cotext(*told, "--source-language", "English", "--overwrite")
-    assert refused.code == 2
-    assert "--source-language English: pass a language code" in refused.err
-
-
-def test_a_corpus_the_wrong_way_round(tmp_path: Path) -> None:
+def test_what_is_told_counts_more_than_names_unless_it_contradicts_them(tmp_path: Path) -> None:
     write_corpus(tmp_path)
     given = prepare_arguments(tmp_path, tmp_path / "data")
     outcome = cotext(*given, "--source-language", "de", "--target-language", "en")
     assert outcome.code == 2
     assert "train.de: by their names en-de, while the corpus is de-en; swap them" in outcome.err
     assert not (tmp_path / "data").exists()
-
-
-def test_the_controlled_corpus_has_languages_of_its_own(tmp_path: Path) -> None:
+    write_corpus(tmp_path)
+    told = [*prepare_arguments(tmp_path, tmp_path / "data"), "--target-language", "de-AT"]
+    shown = succeed(*told, "--source-language", "fr").out
+    assert "languages: fr-de" in shown
+    report = json.loads((tmp_path / "data" / "report.json").read_text())
+    assert report["languages"] == {"source": "fr", "target": "de"}
+    wrong = ("--source-language", "English", "--overwrite")
+    must_refuse("--source-language English: pass a language code", *told, *wrong)
     outcome = cotext("prepare-controlled", "20", "--source-language", "en", "--out", tmp_path / "x")
     assert "No such option" in outcome.err
 
@@ -137,21 +124,17 @@ def test_data_and_runs_without_languages_go_on(tmp_path: Path) -> None:
 def test_settings_that_contradict_the_data(world: World) -> None:
     data = open_data(world.folder / "data")
     told = run_config().model_copy(update={"languages": "en-ru"})
-    with pytest.raises(CotextError, match=r"the configuration \(languages\) is en-ru, and .*data is en-de"):
-        resolve(told, data)
-    outcome = cotext("train", "focused-concatenation/base", *TINY, "languages=English", "--data",
-                     world.folder / "data", "--out", world.folder / "none")  # fmt: skip
-    assert outcome.code == 2
-    assert "languages = 'English'" in outcome.err
+    must_raise(r"the configuration \(languages\) is en-ru, and .*data is en-de", resolve, told, data)
+    places = ("--data", world.folder / "data", "--out", world.folder / "none")
+    train = ("train", "focused-concatenation/base", *TINY, "languages=English")
+    must_refuse("languages = 'English'", *train, *places)
 
 
 def test_a_suite_of_another_pair_is_refused(world: World, tmp_path: Path) -> None:
     suite = read_suite(world.folder / "suite.json")
     write_suite(tmp_path / "suite.json", replace(suite, target_language="ru"))
-    refused = cotext("contrastive", world.run, tmp_path / "suite.json", "--out", tmp_path / "out.json")
-    assert refused.code == 2
-    assert "suite.json is en-ru, and" in refused.err
-    assert "translates en-de; use the same language pair for both" in refused.err
+    words = ("suite.json is en-ru, and", "translates en-de; use the same language pair for both")
+    must_refuse(words, "contrastive", world.run, tmp_path / "suite.json", "--out", tmp_path / "out.json")
     assert not (tmp_path / "out.json").exists()
 
 

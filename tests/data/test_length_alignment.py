@@ -10,18 +10,12 @@ from cotext.data.selection import PRIORS, align_lengths
 LENGTHS = st.lists(st.integers(0, 300), max_size=8)
 
 
-def test_equal_lengths_are_aligned_one_to_one() -> None:
+def test_beads_by_hand() -> None:
     assert align_lengths([50, 20, 90], [50, 20, 90]) == [((0,), (0,)), ((1,), (1,)), ((2,), (2,))]
-
-
-def test_two_sentences_stand_beside_the_one_that_is_as_long() -> None:
     assert align_lengths([100, 50], [48, 55, 52]) == [((0,), (0, 1)), ((1,), (2,))]
     assert align_lengths([20, 60, 55], [21, 118]) == [((0,), (0,)), ((1, 2), (1,))]
     # Of texts of other lengths, too.
     assert align_lengths([100, 50], [16, 18, 17]) == [((0,), (0, 1)), ((1,), (2,))]
-
-
-def test_beads_of_other_kinds_are_none() -> None:
     assert align_lengths([10, 10, 10], [30]) == []
     assert align_lengths([10], []) == []
     assert align_lengths([], []) == []

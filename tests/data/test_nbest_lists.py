@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from pathlib import Path
 
 import pytest
@@ -9,8 +10,8 @@ import pytest
 from cotext.data.formats import read_documents
 from cotext.data.formats.streams import atomic_sinks
 from cotext.data.nbest_lists import Candidate, ListedDocument, is_lists, read_lists, write_documents
-from cotext.runtime.errors import CotextError
 from tests.loops import loop_over
+from tests.refusals import must_raise
 
 DOCUMENTS = [
     ListedDocument("a", ((Candidate("eins", -1.5, -0.5), Candidate("zwei «ö»", -2.5, -1.0)),)),
@@ -60,9 +61,7 @@ def test_what_is_written_is_read_again(tmp_path: Path, name: str) -> None:
 def test_what_is_out_of_order_is_refused(tmp_path: Path, lines: list[str], message: str) -> None:
     path = tmp_path / "lists.jsonl"
     path.write_text("\n".join([HEAD, *lines]) + "\n")
-    with pytest.raises(CotextError) as refused:
-        list(read_lists(path)[1])
-    assert message in str(refused.value)
+    must_raise(re.escape(message), lambda: read_lists(path)[1])
 
 
 @loop_over("first", ["Ein Satz.", '{"id": "a", "sentences": ["x"]}', "{", "", "[1]"])
@@ -70,19 +69,12 @@ def test_other_files_are_no_lists(tmp_path: Path, first: str) -> None:
     path = tmp_path / "other"
     path.write_text(f"{first}\n")
     assert not is_lists(path)
-    with pytest.raises(CotextError, match=r":1: "):
-        read_lists(path)
+    must_raise(r":1: ", read_lists, path)
 
 
-def test_lists_are_told_from_a_damaged_corpus(tmp_path: Path) -> None:
+def test_a_damaged_corpus_and_another_version_are_told(tmp_path: Path) -> None:
     path = tmp_path / "lists.jsonl"
     path.write_text(f"{HEAD}\n{line(1, 1)}\n")
-    with pytest.raises(CotextError, match=r"lists.jsonl:1: 'cotext-nbest', an additional output of Cotext"):
-        list(read_documents(path))
-
-
-def test_another_version_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "lists.jsonl"
+    must_raise(r"lists.jsonl:1: 'cotext-nbest', an additional output of Cotext", read_documents, path)
     path.write_text(HEAD.replace('"version": 1', '"version": 2') + "\n")
-    with pytest.raises(CotextError, match="version 2 of the format; this version of Cotext reads 1"):
-        read_lists(path)
+    must_raise("version 2 of the format; this version of Cotext reads 1", read_lists, path)

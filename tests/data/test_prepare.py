@@ -1,7 +1,6 @@
 import hashlib
 import json
 import os
-import random
 import shutil
 import signal
 from pathlib import Path
@@ -16,7 +15,6 @@ from cotext.data import corpora
 from cotext.data import prepare as prepare_module
 from cotext.data.controlled import VERSION
 from cotext.data.corpora import document_notes
-from cotext.data.documents import ParallelDocument
 from cotext.data.encoding import EncodedChunk
 from cotext.data.formats import read_documents, read_parallel, write_parallel
 from cotext.data.languages import Languages
@@ -29,35 +27,16 @@ from cotext.data.statistics import Histogram, StatisticsCollector
 from cotext.data.store import Flat, TokenStore
 from cotext.data.suite_files import read_suite
 from cotext.data.tokenizer import load_tokenizer
-from cotext.runtime.errors import CotextError
 from cotext.runtime.integrity import unsealed
 from cotext.training.prepared_data import open_data
-from tests.command_line import cotext, prepare_arguments, succeed, write_corpus
+from tests.command_line import cotext, must_refuse, prepare_arguments, succeed, write_corpus
+from tests.command_line import listing as contents
 from tests.killing import Moment, run_killed
 from tests.loops import loop_over
+from tests.refusals import must_raise
+from tests.tiny_runs import toy_documents
 
-WORDS = (
-    ["the", "house", "was", "cold", "and", "we", "saw", "a", "river", "near", "it"],
-    ["das", "Haus", "war", "kalt", "und", "wir", "sahen", "einen", "Fluß", "nah", "daran"],
-)
-
-
-def documents(number: int, seed: int) -> list[ParallelDocument]:
-    generator = random.Random(seed)
-
-    def sentence(side: int) -> str:
-        return " ".join(generator.choices(WORDS[side], k=generator.randint(1, 9))) + "."
-
-    return [
-        ParallelDocument(
-            f"{seed}-{i}",
-            *zip(*[(sentence(0), sentence(1)) for _ in range(generator.randint(1, 6))], strict=True),
-        )
-        for i in range(number)
-    ]
-
-
-TRAIN, DEV, TEST = documents(120, 1), documents(5, 2), documents(6, 3)
+TRAIN, DEV, TEST = toy_documents(120, 1), toy_documents(5, 2), toy_documents(6, 3)
 
 
 @pytest.fixture
@@ -133,21 +112,8 @@ def test_vocabulary_shrinks_only_when_nobody_asked_for_a_size(files: dict[str, P
     report = run(files, tmp_path / "out")
     assert len(report.notes) == 1
     assert "by the size of the corpus (" in report.render()
-    with pytest.raises(CotextError, match="largest possible is"):
-        run(files, tmp_path / "other", vocabulary=32_000)
+    must_raise("largest possible is", run, files, tmp_path / "other", vocabulary=32_000)
     assert not (tmp_path / "other").exists()
-
-
-def test_same_input_same_bytes(
-    files: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run(files, tmp_path / "a")
-    # Neither the size of a chunk nor the number of threads may show.
-    monkeypatch.setattr(corpora, "CHUNK_SENTENCES", 7)
-    monkeypatch.setattr("cotext.data.tokenizer.kinds.usable_cores", lambda: 3)
-    run(files, tmp_path / "b")
-    for name in sorted(listing(tmp_path / "a")):
-        assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes(), name
 
 
 def test_same_bytes_whatever_the_number_of_workers(
@@ -160,6 +126,7 @@ def test_same_bytes_whatever_the_number_of_workers(
     assert report.overlap["test"].pairs > 5
     monkeypatch.setattr(corpora, "CHUNK_SENTENCES", 20)
     monkeypatch.setattr(corpora, "CHUNKS_ALONE", 2)
+    monkeypatch.setattr("cotext.data.tokenizer.kinds.usable_cores", lambda: 3)
     assert run(files, tmp_path / "several", workers=3, **options) == report
     assert contents(tmp_path / "one") == contents(tmp_path / "several")
 
@@ -174,33 +141,26 @@ def test_a_tokenizer_of_a_sample(files: dict[str, Path], tmp_path: Path) -> None
         report = json.loads((out / "report.json").read_text())
         notes[sample] = [note for note in report["notes"] if "--tokenizer-sample" in note]
         pieces[sample] = report["tokenizer"]["fingerprint"]
-    assert notes == {
-        "40": [
-            f"the tokenizer was trained on 40 of {2 * sum(map(len, TRAIN))} sentences, drawn from the whole "
-            "corpus (--tokenizer-sample)"
-        ],
-        "all": [],
-        "1000000": [],
-    }
+    [note] = notes.pop("40")
+    trained = f"the tokenizer was trained on 40 of {2 * sum(map(len, TRAIN))} sentences, drawn from the whole"
+    assert note == f"{trained} corpus (--tokenizer-sample)"
+    assert notes == {"all": [], "1000000": []}
     assert pieces["40"] != pieces["all"] == pieces["1000000"]
 
 
 @loop_over("given", ["0", "-5", "1e5", "some", "²", ""])
 def test_no_sample_of_a_tokenizer(files: dict[str, Path], tmp_path: Path, given: str) -> None:
     corpus = [f"--{name.removeprefix('train_').replace('_', '-')}={path}" for name, path in files.items()]
-    refused = cotext("prepare", *corpus, f"--tokenizer-sample={given}", "--out", tmp_path / "data")
-    assert (refused.code, "a number of sentences, or all" in refused.err) == (2, True), refused.err
+    asked = ("prepare", *corpus, f"--tokenizer-sample={given}", "--out", tmp_path / "data")
+    must_refuse("a number of sentences, or all", *asked)
     assert not (tmp_path / "data").exists()
 
 
 def test_one_file_with_both_languages(tmp_path: Path) -> None:
     for name, corpus in (("train", TRAIN), ("dev", DEV)):
         write_parallel(tmp_path / f"{name}.jsonl", None, corpus, "jsonl")
-    report = prepare(
-        PreparationRequest(
-            source=tmp_path / "train.jsonl", dev_source=tmp_path / "dev.jsonl", out=tmp_path / "out"
-        )
-    )
+    sides = {"source": tmp_path / "train.jsonl", "dev_source": tmp_path / "dev.jsonl"}
+    report = prepare(PreparationRequest(**sides, out=tmp_path / "out"))
     assert set(report.splits) == {"train", "dev"}
     assert [d.id for d in TokenStore(tmp_path / "out" / "train.arrow")] == [d.id for d in TRAIN]
     assert "test.arrow" not in listing(tmp_path / "out")
@@ -223,7 +183,7 @@ def test_languages_that_a_file_with_both_names(tmp_path: Path) -> None:
 def test_moses_bpe(files: dict[str, Path], tmp_path: Path) -> None:
     settings = {"tokenizer": "moses-bpe", "vocabulary": 20, "language": "de"}
     assert run(files, tmp_path / "out", **settings).splits["train"].unknown_token_rate == (0, 0)
-    assert load_tokenizer(tmp_path / "out" / "tokenizer").encode("Haus")
+    assert load_tokenizer(tmp_path / "out" / "tokenizer").encode("hund")
 
 
 @pytest.mark.parametrize("split", ["train", "dev"])
@@ -233,15 +193,9 @@ def test_too_long_sentence_is_named_with_its_line(files: dict[str, Path], tmp_pa
     line = next(i for i, text in enumerate(lines) if text and i > 5)
     lines[line] = "lang " * 20
     path.write_text("\n".join(lines) + "\n")
-    with pytest.raises(
-        CotextError, match=rf"{split}.de:{line + 1}: document .* 99 characters, more than .* 60"
-    ):
-        run(files, tmp_path / "out", max_characters=60)
+    message = rf"{split}.de:{line + 1}: document .* 99 characters, more than .* 60"
+    must_raise(message, run, files, tmp_path / "out", max_characters=60)
     assert not (tmp_path / "out").exists()
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    return {name: (folder / name).read_bytes() for name in listing(folder)}
 
 
 class Stages:
@@ -300,8 +254,7 @@ def test_an_error_leaves_nothing_behind(
 
     monkeypatch.setattr(prepare_module, "write_parallel", full_disk)
     for name in ("out", "other"):
-        with pytest.raises(CotextError, match="No space left on device"):
-            run(files, tmp_path / name, overwrite=True)
+        must_raise("No space left on device", run, files, tmp_path / name, overwrite=True)
         assert listing(tmp_path) == before
         assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == ["out"]
 
@@ -314,31 +267,27 @@ def test_the_same_command_after_the_end_has_nothing_to_do(files: dict[str, Path]
     assert stages.seen == []
     assert {path: path.stat().st_mtime_ns for path in out.rglob("*")} == before
     (out / "dev.arrow").write_bytes(b"damaged")
-    with pytest.raises(CotextError, match=r"dev.arrow: damaged, .*; prepare it again, with --overwrite"):
-        run(files, out)
+    must_raise(r"dev.arrow: damaged, .*; prepare it again, with --overwrite", run, files, out)
 
 
 def test_only_prepared_folders_are_overwritten(files: dict[str, Path], tmp_path: Path) -> None:
     out = tmp_path / "out"
     out.mkdir()
     run(files, out)
-    with pytest.raises(CotextError, match=r"not empty; .* \(--overwrite\)"):
-        run(files, out, max_characters=1000)
+    must_raise(r"not empty; .* \(--overwrite\)", run, files, out, max_characters=1000)
     (out / "stale").touch()
     run(files, out, overwrite=True)
     assert "stale" not in listing(out)
     precious = tmp_path / "precious"
     precious.mkdir()
     (precious / "thesis.txt").touch()
-    with pytest.raises(CotextError, match="is not a folder of prepared data"):
-        run(files, precious, overwrite=True)
+    must_raise("is not a folder of prepared data", run, files, precious, overwrite=True)
     assert listing(precious) == {"thesis.txt"}
     inside = out / "dev.en"
     inside.write_bytes(files["dev_target"].read_bytes())
-    with pytest.raises(CotextError, match="lies inside the folder to be replaced"):
-        run({**files, "dev_source": inside}, out, overwrite=True)
-    with pytest.raises(CotextError, match="is a file"):
-        run(files, files["dev_source"])
+    message = "lies inside the folder to be replaced"
+    must_raise(message, run, {**files, "dev_source": inside}, out, overwrite=True)
+    must_raise("is a file", run, files, files["dev_source"])
 
 
 def test_what_another_job_has_done_is_not_discarded_unasked(files: dict[str, Path], tmp_path: Path) -> None:
@@ -346,14 +295,12 @@ def test_what_another_job_has_done_is_not_discarded_unasked(files: dict[str, Pat
     with pytest.raises(KeyboardInterrupt):
         run(files, out, on_documents=Stages("encoding dev"))
     before = contents(hidden)
-    with pytest.raises(CotextError, match=r"\.out\.preparing: contains an interrupted .* add --overwrite"):
-        run(files, out, vocabulary=40)
-    files["dev_target"].write_text(files["dev_target"].read_text().replace("Haus", "Hof"))
-    with pytest.raises(CotextError, match="of other files or with other settings"):
-        run(files, out)
+    message = r"\.out\.preparing: contains an interrupted .* add --overwrite"
+    must_raise(message, run, files, out, vocabulary=40)
+    files["dev_target"].write_text(files["dev_target"].read_text().replace("hund", "hof"))
+    must_raise("of other files or with other settings", run, files, out)
     (hidden / "preparing.json").write_text((hidden / "preparing.json").read_text().replace("0", "1", 1))
-    with pytest.raises(CotextError, match="or is damaged"):
-        run(files, out)
+    must_raise("or is damaged", run, files, out)
     del before["preparing.json"]
     assert {name: content for name, content in contents(hidden).items() if name in before} == before
     report = run(files, out, vocabulary=40, overwrite=True)
@@ -366,8 +313,7 @@ def test_a_folder_of_somebody_else_in_the_way_is_left_alone(files: dict[str, Pat
     hidden.mkdir()
     (hidden / "thesis.txt").touch()
     for overwrite in (False, True):
-        with pytest.raises(CotextError, match="preparing: is in the way"):
-            run(files, tmp_path / "out", overwrite=overwrite)
+        must_raise("preparing: is in the way", run, files, tmp_path / "out", overwrite=overwrite)
     assert listing(hidden) == {"thesis.txt"}
 
 
@@ -413,8 +359,7 @@ def test_between_the_renames_another_command_finds_the_old_folder(corpus: Path, 
     arguments = prepare_arguments(corpus, out)
     assert run_killed([*arguments, "--overwrite"], Moment(number=2, path="/out", operations=("replace",)))
     assert not out.exists()
-    refused = cotext(*arguments, "--max-characters", "999")
-    assert (refused.code, "is there already and not empty" in refused.err) == (2, True)
+    must_refuse("is there already and not empty", *arguments, "--max-characters", "999")
     assert contents(out) == contents(corpus / "expected")
     succeed(*arguments, "--overwrite")
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
@@ -446,11 +391,8 @@ def test_side_files_are_recorded(tmp_path: Path) -> None:
     names = [tmp_path / name for name in ("train.en", "train.de", "dev.en", "dev.de")]
     sides = dict(zip(("source", "target", "dev_source", "dev_target"), names, strict=True))
     report = prepare(PreparationRequest(**sides, out=tmp_path / "out"))
-    assert {Path(path).name for path in report.inputs} == {
-        *(n.name for n in names),
-        "train.docids",
-        "dev.docids",
-    }
+    expected = {*(name.name for name in names), "train.docids", "dev.docids"}
+    assert {Path(path).name for path in report.inputs} == expected
 
 
 @pytest.fixture(scope="module")
@@ -464,29 +406,19 @@ def test_controlled_corpus(controlled: tuple[Path, Report], tmp_path: Path) -> N
     out, report = controlled
     assert report.splits["train"].documents == 60
     assert report.pair == open_data(out).languages == Languages("en", "de")
-    assert report.command == {
-        "controlled": VERSION,
-        "size": "60",
-        "documents": 60,
-        "seed": 3,
-        "contrastive_examples": 12,
-        "word_order": "verb-second",
-        "mentions": None,
-    }
-    suites = [read_suite(path) for path in sorted((out / "contrastive").iterdir())]
-    assert {"pronoun", "register", "ellipsis", "cohesion", "cataphora"} == {
-        path.stem for path in (out / "contrastive").iterdir()
-    }
-    assert all(len(suite.examples) >= 12 for suite in suites)
-    tokenizer = load_tokenizer(out / "tokenizer")
+    asked = {"size": "60", "documents": 60, "seed": 3, "contrastive_examples": 12}
+    assert report.command == {"controlled": VERSION, **asked, "word_order": "verb-second", "mentions": None}
+    suites = {path.stem: read_suite(path) for path in (out / "contrastive").iterdir()}
+    assert suites.keys() == {"pronoun", "register", "ellipsis", "cohesion", "cataphora"}
+    assert all(len(suite.examples) >= 12 for suite in suites.values())
     for split in ("dev", "test"):
         raw = list(read_parallel(out / f"{split}.jsonl", None))
         assert [d.sentences for d in read_documents(out / f"{split}.en")] == [d.source for d in raw]
         assert [d.sentences for d in read_documents(out / f"{split}.de")] == [d.target for d in raw]
         assert len(TokenStore(out / f"{split}.arrow")) == len(raw)
-    assert tokenizer.pieces == 1500
-    with pytest.raises(CotextError, match="unknown size 'huge'; choose one of small, medium, large"):
-        prepare_controlled(ControlledRequest(size="huge", out=tmp_path / "other"))
+    assert load_tokenizer(out / "tokenizer").pieces == 1500
+    message = "unknown size 'huge'; choose one of small, medium, large"
+    must_raise(message, prepare_controlled, ControlledRequest(size="huge", out=tmp_path / "other"))
 
 
 def test_controlled_corpus_in_another_word_order(controlled: tuple[Path, Report], tmp_path: Path) -> None:
@@ -522,23 +454,14 @@ def test_histogram_percentiles_are_nearest_ranks(values: list[int]) -> None:
     assert (found.maximum, found.mean) == (max(values), pytest.approx(sum(values) / len(values)))
 
 
-def test_histogram_is_bounded_but_knows_the_maximum() -> None:
+def test_collector_and_bounded_histogram_on_a_hand_worked_corpus() -> None:
     histogram = Histogram(limit=100)
     histogram.add(np.array([5, 10**9], np.int64))
     assert histogram.distribution().maximum == 10**9
     assert histogram.distribution().percentiles == {50: 5, 90: 100, 99: 100}
-
-
-def test_collector_on_a_hand_worked_corpus() -> None:
     collector = StatisticsCollector(unk=0)
-    collector.add(
-        EncodedChunk.of(
-            "ab",
-            [3, 1],
-            Flat.of([[1, 2], [], [0] * 4 + [7] * 8, [1, 2]]),
-            Flat.of([[3, 0, 4], [], [5] * 4, [3, 0, 4]]),
-        )
-    )
+    source, target = [[1, 2], [], [0] * 4 + [7] * 8, [1, 2]], [[3, 0, 4], [], [5] * 4, [3, 0, 4]]
+    collector.add(EncodedChunk.of("ab", [3, 1], Flat.of(source), Flat.of(target)))
     collector.add(EncodedChunk.of("c", [2], Flat.of([[6] * 3, [1, 2]]), Flat.of([[7] * 10, []])))
     found = collector.statistics()
     assert (found.documents, found.sentences) == (3, 6)
@@ -555,17 +478,6 @@ def test_collector_on_a_hand_worked_corpus() -> None:
     example = found.ratio_examples[0]
     assert (example.document, example.sentence) == ("c", 1)
     assert (example.source_tokens, example.target_tokens) == (3, 10)
-
-
-@pytest.mark.slow
-def test_real_corpus(shared_data: Path, tmp_path: Path) -> None:
-    folder = shared_data / "mix-ende"
-    names = [folder / f"{split}.{language}.xz" for split in ("dev", "test") for language in ("en", "de")]
-    sides = dict(zip(("source", "target", "dev_source", "dev_target"), names, strict=True))
-    report = prepare(PreparationRequest(**sides, out=tmp_path / "out", vocabulary=4000))
-    assert (report.splits["train"].documents, report.splits["train"].sentences) == (112, 4104)
-    assert (report.splits["dev"].documents, report.splits["dev"].sentences) == (159, 5812)
-    assert report.splits["train"].unknown_token_rate == (0, 0)
 
 
 def test_controlled_corpora_of_one_seed_share_a_vocabulary_of_whole_words(

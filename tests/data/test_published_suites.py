@@ -8,9 +8,9 @@ import pytest
 
 from cotext.data.contrastive_suites import ContrastiveExample, documents_of
 from cotext.data.suite_files import SubtitleContext, read_suite
-from cotext.runtime.errors import CotextError
-from tests.command_line import cotext, succeed
+from tests.command_line import cotext, must_refuse, succeed
 from tests.loops import loop_over
+from tests.refusals import must_raise
 
 FILM = "1926_16493_4773977"
 ENGLISH = ["The lamp.", '  It\'s "new".', "Good.", "It is mine."]
@@ -94,13 +94,14 @@ def test_any_number_of_context_sentences(tmp_path: Path, sentences: int, lengths
     assert tuple(len(example.source) for example in suite.examples) == lengths
 
 
-def test_without_context_no_folder_is_needed(tmp_path: Path) -> None:
+def test_folders_of_films_that_are_not_needed_uneven_or_missing(tmp_path: Path) -> None:
     path = suite_file(tmp_path, entry())
     assert read_suite(path, SubtitleContext(None, 0)).examples[0].source == ("It's 'new'.",)
-    with pytest.raises(CotextError, match="2 sentences of context need the folder"):
-        SubtitleContext(None, 2)
-    with pytest.raises(CotextError, match=r"contrapro\.json: ContraPro as published, .* --documents FOLDER"):
-        read_suite(path)
+    must_raise("2 sentences of context need the folder", SubtitleContext, None, 2)
+    must_raise(r"contrapro\.json: ContraPro as published, .* --documents FOLDER", read_suite, path)
+    context = SubtitleContext(subtitles(tmp_path, german=GERMAN[:3]), 3)
+    must_raise(r"\.en has 4 lines but .*\.de has 3", read_suite, suite_file(tmp_path, entry()), context)
+    must_raise("no such folder", SubtitleContext, tmp_path / "absent", 3)
 
 
 @loop_over(
@@ -122,16 +123,7 @@ def test_without_context_no_folder_is_needed(tmp_path: Path) -> None:
 )
 def test_what_is_wrong_is_named(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
     context = SubtitleContext(subtitles(tmp_path), 3)
-    with pytest.raises(CotextError, match=message):
-        read_suite(suite_file(tmp_path, entry(**changes)), context)
-
-
-def test_films_whose_sides_differ_and_folders_that_are_none(tmp_path: Path) -> None:
-    context = SubtitleContext(subtitles(tmp_path, german=GERMAN[:3]), 3)
-    with pytest.raises(CotextError, match=r"\.en has 4 lines but .*\.de has 3"):
-        read_suite(suite_file(tmp_path, entry()), context)
-    with pytest.raises(CotextError, match="no such folder"):
-        SubtitleContext(tmp_path / "absent", 3)
+    must_raise(message, read_suite, suite_file(tmp_path, entry(**changes)), context)
 
 
 def test_convert_makes_a_suite_with_context(tmp_path: Path) -> None:
@@ -147,9 +139,7 @@ def test_convert_makes_a_suite_with_context(tmp_path: Path) -> None:
         ([], "--documents FOLDER"),
         (["--context", 1], "need the folder"),
     ):
-        refused = cotext("convert-suite", path, "--out", out, *arguments)
-        assert refused.code == 2
-        assert message in refused.err
+        must_refuse(message, "convert-suite", path, "--out", out, *arguments)
     refused = cotext("convert-suite", out, "--out", tmp_path / "c", "--context", 1)
     assert "need the folder" in refused.err
     refused = cotext("convert-suite", out, "--out", tmp_path / "c", "--documents", folder)

@@ -15,18 +15,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cotext.data.batch import Batch, SpecialSymbols
-from cotext.data.sampling import (
-    Arrangement,
-    Cursor,
-    Sampler,
-    instances_of,
-    ordered_batches,
-    read_ahead,
-)
+from cotext.data.sampling import Arrangement, Cursor, Sampler, instances_of, ordered_batches, read_ahead
 from cotext.data.store import StoreWriter, TokenDocument, TokenStore
 from cotext.data.views import Limit, Mixture, SentenceView, View, WindowView
 from cotext.runtime.errors import CotextError
 from tests.loops import loop_over
+from tests.refusals import must_raise
 
 SYMBOLS = SpecialSymbols(pad=1000, bos=1001, eos=1002, separators=(1003,))
 VIEWS = [SentenceView(), WindowView(before=2, after=1, limit=Limit(40))]
@@ -70,6 +64,11 @@ def make_sampler(
     mixture = Mixture(((view, 1.0),))
     numbers = {"max_tokens": max_tokens, "max_row_tokens": max_row_tokens, "pool_tokens": pool_tokens}
     return Sampler(store, mixture, SYMBOLS, replace(arrangement, **numbers, seed=seed), shard, shards)
+
+
+def must_have_no_batches(message: str, sampler: Sampler) -> None:
+    must_raise(message, next, sampler.batches(Cursor()))
+    must_raise(message, sampler.require_instances)
 
 
 def epoch_of(sampler: Sampler, epoch: int) -> list[tuple[Batch, Cursor]]:
@@ -125,18 +124,27 @@ def same(a: Batch, b: Batch) -> bool:
 
 @loop_over("view", VIEWS)
 @loop_over("epoch", [0, 1])
+@loop_over("shards", [1, 2, 5])
 @loop_over("arrangement", [SHUFFLED, IN_ORDER])
-def test_every_instance_of_an_epoch_once(
-    store: TokenStore, view: View, epoch: int, arrangement: Arrangement
+def test_shards_hold_every_instance_once_and_documents_whole(
+    store: TokenStore, view: View, epoch: int, shards: int, arrangement: Arrangement
 ) -> None:
-    batches = epoch_of(make_sampler(store, view, arrangement=arrangement), epoch)
-    expected, skipped = expected_rows(store, view, 25)
-    assert skipped > 5
-    assert Counter(row for batch, _ in batches for row in rows(batch)) == expected
-    assert batches[-1][1].skipped == skipped
+    seen: list[set[int]] = []
+    found: Counter[tuple] = Counter()
+    skipped = 0
+    for shard in range(shards):
+        sampler = make_sampler(store, view, shard=shard, shards=shards, arrangement=arrangement)
+        batches = epoch_of(sampler, epoch)
+        found.update(row for batch, _ in batches for row in rows(batch))
+        skipped += batches[-1][1].skipped
+        seen.append({row[0] for batch, _ in batches for row in rows(batch)})
+    expected = expected_rows(store, view, 25)
+    assert expected[1] > 5
+    assert (found, skipped) == expected
+    assert all(documents.isdisjoint(other) for i, documents in enumerate(seen) for other in seen[:i])
 
 
-def test_skips_and_shed_context_add_up_over_epochs(store: TokenStore) -> None:
+def test_skips_and_shed_context_add_up(store: TokenStore) -> None:
     sampler = make_sampler(store, WindowView(before=3, limit=Limit(25)))
     _, skipped = expected_rows(store, WindowView(before=3, limit=Limit(25)), 25)
     shed = 0
@@ -149,10 +157,7 @@ def test_skips_and_shed_context_add_up_over_epochs(store: TokenStore) -> None:
     *_, (_, last) = takewhile(lambda pair: pair[1].epoch < 3, sampler.batches(Cursor()))
     assert shed > 5
     assert (last.epoch, last.skipped, last.shed) == (2, 3 * skipped, 3 * shed)
-
-
-def test_context_of_other_documents_is_shed_too(store: TokenStore) -> None:
-    """Rows of foreign context are as short as the longest: what their own window shed counts as well."""
+    # Rows of foreign context are as short as the longest: what their own window shed counts as well.
     view = WindowView(before=3, limit=Limit(25))
     stream = make_sampler(store, view, arrangement=FOREIGN).batches(Cursor())
     *_, (_, foreign) = takewhile(lambda pair: pair[1].epoch < 1, stream)
@@ -164,11 +169,8 @@ def test_context_of_other_documents_is_shed_too(store: TokenStore) -> None:
 def test_budget_is_kept_and_used(store: TokenStore, arrangement: Arrangement) -> None:
     sizes = []
     for batch, _ in epoch_of(make_sampler(store, arrangement=arrangement), 0):
-        count_rows, longest = (
-            len(batch.source.document),
-            max(batch.source.tokens.size(1), batch.target_label.size(1)),
-        )
-        sizes.append(count_rows * longest)
+        longest = max(batch.source.tokens.size(1), batch.target_label.size(1))
+        sizes.append(len(batch.source.document) * longest)
     assert max(sizes) <= 120
     assert np.mean(sizes) > 60
 
@@ -194,41 +196,18 @@ def test_any_cursor_restarts_the_identical_stream(
         assert after == after_again
 
 
-@loop_over("shards", [2, 5])
-@loop_over("arrangement", [SHUFFLED, IN_ORDER])
-def test_shards_partition_the_documents_whole(
-    store: TokenStore, shards: int, arrangement: Arrangement
-) -> None:
-    seen: list[set[int]] = []
-    found: Counter[tuple] = Counter()
-    for shard in range(shards):
-        sampler = make_sampler(store, shard=shard, shards=shards, arrangement=arrangement)
-        batches = [batch for batch, _ in epoch_of(sampler, 0)]
-        found.update(row for batch in batches for row in rows(batch))
-        seen.append({row[0] for batch in batches for row in rows(batch)})
-    assert found == expected_rows(store, VIEWS[1], 25)[0]
-    for i, documents in enumerate(seen):
-        assert all(documents.isdisjoint(other) for other in seen[:i])
-
-
-def test_epochs_seeds_and_shards_differ(store: TokenStore) -> None:
+def test_epochs_and_seeds_differ_and_rows_of_a_batch_are_of_like_length(store: TokenStore) -> None:
     def order(sampler: Sampler, epoch: int) -> list[int]:
         return [row[0] for batch, _ in epoch_of(sampler, epoch) for row in rows(batch)]
 
     assert order(make_sampler(store), 0) == order(make_sampler(store), 0)
     assert order(make_sampler(store), 0) != order(make_sampler(store), 1)
     assert order(make_sampler(store), 0) != order(make_sampler(store, seed=4), 0)
-
-
-def test_rows_of_one_length_meet_others_in_every_epoch(store: TokenStore) -> None:
     groups = [
         {frozenset(rows(batch)) for batch, _ in epoch_of(make_sampler(store, pool_tokens=10**9), epoch)}
         for epoch in (0, 1)
     ]
     assert len(groups[0] & groups[1]) < len(groups[0]) / 2
-
-
-def test_rows_of_a_batch_are_of_like_length(store: TokenStore) -> None:
     padding = total = 0
     for batch, _ in epoch_of(make_sampler(store, pool_tokens=10**9), 0):
         longer = torch.maximum((batch.source.sentence >= 0).sum(1), (batch.label_sentence >= 0).sum(1))
@@ -369,11 +348,9 @@ class TestForeignContext:
         with StoreWriter(tmp_path / "one.arrow", "none") as writer:
             writer.add("one", [[7], [8]], [[7], [8]])
             writer.add("nothing", [[]], [[]])
-        with pytest.raises(CotextError, match=r"one.arrow: train.context = foreign needs a second document"):
-            next(make_sampler(TokenStore(tmp_path / "one.arrow"), arrangement=FOREIGN).batches(Cursor()))
-        with pytest.raises(CotextError, match=r"one.arrow: train.context = foreign needs a second document"):
-            make_sampler(TokenStore(tmp_path / "one.arrow"), arrangement=FOREIGN).require_instances()
-        make_sampler(TokenStore(tmp_path / "one.arrow")).require_instances()
+        one, message = TokenStore(tmp_path / "one.arrow"), "train.context = foreign needs a second document"
+        must_have_no_batches(f"one.arrow: {message}", make_sampler(one, arrangement=FOREIGN))
+        make_sampler(one).require_instances()
 
     def test_by_hand(self, tmp_path: Path) -> None:
         """Two documents, the other longer by one sentence; the long stranger makes its window shed one."""
@@ -431,26 +408,20 @@ def test_pools_bound_what_is_read_ahead(store: TokenStore) -> None:
 def test_too_few_documents_for_the_processes(tmp_path: Path) -> None:
     few = write_store(tmp_path / "few.arrow", 2)
     assert next(make_sampler(few, max_row_tokens=100, shard=1, shards=3).batches(Cursor()))
-    with pytest.raises(CotextError, match=r"few.arrow: 2 documents are too few for 3 processes"):
-        next(make_sampler(few, shard=2, shards=3).batches(Cursor()))
-    with pytest.raises(CotextError, match=r"few.arrow: 2 documents are too few for 3 processes"):
-        make_sampler(few, shard=2, shards=3).require_instances()
+    message = "few.arrow: 2 documents are too few for 3 processes"
+    must_have_no_batches(message, make_sampler(few, shard=2, shards=3))
 
 
 @pytest.mark.parametrize("cursor", [Cursor(0, 61), Cursor(1, 10**9), Cursor(0, 0, 10**6)])
 def test_places_that_the_corpus_does_not_have(store: TokenStore, cursor: Cursor) -> None:
     assert next(make_sampler(store).batches(Cursor(0, 60)))
-    with pytest.raises(
-        CotextError, match=f"has no batch {cursor.batch} from document {cursor.document} on in epoch"
-    ):
-        next(make_sampler(store).batches(cursor))
+    message = f"has no batch {cursor.batch} from document {cursor.document} on in epoch"
+    must_raise(message, next, make_sampler(store).batches(cursor))
 
 
 def test_nothing_fits(store: TokenStore, tmp_path: Path) -> None:
-    with pytest.raises(CotextError, match=r"no sentence fits into 1 tokens; raise view.max_tokens"):
-        next(make_sampler(store, max_row_tokens=1).batches(Cursor()))
-    with pytest.raises(CotextError, match=r"no sentence fits into 1 tokens; raise view.max_tokens"):
-        make_sampler(store, max_row_tokens=1).require_instances()
+    message = "no sentence fits into 1 tokens; raise view.max_tokens"
+    must_have_no_batches(message, make_sampler(store, max_row_tokens=1))
     with StoreWriter(tmp_path / "two.arrow", "none") as writer:
         writer.add("long", [[7] * 50], [[7] * 50])
         writer.add("short", [[7]], [[7]])
@@ -490,12 +461,7 @@ def test_validation_groups_by_hand(tmp_path: Path) -> None:
     """Rows of 3 tokens in pairs, four rows to a batch; a pair of 12 tokens a row exceeds it together."""
     store = write_lengths(tmp_path / "dev.arrow", [[2] * 5, [11, 11], [2] * 3])
     batches = [places(b) for b in ordered_batches(store, SentenceView(), SYMBOLS, 12, 100, 2)]
-    assert batches == [
-        {1: [0, 1]},
-        {0: [0, 1]},
-        {0: [2, 3], 2: [2]},
-        {0: [4], 2: [0, 1]},
-    ]
+    assert batches == [{1: [0, 1]}, {0: [0, 1]}, {0: [2, 3], 2: [2]}, {0: [4], 2: [0, 1]}]
 
 
 def test_pairs_without_a_token_are_no_part_of_their_document(tmp_path: Path) -> None:
@@ -520,8 +486,7 @@ class TestReadAhead:
 
         stream = read_ahead(failing(), 4, time.perf_counter)
         assert next(stream)[0] == 1
-        with pytest.raises(CotextError, match="corpus: damaged"):
-            next(stream)
+        must_raise("corpus: damaged", next, stream)
 
     def test_stays_within_its_depth(self) -> None:
         drawn: list[int] = []

@@ -14,9 +14,9 @@ from cotext.data.languages import Languages
 from cotext.data.overlap import HeldOut, Overlap, found_in
 from cotext.data.selection import PASSAGE_SENTENCES, RULES, Cleaner, Selection, parse_rules, render
 from cotext.data.splitting import Splitter
-from cotext.runtime.errors import CotextError
-from tests.command_line import Outcome, cotext, succeed
+from tests.command_line import must_refuse, succeed
 from tests.loops import loop_over
+from tests.refusals import must_raise
 
 EN_DE = Languages("en", "de")
 UNEVEN = {
@@ -38,8 +38,7 @@ def jsonl(path: Path, *records: dict[str, Any]) -> Path:
 def test_documents_must_be_even_or_are_left_out_on_request(tmp_path: Path) -> None:
     even = {"id": "b", "source": ["x"], "target": ["y"]}
     path = jsonl(tmp_path / "a.jsonl", UNEVEN, even)
-    with pytest.raises(CotextError, match=r"a\.jsonl:1: .*5 source sentences but 4 target"):
-        list(read_parallel(path, None))
+    must_raise(r"a\.jsonl:1: .*5 source sentences but 4 target", read_parallel, path, None)
     counts = Alignment()
     assert [d.id for d in read_parallel(path, None, alignment=counts, skip_unequal=True)] == ["b"]
     assert counts.unequal == 1
@@ -77,29 +76,12 @@ def test_a_rule_leaves_a_pair_out_and_cuts_its_document_there(rule: str, pair: t
     assert (counts.documents_before, counts.pairs_before) == (3, 6)
 
 
-@loop_over(
-    "pair",
-    [
-        GOOD,
-        OTHER,
-        ("", ""),
-        ("No.", "Nein, nicht."),
-        ("42", "42"),
-        ("Berlin", "Berlin"),
-        ("x" * 999, "y" * 999),
-    ],
-)
-def test_rules_leave_ordinary_pairs_alone(pair: tuple[str, str]) -> None:
-    rules = ["empty", "length", "ratio", "copies"]
-    assert cleaned(rules, pairs(pair))[1].pairs == {}
-
-
-def test_a_pair_at_the_edge_shortens_its_document() -> None:
+def test_ordinary_pairs_pairs_at_the_edge_and_usual_ratios() -> None:
+    ordinary = (("", ""), ("No.", "Nein, nicht."), ("42", "42"), ("Berlin", "Berlin"), ("x" * 999, "y" * 999))
+    for pair in (GOOD, OTHER, *ordinary):
+        assert cleaned(["empty", "length", "ratio", "copies"], pairs(pair))[1].pairs == {}
     assert cleaned(["empty"], pairs(("", "x"), GOOD, OTHER))[0] == [("d", (GOOD[0], OTHER[0]))]
-
-
-def test_ratio_is_to_what_is_usual_in_the_corpus() -> None:
-    """Chinese takes a third of the characters of English."""
+    # Chinese takes a third of the characters of English.
     pair = ("It rains, and she is late, as ever and always.", "下雨了，她又迟到了，一如既往。")
     assert cleaned(["ratio=2"], pairs(pair), lengths=(3, 1))[1].pairs == {}
     assert cleaned(["ratio=2"], pairs(pair), lengths=(1, 1))[1].pairs == {"ratio": 1}
@@ -109,14 +91,9 @@ def test_passages_that_come_again_are_left_out_but_not_single_sentences() -> Non
     rows = [(f"This is {i}.", f"Das ist {i}.") for i in range(9)]
     passage = rows[:PASSAGE_SENTENCES]
     again = pairs(rows[7], *passage, rows[8])
-    found, counts = cleaned(
-        ["duplicates"], pairs(*rows[:5]), again, pairs(rows[0], rows[6]), pairs(*rows[:5])
-    )
-    assert [source for _, source in found[1:]] == [
-        ("This is 7.",),
-        ("This is 8.",),
-        ("This is 0.", "This is 6."),
-    ]
+    whole, others = pairs(*rows[:5]), pairs(rows[0], rows[6])
+    found, counts = cleaned(["duplicates"], whole, again, others, whole)
+    assert [source for _, source in found[1:]] == [("This is 7.",), ("This is 8.",), others.source]
     assert (counts.pairs, counts.cut, counts.left_out) == ({"duplicates": PASSAGE_SENTENCES + 5}, 1, 1)
     short = cleaned(["duplicates"], pairs(GOOD), pairs(OTHER), pairs(GOOD))
     assert len(short[0]) == 2
@@ -126,24 +103,10 @@ def test_sentences_of_another_language_are_told() -> None:
     pytest.importorskip("py3langid")
     english = "This is a sentence that was never translated by anybody at all."
     german = "Dies ist ein Satz, der ganz gewiss auf Deutsch geschrieben worden ist."
-    found, counts = cleaned(
-        ["language"], pairs((english, german), (english, english), (german, english), GOOD)
-    )
+    given = pairs((english, german), (english, english), (german, english), GOOD)
+    found, counts = cleaned(["language"], given)
     assert counts.pairs == {"language": 2}
     assert [source for _, source in found] == [(english,), (GOOD[0],)]
-
-
-def test_what_the_language_rule_needs(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(CotextError, match="--source-language"):
-        Cleaner({"language": 0.9}, Languages(), (1, 1))
-
-    def none() -> None:
-        raise ImportError
-
-    monkeypatch.setattr("cotext.data.selection.language_identifier", none)
-    with pytest.raises(CotextError, match=r"pip install 'cotext\[clean\]'"):
-        Cleaner({"language": 0.9}, EN_DE, (1, 1))
-    Cleaner(parse_rules(["ratio"]), Languages(), (1, 1))
 
 
 @loop_over(
@@ -159,13 +122,20 @@ def test_what_the_language_rule_needs(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_rules_that_are_none(text: str, message: str) -> None:
-    with pytest.raises(CotextError, match=message):
-        parse_rules([text])
+    must_raise(message, parse_rules, [text])
 
 
-def test_all_rules() -> None:
+def test_all_rules_and_what_the_language_rule_needs(monkeypatch: pytest.MonkeyPatch) -> None:
     assert tuple(parse_rules(["all"])) == RULES
     assert parse_rules(["ratio=2", "all"])["ratio"] == parse_rules(["all", "ratio=2"])["ratio"] == 2
+    must_raise("--source-language", Cleaner, {"language": 0.9}, Languages(), (1, 1))
+
+    def none() -> None:
+        raise ImportError
+
+    monkeypatch.setattr("cotext.data.selection.language_identifier", none)
+    must_raise(r"pip install 'cotext\[clean\]'", Cleaner, {"language": 0.9}, EN_DE, (1, 1))
+    Cleaner(parse_rules(["ratio"]), Languages(), (1, 1))
 
 
 def test_test_sentences_in_the_training_data_are_found() -> None:
@@ -205,13 +175,10 @@ def _numbered(documents: list[ParallelDocument]) -> list[ParallelDocument]:
 
 
 def prepare(folder: Path, *options: str | Path) -> list[str | Path]:
-    files = [part for name in ("train", "dev", "test") for part in (_option(name), folder / f"{name}.tsv")]
+    corpora = {"--source": "train", "--dev-source": "dev", "--test-source": "test"}
+    files = [part for option, name in corpora.items() for part in (option, folder / f"{name}.tsv")]
     languages = ["--source-language", "en", "--target-language", "de"]
     return ["prepare", *files, *languages, "--out", folder / "data", *options]
-
-
-def _option(name: str) -> str:
-    return "--source" if name == "train" else f"--{name}-source"
 
 
 def test_prepare_reports_what_it_found(tmp_path: Path) -> None:
@@ -302,8 +269,7 @@ def test_prepare_splits_paragraphs_of_all_corpora(tmp_path: Path) -> None:
     assert sizes["split"] == [plain[0] + 2, *plain[1:]]
     assert sizes["paragraphs"] == [n + m for n, m in zip(plain, (2, 1, 1), strict=True)]
     assert sizes["own"][1:] == plain[1:]
-    refused = cotext(*prepare(tmp_path, "--abbreviations", tmp_path / "own.txt"))
-    assert (refused.code, "add --split or --paragraphs" in " ".join(refused.err.split())) == (2, True)
+    must_refuse("add --split or --paragraphs", *prepare(tmp_path, "--abbreviations", tmp_path / "own.txt"))
 
 
 def test_prepare_leaves_documents_of_unequal_sides_out_on_request(tmp_path: Path) -> None:
@@ -312,8 +278,7 @@ def test_prepare_leaves_documents_of_unequal_sides_out_on_request(tmp_path: Path
     jsonl(tmp_path / "train.jsonl", *records, {"id": "odd", "source": ["a", "b"], "target": ["c"]})
     files = ["--source", tmp_path / "train.jsonl", "--dev-source", tmp_path / "dev.tsv"]
     command = ["prepare", *files, "--out", tmp_path / "data"]
-    refused: Outcome = cotext(*command)
-    assert (refused.code, "train.jsonl:61: document 'odd'" in refused.err) == (2, True)
+    refused = must_refuse("train.jsonl:61: document 'odd'", *command)
     assert refused.err.endswith(". Use --skip-unequal to skip such documents\n")
     shown = succeed(*command, "--skip-unequal").out
     assert "train: documents of unequal numbers of sentences left out: 1" in shown
@@ -321,6 +286,5 @@ def test_prepare_leaves_documents_of_unequal_sides_out_on_request(tmp_path: Path
 
 def test_a_corpus_that_cleaning_leaves_nothing_of(tmp_path: Path) -> None:
     corpus(tmp_path)
-    refused = cotext(*prepare(tmp_path, "--clean", "length=1"))
-    assert (refused.code, "Traceback" in refused.err) == (2, False)
+    must_refuse("", *prepare(tmp_path, "--clean", "length=1"))
     assert not (tmp_path / "data").exists()

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from cotext.data.formats import read_documents
 from cotext.data.sentence_ends import read_abbreviations, sentence_ends
 from cotext.data.splitting import Splitter, join_sentences
-from cotext.runtime.errors import CotextError
 from tests.loops import loop_over
+from tests.refusals import must_raise
 
 SEVERAL = {
     "en": "It rains. She is late. Is she? Yes!",
@@ -57,12 +57,9 @@ def test_a_line_of_one_sentence_is_left_alone(line: str) -> None:
     assert sentence_ends(line) == []
 
 
-def test_ten_sentences_have_nine_ends() -> None:
+def test_ends_are_counted_in_time_by_the_length_of_a_line() -> None:
     assert len(sentence_ends(" ".join(["It rains."] * 10))) == 9
     assert len(sentence_ends("下雨了。" * 10)) == 9
-
-
-def test_it_takes_time_by_the_length_of_a_line() -> None:
     for line in (
         ". " * 200_000,
         "!" * 400_000,
@@ -124,8 +121,7 @@ def test_what_a_user_calls_an_abbreviation_is_one(tmp_path: Path) -> None:
     assert Splitter("en", frozenset({"abv"})).name != Splitter("en", given).name
     for wrong in ("a" * 21, "..."):
         path.write_text(f"abv\n{wrong}\n")
-        with pytest.raises(CotextError, match=r"abbreviations\.txt:2: not an abbreviation"):
-            read_abbreviations(path)
+        must_raise(r"abbreviations\.txt:2: not an abbreviation", read_abbreviations, path)
 
 
 def put_together(text: str, spans: list[tuple[int, int]]) -> str:
@@ -149,14 +145,11 @@ def test_spans_and_white_space_are_the_text(language: str, text: str) -> None:
     assert len(spans) <= 1 or all(contents)
 
 
-def test_a_line_break_is_white_space() -> None:
+def test_line_breaks_and_long_texts() -> None:
     splitter = Splitter("")
     found = splitter.sentences("A title\n\nIt rains.\r\n She\nis late.")
     assert found == ["A title\n\nIt rains.", "She\nis late."]
     assert splitter.spans(" \n\t") == splitter.spans("") == []
-
-
-def test_a_long_text_is_cut_as_a_short_one() -> None:
     words = random.Random(0).choices(["It rains.", "Dr. Smith is late.", "Is she?"], k=3000)
     assert Splitter("en").sentences(" ".join(words)) == words
     line = "the cat " * 500_000

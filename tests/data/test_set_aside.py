@@ -4,15 +4,13 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 from cotext.data.documents import ParallelDocument
 from cotext.data.formats import read_documents, write_parallel
 from cotext.data.formats.streams import Alignment
 from cotext.data.requests import PreparationRequest
 from cotext.data.set_aside import part_of, set_aside
-from cotext.runtime.errors import CotextError
 from tests.command_line import cotext, succeed
+from tests.refusals import must_raise
 
 
 def document(name: str, text: str) -> ParallelDocument:
@@ -25,15 +23,8 @@ def test_pieces_names_and_copies_are_one_document() -> None:
     )]  # fmt: skip
     # a#1 and a#2 by their name, c by the text of a#2, and the second c by its name.
     parts = set_aside(documents, {"dev": 1, "test": 1}, seed=1)
-    assert {frozenset(part) for part in parts.values()} < {
-        frozenset({0, 2, 3, 4}),
-        frozenset({1}),
-        frozenset({5}),
-    }
+    assert set(map(frozenset, parts.values())) < set(map(frozenset, ((0, 2, 3, 4), (1,), (5,))))
     assert not parts["dev"] & parts["test"]
-
-
-def test_a_later_document_joins_two_groups() -> None:
     documents = [document("a", "p"), document("b", "q"), document("a", "q"), document("z", "r")]
     assert set_aside(documents, {"dev": 1}, seed=3)["dev"] in ({0, 1, 2}, {3})
 
@@ -50,34 +41,23 @@ def test_the_seed_decides_and_parts_are_read_apart() -> None:
     found = [[d.id for d in part_of(read, parts, part)(Alignment())] for part in ("train", "dev", "test")]
     assert [len(part) for part in found] == [21, 5, 4]
     assert {name for part in found for name in part} == {f"{n}" for n in range(30)}
-
-
-@pytest.mark.parametrize(("number", "said"), [(1, "has 1 document,"), (5, "has 5 documents,")])
-def test_too_few_documents_are_refused(number: int, said: str) -> None:
-    documents = [document(f"{n}", f"text {n}") for n in range(number)]
-    with pytest.raises(CotextError, match=said) as refused:
-        set_aside(documents, {"dev": 3, "test": 2}, seed=1)
-    assert "an empty line between documents" in str(refused.value)
+    for number, said in ((1, "has 1 document,"), (5, "has 5 documents,")):
+        told = must_raise(said, set_aside, documents[:number], {"dev": 3, "test": 2}, seed=1)
+        assert "an empty line between documents" in told
 
 
 def test_prepare_sets_documents_aside(tmp_path: Path) -> None:
     corpus = tmp_path / "memory.tmx"
-    documents = [
-        document(f"{n}", f"The house of number {n} is red and its garden is {n * 7}") for n in range(40)
-    ]
+    documents = [document(f"{n}", f"The house {n} is red and its garden is {n * 7}") for n in range(40)]
     write_parallel(corpus, None, documents, "tmx", ("en", "de"))
     out = tmp_path / "data"
-    arguments = ["prepare", "--source", str(corpus), "--dev-documents", "4", "--test-documents", "3"]
-    arguments += ["--workers", "1"]
+    arguments = ["prepare", "--source", corpus, "--dev-documents=4", "--test-documents=3", "--workers=1"]
     shown = succeed(*arguments, "--out", str(out))
     assert "dev: 4 whole documents set aside from the training corpus, by seed 1" in shown.out
     report = json.loads((out / "report.json").read_text())
     assert report["languages"] == {"source": "en", "target": "de"}
-    assert {split: found["documents"] for split, found in report["splits"].items()} == {
-        "train": 33,
-        "dev": 4,
-        "test": 3,
-    }
+    counts = {split: found["documents"] for split, found in report["splits"].items()}
+    assert counts == {"train": 33, "dev": 4, "test": 3}
     assert report["overlap"]["dev"]["sources"] == 0
     dev, test = ({d.id for d in read_documents(out / f"{split}.jsonl")} for split in ("dev", "test"))
     assert not dev & test
@@ -87,7 +67,6 @@ def test_prepare_sets_documents_aside(tmp_path: Path) -> None:
 
 def test_development_data_are_given_in_one_way() -> None:
     for given in ({}, {"dev_source": "a", "dev_documents": 3}):
-        with pytest.raises(CotextError, match="--dev-source, or --dev-documents"):
-            PreparationRequest(source="a", out="b", **given)
-    with pytest.raises(CotextError, match="--test-source and --test-documents"):
-        PreparationRequest(source="a", out="b", dev_documents=1, test_source="c", test_documents=1)
+        must_raise("--dev-source, or --dev-documents", PreparationRequest, source="a", out="b", **given)
+    tests = {"dev_documents": 1, "test_source": "c", "test_documents": 1}
+    must_raise("--test-source and --test-documents", PreparationRequest, source="a", out="b", **tests)

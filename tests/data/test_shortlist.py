@@ -9,7 +9,7 @@ import pytest
 from cotext.data import shortlist
 from cotext.data.shortlist import Shortlist, coverage, learned_shortlist
 from cotext.data.store import StoreWriter, TokenStore
-from cotext.runtime.errors import CotextError
+from tests.refusals import must_raise
 from tests.tiny import WordTokenizer
 
 TOKENIZER = WordTokenizer(("the", "cat", "sat", "die", "katze", "sass", "hund", "dog"))
@@ -24,9 +24,7 @@ PAIRS: Pairs = [
 ]
 
 
-def store(
-    path: Path, pairs: list[tuple[list[int], list[int]]] = PAIRS, made_with: str = "words"
-) -> TokenStore:
+def store(path: Path, pairs: Pairs = PAIRS, made_with: str = "words") -> TokenStore:
     with StoreWriter(path / "train.arrow", made_with) as writer:
         writer.add("d", [source for source, _ in pairs], [target for _, target in pairs])
     return TokenStore(path / "train.arrow")
@@ -62,30 +60,13 @@ def test_probabilities_are_those_of_model_1(monkeypatch: pytest.MonkeyPatch) -> 
             assert found == pytest.approx({t: p for t, p in expected[source].items() if p > 0})
 
 
-def test_a_translation_is_among_the_candidates(tmp_path: Path) -> None:
+def test_a_translation_is_among_the_candidates_and_stored(tmp_path: Path) -> None:
     made = learned_shortlist(store(tmp_path), TOKENIZER)
     for source, target in ((cat, katze), (dog, hund), (the, die), (sat, sass)):
         # The token itself is first, for names; then the most probable one.
         assert made.candidates[source, :2].tolist() == [source, target]
     assert made.frequent.tolist() == [die, katze, sass, hund]
     assert made.candidates[0, :2].tolist() == [0, -1]  # never seen
-
-
-def test_a_row_gets_its_own_candidates_and_the_frequent_tokens() -> None:
-    made = Shortlist("words", np.array([[0, -1], [1, 7], [6, 5]], np.int32), np.array([3], np.int32))
-    assert made.of([1, 2], 2).tolist() == [1, 3, 5, 6, 7]
-    assert made.of([1, 2], 1).tolist() == [1, 3, 6]
-    assert made.of([0], 2).tolist() == [0, 3]
-    assert made.of([40], 2).tolist() == [3]  # a symbol that the table does not have
-
-
-def test_coverage_counts_tokens_and_whole_sentences(tmp_path: Path) -> None:
-    made = Shortlist("words", np.full((12, 1), -1, np.int32), np.array([die, katze], np.int32))
-    found = coverage(made, store(tmp_path), 1, TOKENIZER)
-    assert (found.tokens, found.sentences, found.size) == pytest.approx((100 * 5 / 9, 25, 2))
-
-
-def test_a_table_is_read_as_it_was_written(tmp_path: Path) -> None:
     made = learned_shortlist(store(tmp_path), TOKENIZER)
     made.save(tmp_path / "s")
     found = Shortlist.load(tmp_path / "s", TOKENIZER)
@@ -93,15 +74,23 @@ def test_a_table_is_read_as_it_was_written(tmp_path: Path) -> None:
     assert np.array_equal(found.frequent, made.frequent)
 
 
+def test_candidates_of_a_row_and_coverage(tmp_path: Path) -> None:
+    made = Shortlist("words", np.array([[0, -1], [1, 7], [6, 5]], np.int32), np.array([3], np.int32))
+    assert made.of([1, 2], 2).tolist() == [1, 3, 5, 6, 7]
+    assert made.of([1, 2], 1).tolist() == [1, 3, 6]
+    assert made.of([0], 2).tolist() == [0, 3]
+    assert made.of([40], 2).tolist() == [3]  # a symbol that the table does not have
+    made = Shortlist("words", np.full((12, 1), -1, np.int32), np.array([die, katze], np.int32))
+    found = coverage(made, store(tmp_path), 1, TOKENIZER)
+    assert (found.tokens, found.sentences, found.size) == pytest.approx((100 * 5 / 9, 25, 2))
+
+
 def test_another_tokenizer_and_damaged_files_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(CotextError, match="another tokenizer"):
-        learned_shortlist(store(tmp_path, made_with="other"), TOKENIZER)
-    with pytest.raises(CotextError, match="no sentence pair"):
-        learned_shortlist(store(tmp_path, [([], [die])]), TOKENIZER)
+    must_raise("another tokenizer", learned_shortlist, store(tmp_path, made_with="other"), TOKENIZER)
+    must_raise("no sentence pair", learned_shortlist, store(tmp_path, [([], [die])]), TOKENIZER)
     path, frequent = tmp_path / "s", np.array([2], np.int32)
     Shortlist("other", np.zeros((3, 1), np.int32), frequent).save(path)
-    with pytest.raises(CotextError, match="another tokenizer"):
-        Shortlist.load(path, TOKENIZER)
+    must_raise("another tokenizer", Shortlist.load, path, TOKENIZER)
     size = TOKENIZER.source_vocabulary_size
     whole = Shortlist("words", np.zeros((size, 1), np.int32), frequent)
     whole.save(path)
@@ -114,8 +103,6 @@ def test_another_tokenizer_and_damaged_files_are_refused(tmp_path: Path) -> None
     )
     for wrong in wrongs:
         Shortlist("words", wrong, frequent).save(path)
-        with pytest.raises(CotextError, match="damaged"):
-            Shortlist.load(path, TOKENIZER)
+        must_raise("damaged", Shortlist.load, path, TOKENIZER)
     path.write_bytes(path.read_bytes()[:50])
-    with pytest.raises(CotextError, match="damaged"):
-        Shortlist.load(path, TOKENIZER)
+    must_raise("damaged", Shortlist.load, path, TOKENIZER)

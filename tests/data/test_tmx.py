@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from cotext.data.documents import ParallelDocument
 from cotext.data.formats import read_parallel, write_parallel
 from cotext.data.formats.xml_formats import encode_memory, pairs
-from cotext.runtime.errors import CotextError
 from tests.loops import loop_over
+from tests.refusals import must_raise
 
 MEMORY = """<?xml version="1.0" encoding="UTF-8"?>
 <!DOCTYPE tmx SYSTEM "tmx14.dtd">
@@ -49,16 +49,16 @@ def written(folder: Path, content: str) -> Path:
     return path
 
 
-def test_without_documents_all_units_are_one(tmp_path: Path) -> None:
+def test_documents_languages_and_encodings(tmp_path: Path) -> None:
     path = written(tmp_path, memory(unit("A.", "a.") + unit("B.", "b.", languages=("EN", "de-AT"))))
     assert list(read_parallel(path, None)) == [ParallelDocument("1", ("A.", "B."), ("a.", "b."))]
-
-
-def test_the_source_language_decides_not_the_order(tmp_path: Path) -> None:
     path = written(tmp_path, memory(unit("a.", "A.", "d", ("de", "en-GB"))))
     assert list(read_parallel(path, None)) == [ParallelDocument("d", ("A.",), ("a.",))]
     path = written(tmp_path, memory(unit("a.", "A.", "d", ("de", "en")), "srclang='*all*'"))
     assert list(read_parallel(path, None)) == [ParallelDocument("d", ("a.",), ("A.",))]
+    path = tmp_path / "memory.tmx"
+    path.write_bytes(memory(unit("Ä.", "ö.")).encode("utf-16"))
+    assert list(read_parallel(path, None, "tmx")) == [ParallelDocument("1", ("Ä.",), ("ö.",))]
 
 
 def test_what_was_written_names_its_languages(tmp_path: Path) -> None:
@@ -91,14 +91,7 @@ def test_what_was_written_names_its_languages(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_refused(content: str, said: str, tmp_path: Path) -> None:
-    with pytest.raises(CotextError, match=said):
-        list(read_parallel(written(tmp_path, content), None, "tmx"))
-
-
-def test_utf_16_is_read_where_the_format_is_named(tmp_path: Path) -> None:
-    path = tmp_path / "memory.tmx"
-    path.write_bytes(memory(unit("Ä.", "ö.")).encode("utf-16"))
-    assert list(read_parallel(path, None, "tmx")) == [ParallelDocument("1", ("Ä.",), ("ö.",))]
+    must_raise(said, read_parallel, written(tmp_path, content), None, "tmx")
 
 
 def test_pairs_of_a_memory(tmp_path: Path) -> None:

@@ -27,13 +27,10 @@ def spans(tokenizer: Tokenizer, text: str) -> list[tuple[int, int]]:
     return token_spans(tokenizer, tokenizer.encode(text, "source"), text, "source")
 
 
-def test_of_words() -> None:
+def test_of_words_and_of_tokens_that_show_nothing() -> None:
     tokenizer = PlainWordTokenizer(["a", "bc", "d"])
     assert spans(tokenizer, " bc  a\td ") == [(1, 3), (5, 6), (7, 8)]
     assert spans(tokenizer, "") == []
-
-
-def test_a_token_that_shows_nothing_has_an_empty_span() -> None:
     tokenizer = WordTokenizer(["a", "b"])
     blank = tokenizer.BLANK
     found = token_spans(tokenizer, [*tokenizer.encode("a"), blank, *tokenizer.encode("b")], "a b", "source")

@@ -11,14 +11,15 @@ from cotext.data.prepare import prepare
 from cotext.data.requests import PreparationRequest
 from cotext.data.store import TokenStore
 from cotext.data.tokenizer import TokenizerSettings, load_tokenizer, train_tokenizer
-from cotext.runtime.errors import CotextError
 from cotext.runtime.files import checksum
-from tests.command_line import cotext, prepare_arguments, succeed, write_corpus
+from tests.command_line import must_refuse, prepare_arguments, succeed, write_corpus
 from tests.data.test_prepare import Stages, contents
+from tests.refusals import must_raise
 
 ENGLISH = [f"the committee adopted resolution {number} without amendment ." for number in range(40)]
 GERMAN = [f"der Ausschuss nahm Entschließung {number} ohne Änderung an ." for number in range(40)]
 SETTINGS = TokenizerSettings(kind="sentencepiece-bpe", vocabulary=120)
+Texts = tuple[Path, Path]
 
 
 @pytest.fixture
@@ -28,7 +29,7 @@ def corpus(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def texts(tmp_path: Path) -> tuple[Path, Path]:
+def texts(tmp_path: Path) -> Texts:
     """A line a sentence, with empty ones as they come; and documents with both sides."""
     (tmp_path / "wmt.en").write_text("\n\n\n".join(ENGLISH) + "\n")
     rows = [{"id": str(n), "source": [ENGLISH[n]], "target": [line]} for n, line in enumerate(GERMAN)]
@@ -44,7 +45,7 @@ def run(corpus: Path, out: Path, texts: tuple[Path, ...], **options: Any) -> Rep
     return prepare(PreparationRequest(**sides, out=out, tokenizer_text=texts, **more), progress)
 
 
-def test_the_tokenizer_is_that_of_the_text(corpus: Path, texts: tuple[Path, Path], tmp_path: Path) -> None:
+def test_the_tokenizer_is_that_of_the_text(corpus: Path, texts: Texts, tmp_path: Path) -> None:
     report = run(corpus, tmp_path / "out", texts)
     pairs = [side for pair in zip(ENGLISH, GERMAN, strict=True) for side in pair]
     assert report.tokenizer["fingerprint"] == train_tokenizer([*ENGLISH, *pairs], SETTINGS).fingerprint
@@ -57,7 +58,7 @@ def test_the_tokenizer_is_that_of_the_text(corpus: Path, texts: tuple[Path, Path
     assert run(corpus, tmp_path / "other", ()).tokenizer["fingerprint"] != report.tokenizer["fingerprint"]
 
 
-def test_an_interruption_goes_on(corpus: Path, texts: tuple[Path, Path], tmp_path: Path) -> None:
+def test_an_interruption_goes_on(corpus: Path, texts: Texts, tmp_path: Path) -> None:
     run(corpus, tmp_path / "expected", texts)
     with pytest.raises(KeyboardInterrupt):
         run(corpus, tmp_path / "out", texts, on_documents=Stages("encoding train"))
@@ -67,38 +68,24 @@ def test_an_interruption_goes_on(corpus: Path, texts: tuple[Path, Path], tmp_pat
     assert contents(tmp_path / "out") == contents(tmp_path / "expected")
 
 
-def test_another_text_is_another_job(corpus: Path, texts: tuple[Path, Path], tmp_path: Path) -> None:
+def test_the_corpus_is_checked_and_other_text_told(corpus: Path, texts: Texts, tmp_path: Path) -> None:
+    message = r"train\.\w\w:1: .* more than the limit of 3"
+    must_raise(message, run, corpus, tmp_path / "out", texts, max_characters=3)
+    assert not (tmp_path / "out").exists()
     run(corpus, tmp_path / "out", texts)
     texts[0].write_text(texts[0].read_text() + "one more .\n")
-    with pytest.raises(CotextError, match="is there already"):
-        run(corpus, tmp_path / "out", texts)
+    must_raise("is there already", run, corpus, tmp_path / "out", texts)
 
 
-def test_the_corpus_is_checked_all_the_same(corpus: Path, texts: tuple[Path, Path], tmp_path: Path) -> None:
-    with pytest.raises(CotextError, match=r"train\.\w\w:1: .* more than the limit of 3"):
-        run(corpus, tmp_path / "out", texts, max_characters=3)
-    assert not (tmp_path / "out").exists()
-
-
-def test_what_it_is_refused_with(corpus: Path, texts: tuple[Path, Path], tmp_path: Path) -> None:
+def test_the_command_and_what_it_is_refused_with(corpus: Path, texts: Texts, tmp_path: Path) -> None:
     other = tmp_path / "other"
     run(corpus, other, ())
     text = f"--tokenizer-text={texts[0]}"
-    trained = [
-        each for each in prepare_arguments(corpus, tmp_path / "out") if each not in ("--vocabulary", "48")
-    ]
-    for arguments, message in (
-        ([*trained, "--tokenizer", other], "is already trained"),
-        (["prepare-controlled", "9", "--out", tmp_path / "out"], "No such option"),
-    ):
-        refused = cotext(*arguments, text)
-        assert (refused.code, message in refused.err) == (2, True), refused.err
-    missing = cotext(*prepare_arguments(corpus, tmp_path / "out"), f"--tokenizer-text={tmp_path / 'none'}")
-    assert (missing.code, str(tmp_path / "none") in missing.err) == (2, True), missing.err
+    asked = prepare_arguments(corpus, tmp_path / "out")
+    trained = [each for each in asked if each not in ("--vocabulary", "48")]
+    must_refuse("is already trained", *trained, "--tokenizer", other, text)
+    must_refuse("No such option", "prepare-controlled", "9", "--out", tmp_path / "out", text)
+    must_refuse(str(tmp_path / "none"), *asked, f"--tokenizer-text={tmp_path / 'none'}")
     assert not (tmp_path / "out").exists()
-
-
-def test_as_a_command(corpus: Path, texts: tuple[Path, Path], tmp_path: Path) -> None:
-    given = [f"--tokenizer-text={path}" for path in texts]
-    told = succeed(*prepare_arguments(corpus, tmp_path / "out"), *given)
+    told = succeed(*asked, *(f"--tokenizer-text={path}" for path in texts))
     assert "(--tokenizer-text)" in told.out

@@ -3,7 +3,6 @@
 from collections import Counter
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -20,8 +19,8 @@ from cotext.data.views import (
     WindowView,
     join,
 )
-from cotext.runtime.errors import CotextError
 from tests.loops import loop_over
+from tests.refusals import must_raise
 
 lengths = st.lists(st.tuples(st.integers(0, 12), st.integers(0, 12)), max_size=12)
 bounded = st.builds(
@@ -55,44 +54,21 @@ def row_tokens(sentences: range, side: list[int]) -> int:
 
 @settings(deadline=None)
 @given(views, lengths)
-def test_joining_the_references_of_a_split_gives_the_document_back(
+def test_windows_join_to_the_document_and_every_sentence_is_current_once_in_order(
     view: View, document: list[tuple[int, int]]
 ) -> None:
     windows = split(view, document)
     references = [f"sentence {j}" for j in range(len(document))]
     assert join(windows, [[references[j] for j in w.target] for w in windows]) == references
-
-
-@settings(deadline=None)
-@given(views, lengths)
-def test_no_window_leaves_its_document(view: View, document: list[tuple[int, int]]) -> None:
-    inside = set(range(len(document)))
-    for w in split(view, document):
-        assert {*w.source, *w.target} <= inside
+    assert [j for w in windows for j in w.current] == list(range(len(document)))
+    for w in windows:
+        assert {*w.source, *w.target} <= {*range(len(document))}
         assert w.current
-        assert set(w.current) <= {*w.source} & {*w.target}
+        assert {*w.current} <= {*w.source} & {*w.target}
         if all(min(lengths) > 0 for lengths in document):
             assert max(len(w.source), len(w.target)) <= view.sentences
         assert w.source.start <= w.target.start
-
-
-@settings(deadline=None)
-@given(views, lengths)
-def test_every_sentence_is_current_exactly_once_and_in_order(
-    view: View, document: list[tuple[int, int]]
-) -> None:
-    assert [j for w in split(view, document) for j in w.current] == list(range(len(document)))
-
-
-@settings(deadline=None)
-@given(views, lengths)
-def test_the_target_of_a_window_ends_with_its_current_sentence(
-    view: View, document: list[tuple[int, int]]
-) -> None:
-    """What comes later could not be used by a decoder."""
-    windows = split(view, document)
-    for w in windows:
-        assert w.target.stop == w.current.stop
+        assert w.target.stop == w.current.stop  # a decoder could not use what comes later
     starts = [w.target.start for w in windows]
     assert starts == sorted(starts)
 
@@ -125,13 +101,11 @@ def test_a_window_sheds_as_little_context_as_fits(
 
 @settings(deadline=None)
 @given(views, st.lists(st.integers(0, 12), max_size=12))
-def test_a_document_without_translation_is_split_like_one_whose_translation_is_short(
-    view: View, source: list[int]
-) -> None:
+def test_a_document_without_translation_is_split_as_if_it_were_short(view: View, source: list[int]) -> None:
     assert view.split(source, []) == view.split(source, [0] * len(source))
 
 
-def test_windows_of_two_before_and_one_after() -> None:
+def test_windows_by_hand() -> None:
     def w(source: tuple[int, int], target: tuple[int, int], current: int) -> Window:
         return Window(range(*source), range(*target), range(current, current + 1))
 
@@ -142,6 +116,11 @@ def test_windows_of_two_before_and_one_after() -> None:
         w((1, 5), (1, 4), 3),
         w((2, 5), (2, 5), 4),
     ]
+    window = WindowView(2, 1, Limit(12)).split([1, 1, 1, 1], [9, 4, 5, 30])[2]
+    assert (window.source, window.target) == (range(1, 4), range(1, 3))
+    windows = WindowView(2, limit=Limit(8), target_before=0).split([1, 3, 2, 4], [])
+    assert [(w.source.start, w.source.stop) for w in windows] == [(0, 1), (0, 2), (1, 3), (2, 4)]
+    assert all(w.target == w.current for w in windows)
 
 
 @loop_over(
@@ -156,26 +135,17 @@ def test_windows_of_two_before_and_one_after() -> None:
         (1, (2, 3), (2, 3)),  # the current sentence stays, however long
     ],
 )
-def test_shedding_by_the_source_side(
-    max_tokens: int, source: tuple[int, int], target: tuple[int, int]
-) -> None:
+def test_shedding_by_the_source(max_tokens: int, source: tuple[int, int], target: tuple[int, int]) -> None:
     window = WindowView(2, 1, Limit(max_tokens)).split([4, 5, 6, 4], [0, 0, 0, 0])[2]
     assert (window.source, window.target) == (range(*source), range(*target))
 
 
-def test_a_long_target_sheds_the_past_and_keeps_the_future_that_it_does_not_hold() -> None:
-    window = WindowView(2, 1, Limit(12)).split([1, 1, 1, 1], [9, 4, 5, 30])[2]
-    assert (window.source, window.target) == (range(1, 4), range(1, 3))
-
-
 def test_join_refuses_what_is_no_document() -> None:
     windows = WindowView(1).split([1, 1, 1], [])
-    with pytest.raises(CotextError, match="2 target sentences came back with 1"):
-        join(windows, [["a"], ["b"], ["b", "c"]])
-    with pytest.raises(CotextError, match="sentence 2 is current in two"):
-        join([*windows, windows[1]], [["a"], ["a", "b"], ["b", "c"], ["a", "b"]])
-    with pytest.raises(CotextError, match="leave sentences of the document out"):
-        join([windows[0], windows[2]], [["a"], ["b", "c"]])
+    must_raise("2 target sentences came back with 1", join, windows, [["a"], ["b"], ["b", "c"]])
+    twice = [*windows, windows[1]]
+    must_raise("sentence 2 is current in two", join, twice, [["a"], ["a", "b"], ["b", "c"], ["a", "b"]])
+    must_raise("leave sentences of the document out", join, [windows[0], windows[2]], [["a"], ["b", "c"]])
 
 
 def test_views_of_configurations() -> None:
@@ -205,8 +175,8 @@ def test_views_of_configurations() -> None:
     ],
 )
 def test_a_view_refuses_the_keys_of_another(kind: str, key: str) -> None:
-    with pytest.raises(CotextError, match=rf"view\.kind = {kind} does not support view\.{key}"):
-        build_view(ViewConfig.model_validate({"kind": kind, key: 2}))
+    config = ViewConfig.model_validate({"kind": kind, key: 2})
+    must_raise(rf"view\.kind = {kind} does not support view\.{key}", build_view, config)
 
 
 def ranges(windows: list[Window]) -> list[tuple[int, int]]:
@@ -215,7 +185,7 @@ def ranges(windows: list[Window]) -> list[tuple[int, int]]:
     return [(w.source.start, w.source.stop) for w in windows]
 
 
-def test_documents_are_cut_where_either_side_is_full() -> None:
+def test_documents_are_cut_where_a_side_is_full_or_in_equal_parts() -> None:
     """Six sentences of 5, 4, 3, 10, 2, 2 source tokens with the symbol that closes each; 2, 2, 9, 3, 2, 2."""
     source, target = [4, 3, 2, 9, 1, 1], [1, 1, 8, 2, 1, 1]
     assert ranges(DocumentView(Limit(10)).split(source, [])) == [(0, 2), (2, 3), (3, 4), (4, 6)]
@@ -226,6 +196,10 @@ def test_documents_are_cut_where_either_side_is_full() -> None:
     # A sentence that is too long by itself stands alone.
     assert ranges(DocumentView(Limit(5)).split(source, [])) == [(0, 1), (1, 2), (2, 3), (3, 4), (4, 6)]
     assert DocumentView(Limit(5)).split([], []) == []
+    # Eleven sentences in 4 parts: 2 or 3 each; two sentences in 4 parts: single ones.
+    view = DocumentView(Limit(22), parts=4)
+    assert ranges(view.split([1] * 11, [])) == [(0, 2), (2, 5), (5, 8), (8, 11)]
+    assert ranges(view.split([1] * 13, [])) == [(0, 2), (2, 5), (5, 8), (8, 11), (11, 12), (12, 13)]
 
 
 @settings(deadline=None)
@@ -241,33 +215,14 @@ def test_pieces_fit_and_none_could_take_one_more(limit: Limit, document: list[tu
             assert not limit.fits(source[wider], target[wider])
 
 
-def test_equal_parts() -> None:
-    """Eleven sentences in 4 parts: 2 or 3 each; two sentences in 4 parts: single ones."""
-    view = DocumentView(Limit(22), parts=4)
-    assert ranges(view.split([1] * 11, [])) == [(0, 2), (2, 5), (5, 8), (8, 11)]
-    assert ranges(view.split([1] * 13, [])) == [(0, 2), (2, 5), (5, 8), (8, 11), (11, 12), (12, 13)]
-
-
-def test_long_translations_do_not_shorten_what_the_cumulative_view_reads() -> None:
-    """Each target stands in a row of its own; training cuts as translation does, where none is known."""
-    view = CumulativeView(Limit(8))
-    assert view.split([1] * 4, [3] * 4) == view.split([1] * 4, [])
-
-
-def test_the_cumulative_view_sees_its_part_up_to_the_sentence() -> None:
+def test_the_cumulative_view_by_hand() -> None:
     windows = CumulativeView(Limit(8), parts=2).split([1] * 5, [])
     # Pieces of four sentences and of one; the first in two parts.
     assert [(w.source.start, w.source.stop) for w in windows] == [(0, 1), (0, 2), (2, 3), (2, 4), (4, 5)]
     assert [(w.target.start, w.target.stop) for w in windows] == [(j, j + 1) for j in range(5)]
-
-
-def test_doc2sent_windows_have_no_target_context() -> None:
-    windows = WindowView(2, limit=Limit(8), target_before=0).split([1, 3, 2, 4], [])
-    assert [(w.source.start, w.source.stop) for w in windows] == [(0, 1), (0, 2), (1, 3), (2, 4)]
-    assert all(w.target == w.current for w in windows)
-
-
-# Mixtures
+    # Each target stands in a row of its own; training cuts as translation does, where none is known.
+    view = CumulativeView(Limit(8))
+    assert view.split([1] * 4, [3] * 4) == view.split([1] * 4, [])
 
 
 def draw(mixture: Mixture, sentences: int, seed: int = 0) -> list[Window]:

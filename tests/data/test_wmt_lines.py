@@ -3,15 +3,13 @@
 import json
 from pathlib import Path
 
-import pytest
-
 from cotext.data.documents import Document
 from cotext.data.formats import detect_format, read_documents, read_parallel
 from cotext.data.formats.wmt import paragraphs, read_wmt_lines
 from cotext.data.languages import fitting_codes, primary_language
-from cotext.runtime.errors import CotextError
-from tests.command_line import cotext, succeed
+from tests.command_line import must_refuse, succeed
 from tests.loops import loop_over
+from tests.refusals import must_raise
 
 JSON = '```json\n{\n "a": "One \\"x\\".",\n "n": 3,\n "b": {"c": ["Two.", ""]}\n}\n```'
 
@@ -64,8 +62,7 @@ def test_tasks_references_and_submissions_are_documents(tmp_path: Path) -> None:
     )
     assert {detect_format(path) for path in (task, published, submission)} == {"wmt"}
     assert list(read_documents(task)) == [Document("d1", ("One.", "Two."))]
-    with pytest.raises(CotextError, match="no target sentences"):
-        list(read_documents(task, side="target"))
+    must_raise("no target sentences", read_documents, task, side="target")
     [pair] = read_parallel(published, None)
     assert (pair.source, pair.target) == (("One.", "Two."), ("Eins.", "Zwei."))
     assert list(read_documents(submission, side="target")) == [Document("d1", ("E.", "Z."))]
@@ -77,13 +74,10 @@ def test_tasks_references_and_submissions_are_documents(tmp_path: Path) -> None:
     )
 
 
-def test_other_keys_may_come_first_and_a_line_may_be_longer_than_what_is_looked_at(tmp_path: Path) -> None:
+def test_formats_are_told_by_keys(tmp_path: Path) -> None:
     assert detect_format(lines_file(tmp_path / "a.jsonl", {"domain": "news", **TASK})) == "wmt"
     long = {**SUBMISSION, "hypothesis": "word " * 100_000}
     assert detect_format(lines_file(tmp_path / "b.jsonl", long)) == "wmt"
-
-
-def test_native_lines_stay_native(tmp_path: Path) -> None:
     native = lines_file(tmp_path / "n.jsonl", {"id": "a", "doc_id": "b", "source": ["x"]})
     assert detect_format(native) == "jsonl"
     assert (
@@ -110,15 +104,10 @@ def test_languages_are_read_one_pair_at_a_time(tmp_path: Path) -> None:
         ["1"], ["1"], ["2"], ["2"], ["3"],
     ]  # fmt: skip
     assert [ids(each) for each in ("en-zh_CN", "ja-zh", "jpn-zh_CN")] == [["4"], ["5"], ["5"]]
-    with pytest.raises(
-        CotextError, match=r"s.jsonl:2: a document of eng_Latn-ukr_Cyrl, after others of cs-de_DE"
-    ):
-        list(read_documents(path))
-    with pytest.raises(CotextError, match="'zh_CN' may be en-zh_CN, ja-zh_CN; choose a pair"):
-        ids("zh_CN")
+    must_raise(r"s.jsonl:2: a document of eng_Latn-ukr_Cyrl, after others of cs-de_DE", read_documents, path)
+    must_raise("'zh_CN' may be en-zh_CN, ja-zh_CN; choose a pair", ids, "zh_CN")
     for none in ("fr", "fr-de", "de-fr"):
-        with pytest.raises(CotextError, match=f"no document is of '{none}'; there are cs-de_DE"):
-            ids(none)
+        must_raise(f"no document is of '{none}'; there are cs-de_DE", ids, none)
 
 
 def test_codes_that_a_person_means() -> None:
@@ -136,8 +125,7 @@ def test_what_is_no_line_is_told_with_its_number(tmp_path: Path) -> None:
         ({"doc_id": "a", "hypothesis": None}, "has none of the keys"),
     ):
         path = lines_file(tmp_path / "a.jsonl", SUBMISSION, line)
-        with pytest.raises(CotextError, match=rf"a\.jsonl:2: .*{said}"):
-            list(read_documents(path))
+        must_raise(rf"a\.jsonl:2: .*{said}", read_documents, path)
 
 
 def test_documents_of_which_a_side_would_be_lost_are_not_converted(tmp_path: Path) -> None:
@@ -150,8 +138,7 @@ def test_documents_of_which_a_side_would_be_lost_are_not_converted(tmp_path: Pat
         ([half, answer], "document 'd3' has sentences, and the first one source"),
     ):
         path = lines_file(tmp_path / "in.jsonl", *[{**line, "tgt_lang": "de"} for line in lines])
-        refused = cotext("convert", path, "--format", "wmt:de", "--to", "wmt", "--out", out)
-        assert (refused.code, said in refused.err) == (2, True), refused.err
+        must_refuse(said, "convert", path, "--format", "wmt:de", "--to", "wmt", "--out", out)
         assert not out.exists()
 
 

@@ -9,8 +9,8 @@ from cotext.data.documents import Document
 from cotext.data.formats import write_documents
 from cotext.data.tokenizer import MosesBPETokenizer, TokenizerSettings, load_tokenizer, train_tokenizer
 from cotext.data.tokenizer.moses_bpe import WordSplitter
-from cotext.runtime.errors import CotextError
-from tests.command_line import cotext, succeed
+from tests.command_line import must_refuse, succeed
+from tests.refusals import must_raise
 
 SENTENCES = [
     "The cat sees Mary .",
@@ -23,7 +23,6 @@ SENTENCES = [
 
 def moses(**settings: object) -> MosesBPETokenizer:
     made = train_tokenizer(SENTENCES, TokenizerSettings(kind="moses-bpe", vocabulary=40, **settings))  # type: ignore[arg-type]
-    assert isinstance(made, MosesBPETokenizer)
     return made
 
 
@@ -43,10 +42,14 @@ def test_first_words_are_written_as_in_the_midst_and_output_begins_with_a_capita
     assert plain.encode("The cat") != plain.encode("the cat")
 
 
-def test_czech_numbers_stay_words() -> None:
+def test_czech_numbers_stay_words_and_what_has_no_words_is_refused() -> None:
     join = WordSplitter("cs").join
     assert join(["V", "roce", "1990", "a", "1995", "."]) == "V roce 1990 a 1995."
     assert join(["e'", "-", "mail", "„", "x", "“", "."]) == "e' - mail „x“."
+    for settings in (TokenizerSettings(truecase=True), TokenizerSettings(jieba=True)):
+        must_raise("choose moses-bpe", train_tokenizer, SENTENCES, settings)
+    corpora = ("--source", "a", "--dev-source", "b", "--out", "c")
+    must_refuse("--truecase needs --tokenizer moses-bpe", "prepare", *corpora, "--truecase")
 
 
 def test_a_tokenizer_without_truecasing_is_what_it_was(tmp_path: Path) -> None:
@@ -60,26 +63,16 @@ def test_a_tokenizer_without_truecasing_is_what_it_was(tmp_path: Path) -> None:
     assert loaded.fingerprint == truecased.fingerprint
 
 
-def test_what_has_no_words_is_refused() -> None:
-    for settings in (TokenizerSettings(truecase=True), TokenizerSettings(jieba=True)):
-        with pytest.raises(CotextError, match="choose moses-bpe"):
-            train_tokenizer(SENTENCES, settings)
-    outcome = cotext("prepare", "--source", "a", "--dev-source", "b", "--out", "c", "--truecase")
-    assert (outcome.code, "--truecase needs --tokenizer moses-bpe" in outcome.err) == (2, True)
-
-
 def test_chinese_is_split_by_jieba_and_the_rest_by_moses() -> None:
     jieba = pytest.importorskip("jieba")
     chinese = ["我来到北京清华大学。", "他在北京大学工作。", "北京很大。"]
     settings = TokenizerSettings(kind="moses-bpe", vocabulary=40, jieba=True)
     made = train_tokenizer([*SENTENCES, *chinese * 3], settings)
-    assert isinstance(made, MosesBPETokenizer)
     assert made.words.split("我来到北京清华大学。") == ["我", "来到", "北京", "清华大学", "。"]
     assert made.words.split("The cat sees Mary.") == ["The", "cat", "sees", "Mary", "."]
     assert made.words.chinese == jieba.__version__
     content = made.words.as_dict() | {"chinese": "0.1"}
-    with pytest.raises(CotextError, match=r"made with jieba 0\.1"):
-        type(made.words).of(content)
+    must_raise(r"made with jieba 0\.1", type(made.words).of, content)
 
 
 def test_scores_on_the_words_of_a_prepared_folder(tmp_path: Path) -> None:
@@ -106,8 +99,7 @@ def test_scores_on_the_words_of_a_prepared_folder(tmp_path: Path) -> None:
     assert "words:" not in str(plain["s-bleu"]["signature"])
     settings = TokenizerSettings(vocabulary=30, byte_fallback=False, num_threads=1)
     train_tokenizer(SENTENCES, settings).save(tmp_path / "other" / "tokenizer")
-    outcome = cotext("evaluate", *files, "--words", tmp_path / "other")
-    assert (outcome.code, "and this one is sentencepiece" in outcome.err) == (2, True)
+    must_refuse("and this one is sentencepiece", "evaluate", *files, "--words", tmp_path / "other")
 
 
 # A corpus that comes tokenised, as that of Voita et al. does: what a system writes has been joined.

@@ -11,7 +11,7 @@ from cotext.data.formats import read_documents, read_parallel, write_parallel
 from cotext.data.tokenizer import TokenizerSettings, train_tokenizer
 from cotext.models.run_folder import describe_file
 from cotext.training.start_settings import written_config
-from tests.command_line import Outcome, cotext, succeed
+from tests.command_line import Outcome, must_refuse, succeed
 from tests.tiny_runs import run_config, with_section, write_run
 
 DOCUMENTS = 30
@@ -35,8 +35,11 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def adapted(here: Path) -> Outcome:
-    corpus = (here / "all.en", here / "all.de")
-    return succeed("adapt", here / "model", *corpus, "--out", here / "mine", "--minutes", "0.02", *COUNTS)
+    return succeed(*asked(here, here / "all.en", here / "all.de"))
+
+
+def asked(here: Path, *corpus: str | Path) -> list[str | Path]:
+    return ["adapt", here / "model", *corpus, "--out", here / "mine", "--minutes", "0.02", *COUNTS]
 
 
 def test_a_sentence_model_becomes_a_document_system(here: Path, adapted: Outcome) -> None:
@@ -71,11 +74,10 @@ def test_the_report_has_scores_tests_and_what_changed(here: Path, adapted: Outco
         [each.sentences for each in read_documents(here / "mine.adapt" / f"{name}.jsonl")]
         for name in ("before", "after")
     )
-    changed = [
-        new for pair in zip(before, after, strict=True) for old, new in zip(*pair, strict=True) if old != new
-    ]
-    assert page.count("<article>") == min(20, len(changed))
-    assert f"{len(changed)} translations changed" in page
+    pairs = [pair for both in zip(before, after, strict=True) for pair in zip(*both, strict=True)]
+    changed = sum(old != new for old, new in pairs)
+    assert page.count("<article>") == min(20, changed)
+    assert f"{changed} translations changed" in page
     assert "What to run next" in page
     assert f"{comparison['difference']:+.2f}" in page
     assert f"{comparison['difference']:+.2f}" in adapted.out
@@ -85,7 +87,7 @@ def test_the_same_command_goes_on_and_another_one_is_refused(here: Path, adapted
     corpus = (here / "all.en", here / "all.de")
     (here / "mine.adapt" / "after.jsonl").unlink()
     made = (here / "mine" / "model.safetensors").stat().st_mtime_ns
-    again = succeed("adapt", here / "model", *corpus, "--out", here / "mine", "--minutes", "0.02", *COUNTS)
+    again = succeed(*asked(here, *corpus))
     assert (here / "mine" / "model.safetensors").stat().st_mtime_ns == made
     assert "times through the corpus" not in again.err
     assert again.out.split("next:")[1] == adapted.out.split("next:")[1]
@@ -95,11 +97,10 @@ def test_the_same_command_goes_on_and_another_one_is_refused(here: Path, adapted
     os.utime(weights, (later, later))
     after.write_text("")
     os.utime(after, (later - 1, later - 1))
-    succeed("adapt", here / "model", *corpus, "--out", here / "mine", "--minutes", "0.02", *COUNTS)
+    succeed(*asked(here, *corpus))
     assert len(after.read_text().splitlines()) == 4
     for other in ((*corpus, "--seed", "2"), (here / "all.tmx",)):
-        refused = cotext("adapt", here / "model", *other, "--out", here / "mine", *COUNTS)
-        assert (refused.code, "is there already and not empty" in refused.err) == (2, True)
+        must_refuse("is there already and not empty", *asked(here, *other))
 
 
 def test_a_document_system_keeps_its_configuration(here: Path, adapted: Outcome) -> None:
@@ -120,7 +121,5 @@ def test_what_cannot_be_adapted_is_refused(here: Path, tmp_path: Path) -> None:
         ((here / "model", here / "all.tmx", "--test-documents", "500"), "set fewer aside"),
         ((here / "model", here / "all.en", here / "all.de", here / "all.en"), "one file or two"),
     ):
-        refused = cotext("adapt", *arguments, *out)
-        assert refused.code == 2, arguments
-        assert reason in refused.err
+        must_refuse(reason, "adapt", *arguments, *out)
         assert not (tmp_path / "x").exists()

@@ -25,11 +25,10 @@ from cotext.layers.kernels.sdpa import attend, watch_weights
 from cotext.layers.layout import Layout
 from cotext.layers.others import GatedOthersSpan
 from cotext.models.build import build_model
-from cotext.models.docflat import FlatBatch
 from cotext.models.transformer import Transformer
-from cotext.runtime.errors import CotextError
 from cotext.translation.translator import DocumentTranslator
 from tests.loops import loop_over
+from tests.refusals import must_raise
 from tests.tiny import TINY_MODEL, PlainWordTokenizer, random_model, tiny_config, window
 
 SYMBOLS = SpecialSymbols(pad=20, bos=21, eos=22, separators=(23,))
@@ -65,7 +64,6 @@ def batch(rows: int = 2) -> Batch:
 def model(name: str = "nothing") -> Transformer:
     torch.manual_seed(0)
     built = build_model(load_config("p-transformer/doc", None, [*SMALL, *FILLED[name]]), 24).eval()
-    assert isinstance(built, Transformer)
     return built
 
 
@@ -320,10 +318,8 @@ def test_attention_over_unknown_tokens_is_refused() -> None:
 
     made = model()
     made.encoder.insert(0, Pool())
-    with pytest.raises(
-        CotextError, match=r"rows of \[7\] tokens, but the rows of the batch have \[3, 5, 6\]"
-    ):
-        sentence_maps(made, document(), 3)
+    message = r"rows of \[7\] tokens, but the rows of the batch have \[3, 5, 6\]"
+    must_raise(message, sentence_maps, made, document(), 3)
 
 
 def test_openness_by_distance() -> None:
@@ -346,11 +342,8 @@ def test_openness_by_distance() -> None:
 def test_attention_across_the_batch_and_its_gate() -> None:
     """9 current source tokens see each other; of 7 target ones, the t-th sees t of 2, 2 and 3."""
     made = model("flat")
-    assert isinstance(made.batch_context, FlatBatch)
     with torch.no_grad():
         for context in (made.batch_context.source_context, made.batch_context.target_context):
-            assert context is not None
-            assert context.gate is not None
             context.attention.qkv.weight[:16].zero_()
             context.attention.qkv.bias[0] = 1e-30
             context.gate.linear.weight.zero_()

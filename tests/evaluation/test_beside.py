@@ -17,24 +17,21 @@ from cotext.evaluation.studies.compare.against_papers import (
     compare_with_papers,
     published_for,
 )
-from cotext.evaluation.studies.compare.measured import MeasuredRun
 from cotext.evaluation.studies.compare.recipe import MatchedRecipe, recipe_of
 from cotext.evaluation.studies.compare.system import MeasuredSystem
-from cotext.evaluation.studies.contrastive.contrastive_rows import ContextWindow
 from cotext.evaluation.studies.contrastive.decisions import Decisions
+from tests.evaluation.test_compare import HALF, SUITE, run
 from tests.loops import loop_over
 
 UNKNOWN = Languages()
+PLAIN = run("run", SUITE, HALF, before=3)
 VOITA = ("deixis_test", "lex_cohesion_test", "ellipsis_infl", "ellipsis_vp")
 
 
-def suite(
-    name: str, phenomenon: str, distances: Sequence[int | None], pair: str = "en-de"
-) -> ContrastiveSuite:
+def suite(name: str, kind: str, distances: Sequence[int | None], pair: str = "en-de") -> ContrastiveSuite:
+    candidates, tags = (("er",), ("sie",)), {"pronoun": "er"}
     examples = tuple(
-        ContrastiveExample(
-            f"{n}", phenomenon, distance, (f"it {n}",), (("er",), ("sie",)), 0, {"pronoun": "er"}
-        )
+        ContrastiveExample(f"{n}", kind, distance, (f"it {n}",), candidates, 0, tags)
         for n, distance in enumerate(distances)
     )
     return ContrastiveSuite(name, *pair.split("-"), examples)
@@ -48,26 +45,11 @@ def beside(
     size: tuple[int, int] = (0, 0),
 ) -> dict[tuple[str, str], PublishedComparison]:
     """What stands beside a run that decides every other example right, by table and column."""
-    run = MeasuredRun(
-        path=Path("run"),
-        title="run",
-        recipe=MatchedRecipe(recipe, ()),
-        languages=languages,
-        window=ContextWindow(3, 0, 3),
-        parameters=1,
-        updates=1,
-        signature="",
-        engine="",
-        data="",
-        hypothesis=None,
-        decisions={
-            s.name: Decisions(s.name, "", {e.id: int(e.id) % 2 == 0 for e in s.examples}) for s in suites
-        },
-        use=None,
-    )
-    found = compare_with_papers(
-        [MeasuredSystem("run", run.path, (run,))], [scores], EvaluatedOn(*size, {s.name: s for s in suites})
-    )
+    right = {s.name: {e.id: int(e.id) % 2 == 0 for e in s.examples} for s in suites}
+    decisions = {name: Decisions(name, "", each) for name, each in right.items()}
+    measured = replace(PLAIN, recipe=MatchedRecipe(recipe, ()), languages=languages, decisions=decisions)
+    system = MeasuredSystem("run", measured.path, (measured,))
+    found = compare_with_papers([system], [scores], EvaluatedOn(*size, {s.name: s for s in suites}))
     return {(each.published.table_title, each.published.column): each for each in found}
 
 
@@ -126,9 +108,8 @@ def test_accuracies_over_several_suites_need_all_of_them() -> None:
     assert found["Lupo et al. 2022, table 8", "Disc_avg (ru)"].measured is None
     assert (found[table, "Deixis"].measured, found[table, "Disc."].measured) == (50.0, None)
     # The development sets are others.
-    found = beside(
-        "focused-concatenation/s4to4", suite("voita-consistency/deixis_dev", "deixis", [1, 1], "en-ru")
-    )
+    dev = suite("voita-consistency/deixis_dev", "deixis", [1, 1], "en-ru")
+    found = beside("focused-concatenation/s4to4", dev)
     assert found[table, "Deixis"].measured is None
 
 
@@ -144,9 +125,6 @@ def test_scores_stand_beside_those_of_the_same_test_set() -> None:
     assert unknown[column].measured is None
     assert ("Li et al. 2022, table II", "PDC s-BLEU") in unknown
     assert column not in beside("p-transformer/doc", **{**same, "languages": Languages("en", "ru")})
-
-
-# Which settings a row stands for
 
 
 def rows(recipe: MatchedRecipe) -> dict[str, set[str]]:
@@ -214,9 +192,8 @@ def test_changes_of_a_recipe() -> None:
     other = load_config("focused-concatenation/s4to4-shift-cd-100", overrides=["model.shift=50"])
     assert recipe_of(other).changes == ("model.shift=50",)
     # A line of an older version.
-    older = load_config("g-transformer/randinit", "tiny").model_copy(
-        update={"paper": "Bao et al.: G-Trans (randinit)"}
-    )
+    older = load_config("g-transformer/randinit", "tiny")
+    older = older.model_copy(update={"paper": "Bao et al.: G-Trans (randinit)"})
     assert recipe_of(older).name == "g-transformer/randinit"
 
 

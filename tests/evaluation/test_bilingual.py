@@ -1,46 +1,12 @@
 """The bilingual page: what it shows, that text stays text, and the influence of context."""
 
 import re
-from html.parser import HTMLParser
 
 from cotext.files.bilingual_page import render_page
 from cotext.files.translate_blocks import PairedSentence
+from tests.pages import Page
 
 NASTY = "</td><script>alert(1)</script> \"quoted\" 'single' &amp; <b onclick=x()>"
-VOID = ("meta", "br", "link")
-
-
-class Page(HTMLParser):
-    """The text of the page, its ids and links; nothing that runs or is fetched."""
-
-    def __init__(self, page: str) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.ids: list[str] = []
-        self.links: list[str] = []
-        self.texts: list[str] = []
-        self.attributes: list[tuple[str, str]] = []
-        self.feed(page)
-        assert not self.open
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        assert tag not in ("script", "img", "iframe", "link", "b")
-        for name, value in attrs:
-            assert name != "src"
-            assert not name.startswith("on")
-            self.attributes.append((name, value or ""))
-            if name == "id":
-                self.ids.append(value or "")
-            if name == "href":
-                self.links.append(value or "")
-        if tag not in VOID:
-            self.open.append(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        self.texts.append(data)
 
 
 def sentence(number: int, **other: object) -> PairedSentence:
@@ -63,20 +29,17 @@ def test_everything_that_a_file_says_is_text() -> None:
     assert ("lang", 'x" onload="y') in read.attributes
 
 
-def test_a_pair_has_a_number_to_be_linked_and_reached_by() -> None:
+def test_pairs_have_numbers_and_a_tenth_of_them_a_mark() -> None:
     _, read = page_of([sentence(j) for j in range(4)])
     assert read.ids == ["s1", "s2", "s3", "s4"]
     assert [link for link in read.links if link.startswith("#")] == ["#s1", "#s2", "#s3", "#s4"]
-
-
-def test_the_tenth_of_which_the_model_is_least_sure_is_marked() -> None:
     page, read = page_of([sentence(j) for j in range(20)])
     assert re.findall(r"unsure: [\d.]+", page) == ["unsure: 0.50", "unsure: 0.51"]
     assert "with the lowest confidence" in "".join(read.texts)
     assert "lowest confidence" not in page_of([sentence(j) for j in range(9)])[0]
 
 
-def test_memory_terms_and_paragraphs_are_told() -> None:
+def test_memory_terms_paragraphs_and_context_are_told() -> None:
     page, read = page_of(
         [sentence(0, taken=True, confidence=None), sentence(1, terms=("Haus",)), sentence(2, block=1)]
     )
@@ -85,9 +48,6 @@ def test_memory_terms_and_paragraphs_are_told() -> None:
     assert "term: Haus" in text
     assert len(re.findall(r'<tr id="s\d" class=first>', page)) == 2
     assert "thick line" in text
-
-
-def test_context_that_was_visible_can_be_opened() -> None:
     page, _ = page_of([sentence(j, visible=range(max(0, j - 2), j + 1)) for j in range(4)])
     rows = page.split("<tr id=")[1:]
     assert [row.count("<li") for row in rows] == [0, 1, 2, 2]

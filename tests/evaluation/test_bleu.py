@@ -1,6 +1,3 @@
-from pathlib import Path
-from random import Random
-
 import pytest
 import sacrebleu
 from hypothesis import given, settings
@@ -16,8 +13,8 @@ from cotext.evaluation.metrics.interface import (
     measure,
     render_scores,
 )
-from cotext.runtime.errors import CotextError
 from tests.loops import loop_over
+from tests.refusals import must_raise
 
 # Sentences of unequal length, two documents of unequal size, an empty sentence, an all-capital word.
 HYPOTHESIS = [
@@ -30,10 +27,8 @@ REFERENCE = [
 ]
 
 
-def one(
-    hypothesis: list[Document], reference: list[Document], protocol: str, language: str | None = None
-) -> Score:
-    (score,) = evaluate(hypothesis, reference, [protocol], target_language=language)
+def one(ours: list[Document], reference: list[Document], protocol: str, language: str | None = None) -> Score:
+    (score,) = evaluate(ours, reference, [protocol], target_language=language)
     return score
 
 
@@ -54,9 +49,8 @@ def test_bleu_worked_by_hand() -> None:
     score = one(single("the cat sat on the mat"), single("the cat sat on a mat"), "s-bleu")
     assert score.value == pytest.approx(53.7285, abs=1e-4)
     assert score.components["brevity_penalty"] == 1.0
-    assert [score.components[f"precision_{n}"] for n in (1, 2, 3, 4)] == pytest.approx(
-        [500 / 6, 60, 50, 100 / 3]
-    )
+    precisions = [score.components[f"precision_{n}"] for n in (1, 2, 3, 4)]
+    assert precisions == pytest.approx([500 / 6, 60, 50, 100 / 3])
 
 
 def test_every_protocol_equals_sacrebleu_called_directly() -> None:
@@ -71,6 +65,7 @@ def test_every_protocol_equals_sacrebleu_called_directly() -> None:
         [*lines[:2], " ".join(last.sentences[:2]), last.sentences[2]]
         for lines, last in ((long_hypothesis, hypothesis[2]), (long_reference, reference[2]))
     )
+    lowered = [[line.lower() for line in lines] for lines in (long_hypothesis, long_reference)]
     plain = {"tokenize": "none", "smooth_method": "none", "force": True}
     expected = {
         "s-bleu": sacrebleu.corpus_bleu(flat_hypothesis, [flat_reference]).score,
@@ -80,11 +75,7 @@ def test_every_protocol_equals_sacrebleu_called_directly() -> None:
         "d-bleu-512-tok": sacrebleu.corpus_bleu(cut_hypothesis, [cut_reference], **plain).score,
         "d-bleu": sacrebleu.corpus_bleu(long_hypothesis, [long_reference]).score,
         "d-bleu-ci": sacrebleu.corpus_bleu(long_hypothesis, [long_reference], lowercase=True).score,
-        "d-bleu-lc": sacrebleu.corpus_bleu(
-            [line.lower() for line in long_hypothesis],
-            [[line.lower() for line in long_reference]],
-            **plain,
-        ).score,
+        "d-bleu-lc": sacrebleu.corpus_bleu(lowered[0], lowered[1:], **plain).score,
         "chrf": sacrebleu.corpus_chrf(flat_hypothesis, [flat_reference]).score,
         "ter": sacrebleu.corpus_ter(flat_hypothesis, [flat_reference]).score,
     }
@@ -95,16 +86,11 @@ def test_every_protocol_equals_sacrebleu_called_directly() -> None:
 
 
 def test_signatures_tell_the_protocols_apart() -> None:
-    signatures = {
-        score.protocol: score.signature for score in evaluate(HYPOTHESIS, REFERENCE, list(PROTOCOLS))
-    }
-    version = f"version:{sacrebleu.__version__}"
-    assert signatures["s-bleu"] == (
-        f"protocol:s-bleu|unit:sentence|nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|{version}"
-    )
-    assert signatures["d-bleu"] == (
-        f"protocol:d-bleu|unit:document|nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|{version}"
-    )
+    scores = evaluate(HYPOTHESIS, REFERENCE, list(PROTOCOLS))
+    signatures = {score.protocol: score.signature for score in scores}
+    usual = f"nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:{sacrebleu.__version__}"
+    assert signatures["s-bleu"] == f"protocol:s-bleu|unit:sentence|{usual}"
+    assert signatures["d-bleu"] == f"protocol:d-bleu|unit:document|{usual}"
     assert "unit:document|nrefs:1|case:lc|eff:no|tok:13a" in signatures["d-bleu-ci"]
     assert "unit:document|nrefs:1|case:lc|eff:no|tok:none|smooth:none" in signatures["d-bleu-lc"]
     assert signatures["chrf"].startswith("protocol:chrf|unit:sentence|nrefs:1|case:mixed")
@@ -167,21 +153,22 @@ def test_chinese_is_scored_by_characters(language: str) -> None:
     assert one(hypothesis, reference, "ter", language).value == pytest.approx(12.5)
 
 
-def test_german_and_unknown_languages_use_13a() -> None:
+def test_other_languages_use_13a_and_empty_hypotheses_score_zero() -> None:
     for language in (None, "de", "xx"):
         assert "tok:13a" in one(HYPOTHESIS, REFERENCE, "s-bleu", language).signature
+    scores = evaluate(single("", "  "), single("a b c d", "e f"), ["s-bleu", "d-bleu", "chrf"])
+    assert [score.value for score in scores] == [0.0, 0.0, 0.0]
+    assert scores[0].empty_hypotheses == 2
 
 
 def test_several_references() -> None:
     other = [Document("talk", ("A new lamp .", "It shines in the hall .", "")), REFERENCE[1]]
     score = measure({"": HYPOTHESIS}, [other, REFERENCE], ["d-bleu"])[""][0].score
-    direct = sacrebleu.corpus_bleu(
-        documents_as_lines(HYPOTHESIS), [documents_as_lines(other), documents_as_lines(REFERENCE)]
-    )
-    assert score.value == pytest.approx(direct.score)
+    ours, *theirs = map(documents_as_lines, (HYPOTHESIS, other, REFERENCE))
+    assert score.value == pytest.approx(sacrebleu.corpus_bleu(ours, theirs).score)
     assert "nrefs:2" in score.signature
-    with pytest.raises(CotextError, match="document number 1 is 'talk' in the hypothesis but 'letter'"):
-        measure({"": HYPOTHESIS}, [other, REFERENCE[::-1]], ["d-bleu"])
+    message = "document number 1 is 'talk' in the hypothesis but 'letter'"
+    must_raise(message, measure, {"": HYPOTHESIS}, [other, REFERENCE[::-1]], ["d-bleu"])
 
 
 def test_default_set_counts_and_rendering() -> None:
@@ -195,97 +182,29 @@ def test_default_set_counts_and_rendering() -> None:
     assert scores[0].as_dict()["signature"] == scores[0].signature
 
 
-def test_all_empty_hypotheses_score_zero() -> None:
-    scores = evaluate(single("", "  "), single("a b c d", "e f"), ["s-bleu", "d-bleu", "chrf"])
-    assert [score.value for score in scores] == [0.0, 0.0, 0.0]
-    assert scores[0].empty_hypotheses == 2
-
-
 @loop_over(
     ("hypothesis", "reference", "message"),
     [
-        (
-            [Document("a", ("x",))],
-            [Document("b", ("x",))],
-            "document number 1 is 'a' in the hypothesis but 'b'",
-        ),
-        (
-            [Document("a", ("x",))],
-            [Document("a", ("x", "y"))],
-            "document 'a': 1 sentences in the hypothesis, 2 in the reference",
-        ),
-        (
-            [Document("a", ("x",))],
-            [Document("a", ("x",)), Document("b", ("y",))],
-            "'b' is the first that only the reference has",
-        ),
-        (
-            [Document("a", ("x",)), Document("b", ("y",))],
-            [Document("a", ("x",))],
-            "'b' is the first that only the hypothesis has",
-        ),
-        ([], [], "nothing to score"),
-        ([Document("a", ())], [Document("a", ())], "nothing to score"),
+        ({"a": "x"}, {"b": "x"}, "document number 1 is 'a' in the hypothesis but 'b'"),
+        ({"a": "x"}, {"a": "xy"}, "document 'a': 1 sentences in the hypothesis, 2 in the reference"),
+        ({"a": "x"}, {"a": "x", "b": "y"}, "'b' is the first that only the reference has"),
+        ({"a": "x", "b": "y"}, {"a": "x"}, "'b' is the first that only the hypothesis has"),
+        ({}, {}, "nothing to score"),
+        ({"a": ""}, {"a": ""}, "nothing to score"),
     ],
 )
-def test_documents_that_do_not_correspond(
-    hypothesis: list[Document], reference: list[Document], message: str
-) -> None:
-    with pytest.raises(CotextError, match=message):
-        evaluate(hypothesis, reference)
+def test_documents_that_differ(hypothesis: dict[str, str], reference: dict[str, str], message: str) -> None:
+    sides = ([Document(id, tuple(each)) for id, each in side.items()] for side in (hypothesis, reference))
+    must_raise(message, evaluate, *sides)
 
 
 def test_unknown_protocol_and_missing_tokenizer(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(
-        CotextError, match="unknown protocol 'bleu'; known: s-bleu, s-bleu-tok, s-bleu-lc, d-bleu"
-    ):
-        evaluate(HYPOTHESIS, REFERENCE, ["bleu"])
+    message = "unknown protocol 'bleu'; known: s-bleu, s-bleu-tok, s-bleu-lc, d-bleu"
+    must_raise(message, evaluate, HYPOTHESIS, REFERENCE, ["bleu"])
 
     def absent(name: str) -> None:
         raise RuntimeError(f"install {name}")
 
     monkeypatch.setattr("sacrebleu.metrics.bleu._get_tokenizer", absent)
-    with pytest.raises(CotextError, match="target language 'ja': the tokenizer is missing: install ja-mecab"):
-        build_metric(find_protocol("s-bleu"), "ja")
-
-
-words = st.lists(st.sampled_from(["lamp", "new", "the", "is", "hall", "."]), min_size=1, max_size=6).map(
-    " ".join
-)
-corpora = st.lists(st.lists(words, min_size=1, max_size=4).map(tuple), min_size=1, max_size=4)
-
-
-@settings(max_examples=40, deadline=None)
-@given(corpora, st.randoms())
-def test_scores_do_not_depend_on_the_order_of_documents(
-    corpus: list[tuple[str, ...]], random: Random
-) -> None:
-    reference = [Document(str(n), sentences) for n, sentences in enumerate(corpus)]
-    hypothesis = [Document(each.id, tuple(reversed(each.sentences))) for each in reference]
-    order = random.sample(range(len(corpus)), len(corpus))
-    scores = evaluate(hypothesis, reference, ["s-bleu", "d-bleu", "ter"])
-    shuffled = evaluate(
-        [hypothesis[n] for n in order], [reference[n] for n in order], ["s-bleu", "d-bleu", "ter"]
-    )
-    assert [each.value for each in scores] == pytest.approx([each.value for each in shuffled])
-
-
-@settings(max_examples=40, deadline=None)
-@given(corpora)
-def test_one_sentence_documents_make_the_two_units_equal(corpus: list[tuple[str, ...]]) -> None:
-    reference = [Document(f"{n}", (sentences[0],)) for n, sentences in enumerate(corpus)]
-    hypothesis = [Document(f"{n}", (sentences[-1],)) for n, sentences in enumerate(corpus)]
-    s_bleu, d_bleu = evaluate(hypothesis, reference, ["s-bleu", "d-bleu"])
-    assert s_bleu.value == pytest.approx(d_bleu.value)
-
-
-def test_real_references_score_a_hundred_against_themselves(shared_data: Path) -> None:
-    lines = (shared_data / "maruf" / "ted" / "dev.de").read_text(encoding="utf-8").splitlines()[:400]
-    starts = [n for n, line in enumerate(lines) if line.startswith("<d>")]
-    documents = [
-        Document(str(first), tuple(lines[first + 1 : last]))
-        for first, last in zip(starts, [*starts[1:], len(lines)], strict=True)
-    ]
-    assert len(documents) > 1
-    values = [score.value for score in evaluate(documents, documents, ["s-bleu", "d-bleu", "chrf"])]
-    assert values == pytest.approx([100.0, 100.0, 100.0])
+    message = "target language 'ja': the tokenizer is missing: install ja-mecab"
+    must_raise(message, build_metric, find_protocol("s-bleu"), "ja")

@@ -20,9 +20,9 @@ from cotext.evaluation.metrics.comet import (
     measure_comet,
 )
 from cotext.evaluation.metrics.comet_runner import Texts, blocks, build_windows
-from cotext.runtime.errors import CotextError
-from tests.command_line import cotext, succeed
+from tests.command_line import must_refuse, succeed
 from tests.loops import loop_over
+from tests.refusals import must_raise
 
 BUILDER = Path(__file__).with_name("comet_checkpoint.py")
 
@@ -142,9 +142,6 @@ REFERENCE = [Document("one", ("A B", "C", "D E F")), Document("two", ("G H", "I"
 OURS = [Document("one", ("A X", "C", "D E X")), Document("two", ("G", ""))]
 
 
-# Windows
-
-
 def window_texts(before: int, **document: list[str]) -> list[tuple[str, ...]]:
     windows = build_windows(document, before, "|", lambda texts: True)
     return [tuple(window.texts.values()) for window in windows]
@@ -182,13 +179,10 @@ def test_a_window_shrinks_on_all_sides_until_the_longest_fits() -> None:
     assert windows[3].texts["src"] == "d d d d d"
 
 
-def test_a_separator_in_the_text_does_not_end_the_context() -> None:
+def test_separators_in_texts_and_blocks_of_systems(monkeypatch: pytest.MonkeyPatch) -> None:
     document = {"source": ["a | b", "c"], "hypothesis": ["A", "B | C"], "reference": ["A", "B"]}
     assert window_texts(1, **document)[1] == ("a   b | c", "A | B   C", "A | B")
     assert window_texts(0, **document)[1] == ("c", "B | C", "B")
-
-
-def test_blocks_never_hold_two_systems(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cotext.evaluation.metrics.comet_runner.BLOCK_SENTENCES", 3)
     documents = [
         {"system": system, "source": ["x"] * length} for system in ("a", "b") for length in (2, 1, 0, 5)
@@ -197,15 +191,11 @@ def test_blocks_never_hold_two_systems(monkeypatch: pytest.MonkeyPatch) -> None:
     assert list(blocks([])) == []
 
 
-# The runner, with the stand-in
-
-
 def test_scores_are_means_over_sentences(python: Path, tmp_path: Path) -> None:
     comet = Comet(str(checkpoint(tmp_path / "tiny")), python)
     seen: list[tuple[int, int]] = []
-    measured = measure_comet(
-        comet, {"ours": OURS, "same": REFERENCE}, SOURCE, [REFERENCE], lambda *now: seen.append(now)
-    )
+    systems = {"ours": OURS, "same": REFERENCE}
+    measured = measure_comet(comet, systems, SOURCE, [REFERENCE], lambda *now: seen.append(now))
     (ours,), (same,) = measured["ours"], measured["same"]
     # Words found: 1/2, 1, 2/3; 1, 0.
     assert ours.score.value == pytest.approx(100 * (1 / 2 + 1 + 2 / 3 + 1 + 0) / 5)
@@ -247,29 +237,29 @@ def test_a_model_without_references(python: Path, tmp_path: Path) -> None:
 
 
 def test_a_unified_model_reads_all_sides_as_one(python: Path, tmp_path: Path) -> None:
-    model = checkpoint(
-        tmp_path / "unified", class_identifier="unified_metric", input_segments=["mt", "src", "ref"]
-    )
+    kind = {"class_identifier": "unified_metric", "input_segments": ["mt", "src", "ref"]}
+    model = checkpoint(tmp_path / "unified", **kind)
     # 15 words and 1 + 3 * 2 special tokens fill the 22 positions.
-    (fits,) = measure_comet(
-        Comet(str(model), python), {"": [one("a " * 5)]}, [one("b " * 5)], [[one("c " * 5)]]
-    )[""]
-    (cut,) = measure_comet(
-        Comet(str(model), python), {"": [one("a " * 6)]}, [one("b " * 5)], [[one("c " * 5)]]
-    )[""]
-    assert (fits.score.components["cut_sentences"], cut.score.components["cut_sentences"]) == (0.0, 1.0)
-    with pytest.raises(CotextError, match="a unified_metric model cannot score only the current sentence"):
-        measure_comet(Comet(str(model), python, 2), {"": OURS}, SOURCE, [REFERENCE])
+    comet, source, reference = Comet(str(model), python), [one("b " * 5)], [[one("c " * 5)]]
+    for words, sentences in ((5, 0.0), (6, 1.0)):
+        [measured] = measure_comet(comet, {"": [one("a " * words)]}, source, reference)[""]
+        assert measured.score.components["cut_sentences"] == sentences
+    message = "a unified_metric model cannot score only the current sentence"
+    must_raise(message, measure_comet, Comet(str(model), python, 2), {"": OURS}, SOURCE, [REFERENCE])
 
 
 def one(text: str) -> Document:
     return Document("one", (text.strip(),))
 
 
-def test_without_weights(python: Path) -> None:
-    comet = Comet("Unbabel/wmt22-comet-da", python)
-    with pytest.raises(CotextError, match=r"no weights at hand.*no route to the hub.*give its path"):
-        measure_comet(comet, {"": OURS}, SOURCE, [REFERENCE])
+def test_missing_weights_and_folders_that_are_no_models(python: Path, tmp_path: Path) -> None:
+    (checkpoint(tmp_path / "half") / "hparams.yaml").unlink()
+    for model, message in (
+        ("Unbabel/wmt22-comet-da", r"no weights at hand.*no route to the hub.*give its path"),
+        (str(tmp_path), "0 files checkpoints"),
+        (str(tmp_path / "half"), r"hparams.yaml is missing from .*half"),
+    ):
+        must_raise(message, measure_comet, Comet(model, python), {"": OURS}, SOURCE, [REFERENCE])
 
 
 @loop_over(
@@ -283,16 +273,7 @@ def test_without_weights(python: Path) -> None:
 )
 def test_models_that_fail(python: Path, tmp_path: Path, settings: dict[str, object], words: str) -> None:
     comet = Comet(str(checkpoint(tmp_path / "tiny", **settings)), python, 1)
-    with pytest.raises(CotextError, match=words):
-        measure_comet(comet, {"": OURS}, SOURCE, [REFERENCE])
-
-
-def test_folders_that_are_no_models(python: Path, tmp_path: Path) -> None:
-    with pytest.raises(CotextError, match="0 files checkpoints"):
-        measure_comet(Comet(str(tmp_path), python), {"": OURS}, SOURCE, [REFERENCE])
-    (checkpoint(tmp_path / "half") / "hparams.yaml").unlink()
-    with pytest.raises(CotextError, match=r"hparams.yaml is missing from .*half"):
-        measure_comet(Comet(str(tmp_path / "half"), python), {"": OURS}, SOURCE, [REFERENCE])
+    must_raise(words, measure_comet, comet, {"": OURS}, SOURCE, [REFERENCE])
 
 
 @loop_over(
@@ -310,8 +291,7 @@ def test_folders_that_are_no_models(python: Path, tmp_path: Path) -> None:
 )
 def test_interpreters_that_cannot(tmp_path: Path, text: str, words: str) -> None:
     comet = Comet(str(checkpoint(tmp_path / "tiny")), interpreter(tmp_path / "bin" / "python", text))
-    with pytest.raises(CotextError, match=words):
-        measure_comet(comet, {"": OURS}, SOURCE, [REFERENCE])
+    must_raise(words, measure_comet, comet, {"": OURS}, SOURCE, [REFERENCE])
 
 
 def test_the_other_process_ends_with_us(tmp_path: Path) -> None:
@@ -334,28 +314,18 @@ def test_the_other_process_ends_with_us(tmp_path: Path) -> None:
             os.kill(int((tmp_path / "pid").read_text()), 0)
 
 
-# What is asked for
-
-
-def test_where_comet_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_comet_is_and_what_is_a_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(PYTHON_VARIABLE, raising=False)
-    with pytest.raises(CotextError, match=r"pip install unbabel-comet .* --comet-python"):
-        find_python(None)
+    must_raise(r"pip install unbabel-comet .* --comet-python", find_python, None)
     real = interpreter(tmp_path / "environment" / "bin" / "python", "")
     assert find_python(tmp_path / "environment") == real == find_python(real)
     monkeypatch.setenv(PYTHON_VARIABLE, str(tmp_path / "environment"))
     assert find_python(None) == real
-    with pytest.raises(CotextError, match="absent: no such interpreter"):
-        find_python(tmp_path / "absent")
-
-
-def test_what_is_a_path() -> None:
+    must_raise("absent: no such interpreter", find_python, tmp_path / "absent")
     assert all(map(looks_like_path, ("./a", "/a", "~/a", "a/b/c", "model.ckpt", "../a")))
     assert not any(map(looks_like_path, ("wmt20-comet-da", "Unbabel/wmt22-comet-da")))
-    with pytest.raises(CotextError, match=r"absent\.ckpt: no such COMET model"):
-        Comet("absent.ckpt", Path("python"))
-    with pytest.raises(CotextError, match="-1 sentences of context"):
-        Comet("Unbabel/wmt22-comet-da", Path("python"), -1)
+    must_raise(r"absent\.ckpt: no such COMET model", Comet, "absent.ckpt", Path("python"))
+    must_raise("-1 sentences of context", Comet, "Unbabel/wmt22-comet-da", Path("python"), -1)
 
 
 @pytest.fixture
@@ -400,28 +370,15 @@ def test_signatures_that_differ_stand_under_their_systems(python: Path, files: P
     assert "|cut:2|" in signatures[2][-1]
 
 
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ("--comet Unbabel/wmt22-comet-da --source {files}/source", "COMET needs a separate environment"),
-        ("--comet a --comet-python {python}", "--comet needs --source"),
-        (
-            "--comet {files}/no.ckpt --comet-python {python} --source {files}/source",
-            "no.ckpt: no such COMET model",
-        ),
-    ],
-)
-def test_what_evaluate_refuses(
-    python: Path, files: Path, options: str, words: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_evaluate_refuses(python: Path, files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(PYTHON_VARIABLE, raising=False)
-    given = options.replace("{python}", str(python)).replace("{files}", str(files)).split()
-    outcome = cotext(*command(files, *given))
-    assert (outcome.code, outcome.out) == (2, "")
-    assert words in outcome.err
-
-
-# COMET itself
+    source, known = ("--source", files / "source"), ("--comet-python", python)
+    for options, words in (
+        (("Unbabel/wmt22-comet-da", *source), "COMET needs a separate environment"),
+        (("a", *known), "--comet needs --source"),
+        ((files / "no.ckpt", *known, *source), "no.ckpt: no such COMET model"),
+    ):
+        assert must_refuse(words, *command(files, "--comet", *options)).out == ""
 
 
 @pytest.fixture(scope="module")
@@ -465,5 +422,6 @@ def test_real_comet_gives_the_scores_worked_out_by_hand(real_python: Path, tmp_p
     assert np.ptp(np.array(expected[:4]) - expected[4:]) > 1e-3  # context matters
     assert "|max-tokens:20|shrunk:1|cut:0|" in context.score.signature
     (folder / "encoder").rename(folder / "moved")
-    with pytest.raises(CotextError, match="not the tokenizer and configuration of its encoder"):
-        measure_comet(Comet(str(folder), real_python), {"": [ours]}, [source], [[reference]])
+    message = "not the tokenizer and configuration of its encoder"
+    comet = Comet(str(folder), real_python)
+    must_raise(message, measure_comet, comet, {"": [ours]}, [source], [[reference]])

@@ -28,9 +28,9 @@ from cotext.evaluation.studies.context.context_use import (
     word_lengths,
 )
 from cotext.evaluation.studies.context.page import differing
-from cotext.runtime.errors import CotextError
 from cotext.translation.translator import DocumentTranslator
 from tests.loops import loop_over
+from tests.refusals import must_raise
 from tests.tiny import PlainWordTokenizer, pieces, random_model, tiny_config, window
 from tests.translation.test_candidate_scoring import VIEWS
 
@@ -42,10 +42,7 @@ def letters(found: Excerpt) -> tuple[str, str, int]:
     return "".join(found.document.source), "".join(found.document.target), found.sentence
 
 
-# ------------------------------------------------------------------------------------- edited documents
-
-
-def test_an_excerpt_and_its_edits() -> None:
+def test_excerpts_and_their_edits() -> None:
     """The drawing of the module: d sees b and c."""
     found = excerpt(DOCUMENT, range(1, 4), 3)
     assert letters(found) == ("bcd", "BCD", 2)
@@ -58,27 +55,23 @@ def test_an_excerpt_and_its_edits() -> None:
     assert letters(shuffled(found, Random(0))) == ("cbd", "CBD", 2)
     assert letters(replaced(found, [("x", "X")], Random(0))) == ("xxd", "XXD", 2)
     assert replaced(found, [("x", "X")], Random(0)).numbers == (None, None, 3)
-
-
-def test_future_context_stands_behind_the_sentence() -> None:
     found = excerpt(DOCUMENT, range(1, 5), 2)
     assert letters(found) == ("bcde", "BCDE", 1)
     assert letters(without(found, 0)) == ("cde", "CDE", 0)
     assert letters(without(found, 3)) == ("bcd", "BCD", 1)
-
-
-def test_a_whole_document_as_excerpt_keeps_what_is_not_seen() -> None:
     found = excerpt(DOCUMENT, range(2, 4), 3, whole=True)
     assert letters(found) == ("abcdef", "ABCDEF", 3)
     assert found.context == (2,)
     assert letters(alone(found)) == ("abdef", "ABDEF", 2)
     assert letters(replaced(found, [("x", "X")], Random(1))) == ("abxdef", "ABXDEF", 3)
-
-
-def test_empty_sentences_are_no_context() -> None:
     found = excerpt(ParallelDocument("d", ("a", " ", "c"), ("A", "", "C")), range(3), 2)
     assert found.context == (0,)
     assert letters(alone(found)) == (" c", "C", 1)
+    found = excerpt(DOCUMENT, range(1, 4), 3)
+    must_raise("sentence 3 is not context", without, found, 2)
+    must_raise("no sentences of other documents", replaced, found, [], Random(0))
+    must_raise("sentence 6 is not among 2 to 4", excerpt, DOCUMENT, range(1, 4), 5)
+    assert replaced(alone(found), [], Random(0)) == alone(found)
 
 
 @given(count=st.integers(1, 6), place=st.integers(0, 5), seed=st.integers(0, 3))
@@ -95,20 +88,6 @@ def test_edits_keep_the_sentence_and_n_in_is_n_out(count: int, place: int, seed:
     assert [s.upper() for s in mixed.document.source] == list(mixed.document.target)
     assert len(other.document) == count
     assert set(other.document.source) <= {document.source[place], "x", "y"}
-
-
-def test_edits_that_cannot_be_made() -> None:
-    found = excerpt(DOCUMENT, range(1, 4), 3)
-    with pytest.raises(CotextError, match="sentence 3 is not context"):
-        without(found, 2)
-    with pytest.raises(CotextError, match="no sentences of other documents"):
-        replaced(found, [], Random(0))
-    with pytest.raises(CotextError, match="sentence 6 is not among 2 to 4"):
-        excerpt(DOCUMENT, range(1, 4), 5)
-    assert replaced(alone(found), [], Random(0)) == alone(found)
-
-
-# ------------------------------------------------------------------------------ a system known by heart
 
 
 class Clues:
@@ -170,16 +149,13 @@ def test_cxmi_by_hand() -> None:
     assert mean.share_above == pytest.approx(1 / 5)
 
 
-def test_random_context_depends_on_the_seed_alone() -> None:
+def test_random_context_is_of_other_documents_and_depends_on_the_seed_alone() -> None:
     def drawn(seed: int, documents: Sequence[ParallelDocument]) -> list[dict[str, Excerpt]]:
         others = [("y", "Y"), ("z", "Z"), ("w", "W")]
         return conditions_of(excerpts(Clues(4), documents[0]), CONDITIONS, others, seed)
 
     assert drawn(1, [STORY]) == drawn(1, [STORY, TRAPS])
     assert drawn(1, [STORY]) != drawn(2, [STORY])
-
-
-def test_sentences_of_other_documents() -> None:
     empty = ParallelDocument("e", ("", "a"), ("", ""))
     pool = Pool([TRAPS, empty, DOCUMENT, STORY])
     assert list(pool.without(0))[:2] == [("a", "A"), ("b", "B")]
@@ -218,14 +194,12 @@ def test_equal_documents_are_read_once() -> None:
 
 
 def test_conditions_that_cannot_be_had() -> None:
-    with pytest.raises(CotextError, match="other documents, but there is only one"):
-        check_conditions(CONDITIONS, 1)
-    with pytest.raises(CotextError, match="choose true, too"):
-        check_conditions(["none"], 1)
+    must_raise("other documents, but there is only one", check_conditions, CONDITIONS, 1)
+    must_raise("choose true, too", check_conditions, ["none"], 1)
     found = measure_group(Clues(2), [STORY], [0], Pool([STORY]), ["true"], 1)
     assert set(found[0].tokens) == {"true", "none"}
-    with pytest.raises(CotextError, match="no sentence has context"):
-        mean_use([SentenceUse("d", 0, 0, {"true": (0.0,), "none": (0.0,)})], "true")
+    use = SentenceUse("d", 0, 0, {"true": (0.0,), "none": (0.0,)})
+    must_raise("no sentence has context", mean_use, [use], "true")
 
 
 @loop_over(
@@ -249,8 +223,6 @@ def test_differing_words() -> None:
     assert differing("", "x") == []
     assert differing("a b", "a b") == [("a", False), ("b", False)]
 
-
-# ------------------------------------------------------------------------------------------ real systems
 
 LONG = ParallelDocument(
     "l", ("a b", "c", "", "d e f", "a", "b b", "f"), ("x", "y x", "", "x x", "a y", "y", "b x")

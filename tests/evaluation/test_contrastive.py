@@ -18,9 +18,9 @@ from cotext.evaluation.metrics.contrastive import (
     distance_bucket,
     render_table,
 )
-from cotext.runtime.errors import CotextError
 from cotext.runtime.version import __version__
 from tests.loops import loop_over
+from tests.refusals import must_raise
 
 
 def example(
@@ -111,11 +111,20 @@ def test_sum_and_mean_disagree_on_candidates_of_unequal_length() -> None:
     assert contrastive_accuracy(suite, even, score="sum").overall.ties == 0
 
 
-def test_a_tie_between_wrong_candidates_alone_is_none() -> None:
+def test_ties_between_wrong_candidates_and_impossible_ones() -> None:
     suite = ContrastiveSuite("s", "en", "de", (example("x", 1, 3, 2),))
     for tie in ("wrong", "first"):
         report = contrastive_accuracy(suite, [scored(-2.0, -2.0, -1.0)], tie=tie)  # type: ignore[arg-type]
         assert (report.overall.correct, report.overall.ties) == (1, 0)
+    suite = ContrastiveSuite("s", "en", "de", (example("x", 1),))
+    assert contrastive_accuracy(suite, [scored(-3.0, -math.inf)]).overall.correct == 1
+    both = contrastive_accuracy(suite, [scored(-math.inf, -math.inf)])
+    assert (both.overall.correct, both.overall.ties) == (0, 1)
+    suite = ContrastiveSuite("s", "en", "de", (example("x", 1),))
+    silent = [scored(0.0, -1.0, tokens=(0, 2))]
+    assert contrastive_accuracy(suite, silent, score="sum").overall.correct == 1
+    must_raise("'x': a candidate has no scored token", contrastive_accuracy, suite, silent, score="mean")
+    must_raise("'e' has no example", contrastive_accuracy, ContrastiveSuite("e", "en", "de", ()), [])
 
 
 def test_a_wrong_candidate_spelled_like_the_right_one_ties_whatever_the_rounding() -> None:
@@ -138,8 +147,8 @@ def test_signature() -> None:
         f"suite:hand|n:6|tie:first|score:mean|scored:differing|version:cotext-{__version__}"
     )
     for recipe in ({"tie": "x"}, {"version": "9"}, {"scored": "a|b"}):
-        with pytest.raises(CotextError, match="cannot be part of a signature"):
-            contrastive_signature(SUITE, tie="wrong", score="sum", recipe=recipe)
+        given = {"tie": "wrong", "score": "sum", "recipe": recipe}
+        must_raise("cannot be part of a signature", contrastive_signature, SUITE, **given)
 
 
 @loop_over(
@@ -202,25 +211,7 @@ def test_no_aggregate_is_made_from_distances_that_are_unknown() -> None:
     ],
 )
 def test_scores_that_do_not_fit(scores: list[CandidateScores], message: str) -> None:
-    with pytest.raises(CotextError, match=message):
-        contrastive_accuracy(SUITE, scores)
-
-
-def test_no_tokens_and_no_examples() -> None:
-    suite = ContrastiveSuite("s", "en", "de", (example("x", 1),))
-    silent = [scored(0.0, -1.0, tokens=(0, 2))]
-    assert contrastive_accuracy(suite, silent, score="sum").overall.correct == 1
-    with pytest.raises(CotextError, match="'x': a candidate has no scored token"):
-        contrastive_accuracy(suite, silent, score="mean")
-    with pytest.raises(CotextError, match="'e' has no example"):
-        contrastive_accuracy(ContrastiveSuite("e", "en", "de", ()), [])
-
-
-def test_an_impossible_candidate_loses() -> None:
-    suite = ContrastiveSuite("s", "en", "de", (example("x", 1),))
-    assert contrastive_accuracy(suite, [scored(-3.0, -math.inf)]).overall.correct == 1
-    both = contrastive_accuracy(suite, [scored(-math.inf, -math.inf)])
-    assert (both.overall.correct, both.overall.ties) == (0, 1)
+    must_raise(message, contrastive_accuracy, SUITE, scores)
 
 
 def test_table_and_json() -> None:

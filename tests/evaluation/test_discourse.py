@@ -11,8 +11,8 @@ from cotext.evaluation.metrics.discourse import (
     read_marks,
     tokenised,
 )
-from cotext.runtime.errors import CotextError
 from tests.loops import loop_over
+from tests.refusals import must_raise
 
 # Three documents of one phenomenon each; positions count tokens.
 #            0   1    2    3     4   5 6   7   8     9
@@ -39,19 +39,17 @@ def values(hypothesis: list[Document], reference: list[Document] = REFERENCE) ->
 def test_scores_by_hand() -> None:
     assert values(REFERENCE) == pytest.approx({"TC": 100, "CP": 100, "PT": 100, "TCP": 100})
     # One of two verbs, the conjunction in another rendering, the pronoun lost.
-    wrong = documents(
-        ("She sees the lamp .", "It was bright ."), ("It was late .", "However they came ."), ("Ann left .",)
-    )
+    tense, joined = ("She sees the lamp .", "It was bright ."), ("It was late .", "However they came .")
+    wrong = documents(tense, joined, ("Ann left .",))
     assert values(wrong) == pytest.approx({"TC": 50, "CP": 100, "PT": 0, "TCP": 0})
-    half = documents(("She sees the lamp .", "It was bright ."), JOINED, PRONOUN)
+    half = documents(tense, JOINED, PRONOUN)
     # The cube root of 0.5.
     assert values(half)["TCP"] == pytest.approx(79.3701, abs=1e-4)
 
 
 def test_renderings_of_several_words_and_case() -> None:
-    ours = documents(
-        ("She caught sight of the lamp .", "It shone ."), ("It was late .", "but they came ."), PRONOUN
-    )
+    tense, joined = ("She caught sight of the lamp .", "It shone ."), ("It was late .", "but they came .")
+    ours = documents(tense, joined, PRONOUN)
     assert values(ours) == pytest.approx({"TC": 100, "CP": 0, "PT": 100, "TCP": 0})
     # Words far apart are no rendering, and a word is not found inside another one.
     apart = documents(("She caught of sight the lamp .", "It shone ."), JOINED, ("Ann took items .",))
@@ -66,9 +64,11 @@ def test_near_is_twenty_before_and_twenty_from_the_place_on(place: int, found: b
     assert hits([Mark(50, ("word",))], hypothesis, 100) == [found]
 
 
-def test_the_window_ends_where_the_document_does() -> None:
+def test_windows_at_the_end_and_one_phenomenon_alone() -> None:
     assert hits([Mark(1, ("a",)), Mark(59, ("z",))], ["a", *"x" * 58, "z"], 60) == [True, True]
     assert hits([Mark(1, ("a",))], [], 60) == [False]
+    measured = measure_discourse(MARKED[2:], {"x": REFERENCE[2:]}, REFERENCE[2:])["x"]
+    assert [each.score.title for each in measured] == ["PT"]
 
 
 def test_counts_by_document_make_the_scores() -> None:
@@ -101,11 +101,6 @@ def test_plain_text_is_tokenised() -> None:
     ]
 
 
-def test_one_phenomenon_alone() -> None:
-    measured = measure_discourse(MARKED[2:], {"x": REFERENCE[2:]}, REFERENCE[2:])["x"]
-    assert [each.score.title for each in measured] == ["PT"]
-
-
 def test_a_file_of_marks(tmp_path: Path) -> None:
     path = tmp_path / "marks"
     path.write_text("TC\t1:saw,caught sight of\t6:was,shone,\nCP\t4:But,However\nPT\t2:it\t\n")
@@ -131,18 +126,16 @@ def test_a_file_of_marks(tmp_path: Path) -> None:
 def test_files_that_hold_no_marks(tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "marks"
     path.write_text(text)
-    with pytest.raises(CotextError, match=message):
-        read_marks(path)
+    must_raise(message, read_marks, path)
 
 
 def test_marks_of_other_documents_are_noticed() -> None:
-    with pytest.raises(CotextError, match="there are marks for 3 documents, but the reference has 2"):
-        measure_discourse(MARKED, {"x": REFERENCE[:2]}, REFERENCE[:2])
-    turned = documents(JOINED, PRONOUN, TENSE)
-    with pytest.raises(CotextError, match="only 0 % of the 4 marked words are at their positions"):
-        measure_discourse(MARKED, {"x": turned}, turned)
-    with pytest.raises(CotextError, match="the file contains none"):
-        measure_discourse([MarkedDocument("TC", ())], {"x": REFERENCE[:1]}, REFERENCE[:1])
+    for marks, texts, message in (
+        (MARKED, REFERENCE[:2], "there are marks for 3 documents, but the reference has 2"),
+        (MARKED, documents(JOINED, PRONOUN, TENSE), "only 0 % of the 4 marked words are at their positions"),
+        ([MarkedDocument("TC", ())], REFERENCE[:1], "the file contains none"),
+    ):
+        must_raise(message, measure_discourse, marks, {"x": texts}, texts)
 
 
 def test_the_same_hits_as_the_authors_script(shared_data: Path) -> None:

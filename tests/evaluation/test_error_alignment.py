@@ -11,7 +11,7 @@ import pytest
 
 from cotext.evaluation.metrics import error_alignment
 from cotext.evaluation.metrics.error_alignment import align_by_error
-from cotext.runtime.errors import CotextError
+from tests.refusals import must_raise
 
 
 def numbers(values: Sequence[int]) -> np.ndarray:
@@ -34,23 +34,18 @@ def edit_distance(one: Sequence[int], other: Sequence[int]) -> int:
 
 def test_by_hand() -> None:
     """1 2 | 3 4 with a word too many, 9, between them: it goes with the earlier piece, and costs an edit."""
-    found = align_by_error(
-        numbers([1, 2, 9, 3, 4]), [[numbers([1, 2])], [numbers([3, 4])]], everywhere(5), ~everywhere(5)
-    )
-    assert (found.cuts, found.edits) == ((0, 3, 5), 1)
+    two, three = [[1, 2], [3, 4]], [[1, 2], [5, 6, 7], [3, 4]]
     # Where the system's own line ends before it, it goes with the later one: that is as good.
     line_ends = np.array([True, False, True, False, False, True])
-    found = align_by_error(
-        numbers([1, 2, 9, 3, 4]), [[numbers([1, 2])], [numbers([3, 4])]], everywhere(5), line_ends
-    )
-    assert (found.cuts, found.edits) == ((0, 2, 5), 1)
-    # A segment left out is an empty piece.
-    segments = [[numbers([1, 2])], [numbers([5, 6, 7])], [numbers([3, 4])]]
-    found = align_by_error(numbers([1, 2, 3, 4]), segments, everywhere(4), ~everywhere(4))
-    assert (found.cuts, found.edits) == ((0, 2, 2, 4), 3)
-    # Nothing was written at all.
-    found = align_by_error(numbers([]), segments, everywhere(0), everywhere(0))
-    assert (found.cuts, found.edits) == ((0, 0, 0, 0), 7)
+    for tokens, segments, preferred, cuts, edits in (
+        ([1, 2, 9, 3, 4], two, ~everywhere(5), (0, 3, 5), 1),
+        ([1, 2, 9, 3, 4], two, line_ends, (0, 2, 5), 1),
+        ([1, 2, 3, 4], three, ~everywhere(4), (0, 2, 2, 4), 3),  # a segment left out is an empty piece
+        ([], three, everywhere(0), (0, 0, 0, 0), 7),  # nothing was written at all
+    ):
+        given = [[numbers(segment)] for segment in segments]
+        found = align_by_error(numbers(tokens), given, everywhere(len(tokens)), preferred)
+        assert (found.cuts, found.edits) == (cuts, edits)
 
 
 @pytest.mark.parametrize("block_bytes", [1 << 26, 60, 1])
@@ -103,5 +98,5 @@ def test_ten_thousand_tokens_take_little_time_and_memory() -> None:
 
 def test_more_than_time_allows_is_refused() -> None:
     tokens = np.zeros(200_000, dtype=np.int64)
-    with pytest.raises(CotextError, match=r"200,000 tokens to be aligned with 200,001 .* too long"):
-        align_by_error(tokens, [[tokens]], everywhere(len(tokens)), everywhere(len(tokens)))
+    places, message = everywhere(len(tokens)), r"200,000 tokens to be aligned with 200,001 .* too long"
+    must_raise(message, align_by_error, tokens, [[tokens]], places, places)

@@ -2,6 +2,7 @@
 
 import json
 import random
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,9 +15,10 @@ from cotext.evaluation.requests import EvaluationRequest
 from cotext.evaluation.statistics.significance import mcnemar
 from cotext.evaluation.studies.contrastive.decisions import Decisions, compare_decisions, read_decisions
 from cotext.evaluation.studies.evaluate.evaluate_files import evaluate_files
-from cotext.runtime.errors import CotextError
-from tests.command_line import World, cotext, succeed
+from tests.command_line import World, must_refuse, succeed
+from tests.evaluation.test_leaderboard import garbled
 from tests.loops import loop_over
+from tests.refusals import must_raise
 
 WORDS = list("abcdefghijklmnop")
 
@@ -25,29 +27,15 @@ WORDS = list("abcdefghijklmnop")
 def systems(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with reference.de and three translations of it: good.de, fair.de (close to it), poor.de."""
     folder, generator = tmp_path_factory.mktemp("systems"), random.Random(3)
-    reference = [
-        Document(
-            f"d{number}",
-            tuple(
-                " ".join(generator.choices(WORDS, k=generator.randint(4, 12)))
-                for _ in range(generator.randint(1, 5))
-            ),
-        )
-        for number in range(25)
-    ]
+
+    def sentences() -> Iterator[str]:
+        for _ in range(generator.randint(1, 5)):
+            yield " ".join(generator.choices(WORDS, k=generator.randint(4, 12)))
+
+    reference = [Document(f"d{number}", tuple(sentences())) for number in range(25)]
     write_documents(folder / "reference.de", reference, "text")
     for name, rate in (("good", 0.1), ("fair", 0.11), ("poor", 0.4)):
-        translated = [
-            Document(
-                document.id,
-                tuple(
-                    " ".join(w if generator.random() > rate else "x" for w in sentence.split())
-                    for sentence in document.sentences
-                ),
-            )
-            for document in reference
-        ]
-        write_documents(folder / f"{name}.de", translated, "text")
+        write_documents(folder / f"{name}.de", garbled(reference, rate, generator), "text")
     return folder
 
 
@@ -84,10 +72,8 @@ def test_paired_text(systems: Path) -> None:
     assert float(rows[0].split()[-2]) > 0.05
     assert "test:randomisation|unit:document|n:25|samples:1000|seed:12345|sides:2|correction:holm-3" in shown
     against = succeed(*hypotheses(systems, "good", "fair", "poor"), *options, "--baseline", "fair.de").out
-    assert [line.split()[1:4] for line in against.splitlines() if " - " in line] == [
-        ["good.de", "-", "fair.de"],
-        ["poor.de", "-", "fair.de"],
-    ] * 2
+    pairs = [line.split()[1:4] for line in against.splitlines() if " - " in line]
+    assert pairs == [["good.de", "-", "fair.de"], ["poor.de", "-", "fair.de"]] * 2
 
 
 def test_json_holds_everything(systems: Path) -> None:
@@ -118,34 +104,28 @@ def test_discourse_marks(tmp_path: Path) -> None:
     both = succeed(*command, *paired, "--discourse", tmp_path / "marks").out
     assert any(line.split()[:5] == ["TC", "reference", "-", "ours", "+50.00"] for line in both.splitlines())
     (tmp_path / "marks").write_text("TC\t1:shone\nCP\t0:Yet\n")
-    refused = cotext(*command, "--discourse", tmp_path / "marks")
-    assert refused.code == 2
-    assert "marks: discourse marks: only 0 % of the 2 marked words" in refused.err
+    message = "marks: discourse marks: only 0 % of the 2 marked words"
+    must_refuse(message, *command, "--discourse", tmp_path / "marks")
 
 
-def test_names_of_systems() -> None:
+def test_names_of_systems_and_the_same_by_another_path(tmp_path: Path) -> None:
     assert name_systems([Path("a/x"), Path("b/y")]) == {"x": Path("a/x"), "y": Path("b/y")}
     assert list(name_systems([Path("a/x"), Path("b/x"), Path("y")])) == ["a/x", "b/x", "y"]
-    with pytest.raises(CotextError, match="a/x: is given twice"):
-        name_systems([Path("a/x"), Path("a/x")])
-
-
-def test_a_system_is_the_same_by_another_path(tmp_path: Path) -> None:
-    """Its scores would stand there twice, and every test between both would find nothing."""
+    must_raise("a/x: is given twice", name_systems, [Path("a/x"), Path("a/x")])
+    # Its scores would stand there twice, and every test between both would find nothing.
     (tmp_path / "x").write_text("a\n")
     (tmp_path / "best").symlink_to("x")
     for other in (tmp_path / "best", tmp_path / "sub" / ".." / "x"):
         (tmp_path / "sub").mkdir(exist_ok=True)
-        with pytest.raises(CotextError, match=r"is given twice, as .*/x too"):
-            name_systems([tmp_path / "x", other])
+        must_raise(r"is given twice, as .*/x too", name_systems, [tmp_path / "x", other])
 
 
 def test_references_of_other_sentences_are_refused_with_realign_too(tmp_path: Path) -> None:
     paths = [tmp_path / name for name in ("system", "first", "second")]
     for path, sentences in zip(paths, (("a b c",), ("a", "b c"), ("a b c",)), strict=True):
         write_documents(path, [Document("1", sentences)], "text")
-    with pytest.raises(CotextError, match=r"document '1': 1 sentences in .*second, 2 in .*first"):
-        evaluate_files(EvaluationRequest(hypothesis=paths[:1], reference=paths[1:], realign=True))
+    request = EvaluationRequest(hypothesis=paths[:1], reference=paths[1:], realign=True)
+    must_raise(r"document '1': 1 sentences in .*second, 2 in .*first", evaluate_files, request)
 
 
 def test_ids_that_some_files_carry(tmp_path: Path) -> None:
@@ -161,8 +141,8 @@ def test_ids_that_some_files_carry(tmp_path: Path) -> None:
     assert [scores[0].value for scores in found.scores.values()] == pytest.approx([100, 100])
     assert found.scores["plain"] == evaluate(documents, documents, ["d-bleu"])
     for hypotheses_of, reference in (([plain, theirs], ours), ([ours, theirs], plain)):
-        with pytest.raises(CotextError, match=r"document number 2 is 'three' in .*theirs.jsonl"):
-            evaluate_files(EvaluationRequest(hypothesis=hypotheses_of, reference=reference))
+        request = EvaluationRequest(hypothesis=hypotheses_of, reference=reference)
+        must_raise(r"document number 2 is 'three' in .*theirs.jsonl", evaluate_files, request)
 
 
 @loop_over(
@@ -184,17 +164,13 @@ def test_ids_that_some_files_carry(tmp_path: Path) -> None:
 def test_what_is_refused(systems: Path, options: str, words: str) -> None:
     two = "--hypothesis {0}/good.de --hypothesis {0}/poor.de --reference {0}/reference.de"
     arguments = options.replace("{two}", two).replace("{0}", str(systems)).split()
-    outcome = cotext("evaluate", *arguments)
-    assert (outcome.code, outcome.out) == (2, "")
-    assert words in outcome.err
+    assert must_refuse(words, "evaluate", *arguments).out == ""
 
 
-# Decisions
+RULES = "suite:s|n:4|tie:wrong|score:sum"
 
 
-def decided(
-    path: Path, right: str, signature: str = "suite:s|n:4|tie:wrong|score:sum", suite: str = "s"
-) -> Path:
+def decided(path: Path, right: str, signature: str = RULES, suite: str = "s") -> Path:
     outcomes = {str(place): "right" if digit == "1" else "wrong" for place, digit in enumerate(right)}
     path.write_text(json.dumps({suite: {"signature": signature, "decisions": outcomes}}))
     return path
@@ -263,7 +239,6 @@ def test_documents_and_contexts_that_do_not_fit(tmp_path: Path) -> None:
     whole = {**content, "contexts": {**contexts, "tokens": dict.fromkeys(ids, 3)}}
     (tmp_path / "b").write_text(json.dumps({"s": whole}))
     readings = read_decisions(tmp_path / "b")["s"].readings
-    assert readings is not None
     assert readings.by_context["foreign"].nats == {ids[0]: -float("inf"), ids[1]: -1.0}
     assert readings.as_dict() == whole["contexts"]
     for entry, message in (
@@ -273,8 +248,7 @@ def test_documents_and_contexts_that_do_not_fit(tmp_path: Path) -> None:
         ({**content, "contexts": []}, "'contexts' are damaged"),
     ):
         (tmp_path / "b").write_text(json.dumps({"s": entry}))
-        with pytest.raises(CotextError, match=message):
-            read_decisions(tmp_path / "b")
+        must_raise(message, read_decisions, tmp_path / "b")
 
 
 def test_few_documents_are_said_to_show_nothing(tmp_path: Path) -> None:
@@ -297,8 +271,7 @@ def test_decisions_that_cannot_be_compared(tmp_path: Path) -> None:
         ("b", "1100", "", "t", "no suite is decided by all systems; the first has s"),
     ):
         b = read_decisions(decided(tmp_path / name, right, signature, suite))
-        with pytest.raises(CotextError, match=message):
-            compare_decisions({"a": a, "b": b})
+        must_raise(message, compare_decisions, {"a": a, "b": b})
     assert Decisions("s", "no signature at all", {}).rules == {}
 
 
@@ -315,5 +288,4 @@ def test_decisions_that_cannot_be_compared(tmp_path: Path) -> None:
 def test_files_without_decisions(tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "figures.json"
     path.write_text(text)
-    with pytest.raises(CotextError, match=message):
-        read_decisions(path)
+    must_raise(message, read_decisions, path)

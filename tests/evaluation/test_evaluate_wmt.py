@@ -8,8 +8,8 @@ import pytest
 
 from cotext.evaluation.requests import EvaluationRequest
 from cotext.evaluation.studies.evaluate.evaluate_files import evaluate_files
-from cotext.runtime.errors import CotextError
-from tests.command_line import cotext, succeed
+from tests.command_line import must_refuse, succeed
+from tests.refusals import must_raise
 
 PARAGRAPHS = 3
 
@@ -24,13 +24,8 @@ def files(tmp_path: Path) -> Path:
     """Source, references, and a submission in another order and with documents for another language."""
     numbers = list(range(6))
     published = [
-        {
-            "doc_id": f"d{n}",
-            "src_lang": "en",
-            "tgt_lang": "de_DE",
-            "src_text": text(n, "the", True),
-            "refs": {"A": {"ref": text(n, "der", True)}},
-        }
+        {"doc_id": f"d{n}", "src_lang": "en", "tgt_lang": "de_DE"}
+        | {"src_text": text(n, "the", True), "refs": {"A": {"ref": text(n, "der", True)}}}
         for n in numbers
     ]
     random.Random(1).shuffle(numbers)
@@ -60,22 +55,18 @@ def test_scores_are_those_of_the_same_paragraphs_as_text(files: Path) -> None:
 
 def test_what_does_not_fit_is_refused(files: Path) -> None:
     given = ["evaluate", "--reference", files / "refs.jsonl", "--hypothesis"]
-    several = cotext(*given, files / "sub.jsonl")
-    assert (several.code, "a document of cs_CZ, after others of de_DE" in several.err) == (2, True)
+    must_refuse("a document of cs_CZ, after others of de_DE", *given, files / "sub.jsonl")
     lines = (files / "sub.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)[:6]
     part, twice, empty = (files / f"{name}.jsonl" for name in ("part", "twice", "empty"))
     part.write_text("".join(lines[:5]), encoding="utf-8")
-    lacking = cotext(*given, part)
-    assert (lacking.code, "part.jsonl: lacks 1 of 6 documents" in lacking.err) == (2, True)
+    must_refuse("part.jsonl: lacks 1 of 6 documents", *given, part)
     twice.write_text("".join([*lines, lines[0]]), encoding="utf-8")
-    assert "twice.jsonl: has documents twice" in cotext(*given, twice).err
+    must_refuse("twice.jsonl: has documents twice", *given, twice)
     changed = {**json.loads(lines[0]), "hypothesis": "<p>a</p><p></p><p></p>"}
     empty.write_text("".join([json.dumps(changed) + "\n", *lines[1:]]), encoding="utf-8")
     assert "2 empty hypothesis sentences" in succeed(*given, empty).out
-    empty.write_text(
-        "".join([json.dumps({**changed, "hypothesis": ""}) + "\n", *lines[1:]]), encoding="utf-8"
-    )
-    assert ": 1 sentences in" in cotext(*given, empty).err
+    empty.write_text("".join([json.dumps({**changed, "hypothesis": ""}) + "\n", *lines[1:]]))
+    must_refuse(": 1 sentences in", *given, empty)
 
 
 def test_the_order_is_never_guessed(tmp_path: Path) -> None:
@@ -91,12 +82,12 @@ def test_the_order_is_never_guessed(tmp_path: Path) -> None:
     task = written("task.jsonl", *({k: e[k] for k in ("doc_id", "source_doc")} for e in lines))
     plain = tmp_path / "plain.de"
     plain.write_text("a!\n\nb!\n", encoding="utf-8")
-    with pytest.raises(CotextError, match=r"any order.*--source"):
-        evaluate_files(EvaluationRequest(hypothesis=[turned], reference=[plain]))
+    request = EvaluationRequest(hypothesis=[turned], reference=[plain])
+    must_raise(r"any order.*--source", evaluate_files, request)
     request = EvaluationRequest(hypothesis=[turned], reference=[plain], source=task)
     assert evaluate_files(request).scores["turned.jsonl"][2].value == 100
     # A document that is there twice on both sides is no two documents.
     twice = written("twice.jsonl", *(lines[n] for n in (0, 0, 1)))
     other = written("other.jsonl", *(lines[n] for n in (0, 1, 1)))
-    with pytest.raises(CotextError, match="has two documents 'a'"):
-        evaluate_files(EvaluationRequest(hypothesis=[other], reference=[twice]))
+    request = EvaluationRequest(hypothesis=[other], reference=[twice])
+    must_raise("has two documents 'a'", evaluate_files, request)

@@ -22,7 +22,6 @@ from tests.loops import loop_over
 
 
 def asked(suite: ContrastiveSuite, readings: Readings | None) -> Evidence:
-    assert readings is not None
     (group,) = groups_of(suite)
     (found,) = corrected([weigh(group, readings)])
     return found
@@ -40,7 +39,6 @@ def of_reader() -> Evidence:
 
 def test_dashes_win_mcnemars_test_and_use_no_context(of_dashes: Evidence) -> None:
     readings = decided(UNBALANCED, dashes).readings
-    assert readings is not None
     true, none, foreign = (list(each.right.values()) for each in readings.by_context.values())
     # What made them look as if they did: against one that always says `es`, and plain chance.
     assert mcnemar(none, true).p_mid < 0.0001
@@ -51,14 +49,13 @@ def test_dashes_win_mcnemars_test_and_use_no_context(of_dashes: Evidence) -> Non
     assert of_dashes.conditions["balanced"].own == pytest.approx(100 / 3, abs=3)
     assert of_dashes.failing == ["balanced", "foreign", "cxmi"]
     assert of_dashes.used is False
-    assert conclusion([of_dashes]) == (
-        "Context use is not significant: in contrapro-ctx1 pronoun (1 back): balanced accuracy not above "
-        "chance, accuracy not above that with context from other documents and the correct candidate no more "
-        "probable than with context from other documents."
-    )
+    balanced, foreign = "balanced accuracy not above chance", "with context from other documents"
+    fails = f"{balanced}, accuracy not above that {foreign} and the correct candidate no more probable than"
+    group = "contrapro-ctx1 pronoun (1 back)"
+    assert conclusion([of_dashes]) == f"Context use is not significant: in {group}: {fails} {foreign}."
 
 
-def test_a_reader_uses_context(of_reader: Evidence) -> None:
+def test_a_reader_uses_context_and_a_guesser_does_not(of_reader: Evidence) -> None:
     assert of_reader.used is True
     assert all(condition.holds for condition in of_reader.conditions.values())
     assert list(of_reader.conditions) == list(CONDITIONS)
@@ -69,9 +66,6 @@ def test_a_reader_uses_context(of_reader: Evidence) -> None:
     found = of_reader.as_dict()
     assert found["uses_context"] is True
     assert found["conditions"]["foreign"]["holds"] is True
-
-
-def test_a_guesser_meets_no_condition() -> None:
     found = asked(UNBALANCED, decided(UNBALANCED, guesser).readings)
     assert found.failing == list(CONDITIONS)
 
@@ -101,12 +95,18 @@ def test_with_few_documents_nothing_can_be_told(of_reader: Evidence) -> None:
     assert replace(found, groups=10).used is None
 
 
-def test_groups_are_corrected_for_each_other(of_reader: Evidence) -> None:
+def test_groups_are_corrected_for_each_other_and_told(of_reader: Evidence, of_dashes: Evidence) -> None:
     found = corrected([replace(of_reader)] * 3)
     for each in found:
         assert each.groups == 3
         for name, condition in each.conditions.items():
             assert condition.p_corrected == min(1.0, 3 * of_reader.conditions[name].p)
+    shown = f"{render_evidence([of_reader, of_dashes])}\n{legend([of_reader])}"
+    assert max(map(len, shown.splitlines())) <= 100
+    table, stars = shown.splitlines()[1:3], ("right", "balanced", "none", "foreign", "CXMI")
+    assert [line.count("*") for line in table] == [len(stars), 2]
+    assert "corrected for 1 group." in shown
+    assert "no clue is within the context window of the system" in conclusion([])
 
 
 def test_examples_of_a_document_count_as_one() -> None:
@@ -143,31 +143,21 @@ def test_guessing_is_as_often_right_as_the_law_says() -> None:
 
 def test_candidates_that_are_held_impossible_tell_nothing() -> None:
     readings = decided(UNBALANCED, reader).readings
-    assert readings is not None
-    impossible = {
-        kind: replace(each, nats={id: -float("inf") for id in each.nats})
-        for kind, each in readings.by_context.items()
-    }
+    never = {id: -float("inf") for id in readings.by_context["true"].nats}
+    impossible = {kind: replace(each, nats=never) for kind, each in readings.by_context.items()}
     found = asked(UNBALANCED, Readings(impossible, readings.tokens))
     assert found.failing == ["cxmi"]
     assert (found.conditions["cxmi"].own, found.conditions["cxmi"].p) == (0.0, 1.0)
 
 
-# Forms and balance
-
-
-def test_forms_are_the_words_that_not_all_candidates_have() -> None:
-    example = ContrastiveExample(
-        "x", "p", 1, ("a", "it"), (("A", "Er ist neu , sie nicht"), ("A", "Sie ist neu , sie nicht")), 1
-    )
+def test_forms_and_balanced_weights_by_hand() -> None:
+    candidates = ("A", "Er ist neu , sie nicht"), ("A", "Sie ist neu , sie nicht")
+    example = ContrastiveExample("x", "p", 1, ("a", "it"), candidates, 1)
     assert forms_of(example) == [("er",), ("sie",)]
     assert choice_of(example) == (frozenset({("er",), ("sie",)}), ("sie",))
     same = replace(example, candidates=(("A", "Er"), ("A", "er")), correct=0)
     assert forms_of(same) == [(), ()]
-
-
-def test_balanced_weights_by_hand() -> None:
-    """Three forms to choose from, of which two are right, in 3 and 1 examples; and another choice of 4."""
+    # Three forms to choose from, of which two are right, in 3 and 1 examples; and another choice of 4.
     one = frozenset({("er",), ("sie",), ("es",)})
     other = frozenset({("du",), ("ihr",)})
     choices = [*[(one, ("sie",))] * 3, (one, ("er",)), *[(other, ("du",))] * 4]
@@ -184,13 +174,9 @@ def test_whoever_prefers_one_form_has_the_balanced_accuracy_of_guessing(form: st
     assert sum(w for w, r in zip(weights, right, strict=True) if r) == pytest.approx(1 / 3)
 
 
-# Documents
-
-
 def example(name: str, *source: str, document: str = "") -> ContrastiveExample:
-    return ContrastiveExample(
-        name, "p", 1, source, (("A",) * len(source), ("B",) * len(source)), 0, {}, document
-    )
+    candidates = ("A",) * len(source), ("B",) * len(source)
+    return ContrastiveExample(name, "p", 1, source, candidates, 0, {}, document)
 
 
 def test_which_examples_are_of_one_document() -> None:
@@ -207,20 +193,3 @@ def test_which_examples_are_of_one_document() -> None:
         example("9", "i", "j"),
     ]
     assert documents_of(examples) == [0, 0, 1, 0, 2, 3, 4, 5, 4, 6]
-
-
-# Words
-
-
-def test_the_table_fits_a_screen_and_says_what_its_stars_are(
-    of_dashes: Evidence, of_reader: Evidence
-) -> None:
-    shown = f"{render_evidence([of_reader, of_dashes])}\n{legend([of_reader])}"
-    assert max(map(len, shown.splitlines())) <= 100
-    table, stars = shown.splitlines()[1:3], ("right", "balanced", "none", "foreign", "CXMI")
-    assert [line.count("*") for line in table] == [len(stars), 2]
-    assert "corrected for 1 group." in shown
-
-
-def test_what_is_said_where_nothing_was_asked() -> None:
-    assert "no clue is within the context window of the system" in conclusion([])

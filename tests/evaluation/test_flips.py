@@ -14,7 +14,7 @@ from cotext.evaluation.statistics.significance import (
     mcnemar,
     mcnemar_by_document,
 )
-from cotext.runtime.errors import CotextError
+from tests.refusals import must_raise
 
 
 def counted(differences: list[int]) -> tuple[float, float]:
@@ -44,19 +44,15 @@ def test_by_hand() -> None:
     assert flipped_counts([3, 2, -1]) == pytest.approx((4 / 8, 3 / 8))
     assert flipped_sums([3.0, 2.0, -1.0], 100, 1) == 4 / 8
     assert flipped_counts([0, 0]) == (1.0, 1.0)
-
-
-def test_the_least_p_is_that_of_documents_that_all_differ_the_same_way() -> None:
     for count in range(1, 12):
         assert least_p(count) == pytest.approx(flipped_counts([2] * count)[0])
         assert least_p(count) == pytest.approx(flipped_sums([0.5] * count, 100, 1))
-
-
-def test_many_documents_are_drawn() -> None:
     values = [0.5] * 40 + [-0.5] * 20
     assert flipped_sums(values, 20_000, 1) == pytest.approx(flipped_counts([1] * 40 + [-1] * 20)[0], abs=2e-3)
     assert flipped_sums([1.0] * 40, 999, 1) == 1 / 1000
     assert len(values) > ALL_PATTERNS
+    message = "2 decisions do not match 1 document numbers"
+    must_raise(message, mcnemar_by_document, [True, True], [True, False], [0])
 
 
 @settings(max_examples=60, deadline=None)
@@ -69,7 +65,7 @@ def test_an_example_a_document_is_mcnemar(cases: list[tuple[bool, bool]]) -> Non
     assert (exact, mid) == pytest.approx((plain.p_exact, plain.p_mid))
 
 
-def test_documents_are_more_careful_than_examples() -> None:
+def test_documents_count_more_than_examples() -> None:
     """Eight documents of ten examples that are all won, and two that are all lost."""
     one = [False] * 80 + [True] * 20
     other = [not value for value in one]
@@ -83,16 +79,8 @@ def test_documents_are_more_careful_than_examples() -> None:
     # Ten times the variance, as ten examples count as one.
     width, plain = (each.interval_95[1] - each.interval_95[0] for each in (by_document, by_example))
     assert width > 2 * plain
-
-
-def test_documents_that_balance_themselves_do_not_narrow_the_interval() -> None:
     one, other = [True, False] * 20, [False, True] * 20
     documents = [place // 2 for place in range(40)]
     found = mcnemar_by_document(one, other, documents)
     assert found.interval_95 == mcnemar(one, other).interval_95
     assert found.p_mid == 1.0
-
-
-def test_what_does_not_fit() -> None:
-    with pytest.raises(CotextError, match="2 decisions do not match 1 document numbers"):
-        mcnemar_by_document([True, True], [True, False], [0])

@@ -6,7 +6,6 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +22,11 @@ from tests.command_line import (
     World,
     cotext,
     documents_file,
+    must_refuse,
     prepare_arguments,
     process_environment,
     succeed,
+    writable_copy,
 )
 from tests.tiny_runs import journal, toy_documents
 
@@ -34,9 +35,7 @@ from tests.tiny_runs import journal, toy_documents
 def copy(world: World, tmp_path: Path) -> Path:
     """A copy of the run and of its data, which may be spoiled."""
     for name in ("run", "data"):
-        shutil.copytree(world.folder / name, tmp_path / name, symlinks=True)
-    for path in tmp_path.rglob("*"):
-        path.chmod(0o755 if path.is_dir() else 0o644)
+        writable_copy(world.folder / name, tmp_path / name)
     return tmp_path
 
 
@@ -105,9 +104,7 @@ def test_what_must_travel_is_enough_and_needed(world: World, tmp_path: Path) -> 
     assert (tmp_path / "here.de").read_bytes() == (tmp_path / "there.de").read_bytes()
     moved = folder_info(elsewhere).as_dict()
     assert (moved["problems"], moved["data"], moved["training"]) == ([], None, None)
-    assert {key: moved[key] for key in ("signature", "system", "model")} == {
-        key: found[key] for key in ("signature", "system", "model")
-    }
+    assert all(moved[key] == found[key] for key in ("signature", "system", "model"))
     assert moved["bytes"]["all"] == found["travels"]["bytes"]
     for name in files:
         (elsewhere / name).rename(tmp_path / "away")
@@ -115,15 +112,12 @@ def test_what_must_travel_is_enough_and_needed(world: World, tmp_path: Path) -> 
         (tmp_path / "away").rename(elsewhere / name)
 
 
-def test_another_run_that_writes_the_first_pass_must_travel_too() -> None:
-    assert "and the run runs/first" in travel_words(["model.safetensors"], 1, "runs/first")
-
-
 def test_a_person_reads_the_same(world: World) -> None:
     shown = succeed("info", world.run).out
     for part in ("a run\n", "focused-concatenation/s2to2", "en-de", "still there", "finished at update 6"):
         assert part in shown
     assert "problem" not in shown
+    assert "and the run runs/first" in travel_words(["model.safetensors"], 1, "runs/first")
 
 
 def test_info_does_not_wait_for_torch(world: World) -> None:
@@ -163,19 +157,16 @@ def test_distilled_data_tell_whose_targets_they_have(world: World, tmp_path: Pat
     assert f"distill: {world.run}" in shown
 
 
-def test_a_run_without_a_model_tells_the_rest(copy: Path) -> None:
+def test_interrupted_runs_and_those_without_a_model(copy: Path) -> None:
+    path = copy / "run" / "metrics.jsonl"
+    path.write_text("".join(path.read_text().splitlines(keepends=True)[:-1]))
+    assert info(copy / "run")["training"]["finished"] is False
+    assert "interrupted, or still in training, at update 6" in succeed("info", copy / "run").out
     (copy / "run" / "model.safetensors").unlink()
     found = info(copy / "run")
     assert found["system"]["recipe"] == "focused-concatenation/s2to2"
     assert (found["model"]["parameters"], found["travels"]["files"]) == (None, [])
     assert "no model yet" in found["problems"][0]
-
-
-def test_an_interrupted_run_is_not_called_finished(copy: Path) -> None:
-    path = copy / "run" / "metrics.jsonl"
-    path.write_text("".join(path.read_text().splitlines(keepends=True)[:-1]))
-    assert info(copy / "run")["training"]["finished"] is False
-    assert "interrupted, or still in training, at update 6" in succeed("info", copy / "run").out
 
 
 def test_data_that_are_gone_or_others_are_told(copy: Path) -> None:
@@ -192,36 +183,23 @@ def test_data_that_are_gone_or_others_are_told(copy: Path) -> None:
     assert folder_info(copy / "run").as_dict()["data"]["state"] == "other"
 
 
-def cut(path: Path) -> None:
-    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
-
-
-def flip(path: Path) -> None:
-    content = bytearray(path.read_bytes())
-    content[len(content) // 3] ^= 0x55
-    path.write_bytes(content)
-
-
-def empty(path: Path) -> None:
-    path.write_bytes(b"")
-
-
-def pipe(path: Path) -> None:
+def spoil(path: Path, kind: str) -> None:
+    content = path.read_bytes()
+    third = len(content) // 3
+    flipped = content[:third] + bytes([content[third] ^ 0x55]) + content[third + 1 :]
     path.unlink()
-    os.mkfifo(path)
+    match kind:
+        case "pipe":
+            os.mkfifo(path)
+        case "folder":
+            path.mkdir()
+        case "endless":
+            path.symlink_to("/dev/zero")
+        case _:
+            path.write_bytes({"cut": content[: len(content) // 2], "flip": flipped, "empty": b""}[kind])
 
 
-def folder(path: Path) -> None:
-    path.unlink()
-    path.mkdir()
-
-
-def endless(path: Path) -> None:
-    path.unlink()
-    path.symlink_to("/dev/zero")
-
-
-@pytest.mark.parametrize("spoil", [cut, flip, empty, pipe, folder, endless])
+@pytest.mark.parametrize("kind", ["cut", "flip", "empty", "pipe", "folder", "endless"])
 @pytest.mark.parametrize(
     "name",
     [
@@ -234,14 +212,14 @@ def endless(path: Path) -> None:
         "data/tokenizer/tokenizer.json",
     ],
 )
-def test_damage_is_told_beside_the_rest(copy: Path, name: str, spoil: Callable[[Path], None]) -> None:
-    spoil(copy / name)
+def test_damage_is_told_beside_the_rest(copy: Path, name: str, kind: str) -> None:
+    spoil(copy / name, kind)
     found = folder_info(copy / name.partition("/")[0])
     assert isinstance(found, Summary)
     json.dumps(found.as_dict(), allow_nan=False)
     # Weights are not read; a last report that is cut short is what an interruption leaves.
-    silent = [("run/model.safetensors", flip), ("run/metrics.jsonl", cut), ("run/metrics.jsonl", empty)]
-    assert found.problems or (name, spoil) in silent
+    silent = [("run/model.safetensors", "flip"), ("run/metrics.jsonl", "cut"), ("run/metrics.jsonl", "empty")]
+    assert found.problems or (name, kind) in silent
     assert found.facts["tokenizer"] or "tokenizer" in name
     shown = succeed("info", copy / name.partition("/")[0]).out
     assert max(map(len, shown.splitlines())) < 800
@@ -254,7 +232,6 @@ def test_an_odd_name_shows_as_escapes_and_a_foreign_folder_is_refused(copy: Path
     assert info(copy / "run")["data"]["folder"] == "/a\x1b[2J\udc80/b"
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "notes.txt").write_text("nothing of ours")
-    refused = cotext("info", tmp_path / "other")
-    assert (refused.code, "not a run, an engine or prepared data" in refused.err) == (2, True)
+    must_refuse("not a run, an engine or prepared data", "info", tmp_path / "other")
     (tmp_path / "other" / "notes.bin").write_bytes(b"\x00\xff\x00")
     assert cotext("info", tmp_path / "other" / "notes.bin").code == 2

@@ -9,8 +9,8 @@ import pytest
 from cotext.evaluation.studies.info.folder import SeedsSummary, folder_info
 from cotext.evaluation.studies.info.run import run_info
 from cotext.models.run_folder import require_one_run
-from cotext.runtime.errors import CotextError
-from tests.command_line import RECIPE, TINY, WITH_BLEU, World, cotext, succeed
+from tests.command_line import RECIPE, TINY, WITH_BLEU, World, must_refuse, succeed
+from tests.refusals import must_raise
 
 
 @pytest.fixture(scope="module")
@@ -58,35 +58,24 @@ def test_a_run_that_was_just_begun_does_not_hide_the_others(copy: Path) -> None:
     assert "no model yet" in shown
 
 
-@pytest.mark.parametrize("kind", ["missing", "damaged"])
-def test_runs_that_make_no_system_are_told(copy: Path, kind: str) -> None:
-    ten = copy / "seed-10"
-    if kind == "missing":
-        shutil.rmtree(ten)
-        wanted = "the run of seed 10 is missing: the others were trained with --seeds 2,10"
-    else:
-        (ten / "model.safetensors").write_bytes(b"damaged")
-        found = summary(copy)
-        assert (found.problems, found.runs[2].problems) == ([], [])
-        assert "damaged" in found.runs[10].problems[0]
-        return
-    assert any(wanted in problem for problem in summary(copy).problems)
-    assert wanted in succeed("info", copy).out
+def test_runs_that_make_no_system_are_told(copy: Path) -> None:
+    (copy / "seed-10" / "model.safetensors").write_bytes(b"damaged")
+    found = summary(copy)
+    assert (found.problems, found.runs[2].problems) == ([], [])
+    assert "damaged" in found.runs[10].problems[0]
+    shutil.rmtree(copy / "seed-10")
+    missing = "the run of seed 10 is missing: the others were trained with --seeds 2,10"
+    assert any(missing in problem for problem in summary(copy).problems)
+    assert missing in succeed("info", copy).out
 
 
 def test_a_command_of_one_run_names_those_to_choose_from(world: World, trained: Path, tmp_path: Path) -> None:
     out = tmp_path / "out.de"
-    refused = cotext("translate", trained, world.folder / "test.en", "--out", out)
-    assert refused.code == 2
-    assert f"choose one of them: {trained / 'seed-2'}, {trained / 'seed-10'}\n" in refused.err
+    choice = f"choose one of them: {trained / 'seed-2'}, {trained / 'seed-10'}\n"
+    must_refuse(choice, "translate", trained, world.folder / "test.en", "--out", out)
     assert not out.exists()
     succeed("translate", trained / "seed-2", world.folder / "test.en", "--out", out)
-
-
-def test_of_many_seeds_the_first_are_named(tmp_path: Path) -> None:
-    for seed in range(1, 8):
+    for seed in range(1, 8):  # of many, the first
         (tmp_path / f"seed-{seed}").mkdir()
-    with pytest.raises(CotextError) as caught:
-        require_one_run(tmp_path)
-    assert str(caught.value).endswith(f"{tmp_path / 'seed-5'}, ...")
-    assert "seeds 1,2,3,4,5,6,7; choose one of them" in str(caught.value)
+    told = must_raise("seeds 1,2,3,4,5,6,7; choose one of them", require_one_run, tmp_path)
+    assert told.endswith(f"{tmp_path / 'seed-5'}, ...")

@@ -20,11 +20,12 @@ from cotext.evaluation.studies.leaderboard.measure import (
     ranked,
 )
 from cotext.language_models.translate_file import report_of
-from cotext.runtime.errors import CotextError
 from cotext.translation.written_beside import lists_beside
-from tests.command_line import cotext, succeed
+from tests.command_line import must_refuse, succeed
 from tests.loops import loop_over
+from tests.refusals import must_raise
 
+PAGE = Path("page.html")
 WORDS = [f"w{number}" for number in range(60)]
 
 
@@ -54,13 +55,8 @@ def test_ranks_and_clusters_by_hand() -> None:
     ]
     assert [place.ranks for place in places(["a", "b", "c", "d"], test, "chrf")] == ["1", "2-3", "3-4", "2-4"]
     # Where lower is better, the same differences are the other way round.
-    turned = places(["d", "c", "b", "a"], test, "ter")
-    assert [(place.system, place.ranks) for place in turned] == [
-        ("d", "1-3"),
-        ("c", "1-2"),
-        ("b", "2-3"),
-        ("a", "4"),
-    ]
+    turned = {place.system: place.ranks for place in places(["d", "c", "b", "a"], test, "ter")}
+    assert turned == {"d": "1-3", "c": "1-2", "b": "2-3", "a": "4"}
     assert places(["a", "b"], None, "chrf") == [Place("a", 1, 2, 1), Place("b", 1, 2, 1)]
     assert ranked({"a": 1.0, "b": 2.0, "c": 2.0}, "chrf") == ["b", "c", "a"]
     assert ranked({"a": 1.0, "b": 2.0}, "ter") == ["a", "b"]
@@ -74,16 +70,10 @@ def corpus(generator: random.Random) -> list[Document]:
 
 
 def garbled(documents: list[Document], rate: float, generator: random.Random) -> list[Document]:
-    return [
-        Document(
-            d.id,
-            tuple(
-                " ".join(word if generator.random() > rate else "x" for word in sentence.split())
-                for sentence in d.sentences
-            ),
-        )
-        for d in documents
-    ]
+    def wrong(sentence: str) -> str:
+        return " ".join(word if generator.random() > rate else "x" for word in sentence.split())
+
+    return [Document(d.id, tuple(map(wrong, d.sentences))) for d in documents]
 
 
 @pytest.fixture(scope="module")
@@ -106,28 +96,16 @@ def board(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def command(folder: Path, *more: str | Path) -> list[str | Path]:
-    return [
-        "leaderboard",
-        folder / "systems",
-        "--reference",
-        folder / "reference.de",
-        "--out",
-        folder / "systems" / "page.html",
-        "--samples",
-        "500",
-        *more,
-    ]
+    places = ["--reference", folder / "reference.de", "--out", folder / "systems" / "page.html"]
+    return ["leaderboard", folder / "systems", *places, "--samples", "500", *more]
 
 
 def test_the_page_and_the_figures(board: Path) -> None:
     options = ["--source", board / "source.en", "--protocol", "chrf", "--protocol", "d-bleu"]
     told = json.loads(succeed(*command(board), *options, "--json").out)
     assert {place["system"] for place in told["places"][:2]} == {"good.jsonl", "lines.jsonl"}
-    assert [(p["first"], p["last"], p["cluster"]) for p in told["places"]] == [
-        (1, 2, 1),
-        (1, 2, 1),
-        (3, 3, 2),
-    ]
+    ranks = [(p["first"], p["last"], p["cluster"]) for p in told["places"]]
+    assert ranks == [(1, 2, 1), (1, 2, 1), (3, 3, 2)]
     by_name = {entry["name"]: entry for entry in told["systems"]}
     assert by_name["lines.jsonl"]["alignment"]["realigned_documents"] == 20
     assert by_name["good.jsonl"]["alignment"]["realigned_documents"] == 0
@@ -179,11 +157,8 @@ def test_many_systems_have_tables_that_fit(board: Path, tmp_path: Path) -> None:
 def test_one_document_has_no_tests(tmp_path: Path) -> None:
     for name, text in (("r", "a b c d\ne f g h\n"), ("x", "a b c\ne f g h\n"), ("y", "a b c d\n")):
         (tmp_path / name).write_text(text)
-    found = make_leaderboard(
-        LeaderboardRequest(
-            out=Path("page.html"), systems=(tmp_path / "x", tmp_path / "y"), reference=(tmp_path / "r",)
-        )
-    )
+    systems = (tmp_path / "x", tmp_path / "y")
+    found = make_leaderboard(LeaderboardRequest(out=PAGE, systems=systems, reference=(tmp_path / "r",)))
     assert found.test is None
     assert [place.ranks for place in found.places] == ["1-2", "1-2"]
     assert found.systems[0].intervals_95 == (None, None, None)
@@ -196,15 +171,8 @@ def test_what_can_find_nothing_says_so(tmp_path: Path) -> None:
     paths = [tmp_path / f"{number}.de" for number in range(6)]
     for number, path in enumerate(paths):
         path.write_text(text.replace("b", f"b{number}"))
-    found = make_leaderboard(
-        LeaderboardRequest(
-            out=Path("page.html"),
-            systems=tuple(paths),
-            reference=(paths[0],),
-            protocol=("chrf",),
-            samples=100,
-        )
-    )
+    given = {"systems": tuple(paths), "reference": (paths[0],), "protocol": ("chrf",), "samples": 100}
+    found = make_leaderboard(LeaderboardRequest(out=PAGE, **given))
     assert {place.ranks for place in found.places} == {"1-6"}
     assert found.notes == (
         "3 documents are too few: no difference can be significant (tests: 15)",
@@ -212,41 +180,22 @@ def test_what_can_find_nothing_says_so(tmp_path: Path) -> None:
     )
 
 
-@loop_over(
-    ("options", "words"),
-    [
-        (
-            ["--rank-by", "comet"],
-            "--rank-by comet: is not measured; the measured scores are s-bleu, d-bleu, chrf",
-        ),
+def test_what_is_refused_and_outputs_that_stay(board: Path, tmp_path: Path) -> None:
+    measured = "--rank-by comet: is not measured; the measured scores are s-bleu, d-bleu, chrf"
+    for more, words in (
+        (["--rank-by", "comet"], measured),
         (["--protocol", "bleurt"], "unknown protocol 'bleurt'"),
         (["--comet-context", "2"], "--comet-context needs --comet"),
-        (["--seed", "-1"], "seed -1"),
-    ],
-)
-def test_what_is_refused(board: Path, options: list[str], words: str) -> None:
-    outcome = cotext(*command(board, *options))
-    assert (outcome.code, outcome.out) == (2, "")
-    assert words in outcome.err
-
-
-def test_a_folder_without_outputs_is_refused(board: Path, tmp_path: Path) -> None:
+    ):
+        assert must_refuse(words, *command(board, *more)).out == ""
     (tmp_path / "empty").mkdir()
-    outcome = cotext(
-        "leaderboard", tmp_path / "empty", "--reference", board / "reference.de", "--out", tmp_path / "p.html"
-    )
-    assert (outcome.code, "contains no outputs of systems" in outcome.err) == (2, True)
-
-
-def test_no_output_of_a_system_is_overwritten(board: Path) -> None:
-    """Only what is called a page is left out of a folder as one."""
+    options = ("--reference", board / "reference.de", "--out", tmp_path / "p.html")
+    must_refuse("contains no outputs of systems", "leaderboard", tmp_path / "empty", *options)
+    # Only what is called a page is left out of a folder as one.
     taken = board / "systems" / "poor.de"
     before = taken.read_bytes()
-    outcome = cotext(*command(board), "--out", taken)
-    assert (outcome.code, "poor.de" in outcome.err, taken.read_bytes()) == (2, True, before)
-
-
-def test_what_is_written_beside_outputs_is_no_system(board: Path) -> None:
+    must_refuse("poor.de", *command(board), "--out", taken)
+    assert taken.read_bytes() == before
     folder = board / "systems"
     request = LeaderboardRequest(out=Path("page.html"), systems=(folder,), reference=())
     before = output_files(request)
@@ -270,7 +219,5 @@ def test_what_is_written_beside_outputs_is_no_system(board: Path) -> None:
 def test_wrong_options_cost_no_work(tmp_path: Path, more: dict[str, Any], words: str) -> None:
     """They are refused before files are read, and long before COMET has scored them."""
     missing = (tmp_path / "missing.de",)
-    with pytest.raises(CotextError, match=words):
-        make_leaderboard(
-            LeaderboardRequest(out=Path("page.html"), systems=missing, reference=missing, **more)
-        )
+    request = LeaderboardRequest(out=PAGE, systems=missing, reference=missing, **more)
+    must_raise(words, make_leaderboard, request)

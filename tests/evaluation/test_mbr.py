@@ -9,7 +9,7 @@ from sacrebleu.metrics.chrf import CHRF
 from cotext.data.nbest_lists import Candidate, Candidates
 from cotext.evaluation.metrics.mbr import Pool, decide_sentences, pair_utilities, pooled
 from cotext.evaluation.statistics.sufficient_statistics import ChrfPairs, shared, sum_scorer
-from cotext.runtime.errors import CotextError
+from tests.refusals import must_raise
 
 WORDS = ["der", "die", "Katze", "Katzen", "sieht", "sieht,", "Hund", ".", "ä", "1,5"]
 texts = st.lists(st.sampled_from(WORDS), max_size=9).map(" ".join)
@@ -34,16 +34,13 @@ def test_counts_and_scores_of_pairs_are_those_of_sacrebleu(lowercase: bool, cand
             assert utilities[h, r] == pytest.approx(own._aggregate_and_compute([expected]).score, abs=1e-9)
 
 
-def test_chrf_with_words_is_refused() -> None:
-    with pytest.raises(ValueError, match="word n-grams"):
-        ChrfPairs(CHRF(word_order=2))
-
-
-def test_matches_are_the_smaller_counts() -> None:
+def test_chrf_counts_the_smaller_matches_and_no_words() -> None:
     from collections import Counter
 
     found = shared([Counter("aab"), Counter("ab"), Counter("aaac"), Counter()])
     assert found.tolist() == [[3, 2, 2, 0], [2, 2, 1, 0], [2, 1, 4, 0], [0, 0, 0, 0]]
+    with pytest.raises(ValueError, match="word n-grams"):
+        ChrfPairs(CHRF(word_order=2))
 
 
 def test_a_choice_worked_by_hand() -> None:
@@ -57,9 +54,6 @@ def test_a_choice_worked_by_hand() -> None:
     # 0.9 * 10 + 0.05 * 2 = 9.1, and (4 + 10 + 4) / 3 = 6; of the first ones 9.1 and (10 + 2 + 0) / 3 = 4.
     assert decision.utility == pytest.approx(15.1)
     assert decision.utility_of_first == pytest.approx(13.1)
-
-
-def test_what_agrees_alike_stays_with_the_first() -> None:
     utility = np.array([[5.0, 1.0], [1.0, 5.0 + 1e-13]])
     assert decide_sentences([Pool(("a", "b"), np.full((1, 2), 0.5))], [utility]).chosen == (0,)
 
@@ -76,12 +70,8 @@ def test_probabilities_of_lists() -> None:
     assert pooled([one], "scores", 2.0).probability[0] == pytest.approx([np.sqrt(3) * flat, flat, flat])
     same = pooled([lists(("a", -1e6), ("b", -1e6))], "scores", 0.01)
     assert same.probability.tolist() == [[0.5, 0.5]]
-
-
-def test_unknown_log_probabilities_cannot_weigh() -> None:
     unknown = (Candidate("a", float("nan"), float("nan")), Candidate("b", -1, -1))
-    with pytest.raises(CotextError, match="--probabilities uniform"):
-        pooled([unknown], "scores", 1.0)
+    must_raise("--probabilities uniform", pooled, [unknown], "scores", 1.0)
     assert pooled([unknown[:1]], "scores", 1.0).probability.tolist() == [[1.0]]
 
 

@@ -13,10 +13,10 @@ from cotext.data.nbest_lists import Candidate, ListedDocument
 from cotext.data.nbest_lists import write_documents as write_lists
 from cotext.evaluation.requests import MbrRequest
 from cotext.evaluation.studies.evaluate.mbr_files import choose_translations
-from cotext.runtime.errors import CotextError
-from tests.command_line import cotext, succeed
+from tests.command_line import must_refuse, succeed
 from tests.evaluation.test_comet import checkpoint, python  # noqa: F401 - a fixture
 from tests.loops import loop_over
+from tests.refusals import must_raise
 
 OUT = Path("out.de")
 A = "die katze sieht den hund"
@@ -52,8 +52,7 @@ def test_what_two_of_three_systems_say_is_chosen(tmp_path: Path) -> None:
     assert report["utility"] > report["utility_of_first"]
     assert "mbr:sentence|utility:chrf|probabilities:scores|temperature:1|systems:3" in report["signature"]
     assert "nrefs:1" in report["signature"]
-    refused = cotext("mbr", *paths, "--out", out)
-    assert "exists; choose another --out, or add --overwrite" in refused.err
+    must_refuse("exists; choose another --out, or add --overwrite", "mbr", *paths, "--out", out)
 
 
 def test_lists_are_weighed_by_their_scores_unless_told_otherwise(tmp_path: Path) -> None:
@@ -90,35 +89,24 @@ def test_lists_and_outputs_together_keep_the_ids(tmp_path: Path) -> None:
     assert report.inputs == ("", "model:x|nbest:3")
     assert report.translations == 2.0
     other = output(tmp_path, "other", (B,), (B,), format="jsonl")  # d0, d1
-    with pytest.raises(CotextError, match=r"document number 1 is 'd0' in .*other.* but 'd1' in"):
-        choose_translations(MbrRequest(files=[lists, other], out=OUT))
+    refuse(r"document number 1 is 'd0' in .*other.* but 'd1' in", lists, other)
 
 
-@pytest.mark.parametrize(
-    ("documents", "message"),
-    [
-        (((A, B),), "1 documents in .*other.de but 2 in .*one.de"),
-        (((A, B), (A, B)), "document '.*': 1 sentences in .*one.de, 2 in"),
-    ],
-)
-def test_files_of_other_documents_are_refused(
-    tmp_path: Path, documents: tuple[tuple[str, ...], ...], message: str
-) -> None:
-    paths = [output(tmp_path, "other", *documents), output(tmp_path, "one", (A, B), (A,))]
-    with pytest.raises(CotextError, match=message):
-        choose_translations(MbrRequest(files=paths[::-1] if len(documents) == 1 else paths, out=OUT))
+def refuse(message: str, *files: Path) -> None:
+    must_raise(message, choose_translations, MbrRequest(files=files, out=OUT))
 
 
-def test_what_is_given_twice_or_not_known_is_told_with_its_place(tmp_path: Path) -> None:
-    one = output(tmp_path, "one", (A,), (B, C))
+def test_files_that_do_not_fit_are_refused_with_their_place(tmp_path: Path) -> None:
+    one = output(tmp_path, "one", (A, B), (A,))
+    refuse("1 documents in .*other.de but 2 in .*one.de", one, output(tmp_path, "other", (A, B)))
+    more = output(tmp_path, "other", (A, B), (A, B))
+    refuse("document '.*': 1 sentences in .*one.de, 2 in", more, one)
     (tmp_path / "again.de").symlink_to(one)
-    with pytest.raises(CotextError, match=r"again\.de: is given twice, as .*one\.de too"):
-        choose_translations(MbrRequest(files=[one, tmp_path / "again.de"], out=OUT))
+    refuse(r"again\.de: is given twice, as .*one\.de too", one, tmp_path / "again.de")
     unknown = listed(tmp_path / "l.jsonl", (((A, -0.1),),), (((B, -0.1),), ((C, float("nan")), (A, -1.0))))
-    with pytest.raises(CotextError, match=r"document 'd2', sentence 2: the translation .* no log-prob"):
-        choose_translations(MbrRequest(files=[unknown], out=OUT))
+    refuse(r"document 'd2', sentence 2: the translation .* no log-prob", unknown)
     (tmp_path / "folder").mkdir()
-    assert "is a folder" in cotext("mbr", one, "--out", tmp_path / "folder").err
+    must_refuse("is a folder", "mbr", one, "--out", tmp_path / "folder")
 
 
 def test_no_lists_of_another_output_stay_beside(tmp_path: Path) -> None:
@@ -127,22 +115,20 @@ def test_no_lists_of_another_output_stay_beside(tmp_path: Path) -> None:
     lists = listed(tmp_path / "out.de.nbest.jsonl", (((C, -0.1),),))
     # A text cannot hold the empty sentence that is chosen: what was there stays, all of it.
     empty = listed(tmp_path / "empty.jsonl", ((("", 0.0),),))
-    assert "empty" in cotext("mbr", empty, "--out", out, "--overwrite").err
+    must_refuse("empty", "mbr", empty, "--out", out, "--overwrite")
     assert (out.read_text(), lists.exists()) == (f"{C}\n", True)
     succeed("mbr", one, two, "--out", out, "--overwrite")
     assert (out.read_text(), lists.exists()) == (f"{A}\n", False)
     out.unlink()
     listed(lists, (((C, -0.1),),))
-    assert f"{lists}: exists; choose another --out" in cotext("mbr", one, two, "--out", out).err
+    must_refuse(f"{lists}: exists; choose another --out", "mbr", one, two, "--out", out)
     assert not out.exists()
 
 
 def test_lists_are_not_replaced_by_what_is_chosen_from_them(tmp_path: Path) -> None:
     lists = listed(tmp_path / "out.de.nbest.jsonl", (((C, -0.1), (A, -0.2)),))
     for out in (lists, tmp_path / "out.de"):
-        refused = cotext("mbr", lists, "--out", out, "--overwrite")
-        assert refused.code == 2
-        assert f"{lists}: would overwrite an input file" in refused.err
+        must_refuse(f"{lists}: would overwrite an input file", "mbr", lists, "--out", out, "--overwrite")
     assert len(lists.read_text().splitlines()) == 3
     assert [path.name for path in tmp_path.iterdir()] == [lists.name]
 
@@ -162,9 +148,7 @@ def test_lists_are_not_replaced_by_what_is_chosen_from_them(tmp_path: Path) -> N
 )
 def test_wrong_options(tmp_path: Path, options: list[str], message: str) -> None:
     path = output(tmp_path, "one", (A,))
-    refused = cotext("mbr", path, "--out", tmp_path / "out.de", *options)
-    assert refused.code == 2
-    assert message in refused.err
+    must_refuse(message, "mbr", path, "--out", tmp_path / "out.de", *options)
     assert not (tmp_path / "out.de").exists()
 
 
@@ -180,5 +164,4 @@ def test_comet_scores_all_pairs(tmp_path: Path, python: Path) -> None:  # noqa: 
     assert report.utility == pytest.approx(100 * (1.8 / 3 + 2.8 / 3) / 2)
     assert report.utility_of_first == pytest.approx(100 * (1 / 3 + (1 + 1.6) / 3) / 2)
     assert "protocol:comet" in report.signature
-    with pytest.raises(CotextError, match="--comet needs --source"):
-        choose_translations(replace(request, source=None))
+    must_raise("--comet needs --source", replace, request, source=None)

@@ -34,15 +34,9 @@ def test_disc_is_that_of_the_paper() -> None:
 
 
 def suite(name: str, distances: list[int | None], candidates: int = 2) -> ContrastiveSuite:
+    written = tuple(("a", f"{c}") for c in range(candidates))
     examples = tuple(
-        ContrastiveExample(
-            str(n),
-            name,
-            d,
-            (f"{name} {n // 2}", f"it {n // 2}"),
-            tuple(("a", f"{c}") for c in range(candidates)),
-            0,
-        )
+        ContrastiveExample(str(n), name, d, (f"{name} {n // 2}", f"it {n // 2}"), written, 0)
         for n, d in enumerate(distances)
     )
     return ContrastiveSuite(name, "en", "de", examples)
@@ -70,9 +64,8 @@ def test_suites_together() -> None:
     assert [each.right for each in found.decisions] == [False, True, False, True, True]
     assert (found.overall.correct, found.overall.total, found.overall.ties) == (3, 5, 1)
     assert found.overall.chance == pytest.approx((3 / 2 + 2 / 4) / 5)
-    assert {name: each.percent for name, each in found.by_phenomenon.items()} == pytest.approx(
-        {"p": 100 / 3, "q": 100}
-    )
+    percents = {name: each.percent for name, each in found.by_phenomenon.items()}
+    assert percents == pytest.approx({"p": 100 / 3, "q": 100})
     assert found.aggregates == pytest.approx({"disc": 60.0, "disc_avg": 200 / 3})
     # Two examples of a source are of one document, and none of two suites.
     assert found.documents == (0, 1, 1, 2, 2)

@@ -8,6 +8,7 @@ from sacrebleu.metrics.bleu import BLEU
 from cotext.data.documents import Document
 from cotext.evaluation.metrics.profile import by_length, by_position, render_profile
 from cotext.runtime.errors import CotextError
+from tests.refusals import must_raise
 
 LINES = ("der Tisch war neu und schön", "er stand am Fenster im Haus", "wir kauften ihn gestern in Rom")
 REFERENCE = [
@@ -52,15 +53,11 @@ def test_every_sentence_is_in_one_bucket(lengths: list[int]) -> None:
     assert sum(b.documents for b in by_length([documents], documents, ["chrf"])) == len(lengths)
 
 
-def test_as_text() -> None:
+def test_text_and_bad_input() -> None:
     lines = render_profile("place", by_position([WRITTEN, REFERENCE], REFERENCE, ["s-bleu"]), ["x", "y"])
     assert lines.splitlines()[0].split() == ["place", "documents", "sentences", "x", "s-BLEU", "y", "s-BLEU"]
     assert lines.splitlines()[1].split()[-1] == "100.00"
     assert lines.splitlines()[-1].startswith("protocol:s-bleu|unit:sentence|")
-
-
-def test_bad_input() -> None:
     with pytest.raises(CotextError, match="3 sentences in the hypothesis, 1 in the reference"):
         by_position([[Document("b", LINES)]], REFERENCE[1:2], ["chrf"])
-    with pytest.raises(CotextError, match="unknown protocol"):
-        by_length([WRITTEN], REFERENCE, ["bleu"])
+    must_raise("unknown protocol", by_length, [WRITTEN], REFERENCE, ["bleu"])

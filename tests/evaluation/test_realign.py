@@ -14,8 +14,8 @@ from cotext.evaluation.metrics.realign import AlignmentReport, realign, realign_
 from cotext.evaluation.metrics.token_cuts import Cutter
 from cotext.evaluation.requests import EvaluationRequest
 from cotext.evaluation.studies.evaluate.evaluate_files import evaluate_files
-from cotext.runtime.errors import CotextError
-from tests.command_line import cotext, succeed
+from tests.command_line import must_refuse, succeed
+from tests.refusals import must_raise
 
 REFERENCE = (
     "Das ist gut.",
@@ -127,8 +127,8 @@ def test_text_without_spaces_needs_its_language() -> None:
     systems, reports = realign_systems({"x": hypothesis}, [reference], "zh", "unequal")
     assert systems["x"] == reference
     assert reports["x"].signature == "|realign:least-edits-zh-lc-1-of-1"
-    with pytest.raises(CotextError, match=r"^x: document 'a': is written without spaces.*language zh"):
-        realign_systems({"x": hypothesis}, [reference], None, "unequal")
+    message = r"^x: document 'a': is written without spaces.*language zh"
+    must_raise(message, realign_systems, {"x": hypothesis}, [reference], None, "unequal")
 
 
 @pytest.fixture
@@ -150,8 +150,7 @@ def command(folder: Path, *systems: str) -> list[str | Path]:
 
 
 def test_on_the_command_line(files: Path) -> None:
-    refused = cotext(*command(files, "ours"))
-    assert (refused.code, "or use `evaluate --realign`" in refused.err) == (2, True)
+    must_refuse("or use `evaluate --realign`", *command(files, "ours"))
     shown = succeed(*command(files, "ours", "theirs"), "--realign", "--paired", "--samples", "100").out
     assert "s-BLEU  theirs.jsonl - ours.jsonl       +0.00" in shown
     assert "|realign:least-edits-13a-lc-1-of-2" in shown
@@ -159,37 +158,19 @@ def test_on_the_command_line(files: Path) -> None:
     assert ["ours.jsonl", "1", "of", "2", "0", "0", "1.00", "0.0"] in rows
     told = json.loads(succeed(*command(files, "ours"), "--realign", "--json").out)
     assert told["realign"]["ours.jsonl"]["documents"][0]["lines"] == 3
-    assert [score["value"] for score in told["systems"]["ours.jsonl"]["scores"].values()] == pytest.approx(
-        [100.0] * 3
-    )
-
-
-def test_files_that_fit_have_the_same_scores_and_signatures(files: Path) -> None:
-    plain, found = (
-        evaluate_files(
-            EvaluationRequest(
-                hypothesis=[files / "theirs.jsonl"], reference=[files / "reference.jsonl"], realign=realign
-            )
-        )
-        for realign in (False, True)
-    )
+    scores = told["systems"]["ours.jsonl"]["scores"].values()
+    assert [score["value"] for score in scores] == pytest.approx([100.0] * 3)
+    # Files that fit have the same scores and signatures.
+    fit = {"hypothesis": [files / "theirs.jsonl"], "reference": [files / "reference.jsonl"]}
+    plain, found = (evaluate_files(EvaluationRequest(**fit, realign=each)) for each in (False, True))
     assert found.scores == plain.scores
 
 
-def test_scores_of_documents_do_not_need_it(files: Path) -> None:
+def test_what_needs_no_alignment_and_what_is_refused(files: Path) -> None:
     shown = succeed(*command(files, "ours"), "--realign", "--protocol", "d-bleu").out
     assert "realign:" not in shown
-
-
-def test_what_is_refused(files: Path) -> None:
-    outcome = cotext(*command(files, "moved"), "--realign")
-    assert (outcome.code, outcome.out) == (2, "")
-    assert "document number 1 is 'two' in " in outcome.err
-
-
-def test_references_have_to_fit_each_other(files: Path) -> None:
-    paths = {"theirs": files / "theirs.jsonl"}
-    with pytest.raises(CotextError, match=r"3 sentences in .*ours.jsonl, 4 in .*reference.jsonl"):
-        read_aligned(
-            paths, [files / "reference.jsonl", files / "ours.jsonl"], None, None, same_sentences=False
-        )
+    refused = must_refuse("document number 1 is 'two' in ", *command(files, "moved"), "--realign")
+    assert refused.out == ""
+    message = r"3 sentences in .*ours.jsonl, 4 in .*reference.jsonl"
+    paths, references = {"theirs": files / "theirs.jsonl"}, [files / "reference.jsonl", files / "ours.jsonl"]
+    must_raise(message, read_aligned, paths, references, None, None, same_sentences=False)

@@ -33,8 +33,8 @@ from cotext.evaluation.statistics.significance import (
     swapped_p,
 )
 from cotext.evaluation.statistics.sufficient_statistics import Floats, Statistics, sum_scorer
-from cotext.runtime.errors import CotextError
 from tests.loops import loop_over
+from tests.refusals import must_raise
 
 TESTS: tuple[Test, ...] = get_args(Test)
 WORDS = list("abcdefghijklmnopqrst.")
@@ -66,9 +66,6 @@ def plain(values: list[float]) -> Statistics:
     return Statistics(counts, np.arange(len(values)), "sentence", lambda sums: 100 * sums[:, 0] / sums[:, 1])
 
 
-# Formulas on sums
-
-
 @loop_over("name", METRICS)
 def test_scores_from_sums_are_sacrebleus(name: str) -> None:
     metric = METRICS[name]
@@ -88,9 +85,7 @@ counts = st.integers(0, 6)
     arrays.arrays(float, (5, 1), elements=counts),
     st.booleans(),
 )
-def test_bleu_where_n_grams_are_missing(
-    matched: Floats, more: Floats, reference: Floats, exponential: bool
-) -> None:
+def test_bleu_of_missing_n_grams(matched: Floats, more: Floats, reference: Floats, exponential: bool) -> None:
     metric = BLEU(smooth_method="exp" if exponential else "none")
     # Totals cannot rise with the order, nor lie below the matches.
     total = np.maximum.accumulate((matched + more)[:, ::-1], axis=1)[:, ::-1]
@@ -109,21 +104,15 @@ def test_chrf_and_ter_where_counts_are_missing(triples: Floats, edits: Floats) -
         assert sum_scorer(metric)(rows) == pytest.approx(expected, abs=1e-9)
 
 
-def test_smoothing_that_is_not_written_is_refused() -> None:
+def test_smoothing_and_counts_by_document() -> None:
     with pytest.raises(ValueError, match="add-k"):
         sum_scorer(BLEU(smooth_method="add-k"))
-
-
-def test_counts_by_document() -> None:
     rows = np.array([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
     statistics = Statistics(rows, np.array([0, 0, 1]), "sentence", lambda sums: sums[:, 0])
     assert statistics.by("document")[0].tolist() == [[4.0, 6.0], [5.0, 6.0]]
     assert statistics.by("sentence")[0] is rows
     whole = Statistics(rows, np.arange(3), "document", lambda sums: sums[:, 0])
     assert whole.by("sentence") == (rows, "document")
-
-
-# Against sacrebleu's own tests: the same seed gives the same draws.
 
 
 @loop_over("chunk", [50, 2_000_000])
@@ -165,9 +154,6 @@ def test_a_system_against_itself_is_not_significant() -> None:
         assert only.interval_95 == (0.0, 0.0)
 
 
-# Against closed forms
-
-
 def test_randomisation_against_all_swaps() -> None:
     gains = [0.3, 0.1, 0.4, -0.2, 0.15, 0.25, 0.05, -0.1]
     one, other = plain([0.0] * 8), plain(gains)
@@ -202,16 +188,13 @@ def test_bootstrap_of_a_mean_has_its_known_spread() -> None:
     assert ["|sides:1|" in signature for signature in sides.values()] == [False, False, True]
 
 
-def test_koehn_by_hand() -> None:
+def test_p_by_hand() -> None:
     """Of eight samples five have the sign of what was observed, one has none and two the other."""
     samples = np.array([1.0, 2, 3, 1, 1, 0, -1, -2])
     assert reversed_p(samples, 0.5) == reversed_p(-samples, -0.5) == pytest.approx(3 / 8)
     assert reversed_p(samples, -0.5) == pytest.approx(6 / 8)
     assert reversed_p(samples, 0.0) == 1.0
     assert reversed_p(np.ones(9), 2.0) == 0.0
-
-
-def test_p_is_never_zero() -> None:
     assert swapped_p(np.zeros(99), 1.0) == pytest.approx(1 / 100)
     assert shifted_p(np.full(99, 3.0), 3.0) == pytest.approx(1 / 100)
     # Three of nine stray from their mean, 2, by at least 2, on either side.
@@ -250,15 +233,19 @@ def test_documents_are_more_careful_than_sentences() -> None:
     assert by_sentence.comparisons[0].p < 0.001
 
 
-# Several systems
-
-
-def test_holm_by_hand() -> None:
+def test_holm_and_pairs_by_hand() -> None:
     # 0.01 * 4, 0.02 * 3, then 0.03 * 2 = 0.06 (not below 0.06), then 0.5.
     assert holm([0.03, 0.01, 0.5, 0.02]) == pytest.approx([0.06, 0.04, 0.5, 0.06])
     assert holm([0.6, 0.7]) == [1.0, 1.0]
     assert holm([0.2]) == [0.2]
     assert holm([]) == []
+    assert compared_pairs(["a", "b", "c"], None) == [("a", "b"), ("a", "c"), ("b", "c")]
+    assert compared_pairs(["a", "b", "c"], "b") == [("b", "a"), ("b", "c")]
+    must_raise("no system 'x' to compare with; systems are a, b", compared_pairs, ["a", "b"], "x")
+    must_raise("at least two", compared_pairs, ["a"], None)
+    must_raise("at least two units", paired_test, {"a": plain([1.0]), "b": plain([2.0])})
+    must_raise("10 samples are too few", Resampling, samples=10)
+    must_raise("seed -1", Resampling, seed=-1)
 
 
 @settings(max_examples=50, deadline=None)
@@ -269,15 +256,6 @@ def test_laws_of_holm(values: list[float]) -> None:
     assert all(p <= c <= b for p, c, b in zip(values, corrected, bonferroni, strict=True))
     order = sorted(range(len(values)), key=values.__getitem__)
     assert [corrected[i] for i in order] == sorted(corrected)
-
-
-def test_who_is_compared_with_whom() -> None:
-    assert compared_pairs(["a", "b", "c"], None) == [("a", "b"), ("a", "c"), ("b", "c")]
-    assert compared_pairs(["a", "b", "c"], "b") == [("b", "a"), ("b", "c")]
-    with pytest.raises(CotextError, match="no system 'x' to compare with; systems are a, b"):
-        compared_pairs(["a", "b"], "x")
-    with pytest.raises(CotextError, match="at least two"):
-        compared_pairs(["a"], None)
 
 
 def test_three_systems_and_the_signature() -> None:
@@ -295,18 +273,6 @@ def test_three_systems_and_the_signature() -> None:
     assert found.comparisons[0].baseline == "a"
 
 
-def test_what_cannot_be_tested() -> None:
-    with pytest.raises(CotextError, match="at least two units"):
-        paired_test({"a": plain([1.0]), "b": plain([2.0])})
-    with pytest.raises(CotextError, match="10 samples are too few"):
-        Resampling(samples=10)
-    with pytest.raises(CotextError, match="seed -1"):
-        Resampling(seed=-1)
-
-
-# Contrastive decisions
-
-
 def test_mcnemar_by_hand() -> None:
     # 10 cases: 4 both right, 1 the baseline alone, 5 the system alone. Of 6 tosses at most 1: 7 / 64.
     baseline = [True] * 5 + [False] * 5
@@ -318,15 +284,11 @@ def test_mcnemar_by_hand() -> None:
     assert found.difference == pytest.approx(40.0)
     # (6 - 2) / 12 = 1/3 and sqrt((8/12 - 1/9) / 12) = 0.215166: 1/3 -+ 1.959964 * 0.215166.
     assert found.interval_95 == pytest.approx((-8.8384, 75.5050), abs=1e-3)
-
-
-def test_mcnemar_where_nothing_differs() -> None:
     found = mcnemar([True, False], [True, False])
     assert (found.p_exact, found.p_mid, found.difference) == (1.0, 1.0, 0.0)
     even = mcnemar([True, False], [False, True])
     assert (even.p_exact, even.p_mid) == (1.0, 1.0)
-    with pytest.raises(CotextError, match="2 decisions cannot be compared with 1"):
-        mcnemar([True, True], [True])
+    must_raise("2 decisions cannot be compared with 1", mcnemar, [True, True], [True])
 
 
 @settings(max_examples=50, deadline=None)

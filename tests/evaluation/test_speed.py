@@ -10,7 +10,7 @@ from cotext.config.recipe import load_config
 from cotext.data.documents import Document
 from cotext.data.tokenizer import load_tokenizer
 from cotext.evaluation.studies.speed import Way, _timed
-from tests.command_line import World, cotext, documents_file, succeed
+from tests.command_line import World, documents_file, must_refuse, succeed
 from tests.tiny import WordTokenizer
 from tests.tiny_runs import write_run
 
@@ -59,10 +59,8 @@ def test_a_speed_up_without_a_rival_says_so(runs: dict[str, Path], tmp_path: Pat
     asked = ("speed", runs["casa"], runs["casa"], "--document", source, "--setting", "many")
     done = succeed(*asked, "--rounds", "1", "--json")
     found = json.loads(done.out)
-    assert [way["way"] for way in found["settings"]["many"]] == [
-        "casa (1), best path",
-        "casa (2), best path",
-    ]
+    ways = [way["way"] for way in found["settings"]["many"]]
+    assert ways == ["casa (1), best path", "casa (2), best path"]
     assert found["settings"]["many"][0]["times_as_fast_as_the_fastest_left_to_right"] is None
     assert [note.split(":")[0] for note in found["notes"]] == [
         "No run writes from left to right",
@@ -99,15 +97,12 @@ def test_ratios_are_those_of_a_round() -> None:
 def test_bad_input(runs: dict[str, Path], tmp_path: Path) -> None:
     source = documents_file(tmp_path / "d.en", 2, 7)
 
-    def refusal(*arguments: str | Path) -> str:
-        outcome = cotext("speed", *arguments)
-        assert outcome.code == 2
-        return outcome.err
-
-    document = ("--document", source)
-    assert "--clock 'sun': choose one of cpu, wall" in refusal(runs["doc"], *document, "--clock", "sun")
-    assert "--setting 'all': choose one of one, many" in refusal(runs["doc"], *document, "--setting", "all")
-    assert "with its configured beam" in refusal(runs["doc"], *document, "--set", "beam=2")
-    assert "would overwrite" in refusal(runs["doc"], *document, "--out", source)
     (tmp_path / "blank.jsonl").write_text('{"id": "b", "sentences": ["", ""]}\n')
-    assert "no words" in refusal(runs["doc"], "--document", tmp_path / "blank.jsonl")
+    for words, *options in (
+        ("--clock 'sun': choose one of cpu, wall", source, "--clock", "sun"),
+        ("--setting 'all': choose one of one, many", source, "--setting", "all"),
+        ("with its configured beam", source, "--set", "beam=2"),
+        ("would overwrite", source, "--out", source),
+        ("no words", tmp_path / "blank.jsonl"),
+    ):
+        must_refuse(words, "speed", runs["doc"], "--document", *options)

@@ -111,7 +111,6 @@ def attack(name: str, draw: random.Random) -> None:
     if name == "prose":
         return  # lines of text may be anything, subtitles too
     again = format_of(written, file_name, name)
-    assert again is not None
     assert again.name == name
     reread = again.open(written, file_name)
     if name in _AS_READ:

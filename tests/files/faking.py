@@ -4,7 +4,8 @@ import io
 import random
 import zipfile
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from cotext.files.blocks import Block, Close, Copied, FileFormat, Open, OpenedFile, Piece, Point, merged
 from cotext.runtime.errors import CotextError
@@ -17,13 +18,24 @@ def shouted(documents: Sequence[Sequence[Block]]) -> list[list[Block]]:
 
 
 def changed(documents: Sequence[Sequence[Block]], change: Callable[[str], str]) -> list[list[Block]]:
-    return [
-        [
-            Block(tuple(change(p) if isinstance(p, str) else p for p in block.pieces), block.place)
-            for block in document
-        ]
-        for document in documents
-    ]
+    """Every block that asks for it with its texts changed and its elements where they were."""
+
+    def other(block: Block) -> Block:
+        return replace(block, pieces=tuple(change(p) if isinstance(p, str) else p for p in block.pieces))
+
+    return [[other(block) if block.translate else block for block in document] for document in documents]
+
+
+def upper(opened: OpenedFile) -> bytes:
+    """The file with all that is translated in capitals."""
+    return opened.written(changed(opened.contents.documents, str.upper))
+
+
+def same_again(format: FileFormat, content: bytes) -> OpenedFile:
+    """The file opened, after it has been seen to come back byte for byte."""
+    opened = format.open(content, "file")
+    assert opened.written(opened.contents.documents) == content
+    return opened
 
 
 def shuffled(block: Block, draw: random.Random) -> Block:
@@ -67,19 +79,27 @@ def shape(block: Block) -> str:
     return "".join(spelled)
 
 
+def elements(pieces: Iterable[Piece]) -> list[Piece]:
+    return sorted((p for p in pieces if not isinstance(p, str)), key=lambda p: (p.key, isinstance(p, Close)))
+
+
+def assert_nested(pieces: Iterable[Piece]) -> None:
+    inside: list[int] = []
+    for piece in pieces:
+        if isinstance(piece, Open):
+            inside.append(piece.key)
+        elif isinstance(piece, Close):
+            assert inside.pop() == piece.key
+    assert not inside
+
+
 def assert_well_formed(opened: OpenedFile) -> None:
     """Every block has text, and elements that are nested properly, each once."""
     for document in opened.contents.documents:
         for block in document:
             assert block.text.strip(), block
             assert merged(block.pieces) == block.pieces
-            inside: list[int] = []
-            for piece in block.pieces:
-                if isinstance(piece, Open):
-                    inside.append(piece.key)
-                elif isinstance(piece, Close):
-                    assert inside.pop() == piece.key
-            assert not inside
+            assert_nested(block.pieces)
             single = Counter(p.key for p in block.pieces if isinstance(p, Open | Point | Copied))
             assert all(count == 1 for count in single.values())
 

@@ -6,11 +6,11 @@ import sys
 import pytest
 
 from cotext.files.table import file_formats, recognise
-from cotext.runtime.errors import CotextError
 from tests.files import enemies, structures
 from tests.files.faking import assert_damage_is_survived
 from tests.files.structures import STRUCTURES
 from tests.loops import loop_over
+from tests.refusals import must_raise
 
 
 @loop_over("name", STRUCTURES)
@@ -47,7 +47,5 @@ def test_without_its_library_a_format_says_what_to_install(
     lxml_etree.cache_clear()
     monkeypatch.setitem(sys.modules, library, None)
     format = recognise(content, name)
-    assert format is not None
-    with pytest.raises(CotextError, match=r"cotext\[files\]"):
-        format.open(content, name)
+    must_raise(r"cotext\[files\]", format.open, content, name)
     lxml_etree.cache_clear()

@@ -6,8 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cotext.files.block_sentences import CutBlock, cut
+from cotext.files.block_sentences import cut
 from cotext.files.blocks import SPACE, Block, Close, Copied, Open, Piece, Point, merged, shown_span
+from tests.files.faking import assert_nested, elements
+from tests.files.test_tags import structures
 from tests.loops import loop_over
 
 
@@ -16,67 +18,17 @@ def spans(text: str) -> list[tuple[int, int]]:
     return [match.span() for match in re.finditer(r"[^\s.](?:[^.]*\.|[^.]*[^\s.](?=\s*\Z))", text)]
 
 
-def nested(pieces: tuple[Piece, ...]) -> bool:
-    stack: list[int] = []
-    for piece in pieces:
-        if isinstance(piece, Open):
-            stack.append(piece.key)
-        elif isinstance(piece, Close) and (not stack or stack.pop() != piece.key):
-            return False
-    return not stack
-
-
-def elements(pieces: tuple[Piece, ...]) -> list[str]:
-    return sorted(map(repr, (piece for piece in pieces if not isinstance(piece, str))))
-
-
-@st.composite
-def blocks(draw: st.DrawFn) -> Block:
-    """Texts of two letters and full stops with elements anywhere in them."""
-    keys = iter(range(100))
-
-    def part(depth: int) -> list[Piece]:
-        pieces: list[Piece] = []
-        for _ in range(draw(st.integers(0, 4))):
-            kind = draw(st.integers(0, 5))
-            if kind < 3:
-                pieces.append(draw(st.text("ab. \n", min_size=1, max_size=9)))
-            elif kind == 3:
-                pieces.append(Point(next(keys)))
-            elif kind == 4:
-                pieces.append(Copied(next(keys), draw(st.sampled_from(("x. y", "\n", "a")))))
-            elif depth < 3:
-                key = next(keys)
-                pieces += [Open(key), *part(depth + 1), Close(key)]
-        return pieces
-
-    return Block(merged(part(0)))
-
-
-def same(found: CutBlock) -> Block:
-    return found.joined(found.parts.sentences, "en")
-
-
-@given(blocks())
+@given(structures(st.text("ab. \n", min_size=1, max_size=9), ("x. y", "\n", "a")).map(Block))
 def test_untouched_sentences_give_the_block_back_but_for_white_space(block: Block) -> None:
     found = cut(block, spans)
-    back = same(found)
+    back = found.joined(found.parts.sentences, "en")
     assert elements(back.pieces) == elements(block.pieces)
-    assert nested(back.pieces)
-    assert back.text.split() == block.text.split() or "".join(back.text.split()) == "".join(
-        block.text.split()
+    assert_nested(back.pieces)
+    assert "".join(back.text.split()) == "".join(block.text.split())
+    without_space, expected = (
+        merged("".join(p.split()) if isinstance(p, str) else p for p in each.pieces) for each in (back, block)
     )
-    without_space = [
-        "".join(p.split()) if isinstance(p, str) else p
-        for p in back.pieces
-        if not isinstance(p, str) or p.strip()
-    ]
-    expected = [
-        "".join(p.split()) if isinstance(p, str) else p
-        for p in block.pieces
-        if not isinstance(p, str) or p.strip()
-    ]
-    assert merged(without_space) == merged(expected)
+    assert without_space == expected
     for sentence in found.parts.sentences:
         assert Block(sentence).text.strip(" ") == Block(sentence).text
 

@@ -1,21 +1,14 @@
 import random
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cotext.files.blocks import Block, Close, Copied, Open, Point
 from cotext.files.html import FORMAT, HtmlFile
 from cotext.files.table import recognise
-from cotext.runtime.errors import CotextError
-from tests.files.faking import (
-    assert_well_formed,
-    changed,
-    shouted,
-    shuffled,
-    texts,
-)
+from tests.files.faking import assert_well_formed, changed, shouted, shuffled, texts
 from tests.loops import loop_over
+from tests.refusals import must_raise
 
 
 def opened(page: str | bytes) -> HtmlFile:
@@ -51,22 +44,9 @@ def test_a_page_is_read_in_blocks() -> None:
     file = opened(PAGE)
     assert texts(file) == [
         [
-            "A page & more",
-            "What it's about",
-            "Title\xa0one",
-            "She sold it, here.Next  one ends <here>.",
-            'Go "on"',
-            "A picture",
-            "Unclosed bold, both one",
-            "One",
-            "Three f(x) is Cotext.",
-            "Cell",
-            "12",
-            "Name",
-            "Send it",
-            "two\n lines",
-            "First line",
-            "second line",
+            *("A page & more", "What it's about", "Title\xa0one", "She sold it, here.Next  one ends <here>."),
+            *('Go "on"', "A picture", "Unclosed bold, both one", "One", "Three f(x) is Cotext.", "Cell"),
+            *("12", "Name", "Send it", "two\n lines", "First line", "second line"),
         ]
     ]
     assert_well_formed(file)
@@ -77,18 +57,13 @@ def test_a_page_is_read_in_blocks() -> None:
     assert [piece.breaks for piece in blocks[3].pieces if isinstance(piece, Point)] == [True, False, False]
     assert blocks[8].pieces[1::2] == (Copied(1, "f(x)"), Copied(3, "Cotext"))
     assert [block.place for block in blocks[:3]] == ["line 2", "line 4", "line 7"]
-    assert file.contents.messages == [
-        "<li> is not translated (line 11)",
-        "<pre> is not translated (line 12)",
-    ]
+    said = ["<li> is not translated (line 11)", "<pre> is not translated (line 12)"]
+    assert file.contents.messages == said
 
 
-def test_its_own_blocks_give_the_page() -> None:
+def test_own_blocks_give_the_page_and_changed_text_leaves_the_rest() -> None:
     file = opened(PAGE)
     assert file.written(file.contents.documents) == PAGE.encode()
-
-
-def test_changed_text_leaves_the_rest() -> None:
     assert shout(PAGE) == (
         PAGE.replace("A  page\n &amp; more", "A PAGE &amp; MORE")
         .replace("What it's about", "WHAT IT'S ABOUT")
@@ -114,7 +89,6 @@ def test_elements_may_move() -> None:
     [[block, alt]] = file.contents.documents
     b, i, line, image = (p for p in block.pieces if isinstance(p, Open | Point))
     moved = Block((image, "Da ", i, "rot ", b, Close(b.key), Close(i.key), line, "Auto."))
-    assert isinstance(b, Open)
     written = file.written([[moved, Block(('ein <Hund> & "mehr"',), alt.place)]])
     assert written.decode() == (
         '<p><img alt="ein &lt;Hund> &amp; &quot;mehr&quot;">Da <i>rot <b></b></i><br>Auto.</p>'
@@ -179,12 +153,12 @@ def test_any_page(page: str, draw: random.Random) -> None:
     # Other words of the same kind: the rest of the page is as it was.
     upper = changed(file.contents.documents, str.upper)
     assert texts(opened(file.written(upper))) == [[block.text for block in upper[0]]]
-    mixed = changed(
-        [[shuffled(block, draw) for block in file.contents.documents[0]]], lambda text: text + " "
+    mixed = [[shuffled(block, draw) for block in file.contents.documents[0]]]
+    spaced, own = (
+        file.written(changed(documents, lambda text: text + " ")).replace(b" ", b"")
+        for documents in (mixed, file.contents.documents)
     )
-    assert sorted(file.written(mixed).replace(b" ", b"")) == sorted(
-        file.written(changed(file.contents.documents, lambda text: text + " ")).replace(b" ", b"")
-    )
+    assert sorted(spaced) == sorted(own)
 
 
 @loop_over(
@@ -194,15 +168,9 @@ def test_any_page(page: str, draw: random.Random) -> None:
         ("<p>grün</p>".encode("latin-1"), "grün", b"<p>gr\xfcn \x80 &#9731;</p>"),
         (b"\xef\xbb\xbf<meta charset=latin1><p>gr\xc3\xbcn</p>", "grün", "<p>grün € ☃</p>".encode()),
         ("\ufeff<p>grün</p>".encode("utf-16-le"), "grün", "<p>grün € ☃</p>".encode("utf-16-le")),
-        (
-            "<meta charset=koi8-r><p>дом</p>".encode("koi8-r"),
-            "дом",
-            "<p>дом &#8364; &#9731;</p>".encode("koi8-r"),
-        ),
-        (
-            "<meta charset=shift_jis><p>表</p>".encode("shift_jis"),
-            "表",
-            "<p>表 &#8364; &#9731;</p>".encode("shift_jis"),
+        *(
+            (f"<meta charset={c}><p>{t}</p>".encode(c), t, f"<p>{t} &#8364; &#9731;</p>".encode(c))
+            for c, t in (("koi8-r", "дом"), ("shift_jis", "表"))
         ),
         ("<meta charset=utf-7><p>grün</p>".encode(), "grün", "<p>grün € ☃</p>".encode()),
         (b"<meta charset=utf-8><p>gr\xfcn</p>", "grn", None),
@@ -218,47 +186,26 @@ def test_encodings(content: bytes, expected: str, written: bytes | None) -> None
         assert file.written(changed(file.contents.documents, str.upper)).endswith(b"<p>GR\xfcN</p>")
 
 
-def test_an_encoding_that_is_guessed_is_said() -> None:
-    assert opened("<p>grün</p>".encode("latin-1")).contents.messages == [
-        "no encoding is declared, and the page is not UTF-8: read as windows-1252"
-    ]
+def test_guessed_encodings_limits_and_depth() -> None:
+    [guessed] = opened("<p>grün</p>".encode("latin-1")).contents.messages
+    assert guessed == "no encoding is declared, and the page is not UTF-8: read as windows-1252"
+    must_raise(r"page\.html: 67,108,865 bytes, but the limit is 67,108,864", opened, bytes((64 << 20) + 1))
+    page = f"<p>{'<b>' * 5000}deep{'</b>' * 5000} down"
+    assert shout(page) == page.replace("deep", "DEEP").replace("down", "DOWN")
 
 
 def test_pages_are_recognised_by_content() -> None:
-    for head in (
-        "<!doctype html>",
-        "\n<!-- x -->\n<html>",
-        "\ufeff<?xml version='1.0'?><html xmlns=x>",
-        "<p>x",
-    ):
+    xhtml = "\ufeff<?xml version='1.0'?><html xmlns=x>"
+    for head in ("<!doctype html>", "\n<!-- x -->\n<html>", xhtml, "<p>x"):
         assert recognise(head.encode(), "x.bin") is FORMAT, head
     for head in ("<tmx><header/><body>", "text <p>", "", "<?xml version='1.0'?><xliff>"):
         assert recognise(head.encode(), "x.bin") is not FORMAT, head
 
 
-def test_a_page_beyond_the_limit_is_refused() -> None:
-    with pytest.raises(CotextError, match=r"page\.html: 67,108,865 bytes, but the limit is 67,108,864"):
-        opened(bytes((64 << 20) + 1))
-
-
-def test_elements_may_be_nested_as_deep_as_they_like() -> None:
-    page = f"<p>{'<b>' * 5000}deep{'</b>' * 5000} down"
-    assert shout(page) == page.replace("deep", "DEEP").replace("down", "DOWN")
-
-
 def test_nothing_is_looked_at_twice() -> None:
     """Pages that would take minutes if unclosed marks and elements were searched for again and again."""
-    for piece in (
-        '<a b="',
-        "<!--",
-        "<b>",
-        "</b>",
-        "<span translate=no>",
-        "<svg>",
-        "<title>",
-        "&",
-        "<p title='a'>",
-    ):
+    unclosed = ("<b>", "</b>", "<span translate=no>", "<svg>", "<title>", "<p title='a'>")
+    for piece in ('<a b="', "<!--", "&", *unclosed):
         page = piece * (200_000 // len(piece))
         file = opened(page)
         assert file.written(file.contents.documents) == page.encode()

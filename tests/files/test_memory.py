@@ -2,12 +2,10 @@
 
 from pathlib import Path
 
-import pytest
-
 from cotext.data.formats.xml_formats import encode_memory
 from cotext.data.languages import Languages
-from cotext.runtime.errors import CotextError
 from cotext.translation.terms.glossary import TranslationMemory
+from tests.refusals import must_raise
 
 PAIRS = [
     ("Hello.", "Hallo.", "1"),
@@ -47,7 +45,5 @@ def test_a_memory_is_read_from_tmx(tmp_path: Path) -> None:
     memory = TranslationMemory.read(path, Languages("en", "de"))
     assert memory.units == 5
     assert memory.lookup("Hello.", "It is old.") == "Tag."
-    with pytest.raises(CotextError, match="no unit in en and fr"):
-        TranslationMemory.read(path, Languages("en", "fr"))
-    with pytest.raises(CotextError, match="languages"):
-        TranslationMemory.read(path, Languages())
+    must_raise("no unit in en and fr", TranslationMemory.read, path, Languages("en", "fr"))
+    must_raise("languages", TranslationMemory.read, path, Languages())

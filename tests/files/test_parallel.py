@@ -2,8 +2,6 @@
 
 from pathlib import Path
 
-import pytest
-
 from cotext.data.documents import ParallelDocument
 from cotext.data.formats import read_parallel, write_parallel
 from cotext.data.formats.xml_formats import languages_of_tmx
@@ -11,9 +9,9 @@ from cotext.data.languages import Languages
 from cotext.files.parallel import pair_files
 from cotext.files.po import translated_files as translated_in_po
 from cotext.files.xliff import translated_files as translated_in_xliff
-from cotext.runtime.errors import CotextError
 from tests.command_line import succeed
 from tests.data.test_document_alignment import pairs_of
+from tests.refusals import must_raise
 from tests.tiny_runs import toy_documents
 
 ENDE = Languages("en", "de")
@@ -55,21 +53,14 @@ msgstr[1] "%d Dateien"
 """
 
 
-def test_translated_segments_of_xliff_without_inline_elements() -> None:
+def test_translated_segments_without_inline_elements_and_fuzzy_entries() -> None:
     languages, files = translated_in_xliff(XLIFF_1.encode(), "a.xlf")
     assert languages == ("en-US", "de-DE")
-    assert files == [
-        [("The boat is old.", "Das Boot ist alt."), ("One.", "Eins."), ("Two.", "Zwei.")],
-        [("AB", "CD")],
-    ]
+    first = [("The boat is old.", "Das Boot ist alt."), ("One.", "Eins."), ("Two.", "Zwei.")]
+    assert files == [first, [("AB", "CD")]]
     assert translated_in_xliff(XLIFF_2.encode(), "b.xlf") == (("en", "de"), [[("It rains.", "Es regnet.")]])
-
-
-def test_translated_entries_of_catalogues_without_fuzzy_ones() -> None:
-    assert translated_in_po(PO.encode(), "a.po") == (
-        ("", ""),
-        [[("Open", "Öffnen"), ("%d file", "%d Datei")]],
-    )
+    found = translated_in_po(PO.encode(), "a.po")
+    assert found == (("", ""), [[("Open", "Öffnen"), ("%d file", "%d Datei")]])
 
 
 def test_a_folder_of_bilingual_files_is_a_corpus(tmp_path: Path) -> None:
@@ -81,21 +72,17 @@ def test_a_folder_of_bilingual_files_is_a_corpus(tmp_path: Path) -> None:
     memory = [ParallelDocument("old", ("Yes.",), ("Ja.",)), ParallelDocument("new", ("No.",), ("Nein.",))]
     write_parallel(folder / "d.tmx", None, memory, "tmx", ("en", "de"))
     paired = pair_files(folder, None, out, Languages())
-    assert paired is not None
     assert (paired.languages, languages_of_tmx(out)) == (ENDE, ("en", "de"))
     assert [(each.id, len(each)) for each in read_parallel(out, None)] == [
         ("a.xlf/1", 3), ("a.xlf/2", 1), ("c.po", 2), ("d.tmx/old", 1), ("d.tmx/new", 1), ("more/a.xlf", 1),
     ]  # fmt: skip
-    with pytest.raises(CotextError, match="is en-de, and the languages are to be fr-de"):
-        pair_files(folder, None, out, Languages("fr", "de"))
-    with pytest.raises(CotextError, match="would be written into the folder"):
-        pair_files(folder, None, folder / "x" / "pairs.tmx", Languages())
+    french, inside = Languages("fr", "de"), folder / "x" / "pairs.tmx"
+    must_raise("is en-de, and the languages are to be fr-de", pair_files, folder, None, out, french)
+    must_raise("would be written into the folder", pair_files, folder, None, inside, Languages())
     (folder / "e.xlf").write_text(XLIFF_2.replace('"de"', '"fr"'))
-    with pytest.raises(CotextError, match="is en-fr, and files before it are en-de"):
-        pair_files(folder, None, out, Languages())
+    must_raise("is en-fr, and files before it are en-de", pair_files, folder, None, out, Languages())
     (folder / "b.txt").write_text("One language.\n")
-    with pytest.raises(CotextError, match=r"b\.txt: contains one language"):
-        pair_files(folder, None, out, Languages())
+    must_raise(r"b\.txt: contains one language", pair_files, folder, None, out, Languages())
 
 
 def test_corpora_and_unknown_files_stay_as_they_are(tmp_path: Path) -> None:

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cotext.files.blocks import BilingualFormat, Block, Copied, Job, Point
+from cotext.files.blocks import BilingualFormat, Block, Copied, Job, OpenedFile, Point
 from cotext.files.po import FORMAT
 from cotext.files.table import recognise
-from cotext.runtime.errors import CotextError
-from tests.files.catalogues import same_again, texts, translated, upper
+from tests.files.faking import changed, same_again, texts, upper
 from tests.loops import loop_over
+from tests.refusals import must_raise
 
 HEADER = r"""# A catalogue.
 msgid ""
@@ -80,7 +80,6 @@ def open_po(text: str, **job: str) -> object:
 
 def test_it_is_recognised_by_content() -> None:
     found = recognise(CATALOGUE.encode(), "messages")
-    assert found is not None
     assert found.name == "po"
     assert isinstance(found, BilingualFormat)
     assert not FORMAT.recognises(b"msgid is a keyword of gettext, and msgstr too.\n")
@@ -108,25 +107,18 @@ def test_only_msgstr_changes() -> None:
     assert [line for line in written.decode().splitlines() if not line.startswith(("msgstr", '"'))] == before
 
 
-def test_translated_entries_are_context_and_said() -> None:
+def test_entries_that_are_done() -> None:
     opened = FORMAT.open(CATALOGUE.encode(), "file")
     kept = [block.text for block in opened.contents.documents[0] if not block.translate]
     assert kept == ["Already there", "New %s"]
     assert any("translated entries kept, and used as context: 1" in each for each in opened.contents.messages)
     assert any("fuzzy entries kept: 1" in each for each in opened.contents.messages)
-
-
-def test_unfinished_and_all() -> None:
     found = entries(upper(FORMAT.for_job(Job(entries="unfinished")).open(CATALOGUE.encode(), "file")))
     assert found["New %s"].msgstr == "NEW %s"
     assert found["New %s"].flags == ["c-format"]
     assert found["Already there"].msgstr == "Schon da"
-    assert entries(upper(FORMAT.for_job(Job(entries="all")).open(CATALOGUE.encode(), "file")))[
-        "Already there"
-    ].msgstr == ("ALREADY THERE")
-
-
-def test_a_translation_equal_to_the_source_is_written() -> None:
+    found = entries(upper(FORMAT.for_job(Job(entries="all")).open(CATALOGUE.encode(), "file")))
+    assert found["Already there"].msgstr == "ALREADY THERE"
     opened = FORMAT.open(CATALOGUE.encode(), "file")
     same = [[Block(b.pieces) if b.translate else b for b in blocks] for blocks in opened.contents.documents]
     found = entries(opened.written(same))
@@ -136,13 +128,12 @@ def test_a_translation_equal_to_the_source_is_written() -> None:
 
 def test_wrapped_text_is_a_paragraph_and_lists_are_lines() -> None:
     opened = FORMAT.open(CATALOGUE.encode(), "file")
-    assert texts(opened)[-2:] == [
+    assert texts(opened)[0][-2:] == [
         "This is a long help text that was wrapped by hand so that it fits a terminal of eighty characters.",
         "-h, --help   show this text",
     ]
-    longer = translated(
-        opened.contents, lambda text: text.replace("text", "text of no use to anybody at all")
-    )
+    more = "text of no use to anybody at all"
+    longer = changed(opened.contents.documents, lambda text: text.replace("text", more))
     written = next(e for e in entries(opened.written(longer)).values() if "terminal" in e.msgid).msgstr
     assert max(map(len, written.split("\n"))) <= 60
     assert written.endswith("\n\n  -h, --help   show this text of no use to anybody at all\n")
@@ -150,7 +141,7 @@ def test_wrapped_text_is_a_paragraph_and_lists_are_lines() -> None:
 
 def test_placeholders_in_another_order_get_numbers() -> None:
     opened = FORMAT.open(CATALOGUE.encode(), "file")
-    blocks = translated(opened.contents)
+    blocks = changed(opened.contents.documents, str.upper)
     own = next(b for b in opened.contents.documents[0] if "messages" in b.text)
     first, second = (piece for piece in own.pieces if isinstance(piece, Copied))
     place = opened.contents.documents[0].index(own)
@@ -189,32 +180,20 @@ def test_placeholders_by_the_flag(flag: str, message: str, copied: list[str]) ->
     assert [piece.text for piece in block.pieces if isinstance(piece, Copied)] == copied
 
 
-@loop_over(
-    ("message", "points"),
-    [
-        ("_File", 1),
-        ("Save _As", 1),
-        ("snake_case", 0),
-        ("a _b _c", 0),
-        ("R&D", 0),
-        ("&Edit", 1),
-        ("a &amp; b", 0),
-    ],
-)
-def test_accelerators(message: str, points: int) -> None:
-    opened = FORMAT.open(f'msgid "{message}"\nmsgstr ""\n'.encode(), "file")
-    [block] = opened.contents.documents[0]
-    assert sum(isinstance(piece, Point) for piece in block.pieces) == points
+def test_accelerators_stand_before_a_letter() -> None:
+    def marks(message: str) -> tuple[OpenedFile, list[Point]]:
+        opened = FORMAT.open(f'msgid "{message}"\nmsgstr ""\n'.encode(), "file")
+        [block] = opened.contents.documents[0]
+        return opened, [piece for piece in block.pieces if isinstance(piece, Point)]
 
-
-def test_an_accelerator_stands_before_a_letter() -> None:
-    opened = FORMAT.open(b'msgid "Save _As"\nmsgstr ""\n', "file")
-    [block] = opened.contents.documents[0]
-    [mark] = [piece for piece in block.pieces if isinstance(piece, Point)]
-    assert entries(opened.written([[Block(("Speichern", mark, " unter"))]]))["Save _As"].msgstr == (
-        "Speichern _unter"
-    )
-    assert entries(opened.written([[Block(("Speichern", mark))]]))["Save _As"].msgstr == "_Speichern"
+    assert [len(marks(message)[1]) for message in ("_File", "&Edit")] == [1, 1]
+    assert not any(marks(message)[1] for message in ("snake_case", "a _b _c", "R&D", "a &amp; b"))
+    opened, [mark] = marks("Save _As")
+    for pieces, said in (
+        (("Speichern", mark, " unter"), "Speichern _unter"),
+        (("Speichern", mark), "_Speichern"),
+    ):
+        assert entries(opened.written([[Block(pieces)]]))["Save _As"].msgstr == said
 
 
 @pytest.mark.parametrize("forms", [1, 2, 3])
@@ -232,9 +211,8 @@ def test_plural_forms_of_the_target(forms: int) -> None:
 
 
 def test_a_template_gets_its_charset_and_is_said_to_be_one() -> None:
-    template = HEADER.replace("UTF-8", "CHARSET").replace(
-        "nplurals=2; plural=(n != 1);", "nplurals=INTEGER; plural=EXPRESSION;"
-    )
+    plurals = ("nplurals=2; plural=(n != 1);", "nplurals=INTEGER; plural=EXPRESSION;")
+    template = HEADER.replace("UTF-8", "CHARSET").replace(*plurals)
     opened = FORMAT.open((template + 'msgid "Use charset=CHARSET"\nmsgstr ""\n').encode(), "file")
     catalogue = polib.pofile(upper(opened).decode())
     assert catalogue.metadata["Content-Type"].endswith("UTF-8")
@@ -242,15 +220,12 @@ def test_a_template_gets_its_charset_and_is_said_to_be_one() -> None:
     assert any("msginit" in message for message in opened.contents.messages)
 
 
-def test_another_charset() -> None:
+def test_other_charsets_and_markup() -> None:
     content = HEADER.replace("UTF-8", "ISO-8859-1") + 'msgid "Grüße"\nmsgstr ""\n'
     opened = same_again(FORMAT, content.encode("latin-1"))
     assert "GRÜSSE".encode("latin-1") in upper(opened)
-    with pytest.raises(CotextError, match="convert the file to UTF-8"):
-        opened.written(translated(opened.contents, lambda _: "Привет"))
-
-
-def test_markup_in_messages() -> None:
+    foreign = changed(opened.contents.documents, lambda _: "Привет")
+    must_raise("convert the file to UTF-8", opened.written, foreign)
     opened = FORMAT.open(b'msgid "Press <b>Enter</b> or<br>wait &nbsp;."\nmsgstr ""\n', "file")
     assert b'"PRESS <b>ENTER</b> OR<br>WAIT &nbsp;."' in upper(opened)
 
@@ -269,25 +244,17 @@ def test_markup_in_messages() -> None:
     ],
 )
 def test_what_is_no_catalogue_is_refused_with_its_line(content: str, said: str) -> None:
-    with pytest.raises(CotextError, match=said):
-        FORMAT.open(content.encode(), "file")
+    must_raise(said, FORMAT.open, content.encode(), "file")
 
 
-TEXT = st.text(
-    st.characters(
-        codec="utf-8", exclude_categories=("Cs",), exclude_characters="\0\x85\u2028\u2029\x1c\x1d\x1e"
-    ),
-    min_size=1,
-)
+LEFT_OUT = "\0\x85\u2028\u2029\x1c\x1d\x1e"
+TEXT = st.text(st.characters(codec="utf-8", exclude_characters=LEFT_OUT), min_size=1)
 
 
 @given(st.lists(TEXT, min_size=1, max_size=5, unique=True), st.booleans())
 def test_any_message_comes_back(messages: list[str], several_lines: bool) -> None:
-    def quoted(text: str) -> str:
-        return polib.escape(text)
-
     start = '""\n' if several_lines else ""
-    content = "".join(f'msgid {start}"{quoted(text)}"\nmsgstr ""\n\n' for text in messages)
+    content = "".join(f'msgid {start}"{polib.escape(text)}"\nmsgstr ""\n\n' for text in messages)
     opened = same_again(FORMAT, content.encode())
     same = [[Block(b.pieces) for b in blocks] for blocks in opened.contents.documents]
     again = FORMAT.open(opened.written(same), "file")

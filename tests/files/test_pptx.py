@@ -3,25 +3,15 @@ import re
 from io import BytesIO
 
 import pptx
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pptx.util import Inches
 
 from cotext.files.pptx import FORMAT
 from cotext.files.table import recognise
-from cotext.runtime.errors import CotextError
-from tests.files.faking import (
-    assert_well_formed,
-    changed,
-    members,
-    packed,
-    shape,
-    shouted,
-    shuffled,
-    texts,
-)
+from tests.files.faking import assert_well_formed, changed, members, packed, shape, shouted, shuffled, texts
 from tests.loops import loop_over
+from tests.refusals import must_raise
 
 NAMES = (
     'xmlns:a="http://schemas.openxmlformats.org/drawingml/2006/main" '
@@ -45,23 +35,20 @@ def presentation(*paragraphs: str) -> bytes:
         for n, paragraph in enumerate(paragraphs)
     }
     shown = "".join(f'<p:sldId id="25{n}" r:id="r{n}"/>' for n in reversed(range(len(slides))))
-    return packed(
-        {
-            "_rels/.rels": relations(("officeDocument", "ppt/presentation.xml")),
-            "ppt/presentation.xml": f"<p:presentation {NAMES}><p:sldIdLst>{shown}</p:sldIdLst>"
-            "</p:presentation>",
-            "ppt/_rels/presentation.xml.rels": relations(
-                *(("slide", f"slides/s{n}.xml") for n in range(len(slides)))
-            ),
-            **slides,
-        }
-    )
+    related = relations(*(("slide", f"slides/s{n}.xml") for n in range(len(slides))))
+    main = f"<p:presentation {NAMES}><p:sldIdLst>{shown}</p:sldIdLst></p:presentation>"
+    first = {
+        "_rels/.rels": relations(("officeDocument", "ppt/presentation.xml")),
+        "ppt/presentation.xml": main,
+    }
+    return packed({**first, "ppt/_rels/presentation.xml.rels": related, **slides})
 
 
 def run(text: str, properties: str = "") -> str:
     return f"<a:r><a:rPr lang='en' {properties}/><a:t>{text}</a:t></a:r>"
 
 
+LINK = "<a:r><a:rPr><a:hlinkClick r:id='r1'/></a:rPr><a:t>A link</a:t></a:r>"
 NUMBER = '<a:fld type="slidenum"><a:rPr/><a:t>7</a:t></a:fld>'
 
 
@@ -73,10 +60,7 @@ NUMBER = '<a:fld type="slidenum"><a:rPr/><a:t>7</a:t></a:fld>'
         (run("a") + "<a:br/>" + run("b"), "a/b"),
         (run("one\ttwo") + run(" three", "b='1'"), "one<\t>two[ three]"),
         (run("Slide ") + NUMBER + run(" of it"), "Slide <7> of it"),
-        (
-            "<a:r><a:rPr><a:hlinkClick r:id='r1'/></a:rPr><a:t>A link</a:t></a:r>" + run(" in a text"),
-            "[A link] in a text",
-        ),
+        (LINK + run(" in a text"), "[A link] in a text"),
     ],
 )
 def test_what_a_paragraph_holds(body: str, expected: str) -> None:
@@ -86,9 +70,9 @@ def test_what_a_paragraph_holds(body: str, expected: str) -> None:
     assert [shape(block) for block in file.contents.documents[0]] == [expected]
     assert file.written(file.contents.documents) == content
     again = FORMAT.open(file.written(shouted(file.contents.documents)), "b.pptx")
-    assert [shape(block) for block in again.contents.documents[0]] == [
-        shape(block) for block in shouted(file.contents.documents)[0]
-    ]
+    assert list(map(shape, again.contents.documents[0])) == list(
+        map(shape, shouted(file.contents.documents)[0])
+    )
 
 
 RUNS = [run("word "), run("b", "b='1'"), run("i", "i='1'"), run(" "), "<a:br/>", NUMBER, "<a:r><a:t/></a:r>"]
@@ -146,10 +130,6 @@ def test_a_presentation_of_another_library_opens_there_again() -> None:
     assert again.slides[1].notes_slide.notes_text_frame.text == "SAY IT 2 TIMES"
 
 
-def test_slides_come_in_the_order_of_the_show() -> None:
+def test_slides_come_in_the_order_of_the_show_or_are_refused() -> None:
     assert texts(FORMAT.open(presentation(run("last"), run("first")), "a.pptx")) == [["first", "last"]]
-
-
-def test_what_is_refused() -> None:
-    with pytest.raises(CotextError, match=r"^a\.pptx: ppt/slides/s0\.xml: not well-formed"):
-        FORMAT.open(presentation("<a:r>"), "a.pptx")
+    must_raise(r"^a\.pptx: ppt/slides/s0\.xml: not well-formed", FORMAT.open, presentation("<a:r>"), "a.pptx")

@@ -1,5 +1,6 @@
 """Projection of inline elements: every element once, nested properly, the text as it was translated."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -12,21 +13,19 @@ from cotext.files.block_sentences import join_pieces, split_pieces
 from cotext.files.blocks import Close, Copied, Open, Piece, Point, merged
 from cotext.files.tags import project, shown_text
 from cotext.translation.terms.word_alignment import SentenceAlignment, word_units
-
-# --- structures drawn at random
+from tests.files.faking import assert_nested, elements
 
 WEIGHED = st.sampled_from([tags.MOST_WEIGHED, 0])  # 0: all is placed in proportion, as in long sentences
 
-TEXTS = st.lists(
-    st.sampled_from(
-        ["der", "Hund", " ", " ", "bellt", ", ", ". ", "(", ")", "\u4e2d", "x-y", "5", "%s", "{0}"]
-    ),
-    max_size=4,
-).map("".join)
+WORDS = ["der", "Hund", " ", " ", "bellt", ", ", ". ", "(", ")", "\u4e2d", "x-y", "5", "%s", "{0}"]
+TEXTS = st.lists(st.sampled_from(WORDS), max_size=4).map("".join)
+COPIES = ("%s", "{0}", "http://a.b/c", "5")
 
 
 @st.composite
-def structures(draw: st.DrawFn) -> tuple[Piece, ...]:
+def structures(
+    draw: st.DrawFn, texts: st.SearchStrategy[str] = TEXTS, copies: Sequence[str] = COPIES
+) -> tuple[Piece, ...]:
     """Pieces of a block: nested elements, points and copied texts with a key each."""
     keys = iter(range(1000))
 
@@ -36,11 +35,11 @@ def structures(draw: st.DrawFn) -> tuple[Piece, ...]:
             kind = draw(st.sampled_from(["text", "text", "element", "point", "copied"]))
             key = next(keys)
             if kind == "text":
-                found.append(draw(TEXTS))
+                found.append(draw(texts))
             elif kind == "element" and depth < 3:
                 found += [Open(key), *inner(depth + 1), Close(key)]
             elif kind == "copied":
-                found.append(Copied(key, draw(st.sampled_from(["%s", "{0}", "http://a.b/c", "5"]))))
+                found.append(Copied(key, draw(st.sampled_from(copies))))
             else:
                 found.append(Point(key))
         return found
@@ -65,20 +64,6 @@ def project_within(weighed: int, *given: Any) -> tuple[Piece, ...]:
         return project(*given)
 
 
-def elements(pieces: tuple[Piece, ...]) -> list[Piece]:
-    return sorted((p for p in pieces if not isinstance(p, str)), key=lambda p: (p.key, isinstance(p, Close)))
-
-
-def check_nested(pieces: tuple[Piece, ...]) -> None:
-    open_keys: list[int] = []
-    for piece in pieces:
-        if isinstance(piece, Open):
-            open_keys.append(piece.key)
-        elif isinstance(piece, Close):
-            assert open_keys.pop() == piece.key
-    assert not open_keys
-
-
 @settings(deadline=None, max_examples=300, derandomize=True)
 @given(structures(), TEXTS, st.booleans(), st.integers(0, 99), WEIGHED)
 def test_every_element_once_and_the_text_as_translated(
@@ -91,7 +76,7 @@ def test_every_element_once_and_the_text_as_translated(
     source = shown_text(pieces, shown)
     found = project_within(weighed, pieces, target, alignment_of(source, target, seed), shown)
     assert elements(found) == elements(pieces)
-    check_nested(found)
+    assert_nested(found)
     if with_copied:
         assert shown_text(found, shown) == target
     else:
@@ -127,10 +112,7 @@ def test_a_block_of_sentences_comes_back_whole(
         translated.append(project_within(weighed, sentence, target, alignment_of(source, target, seed)))
     found = join_pieces(parts, translated)
     assert elements(found) == elements(pieces)
-    check_nested(found)
-
-
-# --- what belongs to what
+    assert_nested(found)
 
 
 def aligned(source: str, target: str, links: dict[str, str]) -> SentenceAlignment:
@@ -166,18 +148,20 @@ def test_an_element_goes_with_its_words() -> None:
     assert found == "Ich habe das <2>neue</2> Buch <1>gelesen</1>."
     found = projected("I have ", Open(1), "read the ", Open(2), "new book", Close(2), Close(1), ".")
     assert found == "Ich habe <1>das <2>neue Buch</2> gelesen</1>."
-
-
-def test_a_span_is_whole_though_its_words_are_not_together() -> None:
     found = projected("I ", Open(1), "have read", Close(1), " the new book.")
     # `habe` and `gelesen` stand apart; three foreign words between them would cost more than one is worth.
     assert found == "Ich <1>habe</1> das neue Buch gelesen."
+    found = projected("I have ", Open(1), "read ", Close(1), "the", Open(2), " new ", Close(2), "book.")
+    assert found == "Ich habe das <2>neue</2> Buch <1>gelesen</1>."
 
 
 def test_elements_around_the_whole_stay_there_and_take_no_punctuation_that_they_had_not() -> None:
     assert projected(Open(1), READ, Close(1)) == f"<1>{LESEN}</1>"
     found = projected(Open(1), "I have read the new book", Close(1), ".")
     assert found == "<1>Ich habe das neue Buch gelesen</1>."
+    links = {"Lies": "Read", "es": "it", "Jetzt": "Now"}
+    found = projected("Read ", Open(1), "it!", Close(1), " Now.", target="Lies es! Jetzt.", links=links)
+    assert found == "Lies <1>es!</1> Jetzt."
     found = projected("I have read the new ", Open(1), "book.", Close(1))
     assert found == "Ich habe das neue <1>Buch</1> gelesen."
 
@@ -194,15 +178,12 @@ def test_points_go_with_the_word_that_they_touch() -> None:
     assert found == "Ich habe das neue Buch <1>gelesen</1>[2]."
 
 
-def test_elements_of_a_long_sentence_are_placed_in_proportion() -> None:
+def test_places_in_long_and_in_equal_sentences() -> None:
     """Four words become eight: what encloses the second and third encloses the third to the sixth."""
     pieces = ("a ", Open(1), "b ", Open(2), "c", Close(2), Close(1), Point(3), " ", Copied(4, "%s"))
     assert shown(project_within(0, pieces, "s t u v w x y z", None)) == "s t <1>u v <2>w x</2></1>[3] %s y z"
-
-
-def test_white_space_stays_outside() -> None:
-    found = projected("I have ", Open(1), "read ", Close(1), "the", Open(2), " new ", Close(2), "book.")
-    assert found == "Ich habe das <2>neue</2> Buch <1>gelesen</1>."
+    pieces = (Open(1), "Ctrl ", Close(1), Point(2), "+ C", Open(3), Close(3))
+    assert project(pieces, "Ctrl + C", None) == pieces
 
 
 def test_copied_text_is_found_or_inserted() -> None:
@@ -228,12 +209,7 @@ def test_copied_text_that_stands_twice_is_the_one_that_is_aligned() -> None:
     assert project(("About ", Copied(1, "5")), "15 oder 5", None) == ("15 oder ", Copied(1, "5"))
 
 
-def test_a_text_that_stayed_the_same_keeps_every_place() -> None:
-    pieces = (Open(1), "Ctrl ", Close(1), Point(2), "+ C", Open(3), Close(3))
-    assert project(pieces, "Ctrl + C", None) == pieces
-
-
-def test_sentences_keep_what_encloses_them_outside() -> None:
+def test_sentences_are_cut_outside_of_elements_and_copied_text() -> None:
     pieces = (
         Open(9), Open(1), "Foo", Close(1), " bar ", Open(2), "baz. Quux", Close(2), " fin.", Close(9), " ",
         Point(7),
@@ -242,8 +218,5 @@ def test_sentences_keep_what_encloses_them_outside() -> None:
     assert parts.between == [(Open(9),), (" ",), (Close(9), " ", Point(7))]
     assert parts.sentences[0] == (Open(1), "Foo", Close(1), " bar ", Open(2), "baz.")
     assert parts.sentences[1] == ("Quux", Close(2), " fin.")
-
-
-def test_sentences_are_not_cut_within_copied_text() -> None:
     parts = split_pieces(("See ", Copied(1, "Yahoo! Inc"), " there. Now."), [(0, 10), (11, 21), (22, 26)])
     assert parts.sentences == [("See ", Copied(1, "Yahoo! Inc"), " there."), ("Now.",)]

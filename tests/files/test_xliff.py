@@ -9,9 +9,9 @@ from cotext.files.blocks import Block, Close, Copied, Job, Open, Point
 from cotext.files.table import recognise
 from cotext.files.xliff import FORMAT
 from cotext.runtime.errors import CotextError
-from tests.files.catalogues import same_again, texts, translated, upper
-from tests.files.faking import assert_damage_is_survived
+from tests.files.faking import assert_damage_is_survived, changed, same_again, texts, upper
 from tests.loops import loop_over
+from tests.refusals import must_raise
 
 FIRST = """<?xml version='1.0' encoding="utf-8" ?>
 <!-- a job -->
@@ -77,7 +77,6 @@ def test_they_are_recognised_by_content() -> None:
     for content in (FIRST, SECOND):
         for encoding in ("utf-8", "utf-16"):
             found = recognise(content.encode(encoding), "job")
-            assert found is not None
             assert found.name == "xliff"
     assert not FORMAT.recognises(b"<p>About <xlif>")
 
@@ -126,26 +125,21 @@ def test_targets_of_1_2() -> None:
 
 def test_nothing_but_targets_changes() -> None:
     for content, left in ((FIRST, ()), (SECOND, ("state",))):
-        before, after = (
-            etree.fromstring(content.encode()),
-            etree.fromstring(upper(FORMAT.open(content.encode(), "file"))),
-        )
-        for root in (before, after):
-            for element in root.xpath(
-                "//*[local-name()='target' and not(ancestor::*[local-name()='alt-trans'])]"
-            ):
+        shapes = []
+        for file in (content.encode(), upper(FORMAT.open(content.encode(), "file"))):
+            root = etree.fromstring(file)
+            targets = "//*[local-name()='target' and not(ancestor::*[local-name()='alt-trans'])]"
+            for element in root.xpath(targets):
                 element.getparent().remove(element)
-            for element in root.iter():
-                for name in left:
-                    element.attrib.pop(name, None)
-        shape = [
-            [(e.tag, dict(e.attrib), (e.text or "").strip()) for e in root.iter() if isinstance(e.tag, str)]
-            for root in (before, after)
-        ]
-        assert shape[0] == shape[1]
+            kept = [
+                ({k: v for k, v in e.attrib.items() if k not in left}, e.tag, (e.text or "").strip())
+                for e in root.iter()
+            ]
+            shapes.append([each for each in kept if isinstance(each[1], str)])
+        assert shapes[0] == shapes[1]
 
 
-def test_inline_elements_of_1_2() -> None:
+def test_inline_elements_and_segments_of_1_2() -> None:
     opened = FORMAT.open(FIRST.encode(), "file")
     block = next(block for block in opened.contents.documents[0] if block.text.startswith("Press"))
     kinds = [type(piece) for piece in block.pieces if not isinstance(piece, str)]
@@ -155,36 +149,20 @@ def test_inline_elements_of_1_2() -> None:
     assert ">ENTER<" in made
     assert '<ph xmlns="urn:oasis:names:tc:xliff:document:1.2" id="2">{0}</ph>' in made or ">{0}</ph>" in made
     assert ">Cotext</mrk>" in made
-
-
-def test_segments_of_a_unit_keep_their_marks_and_translations() -> None:
-    written = upper(FORMAT.open(FIRST.encode(), "file"))
-    assert (
+    segments = (
         b'<target state="needs-review-translation" state-qualifier="leveraged-mt"><mrk mtype="seg" mid="1">'
-        b'Eins.</mrk> <g id="5"><mrk\n       mtype="seg" mid="2">TWO.</mrk></g></target>' in written
+        b'Eins.</mrk> <g id="5"><mrk\n       mtype="seg" mid="2">TWO.</mrk></g></target>'
     )
-
-
-def test_text_that_is_markup() -> None:
-    opened = FORMAT.open(FIRST.encode(), "file")
-    assert texts(opened)[-2:] == ["A line", "another line"]
+    assert segments in upper(opened)
+    assert texts(opened)[0][-2:] == ["A line", "another line"]
     assert target(upper(opened), "10").text == "A <b>LINE</b>\nANOTHER LINE"
 
 
-def test_what_is_not_translated_is_said() -> None:
+def test_what_is_translated_and_what_is_said_not_to_be() -> None:
     said = FORMAT.open(FIRST.encode(), "file").contents.messages
-    for word in (
-        "2 translated",
-        "1 segment(s) waiting for review",
-        "1 segment(s) marked as final",
-        "translate=no",
-        "bin-unit",
-        "length limit",
-    ):
+    states = ("2 translated", "1 segment(s) waiting for review", "1 segment(s) marked as final")
+    for word in (*states, "translate=no", "bin-unit", "length limit"):
         assert any(word in line for line in said), word
-
-
-def test_entries() -> None:
     again = upper(FORMAT.for_job(Job(entries="unfinished")).open(FIRST.encode(), "file"))
     assert target(again, "6").text == "GUESS"
     assert target(again, "3").text == "Fertig"
@@ -196,21 +174,11 @@ def test_entries() -> None:
 def test_targets_of_2_1() -> None:
     opened = FORMAT.open(SECOND.encode(), "file")
     blocks = opened.contents.documents[0]
-    assert [type(p).__name__ for p in blocks[0].pieces if not isinstance(p, str)] == [
-        "Copied",
-        "Open",
-        "Close",
-        "Point",
-    ]
+    first, third = ([type(p) for p in blocks[n].pieces if not isinstance(p, str)] for n in (0, 2))
+    assert first == [Copied, Open, Close, Point]
+    assert third == [Open, Close, Point, Copied, Point]
     assert blocks[0].text == "You have %d new letters"
     assert [block.text for block in blocks if not block.translate] == ["Final"]
-    assert [type(p).__name__ for p in blocks[2].pieces if not isinstance(p, str)] == [
-        "Open",
-        "Close",
-        "Point",
-        "Copied",
-        "Point",
-    ]
     written = upper(opened).decode()
     assert (
         '<segment id="s1" state="translated"><source>You have <ph id="1" dataRef="d1"/> <pc id="2">new</pc> '
@@ -225,7 +193,7 @@ def test_targets_of_2_1() -> None:
 
 def test_elements_in_another_order() -> None:
     opened = FORMAT.open(SECOND.encode(), "file")
-    blocks = translated(opened.contents)
+    blocks = changed(opened.contents.documents, str.upper)
     own = opened.contents.documents[0][0].pieces
     number, begin, end, point = (piece for piece in own if not isinstance(piece, str))
     blocks[0][0] = Block((begin, "Neue", end, " Briefe: ", number, point, " <&>"))
@@ -249,19 +217,15 @@ def test_languages() -> None:
     unnamed = FIRST.replace(' target-language="de"', "").encode()
     written = upper(FORMAT.for_job(Job("en", "de")).open(unnamed, "file"))
     assert written.count(b' target-language="de"') == 2
-    with pytest.raises(CotextError, match="trgLang"):
-        FORMAT.open(SECOND.replace(' trgLang="de-DE"', "").encode(), "file")
+    must_raise("trgLang", FORMAT.open, SECOND.replace(' trgLang="de-DE"', "").encode(), "file")
 
 
-def test_a_root_without_a_version_is_of_1_x() -> None:
+def test_other_roots_and_encodings() -> None:
     content = FIRST.replace('version="1.2" ', "").encode()
     assert target(upper(FORMAT.open(content, "file")), "5").text == "FILL ME"
-
-
-def test_another_encoding() -> None:
     content = FIRST.replace('"utf-8"', '"iso-8859-1"').encode("latin-1")
     opened = same_again(FORMAT, content)
-    written = opened.written(translated(opened.contents, lambda _: "Ж"))
+    written = opened.written(changed(opened.contents.documents, lambda _: "Ж"))
     assert "".join(target(written, "5").itertext()) == "Ж"
 
 
@@ -281,8 +245,7 @@ def test_another_encoding() -> None:
     ],
 )
 def test_what_is_refused(content: str, said: str) -> None:
-    with pytest.raises(CotextError, match=said):
-        FORMAT.open(content.encode(), "file")
+    must_raise(said, FORMAT.open, content.encode(), "file")
 
 
 @pytest.mark.parametrize("content", [FIRST, SECOND])

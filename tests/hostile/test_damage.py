@@ -8,20 +8,19 @@ from pathlib import Path
 import pytest
 
 from cotext.training.trainer import TIMING
-from tests.command_line import RECIPE, TINY, Outcome, World, documents_file, listing, succeed
+from tests.command_line import RECIPE, TINY, Outcome, World, documents_file, listing, succeed, writable_copy
 from tests.hostile.attacks import Attacks
 from tests.hostile.mutations import mutate
 from tests.killing import Moment, run_killed
 
 # What a run folder holds that no command reads again.
-UNREAD = ("events.out",)
+UNREAD = "events.out"
 
 
 def files_of(folder: Path) -> list[str]:
     """Every file below a folder that matters."""
-    return [
-        name for name in listing(folder) if (folder / name).is_file() and not any(u in name for u in UNREAD)
-    ]
+    files = (name for name in listing(folder) if (folder / name).is_file())
+    return [name for name in files if UNREAD not in name]
 
 
 def damage(folder: Path, name: str, attacks: Attacks) -> str:
@@ -44,10 +43,7 @@ def copied(whole: Path, to: Path) -> Path:
     """A copy that may be written to, in place of what was there."""
     if to.exists():
         shutil.rmtree(to)
-    shutil.copytree(whole, to)
-    for path in (to, *to.rglob("*")):
-        path.chmod(0o755 if path.is_dir() else 0o644)
-    return to
+    return writable_copy(whole, to)
 
 
 def attack(
@@ -181,15 +177,8 @@ def test_an_interrupted_translation(attacks: Attacks, world: World, tmp_path: Pa
     journals = [name for name in files_of(folder) if "lock" not in name]
     assert journals
     for number in range(200):
-        attack(
-            attacks,
-            number,
-            folder,
-            out.parent,
-            [*command, out],
-            lambda: out.read_bytes() == expected,
-            journals,
-        )
+        given = (folder, out.parent, [*command, out])
+        attack(attacks, number, *given, lambda: out.read_bytes() == expected, journals)
     attacks.require_none()
 
 
@@ -214,15 +203,8 @@ def test_an_interrupted_distillation(attacks: Attacks, world: World, tmp_path: P
     names = [name for name in files_of(folder) if "lock" not in name]
     assert names
     for number in range(100):
-        attack(
-            attacks,
-            number,
-            folder,
-            copy,
-            [*command, copy / "out"],
-            lambda: meaning(copy / "out") == expected,
-            names,
-        )
+        given = (folder, copy, [*command, copy / "out"])
+        attack(attacks, number, *given, lambda: meaning(copy / "out") == expected, names)
     attacks.require_none()
 
 
@@ -230,10 +212,9 @@ def test_results_and_reports(attacks: Attacks, world: World, tmp_path: Path) -> 
     """Decisions of a suite, which `evaluate` reads again."""
     whole = tmp_path / "whole"
     whole.mkdir()
-    succeed("contrastive", world.run, world.folder / "suite.json", "--out", whole / "a.json")
-    succeed(
-        "contrastive", world.run, world.folder / "suite.json", "--checkpoint", "3", "--out", whole / "b.json"
-    )
+    decide = ("contrastive", world.run, world.folder / "suite.json")
+    succeed(*decide, "--out", whole / "a.json")
+    succeed(*decide, "--checkpoint", "3", "--out", whole / "b.json")
     command = ["compare-decisions", tmp_path / "copy/a.json", tmp_path / "copy/b.json"]
     for number in range(100):
         attack(attacks, number, whole, tmp_path / "copy", command, lambda: True, ["a.json", "b.json"])

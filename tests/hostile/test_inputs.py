@@ -16,23 +16,8 @@ from tests.hostile.mutations import mutate
 # Characters that have been taken for ends of lines, for nothing, or for markup by some tool.
 ODD = "\x00\x01\x0b\x0c\x1c\x1e\x85\u2028\u2029\u200b\u200e\ufeff\u00a0\u3000\ufffd\U0001f600e\u0301\u0130ß"
 ODD += "<>&]]>\t\r\x1b"
-WORDS = [
-    "the",
-    "cat",
-    "a",
-    "dog",
-    "sees",
-    "<seg>",
-    "</doc>",
-    "<d>",
-    "|||",
-    "<eos>",
-    "&amp;",
-    "{",
-    '"',
-    "\\",
-    "%s",
-]
+WORDS = ["the", "cat", "a", "dog", "sees", "<seg>", "</doc>", "<d>", "|||", "<eos>", "&amp;"]
+WORDS += ["{", '"', "\\", "%s"]
 
 
 def sentence(draw: random.Random) -> str:
@@ -145,7 +130,6 @@ def test_suites(attacks: Attacks, world: World, tmp_path: Path) -> None:
 def _other_value(suite: dict[str, object], draw: random.Random) -> tuple[bytes, str]:
     """A suite with one value of another type or size."""
     examples = suite["examples"]
-    assert isinstance(examples, list)
     section = draw.choice([suite, draw.choice(examples)])
     key = draw.choice(sorted(section))
     section[key] = draw.choice(

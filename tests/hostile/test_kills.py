@@ -8,14 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.command_line import (
-    World,
-    documents_file,
-    listing,
-    prepare_arguments,
-    succeed,
-    train_arguments,
-)
+from tests.command_line import World, documents_file, listing, prepare_arguments, succeed, train_arguments
 from tests.hostile.attacks import Attacks
 from tests.hostile.test_damage import essence
 from tests.pretrained_models import marian_model

@@ -75,7 +75,6 @@ def test_servers_of_files_are_killed(attacks: Attacks, tmp_path: Path, number: i
             moment = Moment(attacks.random.randint(1, 6), attacks.random.choice(MOMENTS))
             death = Death(moment=moment)
         served.start(death)
-        assert served.process is not None
         served.process.join(timeout=attacks.random.uniform(1.0, 5.0))
         killed_itself = served.process.exitcode is not None
         served.kill() if not killed_itself else served.died()

@@ -102,22 +102,9 @@ def test_overrides(attacks: Attacks, world: World, tmp_path: Path, part: int) ->
         recipe = attacks.random.choice([name for name, config in recipes().items() if not config.train.init])
         out = tmp_path / "run"
         tiny = [*TINY, *shallow(recipe), "train.max_updates=1"]
-        outcome = attacks.run(
-            f"{number}: {recipe} {given!r}",
-            *(
-                "train",
-                recipe,
-                *tiny,
-                *given,
-                "--size",
-                "tiny",
-                "--data",
-                world.folder / "data",
-                "--out",
-                out,
-            ),
-            "--dry-run",
-        )
+        places = ("--data", world.folder / "data", "--out", out)
+        command = ("train", recipe, *tiny, *given, "--size", "tiny", *places, "--dry-run")
+        outcome = attacks.run(f"{number}: {recipe} {given!r}", *command)
         if out.exists():
             attacks.fail(f"{number}: {given!r}", "left a run folder")
             break

@@ -25,7 +25,7 @@ from cotext.runtime.locks import working_in
 from cotext.runtime.version import __version__
 from cotext.translation.open import OpenedRun, open_run
 from cotext.translation.signature import scoring_signature, signature_entries
-from tests.command_line import cotext, refuse, succeed
+from tests.command_line import cotext, must_refuse, succeed
 from tests.interchange.test_engines import ENDING, SIZES, VIEWS, documents, tokenizer, translations, write
 from tests.killing import Moment, run_killed
 from tests.loops import loop_over
@@ -374,7 +374,7 @@ def test_a_killed_job_resumes_with_its_engine(make: Make, tmp_path: Path) -> Non
     assert not engines(run / "engines")
     assert run_killed(command, Moment(path="out.de"))
     assert not out.exists()
-    refuse("job.engine", *command, "--set", "engine=torch")
+    must_refuse("job.engine", *command, "--set", "engine=torch")
     again = succeed(*command)
     assert out.read_bytes() == expected.read_bytes()
     assert signature_entries(again.out)["engine"] == signature_entries(done.out)["engine"]

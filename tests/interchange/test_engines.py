@@ -37,7 +37,7 @@ from cotext.search.nbest_beam import Alternative
 from cotext.translation import plan as plan_module
 from cotext.translation.open import OpenedRun, open_run
 from cotext.translation.translate_file import translate_file
-from tests.command_line import Outcome, cotext, refuse, succeed
+from tests.command_line import Outcome, cotext, must_refuse, succeed
 from tests.loops import loop_over
 from tests.pretrained_folders import ENGLISH, m2m100_files, marian_files, sentences
 from tests.tiny_runs import toy_documents
@@ -523,7 +523,7 @@ def test_what_looks_into_a_model_refuses_an_engine(both: Both, tmp_path: Path) -
     folder, source = both("s2to2").engine.folder, tmp_path / "d.en"
     write_documents(source, [Document("1", ("the cat sees the dog", "the dog runs"))], "text")
     out = ("--out", tmp_path / "out")
-    refuse("engine", "attention", folder, source, *out)
+    must_refuse("engine", "attention", folder, source, *out)
 
 
 def test_no_path_of_the_machine_is_in_a_folder(make: Make, tokenizer: Tokenizer, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from cotext.interchange.named_model import write_checksums
 from cotext.models.run_folder import noted_import
 from cotext.runtime.errors import CotextError
 from cotext.serving.systems import open_systems
-from tests.command_line import World, cotext, process_environment, refuse, succeed
+from tests.command_line import World, cotext, must_refuse, process_environment, succeed
 from tests.interchange.local_hub import LocalHub, serving
 from tests.pretrained_models import marian_model
 
@@ -131,7 +131,7 @@ def test_models_are_listed_verified_and_removed(
     assert succeed("models", "verify").out.count("checksums equal") == 2
     damaged = cache / "owner" / "name" / "config.yaml"
     damaged.write_text(damaged.read_text() + "\n")
-    refuse(f"{damaged}: damaged", "models", "verify", "owner/name")
+    must_refuse(f"{damaged}: damaged", "models", "verify", "owner/name")
     assert succeed("models", "verify", "en-de").code == 0
     assert "pip uninstall cotext-model-en-de" in cotext("models", "remove", "en-de").err
     assert (installed / "model.safetensors").is_file()
@@ -193,7 +193,7 @@ def test_another_model_is_imported_and_tested_by_the_way(hub: LocalHub, tmp_path
 @pytest.mark.parametrize("name", ["model.safetensors", "config.yaml"])
 def test_what_is_damaged_on_its_way_is_fetched_again(world: World, hub: LocalHub, name: str) -> None:
     hub.folders["owner/name"], hub.damaged = world.run, {name}
-    refuse(f"{name}: damaged during download", "info", "owner/name")
+    must_refuse(f"{name}: damaged during download", "info", "owner/name")
     assert not [name for name in known_models() if "/" in name]  # a package may be installed
     hub.damaged = set()
     succeed("info", "owner/name")

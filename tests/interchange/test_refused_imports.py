@@ -16,7 +16,7 @@ from cotext.cli.main import main
 from cotext.data.tokenizer import LanguageChoice
 from cotext.interchange.importing import import_model
 from cotext.runtime.errors import CotextError
-from tests.command_line import listing, refuse, succeed
+from tests.command_line import listing, must_refuse, succeed
 from tests.loops import loop_over
 from tests.pretrained_models import m2m100_model, marian_model, mbart_model
 
@@ -234,5 +234,5 @@ def test_the_same_import_again_finds_what_is_there(folders: dict[str, Path], tmp
     assert "nothing was changed" not in succeed(*command).out
     before = listing(tmp_path)
     assert "already contains this import (checksums are equal); nothing was changed" in succeed(*command).out
-    refuse("import.json differs", *command, "--licence", "mit")
+    must_refuse("import.json differs", *command, "--licence", "mit")
     assert listing(tmp_path) == before

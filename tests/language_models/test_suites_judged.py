@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite, write_suite
-from tests.command_line import cotext, refuse, succeed
+from tests.command_line import cotext, must_refuse, succeed
 from tests.language_models.fake import Fake
 
 WORDS = {
@@ -70,7 +70,7 @@ def test_a_suite_is_judged_by_what_is_written(suite: Path, tmp_path: Path) -> No
     assert "untranslated:0" in found["generative"]["signature"]
     # These are no decisions between candidates, and are not compared with any.
     (tmp_path / "b.json").write_text(out.read_text())
-    refuse("evaluated by generation", "compare-decisions", out, tmp_path / "b.json")
+    must_refuse("evaluated by generation", "compare-decisions", out, tmp_path / "b.json")
 
 
 def test_options_of_runs_are_refused_and_keys_can_be_set(suite: Path, tmp_path: Path) -> None:
@@ -85,4 +85,4 @@ def test_options_of_runs_are_refused_and_keys_can_be_set(suite: Path, tmp_path: 
             assert f"do not support {option[0]};" in refused.err
         assert not fake.requests
         assert "mode:sentence" in succeed("contrastive", path, suite, "--set", "mode=sentence").out
-    refuse("no such run folder", "cxmi", path, "--source", suite)
+    must_refuse("no such run folder", "cxmi", path, "--source", suite)

@@ -25,9 +25,9 @@ from cotext.runtime.files import Process, replacing
 from cotext.runtime.locks import holding, writing
 from tests.command_line import (
     World,
+    must_refuse,
     prepare_arguments,
     process_environment,
-    refuse,
     succeed,
     train_arguments,
 )
@@ -203,4 +203,4 @@ def test_names_that_differ_in_case_alone_are_not_two_files(world: World, tmp_pat
         (tmp_path / name).parent.mkdir()
         (tmp_path / name).write_text("the cat sees\n")
     words = (tmp_path / "a/Letter.en", tmp_path / "b/letter.en", "--out-dir", tmp_path / "out")
-    refuse("letter.en", "translate", world.run, *words)
+    must_refuse("letter.en", "translate", world.run, *words)

@@ -22,8 +22,8 @@ from tests.command_line import (
     World,
     cotext,
     listing,
+    must_refuse,
     prepare_arguments,
-    refuse,
     succeed,
     train_arguments,
 )
@@ -376,7 +376,7 @@ def test_data_that_are_not_what_their_report_says(world: World, tmp_path: Path) 
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1
     path.write_bytes(content)
-    refuse("dev.arrow: damaged", *command(world, tmp_path / "kd", data=data))
+    must_refuse("dev.arrow: damaged", *command(world, tmp_path / "kd", data=data))
     assert [p.name for p in tmp_path.iterdir()] == ["data"]
 
 
@@ -415,7 +415,7 @@ def test_what_another_job_has_translated_is_not_taken_over(
         ("teacher.model: ", ["distill", other_run, *command(world, out)[2:]]),
         ("teacher.model: ", command(world, out, "--checkpoint", "3")),
     ):
-        refused = refuse(f"\n  job.{differing}", *arguments, "--shard", "2/2")
+        refused = must_refuse(f"\n  job.{differing}", *arguments, "--shard", "2/2")
         assert "belongs to another job; pass its options to resume it" in refused.err
         assert listing(folder_of(out)) == before
         assert not out.exists()
@@ -456,7 +456,7 @@ def test_what_is_refused_leaves_nothing_behind(world: World, whole: Path, tmp_pa
         ([world.run, "--data", data, "--out", kd, "--checkpoint", "1"], "no checkpoint of update 1"),
         ([world.run, "--data", data, "--out", kd, "--set", "first_pass=x"], "first_pass = x"),
     ):
-        refused = refuse(message, "distill", *arguments)
+        refused = must_refuse(message, "distill", *arguments)
         assert "Traceback" not in refused.err
         assert listing(tmp_path) == before, message
 

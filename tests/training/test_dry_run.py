@@ -10,7 +10,7 @@ from cotext.config.recipe import load_config
 from cotext.data.sampling import Cursor
 from cotext.training import dry_run as module
 from cotext.training.setup import set_up
-from tests.command_line import RECIPE, TINY, World, cotext, listing, refuse, succeed
+from tests.command_line import RECIPE, TINY, World, cotext, listing, must_refuse, succeed
 from tests.tiny_runs import silent
 
 
@@ -112,5 +112,7 @@ def test_what_training_refuses_is_refused(world: World, tmp_path: Path) -> None:
     outcome = cotext(*arguments(world, out, "view.max_tokens=1"))
     assert (outcome.code, out.exists()) == (2, False)
     assert "raise view.max_tokens" in outcome.err
-    refuse("contains a run", *arguments(world, world.run))
-    refuse("--json needs --dry-run", "train", RECIPE, "--data", world.folder / "data", "--out", out, "--json")
+    must_refuse("contains a run", *arguments(world, world.run))
+    must_refuse(
+        "--json needs --dry-run", "train", RECIPE, "--data", world.folder / "data", "--out", out, "--json"
+    )

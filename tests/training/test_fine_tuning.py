@@ -9,7 +9,7 @@ from cotext.data.documents import ParallelDocument
 from cotext.data.formats import write_parallel
 from cotext.data.store import TokenStore
 from cotext.data.tokenizer import load_tokenizer
-from tests.command_line import TINY, World, cotext, prepare_arguments, refuse, succeed
+from tests.command_line import TINY, World, cotext, must_refuse, prepare_arguments, succeed
 from tests.tiny_runs import toy_documents
 
 
@@ -70,4 +70,4 @@ def test_tokenizers_that_are_none(world: World, other: Path, tmp_path: Path) -> 
         assert all(word in refused.err for word in words), refused.err
         assert not (tmp_path / "data").exists()
     (tmp_path / "broken" / "tokenizer").mkdir(parents=True)
-    refuse("tokenizer.json", *arguments(other, tmp_path / "data", tmp_path / "broken"))
+    must_refuse("tokenizer.json", *arguments(other, tmp_path / "data", tmp_path / "broken"))

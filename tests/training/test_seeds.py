@@ -18,7 +18,7 @@ from cotext.training import seeds
 from cotext.training.resume import TrainingProgress
 from cotext.training.seeds import train_seeds
 from cotext.training.trainer import TrainingCallbacks
-from tests.command_line import World, cotext, listing, refuse, succeed, train_arguments
+from tests.command_line import World, cotext, listing, must_refuse, succeed, train_arguments
 from tests.loops import loop_over
 from tests.tiny_runs import assert_same_run, run_config, silent, train_here
 
@@ -198,7 +198,7 @@ def test_the_command_says_where_it_is(world: World, tmp_path: Path) -> None:
     ],
 )
 def test_seeds_that_are_none(world: World, tmp_path: Path, given: str, more: list[str], message: str) -> None:
-    refuse(message, *train_arguments(world.folder, tmp_path / "runs", *more), f"--seeds={given}")
+    must_refuse(message, *train_arguments(world.folder, tmp_path / "runs", *more), f"--seeds={given}")
     assert not list(tmp_path.iterdir())
 
 

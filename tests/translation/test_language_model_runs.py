@@ -19,7 +19,7 @@ from cotext.runtime.errors import CotextError
 from cotext.translation.open import open_run
 from cotext.translation.rerank import best_candidates
 from cotext.translation.signature import scoring_signature
-from tests.command_line import TINY, World, cotext, documents_file, refuse, succeed
+from tests.command_line import TINY, World, cotext, documents_file, must_refuse, succeed
 from tests.killing import Moment, run_killed
 from tests.tiny_runs import toy_documents
 from tests.translation.test_first_pass import make_run
@@ -132,7 +132,7 @@ def test_a_translation_is_resumed_and_only_with_the_same_language_model(
     changed = [
         part if part != option(systems) else f"language_model={json.dumps(str(other))}" for part in command
     ]
-    refuse("language_model", *changed, "--out", out)
+    must_refuse("language_model", *changed, "--out", out)
     assert "8 documents (3 documents from an interrupted job)" in succeed(*command, "--out", out).out
     assert out.read_bytes() == (tmp_path / "expected.de").read_bytes()
     assert [len(d) for d in read_documents(out)] == [len(d) for d in read_documents(source)]
@@ -177,9 +177,9 @@ def test_lists_are_ranked_anew_each_sentence_after_those_chosen(systems: Path, t
     assert changed
     figures = json.loads(succeed(*command, "--out", tmp_path / "b.de", "--overwrite", "--json").out)
     assert (figures["format"], figures["changed"]) == ("cotext-rerank", changed)
-    refuse("add --overwrite", *command, "--out", tmp_path / "b.de")
+    must_refuse("add --overwrite", *command, "--out", tmp_path / "b.de")
     other = documents_file(tmp_path / "other.en", 4, 12)
-    refuse("give the source of the lists", *command[:4], other, *command[5:], "--out", tmp_path / "d.de")
+    must_refuse("give the source of the lists", *command[:4], other, *command[5:], "--out", tmp_path / "d.de")
     assert cotext(*command, "--set", "beam=2", "--out", tmp_path / "d.de").code == 2
 
 
@@ -227,6 +227,8 @@ def test_runs_and_settings_that_do_not_fit(systems: Path, world: World, tmp_path
     tokenizer = load_tokenizer(systems / "lm" / "tokenizer")
     assert tokenizer.fingerprint == load_tokenizer(systems / "sentence" / "tokenizer").fingerprint
     source = documents_file(tmp_path / "in.en", 2, 11)
-    refuse("this run is a language model", "translate", systems / "lm", source, "--out", tmp_path / "x.de")
+    must_refuse(
+        "this run is a language model", "translate", systems / "lm", source, "--out", tmp_path / "x.de"
+    )
     # It scores, though: log p(y | c), by which language models are compared.
     succeed("score", systems / "lm", "--source", source, "--target", source)

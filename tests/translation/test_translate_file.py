@@ -29,8 +29,8 @@ from tests.command_line import (
     cotext,
     documents_file,
     listing,
+    must_refuse,
     prepare_arguments,
-    refuse,
     signal_when,
     start,
     succeed,
@@ -150,7 +150,7 @@ def test_translations_of_another_job_are_neither_taken_over_nor_lost(
         ("model", (world.run, source, "--checkpoint", "3")),
         ("model", (other_run, source)),
     ):
-        refused = refuse("belongs to another job", "translate", run, document, "--out", out, *more)
+        refused = must_refuse("belongs to another job", "translate", run, document, "--out", out, *more)
         assert "add --overwrite to discard it" in refused.err
         assert f"\n  job.{differing}" in refused.err
         assert partial(out).read_bytes() == journal
@@ -268,7 +268,7 @@ def test_two_processes_in_one_folder(world: World, source: Path, tmp_path: Path)
     }
     with working_in(out):
         for arguments in commands.values():
-            refuse(f"{out}: another process is working on it", *arguments)
+            must_refuse(f"{out}: another process is working on it", *arguments)
     assert list(out.iterdir()) == []
 
 

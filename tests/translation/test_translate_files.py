@@ -20,7 +20,7 @@ from cotext.files.translate_blocks import translate_blocks
 from cotext.runtime.errors import CotextError
 from cotext.runtime.jobs.journal import Journal
 from cotext.translation.open import OpenedRun, open_run
-from tests.command_line import World, cotext, listing, piped, refuse, succeed
+from tests.command_line import World, cotext, listing, must_refuse, piped, succeed
 from tests.killing import killed_when
 from tests.translation.test_translate_file import interrupted_after
 
@@ -117,7 +117,7 @@ def test_nothing_is_overwritten_unasked(world: World, folder: Path) -> None:
     succeed(*command(world, folder))
     (folder / "out" / "notes.txt").write_text("mine")
     before = listing(folder)
-    refuse("add --overwrite to replace what is there", *command(world, folder))
+    must_refuse("add --overwrite to replace what is there", *command(world, folder))
     assert listing(folder) == before
     succeed(*command(world, folder, "--overwrite"))
     assert (folder / "out" / "notes.txt").read_text() != "mine"
@@ -181,7 +181,7 @@ def test_what_is_refused_is_refused_before_any_work(
     Path("big.txt").touch()
     os.truncate("big.txt", 10 << 30)
     before = sorted(folder.rglob("*"))
-    refuse(message, "translate", world.run, *arguments)
+    must_refuse(message, "translate", world.run, *arguments)
     assert sorted(folder.rglob("*")) == before
 
 
@@ -219,7 +219,7 @@ def test_interrupted_the_same_command_goes_on(
     # What has been changed since is not lost.
     page = (folder / "out" / "page.md").read_bytes()
     (folder / "out" / "page.md").write_bytes(page + b"mine")
-    refuse("has been changed since it was written", *command(world, folder))
+    must_refuse("has been changed since it was written", *command(world, folder))
     (folder / "out" / "page.md").write_bytes(page)
     shown = succeed(*command(world, folder)).out
     assert shown.count("(1 document from an interrupted job)") == 2

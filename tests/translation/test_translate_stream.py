@@ -13,7 +13,7 @@ from cotext.data.documents import Document
 from cotext.files.translate_stream import StreamTranslation
 from cotext.translation.open import open_run
 from cotext.translation.wishes import Wishes
-from tests.command_line import Outcome, World, cotext, piped, process_environment, refuse, succeed
+from tests.command_line import Outcome, World, cotext, must_refuse, piped, process_environment, succeed
 from tests.tiny_runs import toy_documents
 
 
@@ -112,8 +112,8 @@ def test_what_does_not_go_with_a_stream(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for more in (["--out", tmp_path / "o"], ["--scores", tmp_path / "s"], ["--format", "prose"]):
-        refuse("reads standard input", "translate", world.run, "-", *more)
-    refuse("--out FILE is needed", "translate", world.run, world.folder / "test.en")
+        must_refuse("reads standard input", "translate", world.run, "-", *more)
+    must_refuse("--out FILE is needed", "translate", world.run, world.folder / "test.en")
     refused = fed(world, b"a dog\n", monkeypatch, "--set", "align=free")
     assert (refused.code, "align = free" in refused.err) == (2, True)
     assert list(tmp_path.iterdir()) == []

@@ -15,7 +15,7 @@ from cotext.translation.open import open_run
 from cotext.translation.scorer import SentenceScore
 from cotext.translation.translator import DocumentTranslator, Translation
 from cotext.translation.written_beside import score_figures, score_lines
-from tests.command_line import World, cotext, documents_file, refuse, succeed
+from tests.command_line import World, cotext, documents_file, must_refuse, succeed
 from tests.tiny_runs import toy_documents
 from tests.translation.test_translate_file import interrupted_after
 
@@ -88,7 +88,7 @@ def test_a_translation_writes_its_scores_beside_it(world: World, tmp_path: Path)
     count = int(told.split()[0])
     assert len(differing) <= count < len(rows) - 1
     assert f"({count / (len(rows) - 1):.1%})" in told
-    refuse("are the same file", "translate", world.run, source, "--out", out, "--scores", out)
+    must_refuse("are the same file", "translate", world.run, source, "--out", out, "--scores", out)
 
 
 def test_an_interrupted_translation_keeps_its_scores(
