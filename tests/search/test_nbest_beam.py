@@ -8,12 +8,9 @@ import pytest
 import torch
 
 from cotext.config.decoding import LengthPenaltyForm
-from cotext.data.batch import Source
-from cotext.models.interface import TranslationModel
 from cotext.runtime.errors import CotextError
 from cotext.search.beam_search import Hypothesis, SearchOptions, search
 from cotext.search.constraints import Align, SearchRequest, SearchSymbols
-from cotext.search.sentence_recovery import begun_input
 from tests.search.test_beam_search import (
     KINDS,
     LENGTH_PENALTIES,
@@ -23,12 +20,9 @@ from tests.search.test_beam_search import (
     Listening,
     all_translations,
     penalised,
-    rows_source,
     search_table,
-    transformer,
 )
 from tests.tables import Table, table_source
-from tests.tiny import logits
 
 ONE = [SearchRequest((), 0, (5,)), SearchRequest((A, SEP), 0, (6,)), SearchRequest((A, SEP, B), 0, (4,))]
 KEYS = [3, 5, 7]
@@ -85,45 +79,6 @@ def test_the_best_hypothesis_is_that_of_a_search_without_a_list(kind: str, beam:
             assert len(tokens) == beam
             different += len({len(each) for each in tokens}) > 1
     assert different > 5  # lists are not of one length, for which no reserve were needed
-
-
-@pytest.mark.parametrize("nbest", [2, 5])
-def test_log_probabilities_are_the_models_own_and_batches_do_not_matter(nbest: int) -> None:
-    model, symbols = transformer(3)
-    source, lengths = rows_source([5, 9, 3]), [5, 9, 3]
-    requests = [SearchRequest((), 0, (6,)), SearchRequest((3, 4, 10), 0, (9,)), SearchRequest((6,), 0, (5,))]
-    options = SearchOptions(5, nbest=nbest)
-    together = search(model, source, requests, symbols, options)
-    for row, (request, length) in enumerate(zip(requests, lengths, strict=True)):
-        one = source.select(torch.tensor([row]))
-        one.tokens, one.sentence = one.tokens[:, :length], one.sentence[:, :length]
-        [alone] = search(model, one, [request], symbols, options)
-        assert alone.tokens == together[row].tokens
-        [others], [also] = alone.others, together[row].others
-        assert [o.tokens for o in others] == [o.tokens for o in also]
-        assert len(others) == nbest - 1
-        for other in others:
-            forced = log_probability(model, one, request, other.tokens, symbols)
-            assert other.log_probability == pytest.approx(forced, abs=1e-9)
-            assert other.score == pytest.approx(forced / (len(other.tokens) + 1) ** 0.6, abs=1e-9)
-
-
-def log_probability(
-    model: TranslationModel,
-    source: Source,
-    request: SearchRequest,
-    tokens: tuple[int, ...],
-    symbols: SearchSymbols,
-) -> float:
-    """That of the labels, by a full pass over the row."""
-    labels = (*request.prefix, *tokens)
-    inputs, sentence = begun_input(labels, symbols.special, request.first_sentence, 0)
-    with torch.inference_mode():
-        hidden = model.decode(
-            torch.from_numpy(inputs)[None], torch.from_numpy(sentence)[None], model.encode(source)
-        )
-        rows = logits(model, hidden)[0].log_softmax(dim=1)[len(request.prefix) :]
-    return float(sum(rows[i, label] for i, label in enumerate([*tokens, symbols.special.eos])))
 
 
 def test_a_list_worked_by_hand() -> None:
