@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
@@ -147,6 +147,7 @@ class TestAveraging:
         keep=st.integers(1, 6),
         by=st.sampled_from(["best", "last"]),
     )
+    @example(values=[1, 0, 0], average=1, keep=1, by="last")
     def test_pruning_keeps_what_averaging_needs(
         self, values: list[int], average: int, keep: int, by: str
     ) -> None:
@@ -161,7 +162,7 @@ class TestAveraging:
             kept = sorted(ckpt.worth_keeping([*kept, update], best_update, config))
         everything = [10 * (number + 1) for number in range(len(values))]
         assert ckpt.averaged(kept, best_update, config) == ckpt.averaged(everything, best_update, config)
-        assert set(everything[-keep:]) <= set(kept)
+        assert {best_update, *everything[-keep:]} <= set(kept)
         assert len(kept) <= average + max(average, keep)
 
     def test_average_of_named_checkpoints(self, trained: Path, tmp_path: Path) -> None:

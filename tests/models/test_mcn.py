@@ -3,6 +3,7 @@
 import math
 from dataclasses import replace
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -259,6 +260,17 @@ def test_one_sentence_takes_the_local_path_exactly_beside_longer_documents(pre_n
     assert bool(after[2][real[2]].isnan().all())
     single, _, _ = example((LENGTHS[1], [7]), ([1], [1]))
     assert bool(keys(system, single).isfinite().all())
+
+
+@torch.no_grad()
+def test_no_context_is_every_sentence_by_itself() -> None:
+    system = model(context=0, segments="none")
+    given, _, _ = example(([3, 2, 4],), ([1],))
+    together = keys(system, given)[0]
+    for first, stop in pairwise((0, 3, 5, 9)):
+        one = torch.zeros(1, stop - first, dtype=torch.long)
+        alone = replace(given, tokens=given.tokens[:, first:stop], sentence=one)
+        torch.testing.assert_close(keys(system, alone)[0], together[first:stop], rtol=1e-9, atol=1e-9)
 
 
 # --- attention from a memory
