@@ -124,6 +124,7 @@ def test_a_person_reads_the_same(world: World) -> None:
     for part in ("a run\n", "focused-concatenation/s2to2", "en-de", "still there", "finished at update 6"):
         assert part in shown
     assert "problem" not in shown
+    assert all(line[15] == " " != line[16] for line in shown.splitlines()[1:])  # two columns
 
 
 def test_info_does_not_wait_for_torch(world: World) -> None:
