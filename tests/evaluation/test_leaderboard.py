@@ -207,7 +207,7 @@ def test_what_can_find_nothing_says_so(tmp_path: Path) -> None:
     )
     assert {place.ranks for place in found.places} == {"1-6"}
     assert found.notes == (
-        "3 documents are too few for any significant difference of 15",
+        "3 documents are too few for any significant difference (15 tested)",
         "100 samples are too few for 15 tests; remove --samples, or use more",
     )
 

@@ -284,7 +284,7 @@ def _notes(reports: Mapping[str, AlignmentReport], test: PairedTest | None, samp
         return [*notes, f"{what} alone: nothing can be tested"]
     pairs = len(test.comparisons)
     if least_p(test.units) * pairs >= SIGNIFICANT:
-        notes.append(f"{test.units} documents are too few for any significant difference of {pairs}")
+        notes.append(f"{test.units} documents are too few for any significant difference ({pairs} tested)")
     if pairs / (samples + 1) >= SIGNIFICANT:
         notes.append(f"{samples} samples are too few for {pairs} tests; remove --samples, or use more")
     return notes
