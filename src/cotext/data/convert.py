@@ -204,9 +204,9 @@ def convert(
             "--out-target"
         )
     pairs, known = read_parallel(source, target, format), languages_of_files(source, target, format)
-    documents = tally.count(pairs if detokenise is None else detokenise.documents(pairs))
+    counted = tally.count(pairs if detokenise is None else detokenise.documents(pairs))
     named = str(known) and known.source != known.target
-    write_parallel(out, out_target, documents, to, (known.source, known.target) if named else None)
+    write_parallel(out, out_target, counted, to, (known.source, known.target) if named else None)
     return tally
 
 
