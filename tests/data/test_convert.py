@@ -5,6 +5,7 @@ from pathlib import Path
 
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.formats import FORMATS, read_documents, read_parallel, write_documents, write_parallel
+from cotext.data.formats.xml_formats import languages_of_tmx
 from tests.command_line import World, must_refuse, succeed
 from tests.loops import loop_over
 from tests.tiny_runs import toy_documents
@@ -40,6 +41,15 @@ def test_two_languages_from_every_format_into_every_format(tmp_path: Path, read:
     succeed("convert", *given, "--to", to, "--out", written[0], *other, "--format", read)
     found = list(read_parallel(written[0], written[1] if other else None, to))
     assert [(d.source, d.target) for d in found] == [(d.source, d.target) for d in DOCUMENTS]
+
+
+def test_a_translation_memory_names_the_languages_of_the_corpus(tmp_path: Path) -> None:
+    files = [tmp_path / "x.en", tmp_path / "x.de"]
+    write_parallel(*files, DOCUMENTS, "text")
+    for given, out in ((files, tmp_path / "a.tmx"), ([tmp_path / "a.tmx"], tmp_path / "b.tmx")):
+        succeed("convert", *given, "--to", "tmx", "--out", out)
+    assert (tmp_path / "a.tmx").read_text() == (tmp_path / "b.tmx").read_text()
+    assert languages_of_tmx(tmp_path / "b.tmx") == ("en", "de")
 
 
 def test_what_a_format_cannot_hold_is_refused_and_nothing_written(tmp_path: Path) -> None:

@@ -230,6 +230,13 @@ def test_an_interruption_goes_on_and_ends_the_same(files: dict[str, Path], tmp_p
     assert not hidden.exists()
 
 
+def test_a_given_tokenizer_is_not_trained(files: dict[str, Path], tmp_path: Path) -> None:
+    run(files, tmp_path / "first")
+    stages = Stages()
+    run(files, tmp_path / "second", tokenizer=str(tmp_path / "first"), on_documents=stages)
+    assert stages.seen == ["reading", "encoding train", "encoding dev", "encoding test"]
+
+
 def test_what_is_damaged_since_is_done_again(files: dict[str, Path], tmp_path: Path) -> None:
     run(files, tmp_path / "expected")
     hidden = tmp_path / ".out.preparing"

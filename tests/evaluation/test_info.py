@@ -118,6 +118,7 @@ def test_a_person_reads_the_same(world: World) -> None:
         assert part in shown
     assert "problem" not in shown
     assert "and the run runs/first" in travel_words(["model.safetensors"], 1, "runs/first")
+    assert all(line[15] == " " != line[16] for line in shown.splitlines()[1:])  # two columns
 
 
 def test_info_does_not_wait_for_torch(world: World) -> None:

@@ -126,7 +126,7 @@ def test_the_examples_in_python(address: str, tmp_path: Path, heading: str, pack
     quick = "import time\nreal = time.sleep\ntime.sleep = lambda seconds: real(seconds / 100)\n"
     assert ran([sys.executable, "-c", quick + code.replace(ADDRESS, address)], tmp_path).strip()
     if package == "deepl":
-        assert (tmp_path / "letter.de.docx").read_bytes()[:2] == b"PK"
+        assert (tmp_path / "brief.docx").read_bytes()[:2] == b"PK"
 
 
 @pytest.mark.outside

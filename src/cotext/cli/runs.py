@@ -156,7 +156,7 @@ def export(
         from cotext.interchange.hub import export_int8
 
         export_int8(run, out, checkpoint)
-        typer.echo(f"{out}: usable for translation and scoring in place of {run}, but not for training")
+        typer.echo(f"{out}: usable for translation, scoring and `train --init` in place of {run}")
     else:
         from cotext.evaluation.studies.compare.recipe import recipe_of
         from cotext.interchange.hub import export_hub

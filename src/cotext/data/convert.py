@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from cotext.data.contrastive_suites import ContrastiveSuite
+from cotext.data.corpora import languages_of_files
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.formats import (
     detect_format,
@@ -202,10 +203,10 @@ def convert(
             f"files of the format {to} contain one language, but the corpus has two: name a second file, "
             "--out-target"
         )
-    pairs = read_parallel(source, target, format)
-    write_parallel(
-        out, out_target, tally.count(pairs if detokenise is None else detokenise.documents(pairs)), to
-    )
+    pairs, known = read_parallel(source, target, format), languages_of_files(source, target, format)
+    counted = tally.count(pairs if detokenise is None else detokenise.documents(pairs))
+    named = str(known) and known.source != known.target
+    write_parallel(out, out_target, counted, to, (known.source, known.target) if named else None)
     return tally
 
 

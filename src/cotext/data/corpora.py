@@ -246,10 +246,14 @@ def taken_tokenizer(folder: Path, symbols: LanguageChoice, pair: Languages) -> T
 
 
 class _Sentences:
-    """An iterator over the sentences of documents or lines; `count` is the number of non-empty sentences."""
+    """An iterator over the sentences of documents or lines; `count` is the number of non-empty sentences.
 
-    def __init__(self, groups: Iterable[Sequence[str]], on_documents: OnDocuments) -> None:
+    `next_stage` is reported after the last sentence.
+    """
+
+    def __init__(self, groups: Iterable[Sequence[str]], on_documents: OnDocuments, next_stage: str) -> None:
         self.count = 0
+        self._next_stage = next_stage
         self._groups = groups
         self._on_documents = on_documents
 
@@ -262,7 +266,7 @@ class _Sentences:
                 yield sentence
             if number % PROGRESS_DOCUMENTS == 0:
                 self._on_documents("reading", number)
-        self._on_documents("training the tokenizer", number)
+        self._on_documents(self._next_stage, number)
 
 
 def text_checksums(files: Sequence[Path]) -> dict[str, str]:
@@ -315,10 +319,11 @@ def build_tokenizer(
             pass
     documents = checked_documents(learn_from or corpora[0], max_characters)
     groups = sentences_of_texts(texts) if texts else ((*d.source, *d.target) for d in documents)
-    sentences = _Sentences(groups, on_documents)
     if isinstance(chosen, TokenizerSettings):
+        sentences = _Sentences(groups, on_documents, "training the tokenizer")
         tokenizer = train_tokenizer(sentences, chosen)
     else:
+        sentences = _Sentences(groups, on_documents, "reading")
         tokenizer = chosen
         for _ in sentences:  # reading checks and counts them
             pass

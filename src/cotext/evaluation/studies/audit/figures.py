@@ -105,7 +105,7 @@ class Audit:
         for system in self.systems:
             lines.append(f"{system.name}: {system.summary}")
             for each in sorted(system.findings, key=lambda each: each.kind in DETAILS)[:_SHOWN]:
-                where = f"document {each.document}, sentence {each.sentence}"
+                where = f"document {each.document}, sentence {each.sentence} of the text"
                 lines.append(f"  {each.kind}, {where} ({each.confidence:.2f}): {each.note}")
             if (more := len(system.findings) - _SHOWN) > 0:
                 lines.append(f"  ... and {more:,} more (--out for a page, --json for all)")

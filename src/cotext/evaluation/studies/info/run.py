@@ -294,7 +294,7 @@ def _score_rows(scores: dict[str, Any]) -> Rows:
             rows.append((title, f"{best['value']:.4g}{unit} {where}"))
     if best := scores["best"]:
         by = f"train.best_by = {scores['best_by']} ({best['value']:.4g})"
-        rows.append(("best checkpoint", f"at update {best['update']:,}, by {by}"))
+        rows.append(("best update", f"{best['update']:,}, by {by}"))
     if gates := scores["gates"]:
         words = (f"{name} {value:.3f}" for name, value in gates.items())
         rows.append(("gates", f"to other sentences, open by {', '.join(words)}"))
