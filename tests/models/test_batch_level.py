@@ -59,6 +59,7 @@ SYSTEMS: dict[str, tuple[str, dict[str, Any]]] = {
     "flat of all": ("flat", {"cross_document": True}),
 }
 systems = pytest.mark.parametrize("system", SYSTEMS)
+ROWS = {"at once": [3, 4, 0, 2, 5, 6, 1], "beside extra_rows": [2, 5, 6], "both": [3, 1, 4]}
 
 
 def named(system: str, view: dict[str, Any] | None = None) -> Config:
@@ -101,6 +102,15 @@ def test_the_order_of_rows_in_the_batch_does_not_matter(system: str) -> None:
     hidden = full(model, batch_of(config))
     shuffled = [4, 6, 2, 5, 0, 3, 1]
     close(full(model, batch_of(config, shuffled)), hidden[shuffled])
+
+
+@pytest.mark.parametrize("system", ["mean", "mean on the source", "mean on the target"])
+def test_rows_beside_extra_rows_get_the_mean_of_their_own_document(system: str) -> None:
+    config = named(system)
+    model = built(system)
+    hidden = full(model, batch_of(config))
+    for chosen in ROWS.values():
+        close(full(model, joined(batch_of(config), chosen)), hidden[chosen])
 
 
 @systems
@@ -288,9 +298,6 @@ def test_current_tokens_of_the_target_see_the_mean_so_far_and_that_of_the_senten
         k = batch.input_sentence[i : i + 1, : len(h)]
         expected = decoded(model, torch.stack(x)[None], k, source_of(state.source, i))
         close(hidden[i, : len(h)], expected[0])
-
-
-ROWS = {"at once": [3, 4, 0, 2, 5, 6, 1], "beside extra_rows": [2, 5, 6], "both": [3, 1, 4]}
 
 
 @pytest.mark.parametrize("beam", [1, 3])

@@ -458,6 +458,18 @@ def test_shards_that_divide_otherwise_are_refused(tmp_path: Path) -> None:
     assert "2-of-2.jsonl: its documents do not begin where the previous shard ends" in refused(out)
 
 
+def test_the_last_shard_must_reach_the_end(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    for number in (1, 2):
+        shard(out, number, 2)
+    for path in folder_of(out).glob("*.jsonl"):
+        header, results = path.read_text().split("\n", 1)
+        content = {key: value for key, value in unsealed(header).items() if key != "crc32"}
+        content["units"] = len(SIZES) + 1
+        path.write_text(f"{sealed(content)}\n{results}")
+    assert "2-of-2.jsonl: its documents do not" in refused(out)
+
+
 def test_an_output_that_exists_is_not_replaced_unasked(tmp_path: Path) -> None:
     out = tmp_path / "out"
     shard(out, 1, 1)

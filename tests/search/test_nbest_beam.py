@@ -11,6 +11,7 @@ from cotext.config.decoding import LengthPenaltyForm
 from cotext.runtime.errors import CotextError
 from cotext.search.beam_search import Hypothesis, SearchOptions, search
 from cotext.search.constraints import Align, SearchRequest, SearchSymbols
+from cotext.search.nbest_beam import Candidates, NBestBeam
 from tests.search.test_beam_search import (
     KINDS,
     LENGTH_PENALTIES,
@@ -118,3 +119,13 @@ def test_rows_that_others_see_are_not_searched_any_further() -> None:
 def test_more_than_the_beam_holds_is_refused(beam: int, nbest: int, words: str) -> None:
     with pytest.raises(CotextError, match=words):
         SearchOptions(beam, nbest=nbest)
+
+
+def test_no_candidate_is_in_the_beam_twice() -> None:
+    """The first place continues; the best candidate for the second one is that continuation itself."""
+    beam = NBestBeam([2], float, torch.zeros(1, 2), has_reserve=True)
+    values = [[-1.0, -2.0]], [[0, 0]], [[A, B]], [[-1.0, -2.0]]
+    several = Candidates(*(torch.tensor(each) for each in values))
+    hopeful, entry, divisor = torch.tensor([[True, False]]), torch.tensor([0]), torch.ones(1)
+    found, continues = beam.fill(entry, several, hopeful, [several], divisor)
+    assert (found.token.tolist(), continues.tolist()) == ([[A, B]], [[True, True]])
