@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cotext.data.batch import Batch, Instance, SpecialSymbols, hide_current_source, hide_words
@@ -163,7 +163,6 @@ sentences = st.lists(st.integers(0, 80), max_size=5)
 documents = st.lists(st.tuples(sentences, sentences), min_size=1, max_size=6)
 
 
-@settings(deadline=None)
 @given(st.lists(documents, min_size=1, max_size=3), st.integers(0, 3), st.integers(0, 2))
 def test_what_holds_for_every_batch(
     corpus: list[list[tuple[list[int], list[int]]]], before: int, after: int

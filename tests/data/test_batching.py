@@ -16,7 +16,7 @@ def test_groups_share_batches_as_far_as_the_budget_goes() -> None:
     assert pack([], 12) == []
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(GROUPS, st.booleans(), st.integers(1, 60))
 def test_batches_hold_every_group_once_in_order_within_the_budget(
     lengths: list[list[int]], single: bool, budget: int

@@ -106,7 +106,7 @@ def examples(draw: st.DrawFn) -> ContrastiveExample:
     )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(examples(), max_size=4, unique_by=lambda example: example.id))
 def test_any_suite_survives_writing_and_reading(
     tmp_path_factory: pytest.TempPathFactory, several: list[ContrastiveExample]

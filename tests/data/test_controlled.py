@@ -244,7 +244,7 @@ def test_every_document_is_right_of_four_to_twelve_sentences_and_repeatable(trai
     must_raise("0 examples", controlled.contrastive_suites, 0, 0)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.integers(-(2**70), 2**70))
 def test_every_seed_gives_right_documents(seed):
     for document in controlled.training_documents(5, seed):

@@ -85,7 +85,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("format", WRITTEN)
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(documents=documents_of(sentences))
 def test_writing_refuses_or_reading_gives_back_the_same(
     format: str, documents: list[Document], folder: Path
@@ -100,7 +100,7 @@ def test_writing_refuses_or_reading_gives_back_the_same(
 
 @pytest.mark.parametrize("ending", ["", ".xz", ".gz"])
 @pytest.mark.parametrize("format", WRITTEN)
-@settings(deadline=None, max_examples=7)
+@settings(max_examples=7)
 @given(
     documents=documents_of(st.from_regex(r"[a-zä一]{1,5}( [A-Z.,]{1,3})?", fullmatch=True), min_sentences=2)
 )
@@ -118,7 +118,7 @@ def test_detection_recognises_what_every_writer_wrote(
 
 
 @pytest.mark.parametrize("format", WRITTEN)
-@settings(deadline=None, max_examples=10)
+@settings(max_examples=10)
 @given(data=st.data())
 def test_parallel_documents_come_back_as_pairs(format: str, data: st.DataObject, folder: Path) -> None:
     word = st.from_regex(r"[a-zä&<]{1,5}( [A-Z.,]{1,3})?", fullmatch=True)
@@ -228,7 +228,7 @@ FRAGMENTS = [
 ]
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(data=st.data())
 def test_whatever_is_in_a_file_the_answer_is_documents_or_one_clear_error(
     data: st.DataObject, folder: Path

@@ -211,7 +211,7 @@ ANY_TEXT = st.one_of(
 
 
 @given(ANY_TEXT)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_no_text_becomes_a_symbol(text: str) -> None:
     for tokenizer in MADE:
         for side in ("source", "target"):

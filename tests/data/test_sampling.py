@@ -175,7 +175,7 @@ def test_budget_is_kept_and_used(store: TokenStore, arrangement: Arrangement) ->
     assert np.mean(sizes) > 60
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     stop=st.integers(0, 150),
     view=st.sampled_from(VIEWS),

@@ -108,7 +108,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("memories")
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(st.lists(st.tuples(st.text(max_size=5), st.text(max_size=5)), max_size=5))
 def test_a_memory_that_was_written_is_read(folder: Path, sentences: list[tuple[str, str]]) -> None:
     allowed = [

@@ -84,7 +84,7 @@ any_text = st.one_of(
 
 
 @given(any_text)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_every_text_comes_back_clean(with_bytes: Tokenizer, sentence: str) -> None:
     ids = with_bytes.encode(sentence)
     decoded = with_bytes.decode(ids)
@@ -95,7 +95,7 @@ def test_every_text_comes_back_clean(with_bytes: Tokenizer, sentence: str) -> No
 
 
 @given(st.lists(st.integers(0, 10_000)))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_any_ids_decode_to_one_clean_line(with_bytes: Tokenizer, numbers: list[int]) -> None:
     decoded = with_bytes.decode([number % with_bytes.vocabulary_size for number in numbers])
     assert decoded == clean(decoded)
@@ -104,7 +104,7 @@ def test_any_ids_decode_to_one_clean_line(with_bytes: Tokenizer, numbers: list[i
 
 
 @given(st.lists(st.sampled_from(ENGLISH + GERMAN)).map(" ".join))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_known_characters_come_back_without_byte_pieces(without_bytes: Tokenizer, sentence: str) -> None:
     assert without_bytes.decode(without_bytes.encode(sentence)) == sentence
 

@@ -3,7 +3,7 @@
 from collections import Counter
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cotext.config.view import ViewConfig
@@ -52,7 +52,6 @@ def row_tokens(sentences: range, side: list[int]) -> int:
     return sum(side[j] + 1 for j in sentences)
 
 
-@settings(deadline=None)
 @given(views, lengths)
 def test_windows_join_to_the_document_and_every_sentence_is_current_once_in_order(
     view: View, document: list[tuple[int, int]]
@@ -73,7 +72,6 @@ def test_windows_join_to_the_document_and_every_sentence_is_current_once_in_orde
     assert starts == sorted(starts)
 
 
-@settings(deadline=None)
 @given(st.integers(0, 4), st.integers(0, 3), st.integers(1, 40), lengths)
 def test_a_window_sheds_as_little_context_as_fits(
     before: int, after: int, max_tokens: int, document: list[tuple[int, int]]
@@ -99,7 +97,6 @@ def test_a_window_sheds_as_little_context_as_fits(
                 assert w.source.stop == j + 1
 
 
-@settings(deadline=None)
 @given(views, st.lists(st.integers(0, 12), max_size=12))
 def test_a_document_without_translation_is_split_as_if_it_were_short(view: View, source: list[int]) -> None:
     assert view.split(source, []) == view.split(source, [0] * len(source))
@@ -202,7 +199,6 @@ def test_documents_are_cut_where_a_side_is_full_or_in_equal_parts() -> None:
     assert ranges(view.split([1] * 13, [])) == [(0, 2), (2, 5), (5, 8), (8, 11), (11, 12), (12, 13)]
 
 
-@settings(deadline=None)
 @given(bounded, lengths)
 def test_pieces_fit_and_none_could_take_one_more(limit: Limit, document: list[tuple[int, int]]) -> None:
     source, target = [s for s, _ in document], [t for _, t in document]

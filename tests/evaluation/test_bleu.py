@@ -114,7 +114,7 @@ def test_pieces_by_hand() -> None:
     assert piece_sizes(single("灯很新。", "它很亮。", "好"), 8) == [[3]]
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.lists(st.integers(0, 9), max_size=12), st.integers(1, 12))
 def test_laws_of_pieces(lengths: list[int], limit: int) -> None:
     (pieces,) = piece_sizes(single(*("w " * length for length in lengths)), limit)

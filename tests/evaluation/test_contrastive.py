@@ -248,7 +248,7 @@ def suites_with_scores(draw: st.DrawFn) -> tuple[ContrastiveSuite, list[Candidat
     return ContrastiveSuite("any", "en", "de", tuple(examples)), scores
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(suites_with_scores())
 def test_laws_of_the_report(drawn: tuple[ContrastiveSuite, list[CandidateScores]]) -> None:
     suite, scores = drawn

@@ -28,7 +28,7 @@ def counted(differences: list[int]) -> tuple[float, float]:
     return more + same, more + same / 2
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.integers(-4, 4), max_size=9))
 def test_every_pattern_is_counted(differences: list[int]) -> None:
     exact, mid = flipped_counts(differences)
@@ -55,7 +55,7 @@ def test_by_hand() -> None:
     must_raise(message, mcnemar_by_document, [True, True], [True, False], [0])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.tuples(st.booleans(), st.booleans()), min_size=1, max_size=30))
 def test_an_example_a_document_is_mcnemar(cases: list[tuple[bool, bool]]) -> None:
     one, other = [a for a, _ in cases], [b for _, b in cases]

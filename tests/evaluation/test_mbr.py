@@ -20,7 +20,7 @@ def lists(*scored: tuple[str, float]) -> Candidates:
 
 
 @pytest.mark.parametrize("lowercase", [False, True])
-@settings(max_examples=15, deadline=None, derandomize=True)
+@settings(max_examples=15, derandomize=True)
 @given(candidates=st.lists(texts, min_size=1, max_size=6))
 def test_counts_and_scores_of_pairs_are_those_of_sacrebleu(lowercase: bool, candidates: list[str]) -> None:
     metric = CHRF(lowercase=lowercase)

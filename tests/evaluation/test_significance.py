@@ -78,7 +78,7 @@ def test_scores_from_sums_are_sacrebleus(name: str) -> None:
 counts = st.integers(0, 6)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     arrays.arrays(float, (5, 4), elements=counts),
     arrays.arrays(float, (5, 4), elements=counts),
@@ -94,7 +94,7 @@ def test_bleu_of_missing_n_grams(matched: Floats, more: Floats, reference: Float
     assert sum_scorer(metric)(rows) == pytest.approx(expected, abs=1e-9)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(arrays.arrays(float, (4, 18), elements=counts), arrays.arrays(float, (4, 2), elements=counts))
 def test_chrf_and_ter_where_counts_are_missing(triples: Floats, edits: Floats) -> None:
     triples = triples.reshape(4, 6, 3)
@@ -201,7 +201,7 @@ def test_p_by_hand() -> None:
     assert shifted_p(np.array([0, 4, 2, 2, 2, 2, 2, 1, 3.0]), 2.0) == pytest.approx(3 / 10)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=3, max_size=12))
 def test_swapping_the_systems_changes_signs_alone(values: list[tuple[int, int]]) -> None:
     one, other = plain([float(a) for a, _ in values]), plain([float(b) for _, b in values])
@@ -248,7 +248,7 @@ def test_holm_and_pairs_by_hand() -> None:
     must_raise("seed -1", Resampling, seed=-1)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=8))
 def test_laws_of_holm(values: list[float]) -> None:
     corrected = holm(values)
@@ -291,7 +291,7 @@ def test_mcnemar_by_hand() -> None:
     must_raise("2 decisions cannot be compared with 1", mcnemar, [True, True], [True])
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.lists(st.tuples(st.booleans(), st.booleans()), min_size=1, max_size=40))
 def test_laws_of_mcnemar(cases: list[tuple[bool, bool]]) -> None:
     there = mcnemar([a for a, _ in cases], [b for _, b in cases])

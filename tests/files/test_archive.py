@@ -88,7 +88,7 @@ def test_a_changed_member_leaves_the_others_as_they_are(make) -> None:
         assert first.getinfo(name).compress_size == second.getinfo(name).compress_size
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(
     st.dictionaries(
         st.text("abcü/x", min_size=1, max_size=5).filter(lambda n: n[0] != "/"), st.binary(), min_size=1

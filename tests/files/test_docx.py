@@ -182,7 +182,7 @@ RUNS = st.lists(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(RUNS, st.randoms(use_true_random=False))
 def test_any_paragraph(runs: list[str], draw: random.Random) -> None:
     body = "".join(runs)

@@ -143,7 +143,7 @@ WORDS = st.sampled_from(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.lists(WORDS, max_size=30).map("".join), st.randoms(use_true_random=False))
 def test_any_page(page: str, draw: random.Random) -> None:
     file = opened(page)

@@ -78,7 +78,7 @@ def test_what_a_paragraph_holds(body: str, expected: str) -> None:
 RUNS = [run("word "), run("b", "b='1'"), run("i", "i='1'"), run(" "), "<a:br/>", NUMBER, "<a:r><a:t/></a:r>"]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.lists(st.sampled_from(RUNS), max_size=8), st.randoms(use_true_random=False))
 def test_any_paragraph(runs: list[str], draw: random.Random) -> None:
     content = presentation(f"<a:pPr/>{''.join(runs)}<a:endParaRPr/>")

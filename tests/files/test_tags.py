@@ -64,7 +64,7 @@ def project_within(weighed: int, *given: Any) -> tuple[Piece, ...]:
         return project(*given)
 
 
-@settings(deadline=None, max_examples=300, derandomize=True)
+@settings(max_examples=300, derandomize=True)
 @given(structures(), TEXTS, st.booleans(), st.integers(0, 99), WEIGHED)
 def test_every_element_once_and_the_text_as_translated(
     pieces: tuple[Piece, ...], target: str, with_copied: bool, seed: int, weighed: int
@@ -84,7 +84,7 @@ def test_every_element_once_and_the_text_as_translated(
         assert "".join(shown_text(kept, shown).split()) == "".join(target.split())
 
 
-@settings(deadline=None, max_examples=300, derandomize=True)
+@settings(max_examples=300, derandomize=True)
 @given(
     structures(),
     st.lists(st.integers(0, 40), max_size=6),

@@ -74,13 +74,13 @@ def test_numbers_in_a_sentence_are_of_the_sentence() -> None:
 MARKS = st.text(st.sampled_from("[]12 \n\r\t\0\x85\u2028a:.`*"), max_size=20)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(MARKS, min_size=1, max_size=4))
 def test_any_sentences_stay_as_many(sentences: list[str]) -> None:
     assert len(read_numbered(numbered(sentences), len(sentences))[0]) == len(sentences)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.one_of(MARKS, st.just("\n[1] a"), st.just("\n[2] b"))).map("".join), st.integers(1, 3))
 def test_any_answer_is_read_or_refused(answer: str, count: int) -> None:
     try:

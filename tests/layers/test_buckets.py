@@ -112,7 +112,7 @@ def test_a_long_sentence_does_not_pad_short_ones() -> None:
 
 
 @given(rows_of_lengths, st.booleans())
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 def test_local_self_attention_is_dense_attention_under_a_mask(rows: Rows, is_causal: bool) -> None:
     torch.manual_seed(0)
     local, sentence = local_self(), sentences(rows)
@@ -131,7 +131,7 @@ def test_local_self_attention_is_dense_attention_under_a_mask(rows: Rows, is_cau
 
 
 @given(rows_of_lengths, st.data())
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 def test_local_cross_attention_is_dense_attention_under_a_mask(
     source_rows: Rows, data: st.DataObject
 ) -> None:

@@ -85,7 +85,7 @@ def test_keep_mask_keeps_at_its_rate_and_independently(rate: float) -> None:
 
 
 @given(st.integers(0, 9), st.integers(1, 9))
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 def test_keep_mask_has_the_shape_of_any_tensor(rows: int, columns: int) -> None:
     x = torch.empty(columns, rows).T
     assert keep_mask(x, 0.5).shape == x.shape
@@ -138,7 +138,7 @@ def test_relu_dropout_is_dropout_of_relu() -> None:
 
 
 @given(st.lists(st.integers(1, 6), min_size=1, max_size=5))
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 def test_unpacking_undoes_packing_but_for_padding(lengths: list[int]) -> None:
     sentence = sentences(lengths)
     packing = Packing.of(sentence)

@@ -223,7 +223,7 @@ def test_best_path_of_all(lengths: Sequence[int], targets: Sequence[Sequence[int
             start += length
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.data())
 def test_any_packing(data: st.DataObject) -> None:
     """Each unit by itself, and by enumeration, whatever stands beside it."""

@@ -325,7 +325,7 @@ def test_revealed_tokens_are_read() -> None:
 
 
 @given(st.data())
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_as_many_are_revealed_as_the_ratio_says(data: st.DataObject) -> None:
     rows, width = data.draw(st.integers(1, 4)), data.draw(st.integers(1, 9))
     flags = st.lists(st.booleans(), min_size=rows * width, max_size=rows * width)

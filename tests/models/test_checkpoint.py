@@ -419,7 +419,7 @@ class TestRefusedModels:
         with pytest.raises(CotextError, match="tokenizer"):
             ckpt.load_run(run)
 
-    @settings(max_examples=60, deadline=None)
+    @settings(max_examples=60)
     @given(data=st.data())
     def test_any_byte_may_be_another(self, trained: Path, data: st.DataObject) -> None:
         """Of the head, where the configuration stands, or of the weights: refused, or of no consequence."""

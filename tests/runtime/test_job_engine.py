@@ -191,7 +191,7 @@ def test_what_is_noted_of_a_unit_is_there_again(tmp_path: Path, windows: int) ->
 # ------------------------------------------------------------------------------------------- the journal
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(data=st.data())
 def test_a_journal_cut_anywhere_is_gone_on_with(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
@@ -210,7 +210,7 @@ def test_a_journal_cut_anywhere_is_gone_on_with(
     assert out.read_text() == WANTED
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(data=st.data())
 def test_any_byte_of_a_journal_may_be_another(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject

@@ -487,7 +487,7 @@ def test_what_has_ended_is_told_before_it_is_dropped(
 
 
 @ways
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(data=st.data())
 def test_the_sentences_asked_for_come_out_and_none_is_empty(
     kind: str, align: Align, data: st.DataObject

@@ -92,7 +92,7 @@ def test_collapse_by_hand() -> None:
     lengths=st.lists(st.integers(1, 5), min_size=1, max_size=5),
     blank=st.booleans(),
 )
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 def test_as_many_sentences_come_out_each_with_a_word(
     name: str, seed: int, lengths: list[int], blank: bool
 ) -> None:

@@ -116,7 +116,7 @@ def test_text_without_words_comes_back(client: httpx.Client, text: str) -> None:
     assert found[1][1]["text"] == text
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(st.lists(st.text(max_size=12), max_size=6).map("\n".join))
 def test_any_text_keeps_its_lines(client: httpx.Client, text: str) -> None:
     found = streamed(client, {"system": "window", "text": text})

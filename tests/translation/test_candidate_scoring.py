@@ -129,7 +129,7 @@ def test_systems_that_write_at_once(name: str) -> None:
 words = st.lists(st.sampled_from(TOKENIZER.words[4:]), max_size=4).map(" ".join)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(data=st.data(), name=st.sampled_from(sorted(VIEWS)))
 def test_any_candidates(data: st.DataObject, name: str) -> None:
     count = data.draw(st.integers(1, 3))

@@ -338,7 +338,7 @@ def contents(draw: st.DrawFn) -> Contents:
     )
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(given=contents(), splitting=st.sampled_from([None, Splitting()]))
 def test_as_many_blocks_and_every_element_once(
     run: OpenedRun, given: Contents, splitting: Splitting | None

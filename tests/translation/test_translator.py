@@ -152,7 +152,7 @@ VIEWS = [
 ]
 
 
-@settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=40, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 @given(
     documents=corpora,
     # Non-autoregressive systems have views of its own: tests/search/test_non_autoregressive.py.
