@@ -304,7 +304,7 @@ XML_BOMB = (
         (b"\n\n", "text", r"a\.en: has no documents"),
         ({}, None, r"a\.en: no such file"),
         ({"a.en/x": b""}, None, r"a\.en: is a directory"),
-        (b"A.\n", "jsnol", r"unknown corpus format 'jsnol': did you mean jsonl\? known are"),
+        (b"A.\n", "jsnol", r"unknown corpus format 'jsnol': did you mean jsonl\? known formats"),
         (b"A.\n\n\nB.\n", "text", r"a\.en:3: an empty line where a sentence should begin"),
         (b"\nB.\n", "text", r"a\.en:1: an empty line where a sentence should begin"),
         (b"<d>\nA.\n<d>\n<d>\nB.\n", None, r"a\.en:4: document '2' is empty"),

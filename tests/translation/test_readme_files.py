@@ -44,9 +44,9 @@ def test_the_commands_work_as_they_stand(
         if out:
             Path(out).write_text(shown.out)
     assert "terms: 2 of 2 kept" in " ".join(succeed(*lines[1].split()[1:], "--overwrite").out.split())
-    before, after = (members(Path(name).read_bytes()) for name in ("letter.docx", "letter.de.docx"))
+    before, after = (members(Path(name).read_bytes()) for name in ("letter.docx", "brief.docx"))
     assert list(before) == list(after)
-    assert '<table class="both">' in Path("letter.html").read_text()
+    assert '<table class="both">' in Path("brief.html").read_text()
     assert Path("notizen.txt").read_text().count("\n") == 2
     assert {path.name for path in Path("translated").iterdir()} == {
         *("talk.srt", "report.md", "messages.po", "job.xliff")

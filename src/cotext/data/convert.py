@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from cotext.data.contrastive_suites import ContrastiveSuite
-from cotext.data.corpora import languages_of_files
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.formats import (
     detect_format,
+    languages_of_files,
     read_documents,
     read_parallel,
     write_documents,

@@ -1,6 +1,5 @@
 """Stages of preparation: checking sentences, training the tokenizer, and encoding into token stores."""
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -14,7 +13,7 @@ from cotext.data.formats.corpus import checked_records
 from cotext.data.formats.docids import find_side_file
 from cotext.data.formats.streams import OUTER_SPACE, check_readable, numbered_lines
 from cotext.data.formats.table import find_format
-from cotext.data.languages import Languages, language_of_name, languages_of_names, primary_language
+from cotext.data.languages import Languages
 from cotext.data.preparation import Preparation
 from cotext.data.selection import Selection, render
 from cotext.data.set_aside import BOUNDARIES
@@ -66,25 +65,6 @@ def corpus_of_files(split: str, source: Path, target: Path | None, selection: Se
         if not path.is_file():
             raise CotextError(f"{path}: not a regular file; preparing reads the text twice")
     return CorpusSplit(split, selection.read, files, selection)
-
-
-def languages_of_files(source: Path, target: Path | None, format: str | None) -> Languages:
-    """Return the language pair in the names of two files, or inside of a file with both languages.
-
-    Two names with the same language are a corpus of one language. A file with both sides has an unknown pair
-    unless it names two different languages.
-
-    Raises:
-        CotextError: the reader of the format raises an error.
-    """
-    if target is not None and (code := language_of_name(source)) == language_of_name(target):
-        return Languages(code, code)
-    if target is not None or not source.is_file():
-        return languages_of_names(source, target)
-    read = find_format(format or detect_format(source)).languages
-    codes = [primary_language(code) for code in (read(source) if read else ())]
-    are_codes = all(re.fullmatch("[a-z]{2,3}", code) for code in codes)
-    return Languages(*codes) if are_codes and len(set(codes)) == 2 else Languages()
 
 
 def checked_documents(corpus: CorpusSplit, max_characters: int) -> Iterator[ParallelDocument]:

@@ -27,7 +27,6 @@ from cotext.data.corpora import (
     document_notes,
     encode_corpus,
     input_checksums,
-    languages_of_files,
     selection_notes,
     set_aside_notes,
     taken_tokenizer,
@@ -35,7 +34,7 @@ from cotext.data.corpora import (
     tokenizer_notes,
 )
 from cotext.data.documents import Document, ParallelDocument
-from cotext.data.formats import read_parallel, write_documents, write_parallel
+from cotext.data.formats import languages_of_files, read_parallel, write_documents, write_parallel
 from cotext.data.formats.streams import Alignment
 from cotext.data.languages import Languages, check_sides
 from cotext.data.overlap import HeldOut

@@ -13,9 +13,15 @@ from typing import Final, Literal
 
 from cotext.data.aligned_corpus import ALONE, AlignedCorpus, align_corpus
 from cotext.data.alignment import Probabilities
-from cotext.data.corpora import languages_of_files
 from cotext.data.documents import Document, ParallelDocument
-from cotext.data.formats import FORMATS, is_corpus, read_documents, read_parallel, write_parallel
+from cotext.data.formats import (
+    FORMATS,
+    is_corpus,
+    languages_of_files,
+    read_documents,
+    read_parallel,
+    write_parallel,
+)
 from cotext.data.formats.streams import check_readable, read_whole
 from cotext.data.languages import (
     CODES,

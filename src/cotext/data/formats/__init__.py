@@ -1,6 +1,7 @@
 """Reading and writing of corpora in nine formats, document by document; .xz and .gz are decompressed."""
 
 from cotext.data.formats.corpus import (
+    languages_of_files,
     located_documents,
     place_of_sentence,
     read_documents,
@@ -16,6 +17,7 @@ __all__ = [
     "FORMATS",
     "detect_format",
     "is_corpus",
+    "languages_of_files",
     "located_documents",
     "place_of_sentence",
     "read_documents",

@@ -1,5 +1,6 @@
 """Reading and writing of corpora in any format, document by document."""
 
+import re
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import zip_longest
@@ -24,6 +25,7 @@ from cotext.data.formats.streams import (
 )
 from cotext.data.formats.table import Format, detect_format, find_format
 from cotext.data.formats.xml_formats import encode_tmx
+from cotext.data.languages import Languages, language_of_name, languages_of_names, primary_language
 from cotext.runtime.errors import CotextError
 
 
@@ -36,6 +38,25 @@ def read_documents(path: Path, format: str | None = None, side: Side = "source")
     and an unknown format are reported at once, other errors during iteration.
     """
     return _documents(path, _resolve(path, format), side)
+
+
+def languages_of_files(source: Path, target: Path | None, format: str | None) -> Languages:
+    """Return the language pair in the names of two files, or inside of a file with both languages.
+
+    Two names with the same language are a corpus of one language. A file with both sides has an unknown pair
+    unless it names two different languages.
+
+    Raises:
+        CotextError: the reader of the format raises an error.
+    """
+    if target is not None and (code := language_of_name(source)) == language_of_name(target):
+        return Languages(code, code)
+    if target is not None or not source.is_file():
+        return languages_of_names(source, target)
+    read = find_format(format or detect_format(source)).languages
+    codes = [primary_language(code) for code in (read(source) if read else ())]
+    are_codes = all(re.fullmatch("[a-z]{2,3}", code) for code in codes)
+    return Languages(*codes) if are_codes and len(set(codes)) == 2 else Languages()
 
 
 def _documents(path: Path, format: Format, side: Side) -> Iterator[Document]:

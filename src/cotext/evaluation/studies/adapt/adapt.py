@@ -21,9 +21,9 @@ from typing import Final
 import sacrebleu
 
 from cotext.config.recipe import Config, load_config
-from cotext.data.corpora import OnDocuments, languages_of_files
+from cotext.data.corpora import OnDocuments
 from cotext.data.documents import Document, ParallelDocument
-from cotext.data.formats import read_documents, read_parallel, write_documents
+from cotext.data.formats import languages_of_files, read_documents, read_parallel, write_documents
 from cotext.data.languages import Languages, check_pair
 from cotext.data.preparation_report import Report
 from cotext.data.prepare import prepare
