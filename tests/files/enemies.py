@@ -4,6 +4,7 @@ import random
 from dataclasses import replace
 from itertools import chain
 
+from cotext.files.block_sentences import cut
 from cotext.files.blocks import SPACE, BilingualFormat, Block, Copied, FileFormat, Job, Piece, Point
 from cotext.files.table import file_formats, recognise
 from cotext.files.tags import project
@@ -137,10 +138,14 @@ def attack(name: str, draw: random.Random) -> None:
 
 
 def _translated(block: Block, draw: random.Random) -> Block:
-    target = draw.choice(TARGETS)
-    if draw.random() < 0.3:
-        target = f"{draw.choice(WORDS)} {target} {draw.choice(WORDS)}"
-    return replace(block, pieces=project(block.pieces, target, None))
+    """A block whose sentences, which end at points that break, are translated at random."""
+    parts, translated = cut(block, None), []
+    for sentence in parts.parts.sentences:
+        target = draw.choice(TARGETS)
+        if draw.random() < 0.3:
+            target = f"{draw.choice(WORDS)} {target} {draw.choice(WORDS)}"
+        translated.append(project(sentence, target, None))
+    return parts.joined(translated, "de")
 
 
 def _elements(block: Block) -> list[Piece]:
