@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from lxml import etree
 
 
-# Names of points that end a line or a column. Text also stays on its side of the marks of a field that begins or
-# ends in another paragraph: within a table of contents, Word would replace it.
+# Names of points that end a line or a column. Text also stays on its side of the marks of a field that begins
+# or ends in another paragraph: within a table of contents, Word would replace it.
 _BREAKS: Final = frozenset({"br", "cr", "tab", "ptab", "fldChar", "instrText"})
 
 
