@@ -56,6 +56,7 @@ OF_SEARCH: Final = (
     "max_ratio",
     "max_extra",
 )  # from the model
+DROPOUT: Final = ("dropout", "activation_dropout", "attention_dropout")
 # Changes to the recipe: small batches because time is short, and a low learning rate.
 SETTINGS: Final = (
     "decode.precision=float32",
@@ -176,6 +177,9 @@ class Adaptation:
         if self._recipe == RECIPE:
             decode = self._model.decode.model_dump(include=set(OF_SEARCH))
             start += ["model.neutral_start=true", *(f"decode.{key}={dumps(decode[key])}" for key in decode)]
+            # In so few updates, more dropout than that of the model makes translations shorter.
+            dropout = self._model.model.model_dump(include=set(DROPOUT))
+            start += ["train.word_dropout=0", *(f"model.{key}={dropout[key]}" for key in dropout)]
         return load_config(self._recipe, None, [*SETTINGS, *start, *settings])
 
     @cached_property
