@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from itertools import islice
+from types import MappingProxyType
 from typing import Final
 
 from cotext.data.documents import Document, ParallelDocument
@@ -219,11 +220,15 @@ class BlockDocuments:
                 translations[position] = {**translations.get(position, {}), **given}
         return translations
 
-    def paired(self, translations: Mapping[int, Translation]) -> list[PairedSentence]:
-        """Return all sentences with their translations, in the order of the file."""
+    def paired(
+        self,
+        translations: Mapping[int, Translation],
+        faults: Mapping[tuple[int, int], Sequence[Fault]] = MappingProxyType({}),
+    ) -> list[PairedSentence]:
+        """Return all sentences with their translations, in the order of the file; `faults`: of `faults`."""
         all_indices = range(len(self.documents))
         guide = self.guide(all_indices) if self._wishes.of_terms else None
-        taken, faults, pairs = self.taken(all_indices), self.faults(translations), []
+        taken, pairs = self.taken(all_indices), []
         for index, document in enumerate(self.documents):
             blocks = self._whole[self.numbers[index]].cut
             of_block = [n for n, block in enumerate(blocks) for _ in block.parts.sentences]

@@ -19,7 +19,7 @@ from cotext.runtime.errors import CotextError
 from cotext.runtime.files import replacing
 from cotext.runtime.jobs.engine import Job, forget, journal_of, run
 from cotext.runtime.jobs.journal import Journal, Results
-from cotext.translation.faults import add_faults
+from cotext.translation.faults import Fault, add_faults
 from cotext.translation.file_report import FileReport
 from cotext.translation.open import OpenedRun
 from cotext.translation.translate_file import (
@@ -84,6 +84,7 @@ class BlocksJob(Job[FileReport]):
                 "translated in context and joined again (--no-split: each paragraph as one sentence)"
             )
         self._translations: dict[int, Translation] = {}  # once it has run
+        self._faults: dict[tuple[int, int], list[Fault]] = {}
         with naming(source):
             self.sentences = self._texts.check()
         self.characters = sum(len(text) for document in self._texts.documents for text in document.sentences)
@@ -94,7 +95,7 @@ class BlocksJob(Job[FileReport]):
     @property
     def pairs(self) -> list[PairedSentence]:
         """The sentences with their translations, after the job has run."""
-        return self._texts.paired(self._translations)
+        return self._texts.paired(self._translations, self._faults)
 
     def work(
         self, todo: Sequence[int], journal: Journal, on_size: Callable[[int], None]
@@ -139,7 +140,8 @@ class BlocksJob(Job[FileReport]):
         for unit, translation in self._translations.items():
             places = [self._texts.place(unit, j) for j in range(self.sizes[unit])]
             report.count(translation, places)
-        for (unit, j), faults in self._texts.faults(self._translations).items():
+        self._faults = self._texts.faults(self._translations)
+        for (unit, j), faults in self._faults.items():
             add_faults(report.faults, self._texts.place(unit, j), faults)
         return report
 
