@@ -1,20 +1,25 @@
 """An audit finds each kind of fault where it was made, and nothing in a text without faults."""
 
 import json
+import math
 import subprocess
 import sys
+from collections import defaultdict
 from collections.abc import Callable, Sequence
+from itertools import product
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from cotext.data.alignment import KINDS, PRIORS, Band, Bead, Floats, Vocabulary
 from cotext.evaluation.requests import AuditRequest
 from cotext.evaluation.studies.audit.align import _assigned, _calibrated, align
 from cotext.evaluation.studies.audit.drift import drifts, stems_of
 from cotext.evaluation.studies.audit.figures import Finding, SystemAudit
 from cotext.evaluation.studies.audit.measure import audit
 from cotext.evaluation.studies.audit.page import render_audit
+from cotext.evaluation.studies.audit.posteriors import posteriors
 from tests.command_line import cotext
 from tests.refusals import must_raise
 
@@ -179,7 +184,14 @@ def test_of_two_renderings_that_are_as_usual_the_first_is_told() -> None:
     pairs[3] = ("1", pairs[3][1], "Die schöne alte Funzel ist da.")
     pairs += [("1", f"The door {n} is there.", "Die Tür ist da.") for n in "abcdef"]
     [(number, fault)] = [each for each in drifts(pairs, "en", "de") if "lantern" in each[1].note]
-    assert (number, fault.note) == (3, '5 other sentences with "lantern" have "Laterne"')
+    assert (number, fault.note) == (3, 'lacks "Laterne", which 5 other sentences with "lantern" have')
+
+
+def test_other_words_with_the_same_beginning_are_not_the_same_term() -> None:
+    pairs = [("1", f"The compatible part {n} is there.", f"Das kompatible Teil {n} ist da.") for n in "abcde"]
+    pairs[2] = ("1", "The companies c are there today.", "Die Firmen c sind heute alle da.")
+    pairs += [("1", f"The door {n} is there.", "Die Tür ist da.") for n in "abcdef"]
+    assert not any("compa" in fault.note for _, fault in drifts(pairs, "en", "de"))
 
 
 def test_pronouns_and_tense_that_change(found: Callable[..., list[Finding]]) -> None:
@@ -200,7 +212,39 @@ def test_merged_sentences_are_counted_and_not_lost(tmp_path: Path) -> None:
     system = audited(tmp_path / "m.de", source=tmp_path / "s.en")
     assert (system.merged, system.output_sentences) == (22, 23)
     assert not system.counts["lost"]
-    assert "23, of which 22 merge several" in system.summary
+    assert "23 (merged in 22 places, divided in 0)" in system.summary
+
+
+def test_posteriors_are_sums_over_all_paths() -> None:
+    """Two source and three output sentences: the scores of all paths are added by hand."""
+    vocabulary = Vocabulary()
+    source, output = vocabulary.side(["a b", "c"]), vocabulary.side(["a", "b", "c"])
+    values = np.random.default_rng(1).normal(size=(3, 2, 3)).astype(np.float32)
+
+    def scores(i: range, j: range) -> Floats:
+        return values[:, i.start : i.stop, j.start : j.stop]
+
+    totals: dict[object, float] = defaultdict(float)
+
+    def walk(i: int, j: int, score: float, beads: tuple[Bead, ...]) -> None:
+        if (i, j) == (2, 3):
+            totals["all"] += math.exp(score)
+            for bead in beads:
+                ours, theirs = bead
+                for key in [(a, b) for a in ours for b in theirs] if ours and theirs else [bead]:
+                    totals[key] += math.exp(score)
+        for kind, (k, m) in enumerate(KINDS):
+            if i + k <= 2 and j + m <= 3:
+                bead = tuple(range(i, i + k)), tuple(range(j, j + m))
+                own = 0.0 if kind > 2 else float(values[kind, i + k - 1, j + m - 1])
+                walk(i + k, j + m, score + own + math.log(PRIORS[k, m]), (*beads, bead))
+
+    walk(0, 0, 0.0, ())
+    found = posteriors(source, output, Band(np.zeros(3, np.int64), 4), scores)
+    for i, j in product(range(2), range(3)):
+        assert found.of(((i,), (j,))) == pytest.approx(totals[i, j] / totals["all"], abs=1e-6)
+    for bead in [((i,), ()) for i in range(2)] + [((), (j,)) for j in range(3)]:
+        assert found.of(bead) == pytest.approx(totals[bead] / totals["all"], abs=1e-6)
 
 
 def test_stems_assignments_and_calibration() -> None:

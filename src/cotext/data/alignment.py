@@ -82,7 +82,7 @@ def best_path(n: int, m: int, band: Band, row_scores: RowScores, skip: float) ->
             scores = row_scores(i)
             for kind, (k, m_of) in enumerate(KINDS[:4]):
                 if i >= k:
-                    before = _moved(rows[-k], int(band.low[i] - band.low[i - k]) - m_of)
+                    before = shifted(rows[-k], int(band.low[i] - band.low[i - k]) - m_of)
                     ways[kind] = before + (scores[kind] if kind < 3 else skip)
         best = ways.argmax(axis=0)
         row = ways.max(axis=0)
@@ -106,7 +106,7 @@ def best_path(n: int, m: int, band: Band, row_scores: RowScores, skip: float) ->
     return beads[::-1]
 
 
-def _moved(row: NDArray[np.float64], by: int) -> NDArray[np.float64]:
+def shifted(row: NDArray[np.float64], by: int) -> NDArray[np.float64]:
     """Shift a row: entry c of the result is entry c + by, or minus infinity outside."""
     width = len(row)
     moved = np.full(width, -np.inf)
@@ -509,10 +509,16 @@ def _band_around(centre: Ints, half: int, m: int) -> Band:
 
 def align_sides(source: Side, target: Side, band: Band, scores: Scores) -> list[Bead]:
     """Return the best path of a document in a band; scores are computed for blocks of rows."""
+    rows = row_scores(source, target, band, scores)
+    return best_path(len(source), len(target), band, rows, math.log(PRIORS[1, 0]))
+
+
+def row_scores(source: Side, target: Side, band: Band, scores: Scores) -> RowScores:
+    """Return a function for `best_path`, to be called for the rows in order; scores include the priors."""
     n, m, block = len(source), len(target), _Block()
     priors = np.log(np.array([PRIORS[kind] for kind in KINDS[:3]], np.float32))
 
-    def row_scores(i: int) -> Floats:
+    def of_row(i: int) -> Floats:
         if i > block.sources.stop:
             last = min(n, i - 1 + BLOCK)
             columns = band.low[i], band.low[i : last + 1].max() + band.width
@@ -525,7 +531,7 @@ def align_sides(source: Side, target: Side, band: Band, scores: Scores) -> list[
         row[:, first:last] = block.scores[:, i - 1 - block.sources.start, first + shift : last + shift]
         return row
 
-    return best_path(n, m, band, row_scores, math.log(PRIORS[1, 0]))
+    return of_row
 
 
 @dataclass(slots=True)

@@ -10,7 +10,7 @@ the alignment of a corpus:
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from cotext.data import alignment
 from cotext.data.alignment import PRIORS, Floats, Side
+from cotext.evaluation.studies.audit.posteriors import posteriors
 
 Path = Sequence[alignment.Bead]
 Numbers = NDArray[np.floating[Any]]
@@ -36,6 +37,7 @@ _ALONE: Final = -2.0  # the same, at most `_NEXT` beads apart, if no other sente
 _NEXT: Final = 4
 _STAYS: Final = 3.0  # added to the score of a pair in the same place, beyond `_NEARBY`
 _WINDOW: Final = 4 * alignment.BLOCK  # beads among which sentences in other places are looked for
+_JOINS: Final = 3  # rounds of joining unaligned sentences to their neighbours; limits the time
 _LEAST_MERGED: Final = 0.01  # share of beads with merged sentences that is assumed of any text
 _SAMPLE: Final = 128  # sentences of each side from which the score of unrelated sentences is estimated
 
@@ -44,9 +46,9 @@ _SAMPLE: Final = 128  # sentences of each side from which the score of unrelated
 class Bead:
     """Source and output sentences that correspond, counted from 0; one of the sides may be empty.
 
-    `score`: log-likelihood ratio of words and lengths, in nats. `confidence`: if a side is empty, the
-    probability that the sentence is not a part of the bead before or after it. `moved`: the sentences are in
-    different places.
+    `score`: log-likelihood ratio of words and lengths, in nats. `confidence`: the probability that the
+    sentence has no counterpart, or that at least two sentences of both sides correspond. `moved`: the
+    sentences are in different places.
     """
 
     source: tuple[int, ...]
@@ -125,17 +127,19 @@ class _Judge:
     def path(self, sides: tuple[Side, Side], floors: Floats, before: Path) -> Path:
         """Return the best path, in long documents near an earlier one; `floors`: lowest scores, [M]."""
         source, output = sides
+        band = alignment.diagonal_band(source, output)
+        if band.width > alignment.NARROW_WIDTH:
+            band = alignment.path_band(before, len(source), len(output))
+        return alignment.align_sides(source, output, band, self._ranges(sides, floors))
 
+    def _ranges(self, sides: tuple[Side, Side], floors: Floats) -> Callable[[range, range], Floats]:
         def scores(i: range, j: range) -> Floats:
-            found = self._scores(source.part(i), output.part(j))
+            found = self._scores(sides[0].part(i), sides[1].part(j))
             found[0] = np.maximum(found[0], floors[j.start : j.stop])
             found[1:] += self._merged
             return found + 2 * _RARER
 
-        band = alignment.diagonal_band(source, output)
-        if band.width > alignment.NARROW_WIDTH:
-            band = alignment.path_band(before, len(source), len(output))
-        return alignment.align_sides(source, output, band, scores)
+        return scores
 
     def beads(self, source: Side, output: Side, floors: Floats, path: Path) -> list[Bead]:
         """Return the beads of a path; sentences in other places are separate beads."""
@@ -154,27 +158,44 @@ class _Judge:
                 for i, j in path
             ]
             path = self.path((source, output), floors[kept[1]], left)
+        band = alignment.path_band(path, len(source), len(output))
+        sure = posteriors(source, output, band, self._ranges((source, output), floors[kept[1]]))
+        path, alone = self._joined(source, output, path)
         fits = alignment.bead_scores(source, output, path, self._scores)
-        # Beads with an empty side, and their neighbours: how much more likely both are one bead.
-        beside = [
-            (b, n)
-            for b, bead in enumerate(path)
-            for n in (b - 1, b + 1)
-            if not all(bead) and 0 <= n < len(path) and all(path[n])
-        ]
-        joined = [(path[min(b, n)], path[max(b, n)]) for b, n in beside]
-        pairs = [(one[0] + two[0], one[1] + two[1]) for one, two in joined]
-        together = alignment.bead_scores(source, output, pairs, self._scores)
-        prior = math.log(PRIORS[1, 2] / PRIORS[1, 1] / PRIORS[1, 0]) + self._merged
-        sure = [1.0] * len(path)
-        for (b, n), fit in zip(beside, together, strict=True):
-            sure[b] = min(sure[b], _sigmoid(max(fits[n], _REPLACED) - fit - prior))
         beads, last = [], -1.0
-        for (i, j), fit, confidence in zip(path, fits, sure, strict=True):
+        for (i, j), fit, apart in zip(path, fits, alone, strict=True):
             ours, theirs = tuple(kept[0][s] for s in i), tuple(kept[1][t] for t in j)
             last = ours[0] if ours else last + 1e-6
-            beads.append((last, Bead(ours, theirs, fit, confidence)))
+            beads.append((last, Bead(ours, theirs, fit, min(apart, sure.of((i, j))))))
         return [bead for _, bead in sorted([*beads, *moved.items()], key=lambda each: each[0])]
+
+    def _joined(self, source: Side, output: Side, path: Path) -> tuple[Path, list[float]]:
+        """Join unaligned sentences to a bead beside them if the joined texts are more probable.
+
+        So a sentence may correspond to three or more. Returns the beads, and for each the probability that
+        it is not a part of a bead beside it (1 if it has both sides).
+        """
+        prior = math.log(PRIORS[1, 2] / PRIORS[1, 1] / PRIORS[1, 0]) + self._merged
+        for joins_left in reversed(range(_JOINS + 1)):
+            beside = [
+                (min(b, n), n)
+                for b, bead in enumerate(path)
+                for n in (b - 1, b + 1)
+                if not all(bead) and 0 <= n < len(path) and all(path[n])
+            ]
+            pairs = [(path[b][0] + path[b + 1][0], path[b][1] + path[b + 1][1]) for b, _ in beside]
+            fits = alignment.bead_scores(source, output, path, self._scores)
+            together = alignment.bead_scores(source, output, pairs, self._scores)
+            alone, joined = [1.0] * len(path), dict[int, alignment.Bead]()
+            for (b, n), pair, fit in zip(beside, pairs, together, strict=True):
+                other = 2 * b + 1 - n
+                alone[other] = min(alone[other], _sigmoid(max(fits[n], _REPLACED) - fit - prior))
+                if alone[other] < 1 / 2 and not {b - 1, b, b + 1} & joined.keys():
+                    joined[b] = pair
+            if not joined or not joins_left:
+                break
+            path = [joined.get(b, bead) for b, bead in enumerate(path) if b - 1 not in joined]
+        return path, alone
 
     def _moved(self, source: Side, output: Side, floors: Floats, path: Path) -> dict[int, Bead]:
         """Return the beads of translations in another place, by source sentence.

@@ -80,8 +80,8 @@ class SystemAudit:
         """One sentence about the output."""
         counts = self.counts
         text = f"{self.sentences:,} source sentences became {self.output_sentences:,}"
-        if self.merged:
-            text += f", of which {self.merged:,} merge several"
+        if self.merged or self.divided:
+            text += f" (merged in {self.merged:,} places, divided in {self.divided:,})"
         if not counts:
             return f"{text}, and no fault was found."
         faults = ", ".join(f"{counts[kind]:,} {title}" for kind, title in FAULTS.items() if counts[kind])

@@ -26,6 +26,11 @@ from cotext.translation.terms.terms import Glossary, TermGuide
 _UNLIKE: Final = -9.0  # score in nats of a pair, below which another text replaces the translation
 _LEAST: Final = 0.5  # minimum confidence of a finding
 _WHOLE: Final = ("untranslated", "copied", "language")  # kinds of text that replace a translation
+_ALONE: Final = (
+    *_WHOLE,
+    "lost",
+    "order",
+)  # kinds that do not depend on the source sentence beside the output
 _SAMPLE: Final = 100  # sentences from which the language of a text is identified
 _RANGES: Final = (*(f"{a}-{b - 1}" if b > a + 1 else f"{a}" for a, b in pairwise(POSITIONS)), "65-")
 _STEM_END: Final = 2  # letters at the end of a word in which an inflected form may differ
@@ -119,7 +124,9 @@ class _Auditor:
             where = bead.output[0] + 1 if bead.output else None
             for kind in dict.fromkeys(fault.kind for fault in faults):
                 same = sorted((f for f in faults if f.kind == kind), key=lambda fault: -fault.confidence)
-                sure, note = round(same[0].confidence, 3), "; ".join(fault.note for fault in same)
+                # Faults of pairs suppose that both sentences correspond.
+                paired = bead.confidence if bead.source and bead.output and kind not in _ALONE else 1.0
+                sure, note = round(paired * same[0].confidence, 3), "; ".join(fault.note for fault in same)
                 if sure >= _LEAST:
                     name = self._names[max(before, 0)]
                     yield Finding(kind, name, before + 1, where, sure, *self._texts(bead), note)

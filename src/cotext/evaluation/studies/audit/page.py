@@ -19,9 +19,10 @@ body { max-width: 84rem; }
 .findings .nothing { color: var(--bad); font-style: italic; }
 .verdict { font-size: 1.1rem; max-width: 60rem; }
 </style>"""
-ABOUT: Final = """<p>A finding is a reason to check a sentence, not a verdict. Human translations have details
-to check in 15 to 30 of 1,000 sentences, and many of these are right. The number in brackets is the
-confidence, from 0 to 1. Not found: a fluent sentence with another meaning.</p>"""
+ABOUT: Final = """<p>A finding is a reason to check a sentence, not a verdict. The number in brackets is the
+confidence, from 0 to 1. Good human translations have 1 to 3 details to check in 100 sentences, and many of
+these are right. Where sentences are merged or divided, findings are less reliable. An audit cannot
+notice a fluent sentence with another meaning. Sentences are numbered over the whole text.</p>"""
 
 
 def render_audit(audit: Audit) -> str:
@@ -57,12 +58,12 @@ def _counts(audit: Audit) -> str:
 
 def _positions(audit: Audit) -> str:
     rows = [
-        (first.name, f"{first.sentences:,}", *(f"{100 * p.findings / p.sentences:.1f}" for p in places))
+        (first.name, f"{first.sentences:,}", *(f"{p.findings:,}" for p in places))
         for places in zip(*(system.positions for system in audit.systems), strict=True)
         for first in places[:1]
     ]
-    heads = ("position", "source sentences", *(system.name for system in audit.systems))
-    return Table(heads, rows, "Findings per 100 source sentences.").html()
+    heads = ("sentence of its document", "sentences", *(f"findings in {s.name}" for s in audit.systems))
+    return Table(heads, rows).html()
 
 
 def _findings(system: SystemAudit) -> Iterator[str]:
