@@ -48,7 +48,7 @@ def beside(
     right = {s.name: {e.id: int(e.id) % 2 == 0 for e in s.examples} for s in suites}
     decisions = {name: Decisions(name, "", each) for name, each in right.items()}
     measured = replace(PLAIN, recipe=MatchedRecipe(recipe, ()), languages=languages, decisions=decisions)
-    system = MeasuredSystem("run", measured.path, (measured,))
+    system = MeasuredSystem("run", (measured,))
     found = compare_with_papers([system], [scores], EvaluatedOn(*size, {s.name: s for s in suites}))
     return {(each.published.table_title, each.published.column): each for each in found}
 

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cotext.evaluation.studies.info.folder import SeedsSummary, folder_info
-from cotext.evaluation.studies.info.run import run_info
+from cotext.evaluation.studies.info.folder import folder_info, run_info
 from cotext.models.run_folder import require_one_run
 from tests.command_line import RECIPE, TINY, WITH_BLEU, World, must_refuse, succeed
 from tests.refusals import must_raise
@@ -26,12 +25,6 @@ def trained(world: World, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def copy(trained: Path, tmp_path: Path) -> Path:
     """The same, to be spoiled."""
     return Path(shutil.copytree(trained, tmp_path / "base"))
-
-
-def summary(folder: Path) -> SeedsSummary:
-    found = folder_info(folder)
-    assert isinstance(found, SeedsSummary)
-    return found
 
 
 def test_every_seed_is_described(trained: Path) -> None:
@@ -60,12 +53,13 @@ def test_a_run_that_was_just_begun_does_not_hide_the_others(copy: Path) -> None:
 
 def test_runs_that_make_no_system_are_told(copy: Path) -> None:
     (copy / "seed-10" / "model.safetensors").write_bytes(b"damaged")
-    found = summary(copy)
-    assert (found.problems, found.runs[2].problems) == ([], [])
-    assert "damaged" in found.runs[10].problems[0]
+    found = folder_info(copy)
+    whole, damaged = found.parts
+    assert (found.problems, whole.problems) == ([], [])
+    assert "damaged" in damaged.problems[0]
     shutil.rmtree(copy / "seed-10")
     missing = "the run of seed 10 is missing: the others were trained with --seeds 2,10"
-    assert any(missing in problem for problem in summary(copy).problems)
+    assert any(missing in problem for problem in folder_info(copy).problems)
     assert missing in succeed("info", copy).out
 
 

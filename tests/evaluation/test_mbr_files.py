@@ -136,12 +136,10 @@ def test_lists_are_not_replaced_by_what_is_chosen_from_them(tmp_path: Path) -> N
 @loop_over(
     ("options", "message"),
     [
-        (["--utility", "ter"], "--utility 'ter': choose one of chrf, comet"),
         (["--probabilities", "even"], "choose one of scores, uniform"),
         (["--temperature", "0"], "give a number above 0"),
         (["--temperature", "nan"], "give a number above 0"),
         (["--temperature", "2", "--probabilities", "uniform"], "needs --probabilities scores"),
-        (["--utility", "comet"], "--utility comet and --comet MODEL belong together"),
         (["--comet-python", "x"], "--comet-python needs --comet"),
         (["--to", "pdf"], "unknown corpus format"),
     ],
@@ -156,7 +154,7 @@ def test_comet_scores_all_pairs(tmp_path: Path, python: Path) -> None:  # noqa: 
     """The stand-in counts the words of a hypothesis that the reference has: of A in B four of five."""
     paths = [output(tmp_path, name, texts) for name, texts in OUTPUTS.items()]
     source = output(tmp_path, "source", ("the cat", "the dog"))
-    comet = {"utility": "comet", "comet": str(checkpoint(tmp_path / "model")), "comet_python": python}
+    comet = {"comet": str(checkpoint(tmp_path / "model")), "comet_python": python}
     request = MbrRequest(files=paths, out=OUT, source=source, **comet)
     [document], report = choose_translations(request)
     assert document.sentences == (A, B)

@@ -15,8 +15,8 @@ from cotext.evaluation.metrics.interface import Score, find_protocol
 from cotext.evaluation.published import Published, published_values
 from cotext.evaluation.studies.compare.recipe import MatchedRecipe
 from cotext.evaluation.studies.compare.system import MeasuredSystem
-from cotext.evaluation.studies.contrastive.contrastive_rows import SAME_SENTENCE
 from cotext.evaluation.studies.contrastive.decisions import pooled_aggregates
+from cotext.evaluation.studies.contrastive.evidence import SAME_SENTENCE
 
 MEAN: Final = "mean-accuracy"
 

@@ -2,16 +2,14 @@
 
 import csv
 import io
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, fields
 from functools import partial
 from typing import Any
 
 from cotext.evaluation.statistics.seeds import Difference
 from cotext.evaluation.studies.compare.comparison import RunComparison
-from cotext.evaluation.studies.compare.system import MeasuredSystem
 from cotext.evaluation.studies.compare.verdict import uses_context, verdict
-from cotext.evaluation.studies.contrastive.decisions import ALL_SUITES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +75,6 @@ def as_dict(result: RunComparison) -> dict[str, Any]:
                         "group": each.group,
                         **each.by_seed.as_dict(),
                         "against_first": each.against_first and each.against_first.as_dict(),
-                        "seeds_differ_as_much": each.lost_in_seeds,
                     }
                     for each in result.over_seeds(number)
                 ],
@@ -92,11 +89,12 @@ def as_dict(result: RunComparison) -> dict[str, Any]:
 
 
 def figures(result: RunComparison) -> Iterator[Figure]:
-    """Yield every value, system by system."""
+    """Yield every value, system by system, except values by seed."""
     first = result.runs[0].title
     for number, run in enumerate(result.runs):
         make = partial(Figure, system=run.title, recipe=run.first.recipe.title)
-        yield from _run_figures(run, make)
+        for name, count in (("parameters", run.first.parameters), ("updates", run.updates[1])):
+            yield make(kind="run", name=name, value=count, signature=run.first.signature)
         for each in result.quality.scores[number]:
             low, high = each.interval_95 or (None, None)
             yield make(kind="score", name=each.score.title, value=each.score.value, low=low, high=high,
@@ -111,19 +109,12 @@ def figures(result: RunComparison) -> Iterator[Figure]:
                 yield make(kind="contrastive test", name=test.phenomenon, group=test.distance,
                            value=test.own, n=test.total, signature=result.signature,
                            **_against(test.test, first))  # fmt: skip
-        if result.pooled:
-            pooled = result.pooled[number]
-            make_pooled = partial(make, kind="accuracy", group=ALL_SUITES, n=pooled.examples,
-                                  signature=result.pooled_signature)  # fmt: skip
-            yield make_pooled(name="disc", value=pooled.disc, **_against(pooled.test, first))
-            yield make_pooled(name="disc_avg", value=pooled.disc_avg)
         for evidence in result.evidence[number]:
             for name, condition in evidence.conditions.items():
                 yield make(kind=f"use of context: {name}", name=evidence.group.title,
                            group=evidence.group.distance, value=condition.own, baseline=condition.other,
                            difference=condition.own - condition.other, p=condition.p,
                            p_corrected=condition.p_corrected, n=evidence.documents)  # fmt: skip
-        yield from _seed_figures(result, number, make)
         for use in result.gains[number]:
             yield make(kind="context", name=f"{use.condition} context, nats per token", value=use.nats,
                        low=use.interval_95[0], high=use.interval_95[1], p=use.p, n=use.tokens)  # fmt: skip
@@ -145,36 +136,6 @@ def _against(test: Difference | None, first: str) -> dict[str, Any]:
         "baseline": first, "difference": test.difference, "difference_low": low, "difference_high": high,
         "p": test.p, "p_corrected": test.p_corrected,
     }  # fmt: skip
-
-
-def _run_figures(run: MeasuredSystem, make: Callable[..., Figure]) -> Iterator[Figure]:
-    for name, count in (("parameters", run.first.parameters), ("updates", run.updates[1])):
-        yield make(kind="run", name=name, value=count, signature=run.first.signature)
-    if run.first_loss is not None:
-        names = ("first loss", "loss of the run it starts from")
-        yield from (make(kind="run", name=n, value=v) for n, v in zip(names, run.first_loss, strict=True))
-
-
-def _seed_figures(result: RunComparison, number: int, make: Callable[..., Figure]) -> Iterator[Figure]:
-    """Yield the values of every seed, and the standard errors from documents and seeds."""
-    run = result.runs[number]
-    for figure in result.over_seeds(number):
-        of_seeds = partial(make, name=figure.name, group=figure.group)
-        values = figure.by_seed.values
-        for seed, value in zip(run.seeds, values, strict=bool(run.seeds)):
-            yield of_seeds(kind=f"seed {seed}", value=value)
-        if run.seeds:
-            yield of_seeds(kind="deviation of seeds", value=figure.by_seed.deviation, low=min(values),
-                           high=max(values), n=len(run.seeds))  # fmt: skip
-        test = figure.against_first
-        if test is not None and (over := test.over_seeds) is not None:
-            errors = (
-                ("documents", over.error_documents, test.p_documents),
-                ("seeds", over.error_seeds, over.p),
-            )
-            for kind, error, p in errors:
-                yield of_seeds(kind=f"standard error from {kind}", value=error, p=p,
-                               baseline=result.runs[0].title, difference=test.difference)  # fmt: skip
 
 
 def difference_of(value: float | None, first: float | None) -> float | None:

@@ -40,7 +40,6 @@ def compare_folders(
             different languages; or seeds are missing, unfinished or different. Everything is checked before
             any work, as far as possible.
     """
-    protocols = request.protocols
     drawing = Resampling(samples=request.samples)
     folders = find_systems(request.runs)
     test = _test_set(request)
@@ -61,7 +60,7 @@ def compare_folders(
             measured,
             test,
             {suite.name: suite for suite in suites.values()},
-            protocols=protocols,
+            protocols=request.protocols,
             target_language=request.target_language or measured[0].first.languages.target or None,
             words=words,
             resampling=drawing,
@@ -84,7 +83,6 @@ class SystemFolders:
     """A requested system and its runs; `seeds` is empty for a single run."""
 
     title: str
-    path: Path
     runs: tuple[Path, ...]
     seeds: tuple[int, ...] = ()
 
@@ -104,7 +102,7 @@ def find_systems(paths: Sequence[Path]) -> list[SystemFolders]:
                 "leaderboard` or `cotext evaluate --paired`"
             )
         seeds = run_folders(path)
-        systems.append(SystemFolders(title, path, tuple(seeds.values()) or (path,), tuple(seeds)))
+        systems.append(SystemFolders(title, tuple(seeds.values()) or (path,), tuple(seeds)))
     require_different([run for system in systems for run in system.runs])
     return systems
 
@@ -114,7 +112,7 @@ def _measure(folders: SystemFolders, settings: MeasurementSettings) -> MeasuredS
     for number, run in enumerate(folders.runs):
         title = f"{folders.title}, seed {folders.seeds[number]}" if folders.seeds else folders.title
         runs.append(measure_run(run, title, settings))
-    return MeasuredSystem(folders.title, folders.path, tuple(runs), folders.seeds)
+    return MeasuredSystem(folders.title, tuple(runs), folders.seeds)
 
 
 def _check_languages(

@@ -19,7 +19,6 @@ class MeasuredSystem:
     """
 
     title: str
-    path: Path
     runs: tuple[MeasuredRun, ...]
     seeds: tuple[int, ...] = ()
 
@@ -36,15 +35,6 @@ class MeasuredSystem:
         some = self.not_learned < len(self.runs)
         part = f" in {self.not_learned} of {len(self.runs)} seeds" if some else ""
         return f"{self.title} (not learned{part})"
-
-    @property
-    def first_loss(self) -> tuple[float, float] | None:
-        """Return the means of `MeasuredRun.first_loss`, if all runs have one."""
-        losses = [run.first_loss for run in self.runs if run.first_loss is not None]
-        if len(losses) < len(self.runs):
-            return None
-        first, start = (sum(column) / len(losses) for column in zip(*losses, strict=True))
-        return first, start
 
     @property
     def first(self) -> MeasuredRun:

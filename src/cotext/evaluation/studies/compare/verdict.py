@@ -10,12 +10,11 @@ from itertools import groupby
 
 from cotext.evaluation.metrics.interface import is_lower_better
 from cotext.evaluation.statistics.significance import SIGNIFICANT, least_p
-from cotext.evaluation.studies.compare.comparison import ContrastiveTest, RunComparison
+from cotext.evaluation.studies.compare.comparison import ContrastiveTest, RunComparison, TestedScore
 from cotext.evaluation.studies.compare.measured import ContextGain
-from cotext.evaluation.studies.compare.quality import TestedScore
 from cotext.evaluation.studies.compare.system import MeasuredSystem
-from cotext.evaluation.studies.contrastive.contrastive_rows import WHOLE_DOCUMENT
 from cotext.evaluation.studies.contrastive.evidence import (
+    WHOLE_DOCUMENT,
     Evidence,
     group_in_words,
     groups_in_words,
@@ -151,26 +150,11 @@ def _where(result: RunComparison) -> Iterable[str]:
 
 
 def _how_much(result: RunComparison) -> Iterable[str]:
-    first = result.runs[0].title
     for number, run in enumerate(result.runs):
         used = [evidence for evidence in result.evidence[number] if evidence.used]
         by_title = groupby(used, key=lambda evidence: evidence.group.title)
         if parts := [_amount(title, list(members)) for title, members in by_title]:
             yield f"{run.title}: {listed(parts)}."
-        tests = (t for t in result.contrastive_tests if t.run == number)
-        if shared := [t for t in tests if t.first_sees and t.test.significant]:
-            parts = [
-                f"{'higher' if t.own > t.first else 'lower'} in "
-                f"{group_in_words(t.phenomenon, [t.distance])}: {t.own:.1f} % against "
-                f"{t.first:.1f} % ({t.test.difference:+.1f} points [{low:+.1f}, {high:+.1f}])"
-                for t in shared
-                for low, high in [t.test.interval_95]
-            ]
-            yield (
-                f"Accuracy of {run.title} on examples whose clue is in the context window of both "
-                f"{run.title} and {first}: "
-                f"{listed(parts)}."
-            )
         yield from (_added(result, run.title, use) for use in result.gains[number])
 
 
@@ -283,16 +267,11 @@ def _outcome(result: RunComparison, score: TestedScore) -> str:
 
 def _score_words(score: TestedScore) -> str:
     assert score.against_first is not None
-    low, high = score.against_first.interval_95
     test = score.against_first
-    alone = (
-        f"; p {render_p(test.p_documents)} in the test over documents, without seeds"
-        if test.over_seeds
-        else ""
-    )
+    low, high = test.interval_95
     return (
         f"{score.score.title} {score.score.value:.1f} ({test.difference:+.2f} [{low:+.2f}, "
-        f"{high:+.2f}], p {render_p(test.p_corrected)}{alone})"
+        f"{high:+.2f}], p {render_p(test.p_corrected)})"
     )
 
 

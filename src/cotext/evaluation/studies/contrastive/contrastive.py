@@ -28,12 +28,14 @@ from cotext.evaluation.metrics.contrastive import (
 from cotext.evaluation.metrics.generative import GenerativeReport, generative_accuracy
 from cotext.evaluation.requests import ContrastiveRequest, SuiteRules
 from cotext.evaluation.studies.context.context_use import Pool, edited, excerpts
-from cotext.evaluation.studies.contrastive.contrastive_rows import (
+from cotext.evaluation.studies.contrastive.evidence import (
     SAME_SENTENCE,
     WHOLE_DOCUMENT,
     ContextWindow,
+    Evidence,
+    groups_of,
+    weigh,
 )
-from cotext.evaluation.studies.contrastive.evidence import Evidence, groups_of, weigh
 from cotext.language_models.client import Client
 from cotext.language_models.translate_file import translation_signature
 from cotext.language_models.translator import EndpointTranslator
