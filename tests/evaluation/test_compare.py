@@ -154,7 +154,7 @@ def test_tests_and_evidence_where_the_clue_is_within_the_window(usual: RunCompar
         "2": [(50.0, False, False), (100.0, True, False)],
         ">3": [(50.0, False, False), (50.0, False, False)],
     }
-    words = ["needs no context", "context is used", "too few documents", "clue not in window"]
+    words = ["", "context is used", "too few documents", "clue not in window"]
     assert [row.verdict for row in usual.rows] == words
 
 
@@ -210,7 +210,7 @@ def test_one_that_uses_context_stands_beside_the_dashes() -> None:
     ]
     found = compared(runs, UNBALANCED)
     assert (uses_context(found, 0), uses_context(found, 1)) == (False, True)
-    assert [row.verdict for row in found.rows] == ["used by one"]
+    assert [row.verdict for row in found.rows] == ["used by 1 of 2"]
     assert "reader uses context." in said(found)
 
 

@@ -58,22 +58,11 @@ def test_a_choice_worked_by_hand() -> None:
 
 def test_probabilities_of_lists() -> None:
     one, two = lists(("a", np.log(0.6)), ("b", np.log(0.2)), ("c", np.log(0.2))), lists(("c", -9), ("d", -9))
-    pool = pooled([one, two], "uniform", 1.0)
+    pool = pooled([one, two], "uniform")
     assert pool.texts == ("a", "b", "c", "d")
     assert pool.probability.tolist() == [[1 / 3, 1 / 3, 1 / 3, 0], [0, 0, 0.5, 0.5]]
     assert pool.mean == pytest.approx([1 / 6, 1 / 6, 5 / 12, 1 / 4])
-    assert pooled([one], "scores", 1.0).probability[0] == pytest.approx([0.6, 0.2, 0.2])
-    # (0.6 : 0.2) ** (1 / 2) = sqrt(3) : 1
-    flat = 1 / (np.sqrt(3) + 2)
-    assert pooled([one], "scores", 2.0).probability[0] == pytest.approx([np.sqrt(3) * flat, flat, flat])
-    same = pooled([lists(("a", -1e6), ("b", -1e6))], "scores", 0.01)
-    assert same.probability.tolist() == [[0.5, 0.5]]
+    assert pooled([one], "scores").probability[0] == pytest.approx([0.6, 0.2, 0.2])
     unknown = (Candidate("a", float("nan"), float("nan")), Candidate("b", -1, -1))
-    must_raise("--probabilities uniform", pooled, [unknown], "scores", 1.0)
-    assert pooled([unknown[:1]], "scores", 1.0).probability.tolist() == [[1.0]]
-
-
-@pytest.mark.parametrize(("temperature", "first"), [(1e-320, 1.0), (1e300, 0.5)])
-def test_temperatures_at_the_ends(temperature: float, first: float) -> None:
-    pool = pooled([lists(("a", -1.5), ("b", -2.0))], "scores", temperature)
-    assert pool.probability.tolist() == [[first, 1 - first]]
+    must_raise("--probabilities uniform", pooled, [unknown], "scores")
+    assert pooled([unknown[:1]], "scores").probability.tolist() == [[1.0]]

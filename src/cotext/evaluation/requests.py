@@ -274,22 +274,12 @@ class MbrRequest(CometOptions, CorpusFormat):
         "Weights of the translations in a list: scores (their model probabilities) or uniform.",
         default="scores",
     )
-    temperature: float = option(
-        "With --probabilities scores: divide log-probabilities by this number first.",
-        default=1.0,
-        needs="probabilities=scores",
-    )
     candidates: int | None = option(
         "Maximum number of translations used of each list. Default: all.", default=None, least=1
     )
     source: Path | None = option("Source documents, for COMET.", default=None)
     to: str = option("Corpus format to write.", default="text")
     overwrite: bool = option("Replace a file that exists.", default=False)
-
-    def check(self) -> None:
-        """Raise CotextError for a temperature that is not above 0."""
-        if not 0 < self.temperature < float("inf"):
-            raise CotextError(f"--temperature {self.temperature:g}: give a number above 0")
 
     @property
     def utility(self) -> str:

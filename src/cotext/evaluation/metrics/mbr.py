@@ -37,11 +37,11 @@ class Pool:
         return mean
 
 
-def pooled(lists: Sequence[Candidates], weighting: Weighting, temperature: float) -> Pool:
+def pooled(lists: Sequence[Candidates], weighting: Weighting) -> Pool:
     """Collect the translations of a sentence by several systems, each text once.
 
-    `uniform`: all translations of a system are equally probable. `scores`: by their log-probabilities divided
-    by the temperature, normalised.
+    `uniform`: all translations of a system are equally probable. `scores`: by their log-probabilities,
+    normalised.
 
     Raises:
         CotextError: `scores`, but a list has no log-probabilities.
@@ -60,8 +60,7 @@ def pooled(lists: Sequence[Candidates], weighting: Weighting, temperature: float
                     f"the translation {candidates[0].text!r} and others have no log-probabilities; weigh "
                     "them with --probabilities uniform"
                 )
-            with np.errstate(over="ignore"):  # a temperature near 0 selects the best translation
-                shares = np.exp((scores - scores.max()) / temperature)
+            shares = np.exp(scores - scores.max())
         for candidate, share in zip(candidates, shares / shares.sum(), strict=True):
             row[number[candidate.text]] += share
     return Pool(tuple(number), probability)

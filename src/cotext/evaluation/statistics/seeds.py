@@ -72,8 +72,6 @@ class Spread:
         return {
             "mean": self.mean,
             "standard_deviation": self.deviation,
-            "lowest": min(self.values),
-            "highest": max(self.values),
             "values": list(self.values),
         }
 

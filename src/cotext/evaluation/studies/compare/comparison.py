@@ -122,8 +122,6 @@ PHENOMENA: Final[Mapping[str, str]] = {
     "cataphora": "“it” announces a thing that only the next sentence names",
 }
 CHANCE_TOLERANCE_POINTS: Final = 3.0
-NOT_LEARNED: Final = "not learned"
-SOLVED_PERCENT: Final = 90.0
 
 
 def accuracy_rows(
@@ -178,16 +176,12 @@ def _words(
     if not seeing:
         return "clue not in window"
     if distance == SAME_SENTENCE:
-        if not exact:
-            return ""
-        if all(cell.learned and cell.percent > SOLVED_PERCENT for cell in seeing):
-            return "needs no context"
-        return "partly learned" if any(cell.learned and cell.low > chance for cell in seeing) else NOT_LEARNED
+        return ""
     if uses := sum(evidence.used is True for evidence in tested):
-        return "context is used" if uses == len(tested) else "used by one" if uses == 1 else "used by some"
+        return "context is used" if uses == len(tested) else f"used by {uses} of {len(tested)}"
     if tested:
         return "too few documents" if any(evidence.too_few for evidence in tested) else "use not significant"
-    return "" if all(cell.learned for cell in seeing) else NOT_LEARNED
+    return "" if all(cell.learned for cell in seeing) else "not learned"
 
 
 def evidence_of(

@@ -28,12 +28,6 @@ relative to the first run. Every sentence here is computed from the tables below
 USE = """CXMI: what context adds to the log-probability of the reference, compared with the sentence alone, in
 nats per token (0.69 doubles a probability); intervals by bootstrap over documents. Random context is
 sentences of other documents: what it adds or takes away is not use of this document."""
-EVIDENCE = """The accuracy of each system with the true context, without context, and with context from other
-documents. A system is said to use context if all five conditions hold. Its accuracy is above chance. Its
-balanced accuracy, where every correct form has the same weight, is above chance, too. Its accuracy is above
-that without context. It is also above that with context from other documents. The correct candidate is more
-probable than with context from other documents (CXMI: what context adds to its log-probability, in nats per
-token)."""
 SEEDS = """Every figure of a system that was trained with several seeds is a mean over them. A difference is
 said to be significant where it is over documents, for the models that were trained, and over seeds and
 documents together, for models of other seeds. Deviation: the standard deviation of single seeds."""
@@ -106,7 +100,7 @@ def _sections(result: RunComparison, pictures: bool = False) -> Iterator[Section
         ]
         words = legend([evidence_of_group for evidence in result.evidence for evidence_of_group in evidence])
         table = Table(("system", *EVIDENCE_HEADER), rows, left=2, heads=2)
-        yield Section("Context use, tested", [table], words.splitlines(), EVIDENCE)
+        yield Section("Context use, tested", [table], words.splitlines())
     if result.contrastive_tests:
         yield _contrastive_tests(result)
     if any(result.gains):
@@ -288,7 +282,7 @@ def _published(result: RunComparison) -> Section:
             for name, value in described.items()
         ]
     about = (
-        f"{NOTE} Below a value: its difference from the first row of the table, where both are published; "
+        "Below a value: its difference from the first row of the table, where both are published; "
         "after “here”: the figure measured here on the same suite or test set, and its difference."
     )
     return Section("Published values", tables, [NOTE, *notes], about)

@@ -112,7 +112,7 @@ def _pools(documents: Sequence[ListedDocument], request: MbrRequest) -> list[Poo
     pools = []
     for number, lists in enumerate(of_sentences, start=1):
         with located(f"document {documents[0].id!r}, sentence {number}"):
-            pools.append(pooled(lists, request.probabilities, request.temperature))
+            pools.append(pooled(lists, request.probabilities))
     return pools
 
 
@@ -174,7 +174,6 @@ def _report(
         "mbr:sentence",
         f"utility:{request.utility}",
         f"probabilities:{request.probabilities}",
-        *([f"temperature:{request.temperature:g}"] if request.probabilities == "scores" else []),
         f"systems:{len(systems)}",
         *([f"candidates:{request.candidates}"] if request.candidates is not None else []),
         f"translations:{translations:.2f}",
