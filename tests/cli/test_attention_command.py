@@ -80,7 +80,6 @@ def test_what_is_written(docflat: Path, tmp_path: Path) -> None:
     assert groups == [[i // 4 == j // 4 for j in range(6)] for i in range(6)]
     assert found["kinds"]["encoder"]["attentions"] == ["encoder.0.attention", "encoder.1.attention"]
     assert 0 < found["gates"]["batch_context.source_context.gate"]["openness"] < 1
-    assert set(found["gates"]["batch_context.target_context.gate"]["by_distance"]) == {"0", "1", "2", "3"}
 
 
 def test_the_translation_is_the_runs_own_where_none_is_given(world: World, tmp_path: Path) -> None:

@@ -15,7 +15,6 @@ from cotext.data.documents import ParallelDocument
 from cotext.data.views import Window, WindowView
 from cotext.evaluation.studies.attention.report import document_attention
 from cotext.evaluation.studies.attention.sentence_maps import (
-    AtDistance,
     GateOpenness,
     average_by_kind,
     sentence_maps,
@@ -298,21 +297,12 @@ def test_attention_over_unknown_tokens_is_refused() -> None:
     must_raise(message, sentence_maps, made, document(), 3)
 
 
-def test_openness_by_distance() -> None:
+def test_openness_of_sentences() -> None:
     gate = GateOpenness("batch-source", 3)
     gate.add(torch.tensor([[0.0, 0.5], [1.0, 0.5], [0.25, 0.25]]), torch.tensor([0, 0, 1]))
     gate.add(torch.tensor([[1.0, 1.0]]), torch.tensor([2]))
     assert gate.openness.tolist() == [0.5, 0.25, 1.0]
     assert gate.overall == (0.25 + 0.75 + 0.25 + 1) / 4
-    share = torch.tensor([[0.5, 0.5, math.nan], [0.25, 0.5, 0.25], [0.75, 0.125, 0.125]]).double()
-    found = gate.by_distance(share)
-    assert found == {
-        -1: AtDistance(share=(0.5 + 0.25) / 2, passed=(0.5 * 0.5 + 0.25 * 0.25) / 2, sentences=2),
-        0: AtDistance(share=(0.5 + 0.5 + 0.125) / 3, passed=(0.25 + 0.125 + 0.125) / 3, sentences=3),
-        1: AtDistance(share=(0.25 + 0.125) / 2, passed=(0.0625 + 0.125) / 2, sentences=2),
-        2: AtDistance(share=0.75, passed=0.75, sentences=1),
-    }
-    assert gate.as_dict(share)["by_distance"]["2"] == {"share": 0.75, "passed": 0.75, "sentences": 1}
 
 
 def test_attention_across_the_batch_and_its_gate() -> None:
@@ -353,5 +343,3 @@ def test_attention_across_the_batch_and_its_gate() -> None:
     }
     for gate in gates.values():
         torch.testing.assert_close(gate.openness, torch.full((3,), 0.75).double())
-    passed = gates["batch_context.source_context.gate"].by_distance(of_source.share)[2].passed
-    assert passed == pytest.approx(0.75 * 3 / 9)

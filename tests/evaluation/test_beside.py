@@ -17,8 +17,8 @@ from cotext.evaluation.studies.compare.against_papers import (
     compare_with_papers,
     published_for,
 )
+from cotext.evaluation.studies.compare.measured import MeasuredSystem
 from cotext.evaluation.studies.compare.recipe import MatchedRecipe, recipe_of
-from cotext.evaluation.studies.compare.system import MeasuredSystem
 from cotext.evaluation.studies.contrastive.decisions import Decisions
 from tests.evaluation.test_compare import HALF, SUITE, run
 from tests.loops import loop_over

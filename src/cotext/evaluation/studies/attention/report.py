@@ -85,16 +85,12 @@ class DocumentAttention:
                 }
                 for name, sentence_map in self.maps.items()
             },
-            "gates": {name: gate.as_dict(self.share_of(gate.kind)) for name, gate in self.gates.items()},
+            "gates": {name: gate.as_dict() for name, gate in self.gates.items()},
         }
 
     @property
     def pictures(self) -> tuple[str, ...]:
         return tuple(f"{mean.kind}.png" for mean in self.kinds)
-
-    def share_of(self, kind: str) -> Tensor:
-        """Return the averaged shares of a kind of attention: [N, N]."""
-        return next(mean.share for mean in self.kinds if mean.kind == kind)
 
     def render(self) -> str:
         """Format as text: a line for every attention, and one for every gate."""
@@ -178,16 +174,6 @@ def window_batches(
     return rows.kept, [make_batch(group, symbols).to(translator.device) for group in groups]
 
 
-TITLES = {
-    "encoder": "Encoder self-attention",
-    "decoder": "Decoder self-attention",
-    "cross": "Cross-attention",
-    "codes": "Self-attention of the predictor of codes",
-    "codes_cross": "Cross-attention of the predictor of codes",
-    "batch": "Attention across the batch",
-}
-
-
 def report_attention(request: DocumentRequest) -> DocumentAttention:
     """Analyse a run on one document; write attention.json and an image for each kind of attention into `out`.
 
@@ -212,18 +198,6 @@ def _draw(report: DocumentAttention, out: Path) -> None:
 
     for mean in report.kinds:
         layers = f"{len(mean.attentions)} layers and " if len(mean.attentions) > 1 else ""
-        title = f"{title_of(mean.kind)}, mean of {layers}{mean.heads} heads"
+        title = f"Attention {mean.kind}, mean of {layers}{mean.heads} heads"
         figure = sentence_map(title, report.numbers, mean.mean.numpy(), mean.share.numpy())
         save(figure, out / f"{mean.kind}.png")
-
-
-def title_of(kind: str) -> str:
-    what, _, where = kind.partition("-")
-    within = {
-        "": "",
-        "local": " inside sentences",
-        "document": ", document layer",
-        "source": ", source",
-        "target": ", target",
-    }[where]
-    return TITLES[what] + within

@@ -14,8 +14,7 @@ Entropy shows how attention is spread. Bao et al. 2021 and Li et al. 2022 recogn
 to train if its cross-attention is flat: the entropy stays near that of a uniform distribution.
 
 The openness of a DocFlat gate is the mean of its values over the hidden dimension (Wu et al. 2023, section
-3.3). With 1, the complete output of the attention across the batch passes; with 0, nothing. What passes from
-sentence j to sentence i is the openness of i times the share of its attention to j.
+3.3). With 1, the complete output of the attention across the batch passes; with 0, nothing.
 
 Shapes: B sequences, H heads, T queries, S keys, M tokens, D model, N sentences of the document.
 """
@@ -23,7 +22,7 @@ Shapes: B sequences, H heads, T queries, S keys, M tokens, D model, N sentences 
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -84,15 +83,6 @@ def calls(model: nn.Module) -> Iterator[list[str]]:
         yield calling
 
 
-@dataclass(frozen=True, slots=True)
-class AtDistance:
-    """Means over the sentences that attend to one at this distance."""
-
-    share: float  # of the attention to sentences at this distance
-    passed: float  # openness times share
-    sentences: int
-
-
 class GateOpenness:
     """Sums over the current tokens of one gate."""
 
@@ -116,26 +106,11 @@ class GateOpenness:
         """Return the mean over all tokens."""
         return float(self._open.sum() / self._tokens.sum())
 
-    def by_distance(self, share: Tensor) -> dict[int, AtDistance]:
-        """Return means by the distance attended to, in sentences back; negative: ahead. `share` is [N, N]."""
-        passed = self.openness[:, None] * share
-        means = {}
-        for distance in range(1 - len(share), len(share)):
-            shares = share.diagonal(-distance)
-            attended = ~shares.isnan()
-            if bool(attended.any()):
-                through = passed.diagonal(-distance)[attended]
-                means[distance] = AtDistance(
-                    float(shares[attended].mean()), float(through.mean()), int(attended.sum())
-                )
-        return means
-
-    def as_dict(self, share: Tensor) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, Any]:
         return {
             "kind": self.kind,
             "openness": self.overall,
             "openness_by_sentence": [None if math.isnan(v) else v for v in self.openness.tolist()],
-            "by_distance": {str(d): asdict(means) for d, means in self.by_distance(share).items()},
         }
 
 

@@ -13,8 +13,8 @@ from cotext.data.languages import Languages
 from cotext.evaluation.metrics.contrastive import CONTEXT_BUCKETS, distance_bucket
 from cotext.evaluation.metrics.interface import Score, find_protocol
 from cotext.evaluation.published import Published, published_values
+from cotext.evaluation.studies.compare.measured import MeasuredSystem
 from cotext.evaluation.studies.compare.recipe import MatchedRecipe
-from cotext.evaluation.studies.compare.system import MeasuredSystem
 from cotext.evaluation.studies.contrastive.decisions import pooled_aggregates
 from cotext.evaluation.studies.contrastive.evidence import SAME_SENTENCE
 

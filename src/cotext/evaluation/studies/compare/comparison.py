@@ -30,8 +30,14 @@ from cotext.evaluation.studies.compare.against_papers import (
     compare_with_papers,
     of_untokenised,
 )
-from cotext.evaluation.studies.compare.measured import ContextGain, EvaluationSet, MeasuredRun, gains_of_seeds
-from cotext.evaluation.studies.compare.system import MeasuredSystem, runs_of
+from cotext.evaluation.studies.compare.measured import (
+    ContextGain,
+    EvaluationSet,
+    MeasuredRun,
+    MeasuredSystem,
+    gains_of_seeds,
+    runs_of,
+)
 from cotext.evaluation.studies.contrastive.decisions import compare_decisions
 from cotext.evaluation.studies.contrastive.evidence import (
     SAME_SENTENCE,

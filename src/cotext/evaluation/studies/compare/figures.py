@@ -3,42 +3,32 @@
 import csv
 import io
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, fields
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from cotext.evaluation.statistics.seeds import Difference
 from cotext.evaluation.studies.compare.comparison import RunComparison
 from cotext.evaluation.studies.compare.verdict import uses_context, verdict
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Figure:
-    """One value, measured or published; fields without a value are None.
-
-    `difference` and the following fields are relative to `baseline`: the title of the first system, or a
-    value.
-    """
-
-    system: str
-    recipe: str
-    kind: str
-    name: str
-    group: str | int | None = None
-    value: float | None = None
-    low: float | None = None
-    high: float | None = None
-    baseline: str | float | None = None
-    difference: float | None = None
-    difference_low: float | None = None
-    difference_high: float | None = None
-    p: float | None = None
-    p_corrected: float | None = None
-    n: int | None = None
-    signature: str | None = None
-
-
-CSV_COLUMNS = tuple(field.name for field in fields(Figure))
+# `difference` and the columns after it are relative to `baseline`: the title of the first system, or a value.
+CSV_COLUMNS: Final = (
+    "system",
+    "recipe",
+    "kind",
+    "name",
+    "group",
+    "value",
+    "low",
+    "high",
+    "baseline",
+    "difference",
+    "difference_low",
+    "difference_high",
+    "p",
+    "p_corrected",
+    "n",
+    "signature",
+)
 
 
 def as_csv(result: RunComparison) -> str:
@@ -46,7 +36,7 @@ def as_csv(result: RunComparison) -> str:
     sink = io.StringIO()
     writer = csv.DictWriter(sink, CSV_COLUMNS, lineterminator="\n")
     writer.writeheader()
-    writer.writerows(map(asdict, figures(result)))
+    writer.writerows(figures(result))
     return sink.getvalue()
 
 
@@ -81,18 +71,20 @@ def as_dict(result: RunComparison) -> dict[str, Any]:
             }
             for number, run in enumerate(result.runs)
         ],
-        "figures": [
-            {key: value for key, value in asdict(each).items() if value is not None}
-            for each in figures(result)
-        ],
+        "figures": list(figures(result)),
     }
 
 
-def figures(result: RunComparison) -> Iterator[Figure]:
-    """Yield every value, system by system, except values by seed."""
+def figures(result: RunComparison) -> Iterator[dict[str, Any]]:
+    """Yield every value as a line of the CSV file, system by system; values by seed are left out."""
+    for line in _lines(result):
+        yield {key: value for key, value in line.items() if value is not None}
+
+
+def _lines(result: RunComparison) -> Iterator[dict[str, Any]]:
     first = result.runs[0].title
     for number, run in enumerate(result.runs):
-        make = partial(Figure, system=run.title, recipe=run.first.recipe.title)
+        make = partial(dict, system=run.title, recipe=run.first.recipe.title)
         for name, count in (("parameters", run.first.parameters), ("updates", run.updates[1])):
             yield make(kind="run", name=name, value=count, signature=run.first.signature)
         for each in result.quality.scores[number]:

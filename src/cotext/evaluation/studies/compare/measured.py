@@ -110,6 +110,52 @@ class MeasuredRun:
 
 
 @dataclass(frozen=True, slots=True)
+class MeasuredSystem:
+    """A system with the measurements of its runs, one for each of its `seeds`.
+
+    `seeds` is empty for a single run. Properties that all runs share are taken from the first run.
+    """
+
+    title: str
+    runs: tuple[MeasuredRun, ...]
+    seeds: tuple[int, ...] = ()
+
+    @property
+    def not_learned(self) -> int:
+        """Return the number of runs whose final model is the initial model."""
+        return sum(run.is_start for run in self.runs)
+
+    @property
+    def label(self) -> str:
+        """Return the title for tables, with a note on runs whose final model is the initial model."""
+        if not self.not_learned:
+            return self.title
+        some = self.not_learned < len(self.runs)
+        part = f" in {self.not_learned} of {len(self.runs)} seeds" if some else ""
+        return f"{self.title} (not learned{part})"
+
+    @property
+    def first(self) -> MeasuredRun:
+        return self.runs[0]
+
+    @property
+    def updates(self) -> tuple[int, int]:
+        """Return the fewest and the most updates of a run."""
+        counts = [run.updates for run in self.runs]
+        return min(counts), max(counts)
+
+    def right(self, suite: str) -> dict[str, float]:
+        """Return the share of runs that decide an example of a suite right, by its id."""
+        decided = [run.decisions[suite].right for run in self.runs]
+        return {example: sum(right[example] for right in decided) / len(decided) for example in decided[0]}
+
+
+def runs_of(systems: Sequence[MeasuredSystem]) -> list[MeasuredRun]:
+    """Return the runs of all systems in order."""
+    return [run for system in systems for run in system.runs]
+
+
+@dataclass(frozen=True, slots=True)
 class MeasurementSettings:
     """The measurements to make for every run; `new_meter` returns a progress meter for a named task."""
 

@@ -10,7 +10,7 @@ from cotext.data.formats import read_documents
 from cotext.evaluation.studies.compare.against_papers import PublishedComparison
 from cotext.evaluation.studies.compare.comparison import PHENOMENA, RunComparison, TestedScore
 from cotext.evaluation.studies.compare.figures import difference_of
-from cotext.evaluation.studies.compare.system import MeasuredSystem
+from cotext.evaluation.studies.compare.measured import MeasuredSystem
 from cotext.evaluation.studies.compare.verdict import context_words, verdict
 from cotext.evaluation.studies.context.page import marked
 from cotext.evaluation.studies.contrastive.evidence import EVIDENCE_HEADER, evidence_row, legend

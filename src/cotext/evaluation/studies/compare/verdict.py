@@ -11,8 +11,7 @@ from itertools import groupby
 from cotext.evaluation.metrics.interface import is_lower_better
 from cotext.evaluation.statistics.significance import SIGNIFICANT, least_p
 from cotext.evaluation.studies.compare.comparison import ContrastiveTest, RunComparison, TestedScore
-from cotext.evaluation.studies.compare.measured import ContextGain
-from cotext.evaluation.studies.compare.system import MeasuredSystem
+from cotext.evaluation.studies.compare.measured import ContextGain, MeasuredSystem
 from cotext.evaluation.studies.contrastive.evidence import (
     WHOLE_DOCUMENT,
     Evidence,

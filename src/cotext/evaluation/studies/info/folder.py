@@ -28,7 +28,6 @@ from cotext.models.run_folder import (
     checkpoints,
     describe_file,
     is_engine,
-    noted_data,
     noted_import,
     read_metadata,
     read_shapes,
@@ -107,7 +106,7 @@ def folder_info(folder: Path) -> Summary:
 def engine_info(folder: Path) -> Summary:
     """Read the description of an engine folder; damage is listed in `problems`."""
     summary = Summary("engine", f"{folder}: an engine", {"folder": str(folder), "bytes": size_of(folder)})
-    summary.facts |= dict.fromkeys(("signature", "system", "engine", "tokenizer", "data"))
+    summary.facts |= dict.fromkeys(("signature", "system", "engine", "tokenizer"))
     with summary.collecting():
         described, checksums = describe_engine(folder)
         system = describe_system(described.config)
@@ -127,10 +126,6 @@ def engine_info(folder: Path) -> Summary:
     with summary.collecting():
         summary.facts["tokenizer"] = tokenizer = describe_tokenizer(folder / "tokenizer")
         summary.rows.append(tokenizer_row(tokenizer))
-        if data := noted_totals(folder):
-            summary.facts["data"] = data
-            summary.rows.append(("data", data["folder"]))
-            summary.rows += totals_rows({split: data[split] for split in ("train", "dev")})
     files = "some are missing or damaged" if summary.problems else "all whole"
     size = in_bytes(summary.facts["bytes"])
     summary.rows.append(("files", f"{size}, {files}; all are needed to translate on another machine"))
@@ -374,14 +369,6 @@ def _state(folder: Path, digests: dict[str, Any]) -> str:
     except CotextError:
         return "other"
     return "other" if any(digests.get(name, files[name]) != files[name] for name in files) else "there"
-
-
-def noted_totals(run: Path) -> dict[str, Any]:
-    """Return the folder and totals of the training data of a run, if recorded."""
-    record = noted_data(run)
-    if not record:
-        return {}
-    return {"folder": record["folder"], **{split: _totals(record.get(split)) for split in ("train", "dev")}}
 
 
 def _totals(record: Any) -> dict[str, int] | None:
