@@ -175,8 +175,7 @@ def _load(checkpoint: Path) -> Any:
         raise RefusalError(
             "the checkpoint is there, but not the tokenizer and configuration of its encoder, which "
             f"hparams.yaml names as pretrained_model ({_first_line(error)}). Fetch them where there is a "
-            "network and set HF_HOME to the folder of that cache, or write their folder into hparams.yaml "
-            "and the checkpoint's hyper-parameters"
+            "network, and set HF_HOME to the folder of that cache"
         ) from None
 
 

@@ -1,9 +1,9 @@
 """Accuracy on a contrastive suite: how often a model scores the right candidate above all the wrong ones.
 
 Published scripts differ in two choices, which are therefore arguments and part of the signature. A tie with a
-wrong candidate is an error in ContraPro (Müller et al., 2018), and goes to the first candidate in the script
-of Voita et al. (2019). A score is the sum of the log-probabilities of the scored target tokens, or their
-mean. The aggregates `disc`, `disc_avg` and `disc_all_d` follow Lupo et al. (2022), appendix B.1.
+wrong candidate is an error in ContraPro (Müller et al., 2018). In the script of Voita et al. (2019), the
+first candidate wins. A score is the sum of the log-probabilities of the scored target tokens, or their mean.
+The aggregates `disc`, `disc_avg` and `disc_all_d` follow Lupo et al. (2022), appendix B.1.
 """
 
 import math

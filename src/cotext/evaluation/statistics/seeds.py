@@ -22,7 +22,6 @@ import statistics
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from typing import Any, Final
 
 import numpy as np
@@ -50,7 +49,7 @@ MOST_DEGREES: Final = 1000.0  # maximum degrees of freedom; larger values hardly
 _SAMPLES: Final = 20_000
 _SEED: Final = 12345
 _ROUNDING: Final = 1e-9
-_NODES: Final = 200
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(200)  # for the integral of Student's t
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,9 +302,8 @@ def student_p(t: float, degrees: float) -> float:
     With t = sqrt(degrees) * tan(angle), the density is proportional to cos(angle) ** (degrees - 1).
     """
     end = math.pi / 2 - math.atan(abs(t) / math.sqrt(degrees))
-    nodes, weights = _nodes()
-    angles = end * (nodes + 1) / 2
-    tail = float(np.sum(weights * np.sin(angles) ** (degrees - 1))) * end / 2
+    angles = end * (_NODES + 1) / 2
+    tail = float(np.sum(_WEIGHTS * np.sin(angles) ** (degrees - 1))) * end / 2
     log_half = math.lgamma(degrees / 2) - math.lgamma((degrees + 1) / 2) + math.log(math.pi) / 2 - math.log(2)
     return min(1.0, tail / math.exp(log_half))
 
@@ -317,9 +315,3 @@ def student_quantile(degrees: float) -> float:
         middle = (low + high) / 2
         low, high = (middle, high) if student_p(middle, degrees) > 0.05 else (low, middle)
     return high
-
-
-@cache
-def _nodes() -> tuple[Floats, Floats]:
-    nodes, weights = np.polynomial.legendre.leggauss(_NODES)
-    return nodes, weights

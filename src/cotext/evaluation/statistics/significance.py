@@ -39,8 +39,8 @@ _Z_95_PERCENT = 1.959963984540054
 class Resampling:
     """Settings of a paired test.
 
-    `randomisation`: how often does swapping the outputs of the two systems at random, unit by unit, make
-    their scores differ at least as much (Riezler and Maxwell, 2005)? The other tests draw the units of test
+    `randomisation` swaps the outputs of the two systems at random, unit by unit: how often do their scores
+    differ at least as much (Riezler and Maxwell, 2005)? The other tests draw the units of test
     sets of the same size with replacement. `bootstrap` is the centred test of sacrebleu: how often is the
     difference at least as far from its mean as the observed one is from 0? `koehn` (Koehn 2004, section 4):
     in what share of the sets is the better system not better? Significant at 0.05 means better in 95 per cent

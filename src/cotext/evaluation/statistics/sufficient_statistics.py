@@ -4,10 +4,10 @@ BLEU, chrF, TER and shares are computed from counts that add up over segments. T
 computed once, by sacrebleu for its own metrics. A corpus drawn from the segments is scored from a sum of
 rows, and many such corpora by a few array operations. Tests compare the formulas with those of sacrebleu.
 
-For minimum Bayes risk, the counts of all pairs of texts are computed at once, each text as hypothesis and as
-reference, with sacrebleu's preparation of texts and n-grams. If an n-gram occurs a times in one text and b
-times in the other, the texts share it min(a, b) times, the number of t = 1, 2 ... up to both. With a column
-for every n-gram and t, the matches of all pairs are the product of a matrix with its transpose.
+For minimum Bayes risk, the counts of all pairs of texts are computed at once: each text is hypothesis and
+reference. Two texts with a and b occurrences of an n-gram share min(a, b) of them, the number of t = 1, 2,
+... up to both. With a column for every n-gram and t, the matches of all pairs are the product of a matrix
+with its transpose.
 
 Shapes: R corpora, K texts, S counts of a metric, G columns.
 """

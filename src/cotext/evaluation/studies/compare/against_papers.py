@@ -1,7 +1,7 @@
 """Published values compared with measured values on the same test set or suite.
 
 A row of a table belongs to a run with the row's settings. A measured value is compared with a published one
-if the language pair is the same, and the suite, or the numbers of documents and sentences of the test set.
+of the same language pair. The suite, or the size of the test set in documents and sentences, must also agree.
 """
 
 from collections.abc import Mapping, Sequence

@@ -200,38 +200,24 @@ def _real(result: RunComparison) -> Iterable[str]:
                 "less context."
             )
         return
-    real = [t for t in result.contrastive_tests if t.test.significant]
-    titles = [run.title for run in result.runs]
-    count = len(result.contrastive_tests)
-    if real:
-        worst = max(t.test.p_corrected for t in real)
-        several = any(run.seeds for run in result.runs)
-        test = "test over documents and seeds" if several else "McNemar's test over documents"
-        p = "p below 0.0001" if worst < 0.0001 else f"p at most {render_p(worst)}"
-        yield (
-            f"{len(real)} of {count} differences in contrastive accuracy from {titles[0]} are significant: "
-            f"{p} ({test}, Holm correction for all {count})."
-        )
-    for number, title in enumerate(titles):
-        tests = [t for t in result.contrastive_tests if t.run == number]
-        gained = [t for t in tests if t.test.significant and t.own > t.first]
-        if gained := [t for t in gained if not _by_context(result, t)]:
+    count, first = len(result.contrastive_tests), result.runs[0].title
+    real = sum(t.test.significant for t in result.contrastive_tests)
+    several = any(run.seeds for run in result.runs)
+    test = "test over documents and seeds" if several else "McNemar's test over documents"
+    yield (
+        f"{real} of {count} differences in contrastive accuracy from {first} are significant ({test}, Holm "
+        f"correction for all {count})."
+    )
+    if few := [t for t in result.contrastive_tests if t.too_few]:
+        most = max(t.documents for t in few)
+        yield f"Too few documents (at most {most}) for any significant difference: {len(few)} of {count}."
+    for number, run in enumerate(result.runs):
+        tests = (t for t in result.contrastive_tests if t.run == number)
+        gained = (t for t in tests if t.test.significant and t.own > t.first)
+        if unexplained := [t for t in gained if not _by_context(result, t)]:
             yield (
-                f"{title} has a higher accuracy than {titles[0]} in {listed(_groups(gained))}, but it is not "
-                "shown that context is the reason."
-            )
-        rest = [t for t in tests if not t.test.significant]
-        if able := [t for t in rest if not t.too_few]:
-            least = min(t.test.p_corrected for t in able)
-            yield (
-                f"No significant difference: {title} in {listed(_groups(able))} (p "
-                f"{'at least ' if least < 1 else ''}{render_p(least)})."
-            )
-        if few := [t for t in rest if t.too_few]:
-            most = max(t.documents for t in few)
-            yield (
-                f"Too few documents (at most {most}) for any significant difference: {title} in "
-                f"{listed(_groups(few))}."
+                f"{run.title} has a higher accuracy than {first} in {listed(_groups(unexplained))}, but it "
+                "is not shown that context is the reason."
             )
 
 

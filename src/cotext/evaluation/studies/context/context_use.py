@@ -89,8 +89,8 @@ def excerpts(
 ) -> list[Excerpt]:
     """Return for each (selected) sentence the part of the document that is visible to it, as a document.
 
-    The whole document is used instead if the part would be divided into windows differently than in the
-    document (several parts, groups of windows with context).
+    The whole document is used instead if windows would divide the part differently than the document. This
+    is the case for several parts, and for groups of windows with context.
     """
     visible = scorer.visible_sentences(Document(document.id, document.source))
     by_window = {range(len(visible)): visible}
