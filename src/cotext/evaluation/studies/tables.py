@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from html import escape
 from importlib.metadata import version
 
-from cotext.data.controlled import VERSION
 from cotext.runtime.html import breakable, table
 from cotext.runtime.tables import render_rows
 from cotext.runtime.version import __version__
@@ -73,6 +72,8 @@ def interval(ends: tuple[float, float], form: str = "+.2f") -> str:
 
 def versions() -> dict[str, str]:
     """Return the versions of the software that results depend on."""
+    from cotext.data.controlled import VERSION
+
     return {
         "Cotext": __version__,
         "controlled corpus": str(VERSION),
