@@ -84,7 +84,7 @@ def figures(result: RunComparison) -> Iterator[dict[str, Any]]:
 def _lines(result: RunComparison) -> Iterator[dict[str, Any]]:
     first = result.runs[0].title
     for number, run in enumerate(result.runs):
-        make = partial(dict, system=run.title, recipe=run.first.recipe.title)
+        make: partial[dict[str, Any]] = partial(dict, system=run.title, recipe=run.first.recipe.title)
         for name, count in (("parameters", run.first.parameters), ("updates", run.updates[1])):
             yield make(kind="run", name=name, value=count, signature=run.first.signature)
         for each in result.quality.scores[number]:
