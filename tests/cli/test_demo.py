@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from cotext.evaluation.studies.contrastive.contrastive_rows import ContextWindow
+from cotext.evaluation.studies.contrastive.evidence import ContextWindow
 
 from cotext.cli.demo import SETTINGS, DemoSystem, _child, own_command, run_demo
 from cotext.config.recipe import load_config
