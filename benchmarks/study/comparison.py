@@ -16,8 +16,8 @@ from cotext.evaluation.statistics.seeds import (
     Difference,
     Spread,
     compare_accuracies,
-    compare_scores,
     corrected,
+    paired_test,
 )
 from cotext.evaluation.statistics.significance import Resampling, flipped_sums
 from cotext.evaluation.statistics.sufficient_statistics import Statistics
@@ -126,10 +126,11 @@ class Comparison:
         if first not in self.values(name) or not there:
             return {}
         if name in self.counts:
-            counts = [self.counts[name][system] for system in (first, *there)]
-            if len(counts[0][0].by("document")[0]) < 2:
+            counts = {system: self.counts[name][system] for system in (first, *there)}
+            if len(counts[first][0].by("document")[0]) < 2:
                 return {}
-            return dict(zip(there, compare_scores(counts, Resampling()).differences, strict=True))
+            tests = paired_test(counts, first, Resampling()).differences
+            return {system: tests[first, system] for system in there}
         return _decisions_apart(self.decided[name], first, there)
 
     def _counts(self) -> Iterator[tuple[str, dict[str, list[Statistics]]]]:

@@ -15,7 +15,6 @@ from cotext.data.documents import ParallelDocument
 from cotext.data.views import Window, WindowView
 from cotext.evaluation.studies.attention.report import document_attention
 from cotext.evaluation.studies.attention.sentence_maps import (
-    AtDistance,
     GateOpenness,
     average_by_kind,
     sentence_maps,
@@ -114,7 +113,6 @@ def test_even_weights_give_shares_that_count_tokens(batches: int) -> None:
     found = sentence_maps(watched, document(batches=batches), 3)
     maps = found.maps
     assert not found.gates
-    assert not found.head_gates
     assert {name: each.kind for name, each in maps.items()} == {
         "encoder.0.attention": "encoder",
         "encoder.1.attention": "encoder",
@@ -260,41 +258,18 @@ def test_local_attention_tells_which_sentences_it_re_arranged() -> None:
 @loop_over("factors", [(0.0, 0.0), (0.5, -0.25)])
 @loop_over("target_before", [0, 1, 2])
 def test_gates_to_other_sentences(score: str, factors: tuple[float, float], target_before: int) -> None:
-    """One map of own sentences and others, however scores are computed; what passes is weight times gate."""
+    """One map of own sentences and others, however scores are computed; gates weigh others."""
     made = model(f"others, {score}")
     with torch.no_grad():
         for module in made.modules():
             if isinstance(module, GatedOthersSpan):
                 module.gate.copy_(torch.tensor(factors).atanh())
     found = sentence_maps(made, document(before=2, target_before=target_before), 3)
-    assert list(found.head_gates) == list(found.maps)
-    for name, gates in found.head_gates.items():
-        assert gates.open.tolist() == pytest.approx(factors)
-        assert gates.overall == pytest.approx(sum(map(abs, factors)) / 2)
-        farthest = target_before if gates.kind == "decoder" else 2
-        assert set(gates.by_distance) == set(range(1, farthest + 1))
-        if not farthest:  # rows of one sentence
-            continue
-        # Queries of sentence 1 have nobody two sentences back; those of sentence 2 may choose between two.
-        queries = found.maps[name].queries
-        both = gates.by_distance[1] * (queries[1] + queries[2]) + gates.by_distance.get(2, 0) * queries[2]
-        assert (both / (queries[1] + queries[2])).tolist() == pytest.approx([abs(f) for f in factors])
-        share = found.maps[name].share
-        assert share[0, 0] == pytest.approx(1)
-        assert share[2, :2].nansum() == pytest.approx(sum(abs(f) / (1 + abs(f)) for f in factors) / 2)
-
-
-def test_even_weights_pass_gates_by_the_number_of_tokens() -> None:
-    """Of 3, 2 and 4 source tokens, the last sentence gives 2/5 of its second softmax to the one before."""
-    made = even("others, content")
-    for module in made.modules():
-        if isinstance(module, GatedOthersSpan):
-            nn.init.constant_(module.gate, math.atanh(0.5))
-    found = sentence_maps(made, document(before=2), 3).head_gates["encoder.1.attention"]
-    assert (found.kind, found.overall) == ("encoder", pytest.approx(0.5))
-    one_back = 0.5 * (2 * 1 + 4 * 2 / 5) / 6  # 2 queries of sentence 1, 4 of sentence 2
-    assert found.by_distance[1].tolist() == pytest.approx([one_back, one_back])
-    assert found.by_distance[2].tolist() == pytest.approx([0.5 * 3 / 5] * 2)
+    for name, each in found.maps.items():
+        assert each.share[0, 0] == pytest.approx(1)
+        if target_before or not name.startswith("decoder.0.attention"):  # no rows of one sentence
+            others = sum(abs(f) / (1 + abs(f)) for f in factors) / 2
+            assert each.share[2, :2].nansum() == pytest.approx(others)
 
 
 def test_averages_over_layers_count_what_is_out_of_sight_as_nothing() -> None:
@@ -322,21 +297,12 @@ def test_attention_over_unknown_tokens_is_refused() -> None:
     must_raise(message, sentence_maps, made, document(), 3)
 
 
-def test_openness_by_distance() -> None:
+def test_openness_of_sentences() -> None:
     gate = GateOpenness("batch-source", 3)
     gate.add(torch.tensor([[0.0, 0.5], [1.0, 0.5], [0.25, 0.25]]), torch.tensor([0, 0, 1]))
     gate.add(torch.tensor([[1.0, 1.0]]), torch.tensor([2]))
     assert gate.openness.tolist() == [0.5, 0.25, 1.0]
     assert gate.overall == (0.25 + 0.75 + 0.25 + 1) / 4
-    share = torch.tensor([[0.5, 0.5, math.nan], [0.25, 0.5, 0.25], [0.75, 0.125, 0.125]]).double()
-    found = gate.by_distance(share)
-    assert found == {
-        -1: AtDistance(share=(0.5 + 0.25) / 2, passed=(0.5 * 0.5 + 0.25 * 0.25) / 2, sentences=2),
-        0: AtDistance(share=(0.5 + 0.5 + 0.125) / 3, passed=(0.25 + 0.125 + 0.125) / 3, sentences=3),
-        1: AtDistance(share=(0.25 + 0.125) / 2, passed=(0.0625 + 0.125) / 2, sentences=2),
-        2: AtDistance(share=0.75, passed=0.75, sentences=1),
-    }
-    assert gate.as_dict(share)["by_distance"]["2"] == {"share": 0.75, "passed": 0.75, "sentences": 1}
 
 
 def test_attention_across_the_batch_and_its_gate() -> None:
@@ -377,5 +343,3 @@ def test_attention_across_the_batch_and_its_gate() -> None:
     }
     for gate in gates.values():
         torch.testing.assert_close(gate.openness, torch.full((3,), 0.75).double())
-    passed = gates["batch_context.source_context.gate"].by_distance(of_source.share)[2].passed
-    assert passed == pytest.approx(0.75 * 3 / 9)

@@ -17,8 +17,8 @@ from cotext.evaluation.studies.compare.against_papers import (
     compare_with_papers,
     published_for,
 )
+from cotext.evaluation.studies.compare.measured import MeasuredSystem
 from cotext.evaluation.studies.compare.recipe import MatchedRecipe, recipe_of
-from cotext.evaluation.studies.compare.system import MeasuredSystem
 from cotext.evaluation.studies.contrastive.decisions import Decisions
 from tests.evaluation.test_compare import HALF, SUITE, run
 from tests.loops import loop_over
@@ -48,7 +48,7 @@ def beside(
     right = {s.name: {e.id: int(e.id) % 2 == 0 for e in s.examples} for s in suites}
     decisions = {name: Decisions(name, "", each) for name, each in right.items()}
     measured = replace(PLAIN, recipe=MatchedRecipe(recipe, ()), languages=languages, decisions=decisions)
-    system = MeasuredSystem("run", measured.path, (measured,))
+    system = MeasuredSystem("run", (measured,))
     found = compare_with_papers([system], [scores], EvaluatedOn(*size, {s.name: s for s in suites}))
     return {(each.published.table_title, each.published.column): each for each in found}
 

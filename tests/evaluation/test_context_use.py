@@ -17,7 +17,6 @@ from cotext.evaluation.studies.context.context_use import (
     CONDITIONS,
     Pool,
     SentenceUse,
-    TokenScorer,
     check_conditions,
     conditions_of,
     excerpts,
@@ -116,7 +115,7 @@ class Clues:
         return (*(math.log(it if word == "it" else 1 / 4) for word in words), 0.0)
 
 
-def measured(scorer: TokenScorer, documents: Sequence[ParallelDocument]) -> list[SentenceUse]:
+def measured(scorer: Clues | DocumentTranslator, documents: Sequence[ParallelDocument]) -> list[SentenceUse]:
     return measure_group(scorer, documents, range(len(documents)), Pool(documents), CONDITIONS, 1)
 
 

@@ -13,7 +13,6 @@ from cotext.evaluation.metrics.contrastive import (
     ScoreRule,
     TieRule,
     contrastive_accuracy,
-    contrastive_signature,
     distance_aggregates,
     distance_bucket,
     render_table,
@@ -139,16 +138,13 @@ def test_a_wrong_candidate_spelled_like_the_right_one_ties_whatever_the_rounding
 
 
 def test_signature() -> None:
-    assert contrastive_signature(SUITE, tie="wrong", score="sum") == (
-        f"suite:hand|n:6|tie:wrong|score:sum|version:cotext-{__version__}"
-    )
+    assert judged().signature == f"suite:hand|n:6|tie:wrong|score:sum|version:cotext-{__version__}"
     report = contrastive_accuracy(SUITE, SCORES, tie="first", score="mean", recipe={"scored": "differing"})
     assert report.signature == (
         f"suite:hand|n:6|tie:first|score:mean|scored:differing|version:cotext-{__version__}"
     )
     for recipe in ({"tie": "x"}, {"version": "9"}, {"scored": "a|b"}):
-        given = {"tie": "wrong", "score": "sum", "recipe": recipe}
-        must_raise("cannot be part of a signature", contrastive_signature, SUITE, **given)
+        must_raise("cannot be part of a signature", contrastive_accuracy, SUITE, SCORES, recipe=recipe)
 
 
 @loop_over(

@@ -12,13 +12,15 @@ from typing import Any
 import pytest
 from safetensors.torch import load_file
 
-import cotext as package
 from cotext.config.recipe import load_config
-from cotext.evaluation.studies.info.folder import folder_info
-from cotext.evaluation.studies.info.run import Summary, travel_words
+from cotext.evaluation.studies.info.folder import folder_info, run_info, travel_words
 from cotext.models.checkpoint import load_run
+from cotext.models.run_folder import require_one_run
 from cotext.runtime.integrity import sealed, unsealed
 from tests.command_line import (
+    RECIPE,
+    TINY,
+    WITH_BLEU,
     World,
     cotext,
     documents_file,
@@ -28,6 +30,7 @@ from tests.command_line import (
     succeed,
     writable_copy,
 )
+from tests.refusals import must_raise
 from tests.tiny_runs import journal, toy_documents
 
 
@@ -44,29 +47,15 @@ def info(folder: Path) -> dict[str, Any]:
     return found
 
 
-def test_a_run_tells_what_it_is(world: World) -> None:
+def test_a_run_tells_its_system_its_data_and_its_scores(world: World) -> None:
     found = folder_info(world.run).as_dict()
     weights = load_file(world.run / "model.safetensors")
-    config = load_config("focused-concatenation/s2to2")
     assert found["format"] == "cotext-run"
     assert found["signature"] == load_run(world.run).signature
     assert found["system"]["recipe"] == "focused-concatenation/s2to2"
-    assert found["system"]["paper"] == config.paper
-    assert found["system"]["languages"] == "en-de"
-    assert found["system"]["layers"] == [1, 1]
-    assert found["model"] == {
-        "parameters": sum(tensor.numel() for tensor in weights.values()),
-        "updates": found["model"]["updates"],
-        "format": "1",
-        "cotext": package.__version__,
-    }
-    assert found["tokenizer"]["pieces"] == 48
-    assert found["checkpoints"] == [3, 6]
-    assert found["problems"] == []
-
-
-def test_a_run_tells_its_data_and_its_scores(world: World) -> None:
-    found = folder_info(world.run).as_dict()
+    assert found["system"]["paper"] == load_config("focused-concatenation/s2to2").paper
+    assert found["model"]["parameters"] == sum(tensor.numel() for tensor in weights.values())
+    assert (found["tokenizer"]["pieces"], found["checkpoints"], found["problems"]) == (48, [3, 6], [])
     documents = toy_documents(24, 0)
     assert found["data"]["folder"] == str(world.folder / "data")
     assert found["data"]["state"] == "there"
@@ -112,13 +101,8 @@ def test_what_must_travel_is_enough_and_needed(world: World, tmp_path: Path) -> 
         (tmp_path / "away").rename(elsewhere / name)
 
 
-def test_a_person_reads_the_same(world: World) -> None:
-    shown = succeed("info", world.run).out
-    for part in ("a run\n", "focused-concatenation/s2to2", "en-de", "still there", "finished at update 6"):
-        assert part in shown
-    assert "problem" not in shown
+def test_the_run_of_the_first_pass_travels_too() -> None:
     assert "and the run runs/first" in travel_words(["model.safetensors"], 1, "runs/first")
-    assert all(line[15] == " " != line[16] for line in shown.splitlines()[1:])  # two columns
 
 
 def test_info_does_not_wait_for_torch(world: World) -> None:
@@ -216,7 +200,6 @@ def spoil(path: Path, kind: str) -> None:
 def test_damage_is_told_beside_the_rest(copy: Path, name: str, kind: str) -> None:
     spoil(copy / name, kind)
     found = folder_info(copy / name.partition("/")[0])
-    assert isinstance(found, Summary)
     json.dumps(found.as_dict(), allow_nan=False)
     # Weights are not read; a last report that is cut short is what an interruption leaves.
     silent = [("run/model.safetensors", "flip"), ("run/metrics.jsonl", "cut"), ("run/metrics.jsonl", "empty")]
@@ -236,3 +219,66 @@ def test_an_odd_name_shows_as_escapes_and_a_foreign_folder_is_refused(copy: Path
     must_refuse("not a run, an engine or prepared data", "info", tmp_path / "other")
     (tmp_path / "other" / "notes.bin").write_bytes(b"\x00\xff\x00")
     assert cotext("info", tmp_path / "other" / "notes.bin").code == 2
+
+
+@pytest.fixture(scope="module")
+def trained(world: World, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Runs of the seeds 2 and 10."""
+    folder = tmp_path_factory.mktemp("seeds") / "base"
+    settings = (*TINY, WITH_BLEU)
+    succeed("train", RECIPE, *settings, "--data", world.folder / "data", "--out", folder, "--seeds", "10,2")
+    return folder
+
+
+@pytest.fixture
+def seeds(trained: Path, tmp_path: Path) -> Path:
+    """The same, to be spoiled."""
+    return Path(shutil.copytree(trained, tmp_path / "base"))
+
+
+def test_every_seed_is_described(trained: Path) -> None:
+    found = json.loads(succeed("info", trained, "--json").out)
+    assert (found["format"], found["seeds"], found["problems"]) == ("cotext-seeds", [2, 10], [])
+    alone = {seed: run_info(trained / f"seed-{seed}") for seed in (2, 10)}
+    assert found["runs"] == json.loads(json.dumps([run.as_dict() for run in alone.values()]))
+    assert found["bytes"] == sum(path.stat().st_size for path in trained.rglob("*") if path.is_file())
+    shown = succeed("info", trained).out
+    assert shown.startswith(f"{trained}: runs of the seeds 2 and 10\n")
+    assert "problem" not in shown
+    assert all(run.render() in shown for run in alone.values())
+
+
+def test_a_run_that_was_just_begun_does_not_hide_the_others(seeds: Path) -> None:
+    (seeds / "seed-7").mkdir()
+    shown = succeed("info", seeds).out
+    assert shown.count("  recipe  ") == 2
+    assert "no model yet" in shown
+    shutil.rmtree(seeds / "seed-2")
+    shutil.rmtree(seeds / "seed-10")
+    shown = succeed("info", seeds).out
+    assert shown.startswith(f"{seeds}: runs of the seeds 7\n")
+    assert "no model yet" in shown
+
+
+def test_runs_that_make_no_system_are_told(seeds: Path) -> None:
+    (seeds / "seed-10" / "model.safetensors").write_bytes(b"damaged")
+    found = folder_info(seeds)
+    whole, damaged = found.parts
+    assert (found.problems, whole.problems) == ([], [])
+    assert "damaged" in damaged.problems[0]
+    shutil.rmtree(seeds / "seed-10")
+    missing = "the run of seed 10 is missing: the others were trained with --seeds 2,10"
+    assert any(missing in problem for problem in folder_info(seeds).problems)
+    assert missing in succeed("info", seeds).out
+
+
+def test_a_command_of_one_run_names_those_to_choose_from(world: World, trained: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out.de"
+    choice = f"choose one of them: {trained / 'seed-2'}, {trained / 'seed-10'}\n"
+    must_refuse(choice, "translate", trained, world.folder / "test.en", "--out", out)
+    assert not out.exists()
+    succeed("translate", trained / "seed-2", world.folder / "test.en", "--out", out)
+    for seed in range(1, 8):  # of many, the first
+        (tmp_path / f"seed-{seed}").mkdir()
+    told = must_raise("seeds 1,2,3,4,5,6,7; choose one of them", require_one_run, tmp_path)
+    assert told.endswith(f"{tmp_path / 'seed-5'}, ...")

@@ -11,7 +11,7 @@ import pytest
 from cotext.data.documents import Document
 from cotext.data.formats import write_documents
 from cotext.evaluation.requests import LeaderboardRequest
-from cotext.evaluation.statistics.significance import PairedTest, SystemDifference
+from cotext.evaluation.statistics.seeds import Difference, PairedTest
 from cotext.evaluation.studies.leaderboard.measure import (
     Place,
     make_leaderboard,
@@ -31,10 +31,8 @@ WORDS = [f"w{number}" for number in range(60)]
 
 def compared(*pairs: tuple[str, str, float, float]) -> PairedTest:
     """Tests of (baseline, system, difference, p)."""
-    comparisons = tuple(
-        SystemDifference(one, other, difference, (0.0, 0.0), 0.5, p, p) for one, other, difference, p in pairs
-    )
-    return PairedTest("test:randomisation|", "document", 30, {}, comparisons)
+    tests = {(one, other): Difference(gain, (0.0, 0.0), p, None, p) for one, other, gain, p in pairs}
+    return PairedTest("test:randomisation|", "document", 30, {}, tests)
 
 
 def test_ranks_and_clusters_by_hand() -> None:

@@ -1,5 +1,7 @@
 """Minimum Bayes risk: counts and scores are sacrebleu's, choices those of the definition."""
 
+from collections import Counter
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -7,8 +9,8 @@ from hypothesis import strategies as st
 from sacrebleu.metrics.chrf import CHRF
 
 from cotext.data.nbest_lists import Candidate, Candidates
-from cotext.evaluation.metrics.mbr import Pool, decide_sentences, pair_utilities, pooled
-from cotext.evaluation.statistics.sufficient_statistics import ChrfPairs, shared, sum_scorer
+from cotext.evaluation.metrics.mbr import Pool, chrf_utilities, decide_sentences, pooled
+from cotext.evaluation.statistics.sufficient_statistics import chrf_pairs, shared
 from tests.refusals import must_raise
 
 WORDS = ["der", "die", "Katze", "Katzen", "sieht", "sieht,", "Hund", ".", "ä", "1,5"]
@@ -24,8 +26,8 @@ def lists(*scored: tuple[str, float]) -> Candidates:
 @given(candidates=st.lists(texts, min_size=1, max_size=6))
 def test_counts_and_scores_of_pairs_are_those_of_sacrebleu(lowercase: bool, candidates: list[str]) -> None:
     metric = CHRF(lowercase=lowercase)
-    counts = ChrfPairs(metric)(candidates)
-    utilities = pair_utilities(ChrfPairs(metric), sum_scorer(metric), candidates)
+    counts = chrf_pairs(metric, candidates)
+    utilities = chrf_utilities(metric, candidates)
     for h, hypothesis in enumerate(candidates):
         for r, reference in enumerate(candidates):
             own = CHRF(lowercase=lowercase)
@@ -34,13 +36,9 @@ def test_counts_and_scores_of_pairs_are_those_of_sacrebleu(lowercase: bool, cand
             assert utilities[h, r] == pytest.approx(own._aggregate_and_compute([expected]).score, abs=1e-9)
 
 
-def test_chrf_counts_the_smaller_matches_and_no_words() -> None:
-    from collections import Counter
-
+def test_the_smaller_count_is_shared() -> None:
     found = shared([Counter("aab"), Counter("ab"), Counter("aaac"), Counter()])
     assert found.tolist() == [[3, 2, 2, 0], [2, 2, 1, 0], [2, 1, 4, 0], [0, 0, 0, 0]]
-    with pytest.raises(ValueError, match="word n-grams"):
-        ChrfPairs(CHRF(word_order=2))
 
 
 def test_a_choice_worked_by_hand() -> None:
@@ -60,22 +58,11 @@ def test_a_choice_worked_by_hand() -> None:
 
 def test_probabilities_of_lists() -> None:
     one, two = lists(("a", np.log(0.6)), ("b", np.log(0.2)), ("c", np.log(0.2))), lists(("c", -9), ("d", -9))
-    pool = pooled([one, two], "uniform", 1.0)
+    pool = pooled([one, two], "uniform")
     assert pool.texts == ("a", "b", "c", "d")
     assert pool.probability.tolist() == [[1 / 3, 1 / 3, 1 / 3, 0], [0, 0, 0.5, 0.5]]
     assert pool.mean == pytest.approx([1 / 6, 1 / 6, 5 / 12, 1 / 4])
-    assert pooled([one], "scores", 1.0).probability[0] == pytest.approx([0.6, 0.2, 0.2])
-    # (0.6 : 0.2) ** (1 / 2) = sqrt(3) : 1
-    flat = 1 / (np.sqrt(3) + 2)
-    assert pooled([one], "scores", 2.0).probability[0] == pytest.approx([np.sqrt(3) * flat, flat, flat])
-    same = pooled([lists(("a", -1e6), ("b", -1e6))], "scores", 0.01)
-    assert same.probability.tolist() == [[0.5, 0.5]]
+    assert pooled([one], "scores").probability[0] == pytest.approx([0.6, 0.2, 0.2])
     unknown = (Candidate("a", float("nan"), float("nan")), Candidate("b", -1, -1))
-    must_raise("--probabilities uniform", pooled, [unknown], "scores", 1.0)
-    assert pooled([unknown[:1]], "scores", 1.0).probability.tolist() == [[1.0]]
-
-
-@pytest.mark.parametrize(("temperature", "first"), [(1e-320, 1.0), (1e300, 0.5)])
-def test_temperatures_at_the_ends(temperature: float, first: float) -> None:
-    pool = pooled([lists(("a", -1.5), ("b", -2.0))], "scores", temperature)
-    assert pool.probability.tolist() == [[first, 1 - first]]
+    must_raise("--probabilities uniform", pooled, [unknown], "scores")
+    assert pooled([unknown[:1]], "scores").probability.tolist() == [[1.0]]

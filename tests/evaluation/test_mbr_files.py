@@ -50,7 +50,7 @@ def test_what_two_of_three_systems_say_is_chosen(tmp_path: Path) -> None:
     report = json.loads(said)
     assert (report["documents"], report["sentences"], report["changed"]) == (2, 3, 3)
     assert report["utility"] > report["utility_of_first"]
-    assert "mbr:sentence|utility:chrf|probabilities:scores|temperature:1|systems:3" in report["signature"]
+    assert "mbr:sentence|utility:chrf|probabilities:scores|systems:3" in report["signature"]
     assert "nrefs:1" in report["signature"]
     must_refuse("exists; choose another --out, or add --overwrite", "mbr", *paths, "--out", out)
 
@@ -67,7 +67,6 @@ def test_lists_are_weighed_by_their_scores_unless_told_otherwise(tmp_path: Path)
 
     assert chosen() == (C, "")
     assert chosen("--probabilities", "uniform")[0] in (A, B)
-    assert chosen("--temperature", "50")[0] in (A, B)
     assert chosen("--probabilities", "uniform", "--candidates", "1") == (C, "")
     _, report = choose_translations(MbrRequest(files=[lists], out=OUT, candidates=2))
     assert "|systems:1|candidates:2|translations:1.50|" in report.signature
@@ -136,12 +135,7 @@ def test_lists_are_not_replaced_by_what_is_chosen_from_them(tmp_path: Path) -> N
 @loop_over(
     ("options", "message"),
     [
-        (["--utility", "ter"], "--utility 'ter': choose one of chrf, comet"),
         (["--probabilities", "even"], "choose one of scores, uniform"),
-        (["--temperature", "0"], "give a number above 0"),
-        (["--temperature", "nan"], "give a number above 0"),
-        (["--temperature", "2", "--probabilities", "uniform"], "needs --probabilities scores"),
-        (["--utility", "comet"], "--utility comet and --comet MODEL belong together"),
         (["--comet-python", "x"], "--comet-python needs --comet"),
         (["--to", "pdf"], "unknown corpus format"),
     ],
@@ -156,7 +150,7 @@ def test_comet_scores_all_pairs(tmp_path: Path, python: Path) -> None:  # noqa: 
     """The stand-in counts the words of a hypothesis that the reference has: of A in B four of five."""
     paths = [output(tmp_path, name, texts) for name, texts in OUTPUTS.items()]
     source = output(tmp_path, "source", ("the cat", "the dog"))
-    comet = {"utility": "comet", "comet": str(checkpoint(tmp_path / "model")), "comet_python": python}
+    comet = {"comet": str(checkpoint(tmp_path / "model")), "comet_python": python}
     request = MbrRequest(files=paths, out=OUT, source=source, **comet)
     [document], report = choose_translations(request)
     assert document.sentences == (A, B)

@@ -8,15 +8,14 @@ import pytest
 
 from cotext.evaluation.statistics.seeds import (
     Difference,
-    ScoreTest,
     Spread,
     compare_accuracies,
-    compare_scores,
     corrected,
+    paired_test,
     student_p,
     student_quantile,
 )
-from cotext.evaluation.statistics.significance import Resampling, mcnemar_by_document, paired_test
+from cotext.evaluation.statistics.significance import Resampling, mcnemar
 from cotext.evaluation.statistics.sufficient_statistics import Floats, Statistics
 from tests.loops import loop_over
 
@@ -47,19 +46,21 @@ def test_spread_and_correction() -> None:
     assert [each.p_corrected for each in found] == [0.02, 0.04]
 
 
+def apart(first: list[Statistics], second: list[Statistics]) -> Difference:
+    [found] = paired_test({"a": first, "b": second}, "a", QUICK).differences.values()
+    return found
+
+
 def test_single_seeds_are_compared_as_single_runs() -> None:
+    """Without a test over seeds; seeds that repeat each other have the same difference."""
     draws = np.random.default_rng(1)
     one, other = means(draws.normal(0, 1, 40)), means(draws.normal(0.4, 1, 40))
-    found = compare_scores([[one], [other]], Resampling(samples=500))
-    expected = paired_test({"one": one, "other": other}, "one", Resampling(samples=500))
-    (test,), (own,) = found.differences, expected.comparisons
-    for name in ("difference", "interval_95", "p", "p_corrected"):
-        assert getattr(test, name) == getattr(own, name)
-    assert found.signature == expected.signature
-    assert found.intervals_95 == tuple(expected.intervals_95.values())
+    single, twice = apart([one], [other]), apart([one, one], [other, other])
+    assert single.over_seeds is None
+    assert (single.difference, single.p) == (pytest.approx(twice.difference), twice.p_documents)
     documents = [n // 2 for n in range(40)]
     first, second = ([bool(v > 0) for v in each.counts[:, 0]] for each in (one, other))
-    alone = mcnemar_by_document(first, second, documents)
+    alone = mcnemar(first, second, documents)
     found_choice = compare_accuracies([first], [second], documents)
     assert found_choice == Difference(alone.difference, alone.interval_95, alone.p_mid)
 
@@ -67,7 +68,7 @@ def test_single_seeds_are_compared_as_single_runs() -> None:
 def test_errors_of_seeds_and_documents_by_hand() -> None:
     """Means 0, 2, 4 against 7, 9: s^2 are 4 and 2. Documents that all differ alike have no error."""
     first, own = ([means([level] * 10) for level in levels] for levels in ((0, 2, 4), (7, 9)))
-    (test,) = compare_scores([first, own], QUICK).differences
+    test = apart(first, own)
     over = test.over_seeds
     assert (test.difference, over.error_documents) == (6.0, 0.0)
     assert over.error_seeds == pytest.approx(math.sqrt(4 / 3 + 2 / 2))
@@ -98,11 +99,9 @@ def test_decisions_by_hand() -> None:
 
 def test_a_single_run_is_taken_to_vary_as_the_other_system() -> None:
     first, own = [means([5.0] * 6)], [means([level] * 6) for level in (6.0, 8.0, 10.0)]
-    (test,) = compare_scores([first, own], QUICK).differences
-    assert test.over_seeds.error_seeds == pytest.approx(math.sqrt(4 * (1 + 1 / 3)))
-    assert test.over_seeds.degrees == 2
-    (test,) = compare_scores([own, first], QUICK).differences
-    assert test.over_seeds.degrees == 2
+    over = apart(first, own).over_seeds
+    assert (over.error_seeds, over.degrees) == (pytest.approx(math.sqrt(4 * (1 + 1 / 3))), 2)
+    assert apart(own, first).over_seeds.degrees == 2
 
 
 def draw(draws: np.random.Generator, seeds: int, level: float, of_seeds: float) -> list[Statistics]:
@@ -110,10 +109,10 @@ def draw(draws: np.random.Generator, seeds: int, level: float, of_seeds: float) 
     return [means(level + draws.normal(0, of_seeds) + draws.normal(0, 1, 150)) for _ in range(seeds)]
 
 
-def compared(trials: int, seeds: tuple[int, int], gain: float, of_seeds: float) -> list[ScoreTest]:
+def compared(trials: int, seeds: tuple[int, int], gain: float, of_seeds: float) -> list[Difference]:
     draws = np.random.default_rng(7)
     return [
-        compare_scores([draw(draws, seeds[0], 0, of_seeds), draw(draws, seeds[1], gain, of_seeds)], QUICK)
+        apart(draw(draws, seeds[0], 0, of_seeds), draw(draws, seeds[1], gain, of_seeds))
         for _ in range(trials)
     ]
 
@@ -123,7 +122,7 @@ def compared(trials: int, seeds: tuple[int, int], gain: float, of_seeds: float) 
     [((2, 2), 0.0), ((3, 3), 0.1), ((1, 4), 0.5), ((2, 2), 0.5), ((1, 4), 0.0)],
 )
 def test_a_system_is_seldom_called_different_from_itself(seeds: tuple[int, int], of_seeds: float) -> None:
-    tests = [found.differences[0] for found in compared(150, seeds, 0.0, of_seeds)]
+    tests = compared(150, seeds, 0.0, of_seeds)
     wrong = sum(test.p < 0.05 for test in tests) / len(tests)
     alone = sum(test.p_documents < 0.05 for test in tests) / len(tests)
     assert wrong <= 0.08
@@ -133,12 +132,13 @@ def test_a_system_is_seldom_called_different_from_itself(seeds: tuple[int, int],
 
 
 def test_planted_differences_are_found_and_intervals_widen() -> None:
-    tests = [found.differences[0] for found in compared(40, (3, 3), 1.0, 0.1)]
+    tests = compared(40, (3, 3), 1.0, 0.1)
     assert sum(test.p_corrected < 0.05 for test in tests) >= 39
     # Not where seeds differ as much.
-    tests = [found.differences[0] for found in compared(40, (3, 3), 0.5, 0.5)]
+    tests = compared(40, (3, 3), 0.5, 0.5)
     assert sum(test.p_corrected < 0.05 for test in tests) < 20
     draws = np.random.default_rng(3)
     steady, restless = draw(draws, 3, 0, 0.0), draw(draws, 3, 0, 2.0)
-    (low, high), (lower, higher) = compare_scores([steady, restless], QUICK).intervals_95
+    intervals = paired_test({"a": steady, "b": restless}, "a", QUICK).intervals_95
+    (low, high), (lower, higher) = intervals.values()
     assert higher - lower > 3 * (high - low)

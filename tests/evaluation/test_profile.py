@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from sacrebleu.metrics.bleu import BLEU
 
 from cotext.data.documents import Document
-from cotext.evaluation.metrics.profile import by_length, by_position, render_profile
+from cotext.evaluation.metrics.profile import profile, render_profile
 from cotext.runtime.errors import CotextError
 from tests.refusals import must_raise
 
@@ -24,7 +24,7 @@ WRITTEN = [
 
 
 def test_by_position() -> None:
-    buckets = by_position([WRITTEN, REFERENCE], REFERENCE, ["s-bleu", "d-bleu"])
+    buckets = profile("position", [WRITTEN, REFERENCE], REFERENCE, ["s-bleu", "d-bleu"])
     assert [(b.name, b.documents, b.sentences) for b in buckets] == [("1", 3, 3), ("2", 2, 2), ("3-4", 2, 3)]
     first = [d.sentences[0] for d in WRITTEN], [[d.sentences[0] for d in REFERENCE]]
     assert buckets[0].scores[0][0].value == pytest.approx(BLEU().corpus_score(*first).score)
@@ -36,7 +36,7 @@ def test_by_position() -> None:
 
 
 def test_by_length() -> None:
-    buckets = by_length([WRITTEN], REFERENCE, ["d-bleu"])
+    buckets = profile("length", [WRITTEN], REFERENCE, ["d-bleu"])
     assert [(b.name, b.documents, b.sentences) for b in buckets] == [("1", 1, 1), ("3-4", 2, 7)]
     for bucket, numbers in zip(buckets, ((1,), (0, 2)), strict=True):
         ours, theirs = ([" ".join(side[n].sentences) for n in numbers] for side in (WRITTEN, REFERENCE))
@@ -47,17 +47,19 @@ def test_by_length() -> None:
 @given(lengths=st.lists(st.integers(1, 20), min_size=1, max_size=6))
 def test_every_sentence_is_in_one_bucket(lengths: list[int]) -> None:
     documents = [Document(str(n), ("a b c d",) * length) for n, length in enumerate(lengths)]
-    for ways in (by_position, by_length):
-        buckets = ways([documents], documents, ["chrf"])
+    for kind in ("position", "length"):
+        buckets = profile(kind, [documents], documents, ["chrf"])
         assert sum(b.sentences for b in buckets) == sum(lengths)
-    assert sum(b.documents for b in by_length([documents], documents, ["chrf"])) == len(lengths)
+    assert sum(b.documents for b in profile("length", [documents], documents, ["chrf"])) == len(lengths)
 
 
 def test_text_and_bad_input() -> None:
-    lines = render_profile("place", by_position([WRITTEN, REFERENCE], REFERENCE, ["s-bleu"]), ["x", "y"])
+    lines = render_profile(
+        "place", profile("position", [WRITTEN, REFERENCE], REFERENCE, ["s-bleu"]), ["x", "y"]
+    )
     assert lines.splitlines()[0].split() == ["place", "documents", "sentences", "x", "s-BLEU", "y", "s-BLEU"]
     assert lines.splitlines()[1].split()[-1] == "100.00"
     assert lines.splitlines()[-1].startswith("protocol:s-bleu|unit:sentence|")
     with pytest.raises(CotextError, match="3 sentences in the hypothesis, 1 in the reference"):
-        by_position([[Document("b", LINES)]], REFERENCE[1:2], ["chrf"])
-    must_raise("unknown protocol", by_length, [WRITTEN], REFERENCE, ["bleu"])
+        profile("position", [[Document("b", LINES)]], REFERENCE[1:2], ["chrf"])
+    must_raise("unknown protocol", profile, "length", [WRITTEN], REFERENCE, ["bleu"])

@@ -38,7 +38,7 @@ def test_lines_joined_and_divided() -> None:
     )
     document, report = fitted(lines)
     assert document.sentences == REFERENCE
-    assert (report.realigned, report.omitted, report.added, report.error_rate) == (1, 0, 0, 0.0)
+    assert (report.realigned, report.omitted, report.added) == (1, 0, 0)
     # All in one line.
     assert fitted((" ".join(REFERENCE),))[0].sentences == REFERENCE
 
@@ -47,7 +47,6 @@ def test_what_is_left_out_and_what_is_added() -> None:
     document, report = fitted((REFERENCE[0], *REFERENCE[2:]))
     assert document.sentences == (REFERENCE[0], "", *REFERENCE[2:])
     assert report.documents[0].omitted == (2,)
-    assert report.documents[0].edits == 8  # seven words and a full stop
     more = "Niemand wusste warum, und keiner fragte danach."
     document, report = fitted((*REFERENCE[:2], more, *REFERENCE[2:]))
     # Words that belong to no sentence stay with the one before, as its line ends there.
@@ -73,7 +72,6 @@ def test_documents_that_fit_stay_as_they_are() -> None:
     document, report = fitted(lines)
     assert document.sentences is lines
     assert report.signature == ""
-    assert report.documents[0].edits > report.documents[0].least_edits
     [document], _ = realign([Document("a", lines)], [[Document("a", REFERENCE)]], Cutter(), "all")
     assert document.sentences[1:3] == ("Er kam gestern sehr spät nach Hause.", "Sie lachte laut.")
 
@@ -99,7 +97,7 @@ def test_no_word_is_lost_and_scores_of_documents_stay() -> None:
         cutter = Cutter(language)
         for _ in range(60):
             ours, theirs = text(6), text(4)
-            [found], report = realign([ours], [[theirs]], cutter, "all")
+            [found], _ = realign([ours], [[theirs]], cutter, "all")
             assert len(found) == len(theirs)
             assert "".join(found.sentences).replace(" ", "") == "".join(ours.sentences).replace(" ", "")
             if language != "zh":
@@ -109,16 +107,14 @@ def test_no_word_is_lost_and_scores_of_documents_stay() -> None:
                 for d in (ours, found)
             ]
             assert whole[0] == whole[1]
-            assert report.documents[0].edits == report.documents[0].least_edits
 
 
 def test_several_references_each_sentence_by_the_nearest() -> None:
     one = Document("a", ("Das ist gut.", "Er kam sehr spät."))
     other = Document("a", ("Gut so!", "Er traf mit Verspätung ein."))
     lines = ("Das ist gut. Er traf mit Verspätung ein.",)
-    [document], report = realign([Document("a", lines)], [[one], [other]], Cutter())
+    [document], _ = realign([Document("a", lines)], [[one], [other]], Cutter())
     assert document.sentences == ("Das ist gut.", "Er traf mit Verspätung ein.")
-    assert report.documents[0].edits == 0
 
 
 def test_text_without_spaces_needs_its_language() -> None:
@@ -155,7 +151,7 @@ def test_on_the_command_line(files: Path) -> None:
     assert "s-BLEU  theirs.jsonl - ours.jsonl       +0.00" in shown
     assert "|realign:least-edits-13a-lc-1-of-2" in shown
     rows = [line.split() for line in shown.splitlines()]
-    assert ["ours.jsonl", "1", "of", "2", "0", "0", "1.00", "0.0"] in rows
+    assert ["ours.jsonl", "1", "of", "2", "0", "0", "1.00"] in rows
     told = json.loads(succeed(*command(files, "ours"), "--realign", "--json").out)
     assert told["realign"]["ours.jsonl"]["documents"][0]["lines"] == 3
     scores = told["systems"]["ours.jsonl"]["scores"].values()

@@ -1,10 +1,9 @@
-"""Paired tests against sacrebleu's own, exact enumeration and closed forms."""
+"""Paired tests against sacrebleu's own, exact enumeration, counting by hand and closed forms."""
 
 import math
 import os
 import random
 import tracemalloc
-from dataclasses import replace
 from itertools import product
 from typing import get_args
 from unittest.mock import patch
@@ -19,14 +18,18 @@ from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 from sacrebleu.significance import PairedTest as SacrebleuTest
 
+from cotext.evaluation.statistics.seeds import Difference, PairedTest, paired_test
 from cotext.evaluation.statistics.significance import (
+    ALL_PATTERNS,
     Resampling,
     Test,
     bootstrap_scores,
     compared_pairs,
+    flipped_counts,
+    flipped_sums,
     holm,
+    least_p,
     mcnemar,
-    paired_test,
     reversed_p,
     shifted_p,
     swapped_differences,
@@ -73,6 +76,14 @@ def test_scores_from_sums_are_sacrebleus(name: str) -> None:
     for hypothesis in [*hypotheses, [""] * 30, ["c"] * 30, ["a b"] * 30]:
         ours = counted(metric, hypothesis, reference)
         assert ours.score == pytest.approx(metric.corpus_score(hypothesis, [reference]).score, abs=1e-9)
+
+
+def paired(systems: dict[str, Statistics], **settings: object) -> PairedTest:
+    return paired_test({n: [s] for n, s in systems.items()}, None, Resampling(**settings))
+
+
+def apart(one: Statistics, other: Statistics, **settings: object) -> Difference:
+    return paired({"a": one, "b": other}, **{"unit": "sentence", **settings}).differences["a", "b"]
 
 
 counts = st.integers(0, 6)
@@ -148,10 +159,9 @@ def test_a_system_against_itself_is_not_significant() -> None:
     reference, (one,) = corpora(30, 3, 0.3)
     same = counted(METRICS["BLEU"], one, reference)
     for test in TESTS:
-        found = paired_test({"a": same, "b": same}, None, Resampling(test=test, unit="sentence", samples=200))
-        (only,) = found.comparisons
-        assert (only.p, only.p_corrected, only.difference, only.ahead) == (1.0, 1.0, 0.0, 0.5)
-        assert only.interval_95 == (0.0, 0.0)
+        found = apart(same, same, test=test, samples=200)
+        assert (found.p, found.p_corrected, found.difference) == (1.0, 1.0, 0.0)
+        assert found.interval_95 == (0.0, 0.0)
 
 
 def test_randomisation_against_all_swaps() -> None:
@@ -159,10 +169,10 @@ def test_randomisation_against_all_swaps() -> None:
     one, other = plain([0.0] * 8), plain(gains)
     sums = [sum(s * g for s, g in zip(signs, gains, strict=True)) for signs in product((1, -1), repeat=8)]
     exact = sum(abs(value) >= sum(gains) - 1e-12 for value in sums) / 2**8
-    found = paired_test({"a": one, "b": other}, "a", Resampling(unit="sentence", samples=20_000))
+    found = apart(one, other, samples=20_000)
     # Three standard errors of a share among 20,000.
-    assert found.comparisons[0].p == pytest.approx(exact, abs=3 * math.sqrt(exact * (1 - exact) / 20_000))
-    assert found.comparisons[0].difference == pytest.approx(100 * sum(gains) / 8)
+    assert found.p == pytest.approx(exact, abs=3 * math.sqrt(exact * (1 - exact) / 20_000))
+    assert found.difference == pytest.approx(100 * sum(gains) / 8)
 
 
 def test_bootstrap_of_a_mean_has_its_known_spread() -> None:
@@ -171,21 +181,15 @@ def test_bootstrap_of_a_mean_has_its_known_spread() -> None:
     gains = (other.counts - one.counts)[:, 0]
     # The bootstrap variance of a mean is the plain (not the unbiased) variance over n.
     error = 100 * gains.std() / math.sqrt(200)
-    resampling = Resampling(test="bootstrap", unit="sentence", samples=20_000)
-    (found,) = paired_test({"a": one, "b": other}, None, resampling).comparisons
+    found, koehn = (apart(one, other, test=test, samples=20_000) for test in ("bootstrap", "koehn"))
     low, high = found.interval_95
     assert (high - low) / (2 * 1.96) == pytest.approx(error, rel=0.03)
     z = found.difference / error
     assert found.p == pytest.approx(math.erfc(abs(z) / math.sqrt(2)), abs=0.012)
-    assert found.ahead == pytest.approx(0.5 * math.erfc(-z / math.sqrt(2)), abs=0.012)
-    (koehn,) = paired_test({"a": one, "b": other}, None, replace(resampling, test="koehn")).comparisons
     assert koehn.p == pytest.approx(0.5 * math.erfc(abs(z) / math.sqrt(2)), abs=0.012)
     assert (koehn.difference, koehn.interval_95) == (found.difference, found.interval_95)
-    sides = {
-        test: paired_test({"a": one, "b": other}, None, replace(resampling, test=test, samples=100)).signature
-        for test in TESTS
-    }
-    assert ["|sides:1|" in signature for signature in sides.values()] == [False, False, True]
+    signatures = [paired({"a": one, "b": other}, test=test, samples=100).signature for test in TESTS]
+    assert ["|sides:1|" in signature for signature in signatures] == [False, False, True]
 
 
 def test_p_by_hand() -> None:
@@ -206,13 +210,10 @@ def test_p_by_hand() -> None:
 def test_swapping_the_systems_changes_signs_alone(values: list[tuple[int, int]]) -> None:
     one, other = plain([float(a) for a, _ in values]), plain([float(b) for _, b in values])
     for test in TESTS:
-        chosen = Resampling(test=test, unit="sentence", samples=200)
-        (there,) = paired_test({"a": one, "b": other}, "a", chosen).comparisons
-        (back,) = paired_test({"a": one, "b": other}, "b", chosen).comparisons
+        there, back = (apart(*pair, test=test, samples=200) for pair in ((one, other), (other, one)))
         assert there.difference == -back.difference
         assert there.p == back.p
         assert there.interval_95 == pytest.approx(tuple(-end for end in reversed(back.interval_95)))
-        assert there.ahead == pytest.approx(1 - back.ahead)
 
 
 def test_documents_are_more_careful_than_sentences() -> None:
@@ -225,12 +226,11 @@ def test_documents_are_more_careful_than_sentences() -> None:
         name: Statistics(each.counts, place, "sentence", each.scorer)
         for name, each in (("a", one), ("b", other))
     }
-    by_document = paired_test(systems, None, Resampling(samples=2000))
-    by_sentence = paired_test(systems, None, Resampling(unit="sentence", samples=2000))
+    by_document, by_sentence = (paired(systems, unit=u, samples=2000) for u in ("document", "sentence"))
     assert (by_document.units, by_sentence.units) == (10, 200)
     # Signs of ten: at least 8 alike on either side, 2 * (1 + 10 + 45) / 1024.
-    assert by_document.comparisons[0].p == pytest.approx(112 / 1024, abs=0.03)
-    assert by_sentence.comparisons[0].p < 0.001
+    assert by_document.differences["a", "b"].p == pytest.approx(112 / 1024, abs=0.03)
+    assert by_sentence.differences["a", "b"].p < 0.001
 
 
 def test_holm_and_pairs_by_hand() -> None:
@@ -243,7 +243,7 @@ def test_holm_and_pairs_by_hand() -> None:
     assert compared_pairs(["a", "b", "c"], "b") == [("b", "a"), ("b", "c")]
     must_raise("no system 'x' to compare with; systems are a, b", compared_pairs, ["a", "b"], "x")
     must_raise("at least two", compared_pairs, ["a"], None)
-    must_raise("at least two units", paired_test, {"a": plain([1.0]), "b": plain([2.0])})
+    must_raise("at least two units", apart, plain([1.0]), plain([2.0]))
     must_raise("10 samples are too few", Resampling, samples=10)
     must_raise("seed -1", Resampling, seed=-1)
 
@@ -261,16 +261,16 @@ def test_laws_of_holm(values: list[float]) -> None:
 def test_three_systems_and_the_signature() -> None:
     reference, hypotheses = corpora(40, 4, 0.3, 0.2, 0.31)
     systems = dict(zip("abc", (counted(METRICS["BLEU"], h, reference) for h in hypotheses), strict=True))
-    found = paired_test(systems, None, Resampling(unit="sentence", samples=500, seed=3))
-    assert [(c.baseline, c.system) for c in found.comparisons] == [("a", "b"), ("a", "c"), ("b", "c")]
-    assert [c.p_corrected for c in found.comparisons] == holm([c.p for c in found.comparisons])
-    assert found.comparisons[0].p < 0.05 < found.comparisons[1].p
+    found = paired(systems, unit="sentence", samples=500, seed=3)
+    assert list(found.differences) == [("a", "b"), ("a", "c"), ("b", "c")]
+    tests = list(found.differences.values())
+    assert [test.p_corrected for test in tests] == holm([test.p for test in tests])
+    assert tests[0].p < 0.05 < tests[1].p
     assert found.signature.startswith(
         "test:randomisation|unit:sentence|n:40|samples:500|seed:3|sides:2|correction:holm-3|"
     )
     for name, (low, high) in found.intervals_95.items():
         assert low < systems[name].score < high
-    assert found.comparisons[0].baseline == "a"
 
 
 def test_mcnemar_by_hand() -> None:
@@ -278,17 +278,16 @@ def test_mcnemar_by_hand() -> None:
     baseline = [True] * 5 + [False] * 5
     system = [True] * 4 + [False] + [True] * 5
     found = mcnemar(baseline, system)
-    assert (found.only_baseline, found.only_system, found.total) == (1, 5, 10)
-    assert found.p_exact == pytest.approx(2 * 7 / 64)
+    assert (found.only_baseline, found.only_system) == (1, 5)
     assert found.p_mid == pytest.approx(2 * (1 + 6 / 2) / 64)
     assert found.difference == pytest.approx(40.0)
     # (6 - 2) / 12 = 1/3 and sqrt((8/12 - 1/9) / 12) = 0.215166: 1/3 -+ 1.959964 * 0.215166.
     assert found.interval_95 == pytest.approx((-8.8384, 75.5050), abs=1e-3)
     found = mcnemar([True, False], [True, False])
-    assert (found.p_exact, found.p_mid, found.difference) == (1.0, 1.0, 0.0)
-    even = mcnemar([True, False], [False, True])
-    assert (even.p_exact, even.p_mid) == (1.0, 1.0)
+    assert (found.p_mid, found.difference) == (1.0, 0.0)
+    assert mcnemar([True, False], [False, True]).p_mid == 1.0
     must_raise("2 decisions cannot be compared with 1", mcnemar, [True, True], [True])
+    must_raise("with 2 of 1 documents", mcnemar, [True, True], [True, False], [0])
 
 
 @settings(max_examples=50)
@@ -296,12 +295,64 @@ def test_mcnemar_by_hand() -> None:
 def test_laws_of_mcnemar(cases: list[tuple[bool, bool]]) -> None:
     there = mcnemar([a for a, _ in cases], [b for _, b in cases])
     back = mcnemar([b for _, b in cases], [a for a, _ in cases])
-    assert (there.p_exact, there.p_mid) == (back.p_exact, back.p_mid)
+    assert there.p_mid == pytest.approx(back.p_mid)
     assert there.difference == pytest.approx(-back.difference)
-    assert 0 < there.p_mid <= there.p_exact <= 1
     trials, smaller = there.only_baseline + there.only_system, min(there.only_baseline, there.only_system)
-    tail = sum(math.comb(trials, k) for k in range(smaller + 1))
-    assert there.p_exact == pytest.approx(min(1.0, 2 * tail / 2**trials))
+    tail, term = sum(math.comb(trials, k) for k in range(smaller + 1)), math.comb(trials, smaller)
+    assert there.p_mid == pytest.approx(min(1.0, (2 * tail - term) / 2**trials))
+
+
+def mid_p(differences: list[int]) -> tuple[float, float]:
+    """Over all patterns of signs, one by one: the exact p-value and mid-p."""
+    observed = abs(sum(differences))
+    sums = [
+        abs(sum(s * d for s, d in zip(signs, differences, strict=True)))
+        for signs in product((1, -1), repeat=len(differences))
+    ]
+    more, same = (sum(map(test, sums)) / len(sums) for test in (observed.__lt__, observed.__eq__))
+    # Where the sum is 0 every pattern is at least as far from 0, and the two tails meet.
+    return more + same, more + same / 2 if observed else 1.0
+
+
+@settings(max_examples=60)
+@given(st.lists(st.integers(-4, 4), max_size=9))
+def test_every_pattern_of_signs_is_counted(differences: list[int]) -> None:
+    exact, mid = mid_p(differences)
+    assert flipped_counts(differences) == pytest.approx(mid)
+    assert flipped_sums(differences, 1000, 1) == pytest.approx(exact)
+
+
+def test_flipped_signs_by_hand() -> None:
+    # Documents that win 3 and 2 and lose 1: of 8 patterns +-6 (2), +-4 (2) reach 4.
+    assert flipped_counts([3, 2, -1]) == pytest.approx(3 / 8)
+    assert flipped_sums([3.0, 2.0, -1.0], 100, 1) == 4 / 8
+    assert flipped_counts([0, 0]) == 1.0
+    for count in range(1, 12):
+        assert least_p(count) == pytest.approx(flipped_sums([0.5] * count, 100, 1))
+    values = [0.5] * 40 + [-0.5] * 20
+    # At most 20 of 60 tosses, on either side.
+    tail = 2 * sum(math.comb(60, k) for k in range(21)) / 2**60
+    assert flipped_sums(values, 20_000, 1) == pytest.approx(tail, abs=2e-3)
+    assert flipped_sums([1.0] * 40, 999, 1) == 1 / 1000
+    assert len(values) > ALL_PATTERNS
+
+
+def test_documents_count_more_than_examples() -> None:
+    """Eight documents of ten examples that are all won, and two that are all lost."""
+    one = [False] * 80 + [True] * 20
+    other = [not value for value in one]
+    documents = [place // 10 for place in range(100)]
+    by_document, by_example = mcnemar(one, other, documents), mcnemar(one, other)
+    # At most two of ten tosses, on either side, the observed outcome half: (2 * (1 + 10 + 45) - 45) / 1024.
+    assert by_document.p_mid == pytest.approx(67 / 1024)
+    assert by_example.p_mid < 1e-6
+    assert by_document.difference == by_example.difference == 60.0
+    # Ten times the variance, as ten examples count as one.
+    width, plain = (each.interval_95[1] - each.interval_95[0] for each in (by_document, by_example))
+    assert width > 2 * plain
+    one, other = [True, False] * 20, [False, True] * 20
+    found = mcnemar(one, other, [place // 2 for place in range(40)])
+    assert (found.interval_95, found.p_mid) == (mcnemar(one, other).interval_95, 1.0)
 
 
 def test_memory_is_bounded_for_many_systems() -> None:

@@ -541,7 +541,6 @@ def test_no_path_of_the_machine_is_in_a_folder(make: Make, tokenizer: Tokenizer,
         assert "someone" not in (engine / name).read_text()
     told = json.loads(succeed("info", engine, "--json").out)
     assert told["system"]["init"] == "base"
-    assert told["data"]["folder"] == "mix"
 
 
 def test_a_first_pass_is_still_found(tokenizer: Tokenizer, tmp_path: Path) -> None:

@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     from cotext.data.contrastive_suites import ContrastiveSuite
     from cotext.evaluation.metrics.contrastive import ContrastiveReport
     from cotext.evaluation.metrics.generative import GenerativeReport
-    from cotext.evaluation.studies.contrastive.contrastive_rows import ContextWindow
-    from cotext.evaluation.studies.contrastive.evidence import Evidence
+    from cotext.evaluation.studies.contrastive.evidence import ContextWindow, Evidence
     from cotext.language_models.client import Client
     from cotext.translation.open import OpenedRun
 
@@ -162,7 +161,7 @@ def _by_endpoint(request: ContrastiveRequest, suites: "Suites", json: bool) -> N
         CotextError: an option applies only to runs, or an error of `write_endpoint_forms`.
     """
     from cotext.data.languages import check_pair
-    from cotext.evaluation.studies.contrastive.contrastive_rows import ContextWindow
+    from cotext.evaluation.studies.contrastive.evidence import ContextWindow
     from cotext.language_models.client import Client
 
     require_for_endpoints(request, request.run, FOR_RUNS)

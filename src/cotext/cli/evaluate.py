@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -111,7 +112,8 @@ def leaderboard(request: LeaderboardRequest, json: Json = False) -> None:
 def profile(request: ProfileRequest, json: Json = False) -> None:
     """Measure translation quality by position in the document and by document length."""
     from cotext.evaluation.metrics.aligned_files import name_systems, read_aligned
-    from cotext.evaluation.metrics.profile import TITLES, by_length, by_position, render_profile
+    from cotext.evaluation.metrics.profile import TITLES, render_profile
+    from cotext.evaluation.metrics.profile import profile as profile_by
 
     paths, language = request.hypothesis, request.target_language
     with output(request.out, [*paths, request.reference]):
@@ -120,11 +122,12 @@ def profile(request: ProfileRequest, json: Json = False) -> None:
         )
         names = list(systems)
         figures: dict[str, Any] = {"format": "cotext-profile", "version": 1, "systems": names}
-        for kind, ways in (("position", by_position), ("length", by_length)):
-            buckets = ways(list(systems.values()), references, request.protocols, target_language=language)
+        hypotheses = list(systems.values())
+        for kind, title in TITLES.items():
+            buckets = profile_by(kind, hypotheses, references, request.protocols, target_language=language)
             if not json:
-                typer.echo(f"{render_profile(TITLES[kind], buckets, names)}\n")
-            figures[f"by_{kind}"] = [bucket.as_dict() for bucket in buckets]
+                typer.echo(f"{render_profile(title, buckets, names)}\n")
+            figures[f"by_{kind}"] = [asdict(bucket) for bucket in buckets]
         if json:
             typer.echo(as_json(figures))
         write_figures(request.out, figures)

@@ -28,7 +28,7 @@ def average(
 
     average_run(run, out, checkpoint)
     if json:
-        from cotext.evaluation.studies.info.run import run_info
+        from cotext.evaluation.studies.info.folder import run_info
 
         typer.echo(as_json(run_info(out).as_dict()))
         return

@@ -12,13 +12,8 @@ from sacrebleu.metrics.ter import TER
 
 from cotext.data.documents import Document
 from cotext.data.languages import primary_language
-from cotext.evaluation.metrics.interface import Measurement, Metric, Texts, Utility
-from cotext.evaluation.statistics.sufficient_statistics import (
-    ChrfPairs,
-    CorpusMetric,
-    Statistics,
-    sum_scorer,
-)
+from cotext.evaluation.metrics.interface import Measurement, Metric, Texts
+from cotext.evaluation.statistics.sufficient_statistics import CorpusMetric, Statistics, sum_scorer
 from cotext.runtime.errors import CotextError
 
 
@@ -53,13 +48,6 @@ class Protocol(Metric):
         references = [_joined(documents, sizes) for documents in texts.references]
         metric = build_metric(self, target_language, references)
         return {name: _measure(self, metric, hypothesis, sizes) for name, hypothesis in texts.systems.items()}
-
-    def utility(self) -> Utility:
-        """Return chrF's counts of pairs of sentences."""
-        metric = build_metric(self)
-        assert isinstance(metric, CHRF)
-        metric.num_refs = 1  # for the signature
-        return Utility(ChrfPairs(metric), sum_scorer(metric), str(metric.get_signature()))
 
 
 def build_metric(
@@ -164,21 +152,11 @@ def _measure(
     )
 
 
+# Names ending in "tok" or "lc" expect tokenised text and score as multi-bleu does; lc: lower-cased,
+# ci: case-insensitive. The number is the size of pseudo-documents.
 METRICS: Final = (
-    Protocol(
-        name="s-bleu",
-        title="s-BLEU",
-        unit="sentence",
-        description="each sentence is a segment; cased",
-    ),
-    Protocol(
-        name="s-bleu-tok",
-        title="s-BLEU (tok)",
-        unit="sentence",
-        tokenize="none",
-        smoothing="none",
-        description="as multi-bleu on cased, tokenised text, which hypotheses and references must be",
-    ),
+    Protocol(name="s-bleu", title="s-BLEU", unit="sentence"),
+    Protocol(name="s-bleu-tok", title="s-BLEU (tok)", unit="sentence", tokenize="none", smoothing="none"),
     Protocol(
         name="s-bleu-lc",
         title="s-BLEU (lc)",
@@ -186,34 +164,11 @@ METRICS: Final = (
         lowercase=True,
         tokenize="none",
         smoothing="none",
-        description="as s-bleu-tok, but lower-cased",
     ),
-    Protocol(
-        name="d-bleu",
-        title="d-BLEU",
-        description="each document is a segment, its sentences joined with a space; cased",
-    ),
-    Protocol(
-        name="d-bleu-ci",
-        title="d-BLEU (ci)",
-        lowercase=True,
-        description="as d-bleu, but case-insensitive",
-    ),
-    Protocol(
-        name="d-bleu-lc",
-        title="d-BLEU (lc)",
-        lowercase=True,
-        tokenize="none",
-        smoothing="none",
-        description="as multi-bleu on lower-cased, tokenised text, which hypotheses and references must be",
-    ),
-    Protocol(
-        name="d-bleu-512",
-        title="d-BLEU (512)",
-        unit="piece",
-        max_tokens=512,
-        description="as d-bleu, but documents are cut into pieces of at most 512 tokens between sentences",
-    ),
+    Protocol(name="d-bleu", title="d-BLEU"),
+    Protocol(name="d-bleu-ci", title="d-BLEU (ci)", lowercase=True),
+    Protocol(name="d-bleu-lc", title="d-BLEU (lc)", lowercase=True, tokenize="none", smoothing="none"),
+    Protocol(name="d-bleu-512", title="d-BLEU (512)", unit="piece", max_tokens=512),
     Protocol(
         name="d-bleu-512-tok",
         title="d-BLEU (512, tok)",
@@ -221,24 +176,8 @@ METRICS: Final = (
         tokenize="none",
         smoothing="none",
         max_tokens=512,
-        description="as d-bleu-512, but on cased, tokenised text, which hypotheses and references must be",
     ),
-    Protocol(
-        name="chrf",
-        is_utility=True,
-        title="chrF",
-        kind="chrf",
-        unit="sentence",
-        description="each sentence is a segment; character n-grams up to 6, beta 2; cased",
-    ),
-    Protocol(
-        name="ter",
-        title="TER",
-        kind="ter",
-        unit="sentence",
-        better="lower",
-        lowercase=True,
-        description="each sentence is a segment; edits per 100 reference words, lower is better",
-    ),
+    Protocol(name="chrf", title="chrF", kind="chrf", unit="sentence"),
+    Protocol(name="ter", title="TER", kind="ter", unit="sentence", better="lower", lowercase=True),
 )
 PROTOCOLS: Final = {protocol.name: protocol for protocol in METRICS}

@@ -1,9 +1,9 @@
 """Accuracy on a contrastive suite: how often a model scores the right candidate above all the wrong ones.
 
 Published scripts differ in two choices, which are therefore arguments and part of the signature. A tie with a
-wrong candidate is an error in ContraPro (Müller et al., 2018), and goes to the first candidate in the script
-of Voita et al. (2019). A score is the sum of the log-probabilities of the scored target tokens, or their
-mean. The aggregates `disc`, `disc_avg` and `disc_all_d` follow Lupo et al. (2022), appendix B.1.
+wrong candidate is an error in ContraPro (Müller et al., 2018). In the script of Voita et al. (2019), the
+first candidate wins. A score is the sum of the log-probabilities of the scored target tokens, or their mean.
+The aggregates `disc`, `disc_avg` and `disc_all_d` follow Lupo et al. (2022), appendix B.1.
 """
 
 import math
@@ -318,7 +318,8 @@ def contrastive_accuracy(
     Raises:
         CotextError: scores are missing, do not fit, or are not numbers.
     """
-    signature = contrastive_signature(suite, tie=tie, score=score, recipe=recipe)
+    parts = {"suite": suite.name, "n": str(len(suite.examples)), "tie": tie, "score": score}
+    signature = signed(parts, recipe)
     if not suite.examples:
         raise CotextError(f"contrastive suite {suite.name!r} has no examples")
     if len(scores) != len(suite.examples):
@@ -375,14 +376,6 @@ def _readings(
     }
     tokens = {e.id: s.tokens[e.correct] for e, s in zip(suite.examples, scores["true"], strict=True)}
     return Readings(by_context, tokens)
-
-
-def contrastive_signature(
-    suite: ContrastiveSuite, *, tie: TieRule, score: ScoreRule, recipe: Mapping[str, str] | None = None
-) -> str:
-    """Return the settings of an accuracy as `key:value` parts."""
-    parts = {"suite": suite.name, "n": str(len(suite.examples)), "tie": tie, "score": score}
-    return signed(parts, recipe)
 
 
 def decide(

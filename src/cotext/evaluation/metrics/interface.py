@@ -7,17 +7,17 @@ therefore always a number with a signature: the metric, its unit, and everything
 import pkgutil
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 import numpy as np
 
 from cotext.data.documents import Document
 from cotext.data.nbest_lists import ListedDocument
-from cotext.evaluation.statistics.sufficient_statistics import Floats, PairCounts, Statistics, SumScorer, Unit
+from cotext.evaluation.statistics.sufficient_statistics import Statistics, SumScorer, Unit
 from cotext.runtime.errors import CotextError
 from cotext.runtime.version import __version__
 
@@ -41,9 +41,6 @@ class Score:
     sentences: int
     empty_hypotheses: int
     components: dict[str, float]
-
-    def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -92,30 +89,18 @@ class Texts:
     source: Sequence[Document] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Utility:
-    """A metric of pairs of texts, for minimum Bayes risk: counts of all pairs, their score, a signature."""
-
-    counts: PairCounts
-    score: SumScorer
-    signature: str
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metric(ABC):
     """A metric of corpora, selected by its name (`--protocol`).
 
-    `unit`: the kind of segment that is counted. `needs_source`: the source is read too. `is_utility`: can be
-    used for minimum Bayes risk (`mbr --utility`).
+    `unit`: the kind of segment that is counted. `needs_source`: the source is read too.
     """
 
     name: str
     title: str
-    description: str
     unit: Unit = "document"
     better: Literal["higher", "lower"] = "higher"
     needs_source: bool = False
-    is_utility: bool = False
 
     @property
     def reads_words(self) -> bool:
@@ -125,10 +110,6 @@ class Metric(ABC):
     @abstractmethod
     def measure(self, texts: Texts, target_language: str | None) -> dict[str, Measurement]:
         """Score every system; raise CotextError if this is not possible."""
-
-    @abstractmethod
-    def utility(self) -> Utility:
-        """Return the metric of pairs of texts, if `is_utility`."""
 
 
 # Maps a hypothesis, its references and its source, if there is one, to counts.
@@ -153,17 +134,6 @@ class CountedMetric(Metric):
             statistics = Statistics(counts, np.arange(len(counts)), "document", self.combine)
             measurements[name] = Measurement.of(self.name, self.title, signature, statistics, hypothesis)
         return measurements
-
-    def utility(self) -> Utility:
-        """Score every text as a document of one sentence, with every other as reference."""
-
-        def counts(texts: Sequence[str]) -> Floats:
-            documents = [Document("", (text,)) for text in texts]
-            return np.array(
-                [[self.count(one, [other], None) for other in documents] for one in documents], float
-            )
-
-        return Utility(counts, self.combine, f"protocol:{self.name}")
 
 
 @cache

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 import numpy as np
+from sacrebleu.metrics.chrf import CHRF
 
 from cotext.data.nbest_lists import Candidates
-from cotext.evaluation.statistics.sufficient_statistics import Floats, PairCounts, SumScorer
+from cotext.evaluation.statistics.sufficient_statistics import Floats, chrf_from_sums, chrf_pairs
 from cotext.runtime.errors import CotextError
 
 Weighting = Literal["uniform", "scores"]
@@ -36,11 +37,11 @@ class Pool:
         return mean
 
 
-def pooled(lists: Sequence[Candidates], weighting: Weighting, temperature: float) -> Pool:
+def pooled(lists: Sequence[Candidates], weighting: Weighting) -> Pool:
     """Collect the translations of a sentence by several systems, each text once.
 
-    `uniform`: all translations of a system are equally probable. `scores`: by their log-probabilities divided
-    by the temperature, normalised.
+    `uniform`: all translations of a system are equally probable. `scores`: by their log-probabilities,
+    normalised.
 
     Raises:
         CotextError: `scores`, but a list has no log-probabilities.
@@ -59,8 +60,7 @@ def pooled(lists: Sequence[Candidates], weighting: Weighting, temperature: float
                     f"the translation {candidates[0].text!r} and others have no log-probabilities; weigh "
                     "them with --probabilities uniform"
                 )
-            with np.errstate(over="ignore"):  # a temperature near 0 selects the best translation
-                shares = np.exp((scores - scores.max()) / temperature)
+            shares = np.exp(scores - scores.max())
         for candidate, share in zip(candidates, shares / shares.sum(), strict=True):
             row[number[candidate.text]] += share
     return Pool(tuple(number), probability)
@@ -86,7 +86,7 @@ def decide_sentences(pools: Sequence[Pool], utilities: Sequence[Floats]) -> Deci
     return Decision(chosen, total, sum(float(values[0]) for values in expected))
 
 
-def pair_utilities(counts: PairCounts, score: SumScorer, texts: Sequence[str]) -> Floats:
-    """Return the utilities of all pairs of texts by a metric of sentences, [K, K], hypotheses first."""
-    sums = counts(texts)
-    return score(sums.reshape(-1, sums.shape[2])).reshape(sums.shape[:2])
+def chrf_utilities(metric: CHRF, texts: Sequence[str]) -> Floats:
+    """Return chrF of all pairs of texts, each scored as a sentence, [K, K], hypotheses first."""
+    counts = chrf_pairs(metric, texts)
+    return chrf_from_sums(counts.reshape(-1, counts.shape[2]), metric.beta).reshape(counts.shape[:2])

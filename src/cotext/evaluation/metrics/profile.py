@@ -5,16 +5,20 @@ protocol. By position, a document of a document-level protocol consists of its s
 Papers plot d-BLEU by length to show where long documents fail.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, Final
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
 
 from cotext.data.documents import Document
 from cotext.evaluation.metrics.interface import Score, check_correspondence, evaluate
 from cotext.runtime.tables import render_rows
 
+Kind = Literal["position", "length"]
+TITLES: Final[dict[Kind, str]] = {
+    "position": "position in the document",
+    "length": "sentences in the document",
+}
 POSITIONS: Final = (1, 2, 3, 5, 9, 17, 33, 65)  # where buckets begin; the last has no end
-TITLES: Final = {"position": "position in the document", "length": "sentences in the document"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,52 +41,29 @@ class Bucket:
             return str(self.first)
         return f"{self.first}-{'' if self.last is None else self.last}"
 
-    def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
 
-
-def by_position(
+def profile(
+    kind: Kind,
     hypotheses: Sequence[Sequence[Document]],
     references: Sequence[Document],
     protocols: Sequence[str],
     *,
     target_language: str | None = None,
 ) -> list[Bucket]:
-    """Score the sentences at similar positions, counted from 1; buckets without a sentence are omitted.
+    """Score the sentences at similar positions, counted from 1, or the documents of similar length.
+
+    Buckets without a sentence are omitted.
 
     Raises:
         CotextError: documents do not correspond, or a protocol is unknown.
     """
 
     def part(documents: Sequence[Document], first: int, stop: int | None) -> list[Document]:
+        if kind == "length":
+            return [d for d in documents if len(d) >= first and (stop is None or len(d) < stop)]
         cut = (Document(d.id, d.sentences[first - 1 : None if stop is None else stop - 1]) for d in documents)
         return [d for d in cut if d.sentences]
 
-    return _scored(hypotheses, references, protocols, target_language, part)
-
-
-def by_length(
-    hypotheses: Sequence[Sequence[Document]],
-    references: Sequence[Document],
-    protocols: Sequence[str],
-    *,
-    target_language: str | None = None,
-) -> list[Bucket]:
-    """Score the documents of similar length, in sentences; see `by_position`."""
-
-    def part(documents: Sequence[Document], first: int, stop: int | None) -> list[Document]:
-        return [d for d in documents if len(d) >= first and (stop is None or len(d) < stop)]
-
-    return _scored(hypotheses, references, protocols, target_language, part)
-
-
-def _scored(
-    hypotheses: Sequence[Sequence[Document]],
-    references: Sequence[Document],
-    protocols: Sequence[str],
-    target_language: str | None,
-    part: Callable[[Sequence[Document], int, int | None], list[Document]],
-) -> list[Bucket]:
     for documents in hypotheses:
         check_correspondence(documents, references)
     buckets = []

@@ -9,13 +9,14 @@ later cut.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import accumulate
 from typing import Any, Final, Literal
 
 import numpy as np
 
 from cotext.data.documents import Document
 from cotext.evaluation.metrics.aligned_files import located
-from cotext.evaluation.metrics.error_alignment import ErrorAlignment, align_by_error
+from cotext.evaluation.metrics.error_alignment import align_by_error
 from cotext.evaluation.metrics.interface import Measurement
 from cotext.evaluation.metrics.token_cuts import (
     Cutter,
@@ -38,21 +39,17 @@ _SHOWN: Final = 20  # number of documents listed for a system
 class AlignedDocument:
     """The alignment of a document of a system with its reference.
 
-    `edits` and `shared_words` count the scored sentences, `least_edits` and `most_shared` the best cuts.
-    Edits are counted in tokens. `omitted` numbers sentences of the reference, `added` lines of the system,
-    from 1 (see `cotext.evaluation.metrics.token_cuts`). With several references, words and tokens are those
-    of the first reference.
+    `shared_words` counts the scored sentences, `most_shared` those of the best cuts. `omitted` numbers
+    sentences of the reference, `added` lines of the system, from 1 (see
+    `cotext.evaluation.metrics.token_cuts`). With several references, words are those of the first one.
     """
 
     id: str
     lines: int
     sentences: int
     realigned: bool
-    edits: int
-    least_edits: int
     shared_words: int
     most_shared: int
-    reference_tokens: int
     words: int
     reference_words: int
     omitted: tuple[int, ...]
@@ -91,12 +88,6 @@ class AlignmentReport:
         return sum(d.words for d in self.documents) / max(1, sum(d.reference_words for d in self.documents))
 
     @property
-    def error_rate(self) -> float:
-        """Return the edits per 100 tokens of the reference."""
-        edits = sum(document.edits for document in self.documents)
-        return 100.0 * edits / max(1, sum(document.reference_tokens for document in self.documents))
-
-    @property
     def signature(self) -> str:
         """Return the signature entry for scores of sentences; empty if no document was realigned."""
         if not self.realigned:
@@ -110,7 +101,6 @@ class AlignmentReport:
             "omitted_sentences": self.omitted,
             "added_lines": self.added,
             "length_ratio": self.length_ratio,
-            "error_rate": self.error_rate,
             "notes": list(self.notes),
             "documents": [asdict(document) for document in self.documents],
         }
@@ -118,7 +108,7 @@ class AlignmentReport:
 
 def render_alignment(reports: Mapping[str, AlignmentReport]) -> str:
     """Format as text: a line for every system, then omissions, additions and warnings."""
-    rows = [("", "realigned", "omitted", "added", "length", "errors")]
+    rows = [("", "realigned", "omitted", "added", "length")]
     rows += [
         (
             name,
@@ -126,7 +116,6 @@ def render_alignment(reports: Mapping[str, AlignmentReport]) -> str:
             f"{report.omitted}",
             f"{report.added}",
             f"{report.length_ratio:.2f}",
-            f"{report.error_rate:.1f}",
         )
         for name, report in reports.items()
     ]
@@ -204,44 +193,35 @@ def _aligned(
 ) -> tuple[Document, AlignedDocument]:
     text = cutter.text(document.sentences)
     tokens = [[cutter.tokens(sentence) for sentence in reference.sentences] for reference in references]
-    best = _least_edits(text, tokens)
+    best = _best_cuts(text, tokens)
     keeps_lines = len(document) == len(references[0]) and which == "unequal"
-    scored = _of_lines(document, text, tokens, cutter) if keeps_lines else best
-    pieces = document.sentences if keeps_lines else tuple(text.pieces(scored.cuts))
+    cuts = _ends_of_lines(document, cutter) if keeps_lines else best
+    pieces = document.sentences if keeps_lines else tuple(text.pieces(cuts))
     return Document(document.id, pieces), AlignedDocument(
         id=document.id,
         lines=len(document),
         sentences=len(references[0]),
         realigned=not keeps_lines,
-        edits=scored.edits,
-        least_edits=best.edits,
-        shared_words=shared_words(text, scored.cuts, tokens[0]),
-        most_shared=shared_words(text, best.cuts, tokens[0]),
-        reference_tokens=sum(map(len, tokens[0])),
+        shared_words=shared_words(text, cuts, tokens[0]),
+        most_shared=shared_words(text, best, tokens[0]),
         words=len(words(text.tokens)),
         reference_words=sum(len(words(sentence)) for sentence in tokens[0]),
-        omitted=tuple(1 + number for number in omitted_sentences(text, scored.cuts, tokens)),
-        added=tuple(1 + number for number in added_lines(text, scored.cuts, tokens)),
+        omitted=tuple(1 + number for number in omitted_sentences(text, cuts, tokens)),
+        added=tuple(1 + number for number in added_lines(text, cuts, tokens)),
     )
 
 
-def _least_edits(text: CutText, references: Sequence[Sequence[Sequence[str]]]) -> ErrorAlignment:
+def _best_cuts(text: CutText, references: Sequence[Sequence[Sequence[str]]]) -> tuple[int, ...]:
+    """Return the cuts with the fewest edits."""
     numbers: dict[str, int] = {}
 
     def numbered(tokens: Sequence[str]) -> np.ndarray[Any, np.dtype[np.int64]]:
         return np.array([numbers.setdefault(token, len(numbers)) for token in tokens], dtype=np.int64)
 
     segments = [[numbered(sentence) for sentence in sentences] for sentences in zip(*references, strict=True)]
-    return align_by_error(numbered(text.tokens), segments, text.may_cut, text.line_ends)
+    return align_by_error(numbered(text.tokens), segments, text.may_cut, text.line_ends).cuts
 
 
-def _of_lines(
-    document: Document, text: CutText, references: Sequence[Sequence[Sequence[str]]], cutter: Cutter
-) -> ErrorAlignment:
-    cuts, edits = [0], 0
-    for number, line in enumerate(document.sentences):
-        line_text = cutter.text([line])
-        cuts.append(cuts[-1] + len(line_text.tokens))
-        edits += _least_edits(line_text, [[reference[number]] for reference in references]).edits
-    assert cuts[-1] == len(text.tokens)
-    return ErrorAlignment(tuple(cuts), edits)
+def _ends_of_lines(document: Document, cutter: Cutter) -> tuple[int, ...]:
+    lengths = (len(cutter.text([line]).tokens) for line in document.sentences)
+    return tuple(accumulate(lengths, initial=0))

@@ -1,4 +1,4 @@
-"""Systems trained with several seeds: means over seeds, and tests that cover seeds as well as documents.
+"""Paired tests of scores and accuracies, over documents, and over seeds if systems have several.
 
 The difference of two means is uncertain for two reasons: other documents would give another difference, and
 so would other seeds. Both are tested:
@@ -20,9 +20,8 @@ assumed to vary as much as the other system. For two systems of a single seed, o
 import math
 import statistics
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from typing import Any, Final
 
 import numpy as np
@@ -32,21 +31,25 @@ from cotext.evaluation.statistics.significance import (
     SIGNIFICANT,
     Resampling,
     bootstrap_scores,
+    compared_pairs,
     flipped_sums,
     holm,
-    mcnemar_by_document,
+    mcnemar,
     percentiles,
+    reversed_p,
+    shifted_p,
     swapped_differences,
     swapped_p,
 )
 from cotext.evaluation.statistics.sufficient_statistics import Floats, Statistics, Unit
+from cotext.runtime.errors import CotextError
 from cotext.runtime.version import __version__
 
 MOST_DEGREES: Final = 1000.0  # maximum degrees of freedom; larger values hardly change p
 _SAMPLES: Final = 20_000
 _SEED: Final = 12345
 _ROUNDING: Final = 1e-9
-_NODES: Final = 200
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(200)  # for the integral of Student's t
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +71,6 @@ class Spread:
         return {
             "mean": self.mean,
             "standard_deviation": self.deviation,
-            "lowest": min(self.values),
-            "highest": max(self.values),
             "values": list(self.values),
         }
 
@@ -87,7 +88,7 @@ class SeedTest:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """The mean of a system over its seeds minus that of the first system.
+    """The mean of a system over its seeds minus that of the system it is compared with.
 
     `interval_95` covers documents, and also seeds if `over_seeds` is given. `p_corrected` is corrected for
     all tests of a family (Holm, 1979), see `corrected`.
@@ -109,29 +110,42 @@ class Difference:
         return self.p_corrected < SIGNIFICANT
 
     def as_dict(self) -> dict[str, Any]:
-        over = self.over_seeds
-        return {
+        content = {
             "difference": self.difference,
             "interval_95": list(self.interval_95),
             "p": self.p,
             "p_corrected": self.p_corrected,
-            "p_documents": self.p_documents,
-            "p_seeds": None if over is None else over.p,
-            "standard_error_documents": None if over is None else over.error_documents,
-            "standard_error_seeds": None if over is None else over.error_seeds,
-            "degrees_of_freedom": None if over is None else over.degrees,
         }
+        if (over := self.over_seeds) is not None:
+            content |= {
+                "p_documents": self.p_documents,
+                "p_seeds": over.p,
+                "standard_error_documents": over.error_documents,
+                "standard_error_seeds": over.error_seeds,
+                "degrees_of_freedom": over.degrees,
+            }
+        return content
 
 
 @dataclass(frozen=True, slots=True)
-class ScoreTest:
-    """A score of several systems: intervals of all systems, and differences of the others from the first."""
+class PairedTest:
+    """A score of several systems: intervals by system, and differences by (baseline, system)."""
 
     signature: str
     unit: Unit
     units: int
-    intervals_95: tuple[tuple[float, float], ...]
-    differences: tuple[Difference, ...]
+    intervals_95: dict[str, tuple[float, float]]
+    differences: dict[tuple[str, str], Difference]
+
+    def as_dict(self) -> dict[str, Any]:
+        pairs = self.differences.items()
+        return {
+            "signature": self.signature,
+            "unit": self.unit,
+            "units": self.units,
+            "intervals_95": self.intervals_95,
+            "comparisons": [{"baseline": one, "system": other, **d.as_dict()} for (one, other), d in pairs],
+        }
 
 
 def corrected(differences: Sequence[Difference]) -> list[Difference]:
@@ -154,40 +168,57 @@ def mean_score(scores: Sequence[Score]) -> Score:
     )
 
 
-def compare_scores(systems: Sequence[Sequence[Statistics]], resampling: Resampling) -> ScoreTest:
-    """Compare all systems with the first by the counts that the metric is computed from.
+def paired_test(
+    systems: Mapping[str, Sequence[Statistics]],
+    baseline: str | None = None,
+    resampling: Resampling | None = None,
+) -> PairedTest:
+    """Compare systems, each a list of seeds, by the counts that a metric is computed from.
 
-    A system is a list of seeds. Systems with a single seed are compared by the test of
-    `significance.paired_test`.
+    All systems are compared with `baseline`, or, if None, all pairs.
+
+    Raises:
+        CotextError: there are fewer than two systems or units, or the baseline does not exist.
     """
-    flat = [seed for seeds in systems for seed in seeds]
-    units, unit = len(flat[0].by(resampling.unit)[0]), flat[0].by(resampling.unit)[1]
-    rows = iter(bootstrap_scores(flat, resampling))
-    drawn = [np.mean([next(rows) for _ in seeds], axis=0) for seeds in systems]
-    spreads = [Spread(tuple(seed.score for seed in seeds)) for seeds in systems]
-    first = spreads[0]
-    pooled = [replace(s[0], counts=np.mean([seed.counts for seed in s], axis=0)) for s in systems]
-    comparisons = []
-    for number, spread in enumerate(spreads[1:], start=1):
-        differences = drawn[number] - drawn[0]
-        swapped = swapped_differences(pooled[0], pooled[number], resampling)
-        over_seeds = _over_seeds(first, spread, float(np.std(differences, ddof=1)), units)
-        comparisons.append(
-            Difference(
-                spread.mean - first.mean,
-                percentiles(differences) if over_seeds is None else over_seeds.interval_95,
-                swapped_p(swapped, pooled[number].score - pooled[0].score),
-                over_seeds,
-            )
+    settings = resampling or Resampling()
+    pairs = compared_pairs(list(systems), baseline)
+    flat = [seed for seeds in systems.values() for seed in seeds]
+    counts, unit = flat[0].by(settings.unit)
+    if (units := len(counts)) < 2:
+        raise CotextError(
+            f"a paired test needs at least two units to draw from, but the corpus has {units} ({unit}); "
+            "give more documents, or resample sentences"
         )
-    several = any(len(seeds) > 1 for seeds in systems)
+    rows = iter(bootstrap_scores(flat, settings))
+    drawn = {name: np.mean([next(rows) for _ in seeds], axis=0) for name, seeds in systems.items()}
+    spreads = {name: Spread(tuple(seed.score for seed in seeds)) for name, seeds in systems.items()}
+    pooled = {
+        name: replace(seeds[0], counts=np.mean([seed.counts for seed in seeds], axis=0))
+        for name, seeds in systems.items()
+    }
+    differences = []
+    for one, other in pairs:
+        sampled, observed = drawn[other] - drawn[one], pooled[other].score - pooled[one].score
+        if settings.test == "bootstrap":
+            p = shifted_p(sampled, observed)
+        elif settings.test == "koehn":
+            p = reversed_p(sampled, observed)
+        else:
+            p = swapped_p(swapped_differences(pooled[one], pooled[other], settings), observed)
+        over_seeds = _over_seeds(spreads[one], spreads[other], float(np.std(sampled, ddof=1)), units)
+        interval = percentiles(sampled) if over_seeds is None else over_seeds.interval_95
+        differences.append(Difference(spreads[other].mean - spreads[one].mean, interval, p, over_seeds))
+    several = len(flat) > len(systems)
     signature = (
-        f"test:randomisation{'+welch' if several else ''}|unit:{unit}|n:{units}"
-        f"|samples:{resampling.samples}|seed:{resampling.seed}|sides:2|correction:holm-{len(comparisons)}"
+        f"test:{settings.test}{'+welch' if several else ''}|unit:{unit}|n:{units}"
+        f"|samples:{settings.samples}|seed:{settings.seed}|sides:{1 if settings.test == 'koehn' else 2}"
+        f"|correction:holm-{len(pairs)}"
         f"|interval:{'student' if several else 'bootstrap-percentile'}|version:cotext-{__version__}"
     )
-    intervals = [_interval(spread, scores, units) for spread, scores in zip(spreads, drawn, strict=True)]
-    return ScoreTest(signature, unit, units, tuple(intervals), tuple(corrected(comparisons)))
+    intervals = {name: _interval(spreads[name], scores, units) for name, scores in drawn.items()}
+    return PairedTest(
+        signature, unit, units, intervals, dict(zip(pairs, corrected(differences), strict=True))
+    )
 
 
 def compare_accuracies(
@@ -196,10 +227,10 @@ def compare_accuracies(
     """Compare which cases two systems decide correctly; each has one row of booleans per seed.
 
     `documents` has the document number of every case. The difference is in percentage points. Systems with a
-    single seed are compared by `mcnemar_by_document`.
+    single seed are compared by `mcnemar`.
     """
     if len(first) == len(second) == 1:
-        test = mcnemar_by_document(first[0], second[0], documents)
+        test = mcnemar(first[0], second[0], documents)
         return Difference(test.difference, test.interval_95, test.p_mid)
     shares = [np.mean(np.asarray(rows, dtype=np.float64), axis=0) for rows in (first, second)]
     apart = 100.0 * (shares[1] - shares[0])
@@ -271,9 +302,8 @@ def student_p(t: float, degrees: float) -> float:
     With t = sqrt(degrees) * tan(angle), the density is proportional to cos(angle) ** (degrees - 1).
     """
     end = math.pi / 2 - math.atan(abs(t) / math.sqrt(degrees))
-    nodes, weights = _nodes()
-    angles = end * (nodes + 1) / 2
-    tail = float(np.sum(weights * np.sin(angles) ** (degrees - 1))) * end / 2
+    angles = end * (_NODES + 1) / 2
+    tail = float(np.sum(_WEIGHTS * np.sin(angles) ** (degrees - 1))) * end / 2
     log_half = math.lgamma(degrees / 2) - math.lgamma((degrees + 1) / 2) + math.log(math.pi) / 2 - math.log(2)
     return min(1.0, tail / math.exp(log_half))
 
@@ -285,9 +315,3 @@ def student_quantile(degrees: float) -> float:
         middle = (low + high) / 2
         low, high = (middle, high) if student_p(middle, degrees) > 0.05 else (low, middle)
     return high
-
-
-@cache
-def _nodes() -> tuple[Floats, Floats]:
-    nodes, weights = np.polynomial.legendre.leggauss(_NODES)
-    return nodes, weights

@@ -15,8 +15,8 @@ With one example per document this is McNemar's test.
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import combinations
 from typing import Literal
 
@@ -24,7 +24,6 @@ import numpy as np
 
 from cotext.evaluation.statistics.sufficient_statistics import Floats, Statistics, Unit
 from cotext.runtime.errors import CotextError, shown
-from cotext.runtime.version import __version__
 
 Test = Literal["randomisation", "bootstrap", "koehn"]
 MAX_SAMPLES = 10_000_000
@@ -40,8 +39,8 @@ _Z_95_PERCENT = 1.959963984540054
 class Resampling:
     """Settings of a paired test.
 
-    `randomisation`: how often does swapping the outputs of the two systems at random, unit by unit, make
-    their scores differ at least as much (Riezler and Maxwell, 2005)? The other tests draw the units of test
+    `randomisation` swaps the outputs of the two systems at random, unit by unit: how often do their scores
+    differ at least as much (Riezler and Maxwell, 2005)? The other tests draw the units of test
     sets of the same size with replacement. `bootstrap` is the centred test of sacrebleu: how often is the
     difference at least as far from its mean as the observed one is from 0? `koehn` (Koehn 2004, section 4):
     in what share of the sets is the better system not better? Significant at 0.05 means better in 95 per cent
@@ -62,86 +61,12 @@ class Resampling:
             raise CotextError(f"seed {shown(self.seed)}: give a number of 0 or more")
 
 
-@dataclass(frozen=True, slots=True)
-class SystemDifference:
-    """One system compared with another under one score.
-
-    `difference` is the system's score minus the baseline's, `interval_95` its percentile interval. `ahead` is
-    the share of bootstrap samples in which the system's score is the higher *number* (a tie counts half).
-    `p_corrected` is corrected for all comparisons under this score (Holm, 1979).
-    """
-
-    baseline: str
-    system: str
-    difference: float
-    interval_95: tuple[float, float]
-    ahead: float
-    p: float
-    p_corrected: float
-
-
-@dataclass(frozen=True, slots=True)
-class PairedTest:
-    """All comparisons under one score, and the bootstrap interval of each system's own score."""
-
-    signature: str
-    unit: Unit
-    units: int
-    intervals_95: dict[str, tuple[float, float]]
-    comparisons: tuple[SystemDifference, ...]
-
-
-def paired_test(
-    systems: Mapping[str, Statistics], baseline: str | None = None, resampling: Resampling | None = None
-) -> PairedTest:
-    """Compare systems by the counts of their hypotheses: all with `baseline`, or, if None, all pairs.
+def compared_pairs(names: Sequence[str], baseline: str | None) -> list[tuple[str, str]]:
+    """Return the pairs of systems to compare, the baseline first; None: all pairs.
 
     Raises:
-        CotextError: there are fewer than two systems or units, or the baseline does not exist.
+        CotextError: there are fewer than two systems, or the baseline does not exist.
     """
-    settings = resampling or Resampling()
-    pairs = compared_pairs(list(systems), baseline)
-    counts, unit = systems[pairs[0][0]].by(settings.unit)
-    units = len(counts)
-    if units < 2:
-        raise CotextError(
-            f"a paired test needs at least two units to draw from, but the corpus has {units} ({unit}); "
-            "give more documents, or resample sentences"
-        )
-    drawn = dict(zip(systems, bootstrap_scores(list(systems.values()), settings), strict=True))
-    comparisons = []
-    for one, other in pairs:
-        observed = systems[other].score - systems[one].score
-        differences = drawn[other] - drawn[one]
-        if settings.test == "bootstrap":
-            p = shifted_p(differences, observed)
-        elif settings.test == "koehn":
-            p = reversed_p(differences, observed)
-        else:
-            p = swapped_p(swapped_differences(systems[one], systems[other], settings), observed)
-        ahead = np.mean(differences > _ROUNDING) + np.mean(abs(differences) <= _ROUNDING) / 2
-        comparisons.append((one, other, observed, percentiles(differences), float(ahead), p))
-    corrected = holm([p for *_, p in comparisons])
-    return PairedTest(
-        signature="|".join(
-            (
-                f"test:{settings.test}|unit:{unit}|n:{units}|samples:{settings.samples}|seed:{settings.seed}",
-                f"sides:{1 if settings.test == 'koehn' else 2}|correction:holm-{len(pairs)}",
-                f"interval:bootstrap-percentile|version:cotext-{__version__}",
-            )
-        ),
-        unit=unit,
-        units=units,
-        intervals_95={name: percentiles(scores) for name, scores in drawn.items()},
-        comparisons=tuple(
-            SystemDifference(*row, p_corrected=value)
-            for row, value in zip(comparisons, corrected, strict=True)
-        ),
-    )
-
-
-def compared_pairs(names: Sequence[str], baseline: str | None) -> list[tuple[str, str]]:
-    """Return the pairs of systems to compare, the baseline first; raise the errors of `paired_test`."""
     if len(names) < 2:
         raise CotextError("a paired test compares systems; give at least two")
     if baseline is None:
@@ -231,52 +156,57 @@ class McNemar:
 
     `only_baseline` and `only_system` count the cases that only one of them decided right. `difference` is the
     difference of the accuracies in percentage points (system - baseline), and `interval_95` the adjusted Wald
-    interval of Bonett and Price (2012). `p_exact` is the binomial test. `p_mid` counts the observed outcome
-    half (Fagerland, Lydersen and Laake, 2013); it is less conservative and the one to report. `documents`:
-    number of documents, equal to the number of cases if no two share one.
+    interval of Bonett and Price (2012). `p_mid` counts the observed outcome half (Fagerland, Lydersen and
+    Laake, 2013).
     """
 
     only_baseline: int
     only_system: int
-    total: int
-    documents: int
     difference: float
     interval_95: tuple[float, float]
-    p_exact: float
     p_mid: float
 
 
-def mcnemar(baseline: Sequence[bool], system: Sequence[bool]) -> McNemar:
-    """Compare two systems' decisions on the same cases, right or not, in the same order."""
-    if len(baseline) != len(system) or not baseline:
-        raise CotextError(f"{len(baseline)} decisions cannot be compared with {len(system)}")
+def mcnemar(
+    baseline: Sequence[bool], system: Sequence[bool], documents: Sequence[int] | None = None
+) -> McNemar:
+    """Compare two systems' decisions on the same cases, right or not, in the same order.
+
+    All cases of a document are flipped together. `documents` has the document number of every case; None:
+    each case is a document. The interval is widened by the design effect (Kish, 1965): the ratio of the
+    variance of the difference over documents to that over cases, if above 1.
+
+    Raises:
+        CotextError: unequal numbers of decisions and documents, or none.
+    """
+    numbers = range(len(baseline)) if documents is None else documents
+    if not len(baseline) == len(system) == len(numbers) or not baseline:
+        raise CotextError(
+            f"{len(baseline)} decisions cannot be compared with {len(system)} of {len(numbers)} documents"
+        )
+    sizes, won_of = Counter(numbers), Counter[int]()
+    for before, after, document in zip(baseline, system, numbers, strict=True):
+        won_of[document] += int(after) - int(before)
     pairs = list(zip(baseline, system, strict=True))
     lost, won, total = pairs.count((True, False)), pairs.count((False, True)), len(pairs)
-    exact, mid = _binomial_half(min(lost, won), lost + won)
+    mean = (won - lost) / total
+    by_document = sum((won_of[document] - mean * size) ** 2 for document, size in sizes.items())
+    by_case = lost + won - total * mean**2
+    wider = math.sqrt(max(1.0, by_document / by_case)) if by_case > 0 and len(sizes) < total else 1.0
     less, more = (lost + 1) / (total + 2), (won + 1) / (total + 2)
     half = _Z_95_PERCENT * math.sqrt((less + more - (more - less) ** 2) / (total + 2))
+    low, high = max(-1.0, more - less - half), min(1.0, more - less + half)
+    middle = (low + high) / 2
     return McNemar(
         only_baseline=lost,
         only_system=won,
-        total=total,
-        documents=total,
-        difference=100.0 * (won - lost) / total,
-        interval_95=(max(-100.0, 100.0 * (more - less - half)), min(100.0, 100.0 * (more - less + half))),
-        p_exact=exact,
-        p_mid=mid,
+        difference=100.0 * mean,
+        interval_95=(
+            100.0 * max(-1.0, middle - wider * (middle - low)),
+            100.0 * min(1.0, middle + wider * (high - middle)),
+        ),
+        p_mid=flipped_counts([won_of[document] for document in sizes]),
     )
-
-
-def _binomial_half(smaller: int, trials: int) -> tuple[float, float]:
-    """Return two-sided p-values, exact and mid-p, of the smaller count of fair coin tosses.
-
-    Integers are used until the last division, so that the result is exact for any number of trials.
-    """
-    term = tail = 1
-    for successes in range(1, smaller + 1):
-        term = term * (trials - successes + 1) // successes
-        tail += term
-    return min(1.0, 2 * tail / 2**trials), (2 * tail - term) / 2**trials
 
 
 def percentiles(values: Floats) -> tuple[float, float]:
@@ -297,8 +227,8 @@ def least_p(documents: int) -> float:
     return min(1.0, 2.0 ** (1 - documents))
 
 
-def flipped_counts(differences: Sequence[int]) -> tuple[float, float]:
-    """Return two-sided p-values, exact and mid-p, of integer differences, one per document.
+def flipped_counts(differences: Sequence[int]) -> float:
+    """Return the two-sided mid-p of integer differences, one per document.
 
     The distribution over all patterns is built document by document, so that it is exact for any number.
     """
@@ -311,8 +241,7 @@ def flipped_counts(differences: Sequence[int]) -> tuple[float, float]:
         wider[size:] += shares / 2
         shares = wider
     smaller = (sum(sizes) - abs(sum(differences))) // 2
-    tail, term = float(shares[: smaller + 1].sum()), float(shares[smaller])
-    return min(1.0, 2 * tail), min(1.0, 2 * tail - term)
+    return min(1.0, float(2 * shares[: smaller + 1].sum() - shares[smaller]))
 
 
 def flipped_sums(differences: Sequence[float], samples: int, seed: int) -> float:
@@ -333,42 +262,3 @@ def flipped_sums(differences: Sequence[float], samples: int, seed: int) -> float
         as_extreme += int(np.sum(abs(values.sum() - 2 * flipped) >= least))
         done += size
     return (as_extreme + 1) / (samples + 1)
-
-
-def mcnemar_by_document(
-    baseline: Sequence[bool], system: Sequence[bool], documents: Sequence[int]
-) -> McNemar:
-    """Compare two systems' decisions on the same cases; all cases of a document are flipped together.
-
-    `documents` has the document number of every case. The interval is widened by the design effect (Kish,
-    1965): the ratio of the variance of the difference over documents to that over cases, if above 1.
-
-    Raises:
-        CotextError: unequal numbers of decisions and documents, or none.
-    """
-    test = mcnemar(baseline, system)
-    if len(documents) != len(baseline):
-        raise CotextError(f"{len(baseline)} decisions do not match {len(documents)} document numbers")
-    sizes = Counter(documents)
-    if len(sizes) == len(documents):
-        return test
-    won: Counter[int] = Counter()
-    for before, after, document in zip(baseline, system, documents, strict=True):
-        won[document] += int(after) - int(before)
-    exact, mid = flipped_counts([won[document] for document in sizes])
-    mean = (test.only_system - test.only_baseline) / test.total
-    by_document = sum((won[document] - mean * size) ** 2 for document, size in sizes.items())
-    by_case = test.only_baseline + test.only_system - test.total * mean**2
-    wider = math.sqrt(max(1.0, by_document / by_case)) if by_case > 0 else 1.0
-    low, high = test.interval_95
-    middle = (low + high) / 2
-    return replace(
-        test,
-        documents=len(sizes),
-        p_exact=exact,
-        p_mid=mid,
-        interval_95=(
-            max(-100.0, middle - wider * (middle - low)),
-            min(100.0, middle + wider * (high - middle)),
-        ),
-    )

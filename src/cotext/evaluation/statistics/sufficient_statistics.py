@@ -4,10 +4,10 @@ BLEU, chrF, TER and shares are computed from counts that add up over segments. T
 computed once, by sacrebleu for its own metrics. A corpus drawn from the segments is scored from a sum of
 rows, and many such corpora by a few array operations. Tests compare the formulas with those of sacrebleu.
 
-For minimum Bayes risk, the counts of all pairs of texts are computed at once, each text as hypothesis and as
-reference, with sacrebleu's preparation of texts and n-grams. If an n-gram occurs a times in one text and b
-times in the other, the texts share it min(a, b) times, the number of t = 1, 2 ... up to both. With a column
-for every n-gram and t, the matches of all pairs are the product of a matrix with its transpose.
+For minimum Bayes risk, the counts of all pairs of texts are computed at once: each text is hypothesis and
+reference. Two texts with a and b occurrences of an n-gram share min(a, b) of them, the number of t = 1, 2,
+... up to both. With a column for every n-gram and t, the matches of all pairs are the product of a matrix
+with its transpose.
 
 Shapes: R corpora, K texts, S counts of a metric, G columns.
 """
@@ -131,33 +131,22 @@ def ter_from_sums(sums: Floats) -> Floats:
     return 100.0 * np.where(length > 0, edits / np.where(length > 0, length, 1.0), (edits > 0) * 1.0)
 
 
-PairCounts = Callable[[Sequence[str]], Floats]  # K texts -> [K, K, S], the first index is the hypothesis
-
-
-class ChrfPairs:
-    """Counts of pairs of texts by chrF with one reference.
+def chrf_pairs(metric: CHRF, texts: Sequence[str]) -> Floats:
+    """Return the counts of all pairs of K texts by chrF, [K, K, S]; the first index is the hypothesis.
 
     By order: n-grams of the hypothesis (0 if the reference has none), n-grams of the reference, shared ones.
     """
-
-    def __init__(self, metric: CHRF) -> None:
-        if metric.word_order:
-            raise ValueError("chrF with word n-grams is not supported")
-        self._metric = metric
-
-    def __call__(self, texts: Sequence[str]) -> Floats:
-        metric, size = self._metric, len(texts)
-        extracted = [
-            extract_all_char_ngrams(metric._preprocess_segment(t), metric.char_order, metric.whitespace)
-            for t in texts
-        ]
-        counts = np.empty((size, size, 3 * metric.char_order))
-        for order, counters in enumerate(zip(*extracted, strict=True)):
-            totals = np.array([counter.total() for counter in counters], dtype=np.float64)
-            counts[:, :, 3 * order] = totals[:, None] * (totals > 0)[None, :]
-            counts[:, :, 3 * order + 1] = totals[None, :]
-            counts[:, :, 3 * order + 2] = shared(counters)
-        return counts
+    extracted = [
+        extract_all_char_ngrams(metric._preprocess_segment(t), metric.char_order, metric.whitespace)
+        for t in texts
+    ]
+    counts = np.empty((len(texts), len(texts), 3 * metric.char_order))
+    for order, counters in enumerate(zip(*extracted, strict=True)):
+        totals = np.array([counter.total() for counter in counters], dtype=np.float64)
+        counts[:, :, 3 * order] = totals[:, None] * (totals > 0)[None, :]
+        counts[:, :, 3 * order + 1] = totals[None, :]
+        counts[:, :, 3 * order + 2] = shared(counters)
+    return counts
 
 
 def shared(counters: "Sequence[Counter[Any]]") -> Floats:

@@ -1,6 +1,5 @@
 """The document of an analysis, and the run that is analysed with it."""
 
-from dataclasses import dataclass
 from pathlib import Path
 
 from cotext.data.documents import Document, ParallelDocument
@@ -10,31 +9,17 @@ from cotext.runtime.errors import CotextError, nearest
 from cotext.translation.open import OpenedRun, open_run, open_scorer
 
 
-@dataclass(frozen=True, slots=True)
-class DocumentOfRun:
-    """A document and the run to analyse it with.
-
-    `own`: its target is still empty and will be the translation by the run.
-    """
-
-    run: OpenedRun
-    document: ParallelDocument
-    own: bool
-
-    def with_translation(self) -> ParallelDocument:
-        """Return the document with its target: the given one, or the translation by the run."""
-        if not self.own:
-            return self.document
-        source = Document(self.document.id, self.document.source)
-        [(_, translation)] = self.run.translator.translate([source])
-        return ParallelDocument(source.id, source.sentences, translation.document.sentences)
+def translated_by(run: OpenedRun, document: ParallelDocument) -> ParallelDocument:
+    """Return the document with its translation by the run as target."""
+    [(_, translation)] = run.translator.translate([Document(document.id, document.source)])
+    return ParallelDocument(document.id, document.source, translation.document.sentences)
 
 
-def open_document(request: DocumentRequest, translates: bool = True) -> DocumentOfRun:
-    """Read a document from a file, and load a run that can score it, and translate it if required.
+def open_document(request: DocumentRequest, translates: bool = True) -> tuple[OpenedRun, ParallelDocument]:
+    """Load a run that can score the document of a file, and translate it if required; return both.
 
-    The target may be the source file itself if it has both languages. Without `translates`, a run need not be
-    able to translate if the document has a target.
+    The target may be the source file itself if it has both languages; without a target, it is empty. Without
+    `translates`, a run need not be able to translate if the document has a target.
 
     Raises:
         CotextError: no such run, device or document, a translation that does not fit, no words at all.
@@ -51,7 +36,7 @@ def open_document(request: DocumentRequest, translates: bool = True) -> Document
         translator.check_pairs([document])
     if not any(translator.tokenizer.encode_batch(document.source)):
         raise CotextError(f"{source}: document {document.id} has no words; there is nothing to analyse")
-    return DocumentOfRun(opened, document, own)
+    return opened, document
 
 
 def choose_document(

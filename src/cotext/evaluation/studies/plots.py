@@ -20,7 +20,7 @@ from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from cotext.evaluation.studies.contrastive.contrastive_rows import AccuracyRow
+from cotext.evaluation.studies.compare.comparison import AccuracyRow
 from cotext.runtime.files import replacing
 
 # matplotlib does not support CSS variables: each has a placeholder colour, replaced in the finished SVG.
@@ -38,7 +38,6 @@ _MARKS: Final = (
     ("^", '<path d="M7 1.5 12.5 12h-11z"/>'),
     ("D", '<path d="M7 1 13 7 7 13 1 7z"/>'),
 )
-_NAME: Final = 40  # characters of a system's name next to a plot
 
 
 def accuracy_by_distance(rows: Sequence[AccuracyRow], description: str) -> str:
@@ -81,28 +80,6 @@ def accuracy_by_distance(rows: Sequence[AccuracyRow], description: str) -> str:
             else "the clue is in the next sentence"
         )
         return _svg(figure, f"distance-{rows[0].phenomenon}", description)
-
-
-def score_intervals(
-    title: str,
-    systems: Sequence[tuple[str, float, tuple[float, float] | None]],
-    description: str,
-) -> str:
-    """Plot a score of systems with intervals, the first on top."""
-    with _style():
-        figure = Figure(figsize=(7.0, 0.9 + 0.26 * len(systems)), layout="constrained")
-        axes = figure.add_subplot()
-        for row, (_, value, interval) in enumerate(systems):
-            if interval is not None:
-                axes.plot(interval, (row, row), color=_SYSTEMS[2], linewidth=1.8)
-            axes.plot([value], [row], color=_SYSTEMS[2], marker="o", markersize=5)
-        axes.grid(False)
-        axes.grid(True, axis="x")
-        names = [name if len(name) <= _NAME else f"{name[: _NAME - 1]}…" for name, _, _ in systems]
-        axes.set_yticks(range(len(systems)), names, parse_math=False)
-        axes.set_ylim(len(systems) - 0.1, -0.6)
-        axes.set_xlabel(title)
-        return _svg(figure, "ranking", description)
 
 
 @contextmanager

@@ -1,11 +1,15 @@
-"""Tables for a page and a terminal."""
+"""Tables for a page and a terminal, and versions of software for a page."""
 
+import os
+import platform
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
+from importlib.metadata import version
 
 from cotext.runtime.html import breakable, table
 from cotext.runtime.tables import render_rows
+from cotext.runtime.version import __version__
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,3 +68,16 @@ def _html(cell: str | Cell, head: bool) -> str:
 def interval(ends: tuple[float, float], form: str = "+.2f") -> str:
     """Format an interval, for example "+0.10 to +0.52"."""
     return " to ".join(format(end, form) for end in ends)
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of the software that results depend on."""
+    from cotext.data.controlled import VERSION
+
+    return {
+        "Cotext": __version__,
+        "controlled corpus": str(VERSION),
+        "PyTorch": version("torch"),
+        "Python": platform.python_version(),
+        "system": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
+    }

@@ -18,7 +18,7 @@ def summary(report: AdaptReport) -> Table:
     """Return the scores before and after, with the tests of their differences."""
     rows = []
     for before, after in zip(*(report.evaluation.scores[name] for name in (BEFORE, AFTER)), strict=True):
-        [test] = report.evaluation.paired[after.protocol].comparisons
+        [test] = report.evaluation.paired[after.protocol].differences.values()
         difference = Cell(f"{test.difference:+.2f}", (interval(test.interval_95),), test.p < SIGNIFICANT)
         rows.append((after.title, f"{before.value:.2f}", f"{after.value:.2f}", difference, render_p(test.p)))
     caption = (
@@ -31,7 +31,7 @@ def summary(report: AdaptReport) -> Table:
 def answer(report: AdaptReport) -> str:
     """Return the result in a sentence, by the first score."""
     first = report.evaluation.scores[AFTER][0]
-    [test] = report.evaluation.paired[first.protocol].comparisons
+    [test] = report.evaluation.paired[first.protocol].differences.values()
     if not report.changed:
         outcome = "the model as it was: nothing was better on the development documents"
     elif test.p >= SIGNIFICANT:

@@ -6,7 +6,6 @@ translation.
 """
 
 import json
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,12 +19,11 @@ from cotext.evaluation.requests import DocumentRequest
 from cotext.evaluation.studies.attention.sentence_maps import (
     Averaged,
     GateOpenness,
-    HeadGates,
     SentenceMap,
     average_by_kind,
     sentence_maps,
 )
-from cotext.evaluation.studies.document_of_run import open_document
+from cotext.evaluation.studies.document_of_run import open_document, translated_by
 from cotext.models.interface import with_states
 from cotext.runtime.errors import CotextError
 from cotext.runtime.files import replacing
@@ -36,7 +34,6 @@ from cotext.translation.scorer import document_rows
 from cotext.translation.translator import DocumentTranslator
 
 DIGITS = 6  # significant digits of a weight
-NEAR = 3  # largest distance with a column in the text
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +51,6 @@ class DocumentAttention:
     tokens: tuple[tuple[int, int], ...]
     maps: dict[str, SentenceMap]
     gates: dict[str, GateOpenness]
-    head_gates: dict[str, HeadGates]
     kinds: tuple[Averaged, ...]
 
     def as_dict(self) -> dict[str, Any]:
@@ -89,19 +85,12 @@ class DocumentAttention:
                 }
                 for name, sentence_map in self.maps.items()
             },
-            "gates": {
-                **{name: gate.as_dict(self.share_of(gate.kind)) for name, gate in self.gates.items()},
-                **{name: gates.as_dict() for name, gates in self.head_gates.items()},
-            },
+            "gates": {name: gate.as_dict() for name, gate in self.gates.items()},
         }
 
     @property
     def pictures(self) -> tuple[str, ...]:
         return tuple(f"{mean.kind}.png" for mean in self.kinds)
-
-    def share_of(self, kind: str) -> Tensor:
-        """Return the averaged shares of a kind of attention: [N, N]."""
-        return next(mean.share for mean in self.kinds if mean.kind == kind)
 
     def render(self) -> str:
         """Format as text: a line for every attention, and one for every gate."""
@@ -110,28 +99,7 @@ class DocumentAttention:
             *map(self._row, self.maps),
         ]
         gates = [f"{name}: open by {gate.overall:.2f}" for name, gate in self.gates.items()]
-        return "\n".join([render_rows(rows, left=1), *gates, *self._head_gates()])
-
-    def _head_gates(self) -> Iterator[str]:
-        """Yield rows of what passes the gates from nearby sentences; the JSON file has all distances."""
-        if not self.head_gates:
-            return
-        passed = {name: gates.by_distance for name, gates in self.head_gates.items()}
-        distances = {d for by_distance in passed.values() for d in by_distance if abs(d) <= NEAR}
-        near = sorted(distances, key=lambda d: (d < 0, abs(d)))
-        heads = len(next(iter(self.head_gates.values())).open)
-        rows = [
-            (
-                "gates to other sentences",
-                *(f"head {head + 1}" for head in range(heads)),
-                *(f"{d} back" if d > 0 else f"{-d} ahead" for d in near),
-            )
-        ]
-        for name, gates in self.head_gates.items():
-            means = (f"{float(passed[name][d].mean()):.3f}" if d in passed[name] else "" for d in near)
-            rows.append((name, *(f"{value:+.3f}" for value in gates.open.tolist()), *means))
-        yield render_rows(rows, left=1)
-        yield "back, ahead: what passes from a sentence at this distance, weight × |gate|, mean of heads"
+        return "\n".join([render_rows(rows, left=1), *gates])
 
     def _row(self, name: str) -> tuple[str, ...]:
         sentence_map = self.maps[name]
@@ -185,7 +153,6 @@ def document_attention(
         tokens=tuple((len(source[j]), len(target[j])) for j in with_words),
         maps=observed.maps,
         gates=observed.gates,
-        head_gates=observed.head_gates,
         kinds=tuple(average_by_kind(observed.maps)),
     )
 
@@ -207,16 +174,6 @@ def window_batches(
     return rows.kept, [make_batch(group, symbols).to(translator.device) for group in groups]
 
 
-TITLES = {
-    "encoder": "Encoder self-attention",
-    "decoder": "Decoder self-attention",
-    "cross": "Cross-attention",
-    "codes": "Self-attention of the predictor of codes",
-    "codes_cross": "Cross-attention of the predictor of codes",
-    "batch": "Attention across the batch",
-}
-
-
 def report_attention(request: DocumentRequest) -> DocumentAttention:
     """Analyse a run on one document; write attention.json and an image for each kind of attention into `out`.
 
@@ -224,11 +181,11 @@ def report_attention(request: DocumentRequest) -> DocumentAttention:
         CotextError: the run, device or document does not exist, the translation does not fit, or there are no
             words.
     """
-    opened, out = open_document(request, translates=False), request.out
+    run, document = open_document(request, translates=False)
+    own, out = request.target is None, request.out
     with working_in(out):
-        report = document_attention(
-            opened.run.translator, opened.with_translation(), opened.run.signature, opened.own
-        )
+        document = translated_by(run, document) if own else document
+        report = document_attention(run.translator, document, run.signature, own)
         with replacing(out / "attention.json") as temporary:
             content = json.dumps(report.as_dict(), ensure_ascii=False, allow_nan=False)
             temporary.write_text(content, encoding="utf-8")
@@ -241,18 +198,6 @@ def _draw(report: DocumentAttention, out: Path) -> None:
 
     for mean in report.kinds:
         layers = f"{len(mean.attentions)} layers and " if len(mean.attentions) > 1 else ""
-        title = f"{title_of(mean.kind)}, mean of {layers}{mean.heads} heads"
+        title = f"Attention {mean.kind}, mean of {layers}{mean.heads} heads"
         figure = sentence_map(title, report.numbers, mean.mean.numpy(), mean.share.numpy())
         save(figure, out / f"{mean.kind}.png")
-
-
-def title_of(kind: str) -> str:
-    what, _, where = kind.partition("-")
-    within = {
-        "": "",
-        "local": " inside sentences",
-        "document": ", document layer",
-        "source": ", source",
-        "target": ", target",
-    }[where]
-    return TITLES[what] + within

@@ -1,7 +1,7 @@
 """Published values compared with measured values on the same test set or suite.
 
 A row of a table belongs to a run with the row's settings. A measured value is compared with a published one
-if the language pair is the same, and the suite, or the numbers of documents and sentences of the test set.
+of the same language pair. The suite, or the size of the test set in documents and sentences, must also agree.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,10 +13,10 @@ from cotext.data.languages import Languages
 from cotext.evaluation.metrics.contrastive import CONTEXT_BUCKETS, distance_bucket
 from cotext.evaluation.metrics.interface import Score, find_protocol
 from cotext.evaluation.published import Published, published_values
+from cotext.evaluation.studies.compare.measured import MeasuredSystem
 from cotext.evaluation.studies.compare.recipe import MatchedRecipe
-from cotext.evaluation.studies.compare.system import MeasuredSystem
-from cotext.evaluation.studies.contrastive.contrastive_rows import SAME_SENTENCE
 from cotext.evaluation.studies.contrastive.decisions import pooled_aggregates
+from cotext.evaluation.studies.contrastive.evidence import SAME_SENTENCE
 
 MEAN: Final = "mean-accuracy"
 

@@ -6,35 +6,41 @@ module computes values; `verdict` describes them in words, and pages and tables 
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Final
 
 from cotext.data.contrastive_suites import CONTROLLED, ContrastiveSuite
+from cotext.evaluation.metrics.aligned_files import read_aligned
 from cotext.evaluation.metrics.contrastive import Accuracy
-from cotext.evaluation.metrics.tokenised import Words
-from cotext.evaluation.statistics.seeds import Difference, Spread, compare_accuracies
+from cotext.evaluation.metrics.interface import Measurement, Score, Texts, find_protocol, is_lower_better
+from cotext.evaluation.metrics.tokenised import Words, measure_words
+from cotext.evaluation.statistics.seeds import (
+    Difference,
+    PairedTest,
+    Spread,
+    compare_accuracies,
+    mean_score,
+    paired_test,
+)
 from cotext.evaluation.statistics.seeds import corrected as corrected_differences
 from cotext.evaluation.statistics.significance import SIGNIFICANT, Resampling, least_p
 from cotext.evaluation.studies.compare.against_papers import (
     EvaluatedOn,
     PublishedComparison,
     compare_with_papers,
-    languages_of,
-    of_pair,
     of_untokenised,
-    published_for,
 )
-from cotext.evaluation.studies.compare.measured import ContextGain, EvaluationSet, gains_of_seeds
-from cotext.evaluation.studies.compare.quality import Quality, measure_quality
-from cotext.evaluation.studies.compare.system import MeasuredSystem, runs_of
-from cotext.evaluation.studies.contrastive.contrastive_rows import SAME_SENTENCE, AccuracyCell, AccuracyRow
-from cotext.evaluation.studies.contrastive.decisions import (
-    compare_decisions,
-    documents_of_suites,
-    of_other_sentences,
-    pooled_aggregates,
-    to_pool,
+from cotext.evaluation.studies.compare.measured import (
+    ContextGain,
+    EvaluationSet,
+    MeasuredRun,
+    MeasuredSystem,
+    gains_of_seeds,
+    runs_of,
 )
+from cotext.evaluation.studies.contrastive.decisions import compare_decisions
 from cotext.evaluation.studies.contrastive.evidence import (
+    SAME_SENTENCE,
     Evidence,
     Group,
     corrected,
@@ -42,6 +48,7 @@ from cotext.evaluation.studies.contrastive.evidence import (
     least_sure,
     weigh,
 )
+from cotext.runtime.errors import CotextError
 from cotext.runtime.version import __version__
 
 
@@ -80,6 +87,38 @@ class ContrastiveTest:
         return least_p(self.documents) * self.tests >= SIGNIFICANT
 
 
+@dataclass(frozen=True, slots=True)
+class AccuracyCell:
+    """The accuracy of one system in one group of examples, in per cent, with its 95 % interval.
+
+    `in_window`: the clue is in the context window. `learned`: False if every run ended as its start. `shown`:
+    context use is significant.
+    """
+
+    percent: float
+    low: float
+    high: float
+    total: int
+    in_window: bool
+    learned: bool
+    shown: bool
+
+
+@dataclass(frozen=True, slots=True)
+class AccuracyRow:
+    """One phenomenon at one distance: a cell for each system, in their order, and a short verdict.
+
+    `exact_chance`: without the clue, guessing has exactly chance accuracy by construction.
+    """
+
+    phenomenon: str
+    distance: str
+    chance: float
+    cells: tuple[AccuracyCell, ...]
+    verdict: str
+    exact_chance: bool
+
+
 PHENOMENA: Final[Mapping[str, str]] = {
     "pronoun": "“it” is er, sie or es by the gender of the thing mentioned last",
     "register": "“you” is du or Sie by who is spoken to, told once at the beginning",
@@ -89,8 +128,6 @@ PHENOMENA: Final[Mapping[str, str]] = {
     "cataphora": "“it” announces a thing that only the next sentence names",
 }
 CHANCE_TOLERANCE_POINTS: Final = 3.0
-NOT_LEARNED: Final = "not learned"
-SOLVED_PERCENT: Final = 90.0
 
 
 def accuracy_rows(
@@ -103,15 +140,14 @@ def accuracy_rows(
         of_title = by_title.setdefault(group.title, [])
         if not of_title or of_title[0].suite == group.suite:
             of_title.append(group)
-    controlled = {
-        title
-        for title, groups_of_title in by_title.items()
-        if groups_of_title[0].suite.startswith(CONTROLLED)
-    }
-    titles = sorted(
-        by_title, key=lambda title: order.get(title, len(order)) if title in controlled else len(order)
-    )
-    return [_row(systems, group, evidence) for title in titles for group in by_title[title]]
+
+    def rank(title: str) -> int:
+        controlled = by_title[title][0].suite.startswith(CONTROLLED)
+        return order.get(title, len(order)) if controlled else len(order)
+
+    return [
+        _row(systems, group, evidence) for title in sorted(by_title, key=rank) for group in by_title[title]
+    ]
 
 
 def _row(
@@ -146,16 +182,12 @@ def _words(
     if not seeing:
         return "clue not in window"
     if distance == SAME_SENTENCE:
-        if not exact:
-            return ""
-        if all(cell.learned and cell.percent > SOLVED_PERCENT for cell in seeing):
-            return "needs no context"
-        return "partly learned" if any(cell.learned and cell.low > chance for cell in seeing) else NOT_LEARNED
+        return ""
     if uses := sum(evidence.used is True for evidence in tested):
-        return "context is used" if uses == len(tested) else "used by one" if uses == 1 else "used by some"
+        return "context is used" if uses == len(tested) else f"used by {uses} of {len(tested)}"
     if tested:
         return "too few documents" if any(evidence.too_few for evidence in tested) else "use not significant"
-    return "" if all(cell.learned for cell in seeing) else NOT_LEARNED
+    return "" if all(cell.learned for cell in seeing) else "not learned"
 
 
 def evidence_of(
@@ -169,9 +201,8 @@ def evidence_of(
             available = [item for item in readings if item is not None]
             if len(available) == len(readings) and _asks_context(system, group):
                 flat.append((number, least_sure([weigh(group, item) for item in available])))
-    numbered = zip([number for number, _ in flat], corrected([item for _, item in flat]), strict=True)
     by_system: list[list[Evidence]] = [[] for _ in systems]
-    for number, item in numbered:
+    for (number, _), item in zip(flat, corrected([item for _, item in flat]), strict=True):
         by_system[number].append(item)
     return tuple(map(tuple, by_system))
 
@@ -215,55 +246,93 @@ def _by_seed(decided: Sequence[Sequence[bool]]) -> Spread:
 
 
 @dataclass(frozen=True, slots=True)
-class PooledAccuracy:
-    """Accuracies of a system over several suites, in per cent, means over seeds; see `pooled_aggregates`.
+class TestedScore:
+    """A score of a system, the mean over its seeds, and its difference from the score of the first system.
 
-    `test` compares `disc` with the first system, corrected over all systems; None for the first itself.
+    `interval_95` covers documents, and seeds if there are several; `by_seed` has their values.
     """
 
-    suites: tuple[str, ...]
-    examples: int
-    disc: float
-    disc_avg: float
-    test: Difference | None = None
+    score: Score
+    interval_95: tuple[float, float] | None
+    against_first: Difference | None
+    by_seed: Spread
 
 
-def pooled_accuracies(
-    systems: Sequence[MeasuredSystem], suites: Mapping[str, ContrastiveSuite]
-) -> tuple[PooledAccuracy, ...]:
-    """Return pooled accuracies by system; none if fewer than two suites have clues in other sentences."""
-    pooled_suites = to_pool(suites)
-    if not pooled_suites:
-        return ()
-    indices = {name: of_other_sentences(suite.examples) for name, suite in pooled_suites.items()}
-    ids_of_suite = {
-        name: [pooled_suites[name].examples[i].id for i in of_suite] for name, of_suite in indices.items()
-    }
-    numbers = zip(documents_of_suites(list(pooled_suites.values())), indices.values(), strict=True)
-    documents = [of_suite[i] for of_suite, those in numbers for i in those]
-    accuracies, decided = [], []
-    for system in systems:
-        shares = {name: system.right(name) for name in ids_of_suite}
-        pooled = pooled_aggregates(
-            {name: [shares[name][i] for i in ids] for name, ids in ids_of_suite.items()}
-        )
-        accuracies.append(
-            PooledAccuracy(tuple(pooled_suites), len(documents), pooled["disc"], pooled["disc_avg"])
-        )
-        rights = [{name: run.decisions[name].right for name in ids_of_suite} for run in system.runs]
-        decided.append(
-            [[right[name][i] for name, ids in ids_of_suite.items() for i in ids] for right in rights]
-        )
-    tests = corrected_differences([compare_accuracies(decided[0], rows, documents) for rows in decided[1:]])
-    return (
-        accuracies[0],
-        *(replace(accuracy, test=test) for accuracy, test in zip(accuracies[1:], tests, strict=True)),
+@dataclass(frozen=True, slots=True)
+class Quality:
+    """Scores on a test set, by system; its size; tests by protocol."""
+
+    documents: int
+    sentences: int
+    scores: tuple[tuple[TestedScore, ...], ...]
+    tests: Mapping[str, PairedTest]
+
+
+def measure_quality(
+    systems: Sequence[MeasuredSystem],
+    test: EvaluationSet,
+    protocols: Sequence[str],
+    target_language: str | None,
+    words: Words | None,
+    drawing: Resampling,
+) -> Quality:
+    """Score the translations of all systems, and compare them with the first system.
+
+    Raises:
+        CotextError: translations are missing or do not match the references, or a protocol is unknown.
+    """
+    hypotheses = {f"{n}": _hypothesis(run) for n, run in enumerate(runs_of(systems))}
+    source = test.source if any(find_protocol(name).needs_source for name in protocols) else None
+    aligned, [references], sources = read_aligned(hypotheses, [test.reference], source, test.format)
+    measured = measure_words(words, Texts(aligned, [references], sources), protocols, target_language)
+    by_run = iter(measured.values())
+    of_system = [[next(by_run) for _ in system.runs] for system in systems]
+    testable = len(systems) > 1 and len(references) > 1
+    tests: dict[str, PairedTest] = {}
+    for index, measurement in enumerate(of_system[0][0]) if testable else ():
+        counts = {f"{n}": [seed[index].statistics for seed in seeds] for n, seeds in enumerate(of_system)}
+        tests[measurement.score.protocol] = paired_test(counts, "0", drawing)
+    return Quality(
+        len(references),
+        sum(map(len, references)),
+        tuple(_scores(f"{number}", seeds, tests) for number, seeds in enumerate(of_system)),
+        tests,
     )
+
+
+def _hypothesis(run: MeasuredRun) -> Path:
+    if run.hypothesis is None:
+        raise CotextError(f"{run.path}: has no translation of the test set, unlike other systems")
+    return run.hypothesis
+
+
+def _scores(
+    system: str, seeds: Sequence[Sequence[Measurement]], tests: Mapping[str, PairedTest]
+) -> tuple[TestedScore, ...]:
+    tested = []
+    for of_score in zip(*seeds, strict=True):
+        scores = [measurement.score for measurement in of_score]
+        test = tests.get(scores[0].protocol)
+        tested.append(
+            TestedScore(
+                mean_score(scores),
+                _possible(test.intervals_95[system], scores[0].protocol) if test else None,
+                test.differences.get(("0", system)) if test else None,
+                Spread(tuple(score.value for score in scores)),
+            )
+        )
+    return tuple(tested)
+
+
+def _possible(interval: tuple[float, float], protocol: str) -> tuple[float, float]:
+    """Limit an interval to possible scores; error rates may exceed 100."""
+    low, high = interval
+    return max(0.0, low), high if is_lower_better(protocol) else min(100.0, high)
 
 
 @dataclass(frozen=True, slots=True)
 class SeedFigure:
-    """A value of a system by seed, the value of the first system, and their difference (None for the first).
+    """A value of a system by seed, and its difference from the first system (None for the first).
 
     `group`: the distance of a contrastive accuracy.
     """
@@ -271,18 +340,7 @@ class SeedFigure:
     name: str
     group: str
     by_seed: Spread
-    first_by_seed: Spread
     against_first: Difference | None
-
-    @property
-    def lost_in_seeds(self) -> bool:
-        """Return whether the seeds of one system differ as much as the systems do."""
-        if self.against_first is None:
-            return False
-        deviations = [
-            spread.deviation for spread in (self.by_seed, self.first_by_seed) if spread.deviation is not None
-        ]
-        return bool(deviations) and max(deviations) >= abs(self.against_first.difference)
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,7 +352,6 @@ class RunComparison:
     quality: Quality
     rows: tuple[AccuracyRow, ...]
     contrastive_tests: tuple[ContrastiveTest, ...]
-    pooled: tuple[PooledAccuracy, ...]  # by system: over all suites, if there are several
     evidence: tuple[tuple[Evidence, ...], ...]  # by system: for clues in its context, if controls were run
     gains: tuple[tuple[ContextGain, ...], ...]  # by system
     published: tuple[PublishedComparison, ...]
@@ -303,19 +360,10 @@ class RunComparison:
     @property
     def signature(self) -> str:
         """Return the signature of the tests of contrastive accuracy."""
-        return self._signature(len(self.contrastive_tests))
-
-    @property
-    def pooled_signature(self) -> str:
-        first = self.pooled[0]
-        suites = f"suite:{'+'.join(first.suites)}|n:{first.examples}|clue:other-sentences"
-        return f"{suites}|{self._signature(len(self.pooled) - 1)}"
-
-    def _signature(self, tests: int) -> str:
         several = any(len(system.runs) > 1 for system in self.runs)
         return (
             f"test:{'flips+welch' if several else 'mcnemar'}|unit:document|sides:2"
-            f"|correction:holm-{tests}{'' if several else '-mid-p'}"
+            f"|correction:holm-{len(self.contrastive_tests)}{'' if several else '-mid-p'}"
             f"|interval:{'student' if several else 'bonett-price'}"
             f"|version:cotext-{__version__}"
         )
@@ -325,16 +373,14 @@ class RunComparison:
         if len(self.runs[system].runs) == len(self.runs[0].runs) == 1:
             return []
         figures = [
-            SeedFigure(score.score.title, "", score.by_seed, first.by_seed, score.against_first)
-            for score, first in zip(self.quality.scores[system], self.quality.scores[0], strict=True)
+            SeedFigure(score.score.title, "", score.by_seed, score.against_first)
+            for score in self.quality.scores[system]
         ]
         if system > 0:
             tests = [t for t in self.contrastive_tests if t.run == system]
-            return figures + [
-                SeedFigure(t.phenomenon, t.distance, t.by_seed, t.first_by_seed, t.test) for t in tests
-            ]
+            return figures + [SeedFigure(t.phenomenon, t.distance, t.by_seed, t.test) for t in tests]
         of_first = {(t.phenomenon, t.distance): t.first_by_seed for t in self.contrastive_tests}
-        return figures + [SeedFigure(*group, spread, spread, None) for group, spread in of_first.items()]
+        return figures + [SeedFigure(*group, spread, None) for group, spread in of_first.items()]
 
 
 def compare_runs(
@@ -356,8 +402,8 @@ def compare_runs(
     if len(every) > 1 and every[0].decisions:  # raises if rules or examples differ
         compare_decisions({run.title: run.decisions for run in every}, every[0].title)
     drawing = resampling or Resampling()
-    quality = Quality.unknown(len(runs))
-    notes = _notes(runs, languages_of(runs, suites))
+    quality = Quality(0, 0, tuple(() for _ in runs), {})
+    notes = _notes(runs)
     if test is not None:
         quality = measure_quality(runs, test, protocols, target_language, words, drawing)
         if quality.documents < 2:
@@ -374,7 +420,6 @@ def compare_runs(
         quality=quality,
         rows=tuple(rows),
         contrastive_tests=tuple(contrastive_tests(runs, groups)),
-        pooled=pooled_accuracies(runs, suites),
         evidence=evidence,
         gains=tuple(gains_of_seeds([run.use for run in system.runs], drawing) for system in runs),
         published=tuple(compare_with_papers(runs, plain, data)),
@@ -382,7 +427,7 @@ def compare_runs(
     )
 
 
-def _notes(runs: Sequence[MeasuredSystem], pair: str) -> list[str]:
+def _notes(runs: Sequence[MeasuredSystem]) -> list[str]:
     notes = []
     data = {run.first.data for run in runs}
     if len(data - {""}) > 1:
@@ -392,12 +437,6 @@ def _notes(runs: Sequence[MeasuredSystem], pair: str) -> list[str]:
     if len({count for run in runs for count in run.updates}) > 1:
         notes.append("The runs were trained for different numbers of updates.")
     for run in runs:
-        if run.first.recipe.name is None:
-            notes.append(f"{run.title} is not one of the shipped recipes: no published value applies.")
-        elif not (published := published_for(run.first.recipe)):
-            notes.append(f"{run.title} is {run.first.recipe.title}: no published value applies.")
-        elif not of_pair(published, pair):
-            notes.append(f"{run.title} is {run.first.recipe.title}: no value is published for {pair}.")
         if run.not_learned:
             notes.append(
                 f"{run.label}: on the development set, no checkpoint is better than the initial model, so "

@@ -2,45 +2,33 @@
 
 import csv
 import io
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Iterator
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from cotext.evaluation.statistics.seeds import Difference
 from cotext.evaluation.studies.compare.comparison import RunComparison
-from cotext.evaluation.studies.compare.system import MeasuredSystem
 from cotext.evaluation.studies.compare.verdict import uses_context, verdict
-from cotext.evaluation.studies.contrastive.decisions import ALL_SUITES
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Figure:
-    """One value, measured or published; fields without a value are None.
-
-    `difference` and the following fields are relative to `baseline`: the title of the first system, or a
-    value.
-    """
-
-    system: str
-    recipe: str
-    kind: str
-    name: str
-    group: str | int | None = None
-    value: float | None = None
-    low: float | None = None
-    high: float | None = None
-    baseline: str | float | None = None
-    difference: float | None = None
-    difference_low: float | None = None
-    difference_high: float | None = None
-    p: float | None = None
-    p_corrected: float | None = None
-    n: int | None = None
-    signature: str | None = None
-
-
-CSV_COLUMNS = tuple(field.name for field in fields(Figure))
+# `difference` and the columns after it are relative to `baseline`: the title of the first system, or a value.
+CSV_COLUMNS: Final = (
+    "system",
+    "recipe",
+    "kind",
+    "name",
+    "group",
+    "value",
+    "low",
+    "high",
+    "baseline",
+    "difference",
+    "difference_low",
+    "difference_high",
+    "p",
+    "p_corrected",
+    "n",
+    "signature",
+)
 
 
 def as_csv(result: RunComparison) -> str:
@@ -48,7 +36,7 @@ def as_csv(result: RunComparison) -> str:
     sink = io.StringIO()
     writer = csv.DictWriter(sink, CSV_COLUMNS, lineterminator="\n")
     writer.writeheader()
-    writer.writerows(map(asdict, figures(result)))
+    writer.writerows(figures(result))
     return sink.getvalue()
 
 
@@ -77,26 +65,28 @@ def as_dict(result: RunComparison) -> dict[str, Any]:
                         "group": each.group,
                         **each.by_seed.as_dict(),
                         "against_first": each.against_first and each.against_first.as_dict(),
-                        "seeds_differ_as_much": each.lost_in_seeds,
                     }
                     for each in result.over_seeds(number)
                 ],
             }
             for number, run in enumerate(result.runs)
         ],
-        "figures": [
-            {key: value for key, value in asdict(each).items() if value is not None}
-            for each in figures(result)
-        ],
+        "figures": list(figures(result)),
     }
 
 
-def figures(result: RunComparison) -> Iterator[Figure]:
-    """Yield every value, system by system."""
+def figures(result: RunComparison) -> Iterator[dict[str, Any]]:
+    """Yield every value as a line of the CSV file, system by system; values by seed are left out."""
+    for line in _lines(result):
+        yield {key: value for key, value in line.items() if value is not None}
+
+
+def _lines(result: RunComparison) -> Iterator[dict[str, Any]]:
     first = result.runs[0].title
     for number, run in enumerate(result.runs):
-        make = partial(Figure, system=run.title, recipe=run.first.recipe.title)
-        yield from _run_figures(run, make)
+        make: partial[dict[str, Any]] = partial(dict, system=run.title, recipe=run.first.recipe.title)
+        for name, count in (("parameters", run.first.parameters), ("updates", run.updates[1])):
+            yield make(kind="run", name=name, value=count, signature=run.first.signature)
         for each in result.quality.scores[number]:
             low, high = each.interval_95 or (None, None)
             yield make(kind="score", name=each.score.title, value=each.score.value, low=low, high=high,
@@ -111,19 +101,12 @@ def figures(result: RunComparison) -> Iterator[Figure]:
                 yield make(kind="contrastive test", name=test.phenomenon, group=test.distance,
                            value=test.own, n=test.total, signature=result.signature,
                            **_against(test.test, first))  # fmt: skip
-        if result.pooled:
-            pooled = result.pooled[number]
-            make_pooled = partial(make, kind="accuracy", group=ALL_SUITES, n=pooled.examples,
-                                  signature=result.pooled_signature)  # fmt: skip
-            yield make_pooled(name="disc", value=pooled.disc, **_against(pooled.test, first))
-            yield make_pooled(name="disc_avg", value=pooled.disc_avg)
         for evidence in result.evidence[number]:
             for name, condition in evidence.conditions.items():
                 yield make(kind=f"use of context: {name}", name=evidence.group.title,
                            group=evidence.group.distance, value=condition.own, baseline=condition.other,
                            difference=condition.own - condition.other, p=condition.p,
                            p_corrected=condition.p_corrected, n=evidence.documents)  # fmt: skip
-        yield from _seed_figures(result, number, make)
         for use in result.gains[number]:
             yield make(kind="context", name=f"{use.condition} context, nats per token", value=use.nats,
                        low=use.interval_95[0], high=use.interval_95[1], p=use.p, n=use.tokens)  # fmt: skip
@@ -145,36 +128,6 @@ def _against(test: Difference | None, first: str) -> dict[str, Any]:
         "baseline": first, "difference": test.difference, "difference_low": low, "difference_high": high,
         "p": test.p, "p_corrected": test.p_corrected,
     }  # fmt: skip
-
-
-def _run_figures(run: MeasuredSystem, make: Callable[..., Figure]) -> Iterator[Figure]:
-    for name, count in (("parameters", run.first.parameters), ("updates", run.updates[1])):
-        yield make(kind="run", name=name, value=count, signature=run.first.signature)
-    if run.first_loss is not None:
-        names = ("first loss", "loss of the run it starts from")
-        yield from (make(kind="run", name=n, value=v) for n, v in zip(names, run.first_loss, strict=True))
-
-
-def _seed_figures(result: RunComparison, number: int, make: Callable[..., Figure]) -> Iterator[Figure]:
-    """Yield the values of every seed, and the standard errors from documents and seeds."""
-    run = result.runs[number]
-    for figure in result.over_seeds(number):
-        of_seeds = partial(make, name=figure.name, group=figure.group)
-        values = figure.by_seed.values
-        for seed, value in zip(run.seeds, values, strict=bool(run.seeds)):
-            yield of_seeds(kind=f"seed {seed}", value=value)
-        if run.seeds:
-            yield of_seeds(kind="deviation of seeds", value=figure.by_seed.deviation, low=min(values),
-                           high=max(values), n=len(run.seeds))  # fmt: skip
-        test = figure.against_first
-        if test is not None and (over := test.over_seeds) is not None:
-            errors = (
-                ("documents", over.error_documents, test.p_documents),
-                ("seeds", over.error_seeds, over.p),
-            )
-            for kind, error, p in errors:
-                yield of_seeds(kind=f"standard error from {kind}", value=error, p=p,
-                               baseline=result.runs[0].title, difference=test.difference)  # fmt: skip
 
 
 def difference_of(value: float | None, first: float | None) -> float | None:

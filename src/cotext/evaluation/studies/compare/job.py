@@ -15,16 +15,19 @@ from cotext.evaluation.statistics.significance import Resampling
 from cotext.evaluation.studies.compare.comparison import RunComparison, compare_runs
 from cotext.evaluation.studies.compare.measured import (
     EvaluationSet,
+    MeasuredSystem,
     MeasurementSettings,
     measure_run,
 )
-from cotext.evaluation.studies.compare.system import MeasuredSystem, run_folders
+from cotext.evaluation.studies.compare.recipe import missing_seeds, require_alike
 from cotext.files.table import require_page_name
 from cotext.models.engine_folder import config_of
+from cotext.models.run_folder import checkpoint_folder, checkpoints, seed_folder, seeds_in
 from cotext.runtime.errors import CotextError
 from cotext.runtime.files import replacing
 from cotext.runtime.locks import writing
 from cotext.runtime.progress import Meter
+from cotext.training.resume import load_progress
 from cotext.translation.translate_file import check_output
 
 
@@ -40,7 +43,6 @@ def compare_folders(
             different languages; or seeds are missing, unfinished or different. Everything is checked before
             any work, as far as possible.
     """
-    protocols = request.protocols
     drawing = Resampling(samples=request.samples)
     folders = find_systems(request.runs)
     test = _test_set(request)
@@ -61,7 +63,7 @@ def compare_folders(
             measured,
             test,
             {suite.name: suite for suite in suites.values()},
-            protocols=protocols,
+            protocols=request.protocols,
             target_language=request.target_language or measured[0].first.languages.target or None,
             words=words,
             resampling=drawing,
@@ -84,7 +86,6 @@ class SystemFolders:
     """A requested system and its runs; `seeds` is empty for a single run."""
 
     title: str
-    path: Path
     runs: tuple[Path, ...]
     seeds: tuple[int, ...] = ()
 
@@ -104,9 +105,40 @@ def find_systems(paths: Sequence[Path]) -> list[SystemFolders]:
                 "leaderboard` or `cotext evaluate --paired`"
             )
         seeds = run_folders(path)
-        systems.append(SystemFolders(title, path, tuple(seeds.values()) or (path,), tuple(seeds)))
+        systems.append(SystemFolders(title, tuple(seeds.values()) or (path,), tuple(seeds)))
     require_different([run for system in systems for run in system.runs])
     return systems
+
+
+def run_folders(path: Path) -> dict[int, Path]:
+    """Return the runs of a folder of several seeds, by seed; none if it is a run.
+
+    Raises:
+        CotextError: a run is missing or not finished, or runs differ in more than their seed.
+    """
+    folders = {seed: seed_folder(path, seed) for seed in seeds_in(path)}
+    if not folders:
+        return {}
+    if missing := missing_seeds(path, folders):
+        raise CotextError(missing)
+    for run in folders.values():
+        _require_finished(run)
+    require_alike(path, folders)
+    return folders
+
+
+def _require_finished(run: Path) -> None:
+    saved = checkpoints(run)
+    if saved:
+        progress = load_progress(checkpoint_folder(run, saved[-1]))
+        if progress.finished:
+            return
+        where = f"it is at update {progress.update}"
+    elif (run / "model.safetensors").is_file():
+        return  # copied without its checkpoints
+    else:
+        where = "it has no checkpoint yet"
+    raise CotextError(f"{run}: training is not finished, {where}; the same `cotext train` command resumes it")
 
 
 def _measure(folders: SystemFolders, settings: MeasurementSettings) -> MeasuredSystem:
@@ -114,7 +146,7 @@ def _measure(folders: SystemFolders, settings: MeasurementSettings) -> MeasuredS
     for number, run in enumerate(folders.runs):
         title = f"{folders.title}, seed {folders.seeds[number]}" if folders.seeds else folders.title
         runs.append(measure_run(run, title, settings))
-    return MeasuredSystem(folders.title, folders.path, tuple(runs), folders.seeds)
+    return MeasuredSystem(folders.title, tuple(runs), folders.seeds)
 
 
 def _check_languages(

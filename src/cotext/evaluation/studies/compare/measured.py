@@ -30,8 +30,8 @@ from cotext.evaluation.statistics.sufficient_statistics import Floats
 from cotext.evaluation.studies.compare.recipe import MatchedRecipe, recipe_of
 from cotext.evaluation.studies.context.context_corpus import measure_corpus
 from cotext.evaluation.studies.contrastive.contrastive import context_window_of, run_suite, suite_recipe
-from cotext.evaluation.studies.contrastive.contrastive_rows import ContextWindow
 from cotext.evaluation.studies.contrastive.decisions import Decisions, read_decisions
+from cotext.evaluation.studies.contrastive.evidence import ContextWindow
 from cotext.models.run_folder import noted_data
 from cotext.runtime.errors import CotextError
 from cotext.runtime.files import checksum, replacing
@@ -39,7 +39,6 @@ from cotext.runtime.integrity import sealed_lines, unsealed
 from cotext.runtime.locks import working_in
 from cotext.runtime.progress import Meter
 from cotext.runtime.version import __version__
-from cotext.training.warm_start import read_account
 from cotext.translation.open import OpenedRun, open_run
 from cotext.translation.translate_file import translate_file
 
@@ -92,9 +91,6 @@ class CorpusCxmi:
 class MeasuredRun:
     """A run with its measurements; None or empty if not requested or not possible.
 
-    `engine` is the name of the engine that runs the model, if any. `first_loss`: the development loss before
-    the first update, on instances of the view, and the loss of the run from which training started, on single
-    sentences of the same documents.
     `is_start`: no checkpoint was better than the initial model, so the final model is the initial model.
     """
 
@@ -108,11 +104,55 @@ class MeasuredRun:
     hypothesis: Path | None = None
     parameters: int = 0
     updates: int = 0
-    engine: str = ""
     data: str = ""
     use: CorpusCxmi | None = None
-    first_loss: tuple[float, float] | None = None
     is_start: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredSystem:
+    """A system with the measurements of its runs, one for each of its `seeds`.
+
+    `seeds` is empty for a single run. Properties that all runs share are taken from the first run.
+    """
+
+    title: str
+    runs: tuple[MeasuredRun, ...]
+    seeds: tuple[int, ...] = ()
+
+    @property
+    def not_learned(self) -> int:
+        """Return the number of runs whose final model is the initial model."""
+        return sum(run.is_start for run in self.runs)
+
+    @property
+    def label(self) -> str:
+        """Return the title for tables, with a note on runs whose final model is the initial model."""
+        if not self.not_learned:
+            return self.title
+        some = self.not_learned < len(self.runs)
+        part = f" in {self.not_learned} of {len(self.runs)} seeds" if some else ""
+        return f"{self.title} (not learned{part})"
+
+    @property
+    def first(self) -> MeasuredRun:
+        return self.runs[0]
+
+    @property
+    def updates(self) -> tuple[int, int]:
+        """Return the fewest and the most updates of a run."""
+        counts = [run.updates for run in self.runs]
+        return min(counts), max(counts)
+
+    def right(self, suite: str) -> dict[str, float]:
+        """Return the share of runs that decide an example of a suite right, by its id."""
+        decided = [run.decisions[suite].right for run in self.runs]
+        return {example: sum(right[example] for right in decided) / len(decided) for example in decided[0]}
+
+
+def runs_of(systems: Sequence[MeasuredSystem]) -> list[MeasuredRun]:
+    """Return the runs of all systems in order."""
+    return [run for system in systems for run in system.runs]
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +172,14 @@ def measure_run(path: Path, title: str, settings: MeasurementSettings) -> Measur
         CotextError: the run does not exist or is in use by another process; its model is damaged; its folder
             is not writable; or a sentence of the test set is too long.
     """
-    with working_in(make_folder(path / FOLDER)):
+    folder = path / FOLDER
+    try:
+        folder.mkdir(exist_ok=True)
+    except OSError as error:
+        raise CotextError(
+            f"{folder}: cannot be created ({error.strerror or error}); measurements are stored there"
+        ) from None
+    with working_in(folder):
         return _measure(path, title, settings)
 
 
@@ -168,10 +215,8 @@ def _measure(path: Path, title: str, settings: MeasurementSettings) -> MeasuredR
         window=window,
         parameters=loaded.parameters,
         updates=max([*loaded.updates, *(int(entry["update"]) for entry in metrics)], default=0),
-        first_loss=_first_loss(path),
         is_start=bool(loaded.config.train.init) and loaded.updates == [0],
         signature=opened.signature,
-        engine=loaded.engine,
         data=_data(path),
         hypothesis=hypothesis,
         decisions=_decide(opened, weights, window, settings, title),
@@ -186,14 +231,6 @@ def read_metrics(run: Path) -> list[dict[str, Any]]:
         with suppress(ValueError):
             entries.append(unsealed(line))
     return [entry for entry in entries if entry.keys() >= {"kind", "update"}]
-
-
-def _first_loss(run: Path) -> tuple[float, float] | None:
-    """Return `StartLoss.instances_here` and `sentences_there` as recorded by training."""
-    with suppress(CotextError, KeyError, TypeError, ValueError):
-        loss = read_account(run / "init.json")["loss"]
-        return float(loss["instances_here"]), float(loss["sentences_there"])
-    return None
 
 
 def _use(opened: OpenedRun, path: Path, test: EvaluationSet, meter: Meter) -> CorpusCxmi | None:
@@ -257,17 +294,6 @@ def _decide(
             temporary.write_text(content, encoding="utf-8")
         decisions[suite.name] = read_decisions(stored)[suite.name]
     return decisions
-
-
-def make_folder(folder: Path) -> Path:
-    """Create the folder for measurements of a system, if it does not exist."""
-    try:
-        folder.mkdir(exist_ok=True)
-    except OSError as error:
-        raise CotextError(
-            f"{folder}: cannot be created ({error.strerror or error}); measurements are stored there"
-        ) from None
-    return folder
 
 
 def _data(run: Path) -> str:

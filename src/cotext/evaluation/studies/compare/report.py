@@ -7,18 +7,14 @@ from itertools import groupby
 
 from cotext.data.documents import Document
 from cotext.data.formats import read_documents
-from cotext.evaluation.statistics.seeds import Difference
 from cotext.evaluation.studies.compare.against_papers import PublishedComparison
-from cotext.evaluation.studies.compare.comparison import PHENOMENA, RunComparison
+from cotext.evaluation.studies.compare.comparison import PHENOMENA, RunComparison, TestedScore
 from cotext.evaluation.studies.compare.figures import difference_of
-from cotext.evaluation.studies.compare.quality import TestedScore
-from cotext.evaluation.studies.compare.system import MeasuredSystem
+from cotext.evaluation.studies.compare.measured import MeasuredSystem
 from cotext.evaluation.studies.compare.verdict import context_words, verdict
 from cotext.evaluation.studies.context.page import marked
-from cotext.evaluation.studies.contrastive.decisions import ALL_SUITES
 from cotext.evaluation.studies.contrastive.evidence import EVIDENCE_HEADER, evidence_row, legend
-from cotext.evaluation.studies.tables import Cell, Row, Table, interval
-from cotext.evaluation.studies.versions import versions
+from cotext.evaluation.studies.tables import Cell, Row, Table, interval, versions
 from cotext.models.run_folder import listed_seeds
 from cotext.runtime.html import breakable, facts, folded, table, whole_page
 from cotext.runtime.tables import render_p
@@ -27,26 +23,14 @@ NOTE = (
     "Published systems were trained on other corpora with other vocabularies: compare differences between "
     "systems, never a value measured here with a published one."
 )
-FIRST_LOSS = (
-    "first loss: nats per token before the first update, on the first documents of the development set; in "
-    "brackets: loss of the run that training starts from, on single sentences of the same documents"
-)
 LEAD = """How these runs use context, measured on the same test set and contrastive suites. Differences are
 relative to the first run. Every sentence here is computed from the tables below."""
 USE = """CXMI: what context adds to the log-probability of the reference, compared with the sentence alone, in
 nats per token (0.69 doubles a probability); intervals by bootstrap over documents. Random context is
 sentences of other documents: what it adds or takes away is not use of this document."""
-EVIDENCE = """The accuracy of each system with the true context, without context, and with context from other
-documents. A system is said to use context if all five conditions hold. Its accuracy is above chance. Its
-balanced accuracy, where every correct form has the same weight, is above chance, too. Its accuracy is above
-that without context. It is also above that with context from other documents. The correct candidate is more
-probable than with context from other documents (CXMI: what context adds to its log-probability, in nats per
-token)."""
 SEEDS = """Every figure of a system that was trained with several seeds is a mean over them. A difference is
 said to be significant where it is over documents, for the models that were trained, and over seeds and
-documents together, for models of other seeds. Deviation: the standard deviation of single seeds. A difference
-that is no larger than the deviation of one of the two systems is marked ≈: two single runs may well differ
-the other way round."""
+documents together, for models of other seeds. Deviation: the standard deviation of single seeds."""
 MAX_SENTENCES = 12  # number of sentences shown of the example document
 
 
@@ -108,8 +92,6 @@ def _sections(result: RunComparison, pictures: bool = False) -> Iterator[Section
         yield Section("Seeds", [_seeds(result)], about=SEEDS)
     if result.rows:
         yield _choices(result, pictures)
-    if result.pooled:
-        yield _pooled(result)
     if any(result.evidence):
         rows: list[Row] = [
             (run.label, *evidence_row(evidence_of_group))
@@ -118,7 +100,7 @@ def _sections(result: RunComparison, pictures: bool = False) -> Iterator[Section
         ]
         words = legend([evidence_of_group for evidence in result.evidence for evidence_of_group in evidence])
         table = Table(("system", *EVIDENCE_HEADER), rows, left=2, heads=2)
-        yield Section("Context use, tested", [table], words.splitlines(), EVIDENCE)
+        yield Section("Context use, tested", [table], words.splitlines())
     if result.contrastive_tests:
         yield _contrastive_tests(result)
     if any(result.gains):
@@ -128,23 +110,19 @@ def _sections(result: RunComparison, pictures: bool = False) -> Iterator[Section
 
 
 def _systems(result: RunComparison) -> Section:
-    started = any(run.first_loss for run in result.runs)
-    header = ["system", "recipe", "context window", "parameters", "updates", "first loss"]
-    rows: list[Sequence[str | Cell]] = [
-        [
+    header = ("system", "recipe", "context window", "parameters", "updates")
+    rows: list[Row] = [
+        (
             _label(run),
             run.first.recipe.title,
             context_words(run),
             f"{run.first.parameters:,}",
             " to ".join(dict.fromkeys(f"{count:,}" for count in run.updates)),
-            "" if run.first_loss is None else "{:.3f} ({:.3f})".format(*run.first_loss),
-        ]
+        )
         for run in result.runs
     ]
-    columns = len(header) if started else len(header) - 1
     caption = "Context window: the sentences around the one that is translated which the system may read."
-    table = Table(header[:columns], [row[:columns] for row in rows], caption, left=3)
-    return Section("The systems", [table], [FIRST_LOSS] * started)
+    return Section("The systems", [Table(header, rows, caption, left=3)])
 
 
 def _quality(result: RunComparison) -> Section:
@@ -192,9 +170,8 @@ def _seeds(result: RunComparison) -> Table:
             cells: list[str | Cell] = ["", "", "", ""]
             if (test := figure.against_first) is not None:
                 over = "" if test.over_seeds is None else render_p(test.over_seeds.p)
-                difference = f"{test.difference:+.2f}{' ≈' if figure.lost_in_seeds else ''}"
                 p = Cell(render_p(test.p_corrected), marked=test.significant)
-                cells = [difference, render_p(test.p_documents), over, p]
+                cells = [f"{test.difference:+.2f}", render_p(test.p_documents), over, p]
             values = " ".join(f"{value:.1f}" for value in figure.by_seed.values)
             spread = "" if deviation is None else f"{deviation:.2f}"
             name = (_label(run), figure.name, figure.group)
@@ -240,30 +217,6 @@ def _choices(result: RunComparison, pictures: bool) -> Section:
     return Section("Contrastive accuracy", [Table(header, rows, caption, heads=2)], notes, pictures=drawn)
 
 
-def _tested(test: Difference | None, form: str) -> tuple[str | Cell, ...]:
-    """Return a difference, its interval, p, and corrected p."""
-    if test is None:
-        return "", "", "", ""
-    difference = Cell(format(test.difference, form), marked=test.significant)
-    return difference, interval(test.interval_95, form), render_p(test.p), render_p(test.p_corrected)
-
-
-_TESTED = ("difference", "95 % interval", "p", "corrected")
-
-
-def _pooled(result: RunComparison) -> Section:
-    rows: list[Row] = [
-        (run.label, f"{accuracy.disc:.2f}", f"{accuracy.disc_avg:.2f}", *_tested(accuracy.test, "+.2f"))
-        for run, accuracy in zip(result.runs, result.pooled, strict=True)
-    ]
-    caption = (
-        f"All {len(result.pooled[0].suites)} suites together, {result.pooled[0].examples:,} examples whose "
-        "clue is in another sentence, in per cent; differences from the first system."
-    )
-    table = Table((ALL_SUITES, "every example", "every suite", *_TESTED), rows, caption)
-    return Section("All suites together", [table], [result.pooled_signature])
-
-
 def _contrastive_tests(result: RunComparison) -> Section:
     rows: list[Row] = []
     for test in result.contrastive_tests:
@@ -272,14 +225,21 @@ def _contrastive_tests(result: RunComparison) -> Section:
             words = "higher accuracy" if test.own > test.first else "lower accuracy"
         words += "; in the window of the first, too" if test.first_sees else ""
         name = (result.runs[test.run].label, test.phenomenon, test.distance)
-        accuracies = (f"{test.first:.1f}", f"{test.own:.1f}")
-        rows.append((*name, *accuracies, *_tested(test.test, "+.1f"), words))
+        tested = (
+            Cell(f"{test.test.difference:+.1f}", marked=test.test.significant),
+            interval(test.test.interval_95, "+.1f"),
+            render_p(test.test.p),
+            render_p(test.test.p_corrected),
+        )
+        rows.append((*name, f"{test.first:.1f}", f"{test.own:.1f}", *tested, words))
     caption = (
         "Contrastive examples whose clue is within the context window of the system, compared with "
         f"{result.runs[0].title}: accuracy in per cent, difference in points, and p over documents, "
         "corrected for all rows."
     )
-    header = ("", "phenomenon", "distance", "first", "own", *_TESTED, "")
+    header = (
+        "", "phenomenon", "distance", "first", "own", "difference", "95 % interval", "p", "corrected", "",
+    )  # fmt: skip
     table = Table(header, rows, caption, left=3, heads=3)
     return Section("Every difference in contrastive accuracy, tested", [table], [result.signature])
 
@@ -322,7 +282,7 @@ def _published(result: RunComparison) -> Section:
             for name, value in described.items()
         ]
     about = (
-        f"{NOTE} Below a value: its difference from the first row of the table, where both are published; "
+        "Below a value: its difference from the first row of the table, where both are published; "
         "after “here”: the figure measured here on the same suite or test set, and its difference."
     )
     return Section("Published values", tables, [NOTE, *notes], about)

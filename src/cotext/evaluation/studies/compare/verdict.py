@@ -10,12 +10,10 @@ from itertools import groupby
 
 from cotext.evaluation.metrics.interface import is_lower_better
 from cotext.evaluation.statistics.significance import SIGNIFICANT, least_p
-from cotext.evaluation.studies.compare.comparison import ContrastiveTest, RunComparison
-from cotext.evaluation.studies.compare.measured import ContextGain
-from cotext.evaluation.studies.compare.quality import TestedScore
-from cotext.evaluation.studies.compare.system import MeasuredSystem
-from cotext.evaluation.studies.contrastive.contrastive_rows import WHOLE_DOCUMENT
+from cotext.evaluation.studies.compare.comparison import ContrastiveTest, RunComparison, TestedScore
+from cotext.evaluation.studies.compare.measured import ContextGain, MeasuredSystem
 from cotext.evaluation.studies.contrastive.evidence import (
+    WHOLE_DOCUMENT,
     Evidence,
     group_in_words,
     groups_in_words,
@@ -151,26 +149,11 @@ def _where(result: RunComparison) -> Iterable[str]:
 
 
 def _how_much(result: RunComparison) -> Iterable[str]:
-    first = result.runs[0].title
     for number, run in enumerate(result.runs):
         used = [evidence for evidence in result.evidence[number] if evidence.used]
         by_title = groupby(used, key=lambda evidence: evidence.group.title)
         if parts := [_amount(title, list(members)) for title, members in by_title]:
             yield f"{run.title}: {listed(parts)}."
-        tests = (t for t in result.contrastive_tests if t.run == number)
-        if shared := [t for t in tests if t.first_sees and t.test.significant]:
-            parts = [
-                f"{'higher' if t.own > t.first else 'lower'} in "
-                f"{group_in_words(t.phenomenon, [t.distance])}: {t.own:.1f} % against "
-                f"{t.first:.1f} % ({t.test.difference:+.1f} points [{low:+.1f}, {high:+.1f}])"
-                for t in shared
-                for low, high in [t.test.interval_95]
-            ]
-            yield (
-                f"Accuracy of {run.title} on examples whose clue is in the context window of both "
-                f"{run.title} and {first}: "
-                f"{listed(parts)}."
-            )
         yield from (_added(result, run.title, use) for use in result.gains[number])
 
 
@@ -217,38 +200,24 @@ def _real(result: RunComparison) -> Iterable[str]:
                 "less context."
             )
         return
-    real = [t for t in result.contrastive_tests if t.test.significant]
-    titles = [run.title for run in result.runs]
-    count = len(result.contrastive_tests)
-    if real:
-        worst = max(t.test.p_corrected for t in real)
-        several = any(run.seeds for run in result.runs)
-        test = "test over documents and seeds" if several else "McNemar's test over documents"
-        p = "p below 0.0001" if worst < 0.0001 else f"p at most {render_p(worst)}"
-        yield (
-            f"{len(real)} of {count} differences in contrastive accuracy from {titles[0]} are significant: "
-            f"{p} ({test}, Holm correction for all {count})."
-        )
-    for number, title in enumerate(titles):
-        tests = [t for t in result.contrastive_tests if t.run == number]
-        gained = [t for t in tests if t.test.significant and t.own > t.first]
-        if gained := [t for t in gained if not _by_context(result, t)]:
+    count, first = len(result.contrastive_tests), result.runs[0].title
+    real = sum(t.test.significant for t in result.contrastive_tests)
+    several = any(run.seeds for run in result.runs)
+    test = "test over documents and seeds" if several else "McNemar's test over documents"
+    yield (
+        f"{real} of {count} differences in contrastive accuracy from {first} are significant ({test}, Holm "
+        f"correction for all {count})."
+    )
+    if few := [t for t in result.contrastive_tests if t.too_few]:
+        most = max(t.documents for t in few)
+        yield f"Too few documents (at most {most}) for any significant difference: {len(few)} of {count}."
+    for number, run in enumerate(result.runs):
+        tests = (t for t in result.contrastive_tests if t.run == number)
+        gained = (t for t in tests if t.test.significant and t.own > t.first)
+        if unexplained := [t for t in gained if not _by_context(result, t)]:
             yield (
-                f"{title} has a higher accuracy than {titles[0]} in {listed(_groups(gained))}, but it is not "
-                "shown that context is the reason."
-            )
-        rest = [t for t in tests if not t.test.significant]
-        if able := [t for t in rest if not t.too_few]:
-            least = min(t.test.p_corrected for t in able)
-            yield (
-                f"No significant difference: {title} in {listed(_groups(able))} (p "
-                f"{'at least ' if least < 1 else ''}{render_p(least)})."
-            )
-        if few := [t for t in rest if t.too_few]:
-            most = max(t.documents for t in few)
-            yield (
-                f"Too few documents (at most {most}) for any significant difference: {title} in "
-                f"{listed(_groups(few))}."
+                f"{run.title} has a higher accuracy than {first} in {listed(_groups(unexplained))}, but it "
+                "is not shown that context is the reason."
             )
 
 
@@ -283,16 +252,11 @@ def _outcome(result: RunComparison, score: TestedScore) -> str:
 
 def _score_words(score: TestedScore) -> str:
     assert score.against_first is not None
-    low, high = score.against_first.interval_95
     test = score.against_first
-    alone = (
-        f"; p {render_p(test.p_documents)} in the test over documents, without seeds"
-        if test.over_seeds
-        else ""
-    )
+    low, high = test.interval_95
     return (
         f"{score.score.title} {score.score.value:.1f} ({test.difference:+.2f} [{low:+.2f}, "
-        f"{high:+.2f}], p {render_p(test.p_corrected)}{alone})"
+        f"{high:+.2f}], p {render_p(test.p_corrected)})"
     )
 
 

@@ -1,8 +1,6 @@
 """Conditional cross-mutual information (CXMI) of a corpus: `cotext cxmi`."""
 
-import hashlib
-import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -36,14 +34,13 @@ DIGITS = 5
 class CorpusUse:
     """CXMI per context condition.
 
-    `means`: for every condition except "none". `texts`: digest of the corpus. `without_path`: sentences
-    without a valid CTC alignment, which are excluded.
+    `means`: for every condition except "none". `without_path`: sentences without a valid CTC alignment, which
+    are excluded.
     """
 
     signature: str
     sentences: tuple[SentenceUse, ...]
     means: tuple[ConditionMean, ...]
-    texts: str
     without_path: int = 0
 
     def as_dict(self) -> dict[str, Any]:
@@ -52,7 +49,6 @@ class CorpusUse:
             "version": 1,
             "signature": self.signature,
             "unit": "nats",
-            "texts": self.texts,
             "without_path": self.without_path,
             "conditions": {
                 mean.condition: {
@@ -153,20 +149,12 @@ def _corpus_use(
         bool(s.strip() and t.strip()) and not use.tokens["none"]
         for use, (s, t) in zip(uses, pairs, strict=True)
     )
-    return CorpusUse(signature, tuple(uses), means, digest_of_texts(documents), without_path)
+    return CorpusUse(signature, tuple(uses), means, without_path)
 
 
 def _files_of(source: Path, target: Path | None) -> list[Path]:
     second = second_file(source, target)
     return [source] if second is None else [source, second]
-
-
-def digest_of_texts(documents: Iterable[ParallelDocument]) -> str:
-    """Return the SHA-256 of ids and sentences, which identifies a corpus in results."""
-    digest = hashlib.sha256()
-    for document in documents:
-        digest.update(json.dumps([document.id, document.source, document.target]).encode())
-    return digest.hexdigest()
 
 
 class CorpusUseJob(Job[None]):

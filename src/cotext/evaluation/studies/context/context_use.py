@@ -13,31 +13,16 @@ it scores the sentence in its excerpt, and alone (see `cotext.data.context_edits
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from random import Random
-from typing import Final, Protocol, get_args
+from typing import Final, get_args
 
 from cotext.data.context_edits import Excerpt, Pair, alone, excerpt, replaced, shuffled, without
 from cotext.data.documents import Document, ParallelDocument
 from cotext.evaluation.requests import Condition
 from cotext.runtime.errors import CotextError
+from cotext.translation.translator import DocumentTranslator
 
 CONDITIONS: Final = get_args(Condition)
 DOCUMENTS_AT_ONCE = 16
-
-
-class SentenceVisibility(Protocol):
-    """A system with a method that returns the context window of each sentence."""
-
-    def visible_sentences(self, document: Document) -> list[range]:
-        """Return for every sentence the sentences within its context window, itself included."""
-
-
-class TokenScorer(SentenceVisibility, Protocol):
-    """A system that scores the tokens of selected sentences."""
-
-    def score_tokens(
-        self, documents: Sequence[tuple[ParallelDocument, Sequence[int]]]
-    ) -> list[list[tuple[float, ...]]]:
-        """Return log-probabilities of the tokens of the selected sentences; none for an empty sentence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,12 +85,12 @@ def mean_use(sentences: Sequence[SentenceUse], condition: str) -> ConditionMean:
 
 
 def excerpts(
-    scorer: SentenceVisibility, document: ParallelDocument, selected: Sequence[int] | None = None
+    scorer: DocumentTranslator, document: ParallelDocument, selected: Sequence[int] | None = None
 ) -> list[Excerpt]:
     """Return for each (selected) sentence the part of the document that is visible to it, as a document.
 
-    The whole document is used instead if the part would be divided into windows differently than in the
-    document (several parts, groups of windows with context).
+    The whole document is used instead if windows would divide the part differently than the document. This
+    is the case for several parts, and for groups of windows with context.
     """
     visible = scorer.visible_sentences(Document(document.id, document.source))
     by_window = {range(len(visible)): visible}
@@ -164,7 +149,7 @@ def groups_of(documents: int) -> list[range]:
 
 
 def measure_group(
-    scorer: TokenScorer,
+    scorer: DocumentTranslator,
     documents: Sequence[ParallelDocument],
     numbers: Sequence[int],
     pool: "Pool",
@@ -202,7 +187,7 @@ def check_conditions(conditions: Sequence[str], documents: int) -> None:
         )
 
 
-def score_excerpts(scorer: TokenScorer, excerpts_scored: Sequence[Excerpt]) -> list[tuple[float, ...]]:
+def score_excerpts(scorer: DocumentTranslator, excerpts_scored: Sequence[Excerpt]) -> list[tuple[float, ...]]:
     """Return log-probabilities of the tokens of every excerpt's sentence; equal excerpts are scored once."""
     sentences: dict[tuple[tuple[str, ...], tuple[str, ...]], set[int]] = {}
     for item in excerpts_scored:
@@ -248,7 +233,7 @@ class SentenceInfluences:
         return max(self.influences, key=lambda influence: influence.change, default=None)
 
 
-def influences(scorer: TokenScorer, document: ParallelDocument) -> list[SentenceInfluences]:
+def influences(scorer: DocumentTranslator, document: ParallelDocument) -> list[SentenceInfluences]:
     """Remove the context sentences of every sentence of a document, one at a time, and all together."""
     variants = [counterfactuals(variant) for variant in excerpts(scorer, document)]
     scores = iter(score_excerpts(scorer, [variant for of_sentence in variants for variant in of_sentence]))

@@ -19,7 +19,7 @@ from cotext.evaluation.studies.context.context_of_document import (
     WordChange,
     document_context_use,
 )
-from cotext.evaluation.studies.document_of_run import open_document
+from cotext.evaluation.studies.document_of_run import open_document, translated_by
 from cotext.files.table import require_page_name
 from cotext.runtime.errors import CotextError
 from cotext.runtime.files import replacing
@@ -32,7 +32,6 @@ STRONG_NATS = 0.5  # from here on, the number is shown next to the word
 FAINT_NATS = 0.1  # below this value, words are not shaded
 FULL_SHADE_NATS = 3.0  # value of the darkest shade
 MOST_OPAQUE_PERCENT = 55  # keeps the text legible
-MOST_COLUMNS = 24  # largest number of columns in the table of changes
 SHOWN = 1  # number of context sentences that are not folded
 
 LEAD = """
@@ -65,15 +64,11 @@ def report_context(
     for path in (out, figures):
         check_output(path, [path for path in (source, target) if path is not None])
     with writing(out, figures):
-        opened = open_document(request)
-        check_sides(opened.run.loaded.languages, source, target, f"{request.run} translates")
+        run, document = open_document(request)
+        check_sides(run.loaded.languages, source, target, f"{request.run} translates")
+        document = translated_by(run, document) if target is None else document
         report = document_context_use(
-            opened.run.translator,
-            opened.with_translation(),
-            opened.run.signature,
-            opened.own,
-            on_start,
-            on_sentences,
+            run.translator, document, run.signature, target is None, on_start, on_sentences
         )
         page, content = render_page(report), json.dumps(report.as_dict(), indent=1, ensure_ascii=False)
         for path, text in ((figures, content), (out, page)):
@@ -89,7 +84,6 @@ def render_page(report: DocumentContextUse) -> str:
         _legend(),
         "<h2>At a glance</h2>",
         _table(report),
-        _map(report),
         "<h2>Sentence by sentence</h2>",
         *(_article(sentence, sources) for sentence in report.sentences),
         "<h2>How these values were computed</h2>",
@@ -125,32 +119,6 @@ def _table(report: DocumentContextUse) -> str:
         "that one adds to it, and the word that changes most."
     )
     return table(caption, ("sentence", "CXMI", "context sentence", "nats", "word"), rows, left=0)
-
-
-def _map(report: DocumentContextUse) -> str:
-    """Return a table with the change of every sentence by every other, if it fits on a screen."""
-    if len(report.sentences) > MOST_COLUMNS or not any(s.influences for s in report.sentences):
-        return ""
-    numbers = [s.number for s in report.sentences]
-    head = "".join(f'<th scope="col">{n}</th>' for n in numbers)
-    rows = []
-    for sentence in report.sentences:
-        by = {influence.number: influence for influence in sentence.influences}
-        cells = "".join(
-            f'<td class="w up" style="{_shade(by[n].change)}">{by[n].change:.1f}</td>'
-            if n in by
-            else f'<td class="soft">{"–" if n == sentence.number else ""}</td>'
-            for n in numbers
-        )
-        rows.append(f'<tr><th scope="row">{sentence.number}</th>{cells}</tr>')
-    return (
-        "<h2>Change by context sentence</h2>\n"
-        '<p class="soft">How much a sentence (row) changes when a context sentence (column) is removed: the '
-        "sum of the absolute changes of its tokens, in nats. Empty: that sentence is outside its context "
-        "window.</p>\n"
-        f'<div class="wide"><table class="map"><thead><tr><td></td>{head}</tr></thead>\n'
-        f"<tbody>{''.join(rows)}</tbody></table></div>"
-    )
 
 
 def _article(sentence: SentenceContextUse, sources: Mapping[int, str]) -> str:

@@ -28,12 +28,14 @@ from cotext.evaluation.metrics.contrastive import (
 from cotext.evaluation.metrics.generative import GenerativeReport, generative_accuracy
 from cotext.evaluation.requests import ContrastiveRequest, SuiteRules
 from cotext.evaluation.studies.context.context_use import Pool, edited, excerpts
-from cotext.evaluation.studies.contrastive.contrastive_rows import (
+from cotext.evaluation.studies.contrastive.evidence import (
     SAME_SENTENCE,
     WHOLE_DOCUMENT,
     ContextWindow,
+    Evidence,
+    groups_of,
+    weigh,
 )
-from cotext.evaluation.studies.contrastive.evidence import Evidence, groups_of, weigh
 from cotext.language_models.client import Client
 from cotext.language_models.translate_file import translation_signature
 from cotext.language_models.translator import EndpointTranslator
@@ -87,14 +89,13 @@ def score_in_contexts(
     translator: DocumentTranslator,
     examples: Sequence[ContrastiveExample],
     foreign: ForeignSentences | None,
-    edits: Sequence[str] | None = None,
+    edits: Sequence[str] = CONTEXTS[1:],
 ) -> dict[str, list[CandidateScores]]:
     """Score the candidates of examples in their own context and, given `foreign` sentences, in `edits`.
 
-    `edits` are keys of EDITS; None: the controls of CONTEXTS. Everything is scored in one call, so that
-    batches are shared.
+    `edits` are keys of EDITS. Everything is scored in one call, so that batches are shared.
     """
-    contexts = () if foreign is None else CONTEXTS[1:] if edits is None else edits
+    contexts = () if foreign is None else edits
     numbers: dict[CandidateSet, int] = {}
     indices: dict[str, list[list[int]]] = {context: [] for context in ("true", *contexts)}
     for example in examples:
@@ -221,8 +222,8 @@ def suite_scorer(translator: DocumentTranslator, suite: ContrastiveSuite, rules:
             f"{suite.name!r} has no such sentences; give it more context (`cotext convert-suite "
             "--context 15`), or choose another context"
         )
-    edits = None if rules.controls else [rules.context] if rules.context != "true" else []
-    foreign = ForeignSentences.of(suite) if edits != [] else None
+    edits = CONTEXTS[1:] if rules.controls else (rules.context,) if rules.context != "true" else ()
+    foreign = ForeignSentences.of(suite) if edits else None
     return partial(score_in_contexts, translator, foreign=foreign, edits=edits)
 
 

@@ -20,7 +20,7 @@ from cotext.evaluation.statistics.significance import (
     compared_pairs,
     holm,
     least_p,
-    mcnemar_by_document,
+    mcnemar,
 )
 from cotext.runtime.errors import CotextError, shown
 from cotext.runtime.reading import parse_json
@@ -50,32 +50,18 @@ class Decisions:
 
 
 @dataclass(frozen=True, slots=True)
-class DecisionTest:
-    """One system compared with another on one suite; `p_corrected` is `p_mid` after Holm, over the suite."""
-
-    baseline: str
-    system: str
-    test: McNemar
-    p_corrected: float
-
-
-def mcnemar_cells(test: McNemar) -> tuple[str, str, str, str]:
-    """Return the difference, its interval, and the cases that only one system decided right."""
-    low, high = test.interval_95
-    interval = f"[{low:+.2f}, {high:+.2f}]"
-    return f"{test.difference:+.2f}", interval, f"{test.only_baseline}", f"{test.only_system}"
-
-
-@dataclass(frozen=True, slots=True)
 class SuiteDifference:
-    """Accuracies of all systems on one suite, in per cent, and tests of their differences."""
+    """Accuracies of all systems on one suite, in per cent.
+
+    `tests`: by (baseline, system), the test of their difference, and `p_mid` after Holm's correction.
+    """
 
     suite: str
     examples: int
     documents: int
     accuracies: dict[str, float]
     signatures: dict[str, str]
-    tests: tuple[DecisionTest, ...]
+    tests: dict[tuple[str, str], tuple[McNemar, float]]
 
     @property
     def too_few(self) -> bool:
@@ -93,13 +79,8 @@ class SuiteDifference:
                 for name, value in self.accuracies.items()
             },
             "comparisons": [
-                {
-                    "baseline": comparison.baseline,
-                    "system": comparison.system,
-                    **asdict(comparison.test),
-                    "p_corrected": comparison.p_corrected,
-                }
-                for comparison in self.tests
+                {"baseline": one, "system": other, **asdict(test), "p_corrected": p}
+                for (one, other), (test, p) in self.tests.items()
             ],
         }
 
@@ -107,15 +88,18 @@ class SuiteDifference:
         """Format as text: accuracies, and a table of tests."""
         rows = [(name, f"{value:.2f}") for name, value in self.accuracies.items()]
         share = "" if self.documents == self.examples else f" of {self.documents:,} documents"
-        table = [("", "difference", "95 % interval", "lost", "won", "p exact", "p mid", "corrected")]
-        for comparison in self.tests:
+        table = [("", "difference", "95 % interval", "lost", "won", "p mid", "corrected")]
+        for (one, other), (test, p) in self.tests.items():
+            low, high = test.interval_95
             table.append(
                 (
-                    f"{comparison.system} - {comparison.baseline}",
-                    *mcnemar_cells(comparison.test),
-                    render_p(comparison.test.p_exact),
-                    render_p(comparison.test.p_mid),
-                    render_p(comparison.p_corrected),
+                    f"{other} - {one}",
+                    f"{test.difference:+.2f}",
+                    f"[{low:+.2f}, {high:+.2f}]",
+                    f"{test.only_baseline}",
+                    f"{test.only_system}",
+                    render_p(test.p_mid),
+                    render_p(p),
                 )
             )
         few = f"\n{self.documents} documents are too few for any significant difference"
@@ -216,18 +200,15 @@ def _compare(systems: Mapping[str, Decisions], pairs: Sequence[tuple[str, str]])
     # All files with document numbers have the same ones. Without them, each example is a document.
     numbers = next((decisions.documents for decisions in systems.values() if decisions.documents), {})
     documents = [numbers.get(key, index) for index, key in enumerate(first.right)]
-    tests = [mcnemar_by_document(right[one], right[other], documents) for one, other in pairs]
-    corrected = holm([test.p_mid for test in tests])
+    tests = [mcnemar(right[one], right[other], documents) for one, other in pairs]
+    corrected = zip(tests, holm([test.p_mid for test in tests]), strict=True)
     return SuiteDifference(
         suite=first.suite,
         examples=len(first.right),
         documents=len(set(documents)),
         accuracies={system: 100.0 * sum(decisions) / len(decisions) for system, decisions in right.items()},
         signatures={system: decisions.signature for system, decisions in systems.items()},
-        tests=tuple(
-            DecisionTest(one, other, test, p)
-            for (one, other), test, p in zip(pairs, tests, corrected, strict=True)
-        ),
+        tests=dict(zip(pairs, corrected, strict=True)),
     )
 
 

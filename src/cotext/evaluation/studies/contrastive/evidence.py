@@ -18,7 +18,7 @@ few documents that no outcome could be significant, there is no conclusion.
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import groupby, pairwise
 from typing import Any, Final
 
@@ -32,10 +32,12 @@ from cotext.evaluation.metrics.contrastive import (
     choice_of,
     distance_bucket,
 )
-from cotext.evaluation.statistics.significance import SIGNIFICANT, flipped_sums, least_p, mcnemar_by_document
+from cotext.evaluation.statistics.significance import SIGNIFICANT, flipped_sums, least_p, mcnemar
 from cotext.evaluation.studies.tables import Cell, Table
 from cotext.runtime.tables import listed, render_p
 
+SAME_SENTENCE: Final = "0"  # the distance of a clue in the sentence itself
+WHOLE_DOCUMENT: Final = 10**6  # sentences in the window of a system that reads whole documents
 # Messages for conditions that do not hold.
 CONDITIONS: Final[Mapping[str, str]] = {
     "chance": "accuracy not above chance",
@@ -48,6 +50,31 @@ SAMPLES: Final = 20_000
 _SEED: Final = 12345
 _ROUNDING: Final = 1e-9
 _DIGITS: Final = 12
+
+
+@dataclass(frozen=True, slots=True)
+class ContextWindow:
+    """The context sentences that a system may use: before, after, and before in its own translation."""
+
+    before: int
+    after: int
+    target_before: int
+
+    @property
+    def has_context(self) -> bool:
+        return self.before + self.after + self.target_before > 0
+
+    def contains(self, phenomenon: str, distance: str) -> bool:
+        """Return whether a clue in this distance bucket is in the window.
+
+        A clue before is on both sides; for cohesion only in translations, and ahead only in the source.
+        """
+        before = self.target_before if phenomenon == "cohesion" else max(self.before, self.target_before)
+        if distance == "ahead":
+            return self.after >= 1
+        if distance == "unknown":
+            return before + self.after >= 1
+        return before > 3 if distance == ">3" else before >= int(distance)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +111,6 @@ class Condition:
     groups.
     """
 
-    name: str
     own: float
     other: float
     p: float
@@ -133,14 +159,7 @@ class Evidence:
             "uses_context": self.used,
             **({"uses_context_by_seed": [item.used for item in self.by_seed]} if self.by_seed else {}),
             "conditions": {
-                name: {
-                    "own": item.own,
-                    "other": item.other,
-                    "p": item.p,
-                    "p_corrected": item.p_corrected,
-                    "holds": item.holds,
-                }
-                for name, item in self.conditions.items()
+                name: {**asdict(item), "holds": item.holds} for name, item in self.conditions.items()
             },
         }
 
@@ -165,15 +184,15 @@ def weigh(group: Group, readings: Readings) -> Evidence:
     right = {kind: [item.right[id] for id in ids] for kind, item in readings.by_context.items()}
     plain = [1 / len(ids)] * len(ids)
     p_plain, p_balanced = _guessed(group, right["true"], [plain, group.weights])
-    conditions = [
-        _accuracies("chance", right["true"], group.chances, plain, p_plain),
-        _accuracies("balanced", right["true"], group.chances, group.weights, p_balanced),
-    ]
+    conditions = {
+        "chance": _accuracies(right["true"], group.chances, plain, p_plain),
+        "balanced": _accuracies(right["true"], group.chances, group.weights, p_balanced),
+    }
     for kind in ("none", "foreign"):
-        p = mcnemar_by_document(right[kind], right["true"], group.documents).p_mid
-        conditions.append(_accuracies(kind, right["true"], right[kind], plain, p))
-    conditions.append(_probabilities(group, readings, ids))
-    return Evidence(group, len(set(group.documents)), {item.name: item for item in conditions})
+        p = mcnemar(right[kind], right["true"], group.documents).p_mid
+        conditions[kind] = _accuracies(right["true"], right[kind], plain, p)
+    conditions["cxmi"] = _probabilities(group, readings, ids)
+    return Evidence(group, len(set(group.documents)), conditions)
 
 
 def least_sure(seeds: Sequence[Evidence]) -> Evidence:
@@ -192,7 +211,7 @@ def least_sure(seeds: Sequence[Evidence]) -> Evidence:
             for values in zip(*((c.own, c.other) for c in of_seeds), strict=True)
         )
         p = max(c.p if c.own > c.other else 1.0 for c in of_seeds)
-        conditions[name] = Condition(name, own, other, p, p)
+        conditions[name] = Condition(own, other, p, p)
     return replace(first, conditions=conditions, by_seed=tuple(seeds))
 
 
@@ -214,12 +233,12 @@ def _corrected(evidence: Evidence, groups: int) -> Evidence:
 
 
 def _accuracies(
-    name: str, true: Sequence[float], other: Sequence[float], weights: Sequence[float], p: float
+    true: Sequence[float], other: Sequence[float], weights: Sequence[float], p: float
 ) -> Condition:
     ours, theirs = (
         100 * math.fsum(w * v for w, v in zip(weights, side, strict=True)) for side in (true, other)
     )
-    return Condition(name, ours, theirs, p, p)
+    return Condition(ours, theirs, p, p)
 
 
 def _guessed(group: Group, right: Sequence[bool], weightings: Sequence[Sequence[float]]) -> list[float]:
@@ -283,7 +302,7 @@ def _probabilities(group: Group, readings: Readings, ids: Sequence[str]) -> Cond
     for index in finite:
         by_document[group.documents[index]] += nats["true"][ids[index]] - nats["foreign"][ids[index]]
     p = flipped_sums(list(by_document.values()), SAMPLES, _SEED)
-    return Condition("cxmi", added["true"], added["foreign"], p, p)
+    return Condition(added["true"], added["foreign"], p, p)
 
 
 LEGEND = (

@@ -7,7 +7,7 @@ from typing import Any
 
 from cotext.data.languages import language_of_name
 from cotext.evaluation.metrics.aligned_files import located, name_systems, read_aligned
-from cotext.evaluation.metrics.comet import Progress, measure_comet
+from cotext.evaluation.metrics.comet import Comet, Progress, measure_comet
 from cotext.evaluation.metrics.discourse import measure_discourse, read_marks
 from cotext.evaluation.metrics.interface import (
     Measurement,
@@ -23,15 +23,9 @@ from cotext.evaluation.metrics.realign import (
 )
 from cotext.evaluation.metrics.terminology import measure_terms
 from cotext.evaluation.metrics.tokenised import Words, measure_words
-from cotext.evaluation.requests import EvaluationRequest
-from cotext.evaluation.statistics.significance import (
-    SIGNIFICANT,
-    PairedTest,
-    Resampling,
-    compared_pairs,
-    least_p,
-    paired_test,
-)
+from cotext.evaluation.requests import EvaluationRequest, LeaderboardRequest
+from cotext.evaluation.statistics.seeds import PairedTest, paired_test
+from cotext.evaluation.statistics.significance import SIGNIFICANT, compared_pairs, least_p
 from cotext.runtime.tables import render_p, render_rows
 from cotext.runtime.version import __version__
 from cotext.translation.terms.glossary import Glossary
@@ -59,16 +53,12 @@ class Evaluation:
             "systems": {
                 name: {
                     "hypothesis": str(self.hypotheses[name]),
-                    "scores": {score.protocol: score.as_dict() for score in scores},
+                    "scores": {score.protocol: asdict(score) for score in scores},
                 }
                 for name, scores in self.scores.items()
             },
-            "paired": {protocol: asdict(test) for protocol, test in self.paired.items()},
-            **(
-                {"realign": {n: report.as_dict() for n, report in self.realign.items()}}
-                if self.realign
-                else {}
-            ),
+            "paired": {protocol: test.as_dict() for protocol, test in self.paired.items()},
+            **({"realign": {n: r.as_dict() for n, r in self.realign.items()}} if self.realign else {}),
         }
 
     def render(self) -> str:
@@ -107,12 +97,12 @@ class Evaluation:
         titles = {score.protocol: score.title for scores in self.scores.values() for score in scores}
         rows = [("", "", "difference", "95 % interval", "p", "corrected")]
         for protocol, test in self.paired.items():
-            for comparison in test.comparisons:
+            for (one, other), comparison in test.differences.items():
                 low, high = comparison.interval_95
                 rows.append(
                     (
                         titles[protocol],
-                        f"{comparison.system} - {comparison.baseline}",
+                        f"{other} - {one}",
                         f"{comparison.difference:+.2f}",
                         f"[{low:+.2f}, {high:+.2f}]",
                         render_p(comparison.p),
@@ -127,7 +117,7 @@ class Evaluation:
         for protocol, test in self.paired.items():
             # Drawing with replacement has no such bound.
             randomised = test.signature.startswith("test:randomisation|")
-            if randomised and least_p(test.units) * len(test.comparisons) >= SIGNIFICANT:
+            if randomised and least_p(test.units) * len(test.differences) >= SIGNIFICANT:
                 yield f"{protocol}: {test.units} {test.unit}s are too few for any significant difference"
 
 
@@ -148,7 +138,7 @@ def evaluate_files(request: EvaluationRequest, on_comet: Progress | None = None)
     if resampling is not None:
         compared_pairs(list(named), baseline)  # before any work
     marks = None if request.discourse is None else read_marks(request.discourse)
-    whole, alignment = _read(named, request)
+    whole, alignment = read_texts(named, request)
     measured = measure_words(Words.of(request.words), whole, protocols, language)
     right = whole.references[0]
     if marks is not None:
@@ -160,19 +150,21 @@ def evaluate_files(request: EvaluationRequest, on_comet: Progress | None = None)
         terms = [(term.source, term.targets) for term in glossary.terms if term.targets]
         with located(f"{request.terms}"):
             measured = _with(measured, measure_terms(terms, whole.systems, whole.source, right))
-    if comet is not None:
-        more = measure_comet(comet, whole.systems, whole.source, whole.references, on_comet)
-        measured = _with(measured, more)
-    for name, report in alignment.items():
-        measured[name] = [signed(measurement, report.signature) for measurement in measured[name]]
+    measured = with_comet(measured, whole, comet, on_comet, alignment)
     scores = {
         name: [measurement.score for measurement in measurements] for name, measurements in measured.items()
     }
-    tests = {} if resampling is None else paired_tests(measured, resampling, baseline)
+    tests = {}
+    if resampling is not None:
+        for index, score in enumerate(next(iter(scores.values()))):
+            counts = {name: [each[index].statistics] for name, each in measured.items()}
+            tests[score.protocol] = paired_test(counts, baseline, resampling)
     return Evaluation(named, tuple(request.reference), scores, tests, alignment)
 
 
-def _read(named: Mapping[str, Path], request: EvaluationRequest) -> tuple[Texts, dict[str, AlignmentReport]]:
+def read_texts(
+    named: Mapping[str, Path], request: EvaluationRequest | LeaderboardRequest
+) -> tuple[Texts, dict[str, AlignmentReport]]:
     """Read the texts; return them with the realignment of each system, if requested."""
     language, realign = request.target_language, request.realigned
     read = read_aligned(
@@ -185,23 +177,24 @@ def _read(named: Mapping[str, Path], request: EvaluationRequest) -> tuple[Texts,
     return replace(texts, systems=systems), reports
 
 
+def with_comet(
+    measured: dict[str, list[Measurement]],
+    texts: Texts,
+    comet: Comet | None,
+    on_comet: Progress | None,
+    reports: Mapping[str, AlignmentReport],
+) -> dict[str, list[Measurement]]:
+    """Add the scores of COMET, if requested; then add realignments to all signatures."""
+    if comet is not None:
+        more = measure_comet(comet, texts.systems, texts.source, texts.references, on_comet)
+        measured = _with(measured, more)
+    for name, report in reports.items():
+        measured[name] = [signed(measurement, report.signature) for measurement in measured[name]]
+    return measured
+
+
 def _with(
     measured: dict[str, list[Measurement]], more: Mapping[str, list[Measurement]]
 ) -> dict[str, list[Measurement]]:
     """Return the measurements of systems, with more of each."""
     return {name: [*measurements, *more[name]] for name, measurements in measured.items()}
-
-
-def paired_tests(
-    measured: Mapping[str, list[Measurement]], resampling: Resampling, baseline: str | None
-) -> dict[str, PairedTest]:
-    """Compare systems under each of their scores; return the tests by protocol."""
-    first, *_ = measured.values()
-    return {
-        measurement.score.protocol: paired_test(
-            {name: measurements[index].statistics for name, measurements in measured.items()},
-            baseline,
-            resampling,
-        )
-        for index, measurement in enumerate(first)
-    }

@@ -6,20 +6,16 @@ from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any, Literal
 
+from sacrebleu.metrics.chrf import CHRF
+
 from cotext.data.documents import Document
 from cotext.data.formats import detect_format, read_documents
 from cotext.data.formats.table import find_format
 from cotext.data.nbest_lists import Candidate, Candidates, ListedDocument, is_lists, read_lists
 from cotext.evaluation.metrics.aligned_files import located, require_different
 from cotext.evaluation.metrics.comet import Comet, Progress, measure_comet
-from cotext.evaluation.metrics.interface import check_correspondence, find_protocol
-from cotext.evaluation.metrics.mbr import (
-    Decision,
-    Pool,
-    decide_sentences,
-    pair_utilities,
-    pooled,
-)
+from cotext.evaluation.metrics.interface import check_correspondence
+from cotext.evaluation.metrics.mbr import Decision, Pool, chrf_utilities, decide_sentences, pooled
 from cotext.evaluation.requests import MbrRequest
 from cotext.runtime.version import __version__
 
@@ -77,7 +73,7 @@ def choose_translations(
     if comet is not None and sources is not None:
         decisions, recipe = _by_comet(pools, comet, sources, on_comet)
     else:
-        decisions, recipe = _by_counts(pools, request, on_sentences)
+        decisions, recipe = _by_chrf(pools, on_sentences)
     selected = [
         Document(
             document.id, tuple(pool.texts[k] for pool, k in zip(of_document, decision.chosen, strict=True))
@@ -105,15 +101,10 @@ def _read(path: Path, format: str | None, most: int | None) -> _System:
         return _System(listed, not numbered, signature)
     kind = find_format(detect_format(path) if format is None else format)
     side: Literal["source", "target"] = "target" if kind.holds_both_languages else "source"
-    return _one_each(list(read_documents(path, kind.name, side)), kind.carries_ids)
-
-
-def _one_each(documents: Sequence[Document], carries_ids: bool) -> _System:
     nan = float("nan")
-    return _System(
-        [ListedDocument(d.id, tuple((Candidate(s, nan, nan),) for s in d.sentences)) for d in documents],
-        carries_ids,
-    )
+    texts = read_documents(path, kind.name, side)
+    one_each = [ListedDocument(d.id, tuple((Candidate(s, nan, nan),) for s in d.sentences)) for d in texts]
+    return _System(one_each, kind.carries_ids)
 
 
 def _pools(documents: Sequence[ListedDocument], request: MbrRequest) -> list[Pool]:
@@ -121,21 +112,22 @@ def _pools(documents: Sequence[ListedDocument], request: MbrRequest) -> list[Poo
     pools = []
     for number, lists in enumerate(of_sentences, start=1):
         with located(f"document {documents[0].id!r}, sentence {number}"):
-            pools.append(pooled(lists, request.probabilities, request.temperature))
+            pools.append(pooled(lists, request.probabilities))
     return pools
 
 
-def _by_counts(
-    pools: Sequence[Sequence[Pool]], request: MbrRequest, on_sentences: Callable[[int], None]
+def _by_chrf(
+    pools: Sequence[Sequence[Pool]], on_sentences: Callable[[int], None]
 ) -> tuple[list[Decision], str]:
-    """Return the decisions of every document by a metric of counts, and its signature."""
-    utility = find_protocol(request.utility).utility()
+    """Return the decisions of every document by chrF, and its signature."""
+    metric = CHRF()
+    metric.num_refs = 1  # for the signature
     decisions = []
     for of_document in pools:
-        of_pairs = [pair_utilities(utility.counts, utility.score, pool.texts) for pool in of_document]
+        of_pairs = [chrf_utilities(metric, pool.texts) for pool in of_document]
         decisions.append(decide_sentences(of_document, of_pairs))
         on_sentences(len(of_document))
-    return decisions, utility.signature
+    return decisions, str(metric.get_signature())
 
 
 def _by_comet(
@@ -182,7 +174,6 @@ def _report(
         "mbr:sentence",
         f"utility:{request.utility}",
         f"probabilities:{request.probabilities}",
-        *([f"temperature:{request.temperature:g}"] if request.probabilities == "scores" else []),
         f"systems:{len(systems)}",
         *([f"candidates:{request.candidates}"] if request.candidates is not None else []),
         f"translations:{translations:.2f}",

@@ -1,40 +1,87 @@
-"""Summary of a folder that Cotext has made, or of a corpus file: `cotext info`."""
+"""Summary of a folder that Cotext has made, or of a corpus file: `cotext info`.
 
+The summary is made without torch and with size limits. Missing or damaged files are listed as problems.
+Weights are not read.
+"""
+
+import math
 import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from cotext.config.recipe import Config, parse_config
+from cotext.config.training import BEST_BY
 from cotext.data.formats.corpus import checked_records
 from cotext.data.formats.table import detect_format, find_format
 from cotext.data.preparation_report import report_of
 from cotext.data.prepared import REPORT, TRAIN, read_report
-from cotext.evaluation.studies.compare.recipe import missing_seeds, require_alike
-from cotext.evaluation.studies.info.run import (
-    MARKS,
-    TOTALS,
-    Summary,
-    describe_system,
-    describe_tokenizer,
-    noted_totals,
-    render_info,
-    render_totals,
-    run_info,
-    size_of,
-    system_rows,
-    tokenizer_row,
-    totals_rows,
-    weights_row,
-)
+from cotext.data.tokenizer import chosen_languages, load_tokenizer
+from cotext.evaluation.studies.compare.recipe import missing_seeds, recipe_of, require_alike
+from cotext.models.describe import entry
 from cotext.models.engine_folder import REMEDY, describe_engine
-from cotext.models.run_folder import ENGINE, is_engine, seed_folder, seeds_in
+from cotext.models.run_folder import (
+    ENGINE,
+    Description,
+    checkpoints,
+    describe_file,
+    is_engine,
+    noted_import,
+    read_metadata,
+    read_shapes,
+    seed_folder,
+    seeds_in,
+)
 from cotext.runtime.errors import CotextError
-from cotext.runtime.integrity import require_whole
+from cotext.runtime.integrity import require_whole, sealed_lines, unsealed
+from cotext.runtime.reading import parse_yaml, read_text
 from cotext.runtime.tables import in_bytes, listed
 
+MARKS: Final = ("model.safetensors", "config.yaml", "checkpoints")  # each marks a folder as a run
+MAX_METRICS_BYTES: Final = 1 << 26  # a few hundred thousand reports
 DATA_MARKS: Final = (REPORT, TRAIN)  # each marks a folder as prepared data
+TOTALS: Final = ("documents", "sentences", "source_tokens", "target_tokens")
+LABEL_WIDTH: Final = 14
+
+Rows = list[tuple[str, str]]
 
 
-def folder_info(folder: Path) -> "Summary | SeedsSummary":
+@dataclass(slots=True)
+class Summary:
+    """The content of a folder: `facts` for programs (JSON), `rows` of label and text for people.
+
+    Unknown facts are None or empty. `problems`: missing or damaged files. `parts`: the runs of a folder of
+    several seeds.
+    """
+
+    kind: str
+    heading: str
+    facts: dict[str, Any] = field(default_factory=dict)
+    rows: Rows = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+    parts: list["Summary"] = field(default_factory=list)
+
+    @contextmanager
+    def collecting(self) -> Iterator[None]:
+        """Add a CotextError to the problems instead of raising it."""
+        try:
+            yield
+        except CotextError as error:
+            self.problems.append(str(error))
+
+    def as_dict(self) -> dict[str, Any]:
+        return {"format": f"cotext-{self.kind}", "version": 1, **self.facts, "problems": self.problems}
+
+    def render(self) -> str:
+        """Format as text, one line for each row and problem."""
+        rows = [*self.rows, *(("problem", problem) for problem in self.problems)]
+        lines = [self.heading, *(f"  {label:<{LABEL_WIDTH}}{text}" for label, text in rows)]
+        return "\n\n".join(["\n".join(lines), *(part.render() for part in self.parts)])
+
+
+def folder_info(folder: Path) -> Summary:
     """Summarise a run folder, a folder with runs of several seeds, an engine or prepared data.
 
     Raises:
@@ -49,7 +96,7 @@ def folder_info(folder: Path) -> "Summary | SeedsSummary":
     if any(os.path.lexists(folder / name) for name in MARKS):
         return run_info(folder)
     if seeds_in(folder):
-        return SeedsSummary(folder)
+        return seeds_info(folder)
     raise CotextError(
         f"{folder}: not a run, an engine or prepared data: contains none of "
         f"{', '.join((*MARKS, ENGINE, *DATA_MARKS))}"
@@ -59,7 +106,7 @@ def folder_info(folder: Path) -> "Summary | SeedsSummary":
 def engine_info(folder: Path) -> Summary:
     """Read the description of an engine folder; damage is listed in `problems`."""
     summary = Summary("engine", f"{folder}: an engine", {"folder": str(folder), "bytes": size_of(folder)})
-    summary.facts |= dict.fromkeys(("signature", "system", "engine", "tokenizer", "data"))
+    summary.facts |= dict.fromkeys(("signature", "system", "engine", "tokenizer"))
     with summary.collecting():
         described, checksums = describe_engine(folder)
         system = describe_system(described.config)
@@ -79,10 +126,6 @@ def engine_info(folder: Path) -> Summary:
     with summary.collecting():
         summary.facts["tokenizer"] = tokenizer = describe_tokenizer(folder / "tokenizer")
         summary.rows.append(tokenizer_row(tokenizer))
-        if data := noted_totals(folder):
-            summary.facts["data"] = data
-            summary.rows.append(("data", data["folder"]))
-            summary.rows += totals_rows({split: data[split] for split in ("train", "dev")})
     files = "some are missing or damaged" if summary.problems else "all whole"
     size = in_bytes(summary.facts["bytes"])
     summary.rows.append(("files", f"{size}, {files}; all are needed to translate on another machine"))
@@ -135,44 +178,24 @@ def _value(value: Any) -> str:
     return str(value)
 
 
-class SeedsSummary:
-    """A summary of runs of several seeds.
-
-    `problems`: missing seeds, and differences between the runs other than the seed. Each run also has a list
-    of its own problems.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        folders = {seed: seed_folder(folder, seed) for seed in seeds_in(folder)}
-        self.folder, self.size = folder, size_of(folder)
-        self.runs = {seed: run_info(run) for seed, run in folders.items()}
-        self.problems: list[str] = []
-        if missing := missing_seeds(folder, folders):
-            self.problems.append(missing)
-        described = {seed: folders[seed] for seed, run in self.runs.items() if run.facts["signature"]}
-        if described:
-            try:
-                require_alike(folder, described)
-            except CotextError as error:
-                self.problems.append(str(error))
-
-    def as_dict(self) -> dict[str, Any]:
-        return {
-            "format": "cotext-seeds",
-            "version": 1,
-            "folder": str(self.folder),
-            "seeds": list(self.runs),
-            "runs": [run.as_dict() for run in self.runs.values()],
-            "bytes": self.size,
-            "problems": self.problems,
-        }
-
-    def render(self) -> str:
-        """Format as text: the problems of the folder, then each run."""
-        heading = f"{self.folder}: runs of the seeds {listed([str(seed) for seed in self.runs])}"
-        rows = [("on disk", in_bytes(self.size)), *(("problem", problem) for problem in self.problems)]
-        blocks = ["\n".join([heading, *render_info(rows)]), *(run.render() for run in self.runs.values())]
-        return "\n\n".join(blocks)
+def seeds_info(folder: Path) -> Summary:
+    """Summarise runs of several seeds; `problems`: missing seeds, and differences other than the seed."""
+    folders = {seed: seed_folder(folder, seed) for seed in seeds_in(folder)}
+    runs, size = {seed: run_info(run) for seed, run in folders.items()}, size_of(folder)
+    summary = Summary("seeds", f"{folder}: runs of the seeds {listed([str(seed) for seed in runs])}")
+    summary.facts = {
+        "folder": str(folder),
+        "seeds": list(runs),
+        "runs": [run.as_dict() for run in runs.values()],
+        "bytes": size,
+    }
+    summary.rows, summary.parts = [("on disk", in_bytes(size))], list(runs.values())
+    if missing := missing_seeds(folder, folders):
+        summary.problems.append(missing)
+    if described := {seed: folders[seed] for seed, run in runs.items() if run.facts["signature"]}:
+        with summary.collecting():
+            require_alike(folder, described)
+    return summary
 
 
 def corpus_info(path: Path) -> Summary:
@@ -193,3 +216,310 @@ def corpus_info(path: Path) -> Summary:
     rows = [("format", f"{format}, {languages} side{'s' if languages == 2 else ''}")]
     rows += [(name, f"{count:,}") for name, count in counts.items()]
     return Summary("corpus", str(path), facts, rows)
+
+
+def run_info(run: Path) -> Summary:
+    """Read the description of a run folder; damage is listed in `problems`."""
+    summary = Summary("run", f"{run}: a run", {"run": str(run)})
+    described = _read_model(summary, run)
+    tokenizer = _read_tokenizer(summary, run, described)
+    record = noted_import(run)
+    imported = {key: str(record.get(key, "")) for key in ("class", "folder", "licence")} if record else None
+    if imported is not None:
+        licence = imported["licence"] or "not recorded"
+        source = f"{imported['class']}, {imported['folder']}; licence {licence}"
+        summary.rows.append(("imported from", source))
+    summary.facts["imported"] = imported
+    _read_data(summary, run)
+    _read_scores(summary, run)
+    travels = []
+    if described is not None and tokenizer:
+        travels = ["model.safetensors", *(f"tokenizer/{name}" for name in tokenizer["files"])]
+    saved = checkpoints(run)
+    sizes = {name: size_of(run / file) for name, file in (("model", "model.safetensors"),
+             ("checkpoints", "checkpoints"), ("all", ""))}  # fmt: skip
+    system = summary.facts["system"] or {}
+    carried = sum(size_of(run / name) for name in travels)
+    summary.facts |= {
+        "bytes": {**sizes, "travels": carried},
+        "checkpoints": saved,
+        "travels": {"files": travels, "bytes": carried, "first_pass": system.get("first_pass")},
+    }
+    listed = ", ".join(map(str, saved)) or "none"
+    summary.rows += [
+        ("on disk", f"{in_bytes(sizes['all'])}; model {in_bytes(sizes['model'])}"),
+        ("checkpoints", f"{listed}; {in_bytes(sizes['checkpoints'])}"),
+    ]
+    if travels:
+        summary.rows.append(("to translate", travel_words(travels, carried, system.get("first_pass"))))
+    return summary
+
+
+def travel_words(files: Sequence[str], size: int, first_pass: str | None) -> str:
+    """Return the files needed to translate elsewhere, with the run of the first pass."""
+    needed = f"{', '.join(files)} ({in_bytes(size)}), nothing else"
+    if first_pass:
+        needed += f" of this run; and the run {first_pass}, which writes the first pass"
+    return needed
+
+
+def _read_model(summary: Summary, run: Path) -> Description | None:
+    path, written = run / "model.safetensors", run / "config.yaml"
+    metadata: dict[str, str] = {}
+    parameters, described, config = None, None, None
+    with summary.collecting():
+        if not os.path.lexists(path):
+            summary.problems.append(f"{path}: no model yet: it is written at the first validation")
+        else:
+            metadata = read_metadata(path)
+            parameters = sum(map(math.prod, read_shapes(path).values()))
+            described = describe_file(path)
+            config = described.config
+    if config is None and os.path.lexists(written):
+        with summary.collecting():
+            config = parse_config(parse_yaml(read_text(written), str(written)), str(written))
+    system = {} if config is None else describe_system(config)
+    summary.rows += system_rows(system)
+    if parameters is not None and described is not None:
+        words = f"Cotext {metadata.get('cotext.version')}, model format {metadata['cotext.format']}"
+        summary.rows += [
+            ("parameters", f"{parameters:,}"),
+            weights_row(described.updates),
+            ("written by", words),
+            ("signature", described.signature),
+        ]
+    summary.facts |= {
+        "signature": None if described is None else described.signature,
+        "system": system or None,
+        "model": {
+            "parameters": parameters,
+            "updates": None if described is None else described.updates,
+            "format": metadata.get("cotext.format"),
+            "cotext": metadata.get("cotext.version"),
+        },
+    }
+    return described
+
+
+def describe_system(config: Config) -> dict[str, Any]:
+    recipe, words, model = recipe_of(config), entry("", config, 0), config.model
+    first_pass = config.train.init if config.decode.first_pass == "init" else config.decode.first_pass
+    return {
+        "recipe": recipe.name,
+        "changes": list(recipe.changes),
+        "paper": config.paper,
+        "languages": config.languages or None,
+        "view": words.view,
+        "model": words.model,
+        "positions": model.positions,
+        "loss": words.loss,
+        "decoding": words.decoding,
+        "dimension": model.dimension,
+        "layers": [model.encoder_layers, model.decoder_layers],
+        "init": config.train.init or None,
+        "first_pass": first_pass or None,
+        "best_by": config.train.best_by,
+    }
+
+
+def _read_tokenizer(summary: Summary, run: Path, described: Description | None) -> dict[str, Any]:
+    folder, tokenizer = run / "tokenizer", {}
+    with summary.collecting():
+        tokenizer = describe_tokenizer(folder)
+        summary.rows.append(tokenizer_row(tokenizer))
+        if described is not None and tokenizer["fingerprint"] != described.fingerprint:
+            summary.problems.append(f"{folder}: not the tokenizer that the model was trained with")
+    summary.facts["tokenizer"] = tokenizer or None
+    return tokenizer
+
+
+def _read_data(summary: Summary, run: Path) -> None:
+    """Read what training recorded about its data, and check whether the data still exist."""
+    path = run / "data.json"
+    summary.facts["data"] = None
+    if not os.path.lexists(path):
+        return
+    try:
+        record = unsealed(read_text(path))
+        folder, digests = str(record["folder"]), dict(record["checksums"])
+        totals = {split: _totals(record.get(split)) for split in ("train", "dev")}
+        state = _state(Path(folder), digests)
+    except CotextError as error:
+        summary.problems.append(str(error))
+        return
+    except (ValueError, KeyError, TypeError):
+        summary.problems.append(f"{path}: damaged, or written by an earlier version of Cotext")
+        return
+    summary.facts["data"] = {"folder": folder, "state": state, **totals}
+    states = {"there": "still there", "missing": "no longer there", "other": "changed since training"}
+    summary.rows.append(("data", f"{folder} ({states[state]})"))
+    summary.rows += totals_rows(totals)
+
+
+def totals_rows(totals: dict[str, dict[str, int] | None]) -> Rows:
+    return [(f"  {split}", render_totals(counts)) for split, counts in totals.items() if counts]
+
+
+def _state(folder: Path, digests: dict[str, Any]) -> str:
+    """Return the state of the data of a run: there, missing or other (changed)."""
+    if not (folder / TRAIN).is_file():
+        return "missing"
+    try:
+        files = read_report(folder).get("files", {})
+    except CotextError:
+        return "other"
+    return "other" if any(digests.get(name, files[name]) != files[name] for name in files) else "there"
+
+
+def _totals(record: Any) -> dict[str, int] | None:
+    if not isinstance(record, dict) or not all(type(record.get(key)) is int for key in TOTALS):
+        return None
+    return {key: record[key] for key in TOTALS}
+
+
+def _read_scores(summary: Summary, run: Path) -> None:
+    """Read the scores on the development set, as reported by training."""
+    path = run / "metrics.jsonl"
+    summary.facts["training"] = None
+    if not os.path.lexists(path):
+        return
+    try:
+        *lines, _ = sealed_lines(path, MAX_METRICS_BYTES)
+    except CotextError as error:
+        summary.problems.append(str(error))
+        return
+    reports, damaged = [], 0
+    for line in lines:
+        try:
+            report = unsealed(line)
+            reports.append({**report, "update": int(report["update"])})
+        except (ValueError, KeyError, TypeError, OverflowError):
+            damaged += 1
+    if damaged:
+        summary.problems.append(
+            f"{path}: {damaged:,} of {len(lines):,} reports are damaged; they are ignored"
+        )
+    if reports:
+        by = (summary.facts["system"] or {}).get("best_by", "loss")
+        summary.facts["training"] = scores = _scores(reports, by)
+        summary.rows += _score_rows(scores)
+
+
+def _scores(reports: Sequence[dict[str, Any]], by: str) -> dict[str, Any]:
+    last = reports[-1]
+    finished = last.get("kind") == "final"
+    validations = [report for report in reports if report.get("kind") == "validation"]
+    return {
+        "finished": finished,
+        "update": last["update"],
+        "best_loss": _best(validations, "nll_current", min),
+        "best_bleu": _best(validations, "bleu", max),
+        "best": _best(validations, BEST_BY[by], max if by == "bleu" else min),
+        "best_by": by,
+        "final": {"loss": _number(last, "nll_current"), "bleu": _number(last, "bleu")} if finished else None,
+        "gates": {
+            name.removeprefix("gates."): value
+            for name, value in last.items()
+            if name.startswith("gates.") and isinstance(value, float)
+        },
+    }
+
+
+def _score_rows(scores: dict[str, Any]) -> Rows:
+    state = "finished" if scores["finished"] else "interrupted, or still in training,"
+    rows = [("training", f"{state} at update {scores['update']:,}")]
+    for key, title, unit in (("best_loss", "best loss", " nats a token"), ("best_bleu", "best BLEU", "")):
+        if best := scores[key]:
+            where = f"on the development set, at update {best['update']:,}"
+            rows.append((title, f"{best['value']:.4g}{unit} {where}"))
+    if best := scores["best"]:
+        by = f"train.best_by = {scores['best_by']} ({best['value']:.4g})"
+        rows.append(("best update", f"{best['update']:,}, by {by}"))
+    if gates := scores["gates"]:
+        words = (f"{name} {value:.3f}" for name, value in gates.items())
+        rows.append(("gates", f"to other sentences, open by {', '.join(words)}"))
+    if final := scores["final"]:
+        values = [f"{key} {value:.4g}" for key, value in final.items() if value is not None]
+        rows.append(("final model", f"{', '.join(values)} on the development set"))
+    return rows
+
+
+def _best(reports: Sequence[dict[str, Any]], key: str, choose: Any) -> dict[str, Any] | None:
+    """Return the best value among reports, and the first update that has it."""
+    values = [(value, report["update"]) for report in reports if (value := _number(report, key)) is not None]
+    if not values:
+        return None
+    value = choose(value for value, _ in values)
+    return {"value": value, "update": next(update for other, update in values if other == value)}
+
+
+def _number(report: dict[str, Any], key: str) -> float | None:
+    value = report.get(key)
+    return value if isinstance(value, float) and math.isfinite(value) else None
+
+
+def describe_tokenizer(folder: Path) -> dict[str, Any]:
+    """Return kind, pieces and fingerprint of a tokenizer on disk, and the names of its files.
+
+    Raises:
+        CotextError: the errors of `load_tokenizer`.
+    """
+    tokenizer = load_tokenizer(folder)
+    files = ["tokenizer.json", *tokenizer.files]
+    described = {
+        "kind": tokenizer.kind,
+        "pieces": tokenizer.pieces,
+        "fingerprint": tokenizer.fingerprint,
+        "files": files,
+    }
+    if languages := chosen_languages(tokenizer):
+        described["languages"] = languages
+    return described
+
+
+def system_rows(system: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return rows that describe a system; none if it is not known."""
+    if not system:
+        return []
+    layers = " + ".join(map(str, system["layers"]))
+    changes = f" with {' '.join(system['changes'])}" if system["changes"] else ""
+    rows = [
+        ("recipe", f"{system['recipe'] or 'no known recipe'}{changes}"),
+        ("paper", system["paper"] or "names no row of a paper"),
+        ("languages", system["languages"] or "not known"),
+        ("view", system["view"]),
+        ("model", f"{system['model']}, {layers} layers, dimension {system['dimension']:,}"),
+        ("loss", system["loss"]),
+        ("decoding", system["decoding"]),
+    ]
+    return [*rows, ("started from", system["init"])] if system["init"] else rows
+
+
+def weights_row(updates: Sequence[int]) -> tuple[str, str]:
+    kind = "update" if len(updates) == 1 else "the mean of updates"
+    return "weights of", f"{kind} {', '.join(map(str, updates))}"
+
+
+def tokenizer_row(described: dict[str, Any]) -> tuple[str, str]:
+    """Return a row for the result of `describe_tokenizer`."""
+    languages = f", {described['languages']}" if "languages" in described else ""
+    pieces = f"{described['pieces']:,} pieces"
+    return "tokenizer", f"{described['kind']}, {pieces}, {described['fingerprint'][:16]}{languages}"
+
+
+def size_of(path: Path) -> int:
+    """Return the size in bytes of a file, or of all regular files below a folder; links are not followed."""
+    total = 0
+    files = [path, *(Path(folder, name) for folder, _, names in os.walk(path) for name in names)]
+    for file in files:
+        # A training run may delete files meanwhile.
+        with suppress(OSError):
+            if file.is_file() and not file.is_symlink():
+                total += file.stat().st_size
+    return total
+
+
+def render_totals(totals: dict[str, int]) -> str:
+    """Return documents, sentences and tokens in one line."""
+    documents, sentences, source, target = (f"{totals[key]:,}" for key in TOTALS)
+    return f"{documents} documents, {sentences} sentences, {source} source and {target} target tokens"

@@ -5,25 +5,25 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from cotext.evaluation.metrics.aligned_files import name_systems, read_aligned
-from cotext.evaluation.metrics.comet import Progress, measure_comet
+from cotext.evaluation.metrics.aligned_files import name_systems
+from cotext.evaluation.metrics.comet import Progress
 from cotext.evaluation.metrics.interface import (
     Measurement,
     Score,
     is_lower_better,
     measure,
 )
-from cotext.evaluation.metrics.realign import AlignmentReport, Realigned, realign_systems, signed
+from cotext.evaluation.metrics.realign import AlignmentReport
 from cotext.evaluation.requests import LeaderboardRequest
+from cotext.evaluation.statistics.seeds import PairedTest, paired_test
 from cotext.evaluation.statistics.significance import (
     SIGNIFICANT,
-    PairedTest,
     Resampling,
     bootstrap_scores,
     least_p,
-    paired_test,
     percentiles,
 )
+from cotext.evaluation.studies.evaluate.evaluate_files import read_texts, with_comet
 from cotext.runtime.errors import CotextError
 from cotext.runtime.tables import render_rows
 from cotext.runtime.version import __version__
@@ -72,12 +72,10 @@ def places(order: Sequence[str], test: PairedTest | None, protocol: str) -> list
 def _better(test: PairedTest | None, protocol: str) -> set[tuple[str, str]]:
     """Return the pairs in which the first system is significantly better than the second."""
     pairs = set()
-    for comparison in test.comparisons if test is not None else ():
-        if comparison.p_corrected < SIGNIFICANT and comparison.difference:
+    for (one, other), comparison in test.differences.items() if test is not None else ():
+        if comparison.significant and comparison.difference:
             up = (comparison.difference > 0) != is_lower_better(protocol)
-            pairs.add(
-                (comparison.system, comparison.baseline) if up else (comparison.baseline, comparison.system)
-            )
+            pairs.add((other, one) if up else (one, other))
     return pairs
 
 
@@ -102,7 +100,7 @@ class Entry:
             "name": self.name,
             "file": str(self.path),
             "scores": [
-                {**score.as_dict(), "interval_95": interval}
+                {**asdict(score), "interval_95": interval}
                 for score, interval in zip(self.scores, self.intervals_95, strict=True)
             ],
             "alignment": self.aligned.as_dict(),
@@ -139,7 +137,7 @@ class Leaderboard:
             "sentences": self.sentences,
             "places": [asdict(place) for place in self.places],
             "systems": [entry.as_dict() for entry in self.systems],
-            "test": None if self.test is None else asdict(self.test),
+            "test": None if self.test is None else self.test.as_dict(),
             "notes": list(self.notes),
         }
 
@@ -163,26 +161,17 @@ def make_leaderboard(request: LeaderboardRequest, on_comet: Progress | None = No
     comet = request.comet_model(request.comet_context)
     ranking = _ranking(request)
     resampling = _resampling(request, len(paths))
-    written, references, source = read_aligned(
-        paths,
-        request.reference,
-        request.source,
-        request.format,
-        request.target_language,
-        same_sentences=False,
-    )
-    which: Realigned = "all" if request.realign_all else "unequal"
-    aligned, reports = realign_systems(written, references, request.target_language, which)
+    texts, reports = read_texts(paths, request)
     measured = measure(
-        aligned, references, request.protocols, target_language=request.target_language, source=source
+        texts.systems,
+        texts.references,
+        request.protocols,
+        target_language=request.target_language,
+        source=texts.source,
     )
-    if comet is not None:
-        more = measure_comet(comet, aligned, source, references, on_comet)
-        measured = {name: [*measurement, *more[name]] for name, measurement in measured.items()}
-    for name, report in reports.items():
-        measured[name] = [signed(measurement, report.signature) for measurement in measured[name]]
-    values = {name: measured[name][ranking].score.value for name in aligned}
-    protocol = measured[next(iter(aligned))][ranking].score.protocol
+    measured = with_comet(measured, texts, comet, on_comet, reports)
+    values = {name: measured[name][ranking].score.value for name in paths}
+    protocol = measured[next(iter(paths))][ranking].score.protocol
     order = ranked(values, protocol)
     test = _test({name: measured[name][ranking] for name in order}, resampling)
     intervals = _intervals(measured, resampling)
@@ -193,8 +182,8 @@ def make_leaderboard(request: LeaderboardRequest, on_comet: Progress | None = No
 
     return Leaderboard(
         request=request,
-        documents=len(references[0]),
-        sentences=sum(map(len, references[0])),
+        documents=len(texts.references[0]),
+        sentences=sum(map(len, texts.references[0])),
         ranking=ranking,
         systems=tuple(map(entry, order)),
         places=tuple(places(order, test, protocol)),
@@ -257,8 +246,8 @@ def _resampling(request: LeaderboardRequest, systems: int) -> Resampling:
 
 def _test(systems: Mapping[str, Measurement], resampling: Resampling) -> PairedTest | None:
     """Test all pairs, if there are at least two systems and two documents."""
-    statistics = {name: measurement.statistics for name, measurement in systems.items()}
-    first = next(iter(statistics.values()))
+    statistics = {name: [measurement.statistics] for name, measurement in systems.items()}
+    [first], *_ = statistics.values()
     if len(systems) < 2 or len(first.by("document")[0]) < 2:
         return None
     return paired_test(statistics, resampling=resampling)
@@ -284,7 +273,7 @@ def _notes(reports: Mapping[str, AlignmentReport], test: PairedTest | None, samp
     if test is None:
         what = "system" if len(reports) == 1 else "document"
         return [*notes, f"only one {what}: differences cannot be tested for significance"]
-    pairs = len(test.comparisons)
+    pairs = len(test.differences)
     if least_p(test.units) * pairs >= SIGNIFICANT:
         notes.append(f"{test.units} documents are too few: no difference can be significant (tests: {pairs})")
     if pairs / (samples + 1) >= SIGNIFICANT:

@@ -5,14 +5,13 @@ from html import escape
 
 from cotext.evaluation.metrics.interface import is_lower_better
 from cotext.evaluation.metrics.realign import document_lines
-from cotext.evaluation.statistics.significance import SIGNIFICANT, SystemDifference
+from cotext.evaluation.statistics.seeds import Difference
+from cotext.evaluation.statistics.significance import SIGNIFICANT
 from cotext.evaluation.studies.leaderboard.measure import (
     Entry,
     Leaderboard,
 )
-from cotext.evaluation.studies.plots import score_intervals
-from cotext.evaluation.studies.tables import Cell, Row, Table, interval
-from cotext.evaluation.studies.versions import versions
+from cotext.evaluation.studies.tables import Cell, Row, Table, interval, versions
 from cotext.runtime.html import facts, folded, whole_page
 from cotext.runtime.tables import listed, render_p
 
@@ -25,7 +24,6 @@ def render_leaderboard(board: Leaderboard) -> str:
         *(f'<p class="soft">{escape(note)}</p>' for note in board.notes),
         "<h2>Ranking</h2>",
         _ranking(board),
-        _intervals(board),
     ]
     if board.test is not None:
         body += ["<h2>Every difference, tested</h2>", *_tests(board)]
@@ -52,7 +50,7 @@ def _lead(board: Leaderboard) -> str:
     return (
         f"{words}. {apart}. Ranks are ranges: 2-4 is significantly worse than one system, and significantly "
         f"better than all systems after the fourth. Tests are over documents, p &lt; {SIGNIFICANT:g} after "
-        f"correction for all {len(board.test.comparisons):,} pairs."
+        f"correction for all {len(board.test.differences):,} pairs."
     )
 
 
@@ -91,19 +89,9 @@ def _score_cells(entry: Entry) -> Iterator[Cell]:
         yield Cell(f"{score.value:.2f}", () if ends is None else (interval(ends, ".1f"),))
 
 
-def _intervals(board: Leaderboard) -> str:
-    index = board.ranking
-    systems = [(e.name, e.scores[index].value, e.intervals_95[index]) for e in board.systems]
-    values = ", ".join(f"{name} {value:.2f}" for name, value, _ in systems)
-    title = board.ranks_by.title
-    svg = score_intervals(title, systems, escape(f"{title} of systems: {values}."))
-    return f"<figure>{svg}<figcaption>{escape(title)} with 95 % intervals.</figcaption></figure>"
-
-
 def _tests(board: Leaderboard) -> Iterable[str]:
     """Yield the differences of all pairs, in tables of at most `_COLUMNS` systems."""
     assert board.test is not None
-    by_pair = {(test.baseline, test.system): test for test in board.test.comparisons}
     caption = (
         f"{board.ranks_by.title} of the row minus the value of the column, and p after correction. Bold: "
         "significant."
@@ -113,17 +101,17 @@ def _tests(board: Leaderboard) -> Iterable[str]:
         rows = []
         # The lower half is empty: the last system of a table has no row in it.
         for number, above in enumerate(board.systems[: first + len(columns) - 1], 1):
-            cells = (_tested(by_pair.get((above.name, below.name))) for below in columns)
+            cells = (_tested(board.test.differences.get((above.name, below.name))) for below in columns)
             rows.append((f"{number}. {above.name}", *cells))
         header = ("", *(f"{first + n}." for n in range(1, len(columns) + 1)))
         yield Table(header, rows, caption).html()
 
 
-def _tested(test: SystemDifference | None) -> str | Cell:
+def _tested(test: Difference | None) -> str | Cell:
     if test is None:
         return ""
     small = (f"p {render_p(test.p_corrected)}",)
-    return Cell(f"{-test.difference:+.2f}", small, test.p_corrected < SIGNIFICANT)
+    return Cell(f"{-test.difference:+.2f}", small, test.significant)
 
 
 def _gap_lists(board: Leaderboard) -> Iterable[str]:
