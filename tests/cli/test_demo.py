@@ -10,11 +10,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from cotext.evaluation.studies.contrastive.evidence import ContextWindow
 
 from cotext.cli.demo import SETTINGS, DemoSystem, _child, own_command, run_demo
 from cotext.config.recipe import load_config
 from cotext.evaluation.studies.compare.measured import read_metrics
+from cotext.evaluation.studies.contrastive.evidence import ContextWindow
 from cotext.runtime.integrity import sealed
 from cotext.runtime.processes import Job, run_jobs
 from tests.command_line import succeed
