@@ -123,6 +123,7 @@ def test_the_engine_has_the_precision_of_the_settings(
     ("decode", "words"),
     [
         ({"nbest": 2, "beam": 2}, "decode.nbest = 2"),
+        ({"align": "free"}, "decode.align = free"),
         ({"scores": False}, "decode.scores = False"),
         ({"precision": "bfloat16"}, "decode.precision = bfloat16"),
     ],

@@ -304,14 +304,6 @@ def test_a_job_goes_on_with_the_same_engine_alone(
         translate_file(pair.engine, source, out)
 
 
-def test_free_search_leaves_the_sentences_to_the_model(both: Both, documents: list[Document]) -> None:
-    for ending in (0.0, ENDING):
-        pair = both("doc2doc", True, ending).with_decode(align="free", beam=1)
-        own, other = (translations(r, documents) for r in (pair.run, pair.engine))
-        for a, b in zip(own, other, strict=True):
-            assert (a.document, a.missing, a.pieces) == (b.document, b.missing, b.pieces)
-
-
 def test_a_window_that_is_written_again_whole(both: Both, documents: list[Document]) -> None:
     assert_same(both("s2to2").with_decode(target_context="regenerate"), documents)
 
@@ -511,6 +503,8 @@ def test_limits(both: Both, make: Make, tmp_path: Path) -> None:
     assert isinstance(pair.engine.loaded.model, CTranslate2Engine)
     with pytest.raises(CotextError, match="max_source_tokens = 5000: the engine supports at most"):
         pair.engine.with_decode({"max_source_tokens": 5000})
+    with pytest.raises(CotextError, match="align = free: engines return exactly the requested"):
+        pair.engine.with_decode({"align": "free"})
     word = toy_documents(1, 1)[0].source[0].split()[0]
     long = Document("long", (" ".join([word] * 400),))
     [own], [other] = (translations(r, [long]) for r in (pair.run, pair.engine))

@@ -76,7 +76,6 @@ def test_the_self_test_finds_the_same_model(name: str, imports: Get) -> None:
     assert tested.equal_ids == tested.sentences
     # A table of sinusoids in half precision is read as it is there, and made anew here.
     assert tested.largest_difference < (1e-3 if name == "half precision" else 1e-5) < 1 < tested.largest_logit
-    assert tested.equal_greedy_tokens == tested.greedy_tokens >= 8
     note = unsealed((run / IMPORT).read_text())
     assert note["self_test"] == tested.as_dict()
     assert (note["class"], note["licence"]) == (account.kind, "cc-by-4.0")

@@ -8,7 +8,6 @@ import pytest
 
 from cotext.config.recipe import load_config
 from cotext.data.sampling import Cursor
-from cotext.training import dry_run as module
 from cotext.training.setup import set_up
 from tests.command_line import RECIPE, TINY, World, cotext, listing, must_refuse, succeed
 from tests.tiny_runs import silent
@@ -61,39 +60,11 @@ def test_what_it_tells_is_what_training_does(world: World, tmp_path: Path) -> No
 
 def test_for_people(world: World, tmp_path: Path) -> None:
     shown = succeed(*arguments(world, tmp_path / "run")).out
-    for word in (
-        "parameters",
-        "instances    ",
-        "development",
-        "first batch",
-        "memory",
-        "time",
-        "  source >",
-        "  target >",
-        "nothing was written",
-    ):
+    for word in ("parameters", "instances    ", "development", "first batch", "memory", "time", "  source >",
+                 "  target >", "nothing was written"):  # fmt: skip
         assert word in shown
     assert max(map(len, shown.splitlines())) < 140
     assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize("bfloat16", [False, True])
-def test_a_long_training_on_a_cpu_names_shorter_ways(
-    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bfloat16: bool
-) -> None:
-    monkeypatch.setattr(module, "multiplies_bfloat16", lambda: bfloat16)
-    config = load_config(RECIPE, None, TINY)
-    short = module.dry_run(config, world.folder / "data", tmp_path / "run", RECIPE, "cpu")
-    assert "--size tiny" not in short.render()
-    long = replace(short, updates=20_000, seconds_an_update=10.0)
-    shown = long.render()
-    for way in ("--size tiny", "train.max_cpu_minutes=", "--init", "cotext import"):
-        assert way in shown
-    assert ("train.precision=bf16" in shown) == bfloat16
-    assert "train.precision=bf16" not in replace(long, precision="bf16").render()
-    for other in (replace(long, device="cuda"), replace(long, max_cpu_minutes=60.0)):
-        assert "--size tiny" not in other.render()
-    assert max(map(len, shown.splitlines())) < 140
 
 
 @pytest.mark.parametrize("recipe", ["casa/2to2", "mcn/final", "docflat/abd"])

@@ -35,7 +35,7 @@ def test_what_came_after_the_checkpoint_is_forgotten_by_both(tmp_path: Path) -> 
     with path.open("a") as file:
         file.write('{"kind": "train", "upda')  # cut short by the interruption
     second = MetricsLog(path)
-    assert second.forget_after(2) == (0, set())
+    assert second.forget_after(2) == 0
     second.write("train", {"update": 3.0, "loss": 30.0})
     assert [json.loads(line)["loss"] for line in path.read_text().splitlines()] == [1.0, 2.0, 30.0]
     assert points(tmp_path / "tensorboard", "train/loss") == [(1, 1.0), (2, 2.0), (3, 30.0)]
@@ -50,16 +50,5 @@ def test_damaged_lines_are_left_out_and_counted(tmp_path: Path) -> None:
     lines[1] = lines[1].replace("2.0", "2.5")
     lines[2] = sealed({"kind": "train", "loss": 3.0})  # whole, and of something else
     path.write_text("".join(f"{line}\n" for line in lines))
-    assert MetricsLog(path).forget_after(4) == (2, set())
+    assert MetricsLog(path).forget_after(4) == 2
     assert path.read_text().splitlines() == [lines[0], lines[3]]
-
-
-def test_validations_before_the_checkpoint_are_named(tmp_path: Path) -> None:
-    """A log that was cut at a line lacks one of them."""
-    path = tmp_path / "metrics.jsonl"
-    for update in (2.0, 4.0, 6.0):
-        MetricsLog(path).write("validation", {"update": update, "loss": update})
-    whole = path.read_text()
-    assert MetricsLog(path).forget_after(4) == (0, {2, 4})
-    path.write_text(whole[: whole.index("\n") + 9])
-    assert MetricsLog(path).forget_after(4) == (0, {2})

@@ -43,7 +43,6 @@ from tests.tiny_runs import (
     prepare_toy,
     run_config,
     silent,
-    told_in_training,
     train_here,
     training_is_refused,
     with_section,
@@ -587,18 +586,3 @@ def test_terminated_process_stops_cleanly(data: Path, tmp_path: Path) -> None:
     assert train_here(config, data, run).finished
     train_here(config, data, tmp_path / "untroubled")
     assert_same_run(run, tmp_path / "untroubled")
-
-
-@pytest.mark.parametrize("left", [None, "", "cut short"])
-def test_reports_that_are_gone_are_missed(data: Path, tmp_path: Path, left: str | None) -> None:
-    run = tmp_path / "run"
-    train_here(run_config(max_updates=4), data, run)
-    whole = (run / "metrics.jsonl").read_text()
-    if left is None:
-        (run / "metrics.jsonl").unlink()
-    else:
-        (run / "metrics.jsonl").write_text(left and whole[: whole.index("\n") + 9])
-
-    first, second = (told_in_training(run_config(max_updates=n), data, run) for n in (8, 12))
-    assert f"{run}/metrics.jsonl: missing or truncated; its content is lost" in first
-    assert not any("metrics.jsonl" in text for text in second)

@@ -209,8 +209,7 @@ class TestInheriting:
             new = name.startswith(("encoder.1.", "encoder.2."))
             assert torch.equal(tensor, before[name] if new else shallow.state_dict()[name]), name
             assert (name in found.fresh) == new
-        assert "  initialised at random: " in (told := "\n".join(found.lines()))
-        assert told.count("encoder.1-2") == 1
+        assert "\n".join(found.lines()).count("encoder.1-2") == 1
         assert set(found.taken) == shallow.state_dict().keys()
 
 
@@ -232,45 +231,11 @@ class TestAccount:
         }
         assert list(inherit(Parts(shapes, adopted), given).lines()) == [
             "  taken by name: 8 parameters (32 numbers): encoder.0-1, encoder.2-3.local",
-            "  copied from another parameter: 4 parameters (16 numbers): "
-            "encoder.2-3.global from encoder.2-3.local",
-            "  taken in part: embedding.weight, the first 4 of 6 rows; the rest is initialised to 1",
-            "  initialised at random: nothing",
-            "  initialised to a constant: 2 parameters (2 numbers): biases and norms",
+            "  copied from another parameter: 4 parameters (16 numbers): encoder.2-3.global",
+            "  taken in part: embedding.weight, the first 4 of 6 rows",
+            "  newly initialised: 2 parameters (2 numbers): encoder.2-3.gate",
             "  not used: head",
         ]
-
-    def test_what_begins_as_zeros_is_not_said_to_be_random(self) -> None:
-        small = ["model.dimension=8", "model.heads=2", "model.encoder_layers=1", "model.decoder_layers=1"]
-        plain, memory, relative = (
-            build_model(load_config(name, None, small), 20)
-            for name in ("focused-concatenation/base", "mcn/final", "p-transformer/doc")
-        )
-        lines = list(inherit(relative, plain.state_dict()).lines())
-        assert relative.get_parameter("relative").eq(0).all()
-        assert lines[2] == "  initialised at random: nothing"
-        assert lines[3].startswith("  initialised to a constant: ")
-        assert lines[3].endswith(": relative")
-        account = inherit(memory, plain.state_dict())
-        at_random, constant = (line for line in account.lines() if line.startswith("  initialised"))
-        assert ": decoder.0.attention.score.distance, " in at_random
-        assert at_random.endswith(", source_document.gate")
-        assert "embedding.segment" in constant
-        assert "decoder.0.attention.score.content_bias" in constant
-        assert constant.endswith(", biases and norms")
-        for line, values in ((at_random, False), (constant, True)):
-            names = [name for name in account.fresh if (name in account.constant) == values]
-            assert f": {len(names)} parameters (" in line
-            for name in names:
-                tensor = memory.state_dict()[name]
-                assert bool((tensor == tensor.flatten()[0]).all()) == values
-
-    def test_no_rest_where_all_rows_are_taken(self) -> None:
-        model = Parts({"embedding.weight": (4, 2)}, {})
-        longer = {"embedding.weight": torch.zeros(6, 2)}
-        assert list(inherit(model, longer).lines())[1] == (
-            "  taken in part: embedding.weight, the first 4 of 4 rows"
-        )
 
     @pytest.mark.parametrize(
         ("names", "expected"),
@@ -311,7 +276,7 @@ class TestTraining:
         assert message.splitlines()[1].startswith(
             f"  taken by name: {len(expected)} parameters ({numbers:,} numbers): "
         )
-        assert message.splitlines()[2:] == ["  initialised at random: nothing"]
+        assert message.splitlines()[2:] == ["  newly initialised: nothing"]
         written = unsealed((tmp_path / "run" / "init.json").read_text())
         assert set(written.pop("taken")) == set(expected)
         loss = written.pop("loss")
@@ -405,12 +370,9 @@ class TestTraining:
         [message] = [m for m in messages if m.startswith("starting from")]
         lines = message.splitlines()
         assert lines[1].endswith(": embedding, encoder")
-        assert lines[2].startswith("  initialised at random: ")
+        assert lines[2].startswith(f"  newly initialised: {len(decoder)} parameters (")
         assert lines[2].endswith(": decoder")
-        assert lines[3].startswith("  initialised to a constant: ")
-        assert lines[3].endswith(": biases and norms")
-        assert sum(int(line.split(": ")[1].split()[0]) for line in lines[2:4]) == len(decoder)
-        assert lines[4:] == [
+        assert lines[3:] == [
             "  left out, as train.init_parts = encoder: decoder; the embedding, which encoder and "
             "decoder share, is taken"
         ]

@@ -45,6 +45,7 @@ KEPT: Final = 3  # most engines of other weights in a folder: the newest
 QUANTIZATION: Final = {"float32": "float32", "int8": "int8"}
 # Settings that engines support only with these values.
 PLAIN: Final = {
+    "align": "constrained",
     "nbest": 1,
     "shortlist": 0,
     "scores": True,

@@ -4,7 +4,6 @@ Unknown facts are given as "not recorded". The head is YAML in the format of the
 """
 
 import json
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,12 +13,9 @@ import yaml
 
 from cotext.config.recipe import Config
 from cotext.data.languages import Languages
-from cotext.models.describe import describe_length_penalty, describe_model
-from cotext.models.interface import OWN
-from cotext.models.reach import source_reach, target_reach
+from cotext.models.describe import describe_cut, describe_length_penalty, describe_model
 from cotext.runtime.errors import CotextError
 from cotext.runtime.reading import read_json
-from cotext.runtime.tables import listed
 
 NOT_RECORDED: Final = "not recorded"
 SOURCES_UNKNOWN: Final = (
@@ -166,36 +162,8 @@ def _summary(facts: CardFacts) -> str:
     )
     return (
         f"A translation system {pair}, {origin}. It translates documents sentence by sentence, "
-        f"and gives as many sentences as it is given. {_context(facts.config)}"
+        "and returns as many sentences as it receives."
     )
-
-
-def _context(config: Config) -> str:
-    source, target = source_reach(config), target_reach(config)
-    if source == target == OWN:
-        return "Every sentence is translated by itself."
-    parts = [
-        f"{_sentences(count)} {side} it in the {text}"
-        for count, side, text in (
-            (source.before, "before", "source"),
-            (source.after, "after", "source"),
-            (target.before, "before", "translation"),
-        )
-        if count
-    ]
-    if config.model.batch_context != "none":
-        within = f" within groups of {config.decode.group_windows} windows"
-    elif config.view.kind in ("document", "cumulative"):
-        within = f" within pieces of up to {config.view.max_tokens} tokens"
-    else:
-        within = ""
-    return f"What it writes for a sentence can depend on {listed(parts)}{within and ','}{within}."
-
-
-def _sentences(count: float) -> str:
-    if math.isinf(count):
-        return "all sentences"
-    return "1 sentence" if count == 1 else f"{count:.0f} sentences"
 
 
 def _loading(facts: CardFacts) -> str:
@@ -215,6 +183,7 @@ def _system(facts: CardFacts) -> Iterator[tuple[str, str]]:
     config, model = facts.config, facts.config.model
     yield "recipe", _cell(facts.recipe) or NOT_RECORDED
     yield "model", describe_model(model)
+    yield "view", describe_cut(config.view, config.view.max_sentences)
     yield "layers", f"{model.encoder_layers} encoder, {model.decoder_layers} decoder"
     yield "dimension", f"{model.dimension:,}, feed-forward {model.feed_forward:,}, {model.heads} heads"
     yield "parameters", f"{facts.parameters:,}"

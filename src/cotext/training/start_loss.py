@@ -30,23 +30,17 @@ class StartLoss:
     """Mean negative log-likelihood per current label, in nats, over the same documents.
 
     `sentences_there`: loss of the other run on single sentences. `sentences_here`, `instances_here`: loss of
-    the model before its first update, on single sentences and on instances of its view. `sentences_blended`:
-    loss on single sentences with the full effect of all blended parts (`train.blend`), or None if there are
-    no blended parts.
+    the model before its first update, on single sentences and on instances of its view.
     """
 
     sentences_there: float
     sentences_here: float
     instances_here: float
-    sentences_blended: float | None = None
 
     def render(self) -> str:
-        note = ""
-        if self.sentences_blended is not None:
-            note = f"; without blending, single sentences would cost {self.sentences_blended:.3f}"
         return (
             f"  development loss at the start, nats per token: single sentences {self.sentences_here:.3f} "
-            f"({self.sentences_there:.3f} there), instances of this recipe {self.instances_here:.3f}{note}"
+            f"({self.sentences_there:.3f} there), instances of this recipe {self.instances_here:.3f}"
         )
 
 
@@ -81,9 +75,8 @@ def start_loss(
         measured(new_model, config, view) for view in (sentences, build_view(config.view))
     )
     new_model.blend(1.0, blend)
-    sentences_blended = measured(new_model, config, sentences) if blend else None
     new_model.train(here_mode)
-    return StartLoss(sentences_there, sentences_here, instances_here, sentences_blended)
+    return StartLoss(sentences_there, sentences_here, instances_here)
 
 
 @torch.no_grad()

@@ -56,8 +56,7 @@ class Inheritance:
     """The origins of the initial parameters of a model, by name.
 
     `sizes`: number of elements of each parameter of the model. `source`: parameters of the other run.
-    `partly`: number of rows taken, and of all rows. `constant`: value of fresh parameters, or of the
-    remaining rows of parameters taken in part, if all elements are equal.
+    `partly`: number of rows taken, and of all rows.
     """
 
     sizes: dict[str, int]
@@ -67,7 +66,6 @@ class Inheritance:
     partly: dict[str, tuple[int, int]] = field(default_factory=dict)
     neutral: list[str] = field(default_factory=list)
     fresh: list[str] = field(default_factory=list)
-    constant: dict[str, float] = field(default_factory=dict)
 
     @property
     def unused(self) -> list[str]:
@@ -84,37 +82,22 @@ class Inheritance:
         """Yield the lines of the report; similar layers and modules are listed together."""
         yield f"  taken by name: {self._listed(self.taken)}"
         if self.adopted:
-            pairs = dict.fromkeys(without_common_ending(own, other) for own, other in self.adopted.items())
-            words = numbered_together(f"{own} from {other}" for own, other in pairs)
-            yield f"  copied from another parameter: {self._count(self.adopted)}: {', '.join(words)}"
+            yield f"  copied from another parameter: {self._listed(self.adopted)}"
         for name, (rows, all_rows) in self.partly.items():
-            value = f"to {self.constant[name]:g}" if name in self.constant else "at random"
-            rest = f"; the rest is initialised {value}" if rows < all_rows else ""
-            yield f"  taken in part: {name}, the first {rows:,} of {all_rows:,} rows{rest}"
+            yield f"  taken in part: {name}, the first {rows:,} of {all_rows:,} rows"
         if self.neutral:
             yield f"  set to a neutral constant, without effect at first: {self._listed(self.neutral)}"
-        yield from self._fresh_lines()
+        yield f"  newly initialised: {self._listed(self.fresh)}"
         if self.unused:
             yield f"  not used: {', '.join(grouped(self.unused, self.source))}"
 
-    def _fresh_lines(self) -> Iterator[str]:
-        constant = [name for name in self.fresh if name in self.constant]
-        at_random = [name for name in self.fresh if name not in self.constant]
-        # Biases (zero) and weights of norms (one) are not listed by name.
-        usual = {name for name in constant if name.endswith(".bias") or self.constant[name] == 1}
-        yield f"  initialised at random: {self._listed(at_random, usual)}"
-        if constant:
-            parts = grouped([name for name in constant if name not in usual], self.sizes)
-            words = ", ".join([*parts, "biases and norms"] if usual else parts)
-            yield f"  initialised to a constant: {self._count(constant)}: {words}"
-
-    def _listed(self, names: Collection[str], unlisted: Collection[str] = ()) -> str:
-        listed = [name for name in self.sizes if name not in unlisted]
-        return f"{self._count(names)}: {', '.join(grouped(names, listed))}" if names else "nothing"
-
-    def _count(self, names: Collection[str]) -> str:
-        numbers = sum(self.sizes[name] for name in names)
-        return f"{len(names)} parameter{'' if len(names) == 1 else 's'} ({numbers:,} numbers)"
+    def _listed(self, names: Collection[str]) -> str:
+        if not names:
+            return "nothing"
+        numbers, several = sum(self.sizes[name] for name in names), "" if len(names) == 1 else "s"
+        return (
+            f"{len(names)} parameter{several} ({numbers:,} numbers): {', '.join(grouped(names, self.sizes))}"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -327,7 +310,6 @@ def inherit(model: System, weights: Mapping[str, Tensor], copies: bool = True) -
                 origin.adopted[name] = adopted[name]
             elif same is not None and _shares_rows(same, tensor, name == VOCABULARY):
                 rows = min(len(same), len(tensor))
-                origin.constant |= _constant(name, tensor[rows:])
                 tensor[:rows].copy_(same[:rows])
                 origin.partly[name] = rows, len(tensor)
             elif name in neutral:
@@ -335,14 +317,7 @@ def inherit(model: System, weights: Mapping[str, Tensor], copies: bool = True) -
                 origin.neutral.append(name)
             else:
                 origin.fresh.append(name)
-                origin.constant |= _constant(name, tensor)
     return origin
-
-
-def _constant(name: str, tensor: Tensor) -> dict[str, float]:
-    """Return {name: value} if all elements of a parameter have the same value; otherwise an empty dict."""
-    values = tensor.flatten()
-    return {name: float(values[0])} if len(values) and bool((values == values[0]).all()) else {}
 
 
 def _shares_rows(source: Tensor, target: Tensor, of_symbols: bool) -> bool:
@@ -353,15 +328,6 @@ def _shares_rows(source: Tensor, target: Tensor, of_symbols: bool) -> bool:
     return same_width and (of_symbols or len(source) < len(target))
 
 
-def without_common_ending(own: str, other: str) -> tuple[str, str]:
-    """Remove the common suffix of two names: `a.global.w`, `a.local.w` become `a.global`, `a.local`."""
-    one, two = own.split("."), other.split(".")
-    while len(one) > 1 and len(two) > 1 and one[-1] == two[-1]:
-        one.pop()
-        two.pop()
-    return ".".join(one), ".".join(two)
-
-
 def grouped(names: Collection[str], everything: Iterable[str]) -> list[str]:
     """Shorten names of parameters to the largest modules that contain only them, and join numbered modules.
 
@@ -369,17 +335,10 @@ def grouped(names: Collection[str], everything: Iterable[str]) -> list[str]:
     """
     chosen = set(names)
     mixed = {prefix for name in everything if name not in chosen for prefix in _prefixes(name)}
-    return numbered_together(
-        dict.fromkeys(next(p for p in _prefixes(name) if p not in mixed) for name in names)
-    )
-
-
-def numbered_together(names: Iterable[str]) -> list[str]:
-    """Join names that differ only in their first number: `a.0.b`, `a.1.b` become `a.0-1.b`."""
     numbers: dict[str, list[int]] = {}
-    for name in names:
-        first = re.search(r"(?<=\.)\d+(?=[. ]|$)", name)
-        pattern = re.sub(rf"(?<=\.){first[0]}(?=[. ]|$)", "#", name) if first else name
+    for part in dict.fromkeys(next(p for p in _prefixes(name) if p not in mixed) for name in names):
+        first = re.search(r"(?<=\.)\d+(?=\.|$)", part)
+        pattern = f"{part[: first.start()]}#{part[first.end() :]}" if first else part
         numbers.setdefault(pattern, []).extend([int(first[0])] if first else [])
     return [pattern.replace("#", in_ranges(sorted(group))) for pattern, group in numbers.items()]
 
