@@ -36,7 +36,6 @@ from cotext.search.engine import CTranslate2Engine, search_engine
 from cotext.search.nbest_beam import Alternative
 from cotext.translation import plan as plan_module
 from cotext.translation.open import OpenedRun, open_run
-from cotext.translation.translate_file import translate_file
 from tests.command_line import Outcome, cotext, must_refuse, succeed
 from tests.loops import loop_over
 from tests.pretrained_folders import ENGLISH, m2m100_files, marian_files, sentences
@@ -283,25 +282,6 @@ def test_scores_are_those_of_the_run(both: Both, view: str, pre_norm: bool) -> N
     for a, b in zip(own, other, strict=True):
         for x, y in zip(a, b, strict=True):
             assert x == pytest.approx(y, abs=1e-4)
-
-
-def test_a_job_goes_on_with_the_same_engine_alone(
-    both: Both, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pair, source, out = both("sentence"), tmp_path / "in.en", tmp_path / "out.de"
-    write_documents(source, [Document(d.id, d.source) for d in toy_documents(3, 5)], "text")
-    assert isinstance(pair.engine.loaded.model, CTranslate2Engine)
-
-    def stop(*arguments: object) -> None:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patched:
-        patched.setattr("cotext.translation.translate_file.write_translations", stop)
-        with pytest.raises(KeyboardInterrupt):
-            translate_file(pair.engine, source, out)
-    monkeypatch.setattr(pair.engine.loaded.model, "name", "engine:ctranslate2-0.0|quantization:float32")
-    with pytest.raises(CotextError, match=r"another job[^\n]*\n  job\.engine: "):
-        translate_file(pair.engine, source, out)
 
 
 def test_a_window_that_is_written_again_whole(both: Both, documents: list[Document]) -> None:

@@ -290,39 +290,6 @@ def test_a_beam_of_one_is_greedy(kind: str, align: Align, seed: int) -> None:
         assert hypothesis.token_log_probabilities == pytest.approx(log_probabilities, abs=1e-12)
 
 
-class Obedient(Table):
-    """Seldom ends in sentence 0, goes on after sentence 1, or leaves a sentence empty."""
-
-    def __init__(self, seed: int, kind: str) -> None:
-        super().__init__(seed, sharpness=1.0, entries=800)
-        separators = list(KINDS[kind].separators)
-        self.logits[:400, [EOS, SEP2]] -= 6
-        self.logits[400:, separators] -= 6
-        self.logits.view(2, 400, 9)[:, :200, [EOS, *separators]] -= 4
-
-    def read(self, history: Tensor, token: Tensor, sentence: Tensor) -> Tensor:
-        within = sum(token == opening for opening in (BOS, SEP, SEP2)) == 0
-        return super().read(history, token, sentence) % 200 + 200 * within + 400 * (sentence > 0)
-
-
-@pytest.mark.parametrize("kind", ["plain", "indexed"])
-@pytest.mark.parametrize("beam", [1, 1500])
-def test_what_free_search_gets_right_constrained_search_finds_too(kind: str, beam: int) -> None:
-    """Unless a limit decides. (A beam between these two may have lost it to what is not allowed.)"""
-    sound = 0
-    for seed in range(40):
-        model = Obedient(seed, kind)
-        request = SearchRequest((), 0, (4, 5) if beam == 1 else (3, 3))
-        [free] = search_table(model, [seed], [request], SearchOptions(beam, 0.6, "free"), kind)
-        plain = Plain(model, seed, request, kind, "constrained")
-        if plain.is_translation(free.tokens):
-            [constrained] = search_table(model, [seed], [request], SearchOptions(beam, 0.6), kind)
-            assert constrained.tokens == free.tokens
-            assert constrained.score == free.score
-            sound += 1
-    assert 5 < sound < 40
-
-
 @kinds
 @pytest.mark.parametrize("beam", [1, 3])
 def test_a_sentence_that_will_not_end_takes_nothing_from_those_after_it(kind: str, beam: int) -> None:

@@ -1,36 +1,16 @@
 """The two forms of the length penalty, worked by hand, and that the formula is written once."""
 
-import math
 from collections.abc import Sequence
 
 import pytest
 
 from cotext.config.decoding import LengthPenaltyForm
 from cotext.models.interface import Engine, EngineHypothesis, EngineRules
-from cotext.search.beam_search import SearchOptions, length_divisor
+from cotext.search.beam_search import SearchOptions
 from cotext.search.constraints import SearchRequest, SearchSymbols
 from cotext.search.engine import search_engine
-from tests.loops import loop_over
 from tests.search.test_beam_search import EOS, KINDS, UNK, A
 from tests.tables import table_source
-
-
-@loop_over(
-    ("form", "length", "exponent", "divisor"),
-    [
-        ("power", 1, 0.6, 1.0),
-        ("power", 9, 0.5, 3.0),
-        ("power", 10, 2.0, 100.0),
-        ("power", 7, 0.0, 1.0),
-        ("gnmt", 1, 0.6, 1.0),
-        ("gnmt", 13, 0.5, math.sqrt(3)),
-        ("gnmt", 7, 1.0, 2.0),
-        ("gnmt", 19, 2.0, 16.0),
-        ("gnmt", 7, 0.0, 1.0),
-    ],
-)
-def test_values_worked_by_hand(form: LengthPenaltyForm, length: int, exponent: float, divisor: float) -> None:
-    assert length_divisor(length, exponent, form) == pytest.approx(divisor, rel=1e-15)
 
 
 class TwoHypotheses(Engine):

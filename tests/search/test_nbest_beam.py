@@ -1,6 +1,5 @@
 """Lists of hypotheses: the best ones of all there are, and the best one as without a list."""
 
-import math
 from dataclasses import replace
 from itertools import pairwise
 
@@ -80,25 +79,6 @@ def test_the_best_hypothesis_is_that_of_a_search_without_a_list(kind: str, beam:
             assert len(tokens) == beam
             different += len({len(each) for each in tokens}) > 1
     assert different > 5  # lists are not of one length, for which no reserve were needed
-
-
-def test_a_list_worked_by_hand() -> None:
-    # Whatever was written, a has probability 1/2, b and the end 1/4: a 1/8, b 1/16, a a 1/16, a b 1/32 ...
-    model = Table(0, entries=1)
-    none = -1e9
-    model.logits[0] = torch.tensor(
-        [none, none, none, math.log(0.25), none, none, math.log(0.5), math.log(0.25), none]
-    )
-    [found] = search_table(model, [0], [SearchRequest((), 0, (3,))], SearchOptions(6, 0.0, nbest=4))
-    assert found.tokens == [A]
-    assert found.score == pytest.approx(math.log(1 / 8))
-    [others] = found.others
-    assert {o.tokens: round(math.exp(o.log_probability), 6) for o in others} == {
-        (B,): 0.0625,
-        (A, A): 0.0625,
-        **{o.tokens: 0.03125 for o in others[2:]},
-    }
-    assert others[2].tokens in {(A, B), (B, A)}
 
 
 def test_rows_that_others_see_are_not_searched_any_further() -> None:

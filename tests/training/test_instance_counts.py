@@ -8,7 +8,7 @@ from cotext.data.batch import SpecialSymbols
 from cotext.data.store import StoreWriter, TokenStore
 from cotext.data.views import DocumentView, Limit, Mixture, SentenceView, View, WindowView
 from cotext.training.dry_run import InstanceCounts, count_instances
-from tests.data.test_sampling import SYMBOLS, epoch_of, make_sampler, write_store
+from tests.data.test_sampling import SYMBOLS
 
 BRACKETS = SpecialSymbols(pad=1000, bos=1001, eos=1002, separators=(1003,), bracket=True)
 
@@ -48,19 +48,6 @@ def test_of_a_mixture_as_many_as_are_drawn_on_average(by_hand: TokenStore) -> No
     assert found.instances == 2 + 3 * 2.5
     assert found.source_tokens == pytest.approx((15 + 7 + 2.5 * 15) / 9.5)
     assert found.sentences == pytest.approx((3 + 1 + 7.5) / 9.5)
-
-
-@pytest.mark.parametrize("view", [SentenceView(), WindowView(2, 1, Limit(40)), DocumentView(Limit(25))])
-def test_as_an_epoch_has_them(tmp_path: Path, view: View) -> None:
-    store = write_store(tmp_path / "train.arrow", 30)
-    batches = epoch_of(make_sampler(store, view), 0)
-    rows = sum(len(batch.source.tokens) for batch, _ in batches)
-    found = count(store, view, 25)
-    assert (found.instances, found.too_long) == (rows, batches[-1][1].skipped)
-    assert found.too_long > 0
-    source = sum(int((batch.source.sentence >= 0).sum()) for batch, _ in batches)
-    assert found.source_tokens == pytest.approx(source / rows)
-    assert found.target_tokens == pytest.approx(sum(int(b.is_label.sum()) for b, _ in batches) / rows)
 
 
 def test_a_corpus_that_has_none(tmp_path: Path) -> None:

@@ -202,11 +202,7 @@ class VocabularyRows:
 
 
 def read_model(foreign: ForeignModel) -> Model:
-    """Read the foreign weights into a model, in single precision.
-
-    Raises:
-        CotextError: tensors that are missing, unknown, of another shape, or not numbers.
-    """
+    """Read the foreign weights into a model, in single precision; raise CotextError if they do not fit."""
     tokenizer, tensors = foreign.tokenizer, foreign.tensors
     sizes = tokenizer.vocabulary_size, tokenizer.source_vocabulary_size
     most = 4 * parameters_at_most(foreign.config, max(sizes))

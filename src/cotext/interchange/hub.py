@@ -89,9 +89,6 @@ def export_int8(run: Path, out: Path, update: int | None = None) -> None:
 
     `new_or_same` handles an existing `out`. The int8 run has a quarter of the size and cannot be trained. Its
     translations and scores equal, bit for bit, the results of the run with decode.precision = int8.
-
-    Raises:
-        CotextError: `out` cannot be written; also the errors of `load_run`.
     """
     loaded = load_run(run, update)
     decode = loaded.config.decode.model_copy(update={"precision": "int8"})

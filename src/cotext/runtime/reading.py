@@ -61,11 +61,7 @@ def read_text(path: Path, max_bytes: int = MAX_DESCRIPTION_BYTES) -> str:
 
 
 def read_json(path: Path, max_bytes: int = MAX_DESCRIPTION_BYTES) -> dict[str, Any]:
-    """Return the JSON object in a regular file.
-
-    Raises:
-        CotextError: the content is not an object; also the errors of `read_text` and `parse_json`.
-    """
+    """Return the JSON object in a regular file; raise CotextError if it contains anything else."""
     content = parse_json(read_text(path, max_bytes), str(path))
     if not isinstance(content, dict):
         raise CotextError(f"{path}: damaged: not a JSON object")

@@ -59,10 +59,8 @@ class RunCheckpoints:
     def save(self, progress: TrainingProgress, state: ProcessState) -> None:
         """Write a checkpoint, renaming its folder when it is complete, and prune older ones.
 
-        Every process must call this, each with its own state.
-
-        Raises:
-            CotextError: another process has taken over the run, or files cannot be written.
+        Every process must call this, each with its own state. Raises CotextError if another process has taken
+        over the run, or files cannot be written.
         """
         self.require_run()
         main = self.accelerator.is_main_process
@@ -103,10 +101,8 @@ class RunCheckpoints:
     def resume(self) -> tuple[TrainingProgress, ProcessState] | None:
         """Restore weights, optimizer, loss scale and random state from the last checkpoint, if there is one.
 
-        `require_resumable` must have checked it.
-
-        Raises:
-            CotextError: the checkpoint was written by another number of processes or for another model.
+        `require_resumable` must have checked it. Raises CotextError if it was written by another number of
+        processes or for another model.
         """
         saved = checkpoints(self.run)
         if not saved:

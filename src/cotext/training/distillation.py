@@ -232,11 +232,7 @@ class DistillationJob(Job[Outcome]):
         self.facts = {**asdict(request), **paths, **here}
 
     def run(self, on_sentences: Callable[[int], None] = lambda count: None) -> Outcome:
-        """Translate the remaining documents and write the corpus; if it is finished, only return its result.
-
-        Raises:
-            CotextError: `cotext.runtime.jobs.engine.run` raises an error.
-        """
+        """Translate the remaining documents and write the corpus; of a finished one, return the result."""
         if not self.finished:
             return run(self, on_sentences, overwrite=None)
         with writing(self.out):

@@ -151,8 +151,7 @@ class DryRun:
 def dry_run(config: Config, data_folder: Path, run: Path, recipe: str, device: str | None) -> DryRun:
     """Set up training, make a few updates in memory, and return measurements.
 
-    Raises:
-        CotextError: the folder contains a run; also the errors of `cotext.training.run.train`.
+    Raises the errors of `cotext.training.run.train`, and CotextError if the folder contains a run.
     """
     if (run / "config.yaml").exists():
         raise CotextError(f"{run}: contains a run; choose another --out")

@@ -83,11 +83,7 @@ def save_optimizer(path: Path, optimizer: Optimizer, names: Sequence[str], main:
 
 
 def load_optimizer(path: Path, optimizer: Optimizer, names: Sequence[str]) -> None:
-    """Check and load the state that `save_optimizer` wrote.
-
-    Raises:
-        CotextError: the file is missing or damaged, or contains the state of another model.
-    """
+    """Load the state that `save_optimizer` wrote; raise CotextError if it is damaged or of another model."""
     index = {name: i for i, name in enumerate(names)}
     parameters = [p for group in optimizer.param_groups for p in group["params"]]
     state: dict[int, dict[str, Tensor]] = {}
@@ -128,11 +124,7 @@ def save_process_state(folder: Path, rank: int, state: ProcessState) -> None:
 
 
 def load_process_state(folder: Path, rank: int) -> ProcessState:
-    """Restore the random state of a process, and return its other state.
-
-    Raises:
-        CotextError: a file is damaged.
-    """
+    """Restore the random state of a process, and return its other state; raise CotextError for damage."""
     path = folder / f"process-{rank}.safetensors"
     tensors = read_tensors(path)
     sums = {n.removeprefix("sum|"): t.clone() for n, t in tensors.items() if n.startswith("sum|")}
@@ -167,11 +159,7 @@ def load_progress(folder: Path) -> TrainingProgress:
 
 
 def require_resumable(run: Path, corpus: Mapping[str, str]) -> None:
-    """Check the last checkpoint, if there is one, and that it was trained on the same data.
-
-    Raises:
-        CotextError: a file is missing, damaged or belongs to another checkpoint, or the data differ.
-    """
+    """Raise CotextError if the last checkpoint, if any, is damaged or was trained on other data."""
     updates = checkpoints(run)
     if not updates:
         return

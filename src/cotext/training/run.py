@@ -51,11 +51,7 @@ MAY_CHANGE = (
 
 
 def open_run(run: Path, config: Config, tokenizer: Tokenizer) -> None:
-    """Create a run in a folder, or check that it contains the same run.
-
-    Raises:
-        CotextError: the folder contains another run or other files, or cannot be written.
-    """
+    """Create a run in a folder; raise CotextError if it contains another run or other files."""
     try:
         require_own(run, config)
         # The configuration is written first, because its presence identifies the folder as a run.
@@ -66,12 +62,7 @@ def open_run(run: Path, config: Config, tokenizer: Tokenizer) -> None:
 
 
 def require_own(run: Path, config: Config) -> None:
-    """Check that an existing folder is empty, or contains the same run.
-
-    Raises:
-        CotextError: the folder contains another run or other files.
-        OSError: the folder cannot be read.
-    """
+    """Raise CotextError if an existing folder contains another run or other files."""
     path = run / "config.yaml"
     if path.exists():
         if is_int8(run / "model.safetensors"):

@@ -31,10 +31,7 @@ def train_seeds(
 
     `configs` contains the configuration of every seed. `watched` returns the callbacks for the training of a
     seed. Returns the progress of each run. If a run is stopped by a signal, later runs are not begun.
-
-    Raises:
-        CotextError: `train` raises an error. Problems with the folder of a seed are reported before the first
-            training.
+    Raises the errors of `train`; problems with the folder of a seed, before the first training.
     """
     # In distributed training, only the first process checks: it may begin to write before the others check.
     if is_first_process():
@@ -57,12 +54,7 @@ def train_seeds(
 
 
 def require_seeds(configs: Mapping[int, Config], data_folder: Path, folder: Path, recipe: str) -> None:
-    """Check that the folder is new, or contains the same runs.
-
-    Raises:
-        CotextError: the folder is a file or a run, or has other content; a run in it has other settings or
-            data, is damaged, or is being trained by another process.
-    """
+    """Raise CotextError unless the folder is new, or contains the same runs, undamaged and unused."""
     data = open_data(data_folder)
     if not folder.exists():
         return

@@ -70,12 +70,7 @@ class TrainingSetup:
     start: WarmStart | None
     fresh: Collection[str]
 
-    def trainer(
-        self,
-        run: Path,
-        callbacks: TrainingCallbacks,
-        lock: Lock | None = None,
-    ) -> Trainer:
+    def trainer(self, run: Path, callbacks: TrainingCallbacks, lock: Lock | None = None) -> Trainer:
         """Return the trainer of a run; raises CotextError if no training data fit the settings."""
         trainer = Trainer(
             self.config, self.model, self.corpus, run, callbacks, self.accelerator, self.fresh, lock
@@ -87,8 +82,7 @@ class TrainingSetup:
 def set_up(config: Config, data_folder: Path, run: Path, recipe: str, device: str | None) -> TrainingSetup:
     """Open the data, complete the configuration and build the model.
 
-    Raises:
-        CotextError: settings contradict each other, the data or this machine.
+    Raises CotextError if settings contradict each other, the data or this machine.
     """
     data = open_data(data_folder)
     requested, config = config, settle(config, data, run, recipe)

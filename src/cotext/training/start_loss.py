@@ -47,11 +47,7 @@ class StartLoss:
 def start_loss(
     run: Path, model: Model, config: Config, dev: TokenStore, tokenizer: Tokenizer, device: torch.device
 ) -> StartLoss | None:
-    """Measure a model that was initialised from `run`; return None if either is non-autoregressive.
-
-    Raises:
-        CotextError: the run cannot be loaded.
-    """
+    """Measure a model that was initialised from `run`; return None if either is non-autoregressive."""
     here, there = LoadedModel(model, config, tokenizer, []), load_run(run)
     if not (here.writes_left_to_right and there.writes_left_to_right):
         return None

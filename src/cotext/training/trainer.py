@@ -41,14 +41,7 @@ from cotext.training.prepared_data import Corpus
 from cotext.training.resume import ProcessState, TrainingProgress
 from cotext.training.sharding import shard, whole
 from cotext.training.start_settings import blended
-from cotext.training.validation import (
-    Interval,
-    IntervalSums,
-    Validator,
-    add_over_processes,
-    means,
-    warnings_of,
-)
+from cotext.training.validation import IntervalSums, Validator, add_over_processes, means, warnings_of
 
 
 @dataclass(slots=True)
@@ -69,17 +62,12 @@ class TrainingCallbacks:
     score_development: Callable[[Model], float] | None = None
 
 
-# --- The metrics log of a run: one line of JSON for each report, and TensorBoard curves.
-#
-# `metrics.jsonl` is append-only, except that resumption removes the lines written after the checkpoint. Each
-# line ends with a checksum. TensorBoard gets the same metrics in `tensorboard/`; the same steps are purged.
-
 # Metrics that differ between two runs of the same seed.
 TIMING = ("time", "tokens_per_second", "waiting_share")
 
 
 class MetricsLog:
-    """The reports of a run, as lines of JSON and as TensorBoard curves."""
+    """The reports of a run: lines of JSON, each with a checksum, and the same as TensorBoard curves."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -107,9 +95,6 @@ class MetricsLog:
 
         Must be called before `write`. Returns the number of damaged lines. The last line, which an
         interruption may have cut short, does not count as damaged.
-
-        Raises:
-            CotextError: the file cannot be read or rewritten.
         """
         self._forgotten_from = update + 1
         *lines, cut_short = sealed_lines(self.path)
@@ -259,11 +244,7 @@ class Trainer:
         self.counted_until = time.process_time()
 
     def require_batches(self) -> None:
-        """Check that the settings leave data for training and validation.
-
-        Raises:
-            CotextError: no sentence of the training or the development corpus is short enough.
-        """
+        """Raise CotextError if no sentence of the training or the development corpus is short enough."""
         self.sampler.require_instances()
         self.validator.require_batches()
 
@@ -434,31 +415,29 @@ class Trainer:
                 "checkpoints"
             )
 
-    def _require_applied(self) -> Interval:
-        """Return the sums since the last report; raises CotextError if an update was not finite."""
-        read = self.interval.read()
-        if read.stopped_at:
-            self._require_finite(math.nan, read.stopped_at)
-        return read
+    def _require_applied(self) -> None:
+        """Raise CotextError if an update since the last report was not finite."""
+        if stopped_at := int(self.interval.stopped_at):
+            self._require_finite(math.nan, stopped_at)
 
     def _report(self) -> None:
         """Report the updates since the last report."""
         interval, now = self.interval, time.perf_counter()
-        read = self._require_applied()
+        self._require_applied()
         seconds = now - interval.since
         seen = {
             "labels": (float(interval.labels), 0.0),
             "skipped": (float(self.cursor.skipped), 0.0),
             "shed": (float(self.cursor.shed), 0.0),
         }
-        totals = add_over_processes({**read.sums, **seen})
+        totals = add_over_processes({**interval.read(), **seen})
         labels, skipped, shed = (totals.pop(name)[0] for name in seen)
         figures = {
             "update": float(self.progress.update),
             "epoch": float(self.cursor.epoch),
             **means(totals),
             "learning_rate": learning_rate(self.config.train, self.progress.update),
-            "grad_norm": read.grad_norm,
+            "grad_norm": float(interval.grad_norm),
             "tokens_per_second": labels / seconds,
             "waiting_share": interval.waited_seconds / seconds,
             "skipped_instances": skipped,

@@ -285,9 +285,6 @@ def inherit(model: System, weights: Mapping[str, Tensor], copies: bool = True) -
     """Copy the weights of another model that fit, as described at the top of this module.
 
     Without `copies`, a weight that was used once is not adopted again.
-
-    Raises:
-        ValueError: the model adopts weights for a parameter that it does not have.
     """
     state, adopted, neutral = model.state_dict(), model.adopted_names(), model.neutral_start()
     if unknown := adopted.keys() - state.keys():
