@@ -48,11 +48,7 @@ SPDX = {"gpl-3.0-or-later": "GPL-3.0-or-later", "apache-2.0": "Apache-2.0"}
 def write_package(
     package: Path, licence: Path, sources: Path, runs: dict[str, Path], scores: list[Path]
 ) -> None:
-    """Write the package.
-
-    Raises:
-        CotextError: a licence that SPDX lacks above, or an error of `export_hub` or `export_int8`.
-    """
+    """Write the package; raise CotextError for a licence that is not in `SPDX`."""
     if licence.name not in SPDX:
         raise CotextError(f"{licence}: its name is not a known licence ({', '.join(SPDX)})")
     distribution = package.resolve().name
