@@ -14,9 +14,8 @@ import pytest
 import torch
 
 from cotext.config.recipe import Config, dump_config, load_config, parse_config
-from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite, write_suite
 from cotext.data.documents import Document, ParallelDocument
-from cotext.data.formats import write_documents, write_parallel
+from cotext.data.formats import write_documents
 from cotext.data.tokenizer import (
     M2M100_LANGUAGES,
     FairseqTokenizer,
@@ -561,39 +560,6 @@ def test_info_tells_what_an_engine_is(make: Make, tmp_path: Path) -> None:
     assert "quantization  int8" in shown
     (engine / "cotext.json").write_text("{}")
     assert "cotext.json: damaged" in succeed("info", engine).out
-
-
-def test_an_engine_is_compared_with_its_run(make: Make, tmp_path: Path) -> None:
-    run, engine = make("s2to2", False, ENDING), tmp_path / "engine"
-    export_engine(run, engine)
-    out, text = tmp_path / "page.html", tmp_path / "test.jsonl"
-    write_parallel(text, None, toy_documents(2, 5), "jsonl")
-    examples = tuple(
-        ContrastiveExample(
-            f"{n}", "article", 1, d.source[:2], (d.target[:2], ("die katze", "der hund")), 0, document=d.id
-        )
-        for n, d in enumerate(toy_documents(4, 12))
-        if len(d.source) > 1
-    )
-    write_suite(tmp_path / "suite.json", ContrastiveSuite("articles", "en", "de", examples))
-    files = ("--source", text, "--reference", text, "--suite", tmp_path / "suite.json")
-    given = (*files, "--samples", "1000", "--device", "cpu", "--out", out, "--json")
-    told = json.loads(succeed("compare", run, engine, *given).out)
-    own, other = (
-        {
-            (e["kind"], e["name"], e.get("group")): e["value"]
-            for e in told["figures"]
-            if e["system"] == each.name
-        }
-        for each in (run, engine)
-    )
-    assert {"run", "score", "accuracy", "context"} <= {kind for kind, *_ in own}
-    # The second is tested against the first as well.
-    assert {kind for kind, *_ in own.keys() ^ other.keys()} == {"contrastive test"}
-    assert own == pytest.approx({key: other[key] for key in own}, abs=1e-4)
-    # What was measured is kept beside the engine, which stays whole.
-    assert list((engine / "compared").iterdir())
-    open_run(engine, "cpu")
 
 
 def test_speed_times_an_engine(make: Make, tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 """Models by name: installed packages, and repositories that the hub's own client fetches from a local hub."""
 
-import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,7 +15,7 @@ from cotext.interchange.named_model import write_checksums
 from cotext.models.run_folder import noted_import
 from cotext.runtime.errors import CotextError
 from cotext.serving.systems import open_systems
-from tests.command_line import World, cotext, must_refuse, process_environment, succeed
+from tests.command_line import World, cotext, must_refuse, succeed
 from tests.interchange.local_hub import LocalHub, serving
 from tests.pretrained_models import marian_model
 
@@ -242,16 +241,3 @@ def test_every_command_with_a_run_takes_names() -> None:
     assert len(runs) > 10
     # A server takes NAME=FOLDER, too, and looks names up itself.
     assert {kind for kind, _, each in runs if not each.is_run} == {"ServeRequest"}
-
-
-def test_a_process_of_its_own_takes_the_hub_of_its_environment(
-    world: World, hub: LocalHub, tmp_path: Path
-) -> None:
-    hub.folders["owner/name"] = world.run
-    code = "import cotext; print(cotext.load('owner/name', 'cpu').translate(['the cat', 'it sees'])[1:])"
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True, text=True, timeout=300, check=True, env={**os.environ, **process_environment()},
-    )  # fmt: skip
-    assert done.stdout.startswith("['")
-    assert "owner/name: " in done.stderr

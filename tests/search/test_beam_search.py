@@ -18,8 +18,9 @@ from cotext.models.build import build_model
 from cotext.models.interface import TranslationModel
 from cotext.models.transformer import Transformer
 from cotext.runtime.errors import CotextError
-from cotext.search.beam_search import Hypothesis, SearchOptions, search
+from cotext.search.beam_search import Hypothesis, SearchOptions, best_column, best_columns, search
 from cotext.search.constraints import Align, SearchRequest, SearchSymbols
+from tests.loops import loop_over
 from tests.tables import Table, TableState, table_source
 from tests.tiny import tiny_config, window
 
@@ -599,9 +600,40 @@ def test_an_output_that_is_not_a_number_is_reported(beam: int) -> None:
 
 
 def test_wrong_settings_are_refused() -> None:
-    with pytest.raises(CotextError, match="beam is 0"):
-        SearchOptions(beam=0)
-    with pytest.raises(CotextError, match="length_penalty is -1"):
-        SearchOptions(length_penalty=-1)
     with pytest.raises(CotextError, match="1 requests for 2 source rows"):
         search_table(Table(0), [0, 1], REQUESTS[:1], SearchOptions())
+
+
+@loop_over("vocabulary", [64, 1_000, 4 * 8 * 64, 4 * 8 * 64 + 1, 4_133])
+@loop_over("count", [2, 8])
+def test_best_columns_are_those_of_topk(vocabulary: int, count: int) -> None:
+    """Of small vocabularies and large ones, whose size no block divides; impossible tokens among them."""
+    values = torch.randn(5, vocabulary)
+    values[1, 3:] = -torch.inf
+    values[2, : vocabulary - 1] = -torch.inf  # the best one stands behind the last block
+    values[3, 7:40] += 100  # all of the best in one block
+    values[4, ::70] += 100  # each in another
+    found, tokens = best_columns(values, count)
+    assert torch.equal(found, values.topk(count, dim=1).values)
+    assert torch.equal(values.gather(1, tokens), found)
+    assert all(len(set(row)) == count for row in tokens.tolist())
+
+
+@loop_over("vocabulary", [3, 64, 200 * 64, 200 * 64 + 1, 10_007])
+def test_best_column_is_that_of_max(vocabulary: int) -> None:
+    """And the first of equal ones, in one block, in several, and behind the last."""
+    values = torch.randn(7, vocabulary)
+    values[1] = -torch.inf
+    values[2, : vocabulary - 1] = -torch.inf  # the best one stands behind the last block
+    values[3, ::2] = 100
+    values[4, vocabulary // 2 :: 70] = 100
+    values[5, -2:] = 100
+    values[6, vocabulary // 3] = torch.nan
+    found, column = best_column(values)
+    best, first = values.max(dim=1)
+    assert torch.equal(found[:6, 0], best[:6])
+    assert bool(found[6].isnan())
+    assert column[:, 0].tolist() == first.tolist()
+    assert column[3].item() == 0
+    assert column[4].item() == vocabulary // 2
+    assert column[5].item() == max(vocabulary - 2, 0)

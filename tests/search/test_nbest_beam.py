@@ -1,5 +1,6 @@
 """Lists of hypotheses: the best ones of all there are, and the best one as without a list."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 
@@ -7,14 +8,18 @@ import pytest
 import torch
 
 from cotext.config.decoding import LengthPenaltyForm
+from cotext.models.interface import Engine, EngineHypothesis, EngineRules
 from cotext.runtime.errors import CotextError
 from cotext.search.beam_search import Hypothesis, SearchOptions, search
 from cotext.search.constraints import Align, SearchRequest, SearchSymbols
+from cotext.search.engine import search_engine
 from cotext.search.nbest_beam import Candidates, NBestBeam
 from tests.search.test_beam_search import (
+    EOS,
     KINDS,
     LENGTH_PENALTIES,
     SEP,
+    UNK,
     A,
     B,
     Listening,
@@ -109,3 +114,41 @@ def test_no_candidate_is_in_the_beam_twice() -> None:
     hopeful, entry, divisor = torch.tensor([[True, False]]), torch.tensor([0]), torch.ones(1)
     found, continues = beam.fill(entry, several, hopeful, [several], divisor)
     assert (found.token.tolist(), continues.tolist()) == ([[A, B]], [[True, True]])
+
+
+class TwoHypotheses(Engine):
+    """An engine that writes one token with log-probability -1, or four with -1.5."""
+
+    positions, name, parameters = 100, "two", 0
+
+    def search(
+        self,
+        sources: Sequence[Sequence[int]],
+        prefixes: Sequence[Sequence[int]],
+        rules: EngineRules,
+        beam: int,
+        length_penalty: float,
+    ) -> list[list[EngineHypothesis]]:
+        """See `Engine.search`."""
+        both = [EngineHypothesis((A,), -1.0, True), EngineHypothesis((A, A, A, A), -1.5, True)]
+        return [both for _ in sources]
+
+    def score(self, sources: Sequence[Sequence[int]], labels: Sequence[Sequence[int]]) -> list[list[float]]:
+        """See `Engine.score`."""
+        raise AssertionError("the engine's own log-probabilities hold")
+
+
+@pytest.mark.parametrize("form", ["power", "gnmt"])
+def test_what_an_engine_returns_is_ranked_by_the_form_that_is_asked_for(form: LengthPenaltyForm) -> None:
+    # power: -1 / 2 ** 0.6 = -0.66 and -1.5 / 5 ** 0.6 = -0.57; gnmt: -1 / (7 / 6) ** 0.6 = -0.91 and
+    # -1.5 / (10 / 6) ** 0.6 = -1.10.
+    symbols = SearchSymbols(KINDS["plain"], UNK, blank=())
+    options = SearchOptions(2, 0.6, nbest=2, length_penalty_form=form)
+    [found] = search_engine(
+        TwoHypotheses(), table_source([EOS]), [SearchRequest((), 0, (9,))], symbols, options
+    )
+    short = -1.0 / (2 if form == "power" else 7 / 6) ** 0.6
+    long = -1.5 / (5 if form == "power" else 10 / 6) ** 0.6
+    [[other]] = found.others
+    assert [len(found.tokens), len(other.tokens)] == ([4, 1] if form == "power" else [1, 4])
+    assert [found.score, other.score] == pytest.approx([long, short] if form == "power" else [short, long])

@@ -19,6 +19,7 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from torch import Tensor
 
 from cotext.config.recipe import Config
@@ -32,7 +33,7 @@ from cotext.runtime.integrity import sealed, unsealed
 from cotext.training import resume as training_state
 from cotext.training import run as runs
 from cotext.training import setup
-from cotext.training.trainer import Objective, Trainer, TrainingCallbacks
+from cotext.training.trainer import MetricsLog, Objective, Trainer, TrainingCallbacks
 from tests.command_line import listing, process_environment
 from tests.models.test_checkpoint import visible
 from tests.tiny_runs import (
@@ -532,3 +533,43 @@ def test_killed_at_random_moments(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_killed_at_many_random_moments(tmp_path: Path) -> None:
     check_kills(tmp_path, kills=60, updates=800)
+
+
+# --- The log of metrics.
+
+
+def points(folder: Path, tag: str) -> list[tuple[int, float]]:
+    events = EventAccumulator(str(folder)).Reload()
+    return [(e.step, round(e.value, 4)) for e in events.Scalars(tag)]
+
+
+def test_what_came_after_the_checkpoint_is_forgotten_by_both(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    first = MetricsLog(path)
+    for update in (1.0, 2.0, 3.0):
+        first.write("train", {"update": update, "loss": update})
+    with path.open("a") as file:
+        file.write('{"kind": "train", "upda')  # cut short by the interruption
+    second = MetricsLog(path)
+    assert second.forget_after(2) == 0
+    second.write("train", {"update": 3.0, "loss": 30.0})
+    entries = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [(entry["kind"], entry["update"], entry["loss"]) for entry in entries] == [
+        ("train", 1.0, 1.0),
+        ("train", 2.0, 2.0),
+        ("train", 3.0, 30.0),
+    ]
+    assert points(tmp_path / "tensorboard", "train/loss") == [(1, 1.0), (2, 2.0), (3, 30.0)]
+
+
+def test_damaged_lines_are_left_out_and_counted(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    journal = MetricsLog(path)
+    for update in (1.0, 2.0, 3.0, 4.0):
+        journal.write("train", {"update": update, "loss": update})
+    lines = path.read_text().splitlines()
+    lines[1] = lines[1].replace("2.0", "2.5")
+    lines[2] = sealed({"kind": "train", "loss": 3.0})  # whole, and of something else
+    path.write_text("".join(f"{line}\n" for line in lines))
+    assert MetricsLog(path).forget_after(4) == 2
+    assert path.read_text().splitlines() == [lines[0], lines[3]]

@@ -206,7 +206,7 @@ class _Loader(yaml.SafeLoader):
         if event.anchor is not None:
             raise _refusal("anchors and aliases (& and *) are not supported; write the values instead", event)
         if event.tag is not None:
-            raise _refusal("tags (!) are not taken", event)
+            raise _refusal("tags (!) are not supported", event)
         if self._depth == MAX_YAML_DEPTH:
             raise _refusal("nested too deep", event)
         self._depth += 1
@@ -228,7 +228,7 @@ class _Loader(yaml.SafeLoader):
     def construct_scalar(self, node: Any) -> Any:
         text = super().construct_scalar(node)
         if node.tag != self.DEFAULT_SCALAR_TAG and len(text) > MAX_YAML_NUMBER:
-            raise _refusal("a number that long is not taken", node)
+            raise _refusal("a number that long is not supported", node)
         if "\0" in text or _SURROGATE.search(text):
             raise _refusal("half a character (a lone surrogate), or NUL; correct the escapes", node)
         return text

@@ -129,10 +129,6 @@ class SearchOptions:
     sampling: SamplingConfig | None = None
 
     def __post_init__(self) -> None:
-        if self.beam < 1:
-            raise CotextError(f"beam is {self.beam}; it must be at least 1")
-        if not self.length_penalty >= 0:
-            raise CotextError(f"length_penalty is {self.length_penalty}; it must be 0 or more")
         if self.nbest > self.beam:
             kind = "greedy search has only one hypothesis" if self.beam == 1 else "the beam has no more"
             raise CotextError(

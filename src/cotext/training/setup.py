@@ -39,8 +39,8 @@ def _require_memory(config: Config, vocabulary: int, source_vocabulary: int) -> 
         )
 
 
-def _require_heads_of_rows(config: Config, data: PreparedData) -> None:
-    """Raise CotextError if the decoder is told the target language by a symbol, but reads no target."""
+def _require_no_target_prefix(config: Config, data: PreparedData) -> None:
+    """Raise CotextError if the decoder needs a symbol of the target language, but reads no target."""
     if config.model.writes == "non_autoregressive" and data.tokenizer.target_prefix:
         raise CotextError(
             f"{data.folder}: its tokenizer gives the decoder a symbol of the target language, but "
@@ -49,7 +49,7 @@ def _require_heads_of_rows(config: Config, data: PreparedData) -> None:
         )
 
 
-def _require_own_embeddings(config: Config, data: PreparedData) -> None:
+def _require_separate_embeddings(config: Config, data: PreparedData) -> None:
     """Raise CotextError if the tokenizer has separate vocabularies, but the model shares embeddings."""
     if data.tokenizer.separate_vocabularies and not config.model.separate_embeddings:
         raise CotextError(
@@ -86,8 +86,8 @@ def set_up(config: Config, data_folder: Path, run: Path, recipe: str, device: st
     """
     data = open_data(data_folder)
     requested, config = config, settle(config, data, run, recipe)
-    _require_heads_of_rows(config, data)
-    _require_own_embeddings(config, data)
+    _require_no_target_prefix(config, data)
+    _require_separate_embeddings(config, data)
     sizes = data.tokenizer.vocabulary_size, data.tokenizer.source_vocabulary_size
     _require_memory(config, *sizes)
     torch.manual_seed(config.train.seed)
