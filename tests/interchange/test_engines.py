@@ -38,6 +38,7 @@ from cotext.translation.open import OpenedRun, open_run
 from tests.command_line import Outcome, cotext, must_refuse, succeed
 from tests.loops import loop_over
 from tests.pretrained_folders import ENGLISH, m2m100_files, marian_files, sentences
+from tests.refusals import must_raise
 from tests.tiny_runs import toy_documents
 
 pytestmark = pytest.mark.skipif(not installed(), reason="CTranslate2 is not installed")
@@ -428,10 +429,8 @@ def test_without_the_package(make: Make, both: Both, tmp_path: Path, monkeypatch
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     for module in ("cotext.search.engine", "cotext.interchange.ctranslate2"):
         monkeypatch.setattr(f"{module}.find_spec", lambda name: None)
-    with pytest.raises(CotextError, match=r"pip install 'cotext\[ctranslate2\]'"):
-        export_engine(make("s2to2"), tmp_path / "engine")
-    with pytest.raises(CotextError, match=r"pip install 'cotext\[ctranslate2\]'"):
-        open_run(engine)
+    must_raise(r"pip install 'cotext\[ctranslate2\]'", export_engine, make("s2to2"), tmp_path / "engine")
+    must_raise(r"pip install 'cotext\[ctranslate2\]'", open_run, engine)
 
 
 @loop_over(
@@ -449,15 +448,12 @@ def test_a_damaged_engine_is_refused(both: Both, tmp_path: Path, name: str, prob
     content = bytearray((folder / name).read_bytes())
     content[len(content) // 2] ^= 1
     (folder / name).write_bytes(content)
-    with pytest.raises(CotextError, match=problem):
-        open_run(folder)
+    must_raise(problem, open_run, folder)
     (folder / name).write_bytes(bytes(content[: len(content) // 2]))
-    with pytest.raises(CotextError, match=problem):
-        open_run(folder)
+    must_raise(problem, open_run, folder)
     if name != "cotext.json":
         (folder / name).unlink()
-        with pytest.raises(CotextError, match="is missing; export the run again"):
-            open_run(folder)
+        must_raise("is missing; export the run again", open_run, folder)
 
 
 def test_a_description_may_not_reach_outside(both: Both, tmp_path: Path) -> None:
@@ -472,8 +468,7 @@ def test_a_description_may_not_reach_outside(both: Both, tmp_path: Path) -> None
         ({"positions": None}, "not the description"),
     ):
         (folder / "cotext.json").write_text(sealed({**said, **change}) + "\n")
-        with pytest.raises(CotextError, match=problem):
-            open_run(folder)
+        must_raise(problem, open_run, folder)
 
 
 def test_limits(both: Both, make: Make, tmp_path: Path) -> None:
@@ -488,8 +483,7 @@ def test_limits(both: Both, make: Make, tmp_path: Path) -> None:
     long = Document("long", (" ".join([word] * 400),))
     [own], [other] = (translations(r, [long]) for r in (pair.run, pair.engine))
     assert own.document == other.document
-    with pytest.raises(CotextError, match="no checkpoints"):
-        open_run(pair.engine.folder, update=3)
+    must_raise("no checkpoints", open_run, pair.engine.folder, update=3)
 
 
 def test_what_looks_into_a_model_refuses_an_engine(both: Both, tmp_path: Path) -> None:

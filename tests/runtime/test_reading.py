@@ -16,6 +16,7 @@ from cotext.runtime import reading
 from cotext.runtime.errors import CotextError, nearest, shown
 from cotext.runtime.reading import parse_json, parse_yaml, read_bytes, read_json, read_text, substituted
 from tests.loops import loop_over
+from tests.refusals import must_raise
 
 NINES = "9" * 6000
 LEVELS = "".join(
@@ -150,13 +151,10 @@ def test_only_regular_files_of_a_size(tmp_path: Path) -> None:
         ("absent", "No such file"),
         ("large", "longer than the 100 bytes"),
     ):
-        with pytest.raises(CotextError, match=f"{name}: cannot be read: .*{message}"):
-            read_bytes(tmp_path / name, 100)
+        must_raise(f"{name}: cannot be read: .*{message}", read_bytes, tmp_path / name, 100)
     assert read_bytes(tmp_path / "large", 101) == b"x" * 101
-    with pytest.raises(CotextError, match="binary: cannot be read: not a text in UTF-8"):
-        read_text(tmp_path / "binary")
-    with pytest.raises(CotextError, match=r"list\.json: damaged: not a JSON object"):
-        read_json(tmp_path / "list.json")
+    must_raise("binary: cannot be read: not a text in UTF-8", read_text, tmp_path / "binary")
+    must_raise(r"list\.json: damaged: not a JSON object", read_json, tmp_path / "list.json")
     assert read_json(tmp_path / "whole.json") == {"a": 1}
 
 

@@ -21,6 +21,7 @@ from cotext.runtime.errors import CotextError
 from cotext.search.beam_search import Hypothesis, SearchOptions, best_column, best_columns, search
 from cotext.search.constraints import Align, SearchRequest, SearchSymbols
 from tests.loops import loop_over
+from tests.refusals import must_raise
 from tests.tables import Table, TableState, table_source
 from tests.tiny import tiny_config, window
 
@@ -577,8 +578,7 @@ def test_the_reported_log_probability_is_the_models_own(beam: int) -> None:
     ],
 )
 def test_a_request_that_cannot_be_met_is_refused(request_: SearchRequest, message: str) -> None:
-    with pytest.raises(CotextError, match=message):
-        search_table(Table(0), [0], [request_], SearchOptions())
+    must_raise(message, search_table, Table(0), [0], [request_], SearchOptions())
 
 
 def test_the_shortest_limit_leaves_one_way_to_write() -> None:
@@ -600,8 +600,7 @@ def test_an_output_that_is_not_a_number_is_reported(beam: int) -> None:
 
 
 def test_wrong_settings_are_refused() -> None:
-    with pytest.raises(CotextError, match="1 requests for 2 source rows"):
-        search_table(Table(0), [0, 1], REQUESTS[:1], SearchOptions())
+    must_raise("1 requests for 2 source rows", search_table, Table(0), [0, 1], REQUESTS[:1], SearchOptions())
 
 
 @loop_over("vocabulary", [64, 1_000, 4 * 8 * 64, 4 * 8 * 64 + 1, 4_133])

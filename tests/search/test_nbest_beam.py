@@ -9,11 +9,11 @@ import torch
 
 from cotext.config.decoding import LengthPenaltyForm
 from cotext.models.interface import Engine, EngineHypothesis, EngineRules
-from cotext.runtime.errors import CotextError
 from cotext.search.beam_search import Hypothesis, SearchOptions, search
 from cotext.search.constraints import Align, SearchRequest, SearchSymbols
 from cotext.search.engine import search_engine
 from cotext.search.nbest_beam import Candidates, NBestBeam
+from tests.refusals import must_raise
 from tests.search.test_beam_search import (
     EOS,
     KINDS,
@@ -102,8 +102,7 @@ def test_rows_that_others_see_are_not_searched_any_further() -> None:
 
 @pytest.mark.parametrize(("beam", "nbest", "words"), [(1, 2, "greedy search"), (4, 5, "decode.beam = 5")])
 def test_more_than_the_beam_holds_is_refused(beam: int, nbest: int, words: str) -> None:
-    with pytest.raises(CotextError, match=words):
-        SearchOptions(beam, nbest=nbest)
+    must_raise(words, SearchOptions, beam, nbest=nbest)
 
 
 def test_no_candidate_is_in_the_beam_twice() -> None:

@@ -43,6 +43,7 @@ from cotext.training.trainer import (
     set_rate,
 )
 from cotext.training.validation import IntervalSums
+from tests.refusals import must_raise
 from tests.tiny_runs import (
     assert_same_file,
     journal,
@@ -576,8 +577,7 @@ class TestBest:
         )
 
     def test_validations_that_are_not_finite(self, data: Path, tmp_path: Path) -> None:
-        with pytest.raises(CotextError, match="not finite at update 2"):
-            train_scripted(data, tmp_path / "run", [3.0, math.nan, 1.0])
+        must_raise("not finite at update 2", train_scripted, data, tmp_path / "run", [3.0, math.nan, 1.0])
         assert ckpt.checkpoints(tmp_path / "run") == [1]
 
     @pytest.mark.parametrize(
