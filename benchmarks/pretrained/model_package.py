@@ -14,8 +14,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from cotext.interchange.hub import CARD, export_hub, export_int8
-from cotext.interchange.model_card import SOURCES_UNKNOWN
+from cotext.interchange.hub import CARD, SOURCES_UNKNOWN, export_hub, export_int8
 from cotext.interchange.named_model import write_checksums
 from cotext.runtime.errors import CotextError
 from cotext.runtime.integrity import new_or_same

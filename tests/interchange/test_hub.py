@@ -12,7 +12,7 @@ import yaml
 import cotext as face
 from cotext.config.recipe import load_config
 from cotext.data.tokenizer import load_tokenizer
-from cotext.interchange.hub_download import OF_RUN
+from cotext.interchange.model_names import OF_RUN
 from cotext.models.run_folder import noted_import
 from cotext.runtime.integrity import sealed
 from tests.command_line import World, cotext, listing, succeed

@@ -19,7 +19,7 @@ from cotext.data.build import special_symbols
 from cotext.data.collate import source_batch
 from cotext.data.tokenizer import ImportedTokenizer, LanguageChoice
 from cotext.data.views import Window
-from cotext.interchange import marian, self_test
+from cotext.interchange import importing, marian
 from cotext.interchange.foreign import ABSENT, ForeignModel
 from cotext.interchange.importing import Imported, import_model, open_foreign
 from cotext.models.checkpoint import LoadedModel, load_run
@@ -227,7 +227,7 @@ def test_a_source_vocabulary_of_its_own(imports: Get) -> None:
 
 def test_without_transformers_the_import_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = marian_model(tmp_path / "there")
-    monkeypatch.setattr(self_test, "find_spec", lambda name: None)
+    monkeypatch.setattr(importing, "find_spec", lambda name: None)
     account = import_model(folder, tmp_path / "run", LanguageChoice())
     assert "self-test: none: transformers is not installed" in account.render()
     assert load_run(tmp_path / "run").signature

@@ -9,9 +9,8 @@ import torch
 
 from cotext.config.decoding import SamplingConfig
 from cotext.data.documents import Document, ParallelDocument
-from cotext.search.beam_search import SearchOptions, search
+from cotext.search.beam_search import SearchOptions, distribution, search
 from cotext.search.constraints import SearchRequest, SearchSymbols
-from cotext.search.sampling import distribution
 from cotext.translation.translator import DocumentTranslator
 from tests.refusals import must_raise
 from tests.search.test_beam_search import (

@@ -14,9 +14,9 @@ from cotext.config.recipe import Config, load_config
 from cotext.evaluation.studies.compare.system import run_folders
 from cotext.models.run_folder import noted_seeds, seeds_in
 from cotext.runtime.errors import CotextError
-from cotext.training import seeds
+from cotext.training import run as runs
 from cotext.training.resume import TrainingProgress
-from cotext.training.seeds import train_seeds
+from cotext.training.run import train_seeds
 from cotext.training.trainer import TrainingCallbacks
 from tests.command_line import World, cotext, listing, must_refuse, succeed, train_arguments
 from tests.loops import loop_over
@@ -147,7 +147,7 @@ def test_of_several_processes_the_first_checks_alone(
         begun.append(config.train.seed)
         return TrainingProgress(finished=True)
 
-    monkeypatch.setattr(seeds, "train", train)
+    monkeypatch.setattr(runs, "train", train)
     monkeypatch.setenv("RANK", "1")
     trained(data, folder, configs(2, 4))
     assert begun == [2, 4]

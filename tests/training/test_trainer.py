@@ -31,9 +31,8 @@ from cotext.runtime.errors import CotextError
 from cotext.training import resume as training_state
 from cotext.training import run as runs
 from cotext.training import setup, validation
-from cotext.training.accelerator import make_accelerator
 from cotext.training.prepared_data import corpus_of, open_data
-from cotext.training.setup import set_up
+from cotext.training.setup import make_accelerator, set_up
 from cotext.training.start_settings import resolve
 from cotext.training.trainer import (
     Trainer,
@@ -72,7 +71,7 @@ def make_trainer(config: Config, data_folder: Path, run: Path, bleu: Any = None)
     corpus = corpus_of(config, data)
     model = build_model(config, data.tokenizer.vocabulary_size)
     callbacks = replace(silent(), score_development=bleu)
-    return Trainer(config, model, corpus, run, callbacks)
+    return Trainer(config, model, corpus, run, callbacks, make_accelerator(config.train))
 
 
 class TestLearningRate:

@@ -27,9 +27,8 @@ from cotext.runtime.errors import CotextError
 from cotext.runtime.integrity import unsealed
 from cotext.training.prepared_data import open_data
 from cotext.training.run import train
-from cotext.training.start_loss import start_loss
 from cotext.training.start_settings import resolve, settle_by_start
-from cotext.training.warm_start import DECODER, grouped, inherit, start_from, translate_symbols
+from cotext.training.warm_start import DECODER, grouped, inherit, start_from, start_loss, translate_symbols
 from tests.command_line import TINY, cotext
 from tests.tiny import WordTokenizer, window
 from tests.tiny_runs import (

@@ -35,10 +35,8 @@ from cotext.runtime.files import replacing
 from cotext.runtime.integrity import sealed, sealed_lines, unsealed
 from cotext.runtime.locks import Lock
 from cotext.runtime.signals import stop_on_signals
-from cotext.training.accelerator import make_accelerator
-from cotext.training.checkpoints import RunCheckpoints
 from cotext.training.prepared_data import Corpus
-from cotext.training.resume import ProcessState, TrainingProgress
+from cotext.training.resume import ProcessState, RunCheckpoints, TrainingProgress
 from cotext.training.sharding import shard, whole
 from cotext.training.start_settings import blended
 from cotext.training.validation import IntervalSums, Validator, add_over_processes, means, warnings_of
@@ -198,7 +196,7 @@ class Trainer:
         corpus: Corpus,
         run: Path,
         callbacks: TrainingCallbacks,
-        accelerator: Accelerator | None = None,
+        accelerator: Accelerator,
         fresh: Collection[str] = (),
         lock: Lock | None = None,
     ) -> None:
@@ -209,7 +207,7 @@ class Trainer:
         self.run = run
         self.callbacks = callbacks
         self.model, self.loss = model, build_loss(config.loss)
-        self.accelerator = accelerator or make_accelerator(config.train, model.spares_parameters)
+        self.accelerator = accelerator
         objective = Objective(model, self.loss)
         if config.train.shard_model:
             shard(objective, self.accelerator.device, self.accelerator.num_processes)
