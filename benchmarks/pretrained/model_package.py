@@ -15,7 +15,7 @@ import tempfile
 from pathlib import Path
 
 from cotext.interchange.hub import CARD, SOURCES_UNKNOWN, export_hub, export_int8
-from cotext.interchange.named_model import write_checksums
+from cotext.interchange.model_names import write_checksums
 from cotext.runtime.errors import CotextError
 from cotext.runtime.integrity import new_or_same
 from cotext.runtime.version import __version__

@@ -10,8 +10,7 @@ import pytest
 
 import cotext as face
 from cotext.cli.main import app
-from cotext.interchange.model_names import known_models, resolve_run
-from cotext.interchange.named_model import write_checksums
+from cotext.interchange.model_names import known_models, resolve_run, write_checksums
 from cotext.models.run_folder import noted_import
 from cotext.runtime.errors import CotextError
 from cotext.serving.systems import open_systems

@@ -17,8 +17,7 @@ from torch import nn
 
 from cotext.config.recipe import Config
 from cotext.data.build import special_symbols
-from cotext.interchange.bart import layer_parts
-from cotext.interchange.fairseq import mbart_parts
+from cotext.interchange.bart import layer_parts, mbart_parts
 from cotext.interchange.hub import published_config, published_data, write_data
 from cotext.models.checkpoint import LoadedModel, load_run
 from cotext.models.engine_folder import CTRANSLATE2, INSTALL, EngineDescription, write_description

@@ -19,9 +19,8 @@ from torch import Tensor
 
 from cotext.data.batch import Source
 from cotext.data.tokenizer import LanguageChoice
-from cotext.interchange.fairseq import open_m2m100, open_mbart
+from cotext.interchange.bart import open_m2m100, open_marian, open_mbart
 from cotext.interchange.foreign import NO_ROW, ForeignModel, Settings, read_model
-from cotext.interchange.marian import open_marian
 from cotext.models.checkpoint import LoadedModel, save_model
 from cotext.models.describe import describe_model
 from cotext.models.interface import Model, TranslationModel

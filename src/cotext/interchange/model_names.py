@@ -11,6 +11,7 @@ model is kept there, so that later uses need no network. The hub is the Hugging 
 import os
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from glob import escape
 from hashlib import sha1
@@ -19,19 +20,17 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
-from cotext.interchange.named_model import CARD, NamedModel, write_checksums
-from cotext.models.run_folder import ENGINE, IMPORT, is_engine, seeds_in
-from cotext.runtime.errors import CotextError, nearest_known
-from cotext.runtime.files import checksum, remove, replacing, standard_folder
+from cotext.models.run_folder import ENGINE, IMPORT, is_engine, noted_import, seeds_in
+from cotext.runtime.errors import CotextError, nearest_known, shown
+from cotext.runtime.files import checksum, discard, remove, replacing, standard_folder
+from cotext.runtime.integrity import digests, require_whole
 from cotext.runtime.locks import writing
 from cotext.runtime.progress import say
+from cotext.runtime.reading import parse_yaml, read_text
 
 GROUP: Final = "cotext.models"
-
-_NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,95}")
-_REPOSITORY = re.compile(f"{_NAME.pattern}/{_NAME.pattern}")
-
-
+CHECKSUMS: Final = "SHA256SUMS"  # in the format of `sha256sum`; verify with `sha256sum -c`
+CARD: Final = "README.md"
 INSTALL: Final = "pip install 'cotext[pretrained]'"
 # Files of a run or an engine; other files of a repository are not downloaded.
 OF_RUN: Final = (
@@ -47,6 +46,9 @@ OF_FOREIGN: Final = (
 )
 WEIGHTS: Final = ("model.safetensors", "model.safetensors.index.json", "model-*.safetensors")
 PICKLE: Final = ("pytorch_model.bin",)  # if there are no safetensors
+
+_NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,95}")
+_REPOSITORY = re.compile(f"{_NAME.pattern}/{_NAME.pattern}")
 
 
 def fetch(name: str, folder: Path) -> None:
@@ -139,6 +141,65 @@ def _keep(name: str, download: Path, folder: Path, licence: str) -> None:
         raise CotextError(f"{name}: {error}") from None
     for line in account.render().splitlines():
         say(line)
+
+
+_SUM = re.compile(r"([0-9a-f]{64}) [ *](.+)")
+_HEAD = re.compile(r"---\n(.*?)\n---\n", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class NamedModel:
+    """A model on this machine with a name.
+
+    `package` is the name of the Python package that contains the model, or empty for a model in the cache.
+    """
+
+    name: str
+    folder: Path
+    package: str = ""
+
+    @property
+    def licence(self) -> str:
+        """The licence recorded when the model was imported, or given in the model card; empty if unknown."""
+        if stated := noted_import(self.folder).get("licence"):
+            return str(stated)
+        try:
+            head = _HEAD.match(read_text(self.folder / CARD))
+            content = parse_yaml(head[1], CARD) if head else None
+        except CotextError:
+            return ""
+        return str(content.get("license") or "") if isinstance(content, dict) else ""
+
+    @property
+    def size(self) -> int:
+        return sum(path.stat().st_size for path in self.folder.rglob("*") if path.is_file())
+
+    def verify(self) -> int:
+        """Compare the files with their checksums; return the number of files."""
+        path, sums = self.folder / CHECKSUMS, {}
+        for line in read_text(path).splitlines():
+            match = _SUM.fullmatch(line)
+            if match is None or ".." in Path(match[2]).parts or Path(match[2]).is_absolute():
+                raise CotextError(f"{path}: {shown(line)} is not the checksum of a file in this folder")
+            sums[match[2]] = match[1]
+        remedy = f"install {self.package} again" if self.package else f"`cotext models remove {self.name}`"
+        require_whole(self.folder, sums, remedy)
+        return len(sums)
+
+    def remove(self) -> None:
+        """Delete the model from the cache; raise CotextError for a model of an installed package."""
+        if self.package:
+            raise CotextError(
+                f"{self.name}: is an installed package; remove it with pip uninstall {self.package}"
+            )
+        discard(self.folder)
+
+
+def write_checksums(folder: Path) -> None:
+    """Write the SHA-256 checksums of all files of a folder into its file SHA256SUMS."""
+    files = (path for path in folder.rglob("*") if path.is_file() and path.name != CHECKSUMS)
+    lines = [f"{digest}  {name}\n" for name, digest in digests(folder, files).items()]
+    (folder / CHECKSUMS).write_text("".join(lines), encoding="utf-8")
 
 
 def known_models() -> dict[str, NamedModel]:
