@@ -74,7 +74,6 @@ class CTranslate2Engine(Engine):
         import ctranslate2
 
         self.positions, self.parameters = described.positions, described.parameters
-        self._names = _Names()
         self._most_scored = PROBABILITIES // vocabulary
         self._waiting = ThreadPoolExecutor(1)  # so that this thread reports progress, and notices Ctrl-C
         self.name = f"engine:ctranslate2-{ctranslate2.__version__}|quantization:{described.quantization}"
@@ -99,8 +98,8 @@ class CTranslate2Engine(Engine):
         end = str(rules.end)
         future = self._waiting.submit(
             self.translator.translate_batch,
-            self._named(sources),
-            self._named(prefixes),
+            _named(sources),
+            _named(prefixes),
             beam_size=beam,
             num_hypotheses=beam,
             patience=self.patience,
@@ -133,20 +132,14 @@ class CTranslate2Engine(Engine):
         lengths = [[1 + max(pair)] for pair in zip(map(len, sources), map(len, labels), strict=True)]
         for batch in pack(lengths, self._most_scored):
             rows = [[side[n] for n in batch] for side in (sources, labels)]
-            results = self.translator.score_batch(*map(self._named, rows), max_input_length=0)
+            results = self.translator.score_batch(*map(_named, rows), max_input_length=0)
             for n, result in zip(batch, results, strict=True):
                 found[n] = list(result.log_probs)
         return found
 
-    def _named(self, rows: Sequence[Sequence[int]]) -> list[list[str]]:
-        return [list(map(self._names.__getitem__, row)) for row in rows]
 
-
-class _Names(dict[int, str]):
-    """Names of tokens, each created once: most tokens repeat, and every call repeats the prefixes."""
-
-    def __missing__(self, token: int) -> str:
-        return self.setdefault(token, str(token))
+def _named(rows: Sequence[Sequence[int]]) -> list[list[str]]:
+    return [list(map(str, row)) for row in rows]
 
 
 # --- Search and scoring with engines, like `beam_search` and `likelihood` with models.

@@ -39,7 +39,7 @@ from cotext.training.prepared_data import Corpus
 from cotext.training.resume import ProcessState, RunCheckpoints, TrainingProgress
 from cotext.training.sharding import shard, whole
 from cotext.training.start_settings import blended
-from cotext.training.validation import IntervalSums, Validator, add_over_processes, means, warnings_of
+from cotext.training.validation import INFINITE, IntervalSums, Validator, add_over_processes, means
 
 
 @dataclass(slots=True)
@@ -444,8 +444,12 @@ class Trainer:
         self.interval = IntervalSums(now, self.accelerator.device)
         if self.accelerator.is_main_process:
             self.journal.write("train", figures)
-            for text in warnings_of(figures):
-                self.callbacks.on_message(text)
+            if batches := figures.get(INFINITE):
+                self.callbacks.on_message(
+                    f"up to update {figures['update']:.0f}: the loss of {batches:,.0f} batch"
+                    f"{'es' if batches > 1 else ''} was not finite, and is left out of the figures; "
+                    "gradients that were finite count"
+                )
             self.callbacks.on_update(figures)
 
     def _report_left_out(self) -> None:

@@ -96,16 +96,6 @@ def means(sums: Sums) -> dict[str, float]:
     return {**quotients, INFINITE: infinite} if infinite else quotients
 
 
-def warnings_of(figures: Mapping[str, float]) -> Iterator[str]:
-    """Yield warnings about the metrics of a report."""
-    if batches := figures.get(INFINITE):
-        yield (
-            f"up to update {figures['update']:.0f}: the loss of {batches:,.0f} batch"
-            f"{'es' if batches > 1 else ''} was not finite, and is left out of the figures; gradients that "
-            "were finite count"
-        )
-
-
 def add_over_processes(sums: Sums) -> Sums:
     """Return sums and counts over all processes; every process must call this."""
     total: Sums = {}
