@@ -12,7 +12,6 @@ import cotext as face
 from cotext.cli.main import app
 from cotext.interchange.model_names import known_models, resolve_run, write_checksums
 from cotext.models.run_folder import noted_import
-from cotext.runtime.errors import CotextError
 from cotext.serving.systems import open_systems
 from tests.command_line import World, cotext, must_refuse, succeed
 from tests.interchange.local_hub import LocalHub, serving
@@ -104,11 +103,8 @@ def test_the_folder_of_a_run_wins_over_an_installed_model(world: World, installe
 def test_unknown_names_get_the_nearest_one(world: World, installed: Path, hub: LocalHub) -> None:
     listed = "; `cotext models` lists the available models"
     for name, near in (("en-d", "; the nearest known one is 'en-de'"), ("zzz", listed)):
-        with pytest.raises(CotextError) as refused:
-            resolve_run(name)
-        assert str(refused.value).endswith(
-            f"{name}: no such run folder, and no installed model of this name{near}"
-        )
+        unknown = f"{name}: no such run folder, and no installed model of this name{near}"
+        assert must_raise("", resolve_run, name).endswith(unknown)
     copytree(world.run, "runs/mine")
     must_raise("the nearest known one is 'runs/mine'", resolve_run, "runs/mina")
     assert hub.asked == []  # `runs` is a folder here

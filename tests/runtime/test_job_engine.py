@@ -397,10 +397,9 @@ def test_journals_of_another_job_are_refused_before_any_work(tmp_path: Path) -> 
 
 def refused(out: Path) -> str:
     before = sorted(folder_of(out).glob("*"))
-    with pytest.raises(CotextError) as error:
-        join(out)
+    message = must_raise("", join, out)
     assert sorted(folder_of(out).glob("*")) == before
-    return str(error.value)
+    return message
 
 
 def test_shards_that_are_not_all_there_are_named(tmp_path: Path) -> None:

@@ -30,6 +30,7 @@ from cotext.training.run import train
 from cotext.training.start_settings import resolve, settle_by_start
 from cotext.training.warm_start import DECODER, grouped, inherit, start_from, start_loss, translate_symbols
 from tests.command_line import TINY, cotext
+from tests.refusals import must_raise
 from tests.tiny import WordTokenizer, window
 from tests.tiny_runs import (
     assert_same_file,
@@ -626,9 +627,8 @@ class TestGoingOn:
     def test_another_source_is_another_run(
         self, data: Path, source: Path, begun: Path, tmp_path: Path
     ) -> None:
-        with pytest.raises(CotextError) as caught:
-            train_here(started(source, max_updates=4), data, begun)
-        assert f"  train.init: {tmp_path / 'own'} there, {source} asked for" in str(caught.value)
+        message = must_raise("", train_here, started(source, max_updates=4), data, begun)
+        assert f"  train.init: {tmp_path / 'own'} there, {source} asked for" in message
         fresh = tmp_path / "fresh"
         train_here(run_config(max_updates=2, validate_every=2), data, fresh)
         training_is_refused(started(source), data, fresh, r"train.init: nothing there, .*source asked for")
@@ -664,9 +664,7 @@ class TestRefusals:
     def test_nothing_fits(self, data: Path, source: Path, out: Path) -> None:
         """Biases of feed-forward layers of the same width do not make a start."""
         config = with_section(started(source), "model", dimension=32)
-        with pytest.raises(CotextError) as caught:
-            train_here(config, data, out)
-        assert str(caught.value).splitlines() == [
+        assert must_raise("", train_here, config, data, out).splitlines() == [
             f"{source}: none of its weights fits this model; start from another run",
             "  model.dimension: 16 there, 32 here",
         ]
