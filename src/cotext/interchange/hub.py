@@ -148,6 +148,9 @@ UNITS: Final = {
 }
 
 
+# --- Model cards: the README.md of a published run. Unknown facts are given as "not recorded".
+
+
 @dataclass(frozen=True, slots=True)
 class Figure:
     """A score, or an accuracy on a contrastive suite in per cent, with its signature.

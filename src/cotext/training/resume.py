@@ -205,6 +205,9 @@ def _remedy(folder: Path) -> str:
     )
 
 
+# --- The checkpoints of a run: written, pruned, averaged and resumed.
+
+
 @dataclass(frozen=True, slots=True)
 class RunCheckpoints:
     """Model files and training states of one run folder.

@@ -220,6 +220,9 @@ def _note_start(setup: TrainingSetup, start: WarmStart, run: Path, callbacks: Tr
         callbacks.on_message(measured.render())
 
 
+# --- Runs that differ only in their seed, each equal bit for bit to a run trained separately.
+
+
 def train_seeds(
     configs: Mapping[int, Config],
     data_folder: Path,
