@@ -134,6 +134,9 @@ def published_data(run: Path) -> dict[str, Any]:
     return {**noted, "folder": Path(noted["folder"]).name} if noted else {}
 
 
+# --- Model cards: the README.md of a published run. Unknown facts are given as "not recorded".
+
+
 NOT_RECORDED: Final = "not recorded"
 SOURCES_UNKNOWN: Final = (
     f"Where the texts come from, their licences and how they were chosen: {NOT_RECORDED}."
@@ -146,9 +149,6 @@ UNITS: Final = {
     "source_tokens": "source tokens",
     "target_tokens": "target tokens",
 }
-
-
-# --- Model cards: the README.md of a published run. Unknown facts are given as "not recorded".
 
 
 @dataclass(frozen=True, slots=True)

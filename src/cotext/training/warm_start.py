@@ -355,8 +355,8 @@ def _prefixes(name: str) -> Iterator[str]:
 SAMPLE_SENTENCES = 400  # at the beginning of the corpus, in complete documents; this takes seconds
 
 
-# --- The development loss before the first update. On single sentences, it equals that of the other run if all
-# new parts of the model start without effect.
+# --- The development loss before the first update. On single sentences, it equals that of the other run if
+# all new parts of the model start without effect.
 
 
 @dataclass(frozen=True, slots=True)
