@@ -15,11 +15,7 @@ from cotext.runtime.files import replacing
 
 
 def change_run(run: Path, out: Path, overrides: Sequence[str]) -> None:
-    """Write a new run folder with the weights of a run; weights that the changed model lacks are left out.
-
-    Raises:
-        CotextError: invalid settings, or settings that need weights which the run does not have.
-    """
+    """Write a new run folder with the weights of a run; weights that the changed model lacks are left out."""
     loaded = load_run(run)
     config = load_config(str(run / "config.yaml"), None, overrides)
     model = build_model(config, loaded.tokenizer.vocabulary_size)

@@ -77,11 +77,7 @@ def as_options(settings: Settings) -> list[str]:
 
 
 def make_controlled(controlled: Controlled, out: Path) -> None:
-    """Generate and prepare the controlled corpus, unless that is done.
-
-    Raises:
-        CotextError: fewer documents than one joined document needs.
-    """
+    """Generate and prepare the controlled corpus, unless that is done."""
     size = controlled.documents
     if controlled.joined == 1:
         prepare_controlled(

@@ -25,15 +25,8 @@ from cotext.training.warm_start import read_account
 
 # Commands with the option --device.
 ON_DEVICE = (
-    "train",
-    "distill",
-    "translate",
-    "score",
-    "contrastive",
-    "attention",
-    "context",
-    "cxmi",
-    "speed",
+    *("train", "distill", "translate", "score"),
+    *("contrastive", "attention", "context", "cxmi", "speed"),
 )
 LEARNED = 90.0  # per cent right
 Figures = dict[str, float]
@@ -79,11 +72,7 @@ def cotext(*arguments: str | Path, device: str | None, printed: Path | None = No
 
 
 def steps(measure: Measure, place: Place, device: str | None) -> list[Step]:
-    """Return the commands of a measure, in order.
-
-    Raises:
-        CotextError: no suite in a folder of suites, or an unreadable corpus.
-    """
+    """Return the commands of a measure, in order."""
     if measure.contrastive is not None:
         return list(_contrastive(measure.contrastive, place, device))
     if measure.translation is not None:

@@ -292,11 +292,7 @@ class Experiment(Closed):
         return [(other, self.seed_of(other, unit[1])) for other in sorted(self.needs(unit[0]))]
 
     def config(self, name: str) -> Config:
-        """Return the configuration of a row with a recipe, for its first seed.
-
-        Raises:
-            CotextError: an invalid configuration, or settings that the system does not use.
-        """
+        """Return the configuration of a row with a recipe, for its first seed; refuse unused settings."""
         row = self.rows[name]
         assert row.recipe is not None
         overrides = self.settings_of(name, self.seeds_of(name)[0])
@@ -314,15 +310,10 @@ def require_known(where: str, value: str | None, known: Iterable[str]) -> None:
 
 
 def read_experiment(path: Path, changes: Sequence[str] = (), seeds: Sequence[str] = ()) -> Experiment:
-    """Read an experiment.
+    """Read the YAML file of an experiment.
 
-    Args:
-        path: The YAML file.
-        changes: `key=value` of variables, or of settings of every row if the key has a dot.
-        seeds: Seeds of rows, such as `sentence=1,2,3`.
-
-    Raises:
-        CotextError: an unreadable file, an unknown key or name, or an invalid value.
+    `changes`: `key=value` of variables, or of settings of every row if the key has a dot. `seeds`: seeds of
+    rows, such as `sentence=1,2,3`.
     """
     text = read_text(path)
     content = parse_yaml(text, str(path))

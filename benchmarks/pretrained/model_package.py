@@ -14,9 +14,8 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from cotext.interchange.hub import CARD, export_hub, export_int8
-from cotext.interchange.model_card import SOURCES_UNKNOWN
-from cotext.interchange.named_model import write_checksums
+from cotext.interchange.hub import CARD, SOURCES_UNKNOWN, export_hub, export_int8
+from cotext.interchange.model_names import write_checksums
 from cotext.runtime.errors import CotextError
 from cotext.runtime.integrity import new_or_same
 from cotext.runtime.version import __version__
@@ -48,11 +47,7 @@ SPDX = {"gpl-3.0-or-later": "GPL-3.0-or-later", "apache-2.0": "Apache-2.0"}
 def write_package(
     package: Path, licence: Path, sources: Path, runs: dict[str, Path], scores: list[Path]
 ) -> None:
-    """Write the package.
-
-    Raises:
-        CotextError: a licence that SPDX lacks above, or an error of `export_hub` or `export_int8`.
-    """
+    """Write the package; raise CotextError for a licence that is not in `SPDX`."""
     if licence.name not in SPDX:
         raise CotextError(f"{licence}: its name is not a known licence ({', '.join(SPDX)})")
     distribution = package.resolve().name

@@ -45,11 +45,7 @@ CONSISTENT = ("register", "term")  # the same in a whole document, unlike pronou
 def suites_of(
     name: str, documents: Iterable[ParallelDocument], alternatives: Alternatives, before: int = BEFORE
 ) -> dict[str, ContrastiveSuite]:
-    """Return the suites of all choices by phenomenon; their names are NAME-PHENOMENON.
-
-    Raises:
-        CotextError: two documents have the same id.
-    """
+    """Return the suites of all choices by phenomenon; their names are NAME-PHENOMENON."""
     found: dict[str, list[ContrastiveExample]] = defaultdict(list)
     for document in documents:
         for example in examples_of(document, alternatives, before):
@@ -88,9 +84,6 @@ def judge(
     """Return figures and decisions by suite for a translation of the corpus of the suites.
 
     Documents without a translation are skipped.
-
-    Raises:
-        CotextError: no document has a translation, or one has too few sentences.
     """
     written = {document.id: document.sentences for document in hypothesis}
     figures, decisions = {}, {}

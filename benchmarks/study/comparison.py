@@ -40,15 +40,10 @@ MAX_BYTES = 1 << 30
 
 @dataclass(frozen=True, slots=True)
 class ContextAdds:
-    """CXMI of a system.
+    """CXMI of a system."""
 
-    Attributes:
-        per_token: Nats per token by context, mean over seeds.
-        p: p-value of true against foreign context, the largest over seeds.
-    """
-
-    per_token: dict[str, float]
-    p: float
+    per_token: dict[str, float]  # nats per token by context, mean over seeds
+    p: float  # of true against foreign context, the largest over seeds
 
 
 def read_json(path: Path) -> Any:
@@ -57,11 +52,7 @@ def read_json(path: Path) -> Any:
 
 
 class Comparison:
-    """The results of an experiment, by system and seed.
-
-    Raises:
-        CotextError: the folder has no results.
-    """
+    """The results of an experiment, by system and seed; raises CotextError if the folder has none."""
 
     def __init__(self, folder: Path) -> None:
         if not (folder / "results.json").is_file():

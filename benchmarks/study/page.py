@@ -100,12 +100,8 @@ def verdict(difference: Difference, p: float, spread: float | None) -> Verdict:
     """Return whether one system is better than another.
 
     The claim holds, or its opposite does, if p is below 0.05 over documents and seeds and the difference
-    exceeds the spread. Two single runs cannot be compared.
-
-    Args:
-        difference: The first system minus the second.
-        p: Its p-value, corrected for all orderings.
-        spread: The larger standard deviation over seeds; None for single runs.
+    exceeds the spread. Two single runs cannot be compared. `difference`: the first system minus the second;
+    `p` is corrected for all orderings; `spread`: the larger standard deviation over seeds, or None.
     """
     size = f"{difference.difference:+.2f}, p {p:.3g}"
     if spread is None or difference.over_seeds is None:

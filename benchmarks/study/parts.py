@@ -33,11 +33,7 @@ MAX_BYTES = 1 << 28
 
 
 def write_texts(parts: Parts, texts: Path) -> None:
-    """Write the chosen documents of every split, one sentence per line, with a file of document ids.
-
-    Raises:
-        CotextError: no document of a split is chosen.
-    """
+    """Write the chosen documents of every split, one sentence per line, with a file of document ids."""
     texts.mkdir(parents=True, exist_ok=True)
     for split in SPLITS:
         chosen = list(islice(_chosen(parts, split), parts.documents))
@@ -56,11 +52,7 @@ def write_texts(parts: Parts, texts: Path) -> None:
 def apart(
     documents: list[ParallelDocument], number: int
 ) -> tuple[list[ParallelDocument], list[ParallelDocument]]:
-    """Draw `number` documents; return the others and the drawn ones, both in order.
-
-    Raises:
-        CotextError: no other document would be left.
-    """
+    """Draw `number` documents; return the others and the drawn ones, both in order."""
     if number >= len(documents):
         raise CotextError(f"held_out: {number} of {len(documents)} documents leave none to learn from")
     drawn = set(Random(SEED).sample(range(len(documents)), number))
@@ -71,11 +63,7 @@ def apart(
 
 
 def grouped(source: Path, target: Path, sizes: Path) -> list[ParallelDocument]:
-    """Read documents from files of lines and a file with the number of lines of each document.
-
-    Raises:
-        CotextError: the sum of the numbers differs from the number of lines.
-    """
+    """Read documents from files of lines and a file with the number of lines of each document."""
     sides = [read_text(path, max_bytes=MAX_BYTES).splitlines() for path in (source, target)]
     numbers = [int(line) for line in read_text(sizes).split()]
     if not sum(numbers) == len(sides[0]) == len(sides[1]):

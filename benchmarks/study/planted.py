@@ -306,12 +306,9 @@ def main() -> None:
     planting.add_argument("--first", type=int, default=0)
     planting.add_argument("--documents", type=int)
     scoring.add_argument("out", type=Path, nargs="+")
-    scoring.add_argument(
-        "--show", action="store_true", help="print what was missed, and what was found wrongly"
-    )
     given = parser.parse_args()
     if given.command == "score":
-        score(given.out, given.show)
+        score(given.out)
         return
     chosen = slice(given.first, given.first + given.documents) if given.documents else None
     planter = Planter(given.folder, given.split, given.target, given.seed, chosen)
@@ -347,7 +344,7 @@ def share(part: int, whole: int) -> str:
     return f"{100 * p:.1f} ({100 * low:.1f}-{100 * high:.1f})"
 
 
-def score(folders: list[Path], show: bool) -> None:
+def score(folders: list[Path]) -> None:
     """Print recall and precision by kind, of all folders together, and what is found in the references."""
     counts: dict[str, Counter[str]] = {}
     sentences = 0
@@ -371,36 +368,13 @@ def score(folders: list[Path], show: bool) -> None:
                 told=len(told), wrong=len(wrong), old=len(old),
                 alarms=len({(e["sentence"], e["output_sentence"]) for e in before if e["kind"] == kind}),
             )  # fmt: skip
-            if show:
-                print(f"{folder} {kind}: missed {missed}")
-                for each in (each for each in wrong if each not in old):
-                    sides = f"{each['source'][:90]} | {each['output'][:90]}"
-                    print(f"  wrong {each['sentence']} {each['confidence']} {sides}")
-    titles = (
-        "planted",
-        "found",
-        "recall",
-        "findings",
-        "wrong",
-        "known",
-        "precision",
-        "references",
-        "in 1,000",
-    )
+    titles = "planted", "found", "recall", "findings", "wrong", "known", "precision", "references", "in 1,000"
     print(f"{'kind':13}" + "".join(f"{title:>18}" for title in titles))
     for kind, each in sorted(counts.items()):
         judged = each["told"] - each["old"]
         recall = share(each["found"], each["planted"])
         precision = share(each["told"] - each["wrong"], judged)
-        figures = (
-            each["planted"],
-            each["found"],
-            recall,
-            each["told"],
-            each["wrong"],
-            each["old"],
-            precision,
-        )
+        figures = each["planted"], each["found"], recall, each["told"], each["wrong"], each["old"], precision
         print(
             f"{kind:13}"
             + "".join(

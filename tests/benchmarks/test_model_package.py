@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.pretrained.model_package import write_package
-from cotext.interchange.model_names import known_models
-from cotext.interchange.named_model import NamedModel
+from cotext.interchange.model_names import NamedModel, known_models
 from tests.command_line import World, succeed
 from tests.refusals import must_raise
 

@@ -6,7 +6,7 @@ import pytest
 
 from cotext.cli import sample
 from cotext.cli.demo import run_demo
-from cotext.interchange.named_model import NamedModel
+from cotext.interchange.model_names import NamedModel
 from tests.command_line import World
 from tests.refusals import must_raise
 

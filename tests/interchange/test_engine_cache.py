@@ -29,6 +29,7 @@ from tests.command_line import cotext, must_refuse, succeed
 from tests.interchange.test_engines import ENDING, SIZES, VIEWS, documents, tokenizer, translations, write
 from tests.killing import Moment, run_killed
 from tests.loops import loop_over
+from tests.refusals import must_raise
 from tests.tiny_runs import toy_documents
 
 __all__ = ["documents", "tokenizer"]
@@ -123,6 +124,7 @@ def test_the_engine_has_the_precision_of_the_settings(
     ("decode", "words"),
     [
         ({"nbest": 2, "beam": 2}, "decode.nbest = 2"),
+        ({"align": "free"}, "decode.align = free"),
         ({"scores": False}, "decode.scores = False"),
         ({"precision": "bfloat16"}, "decode.precision = bfloat16"),
     ],
@@ -141,14 +143,12 @@ def test_what_an_engine_does_not_support_is_left_to_torch(
 def test_systems_and_installations_without_engines(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     reset = make(name="reset", model={"positions": "reset"})
     assert open_to_translate(reset, "cpu").translator.engine is None
-    with pytest.raises(CotextError, match=r"model\.positions = reset"):
-        open_to_translate(reset, "cpu", {"engine": "ctranslate2"})
+    must_raise(r"model\.positions = reset", open_to_translate, reset, "cpu", {"engine": "ctranslate2"})
     run = make()
     assert open_to_translate(run, "cpu", without="--scores").translator.engine is None
     monkeypatch.setattr(engine_cache, "installed", lambda: False)
     assert open_to_translate(run, "cpu").translator.engine is None
-    with pytest.raises(CotextError, match=r"no CTranslate2 \(pip install"):
-        open_to_translate(run, "cpu", {"engine": "ctranslate2"})
+    must_raise(r"no CTranslate2 \(pip install", open_to_translate, run, "cpu", {"engine": "ctranslate2"})
 
 
 def test_small_models_are_converted_only_on_request(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -215,8 +215,7 @@ def test_where_a_run_cannot_be_written(
     assert open_to_translate(run, "cpu").translator.engine is None
     [line] = capsys.readouterr().err.splitlines()
     assert "uses PyTorch instead of CTranslate2" in line
-    with pytest.raises(CotextError, match=r"engines: .*; .*engines: "):
-        open_to_translate(run, "cpu", {"engine": "ctranslate2"})
+    must_raise(r"engines: .*; .*engines: ", open_to_translate, run, "cpu", {"engine": "ctranslate2"})
 
 
 def test_an_engine_is_used_where_no_lock_can_be_made(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -312,8 +311,7 @@ def test_weights_that_change_while_a_run_is_opened(
 def test_figures_are_those_of_torch(make: Make, tmp_path: Path) -> None:
     run = make("s2to2")
     assert open_run(run, "cpu").translator.engine is None
-    with pytest.raises(CotextError, match="computes its figures with PyTorch"):
-        open_run(run, "cpu", {"engine": "ctranslate2"})
+    must_raise("computes its figures with PyTorch", open_run, run, "cpu", {"engine": "ctranslate2"})
     source = tmp_path / "in.en"
     write_documents(source, [Document(d.id, d.source) for d in toy_documents(2, 5)], "text")
     out = ("--out", tmp_path / "out.de", "--device", "cpu")

@@ -14,9 +14,8 @@ import pytest
 import torch
 
 from cotext.config.recipe import Config, dump_config, load_config, parse_config
-from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite, write_suite
 from cotext.data.documents import Document, ParallelDocument
-from cotext.data.formats import write_documents, write_parallel
+from cotext.data.formats import write_documents
 from cotext.data.tokenizer import (
     M2M100_LANGUAGES,
     FairseqTokenizer,
@@ -36,10 +35,10 @@ from cotext.search.engine import CTranslate2Engine, search_engine
 from cotext.search.nbest_beam import Alternative
 from cotext.translation import plan as plan_module
 from cotext.translation.open import OpenedRun, open_run
-from cotext.translation.translate_file import translate_file
 from tests.command_line import Outcome, cotext, must_refuse, succeed
 from tests.loops import loop_over
 from tests.pretrained_folders import ENGLISH, m2m100_files, marian_files, sentences
+from tests.refusals import must_raise
 from tests.tiny_runs import toy_documents
 
 pytestmark = pytest.mark.skipif(not installed(), reason="CTranslate2 is not installed")
@@ -285,33 +284,6 @@ def test_scores_are_those_of_the_run(both: Both, view: str, pre_norm: bool) -> N
             assert x == pytest.approx(y, abs=1e-4)
 
 
-def test_a_job_goes_on_with_the_same_engine_alone(
-    both: Both, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pair, source, out = both("sentence"), tmp_path / "in.en", tmp_path / "out.de"
-    write_documents(source, [Document(d.id, d.source) for d in toy_documents(3, 5)], "text")
-    assert isinstance(pair.engine.loaded.model, CTranslate2Engine)
-
-    def stop(*arguments: object) -> None:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patched:
-        patched.setattr("cotext.translation.translate_file.write_translations", stop)
-        with pytest.raises(KeyboardInterrupt):
-            translate_file(pair.engine, source, out)
-    monkeypatch.setattr(pair.engine.loaded.model, "name", "engine:ctranslate2-0.0|quantization:float32")
-    with pytest.raises(CotextError, match=r"another job[^\n]*\n  job\.engine: "):
-        translate_file(pair.engine, source, out)
-
-
-def test_free_search_leaves_the_sentences_to_the_model(both: Both, documents: list[Document]) -> None:
-    for ending in (0.0, ENDING):
-        pair = both("doc2doc", True, ending).with_decode(align="free", beam=1)
-        own, other = (translations(r, documents) for r in (pair.run, pair.engine))
-        for a, b in zip(own, other, strict=True):
-            assert (a.document, a.missing, a.pieces) == (b.document, b.missing, b.pieces)
-
-
 def test_a_window_that_is_written_again_whole(both: Both, documents: list[Document]) -> None:
     assert_same(both("s2to2").with_decode(target_context="regenerate"), documents)
 
@@ -457,10 +429,8 @@ def test_without_the_package(make: Make, both: Both, tmp_path: Path, monkeypatch
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     for module in ("cotext.search.engine", "cotext.interchange.ctranslate2"):
         monkeypatch.setattr(f"{module}.find_spec", lambda name: None)
-    with pytest.raises(CotextError, match=r"pip install 'cotext\[ctranslate2\]'"):
-        export_engine(make("s2to2"), tmp_path / "engine")
-    with pytest.raises(CotextError, match=r"pip install 'cotext\[ctranslate2\]'"):
-        open_run(engine)
+    must_raise(r"pip install 'cotext\[ctranslate2\]'", export_engine, make("s2to2"), tmp_path / "engine")
+    must_raise(r"pip install 'cotext\[ctranslate2\]'", open_run, engine)
 
 
 @loop_over(
@@ -478,15 +448,12 @@ def test_a_damaged_engine_is_refused(both: Both, tmp_path: Path, name: str, prob
     content = bytearray((folder / name).read_bytes())
     content[len(content) // 2] ^= 1
     (folder / name).write_bytes(content)
-    with pytest.raises(CotextError, match=problem):
-        open_run(folder)
+    must_raise(problem, open_run, folder)
     (folder / name).write_bytes(bytes(content[: len(content) // 2]))
-    with pytest.raises(CotextError, match=problem):
-        open_run(folder)
+    must_raise(problem, open_run, folder)
     if name != "cotext.json":
         (folder / name).unlink()
-        with pytest.raises(CotextError, match="is missing; export the run again"):
-            open_run(folder)
+        must_raise("is missing; export the run again", open_run, folder)
 
 
 def test_a_description_may_not_reach_outside(both: Both, tmp_path: Path) -> None:
@@ -501,8 +468,7 @@ def test_a_description_may_not_reach_outside(both: Both, tmp_path: Path) -> None
         ({"positions": None}, "not the description"),
     ):
         (folder / "cotext.json").write_text(sealed({**said, **change}) + "\n")
-        with pytest.raises(CotextError, match=problem):
-            open_run(folder)
+        must_raise(problem, open_run, folder)
 
 
 def test_limits(both: Both, make: Make, tmp_path: Path) -> None:
@@ -511,12 +477,13 @@ def test_limits(both: Both, make: Make, tmp_path: Path) -> None:
     assert isinstance(pair.engine.loaded.model, CTranslate2Engine)
     with pytest.raises(CotextError, match="max_source_tokens = 5000: the engine supports at most"):
         pair.engine.with_decode({"max_source_tokens": 5000})
+    with pytest.raises(CotextError, match="align = free: engines return exactly the requested"):
+        pair.engine.with_decode({"align": "free"})
     word = toy_documents(1, 1)[0].source[0].split()[0]
     long = Document("long", (" ".join([word] * 400),))
     [own], [other] = (translations(r, [long]) for r in (pair.run, pair.engine))
     assert own.document == other.document
-    with pytest.raises(CotextError, match="no checkpoints"):
-        open_run(pair.engine.folder, update=3)
+    must_raise("no checkpoints", open_run, pair.engine.folder, update=3)
 
 
 def test_what_looks_into_a_model_refuses_an_engine(both: Both, tmp_path: Path) -> None:
@@ -586,39 +553,6 @@ def test_info_tells_what_an_engine_is(make: Make, tmp_path: Path) -> None:
     assert "quantization  int8" in shown
     (engine / "cotext.json").write_text("{}")
     assert "cotext.json: damaged" in succeed("info", engine).out
-
-
-def test_an_engine_is_compared_with_its_run(make: Make, tmp_path: Path) -> None:
-    run, engine = make("s2to2", False, ENDING), tmp_path / "engine"
-    export_engine(run, engine)
-    out, text = tmp_path / "page.html", tmp_path / "test.jsonl"
-    write_parallel(text, None, toy_documents(2, 5), "jsonl")
-    examples = tuple(
-        ContrastiveExample(
-            f"{n}", "article", 1, d.source[:2], (d.target[:2], ("die katze", "der hund")), 0, document=d.id
-        )
-        for n, d in enumerate(toy_documents(4, 12))
-        if len(d.source) > 1
-    )
-    write_suite(tmp_path / "suite.json", ContrastiveSuite("articles", "en", "de", examples))
-    files = ("--source", text, "--reference", text, "--suite", tmp_path / "suite.json")
-    given = (*files, "--samples", "1000", "--device", "cpu", "--out", out, "--json")
-    told = json.loads(succeed("compare", run, engine, *given).out)
-    own, other = (
-        {
-            (e["kind"], e["name"], e.get("group")): e["value"]
-            for e in told["figures"]
-            if e["system"] == each.name
-        }
-        for each in (run, engine)
-    )
-    assert {"run", "score", "accuracy", "context"} <= {kind for kind, *_ in own}
-    # The second is tested against the first as well.
-    assert {kind for kind, *_ in own.keys() ^ other.keys()} == {"contrastive test"}
-    assert own == pytest.approx({key: other[key] for key in own}, abs=1e-4)
-    # What was measured is kept beside the engine, which stays whole.
-    assert list((engine / "compared").iterdir())
-    open_run(engine, "cpu")
 
 
 def test_speed_times_an_engine(make: Make, tmp_path: Path) -> None:

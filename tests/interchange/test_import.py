@@ -19,7 +19,7 @@ from cotext.data.build import special_symbols
 from cotext.data.collate import source_batch
 from cotext.data.tokenizer import ImportedTokenizer, LanguageChoice
 from cotext.data.views import Window
-from cotext.interchange import marian, self_test
+from cotext.interchange import bart, importing
 from cotext.interchange.foreign import ABSENT, ForeignModel
 from cotext.interchange.importing import Imported, import_model, open_foreign
 from cotext.models.checkpoint import LoadedModel, load_run
@@ -76,7 +76,6 @@ def test_the_self_test_finds_the_same_model(name: str, imports: Get) -> None:
     assert tested.equal_ids == tested.sentences
     # A table of sinusoids in half precision is read as it is there, and made anew here.
     assert tested.largest_difference < (1e-3 if name == "half precision" else 1e-5) < 1 < tested.largest_logit
-    assert tested.equal_greedy_tokens == tested.greedy_tokens >= 8
     note = unsealed((run / IMPORT).read_text())
     assert note["self_test"] == tested.as_dict()
     assert (note["class"], note["licence"]) == (account.kind, "cc-by-4.0")
@@ -228,7 +227,7 @@ def test_a_source_vocabulary_of_its_own(imports: Get) -> None:
 
 def test_without_transformers_the_import_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = marian_model(tmp_path / "there")
-    monkeypatch.setattr(self_test, "find_spec", lambda name: None)
+    monkeypatch.setattr(importing, "find_spec", lambda name: None)
     account = import_model(folder, tmp_path / "run", LanguageChoice())
     assert "self-test: none: transformers is not installed" in account.render()
     assert load_run(tmp_path / "run").signature
@@ -237,9 +236,9 @@ def test_without_transformers_the_import_says_so(tmp_path: Path, monkeypatch: py
 def test_another_model_than_theirs_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As if a setting had been misread: here, the wavelengths of positions."""
     folder = marian_model(tmp_path / "there")
-    make = marian.make_config
+    make = bart.make_config
     monkeypatch.setattr(
-        marian, "make_config", lambda model, *rest: make({**model, "wavelengths": "half_minus_one"}, *rest)
+        bart, "make_config", lambda model, *rest: make({**model, "wavelengths": "half_minus_one"}, *rest)
     )
     with pytest.raises(CotextError, match="the self-test failed, nothing was written"):
         import_model(folder, tmp_path / "run", LanguageChoice())

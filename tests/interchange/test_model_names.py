@@ -1,6 +1,5 @@
 """Models by name: installed packages, and repositories that the hub's own client fetches from a local hub."""
 
-import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,14 +10,13 @@ import pytest
 
 import cotext as face
 from cotext.cli.main import app
-from cotext.interchange.model_names import known_models, resolve_run
-from cotext.interchange.named_model import write_checksums
+from cotext.interchange.model_names import known_models, resolve_run, write_checksums
 from cotext.models.run_folder import noted_import
-from cotext.runtime.errors import CotextError
 from cotext.serving.systems import open_systems
-from tests.command_line import World, cotext, must_refuse, process_environment, succeed
+from tests.command_line import World, cotext, must_refuse, succeed
 from tests.interchange.local_hub import LocalHub, serving
 from tests.pretrained_models import marian_model
+from tests.refusals import must_raise
 
 pytest.importorskip("huggingface_hub")
 
@@ -91,8 +89,7 @@ def test_a_server_calls_a_model_by_its_name(world: World, installed: Path) -> No
     systems = open_systems(["en-de", world.run, "mine=en-de"], "cpu")
     assert [system.name for system in systems] == ["en-de", "run", "mine"]
     assert systems.named("mine").opened.folder == installed
-    with pytest.raises(CotextError, match="two systems are called 'en-de'"):
-        open_systems(["en-de", "en-de"], "cpu")
+    must_raise("two systems are called 'en-de'", open_systems, ["en-de", "en-de"], "cpu")
 
 
 def test_the_folder_of_a_run_wins_over_an_installed_model(world: World, installed: Path) -> None:
@@ -106,14 +103,10 @@ def test_the_folder_of_a_run_wins_over_an_installed_model(world: World, installe
 def test_unknown_names_get_the_nearest_one(world: World, installed: Path, hub: LocalHub) -> None:
     listed = "; `cotext models` lists the available models"
     for name, near in (("en-d", "; the nearest known one is 'en-de'"), ("zzz", listed)):
-        with pytest.raises(CotextError) as refused:
-            resolve_run(name)
-        assert str(refused.value).endswith(
-            f"{name}: no such run folder, and no installed model of this name{near}"
-        )
+        unknown = f"{name}: no such run folder, and no installed model of this name{near}"
+        assert must_raise("", resolve_run, name).endswith(unknown)
     copytree(world.run, "runs/mine")
-    with pytest.raises(CotextError, match="the nearest known one is 'runs/mine'"):
-        resolve_run("runs/mina")
+    must_raise("the nearest known one is 'runs/mine'", resolve_run, "runs/mina")
     assert hub.asked == []  # `runs` is a folder here
     for path in ("runs/deep/er", "/owner/name2", "../x", "endpoint.yaml/../y"):
         assert resolve_run(path) == Path(path)
@@ -150,8 +143,7 @@ def test_without_models_the_list_says_how_to_get_one(monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize("line", ["no checksum", f"{'0' * 64}  ../outside", f"{'0' * 64}  /etc/hosts"])
 def test_checksums_are_of_files_in_the_folder(installed: Path, line: str) -> None:
     (installed / "SHA256SUMS").write_text(f"{line}\n")
-    with pytest.raises(CotextError, match="is not the checksum of a file in this folder"):
-        known_models()["en-de"].verify()
+    must_raise("is not the checksum of a file in this folder", known_models()["en-de"].verify)
 
 
 def test_checksums_are_those_of_sha256sum(installed: Path) -> None:
@@ -202,23 +194,18 @@ def test_what_is_damaged_on_its_way_is_fetched_again(world: World, hub: LocalHub
 def test_what_the_hub_has_not_is_refused(
     hub: LocalHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(CotextError, match="owner/no: no such run folder, and not available from the hub: "):
-        resolve_run("owner/no")
+    must_raise("owner/no: no such run folder, and not available from the hub: ", resolve_run, "owner/no")
     hub.folders["owner/no"] = tmp_path / "texts"
     (tmp_path / "texts").mkdir()
     (tmp_path / "texts" / "notes.txt").write_text("nothing")
-    with pytest.raises(CotextError, match="contains neither a run of Cotext"):
-        resolve_run("owner/no")
+    must_raise("contains neither a run of Cotext", resolve_run, "owner/no")
     (tmp_path / "texts" / "config.json").write_text('{"model_type": "bert"}')
-    with pytest.raises(CotextError, match=r"owner/no: .*model_type = 'bert'"):
-        resolve_run("owner/no")
+    must_raise(r"owner/no: .*model_type = 'bert'", resolve_run, "owner/no")
     assert not [name for name in known_models() if "/" in name]  # a package may be installed
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")  # where nobody listens
-    with pytest.raises(CotextError, match="not available from the hub"):
-        resolve_run("owner/name")
+    must_raise("not available from the hub", resolve_run, "owner/name")
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
-    with pytest.raises(CotextError, match=r"from the hub: pip install 'cotext\[pretrained\]'"):
-        resolve_run("owner/name")
+    must_raise(r"from the hub: pip install 'cotext\[pretrained\]'", resolve_run, "owner/name")
 
 
 def test_every_command_with_a_run_takes_names() -> None:
@@ -242,16 +229,3 @@ def test_every_command_with_a_run_takes_names() -> None:
     assert len(runs) > 10
     # A server takes NAME=FOLDER, too, and looks names up itself.
     assert {kind for kind, _, each in runs if not each.is_run} == {"ServeRequest"}
-
-
-def test_a_process_of_its_own_takes_the_hub_of_its_environment(
-    world: World, hub: LocalHub, tmp_path: Path
-) -> None:
-    hub.folders["owner/name"] = world.run
-    code = "import cotext; print(cotext.load('owner/name', 'cpu').translate(['the cat', 'it sees'])[1:])"
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True, text=True, timeout=300, check=True, env={**os.environ, **process_environment()},
-    )  # fmt: skip
-    assert done.stdout.startswith("['")
-    assert "owner/name: " in done.stderr

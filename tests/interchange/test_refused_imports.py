@@ -19,6 +19,7 @@ from cotext.runtime.errors import CotextError
 from tests.command_line import listing, must_refuse, succeed
 from tests.loops import loop_over
 from tests.pretrained_models import m2m100_model, marian_model, mbart_model
+from tests.refusals import must_raise
 
 pytest.importorskip("transformers")
 Change = Callable[[Path], object]
@@ -171,8 +172,7 @@ def test_what_is_no_such_model_is_refused(
 ) -> None:
     folder = copytree(folders[kind], tmp_path / "there")
     change(folder)
-    with pytest.raises(CotextError, match=message):
-        import_model(folder, tmp_path / "run", LanguageChoice())
+    must_raise(message, import_model, folder, tmp_path / "run", LanguageChoice())
     assert [path.name for path in tmp_path.iterdir()] == ["there"]
 
 
@@ -182,8 +182,7 @@ def test_names_of_files_elsewhere(folders: dict[str, Path], tmp_path: Path) -> N
     (folder / "model.safetensors").rename(tmp_path / "elsewhere.safetensors")
     index = {"weight_map": {"lm_head.weight": "../elsewhere.safetensors"}}
     (folder / "model.safetensors.index.json").write_text(json.dumps(index))
-    with pytest.raises(CotextError, match="does not name files beside it"):
-        import_model(folder, tmp_path / "run", LanguageChoice())
+    must_raise("does not name files beside it", import_model, folder, tmp_path / "run", LanguageChoice())
     (tmp_path / "elsewhere.safetensors").rename(folder / "part-1.safetensors")
     names = load_file(folder / "part-1.safetensors")
     listed = {"weight_map": dict.fromkeys(names, "part-1.safetensors")}

@@ -19,6 +19,7 @@ from cotext.training.run import train
 from tests.loops import loop_over
 from tests.pretrained_folders import ENGLISH, GERMAN, sentences
 from tests.pretrained_models import FOLDERS, LANGUAGES
+from tests.refusals import must_raise
 from tests.tiny_runs import silent
 
 pytest.importorskip("transformers")
@@ -90,5 +91,4 @@ def test_numbers_of_sentences_and_separate_vocabularies(started: tuple[Path, Pat
     if load_run(run).tokenizer.source_vocabulary_size == load_run(run).tokenizer.vocabulary_size:
         train(config, data, tmp_path / "run", silent())
     else:
-        with pytest.raises(CotextError, match="choose plain or bracket"):
-            train(config, data, tmp_path / "run", silent())
+        must_raise("choose plain or bracket", train, config, data, tmp_path / "run", silent())

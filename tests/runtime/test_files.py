@@ -7,6 +7,7 @@ import pytest
 from cotext.runtime.errors import CotextError
 from cotext.runtime.files import Process, leftovers, replacing
 from tests.loops import loop_over
+from tests.refusals import must_raise
 
 
 def names(folder: Path) -> list[str]:
@@ -76,8 +77,7 @@ def test_a_refusal_of_a_library_s_own_kind(tmp_path: Path) -> None:
             temporary.write_text("half")
             raise RefusalError("disk full")
 
-    with pytest.raises(CotextError, match=r"x: cannot be written: disk full$"):
-        refused(tmp_path / "x")
+    must_raise(r"x: cannot be written: disk full$", refused, tmp_path / "x")
     assert names(tmp_path) == []
 
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cotext.runtime.errors import CotextError
 from cotext.runtime.integrity import digests, require_whole, sealed, sealed_lines, unsealed
 from tests.loops import loop_over
+from tests.refusals import must_raise
 
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
@@ -68,11 +68,9 @@ def test_files_and_their_digests(tmp_path: Path) -> None:
     assert list(expected) == ["b", "inner/a"]
     require_whole(tmp_path, expected, "do something")
     paths[1].write_text("A")
-    with pytest.raises(CotextError, match=r"inner/a: damaged, .*; do something$"):
-        require_whole(tmp_path, expected, "do something")
+    must_raise(r"inner/a: damaged, .*; do something$", require_whole, tmp_path, expected, "do something")
     paths[1].unlink()
-    with pytest.raises(CotextError, match="inner/a: is missing; do something"):
-        require_whole(tmp_path, expected, "do something")
+    must_raise("inner/a: is missing; do something", require_whole, tmp_path, expected, "do something")
 
 
 def test_lines_of_a_file_that_grows(tmp_path: Path) -> None:
@@ -82,19 +80,16 @@ def test_lines_of_a_file_that_grows(tmp_path: Path) -> None:
     assert sealed_lines(path) == ["one", "\ufffdtwo\x0b", "thr"]
     path.unlink()
     path.symlink_to(tmp_path / "nowhere")
-    with pytest.raises(CotextError, match="lines: cannot be read"):
-        sealed_lines(path)
+    must_raise("lines: cannot be read", sealed_lines, path)
 
 
 def test_only_a_regular_file_has_lines(tmp_path: Path) -> None:
     path = tmp_path / "lines"
     os.mkfifo(path)
-    with pytest.raises(CotextError, match="lines: cannot be read: it is no regular file"):
-        sealed_lines(path)
+    must_raise("lines: cannot be read: it is no regular file", sealed_lines, path)
     path.unlink()
     path.symlink_to("/dev/zero")
-    with pytest.raises(CotextError, match="lines: cannot be read: it is no regular file"):
-        sealed_lines(path)
+    must_raise("lines: cannot be read: it is no regular file", sealed_lines, path)
 
 
 @pytest.mark.parametrize("content", ['{"a": ' + "[" * 10**5, '{"a": ' + "9" * 10**4])

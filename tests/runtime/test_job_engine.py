@@ -33,6 +33,7 @@ from cotext.runtime.jobs.engine import (
 from cotext.runtime.jobs.journal import Journal, Results, Shard
 from tests.killing import Moment, die_at
 from tests.loops import loop_over
+from tests.refusals import must_raise
 from tests.tiny_runs import PROCESSES
 
 SIZES = [5, 1, 1, 8, 2, 3]
@@ -138,8 +139,7 @@ def two_shards(out: Path) -> None:
     if not out.exists():
         join(out)
     else:  # killed while the journals were deleted
-        with pytest.raises(CotextError, match=f"{out}: exists.*delete {folder_of(out)};"):
-            join(out)
+        must_raise(f"{out}: exists.*delete {folder_of(out)};", join, out)
         shutil.rmtree(folder_of(out), ignore_errors=True)
 
 
@@ -223,8 +223,7 @@ def test_any_byte_of_a_journal_may_be_another(
     content[place] ^= data.draw(st.integers(1, 255))
     journal_of(out).write_bytes(content)
     if place < heading:
-        with pytest.raises(CotextError, match="is in the way: it is not the journal"):
-            run(Copy(out))
+        must_raise("is in the way: it is not the journal", run, Copy(out))
         assert journal_of(out).read_bytes() == content
     else:
         run(Copy(out))
@@ -262,18 +261,15 @@ def test_a_file_of_somebody_else_in_the_way_is_left_alone(tmp_path: Path) -> Non
     out = tmp_path / "out"
     for content in (b"my notes\n", b'{"id": 1}\n', b"\xff\xfe\x00", b"[1, 2]\n", b'{"mine": 1}'):
         journal_of(out).write_bytes(content)
-        with pytest.raises(CotextError, match=r"out\.partial: is in the way"):
-            run(Copy(out), overwrite=True)
+        must_raise(r"out\.partial: is in the way", run, Copy(out), overwrite=True)
         assert journal_of(out).read_bytes() == content
     journal_of(out).unlink()
     os.mkfifo(journal_of(out))
-    with pytest.raises(CotextError, match=r"out\.partial: is in the way, and not a regular file"):
-        run(Copy(out), overwrite=True)
+    must_raise(r"out\.partial: is in the way, and not a regular file", run, Copy(out), overwrite=True)
     folder_of(out).mkdir()
     os.mkfifo(folder_of(out) / "2-of-2.jsonl")
     for refuse in (join, lambda out: run_shard(Copy(out, Shard(1, 2)))):
-        with pytest.raises(CotextError, match=r"2-of-2\.jsonl: is in the way, and not a regular file"):
-            refuse(out)
+        must_raise(r"2-of-2\.jsonl: is in the way, and not a regular file", refuse, out)
 
 
 def test_results_of_another_job_are_neither_taken_over_nor_lost(tmp_path: Path) -> None:
@@ -296,8 +292,7 @@ def test_what_a_job_was_refused_over_leaves_nothing(tmp_path: Path) -> None:
             run(Copy(out, stop=0)) if shard is None else run_shard(Copy(out, shard, stop=0))
         assert list(tmp_path.iterdir()) == []
     out.write_text("mine")
-    with pytest.raises(CotextError, match="out: exists"):
-        run_shard(Copy(out, Shard(1, 2)))
+    must_raise("out: exists", run_shard, Copy(out, Shard(1, 2)))
     assert list(tmp_path.iterdir()) == [out]
 
 
@@ -307,8 +302,7 @@ def test_what_was_changed_since_it_was_written_is_not_lost(tmp_path: Path) -> No
     run(Copy(out), keep=True)
     assert run(Copy(out, stop=0), keep=True) == len(SIZES)
     out.write_text("mine")
-    with pytest.raises(CotextError, match="out: has been changed since it was written"):
-        run(Copy(out), keep=True)
+    must_raise("out: has been changed since it was written", run, Copy(out), keep=True)
     assert out.read_text() == "mine"
     run(Copy(out), overwrite=True, keep=True)
     forget(out)
@@ -324,10 +318,7 @@ def test_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         add(journal, unit, result)
 
     monkeypatch.setattr(Journal, "add", full)
-    with pytest.raises(
-        CotextError, match=r"out\.partial: cannot be written: No space left.*resumes from there"
-    ):
-        run(Copy(out))
+    must_raise(r"out\.partial: cannot be written: No space left.*resumes from there", run, Copy(out))
     monkeypatch.undo()
     assert run(Copy(out)) == 3
     assert out.read_text() == WANTED
@@ -353,8 +344,7 @@ def test_a_large_unit_leaves_other_shards_little() -> None:
 
 @loop_over("text", ["0/3", "4/3", "3", "a/b", "1/", "-1/3", "1/2/3", ""])
 def test_there_is_no_such_shard(text: str) -> None:
-    with pytest.raises(CotextError, match="write i/n"):
-        Shard.parse(text)
+    must_raise("write i/n", Shard.parse, text)
 
 
 @given(st.sets(st.integers(1, 30)))
@@ -401,17 +391,15 @@ def test_journals_of_another_job_are_refused_before_any_work(tmp_path: Path) -> 
         (2, {"identity": {"model": "a", "config": {"beam": 1}}}, "job.config.beam: 4 there, 1 now"),
         (3, {}, "shards: 2 there, 3 now"),
     ):
-        with pytest.raises(CotextError, match=f"or delete {folder_of(out)}:\n  {line}"):
-            shard(out, 2, of, stop=0, **changed)
+        must_raise(f"or delete {folder_of(out)}:\n  {line}", shard, out, 2, of, stop=0, **changed)
     assert [path.name for path in folder_of(out).iterdir()] == ["1-of-2.jsonl"]
 
 
 def refused(out: Path) -> str:
     before = sorted(folder_of(out).glob("*"))
-    with pytest.raises(CotextError) as error:
-        join(out)
+    message = must_raise("", join, out)
     assert sorted(folder_of(out).glob("*")) == before
-    return str(error.value)
+    return message
 
 
 def test_shards_that_are_not_all_there_are_named(tmp_path: Path) -> None:
@@ -485,8 +473,7 @@ def test_nobody_joins_while_a_shard_is_at_work_nor_begins_while_somebody_joins(t
 
     class Meanwhile(Copy):
         def work(self, *arguments: Any) -> Iterator[tuple[int, Mapping[str, Any]]]:
-            with pytest.raises(CotextError, match="shard 1/1: another process is working on it"):
-                join(out)
+            must_raise("shard 1/1: another process is working on it", join, out)
             return super().work(*arguments)
 
     run_shard(Meanwhile(out, Shard(1, 1)))
@@ -501,6 +488,5 @@ def test_headers_of_other_versions_are_refused(tmp_path: Path) -> None:
     for change in ({"version": 2}, {"format": "other"}, {"range": [3, 2]}, {"shard": 2}, {"job": 1}):
         changed = sealed({**unsealed(heading), **change})
         journal_of(out).write_text(f"{changed}\n{rest}")
-        with pytest.raises(CotextError, match="not the journal of a job of this version"):
-            run(Copy(out))
+        must_raise("not the journal of a job of this version", run, Copy(out))
     assert json.loads(heading)["units"] == len(SIZES)

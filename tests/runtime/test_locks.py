@@ -19,6 +19,7 @@ from cotext.runtime.errors import CotextError
 from cotext.runtime.files import Process
 from cotext.runtime.locks import LAPSE_SECONDS, Lock, holding, lock_path, require_free, working_in, writing
 from tests.loops import loop_over
+from tests.refusals import must_raise
 
 
 def record(path: Path, token: str = "t", **changes: Any) -> None:
@@ -91,8 +92,7 @@ def test_the_lock_of_a_killed_process_is_taken_over(tmp_path: Path) -> None:
     assert process.stdout is not None
     assert process.stdout.readline() == b"held\n"
     for ask in (lambda: require_free(path, "it"), Lock(path, "it").acquire):
-        with pytest.raises(CotextError, match=f"working on it, id {process.pid} on this machine"):
-            ask()
+        must_raise(f"working on it, id {process.pid} on this machine", ask)
     process.kill()
     process.wait()
     process.stdout.close()
@@ -159,11 +159,9 @@ def test_who_has_lost_the_lock_is_told_and_leaves_it_alone(tmp_path: Path) -> No
     path = tmp_path / "lock"
     with holding(path, "runs/a") as lock:
         path.unlink()
-        with pytest.raises(CotextError, match="runs/a: another process has taken over"):
-            lock.require()
+        must_raise("runs/a: another process has taken over", lock.require)
         record(path, token="another's")
-        with pytest.raises(CotextError, match="taken over"):
-            lock.require()
+        must_raise("taken over", lock.require)
     assert path.exists()
 
 
@@ -225,8 +223,7 @@ def test_of_two_that_find_a_dead_holder_one_takes_over(
         record(path, token="the other's")
 
     monkeypatch.setattr(locks, "_require_dead", overtaken)
-    with pytest.raises(CotextError, match="working on it"):
-        Lock(path, "it").acquire()
+    must_raise("working on it", Lock(path, "it").acquire)
     assert json.loads(path.read_text())["token"] == "the other's"
 
 

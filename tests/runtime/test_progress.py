@@ -18,13 +18,13 @@ from cotext.config.training import TrainConfig
 from cotext.data.documents import ParallelDocument
 from cotext.data.formats import write_parallel
 from cotext.runtime import progress
-from cotext.runtime.errors import CotextError
 from cotext.runtime.progress import Meter
 from cotext.training import run as runs
-from cotext.training.accelerator import make_accelerator
 from cotext.training.run import _first_sentences
+from cotext.training.setup import make_accelerator
 from tests.command_line import World, cotext, train_arguments
 from tests.loops import loop_over
+from tests.refusals import must_raise
 from tests.tiny_runs import prepare_toy, run_config, silent
 
 
@@ -255,11 +255,9 @@ def test_a_device_that_is_not_there_is_refused_before_there_is_a_run(
 
 def test_processes_take_a_device_each(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(os.environ, "WORLD_SIZE", "2")
-    with pytest.raises(CotextError, match="several processes use one device each"):
-        make_accelerator(TrainConfig(), device="cpu:0")
+    must_raise("several processes use one device each", make_accelerator, TrainConfig(), device="cpu:0")
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 def test_a_gpu_that_training_does_not_take_is_refused() -> None:
-    with pytest.raises(CotextError, match="training uses cpu here"):
-        make_accelerator(TrainConfig(), device="cuda:0")
+    must_raise("training uses cpu here", make_accelerator, TrainConfig(), device="cuda:0")

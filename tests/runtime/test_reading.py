@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 
 from cotext.config.recipe import dump_config, load_config, parse_config
 from cotext.runtime import reading
-from cotext.runtime.errors import CotextError, nearest, shown
+from cotext.runtime.errors import nearest, shown
 from cotext.runtime.reading import parse_json, parse_yaml, read_bytes, read_json, read_text, substituted
 from tests.loops import loop_over
+from tests.refusals import must_raise
 
 NINES = "9" * 6000
 LEVELS = "".join(
@@ -75,9 +76,7 @@ def test_plain_yaml(text: str, value: Any) -> None:
     ],
 )
 def test_yaml_that_is_refused(text: str, message: str) -> None:
-    with pytest.raises(CotextError) as caught:
-        parse_yaml(text, "here")
-    found = str(caught.value)
+    found = must_raise("", parse_yaml, text, "here")
     assert found.startswith("here is not valid YAML: ")
     assert message in found
     assert len(found) < 400
@@ -122,9 +121,7 @@ def test_plain_json(text: str, value: Any) -> None:
     ],
 )
 def test_json_that_is_refused(text: str, message: str) -> None:
-    with pytest.raises(CotextError) as caught:
-        parse_json(text, "here")
-    found = str(caught.value)
+    found = must_raise("", parse_json, text, "here")
     assert found.startswith("here: ")
     assert message in found
     assert len(found) < 400
@@ -150,13 +147,10 @@ def test_only_regular_files_of_a_size(tmp_path: Path) -> None:
         ("absent", "No such file"),
         ("large", "longer than the 100 bytes"),
     ):
-        with pytest.raises(CotextError, match=f"{name}: cannot be read: .*{message}"):
-            read_bytes(tmp_path / name, 100)
+        must_raise(f"{name}: cannot be read: .*{message}", read_bytes, tmp_path / name, 100)
     assert read_bytes(tmp_path / "large", 101) == b"x" * 101
-    with pytest.raises(CotextError, match="binary: cannot be read: not a text in UTF-8"):
-        read_text(tmp_path / "binary")
-    with pytest.raises(CotextError, match=r"list\.json: damaged: not a JSON object"):
-        read_json(tmp_path / "list.json")
+    must_raise("binary: cannot be read: not a text in UTF-8", read_text, tmp_path / "binary")
+    must_raise(r"list\.json: damaged: not a JSON object", read_json, tmp_path / "list.json")
     assert read_json(tmp_path / "whole.json") == {"a": 1}
 
 
@@ -233,17 +227,14 @@ def recipe(folder: Path, text: str) -> str:
     ],
 )
 def test_wrong_recipes_have_short_messages(tmp_path: Path, text: str) -> None:
-    with pytest.raises(CotextError) as caught:
-        load_config(recipe(tmp_path, text))
-    lines = str(caught.value).splitlines()
+    lines = must_raise("", load_config, recipe(tmp_path, text)).splitlines()
     assert len(lines) <= 11
     assert max(map(len, lines)) < 500
 
 
 def test_many_problems_are_counted(tmp_path: Path) -> None:
-    with pytest.raises(CotextError) as caught:
-        load_config(recipe(tmp_path, "".join(f"key_{n}: {n}\n" for n in range(1234))))
-    lines = str(caught.value).splitlines()
+    many = recipe(tmp_path, "".join(f"key_{n}: {n}\n" for n in range(1234)))
+    lines = must_raise("", load_config, many).splitlines()
     assert lines[0].endswith("unknown key 'key_0': docs/recipes.md lists all keys")
     assert lines[-1].endswith("and 1,224 more like these")
 
@@ -265,7 +256,6 @@ def test_many_problems_are_counted(tmp_path: Path) -> None:
     ],
 )
 def test_overrides_beyond_all_limits(override: str, message: str) -> None:
-    with pytest.raises(CotextError) as caught:
-        load_config("focused-concatenation/s2to2", None, [override])
-    assert message in str(caught.value)
-    assert len(str(caught.value)) < 700
+    found = must_raise("", load_config, "focused-concatenation/s2to2", None, [override])
+    assert message in found
+    assert len(found) < 700

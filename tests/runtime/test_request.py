@@ -12,6 +12,7 @@ from cotext.cli.options import command
 from cotext.runtime.errors import CotextError
 from cotext.runtime.request import Request, option, options_of
 from tests.loops import loop_over
+from tests.refusals import must_raise
 
 
 class Shared(Request):
@@ -53,8 +54,7 @@ def test_paths_and_sequences_are_converted() -> None:
     ],
 )
 def test_what_a_request_refuses(given: dict[str, Any], message: str) -> None:
-    with pytest.raises(CotextError, match=message):
-        Example(run=Path("a"), **given)
+    must_raise(message, Example, run=Path("a"), **given)
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ import pytest
 
 from cotext.runtime.errors import CotextError
 from cotext.runtime.workers import in_order
+from tests.refusals import must_raise
 
 
 def squaring() -> Callable[[int], tuple[int, int]]:
@@ -55,8 +56,7 @@ def test_few_items_start_no_process() -> None:
     ("last", "message"), [(13, "corpus.en:13: no such number"), (99, "ended from outside; memory may have")]
 )
 def test_what_goes_wrong_in_a_worker_arrives(last: int, message: str) -> None:
-    with pytest.raises(CotextError, match=message):
-        list(in_order(squaring, [1, 2, last], 2, alone=0))
+    must_raise(message, list, in_order(squaring, [1, 2, last], 2, alone=0))
 
 
 PROGRAM = """

@@ -18,8 +18,10 @@ from cotext.models.build import build_model
 from cotext.models.interface import TranslationModel
 from cotext.models.transformer import Transformer
 from cotext.runtime.errors import CotextError
-from cotext.search.beam_search import Hypothesis, SearchOptions, search
+from cotext.search.beam_search import Hypothesis, SearchOptions, best_column, best_columns, search
 from cotext.search.constraints import Align, SearchRequest, SearchSymbols
+from tests.loops import loop_over
+from tests.refusals import must_raise
 from tests.tables import Table, TableState, table_source
 from tests.tiny import tiny_config, window
 
@@ -288,39 +290,6 @@ def test_a_beam_of_one_is_greedy(kind: str, align: Align, seed: int) -> None:
         new, log_probabilities = greedy(Plain(model, key, request, kind, align))
         assert hypothesis.tokens == new
         assert hypothesis.token_log_probabilities == pytest.approx(log_probabilities, abs=1e-12)
-
-
-class Obedient(Table):
-    """Seldom ends in sentence 0, goes on after sentence 1, or leaves a sentence empty."""
-
-    def __init__(self, seed: int, kind: str) -> None:
-        super().__init__(seed, sharpness=1.0, entries=800)
-        separators = list(KINDS[kind].separators)
-        self.logits[:400, [EOS, SEP2]] -= 6
-        self.logits[400:, separators] -= 6
-        self.logits.view(2, 400, 9)[:, :200, [EOS, *separators]] -= 4
-
-    def read(self, history: Tensor, token: Tensor, sentence: Tensor) -> Tensor:
-        within = sum(token == opening for opening in (BOS, SEP, SEP2)) == 0
-        return super().read(history, token, sentence) % 200 + 200 * within + 400 * (sentence > 0)
-
-
-@pytest.mark.parametrize("kind", ["plain", "indexed"])
-@pytest.mark.parametrize("beam", [1, 1500])
-def test_what_free_search_gets_right_constrained_search_finds_too(kind: str, beam: int) -> None:
-    """Unless a limit decides. (A beam between these two may have lost it to what is not allowed.)"""
-    sound = 0
-    for seed in range(40):
-        model = Obedient(seed, kind)
-        request = SearchRequest((), 0, (4, 5) if beam == 1 else (3, 3))
-        [free] = search_table(model, [seed], [request], SearchOptions(beam, 0.6, "free"), kind)
-        plain = Plain(model, seed, request, kind, "constrained")
-        if plain.is_translation(free.tokens):
-            [constrained] = search_table(model, [seed], [request], SearchOptions(beam, 0.6), kind)
-            assert constrained.tokens == free.tokens
-            assert constrained.score == free.score
-            sound += 1
-    assert 5 < sound < 40
 
 
 @kinds
@@ -609,8 +578,7 @@ def test_the_reported_log_probability_is_the_models_own(beam: int) -> None:
     ],
 )
 def test_a_request_that_cannot_be_met_is_refused(request_: SearchRequest, message: str) -> None:
-    with pytest.raises(CotextError, match=message):
-        search_table(Table(0), [0], [request_], SearchOptions())
+    must_raise(message, search_table, Table(0), [0], [request_], SearchOptions())
 
 
 def test_the_shortest_limit_leaves_one_way_to_write() -> None:
@@ -632,9 +600,39 @@ def test_an_output_that_is_not_a_number_is_reported(beam: int) -> None:
 
 
 def test_wrong_settings_are_refused() -> None:
-    with pytest.raises(CotextError, match="beam is 0"):
-        SearchOptions(beam=0)
-    with pytest.raises(CotextError, match="length_penalty is -1"):
-        SearchOptions(length_penalty=-1)
-    with pytest.raises(CotextError, match="1 requests for 2 source rows"):
-        search_table(Table(0), [0, 1], REQUESTS[:1], SearchOptions())
+    must_raise("1 requests for 2 source rows", search_table, Table(0), [0, 1], REQUESTS[:1], SearchOptions())
+
+
+@loop_over("vocabulary", [64, 1_000, 4 * 8 * 64, 4 * 8 * 64 + 1, 4_133])
+@loop_over("count", [2, 8])
+def test_best_columns_are_those_of_topk(vocabulary: int, count: int) -> None:
+    """Of small vocabularies and large ones, whose size no block divides; impossible tokens among them."""
+    values = torch.randn(5, vocabulary)
+    values[1, 3:] = -torch.inf
+    values[2, : vocabulary - 1] = -torch.inf  # the best one stands behind the last block
+    values[3, 7:40] += 100  # all of the best in one block
+    values[4, ::70] += 100  # each in another
+    found, tokens = best_columns(values, count)
+    assert torch.equal(found, values.topk(count, dim=1).values)
+    assert torch.equal(values.gather(1, tokens), found)
+    assert all(len(set(row)) == count for row in tokens.tolist())
+
+
+@loop_over("vocabulary", [3, 64, 200 * 64, 200 * 64 + 1, 10_007])
+def test_best_column_is_that_of_max(vocabulary: int) -> None:
+    """And the first of equal ones, in one block, in several, and behind the last."""
+    values = torch.randn(7, vocabulary)
+    values[1] = -torch.inf
+    values[2, : vocabulary - 1] = -torch.inf  # the best one stands behind the last block
+    values[3, ::2] = 100
+    values[4, vocabulary // 2 :: 70] = 100
+    values[5, -2:] = 100
+    values[6, vocabulary // 3] = torch.nan
+    found, column = best_column(values)
+    best, first = values.max(dim=1)
+    assert torch.equal(found[:6, 0], best[:6])
+    assert bool(found[6].isnan())
+    assert column[:, 0].tolist() == first.tolist()
+    assert column[3].item() == 0
+    assert column[4].item() == vocabulary // 2
+    assert column[5].item() == max(vocabulary - 2, 0)

@@ -1,6 +1,6 @@
 """Lists of hypotheses: the best ones of all there are, and the best one as without a list."""
 
-import math
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 
@@ -8,14 +8,18 @@ import pytest
 import torch
 
 from cotext.config.decoding import LengthPenaltyForm
-from cotext.runtime.errors import CotextError
+from cotext.models.interface import Engine, EngineHypothesis, EngineRules
 from cotext.search.beam_search import Hypothesis, SearchOptions, search
 from cotext.search.constraints import Align, SearchRequest, SearchSymbols
+from cotext.search.engine import search_engine
 from cotext.search.nbest_beam import Candidates, NBestBeam
+from tests.refusals import must_raise
 from tests.search.test_beam_search import (
+    EOS,
     KINDS,
     LENGTH_PENALTIES,
     SEP,
+    UNK,
     A,
     B,
     Listening,
@@ -82,25 +86,6 @@ def test_the_best_hypothesis_is_that_of_a_search_without_a_list(kind: str, beam:
     assert different > 5  # lists are not of one length, for which no reserve were needed
 
 
-def test_a_list_worked_by_hand() -> None:
-    # Whatever was written, a has probability 1/2, b and the end 1/4: a 1/8, b 1/16, a a 1/16, a b 1/32 ...
-    model = Table(0, entries=1)
-    none = -1e9
-    model.logits[0] = torch.tensor(
-        [none, none, none, math.log(0.25), none, none, math.log(0.5), math.log(0.25), none]
-    )
-    [found] = search_table(model, [0], [SearchRequest((), 0, (3,))], SearchOptions(6, 0.0, nbest=4))
-    assert found.tokens == [A]
-    assert found.score == pytest.approx(math.log(1 / 8))
-    [others] = found.others
-    assert {o.tokens: round(math.exp(o.log_probability), 6) for o in others} == {
-        (B,): 0.0625,
-        (A, A): 0.0625,
-        **{o.tokens: 0.03125 for o in others[2:]},
-    }
-    assert others[2].tokens in {(A, B), (B, A)}
-
-
 def test_rows_that_others_see_are_not_searched_any_further() -> None:
     """What they show is the same with and without a list, token for token."""
     told = []
@@ -117,8 +102,7 @@ def test_rows_that_others_see_are_not_searched_any_further() -> None:
 
 @pytest.mark.parametrize(("beam", "nbest", "words"), [(1, 2, "greedy search"), (4, 5, "decode.beam = 5")])
 def test_more_than_the_beam_holds_is_refused(beam: int, nbest: int, words: str) -> None:
-    with pytest.raises(CotextError, match=words):
-        SearchOptions(beam, nbest=nbest)
+    must_raise(words, SearchOptions, beam, nbest=nbest)
 
 
 def test_no_candidate_is_in_the_beam_twice() -> None:
@@ -129,3 +113,41 @@ def test_no_candidate_is_in_the_beam_twice() -> None:
     hopeful, entry, divisor = torch.tensor([[True, False]]), torch.tensor([0]), torch.ones(1)
     found, continues = beam.fill(entry, several, hopeful, [several], divisor)
     assert (found.token.tolist(), continues.tolist()) == ([[A, B]], [[True, True]])
+
+
+class TwoHypotheses(Engine):
+    """An engine that writes one token with log-probability -1, or four with -1.5."""
+
+    positions, name, parameters = 100, "two", 0
+
+    def search(
+        self,
+        sources: Sequence[Sequence[int]],
+        prefixes: Sequence[Sequence[int]],
+        rules: EngineRules,
+        beam: int,
+        length_penalty: float,
+    ) -> list[list[EngineHypothesis]]:
+        """See `Engine.search`."""
+        both = [EngineHypothesis((A,), -1.0, True), EngineHypothesis((A, A, A, A), -1.5, True)]
+        return [both for _ in sources]
+
+    def score(self, sources: Sequence[Sequence[int]], labels: Sequence[Sequence[int]]) -> list[list[float]]:
+        """See `Engine.score`."""
+        raise AssertionError("the engine's own log-probabilities hold")
+
+
+@pytest.mark.parametrize("form", ["power", "gnmt"])
+def test_what_an_engine_returns_is_ranked_by_the_form_that_is_asked_for(form: LengthPenaltyForm) -> None:
+    # power: -1 / 2 ** 0.6 = -0.66 and -1.5 / 5 ** 0.6 = -0.57; gnmt: -1 / (7 / 6) ** 0.6 = -0.91 and
+    # -1.5 / (10 / 6) ** 0.6 = -1.10.
+    symbols = SearchSymbols(KINDS["plain"], UNK, blank=())
+    options = SearchOptions(2, 0.6, nbest=2, length_penalty_form=form)
+    [found] = search_engine(
+        TwoHypotheses(), table_source([EOS]), [SearchRequest((), 0, (9,))], symbols, options
+    )
+    short = -1.0 / (2 if form == "power" else 7 / 6) ** 0.6
+    long = -1.5 / (5 if form == "power" else 10 / 6) ** 0.6
+    [[other]] = found.others
+    assert [len(found.tokens), len(other.tokens)] == ([4, 1] if form == "power" else [1, 4])
+    assert [found.score, other.score] == pytest.approx([long, short] if form == "power" else [short, long])

@@ -20,7 +20,6 @@ from cotext.data.tokenizer import load_tokenizer
 from cotext.evaluation.studies.attention.report import document_attention
 from cotext.models.build import build_model
 from cotext.models.nat import NonAutoregressiveTransformer
-from cotext.runtime.errors import CotextError
 from cotext.search.beam_search import Hypothesis, SearchOptions
 from cotext.search.constraints import SearchRequest, SearchSymbols
 from cotext.search.non_autoregressive import collapse, search_frames
@@ -37,6 +36,7 @@ from tests.models.test_casa import (
     model_of,
     systems,
 )
+from tests.refusals import must_raise
 from tests.tiny import WordTokenizer
 from tests.tiny_runs import write_run
 
@@ -174,16 +174,14 @@ def test_argmax_by_hand(seed: int) -> None:
 
 @pytest.mark.parametrize("settings", [CONTEXT, SYSTEMS["GLAT"]])
 def test_a_beam_is_refused(settings: dict[str, object]) -> None:
-    with pytest.raises(CotextError, match=r"choose decode\.beam = 1"):
-        found(model_of(settings), instances(), SearchOptions(beam=2))
+    must_raise(r"choose decode\.beam = 1", found, model_of(settings), instances(), SearchOptions(beam=2))
 
 
 def test_output_that_is_not_a_number_is_refused() -> None:
     model = model_of(CONTEXT)
     with torch.no_grad():
         model.decoder[0].feed_forward.narrow.bias.fill_(math.nan)
-    with pytest.raises(CotextError, match="not a number"):
-        found(model, instances())
+    must_raise("not a number", found, model, instances())
 
 
 # --- scoring
@@ -251,8 +249,7 @@ def test_tokens_share_the_likelihood_of_their_sentence(name: str) -> None:
 @pytest.mark.parametrize("name", sorted(set(SYSTEMS) - set(WITH_PATHS)))
 def test_tokens_have_no_probability_where_a_row_has_one_path(name: str) -> None:
     translator = DocumentTranslator(model_of(SYSTEMS[name]), config_of(SYSTEMS[name]), TOKENIZER, CPU)
-    with pytest.raises(CotextError, match="one likelihood for the whole sequence"):
-        translator.score_tokens([(PARALLEL, range(4))])
+    must_raise("one likelihood for the whole sequence", translator.score_tokens, [(PARALLEL, range(4))])
 
 
 @systems

@@ -9,11 +9,10 @@ import torch
 
 from cotext.config.decoding import SamplingConfig
 from cotext.data.documents import Document, ParallelDocument
-from cotext.runtime.errors import CotextError
-from cotext.search.beam_search import SearchOptions, search
+from cotext.search.beam_search import SearchOptions, distribution, search
 from cotext.search.constraints import SearchRequest, SearchSymbols
-from cotext.search.sampling import distribution
 from cotext.translation.translator import DocumentTranslator
+from tests.refusals import must_raise
 from tests.search.test_beam_search import (
     BLANK,
     KINDS,
@@ -162,8 +161,6 @@ def test_the_most_probable_token_alone_is_greedy_search() -> None:
 
 
 def test_a_beam_and_models_that_write_all_at_once_are_refused() -> None:
-    with pytest.raises(CotextError, match=r"decode\.beam = 4; choose decode\.beam = 1"):
-        SearchOptions(4, sampling=SamplingConfig())
-    with pytest.raises(CotextError, match=r"decode\.sampling: .* cannot draw tokens"):
-        sampler("casa/casa")
+    must_raise(r"decode\.beam = 4; choose decode\.beam = 1", SearchOptions, 4, sampling=SamplingConfig())
+    must_raise(r"decode\.sampling: .* cannot draw tokens", sampler, "casa/casa")
     assert not sampler("focused-concatenation/base").takes_guides

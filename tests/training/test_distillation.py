@@ -1,10 +1,8 @@
 """Distillation: prepared data go in, the same data with a teacher's translations as targets come out."""
 
 import json
-import random
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -14,21 +12,17 @@ from cotext.data.prepared import write_report
 from cotext.data.store import StoreWriter, TokenStore
 from cotext.data.tokenizer import load_tokenizer
 from cotext.runtime.jobs.engine import folder_of, journal_of
-from cotext.training.distillation import DistillationJob
 from tests.command_line import (
     RECIPE,
     TINY,
-    Outcome,
     World,
-    cotext,
     listing,
     must_refuse,
     prepare_arguments,
     succeed,
     train_arguments,
 )
-from tests.killing import Moment, killed_when, run_killed
-from tests.translation.test_translate_file import files_of_at_most
+from tests.killing import Moment, run_killed
 
 DOCUMENTS = 24
 Targets = list[list[list[int]]]
@@ -256,79 +250,7 @@ def test_shards_with_relative_paths_are_joined_in_any_folder(
     assert str(here / "data" / "train.arrow") in inputs
 
 
-def test_monolingual_documents_are_translated_and_prepared_with_the_corpus(
-    world: World, tmp_path: Path
-) -> None:
-    """As the page says."""
-    before, out = world.folder / "data", tmp_path / "back"
-    written = tmp_path / "news.de"
-    succeed("translate", world.run, world.folder / "test.en", "--out", written)
-    news = {"en": world.folder / "test.en", "de": written}
-    for side, path in news.items():
-        whole = f"{(world.folder / f'train.{side}').read_text()}\n{path.read_text()}"
-        (tmp_path / f"all.{side}").write_text(whole)
-    files = {
-        "--source": tmp_path / "all.en",
-        "--target": tmp_path / "all.de",
-        "--dev-source": world.folder / "dev.en",
-        "--dev-target": world.folder / "dev.de",
-        "--tokenizer": before,
-        "--out": out,
-    }
-    succeed("prepare", *(word for pair in files.items() for word in pair))
-    store, tokenizer = list(train_store(out)), load_tokenizer(before / "tokenizer")
-    assert [d.id for d in store[:DOCUMENTS]] == [d.id for d in train_store(before)]
-    assert targets(train_store(out))[:DOCUMENTS] == targets(train_store(before))
-    added = list(read_documents(written))
-    assert [[t.tolist() for t in d.target] for d in store[DOCUMENTS:]] == [
-        tokenizer.encode_batch(d.sentences, side="target") for d in added
-    ]
-
-
-def test_processes_that_would_be_in_each_others_way(
-    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    out = tmp_path / "data-kd"
-    found: dict[str, Outcome] = {}
-
-    plain = DistillationJob.work
-
-    def meanwhile(*arguments: Any) -> Any:
-        monkeypatch.undo()
-        for shard in ("1/2", "2/2"):
-            found[shard] = cotext(*command(world, out, "--shard", shard))
-        found["join"] = cotext("join", out)
-        return plain(*arguments)
-
-    monkeypatch.setattr(DistillationJob, "work", meanwhile)
-    succeed(*command(world, out, "--shard", "1/2"))
-    assert (found["1/2"].code, "shard 1/2: another process is working on it" in found["1/2"].err) == (2, True)
-    assert found["2/2"].code == 0
-    assert (found["join"].code, "shard 1/2: another process is working on it" in found["join"].err) == (
-        2,
-        True,
-    )
-    assert finished_documents(out) == DOCUMENTS
-
-
 # ---------------------------------------------------------------------------------------- interruptions
-
-
-def test_killed_at_any_moment_it_ends_the_same(world: World, tmp_path: Path) -> None:
-    """kill -9 at a random document; then in peace."""
-    out, expected = tmp_path / "data-kd", tmp_path / "expected"
-    # Small batches, so that documents are finished one after the other.
-    succeed(*command(world, expected, "--set", "max_tokens=100"))
-    before = listing(world.folder / "data")
-    moment = random.Random().randrange(2, DOCUMENTS // 2)
-    killed_when(lambda: finished_documents(out) >= moment, *command(world, out, "--set", "max_tokens=100"))
-    assert not out.exists()
-    assert moment <= finished_documents(out) < DOCUMENTS
-    shown = succeed(*command(world, out, "--set", "max_tokens=100")).out
-    assert "of them already done)" in shown, moment
-    assert listing(out) == listing(expected), moment
-    assert {p.name for p in tmp_path.iterdir()} == {"data-kd", "expected"}
-    assert listing(world.folder / "data") == before
 
 
 def test_the_size_of_batches_may_change_on_the_way(world: World, whole: Path, tmp_path: Path) -> None:
@@ -378,25 +300,6 @@ def test_data_that_are_not_what_their_report_says(world: World, tmp_path: Path) 
     path.write_bytes(content)
     must_refuse("dev.arrow: damaged", *command(world, tmp_path / "kd", data=data))
     assert [p.name for p in tmp_path.iterdir()] == ["data"]
-
-
-def test_a_full_disk(world: World, whole: Path, tmp_path: Path) -> None:
-    out = tmp_path / "data-kd"
-    for size in (1_000, 4_000):
-        with files_of_at_most(size):
-            refused = cotext(*command(world, out))
-        assert (refused.code, "cannot be written: File too large" in refused.err) == (2, True), refused.err
-        assert not out.exists()
-    with pytest.MonkeyPatch.context() as patched:
-        # The translations fit, the corpus does not.
-        patched.setattr(
-            shutil, "copyfile", lambda *paths: (_ for _ in ()).throw(OSError(28, "No space left"))
-        )
-        refused = cotext(*command(world, out))
-    assert (refused.code, "data-kd: cannot be written: No space left" in refused.err) == (2, True)
-    assert f"({DOCUMENTS} of them already done)" in succeed(*command(world, out)).out
-    assert listing(out) == listing(whole)
-    assert [p.name for p in tmp_path.iterdir()] == ["data-kd"]
 
 
 def test_what_another_job_has_translated_is_not_taken_over(

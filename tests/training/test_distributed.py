@@ -20,7 +20,6 @@ from cotext.data.batch import Batch
 from cotext.data.documents import Document
 from cotext.data.sampling import Cursor
 from cotext.models import checkpoint as ckpt
-from cotext.runtime.errors import CotextError
 from cotext.training import resume as training_state
 from cotext.training import run as runs
 from cotext.training import setup
@@ -29,6 +28,7 @@ from cotext.training.sharding import require_shardable
 from cotext.training.trainer import Trainer
 from cotext.translation.open import open_run
 from tests.command_line import free_port
+from tests.refusals import must_raise
 from tests.tiny_runs import (
     PROCESSES,
     assert_same_file,
@@ -325,8 +325,7 @@ def test_every_kind_of_system_can_be_divided(data: Path, tmp_path: Path, recipe:
 )
 def test_what_is_not_divided(processes: int, settings: dict[str, Any], message: str) -> None:
     config = run_config(**{"shard_model": True, **settings}).train
-    with pytest.raises(CotextError, match=message):
-        require_shardable(config, processes)
+    must_raise(message, require_shardable, config, processes)
 
 
 def machine(rank: int, port: int, arguments: list[str]) -> subprocess.Popen[str]:

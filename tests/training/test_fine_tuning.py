@@ -9,7 +9,7 @@ from cotext.data.documents import ParallelDocument
 from cotext.data.formats import write_parallel
 from cotext.data.store import TokenStore
 from cotext.data.tokenizer import load_tokenizer
-from tests.command_line import TINY, World, cotext, must_refuse, prepare_arguments, succeed
+from tests.command_line import World, cotext, must_refuse, prepare_arguments, succeed
 from tests.tiny_runs import toy_documents
 
 
@@ -33,7 +33,7 @@ def arguments(folder: Path, out: Path, tokenizer: object) -> list[object]:
 
 
 @pytest.mark.parametrize("of", ["run", "data"])
-def test_training_goes_on_from_a_run_with_another_corpus(
+def test_a_corpus_is_prepared_with_the_tokenizer_of_a_run_or_of_data(
     world: World, other: Path, tmp_path: Path, of: str
 ) -> None:
     data = tmp_path / "data"
@@ -51,12 +51,6 @@ def test_training_goes_on_from_a_run_with_another_corpus(
     assert report["command"]["tokenizer"] == str(world.folder / of)
     assert report["splits"]["train"]["unknown_token_rate"][0] > 0
     assert "the tokenizer was trained on other data" in shown
-    if of == "run":
-        command = ["train", "focused-concatenation/s2to2", *TINY, "--data", data, "--out", tmp_path / "run"]
-        started = succeed(*command, "--init", world.run)
-        start = json.loads((tmp_path / "run" / "init.json").read_text())
-        assert start["run"] == str(world.run.resolve()), start.keys()
-        assert "finished at update 6" in started.out
 
 
 def test_tokenizers_that_are_none(world: World, other: Path, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from cotext.models.run_folder import noted_data
 from cotext.runtime.errors import CotextError
 from cotext.runtime.files import checksum
 from cotext.training.prepared_data import note_data, open_data
+from tests.refusals import must_raise
 from tests.tiny_runs import prepare_toy, run_config, train_here
 
 
@@ -97,8 +98,7 @@ def test_data_that_is_refused_is_not_noted(data: Path, run: Path, tmp_path: Path
     other = tmp_path / "other"
     shutil.copytree(data, other)
     shutil.copy(other / "dev.arrow", other / "train.arrow")
-    with pytest.raises(CotextError, match="trained on other data"):
-        train_here(run_config(max_updates=2), other, run)
+    must_raise("trained on other data", train_here, run_config(max_updates=2), other, run)
     assert noted(run) == str(data.resolve())
 
 
@@ -140,5 +140,4 @@ def test_a_report_of_which_one_character_is_another(data: Path) -> None:
 
 def test_data_without_a_report_are_not_whole(data: Path) -> None:
     (data / "report.json").unlink()
-    with pytest.raises(CotextError, match="no prepared data there"):
-        open_data(data)
+    must_raise("no prepared data there", open_data, data)

@@ -19,6 +19,7 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from torch import Tensor
 
 from cotext.config.recipe import Config
@@ -32,7 +33,7 @@ from cotext.runtime.integrity import sealed, unsealed
 from cotext.training import resume as training_state
 from cotext.training import run as runs
 from cotext.training import setup
-from cotext.training.trainer import Objective, Trainer, TrainingCallbacks
+from cotext.training.trainer import MetricsLog, Objective, Trainer, TrainingCallbacks
 from tests.command_line import listing, process_environment
 from tests.models.test_checkpoint import visible
 from tests.tiny_runs import (
@@ -43,7 +44,6 @@ from tests.tiny_runs import (
     prepare_toy,
     run_config,
     silent,
-    told_in_training,
     train_here,
     training_is_refused,
     with_section,
@@ -139,25 +139,6 @@ def test_epochs_go_on_being_counted(data: Path, tmp_path: Path) -> None:
     assert (stopped.update, stopped.epoch, stopped.validated) == (7, 1, [5])
     finished = train_here(config, data, tmp_path / "run")
     assert (finished.epoch, finished.validated) == (4, [5, 10, 15, 20])
-    assert_same_run(tmp_path / "run", tmp_path / "untroubled")
-
-
-def test_stopped_between_two_reports(data: Path, tmp_path: Path) -> None:
-    """The sums of the updates before the stop are part of the report after it."""
-    config = run_config(log_every=4, max_updates=8)
-    train_here(config, data, tmp_path / "untroubled")
-    calls = 0
-
-    class StoppingTrainer(Trainer):
-        def _update(self, batches: list, stop_requested: bool) -> None:
-            nonlocal calls
-            calls += 1
-            super()._update(batches, stop_requested or calls in (2, 5))
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(setup, "Trainer", StoppingTrainer)
-        updates = [train_here(config, data, tmp_path / "run").update for _ in range(3)]
-    assert updates == [2, 5, 8]
     assert_same_run(tmp_path / "run", tmp_path / "untroubled")
 
 
@@ -307,23 +288,6 @@ def test_loss_scale_of_half_precision_is_kept(data: Path, tmp_path: Path) -> Non
     assert scales == [1024, 512, 256]
 
 
-def test_optimizer_state_is_restored_exactly(data: Path, untroubled: Path) -> None:
-    path = ckpt.checkpoint_folder(untroubled, 12) / "optimizer.safetensors"
-    saved = load_file(path)
-    steps = {value.item() for name, value in saved.items() if name.endswith("|step")}
-    assert steps == {12.0}
-    loaded = ckpt.load_run(untroubled)
-    names = [name for name, _ in loaded.model.named_parameters()]
-    optimizer = torch.optim.AdamW(loaded.model.parameters(), fused=True)
-    training_state.load_optimizer(path, optimizer, names)
-    state = optimizer.state_dict()["state"]
-    assert len(saved) == 3 * len(names)
-    for i, name in enumerate(names):
-        for key in ("step", "exp_avg", "exp_avg_sq"):
-            assert torch.equal(state[i][key], saved[f"{name}|{key}"])
-            assert state[i][key].dtype == saved[f"{name}|{key}"].dtype
-
-
 class TestRefusals:
     @pytest.fixture
     def run(self, data: Path, tmp_path: Path) -> Path:
@@ -331,25 +295,22 @@ class TestRefusals:
         return tmp_path / "run"
 
     @pytest.mark.parametrize("name", ["optimizer.safetensors", "process-0.safetensors", "model.safetensors"])
-    @pytest.mark.parametrize("damage", ["truncated", "missing", "garbage"])
+    @pytest.mark.parametrize("damage", ["truncated", "missing", "garbage", "a bit"])
     def test_damaged_state(self, data: Path, run: Path, name: str, damage: str) -> None:
+        """Also a single bit of the content, which any reader would take for what was written."""
         path = ckpt.checkpoint_folder(run, 4) / name
         content = path.read_bytes()
         path.unlink()
-        if damage != "missing":
-            path.write_bytes(content[: len(content) // 2] if damage == "truncated" else b"garbage" * 100)
+        damaged = {
+            "truncated": content[: len(content) // 2],
+            "garbage": b"garbage" * 100,
+            "a bit": content[:-3] + bytes([content[-3] ^ 1]) + content[-2:],
+        }
+        if damage in damaged:
+            path.write_bytes(damaged[damage])
         training_is_refused(
             run_config(), data, run, f"{name}: (damaged|is missing).*; delete .*00000004 and run the same"
         )
-
-    @pytest.mark.parametrize("name", ["optimizer.safetensors", "process-0.safetensors", "model.safetensors"])
-    def test_a_single_bit(self, data: Path, run: Path, name: str) -> None:
-        """Of the content, which any reader would take for what was written."""
-        path = ckpt.checkpoint_folder(run, 4) / name
-        content = bytearray(path.read_bytes())
-        content[-3] ^= 1
-        path.write_bytes(content)
-        training_is_refused(run_config(), data, run, f"{name}: damaged")
 
     @pytest.mark.parametrize("name", ["metrics.jsonl", "config.yaml", "checkpoints/00000004/trainer.json"])
     def test_a_pipe(self, data: Path, run: Path, name: str) -> None:
@@ -574,31 +535,41 @@ def test_killed_at_many_random_moments(tmp_path: Path) -> None:
     check_kills(tmp_path, kills=60, updates=800)
 
 
-def test_terminated_process_stops_cleanly(data: Path, tmp_path: Path) -> None:
-    config = run_config(max_updates=60, validate_every=30, log_every=1, keep=1)
-    run = tmp_path / "run"
-    process = start_training(config, data, run)
-    process.terminate()
-    process.join(timeout=60)
-    assert process.exitcode == 0
-    (update,) = ckpt.checkpoints(run)
-    assert 0 < update < 30
-    assert not list(run.glob("model.safetensors"))  # nothing was validated yet
-    assert train_here(config, data, run).finished
-    train_here(config, data, tmp_path / "untroubled")
-    assert_same_run(run, tmp_path / "untroubled")
+# --- The log of metrics.
 
 
-@pytest.mark.parametrize("left", [None, "", "cut short"])
-def test_reports_that_are_gone_are_missed(data: Path, tmp_path: Path, left: str | None) -> None:
-    run = tmp_path / "run"
-    train_here(run_config(max_updates=4), data, run)
-    whole = (run / "metrics.jsonl").read_text()
-    if left is None:
-        (run / "metrics.jsonl").unlink()
-    else:
-        (run / "metrics.jsonl").write_text(left and whole[: whole.index("\n") + 9])
+def points(folder: Path, tag: str) -> list[tuple[int, float]]:
+    events = EventAccumulator(str(folder)).Reload()
+    return [(e.step, round(e.value, 4)) for e in events.Scalars(tag)]
 
-    first, second = (told_in_training(run_config(max_updates=n), data, run) for n in (8, 12))
-    assert f"{run}/metrics.jsonl: missing or truncated; its content is lost" in first
-    assert not any("metrics.jsonl" in text for text in second)
+
+def test_what_came_after_the_checkpoint_is_forgotten_by_both(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    first = MetricsLog(path)
+    for update in (1.0, 2.0, 3.0):
+        first.write("train", {"update": update, "loss": update})
+    with path.open("a") as file:
+        file.write('{"kind": "train", "upda')  # cut short by the interruption
+    second = MetricsLog(path)
+    assert second.forget_after(2) == 0
+    second.write("train", {"update": 3.0, "loss": 30.0})
+    entries = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [(entry["kind"], entry["update"], entry["loss"]) for entry in entries] == [
+        ("train", 1.0, 1.0),
+        ("train", 2.0, 2.0),
+        ("train", 3.0, 30.0),
+    ]
+    assert points(tmp_path / "tensorboard", "train/loss") == [(1, 1.0), (2, 2.0), (3, 30.0)]
+
+
+def test_damaged_lines_are_left_out_and_counted(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    journal = MetricsLog(path)
+    for update in (1.0, 2.0, 3.0, 4.0):
+        journal.write("train", {"update": update, "loss": update})
+    lines = path.read_text().splitlines()
+    lines[1] = lines[1].replace("2.0", "2.5")
+    lines[2] = sealed({"kind": "train", "loss": 3.0})  # whole, and of something else
+    path.write_text("".join(f"{line}\n" for line in lines))
+    assert MetricsLog(path).forget_after(4) == 2
+    assert path.read_text().splitlines() == [lines[0], lines[3]]

@@ -14,12 +14,13 @@ from cotext.config.recipe import Config, load_config
 from cotext.evaluation.studies.compare.job import run_folders
 from cotext.models.run_folder import noted_seeds, seeds_in
 from cotext.runtime.errors import CotextError
-from cotext.training import seeds
+from cotext.training import run as runs
 from cotext.training.resume import TrainingProgress
-from cotext.training.seeds import train_seeds
+from cotext.training.run import train_seeds
 from cotext.training.trainer import TrainingCallbacks
 from tests.command_line import World, cotext, listing, must_refuse, succeed, train_arguments
 from tests.loops import loop_over
+from tests.refusals import must_raise
 from tests.tiny_runs import assert_same_run, run_config, silent, train_here
 
 
@@ -102,8 +103,7 @@ def test_no_folder_is_left_of_what_cannot_be_trained(data: Path, tmp_path: Path)
     }
     with pytest.raises(CotextError):
         trained(data, tmp_path / "runs", too_small)
-    with pytest.raises(CotextError, match="no prepared data"):
-        trained(tmp_path / "none", tmp_path / "runs", configs(2, 3))
+    must_raise("no prepared data", trained, tmp_path / "none", tmp_path / "runs", configs(2, 3))
     assert not list(tmp_path.iterdir())
 
 
@@ -131,8 +131,7 @@ def test_what_is_wrong_with_a_later_seed_is_told_before_the_first_is_trained(
         (folder / "seed-2" / "checkpoints" / "00000008" / "trainer.json").write_text("{}")
         expected = "trainer.json: damaged"
     before = listing(tmp_path)
-    with pytest.raises(CotextError, match=expected):
-        trained(data, folder, asked)
+    must_raise(expected, trained, data, folder, asked)
     assert listing(tmp_path) == before
 
 
@@ -148,13 +147,12 @@ def test_of_several_processes_the_first_checks_alone(
         begun.append(config.train.seed)
         return TrainingProgress(finished=True)
 
-    monkeypatch.setattr(seeds, "train", train)
+    monkeypatch.setattr(runs, "train", train)
     monkeypatch.setenv("RANK", "1")
     trained(data, folder, configs(2, 4))
     assert begun == [2, 4]
     monkeypatch.setenv("RANK", "0")
-    with pytest.raises(CotextError, match="seed: 3 there, 2 asked for"):
-        trained(data, folder, configs(2, 4))
+    must_raise("seed: 3 there, 2 asked for", trained, data, folder, configs(2, 4))
 
 
 # ------------------------------------------------------------------------------------------ the command

@@ -31,8 +31,8 @@ from cotext.runtime.errors import CotextError
 from cotext.training import resume as training_state
 from cotext.training import run as runs
 from cotext.training import setup, validation
-from cotext.training.accelerator import make_accelerator
 from cotext.training.prepared_data import corpus_of, open_data
+from cotext.training.setup import make_accelerator, set_up
 from cotext.training.start_settings import resolve
 from cotext.training.trainer import (
     Trainer,
@@ -42,6 +42,7 @@ from cotext.training.trainer import (
     set_rate,
 )
 from cotext.training.validation import IntervalSums
+from tests.refusals import must_raise
 from tests.tiny_runs import (
     assert_same_file,
     journal,
@@ -70,7 +71,7 @@ def make_trainer(config: Config, data_folder: Path, run: Path, bleu: Any = None)
     corpus = corpus_of(config, data)
     model = build_model(config, data.tokenizer.vocabulary_size)
     callbacks = replace(silent(), score_development=bleu)
-    return Trainer(config, model, corpus, run, callbacks)
+    return Trainer(config, model, corpus, run, callbacks, make_accelerator(config.train))
 
 
 class TestLearningRate:
@@ -80,8 +81,6 @@ class TestLearningRate:
         for n in (1, 10, 3999, 4000, 4001, 100_000):
             expected = 512**-0.5 * min(n**-0.5, n * 4000**-1.5)
             assert learning_rate(config, n) == pytest.approx(expected, rel=1e-12)
-
-    def test_no_warmup_starts_at_the_peak(self) -> None:
         assert learning_rate(TrainConfig(learning_rate=0.5, warmup_updates=0), 1) == 0.5
 
     def test_it_is_what_training_uses(self, data: Path, tmp_path: Path) -> None:
@@ -191,14 +190,17 @@ class TestUpdates:
         for tensor in load_file(ckpt.checkpoint_folder(run, 4) / "model.safetensors").values():
             assert tensor.isfinite().all()
 
-    def test_bfloat16_trains(self, data: Path, tmp_path: Path) -> None:
-        train_here(run_config(precision="bf16"), data, tmp_path / "run")
-        entries = journal(tmp_path / "run")
+    def test_bfloat16_trains_and_resumes_exactly(self, data: Path, tmp_path: Path) -> None:
+        for name, updates in (("parts", 4), ("parts", 8), ("whole", 8)):
+            train_here(run_config(precision="bf16", max_updates=updates), data, tmp_path / name)
+        entries = journal(tmp_path / "whole")
         assert all(math.isfinite(entry["loss"]) for entry in entries)
         losses = [entry["loss"] for entry in entries if entry["kind"] == "train"]
         assert losses[-1] < losses[0]
-        for tensor in load_file(tmp_path / "run" / "model.safetensors").values():
+        parts, whole = (load_file(tmp_path / name / "model.safetensors") for name in ("parts", "whole"))
+        for name, tensor in whole.items():
             assert tensor.dtype == torch.float32
+            assert torch.equal(tensor, parts[name])
 
     def test_bfloat16_is_said_to_be_slower_where_it_is(
         self, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -206,13 +208,6 @@ class TestUpdates:
         monkeypatch.setattr(devices, "multiplies_bfloat16", lambda: False)
         messages = told_in_training(run_config(precision="bf16", max_updates=1), data, tmp_path / "run")
         assert any("train.precision = bf16: this CPU has no instructions" in text for text in messages)
-
-    def test_bfloat16_resumes_exactly(self, data: Path, tmp_path: Path) -> None:
-        for updates in (4, 8):
-            train_here(run_config(precision="bf16", max_updates=updates), data, tmp_path / "parts")
-        train_here(run_config(precision="bf16", max_updates=8), data, tmp_path / "whole")
-        weights = [load_file(tmp_path / name / "model.safetensors") for name in ("parts", "whole")]
-        assert all(torch.equal(tensor, weights[1][name]) for name, tensor in weights[0].items())
 
     def test_half_precision_without_a_gpu_is_a_message(self) -> None:
         with pytest.raises(CotextError, match=r"train.precision = fp16 needs a GPU; on the CPU use bf16"):
@@ -379,21 +374,6 @@ class TestBatchLevelContext:
         for name in ("model.safetensors", "optimizer.safetensors"):
             assert_same_file(parts / name, whole / name)
 
-    @pytest.mark.parametrize(
-        ("settings", "key"),
-        [({"order": "shuffled"}, "train.order"), ({"context": "foreign"}, "train.context")],
-    )
-    def test_another_order_or_context_is_another_run(
-        self, data: Path, tmp_path: Path, settings: dict[str, str], key: str
-    ) -> None:
-        train_here(with_section(self.config(), "train", max_updates=4), data, tmp_path / "run")
-        training_is_refused(
-            with_section(self.config(), "train", **settings),
-            data,
-            tmp_path / "run",
-            rf"another configuration(.|\n)*{key}: ",
-        )
-
     def test_as_many_numbers_as_the_longest_training_document_has_sentences(
         self, data: Path, tmp_path: Path
     ) -> None:
@@ -530,15 +510,19 @@ def train_by_scripts(
 
 
 class TestBest:
-    def test_by_loss(self, data: Path, tmp_path: Path) -> None:
-        progress = train_scripted(data, tmp_path / "run", [3.0, 2.0, 1.5, 1.5, 2.5])
-        assert (progress.best_update, progress.best) == (3, -1.5)  # an equal one is no better
-        assert ckpt.load_run(tmp_path / "run").updates == [3]
-
-    def test_by_bleu(self, data: Path, tmp_path: Path) -> None:
-        progress = train_scripted(data, tmp_path / "run", [3.0, 20.0, 1.5, 20.0, 2.5], "bleu")
-        assert (progress.best_update, progress.best) == (2, 20.0)
-        assert ckpt.load_run(tmp_path / "run").updates == [2]
+    @pytest.mark.parametrize(
+        ("figure", "script", "update", "value"),
+        [
+            ("nll_current", [3.0, 2.0, 1.5, 1.5, 2.5], 3, -1.5),
+            ("bleu", [3.0, 20.0, 1.5, 20.0, 2.5], 2, 20.0),
+        ],
+    )
+    def test_an_equal_validation_is_no_better(
+        self, data: Path, tmp_path: Path, figure: str, script: list[float], update: int, value: float
+    ) -> None:
+        progress = train_scripted(data, tmp_path / "run", script, figure)
+        assert (progress.best_update, progress.best) == (update, value)
+        assert ckpt.load_run(tmp_path / "run").updates == [update]
 
     @pytest.mark.parametrize(
         ("by", "best", "stops_at", "mean_of"),
@@ -592,8 +576,7 @@ class TestBest:
         )
 
     def test_validations_that_are_not_finite(self, data: Path, tmp_path: Path) -> None:
-        with pytest.raises(CotextError, match="not finite at update 2"):
-            train_scripted(data, tmp_path / "run", [3.0, math.nan, 1.0])
+        must_raise("not finite at update 2", train_scripted, data, tmp_path / "run", [3.0, math.nan, 1.0])
         assert ckpt.checkpoints(tmp_path / "run") == [1]
 
     @pytest.mark.parametrize(
@@ -655,3 +638,39 @@ class TestBest:
         bleu = [entry["bleu"] for entry in journal(tmp_path / "run") if entry["kind"] == "validation"]
         assert bleu == [progress.best]
         assert 0 <= bleu[0] <= 100
+
+
+# --- `train.checkpoint_activations`: activations that are computed once more.
+
+
+def config_of(recomputed: bool) -> Config:
+    return run_config(
+        max_updates=2, validate_every=2, average=1, log_every=1, checkpoint_activations=recomputed
+    )
+
+
+def test_they_are_the_same(data: Path, tmp_path: Path) -> None:
+    """With dropout: random numbers are the same ones."""
+    for name, recomputed in (("kept", False), ("again", True)):
+        train_here(config_of(recomputed), data, tmp_path / name)
+    assert_same_file(*(tmp_path / name / "model.safetensors" for name in ("kept", "again")))
+
+
+def bytes_kept(recomputed: bool, data: Path) -> int:
+    """Bytes that the forward pass of a batch keeps for the backward pass."""
+    setup = set_up(config_of(recomputed), data, Path("nowhere"), "test", "cpu")
+    batch, _ = next(setup.corpus.sampler(setup.config.train, 2000).batches(Cursor()))
+    loss = build_loss(setup.config.loss)
+    kept: dict[int, int] = {}
+
+    def keep(x: torch.Tensor) -> torch.Tensor:
+        kept[x.untyped_storage().data_ptr()] = x.untyped_storage().nbytes()
+        return x
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda x: x):
+        loss(setup.model.train(), loss.laid_out(setup.model, batch, training=True), 0.0)
+    return sum(kept.values())
+
+
+def test_they_take_less_memory(data: Path) -> None:
+    assert bytes_kept(False, data) > 1.5 * bytes_kept(True, data)

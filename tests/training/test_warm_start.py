@@ -27,10 +27,10 @@ from cotext.runtime.errors import CotextError
 from cotext.runtime.integrity import unsealed
 from cotext.training.prepared_data import open_data
 from cotext.training.run import train
-from cotext.training.start_loss import start_loss
 from cotext.training.start_settings import resolve, settle_by_start
-from cotext.training.warm_start import DECODER, grouped, inherit, start_from, translate_symbols
+from cotext.training.warm_start import DECODER, grouped, inherit, start_from, start_loss, translate_symbols
 from tests.command_line import TINY, cotext
+from tests.refusals import must_raise
 from tests.tiny import WordTokenizer, window
 from tests.tiny_runs import (
     assert_same_file,
@@ -199,20 +199,6 @@ class TestInheriting:
         assert found.partly == {"embedding.weight": (20, 20)}
         assert torch.equal(bracket.output_weight, indexed.output_weight[:20])
 
-    def test_real_models_of_two_depths(self, data: Path) -> None:
-        size = open_data(data).tokenizer.vocabulary_size
-        shallow = build_model(run_config(), size)
-        deep = build_model(with_section(run_config(), "model", encoder_layers=3), size)
-        before = {name: tensor.clone() for name, tensor in deep.state_dict().items()}
-        found = inherit(deep, shallow.state_dict())
-        for name, tensor in deep.state_dict().items():
-            new = name.startswith(("encoder.1.", "encoder.2."))
-            assert torch.equal(tensor, before[name] if new else shallow.state_dict()[name]), name
-            assert (name in found.fresh) == new
-        assert "  initialised at random: " in (told := "\n".join(found.lines()))
-        assert told.count("encoder.1-2") == 1
-        assert set(found.taken) == shallow.state_dict().keys()
-
 
 class TestAccount:
     def test_by_hand(self) -> None:
@@ -232,63 +218,23 @@ class TestAccount:
         }
         assert list(inherit(Parts(shapes, adopted), given).lines()) == [
             "  taken by name: 8 parameters (32 numbers): encoder.0-1, encoder.2-3.local",
-            "  copied from another parameter: 4 parameters (16 numbers): "
-            "encoder.2-3.global from encoder.2-3.local",
-            "  taken in part: embedding.weight, the first 4 of 6 rows; the rest is initialised to 1",
-            "  initialised at random: nothing",
-            "  initialised to a constant: 2 parameters (2 numbers): biases and norms",
+            "  copied from another parameter: 4 parameters (16 numbers): encoder.2-3.global",
+            "  taken in part: embedding.weight, the first 4 of 6 rows",
+            "  newly initialised: 2 parameters (2 numbers): encoder.2-3.gate",
             "  not used: head",
         ]
 
-    def test_what_begins_as_zeros_is_not_said_to_be_random(self) -> None:
-        small = ["model.dimension=8", "model.heads=2", "model.encoder_layers=1", "model.decoder_layers=1"]
-        plain, memory, relative = (
-            build_model(load_config(name, None, small), 20)
-            for name in ("focused-concatenation/base", "mcn/final", "p-transformer/doc")
-        )
-        lines = list(inherit(relative, plain.state_dict()).lines())
-        assert relative.get_parameter("relative").eq(0).all()
-        assert lines[2] == "  initialised at random: nothing"
-        assert lines[3].startswith("  initialised to a constant: ")
-        assert lines[3].endswith(": relative")
-        account = inherit(memory, plain.state_dict())
-        at_random, constant = (line for line in account.lines() if line.startswith("  initialised"))
-        assert ": decoder.0.attention.score.distance, " in at_random
-        assert at_random.endswith(", source_document.gate")
-        assert "embedding.segment" in constant
-        assert "decoder.0.attention.score.content_bias" in constant
-        assert constant.endswith(", biases and norms")
-        for line, values in ((at_random, False), (constant, True)):
-            names = [name for name in account.fresh if (name in account.constant) == values]
-            assert f": {len(names)} parameters (" in line
-            for name in names:
-                tensor = memory.state_dict()[name]
-                assert bool((tensor == tensor.flatten()[0]).all()) == values
-
-    def test_no_rest_where_all_rows_are_taken(self) -> None:
-        model = Parts({"embedding.weight": (4, 2)}, {})
-        longer = {"embedding.weight": torch.zeros(6, 2)}
-        assert list(inherit(model, longer).lines())[1] == (
-            "  taken in part: embedding.weight, the first 4 of 4 rows"
-        )
-
-    @pytest.mark.parametrize(
-        ("names", "expected"),
-        [
-            (["a.0.x", "a.0.y", "a.1.x", "b"], ["a", "b"]),
+    def test_groups(self) -> None:
+        everything = ["a.0.x", "a.0.y", "a.1.x", "a.1.y", "b"]
+        for names, expected in (
             (["a.0.x", "a.0.y"], ["a.0"]),
             (["a.0.x", "a.1.x"], ["a.0-1.x"]),
             (["a.1.x", "b"], ["a.1.x", "b"]),
+            (everything, ["a", "b"]),
             ([], []),
-        ],
-    )
-    def test_groups(self, names: list[str], expected: list[str]) -> None:
-        everything = ["a.0.x", "a.0.y", "a.1.x", "a.1.y", "b"]
-        if expected and expected[0] == "a":
-            everything.remove("a.1.y")
-        assert grouped(names, everything) == expected
-
-    def test_gaps_in_numbers_and_names_that_begin_alike(self) -> None:
+        ):
+            assert grouped(names, everything) == expected
+        # Gaps in numbers, and names that begin alike.
         everything = [f"a.{i}.{p}" for i in range(12) for p in ("x", "xy")]
         chosen = [f"a.{i}.x" for i in (0, 1, 2, 4, 10, 11)]
         assert grouped(chosen, everything) == ["a.0-2,4,10-11.x"]
@@ -311,7 +257,7 @@ class TestTraining:
         assert message.splitlines()[1].startswith(
             f"  taken by name: {len(expected)} parameters ({numbers:,} numbers): "
         )
-        assert message.splitlines()[2:] == ["  initialised at random: nothing"]
+        assert message.splitlines()[2:] == ["  newly initialised: nothing"]
         written = unsealed((tmp_path / "run" / "init.json").read_text())
         assert set(written.pop("taken")) == set(expected)
         loss = written.pop("loss")
@@ -349,16 +295,6 @@ class TestTraining:
             "view.separators": {"here": "indexed", "there": "plain"},
         }
 
-    def test_segments_that_count_from_elsewhere_are_told(self, data: Path, tmp_path: Path) -> None:
-        """The table fits whichever sentence it counts from, and its rows are of other sentences."""
-        there = with_section(run_config(max_updates=2, validate_every=2), "model", segments="learned")
-        train_here(there, data, tmp_path / "first")
-        here = with_section(started(tmp_path / "first"), "model", segments="learned", segments_from="current")
-        train_here(here, data, tmp_path / "run")
-        written = unsealed((tmp_path / "run" / "init.json").read_text())
-        assert "embedding.segment" in written["taken"]
-        assert written["differing"] == {"model.segments_from": {"here": "current", "there": "first"}}
-
     def test_a_longer_span_begins_as_the_shorter_one(self, data: Path, tmp_path: Path) -> None:
         """Distances are taken as distances, not as rows of a table that has got more of them."""
         near = {"attention": {"score": "relative"}, "relative_span": 2}
@@ -374,19 +310,6 @@ class TestTraining:
         assert bool(before.any())
         rows = torch.tensor([0, 0, 0, 1, 2, 3, 4, 4, 4])
         assert torch.equal(model.get_parameter("relative"), before[rows])
-
-    @pytest.mark.parametrize("separators", ["plain", "bracket"])
-    def test_numbers_start_as_the_begin_symbol(self, data: Path, tmp_path: Path, separators: str) -> None:
-        first = with_section(run_config(max_updates=1, validate_every=1), "view", separators=separators)
-        train_here(first, data, tmp_path / "first")
-        config = with_section(started(tmp_path / "first"), "view", separators="numbered")
-        messages = told_in_training(config, data, tmp_path / "run")
-        written = unsealed((tmp_path / "run" / "init.json").read_text())
-        told = "numbers of sentences: 0 taken, 6 copied from the begin symbol"
-        assert written["symbols"] == told
-        assert f"  symbols: {told}" in messages[0].splitlines()
-        assert "embedding.weight" in written["taken"]
-        assert written["differing"] == {"view.separators": {"here": "numbered", "there": separators}}
 
     def test_the_encoder_alone(self, data: Path, source: Path, tmp_path: Path) -> None:
         """With a learning rate that changes nothing, the decoder ends as it would without a start."""
@@ -405,12 +328,9 @@ class TestTraining:
         [message] = [m for m in messages if m.startswith("starting from")]
         lines = message.splitlines()
         assert lines[1].endswith(": embedding, encoder")
-        assert lines[2].startswith("  initialised at random: ")
+        assert lines[2].startswith(f"  newly initialised: {len(decoder)} parameters (")
         assert lines[2].endswith(": decoder")
-        assert lines[3].startswith("  initialised to a constant: ")
-        assert lines[3].endswith(": biases and norms")
-        assert sum(int(line.split(": ")[1].split()[0]) for line in lines[2:4]) == len(decoder)
-        assert lines[4:] == [
+        assert lines[3:] == [
             "  left out, as train.init_parts = encoder: decoder; the embedding, which encoder and "
             "decoder share, is taken"
         ]
@@ -707,9 +627,8 @@ class TestGoingOn:
     def test_another_source_is_another_run(
         self, data: Path, source: Path, begun: Path, tmp_path: Path
     ) -> None:
-        with pytest.raises(CotextError) as caught:
-            train_here(started(source, max_updates=4), data, begun)
-        assert f"  train.init: {tmp_path / 'own'} there, {source} asked for" in str(caught.value)
+        message = must_raise("", train_here, started(source, max_updates=4), data, begun)
+        assert f"  train.init: {tmp_path / 'own'} there, {source} asked for" in message
         fresh = tmp_path / "fresh"
         train_here(run_config(max_updates=2, validate_every=2), data, fresh)
         training_is_refused(started(source), data, fresh, r"train.init: nothing there, .*source asked for")
@@ -745,9 +664,7 @@ class TestRefusals:
     def test_nothing_fits(self, data: Path, source: Path, out: Path) -> None:
         """Biases of feed-forward layers of the same width do not make a start."""
         config = with_section(started(source), "model", dimension=32)
-        with pytest.raises(CotextError) as caught:
-            train_here(config, data, out)
-        assert str(caught.value).splitlines() == [
+        assert must_raise("", train_here, config, data, out).splitlines() == [
             f"{source}: none of its weights fits this model; start from another run",
             "  model.dimension: 16 there, 32 here",
         ]

@@ -90,7 +90,7 @@ def import_pretrained(
     """Make a run folder from a pretrained sentence model: OPUS-MT, M2M-100, NLLB-200 or mBART-50.
 
     The run can translate and score, and `train --init` starts document systems from it. No code in the model
-    files is ever run. If `transformers` is installed, token ids, logits and a greedy translation are compared
+    files is ever run. If `transformers` is installed, token ids and logits are compared
     with its results.
     """
     from cotext.data.tokenizer import LanguageChoice

@@ -65,7 +65,7 @@ def train(request: TrainRequest, json: Json = False) -> None:
 def _train_seeds(request: TrainRequest, configs: "dict[int, Config]", name: str, quiet: bool) -> None:
     from cotext.models.run_folder import seed_folder
     from cotext.runtime.progress import console
-    from cotext.training.seeds import train_seeds
+    from cotext.training.run import train_seeds
 
     order, out = list(configs), request.out
 

@@ -1,10 +1,39 @@
-"""Common properties of the models of Hugging Face's BART family: names of tensors, sizes, ids."""
+"""Models of Hugging Face's BART family: Marian (OPUS-MT), M2M-100, NLLB-200 and mBART-50.
+
+Marian: post-norm, sinusoids with the wavelengths of Vaswani et al. 2017, a bias of the output layer. The
+decoder starts with `<pad>`, whose vector is zero.
+
+The others are models of fairseq with one symbol per language: pre-norm, with a norm at the top of both
+stacks, and positions from 2. M2M-100 and NLLB-200 have sinusoids. mBART-50 has learned positions, norms of
+embeddings on both sides, and a zero bias of the output layer. The decoder starts with `</s>`.
+"""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from cotext.interchange.foreign import Part, Settings, VocabularyRows
+import torch
+
+from cotext.data.tokenizer import (
+    M2M100_LANGUAGES,
+    MBART50_LANGUAGES,
+    FairseqTokenizer,
+    LanguageChoice,
+    MarianTokenizer,
+    language_symbols,
+)
+from cotext.interchange.foreign import (
+    NO_ROW,
+    ForeignModel,
+    Part,
+    Settings,
+    VocabularyRows,
+    language_pair,
+    make_config,
+    read_files,
+)
+from cotext.interchange.tensors import Tensors, open_folder
+from cotext.layers.positions import sinusoidal
 from cotext.runtime.errors import CotextError
 
 CONFIG, GENERATION = "config.json", "generation_config.json"
@@ -105,3 +134,147 @@ def _attention(own: str, foreign: str, fused: tuple[str, str]) -> Iterator[tuple
 def module(own: str, *there: str) -> dict[str, Part]:
     """Return weight and bias of a module, concatenated from the modules `there`."""
     return {f"{own}.{kind}": Part(tuple(f"{name}.{kind}" for name in there)) for kind in ("weight", "bias")}
+
+
+MOST_POSITIONS = 1 << 16
+TABLE_TOLERANCE = 0.01  # for tables in half precision
+# Settings with their only supported values in the class of Hugging Face.
+FIXED = {
+    "normalize_before": (False, "this class normalises after its layers"),
+    "normalize_embedding": (False, "this class has no norm of embeddings"),
+    "add_final_layer_norm": (False, "this class has no norm at the top"),
+    "static_position_embeddings": (True, "this class has sinusoids alone"),
+    "tie_word_embeddings": (True, "the target's embedding is the output layer here"),
+    "scale_embedding": (True, "embeddings are scaled by the root of their width here"),
+}
+
+
+def _require_sinusoids(tensors: Tensors) -> None:
+    """Raise CotextError if the position tables of a file, if any, are not the expected sinusoids."""
+    for name in TABLES:
+        if len(shape := tensors.shapes.get(name, ())) != 2:
+            continue
+        if shape[0] > MOST_POSITIONS:
+            raise CotextError(f"{tensors.where}: {name} has {shape[0]:,} rows, more than positions can be")
+        difference = (tensors.read(name).float() - sinusoidal(torch.arange(shape[0]), shape[1], "half")).abs()
+        if not bool((difference < TABLE_TOLERANCE).all()):
+            raise CotextError(
+                f"{tensors.where}: {name} does not contain sinusoids, the only positions of this class"
+            )
+
+
+def open_marian(folder: Path, languages: LanguageChoice) -> ForeignModel:
+    """Open a MarianMTModel in a folder; raise CotextError if it is not supported."""
+    settings = Settings.read(folder / CONFIG)
+    for key, (value, why) in FIXED.items():
+        settings.require(key, value, False if key == "scale_embedding" else value, why)
+    tensors = open_folder(folder)
+    _require_sinusoids(tensors)
+    separate = not settings.flag("share_encoder_decoder_embeddings", True)
+    files = read_files(folder, MarianTokenizer.required, MarianTokenizer.optional)
+    rows = settings.whole("vocab_size")
+    target_rows = settings.whole("decoder_vocab_size", rows)
+    two = "target_vocab.json" in files
+    if two and not separate:
+        settings.require("share_encoder_decoder_embeddings", False, True, "there is a target_vocab.json")
+    tokenizer = MarianTokenizer.from_files(
+        files["source.spm"],
+        files["target.spm"],
+        files["vocab.json"],
+        files.get("target_vocab.json"),
+        rows=rows,
+        target_rows=target_rows if two else None,
+        target_language=languages.target,
+    )
+    end, start = settings.whole("eos_token_id", 0), start_symbol(folder, settings)
+    target = VocabularyRows.of(tokenizer, tokenizer.rows, target_rows, start, end, settings.where)
+    source = None
+    if separate:
+        source = VocabularyRows.of(tokenizer, tokenizer.source_rows, rows, NO_ROW, end, settings.where)
+    parts, copies = matrix_parts(tensors.shapes, target, source)
+    model = sizes(settings)
+    parts |= layer_parts(model["encoder_layers"], model["decoder_layers"], final_norm=False)
+    config = make_config(
+        {**model, "wavelengths": "half", "separate_embeddings": separate},
+        decoding(folder, settings),
+        language_pair(languages, files.get("tokenizer_config.json")),
+        settings.where,
+    )
+    return ForeignModel(
+        "MarianMTModel",
+        config,
+        tokenizer,
+        tensors,
+        parts,
+        target.part(BIAS) if BIAS in tensors.shapes else None,
+        target.absent(tokenizer),
+        copies | frozenset(TABLES),
+        (folder / CONFIG, *(folder / name for name in files), *tensors.files),
+    )
+
+
+MODEL, VOCABULARY = "sentencepiece.bpe.model", "vocab.json"
+DESCRIPTIONS = ("tokenizer.json", "added_tokens.json", "special_tokens_map.json")
+FIRST_POSITION = 2
+
+
+def open_m2m100(folder: Path, languages: LanguageChoice) -> ForeignModel:
+    """Open an M2M-100 or NLLB-200 model in a folder; raise CotextError if it is not supported."""
+    return _opened("M2M100ForConditionalGeneration", folder, {}, languages)
+
+
+def open_mbart(folder: Path, languages: LanguageChoice) -> ForeignModel:
+    """Open an mBART-50 model in a folder; raise CotextError if it is not supported."""
+    return _opened("MBartForConditionalGeneration", folder, mbart_parts(), languages)
+
+
+def mbart_parts() -> dict[str, Part]:
+    """Return the parts of mBART outside the stacks: learned positions and norms of embeddings."""
+    parts: dict[str, Part] = {}
+    for side, own in (("encoder", "source"), ("decoder", "target")):
+        parts[f"embedding.{own}_positions.weight"] = Part((f"model.{side}.embed_positions.weight",))
+        parts |= module(f"embedding.{own}_norm", f"model.{side}.layernorm_embedding")
+    return parts
+
+
+def _opened(kind: str, folder: Path, parts: Mapping[str, Part], languages: LanguageChoice) -> ForeignModel:
+    """Open a model of a class with the given `parts` outside the stacks."""
+    settings, learned = Settings.read(folder / CONFIG), bool(parts)
+    scaled = "embeddings are scaled by the root of their width here"
+    settings.require("scale_embedding", True, not learned, scaled)
+    tensors = open_folder(folder)
+    settings.require("tie_word_embeddings", True, True, "the target's embedding is the output layer here")
+    files = read_files(folder, (MODEL,), (VOCABULARY, *DESCRIPTIONS))
+    count = settings.whole("vocab_size")
+    fallback = MBART50_LANGUAGES if learned else M2M100_LANGUAGES if VOCABULARY in files else ()
+    described = {name: files[name] for name in (*DESCRIPTIONS, "tokenizer_config.json") if name in files}
+    tokenizer = FairseqTokenizer.from_files(
+        files[MODEL],
+        languages=language_symbols(described) or fallback,
+        vocabulary=files.get(VOCABULARY),
+        rows=count,
+        source_language=languages.source,
+        target_language=languages.target,
+    )
+    end, start = settings.whole("eos_token_id", 2), start_symbol(folder, settings)
+    target = VocabularyRows.of(tokenizer, tokenizer.rows, count, start, end, settings.where)
+    matrix, copies = matrix_parts(tensors.shapes, target)
+    model = {**sizes(settings), "pre_norm": True, "first_position": FIRST_POSITION}
+    if learned:
+        rows = settings.whole("max_position_embeddings", 1024) + FIRST_POSITION
+        model |= {"position_encoding": "learned", "learned_positions": rows, "embedding_norm": True}
+    else:
+        copies |= frozenset((*TABLES, "model.encoder.embed_positions.weights"))
+    layers = layer_parts(model["encoder_layers"], model["decoder_layers"], final_norm=True)
+    config = make_config(model, decoding(folder, settings), language_pair(languages), settings.where)
+    return ForeignModel(
+        kind,
+        config,
+        tokenizer,
+        tensors,
+        {**matrix, **parts, **layers},
+        target.part(BIAS) if BIAS in tensors.shapes else None,
+        target.absent(tokenizer),
+        copies,
+        (folder / CONFIG, *(folder / name for name in files), *tensors.files),
+    )

@@ -17,8 +17,7 @@ from torch import nn
 
 from cotext.config.recipe import Config
 from cotext.data.build import special_symbols
-from cotext.interchange.bart import layer_parts
-from cotext.interchange.fairseq import mbart_parts
+from cotext.interchange.bart import layer_parts, mbart_parts
 from cotext.interchange.hub import published_config, published_data, write_data
 from cotext.models.checkpoint import LoadedModel, load_run
 from cotext.models.engine_folder import CTRANSLATE2, INSTALL, EngineDescription, write_description
@@ -86,11 +85,9 @@ def require_expressible(config: Config, run: Path) -> None:
 
 
 def export_engine(run: Path, out: Path, quantization: str = "float32", update: int | None = None) -> None:
-    """Export a run as an engine folder. `new_or_same` handles an existing `out`.
+    """Export a run as an engine folder; raise CotextError if that is impossible.
 
-    Raises:
-        CotextError: the quantization is unknown, CTranslate2 is not installed, or `out` cannot be written;
-            also the errors of `load_run` and `require_expressible`.
+    `new_or_same` handles an existing `out`.
     """
     if quantization not in QUANTIZATIONS:
         raise CotextError(f"--quantization {quantization}: choose one of {', '.join(QUANTIZATIONS)}")

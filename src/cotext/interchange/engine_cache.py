@@ -21,7 +21,7 @@ from cotext.interchange.ctranslate2 import (
     positions_for,
     write_engine,
 )
-from cotext.interchange.named_model import CHECKSUMS
+from cotext.interchange.model_names import CHECKSUMS
 from cotext.layers.kernels.int8 import OneDNN, is_exact
 from cotext.models.checkpoint import load_run
 from cotext.models.engine_folder import CTRANSLATE2, FORMAT, INSTALL
@@ -45,6 +45,7 @@ KEPT: Final = 3  # most engines of other weights in a folder: the newest
 QUANTIZATION: Final = {"float32": "float32", "int8": "int8"}
 # Settings that engines support only with these values.
 PLAIN: Final = {
+    "align": "constrained",
     "nbest": 1,
     "shortlist": 0,
     "scores": True,

@@ -82,23 +82,20 @@ class Settings:
 
     def whole(self, key: str, default: int | None = None) -> int:
         """Return an integer; raise CotextError if it is missing or something else."""
-        value = self.content.get(key, default)
-        if type(value) is not int:
-            raise CotextError(f"{self.where}: {key} is {shown(value)}, a whole number is needed")
-        return value
+        return int(self._typed(key, default, (int,), "a whole number"))
 
     def number(self, key: str, default: float) -> float:
         """Return a number; raise CotextError for anything else."""
-        value = self.content.get(key, default)
-        if type(value) not in (int, float):
-            raise CotextError(f"{self.where}: {key} is {shown(value)}, a number is needed")
-        return float(value)
+        return float(self._typed(key, default, (int, float), "a number"))
 
     def flag(self, key: str, default: bool) -> bool:
         """Return True or False; raise CotextError for anything else."""
+        return bool(self._typed(key, default, (bool,), "true or false"))
+
+    def _typed(self, key: str, default: Any, types: tuple[type, ...], needed: str) -> Any:
         value = self.content.get(key, default)
-        if type(value) is not bool:
-            raise CotextError(f"{self.where}: {key} is {shown(value)}, true or false is needed")
+        if type(value) not in types:
+            raise CotextError(f"{self.where}: {key} is {shown(value)}, {needed} is needed")
         return value
 
     def require(self, key: str, wanted: Any, default: Any, why: str) -> None:
@@ -205,11 +202,7 @@ class VocabularyRows:
 
 
 def read_model(foreign: ForeignModel) -> Model:
-    """Read the foreign weights into a model, in single precision.
-
-    Raises:
-        CotextError: tensors that are missing, unknown, of another shape, or not numbers.
-    """
+    """Read the foreign weights into a model, in single precision; raise CotextError if they do not fit."""
     tokenizer, tensors = foreign.tokenizer, foreign.tensors
     sizes = tokenizer.vocabulary_size, tokenizer.source_vocabulary_size
     most = 4 * parameters_at_most(foreign.config, max(sizes))

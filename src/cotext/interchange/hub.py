@@ -1,25 +1,30 @@
 """Export of a run as a run folder: with a model card, for publication, or in int8.
 
 An import remains an import. Published folders contain no local paths: of the run that training started from
-and of the data, only names are kept.
+and of the data, only names are kept. Model cards contain only recorded facts.
 """
 
+import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from shutil import copyfile
 from typing import Any, Final
 
+import yaml
 from torch import Tensor
 
 from cotext.config.recipe import Config
+from cotext.data.languages import Languages
 from cotext.data.shortlist import SHORTLIST
-from cotext.interchange.model_card import CardFacts, model_card, read_scores
 from cotext.models.checkpoint import LoadedModel, load_run, save_model
+from cotext.models.describe import describe_cut, describe_length_penalty, describe_model
 from cotext.models.precision import int8_weights
 from cotext.models.run_folder import IMPORT, noted_data, noted_import, write_config
 from cotext.runtime.errors import CotextError, shown
 from cotext.runtime.integrity import new_or_same, sealed
+from cotext.runtime.reading import read_json
 
 CARD: Final = "README.md"
 # JSON files of a run that contain no scores.
@@ -89,9 +94,6 @@ def export_int8(run: Path, out: Path, update: int | None = None) -> None:
 
     `new_or_same` handles an existing `out`. The int8 run has a quarter of the size and cannot be trained. Its
     translations and scores equal, bit for bit, the results of the run with decode.precision = int8.
-
-    Raises:
-        CotextError: `out` cannot be written; also the errors of `load_run`.
     """
     loaded = load_run(run, update)
     decode = loaded.config.decode.model_copy(update={"precision": "int8"})
@@ -130,3 +132,243 @@ def published_data(run: Path) -> dict[str, Any]:
     """Return the description of the training data, with only the name of its folder."""
     noted = noted_data(run)
     return {**noted, "folder": Path(noted["folder"]).name} if noted else {}
+
+
+# --- Model cards: the README.md of a published run. Unknown facts are given as "not recorded".
+
+
+NOT_RECORDED: Final = "not recorded"
+SOURCES_UNKNOWN: Final = (
+    f"Where the texts come from, their licences and how they were chosen: {NOT_RECORDED}."
+)
+MAX_CELL: Final = 300  # characters of a cell with foreign text
+MAX_CODE: Final = 1000  # characters of a signature
+UNITS: Final = {
+    "documents": "documents",
+    "sentences": "sentences",
+    "source_tokens": "source tokens",
+    "target_tokens": "target tokens",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A score, or an accuracy on a contrastive suite in per cent, with its signature.
+
+    `metric`: name of the metric in the head of the card. `what`: name of the output or of the examples.
+    """
+
+    metric: str
+    title: str
+    value: float
+    what: str
+    signature: str
+
+
+@dataclass(frozen=True, slots=True)
+class CardFacts:
+    """The facts about a published run; unknown facts are empty.
+
+    `imported`: content of import.json of the run. `start_imported`: content of import.json of the run from
+    which training started.
+    """
+
+    name: str
+    config: Config
+    recipe: str
+    signature: str
+    parameters: int
+    pieces: int
+    data: Mapping[str, Any]
+    imported: Mapping[str, Any]
+    start_imported: Mapping[str, Any]
+    licence: str
+    figures: Sequence[Figure]
+
+
+def read_scores(path: Path, required: bool = True) -> list[Figure]:
+    """Read the scores in a file of `evaluate --json` or `contrastive --out`; fail if `required`."""
+    figures: list[Figure] = []
+    try:
+        content = read_json(path)
+        evaluated = content.get("format") == "cotext-evaluation"
+        figures = list(_evaluated(content) if evaluated else _judged(content))
+    except (KeyError, TypeError, ValueError, AttributeError):
+        figures = []
+    except CotextError:
+        if required:
+            raise
+    if required and not figures:
+        raise CotextError(
+            f"{path}: contains no scores; pass output of `cotext evaluate --json` or `contrastive --out`"
+        )
+    return figures
+
+
+def _evaluated(content: Mapping[str, Any]) -> Iterator[Figure]:
+    for system, entry in content["systems"].items():
+        for protocol, score in entry["scores"].items():
+            title, value = _cell(score["title"]), float(score["value"])
+            yield Figure(_metric(protocol), title, value, _cell(system), str(score["signature"]))
+
+
+def _judged(content: Mapping[str, Any]) -> Iterator[Figure]:
+    for suite, report in content.items():
+        if not isinstance(report, dict) or "overall" not in report:
+            continue
+        groups = {"all": report["overall"], **report["by_phenomenon"]}
+        for name, accuracy in groups.items():
+            what = f"{_cell(name)}, {int(accuracy['total']):,} examples"
+            value = float(accuracy["accuracy_percent"])
+            yield Figure("accuracy", _cell(suite), value, what, str(report["signature"]))
+
+
+def _metric(protocol: str) -> str:
+    """Return the metric of a protocol by its name at the hub."""
+    for name in ("comet", "chrf", "ter", "bleu"):
+        if name in protocol.lower():
+            return name
+    return protocol
+
+
+def _cell(text: Any) -> str:
+    """Return foreign text for a table: one line, without characters that end a cell or make a link."""
+    plain = " ".join(str(text).split())[:MAX_CELL]
+    return "".join(f"\\{c}" if c in "|`<>[]" else c for c in plain)
+
+
+def _code(text: Any) -> str:
+    """Return foreign text as code, such as a signature."""
+    plain = " ".join(str(text).split())[:MAX_CODE].replace("`", "'")
+    return "`" + plain.replace("|", "\\|") + "`"
+
+
+def model_card(facts: CardFacts) -> str:
+    """Return the card of a run: Markdown with a head in YAML."""
+    parts = [
+        _head(facts),
+        f"# {facts.name}\n\n{_summary(facts)}",
+        _loading(facts),
+        f"## System\n\n{_table(('', ''), _system(facts))}",
+        f"## Training data\n\n{_data(facts)}",
+        f"## Scores\n\n{_scores(facts)}",
+        f"## Intended use and limits\n\n{_limits(facts)}",
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _head(facts: CardFacts) -> str:
+    languages = Languages.parse(facts.config.languages)
+    head: dict[str, Any] = {}
+    if str(languages):
+        head["language"] = [languages.source, languages.target]
+    if facts.licence:
+        head["license"] = facts.licence
+    head["library_name"] = "cotext"
+    head["pipeline_tag"] = "translation"
+    head["tags"] = ["translation", "document-level-translation", "cotext"]
+    if metrics := list(dict.fromkeys(figure.metric for figure in facts.figures)):
+        head["metrics"] = metrics
+    return f"---\n{yaml.safe_dump(head, sort_keys=False)}---"
+
+
+def _summary(facts: CardFacts) -> str:
+    languages = Languages.parse(facts.config.languages)
+    pair = (
+        f"from {languages.source} into {languages.target}" if str(languages) else "(languages not recorded)"
+    )
+    origin = (
+        f"imported into Cotext from {_origin(facts.imported)}" if facts.imported else "trained with Cotext"
+    )
+    return (
+        f"A translation system {pair}, {origin}. It translates documents sentence by sentence, "
+        "and returns as many sentences as it receives."
+    )
+
+
+def _loading(facts: CardFacts) -> str:
+    return f"""## How to load it
+
+```python
+import cotext
+translator = cotext.load({json.dumps(facts.name)})
+print(translator.translate(["The first sentence.", "The second sentence."]))
+```
+
+Run it where this folder lies, or name the repository (`owner/{facts.name}`) once it is on the hub. Weights
+are safetensors and the rest is text: loading runs no code of this folder."""
+
+
+def _system(facts: CardFacts) -> Iterator[tuple[str, str]]:
+    config, model = facts.config, facts.config.model
+    yield "recipe", _cell(facts.recipe) or NOT_RECORDED
+    yield "model", describe_model(model)
+    yield "view", describe_cut(config.view, config.view.max_sentences)
+    yield "layers", f"{model.encoder_layers} encoder, {model.decoder_layers} decoder"
+    yield "dimension", f"{model.dimension:,}, feed-forward {model.feed_forward:,}, {model.heads} heads"
+    yield "parameters", f"{facts.parameters:,}"
+    yield "subwords", f"{facts.pieces:,}"
+    yield "started from", _start(facts)
+    yield "decoding", f"beam {config.decode.beam}, length penalty {describe_length_penalty(config.decode)}"
+    yield "licence", facts.licence or NOT_RECORDED
+    yield "signature", _code(facts.signature)
+
+
+def _start(facts: CardFacts) -> str:
+    if facts.imported:
+        return f"{_origin(facts.imported)}, not trained here"
+    if not (init := _cell(facts.config.train.init)):
+        return "fresh weights"
+    if not facts.start_imported:
+        return init
+    licence = _cell(facts.start_imported.get("licence") or NOT_RECORDED)
+    return f"{init}, an import of {_origin(facts.start_imported)} (licence {licence})"
+
+
+def _origin(imported: Mapping[str, Any]) -> str:
+    """Return the origin of an import: class, and the name of its folder."""
+    return " ".join(_cell(imported[key]) for key in ("class", "folder") if imported.get(key))
+
+
+def _data(facts: CardFacts) -> str:
+    rows = []
+    for split in ("train", "dev"):
+        totals = facts.data.get(split)
+        if isinstance(totals, Mapping):
+            counts = (
+                f"{totals[key]:,} {unit}" for key, unit in UNITS.items() if type(totals.get(key)) is int
+            )
+            rows.append((split, ", ".join(counts) or NOT_RECORDED))
+        else:
+            rows.append((split, NOT_RECORDED))
+    rows.append(("prepared as", _cell(facts.data.get("folder") or NOT_RECORDED)))
+    checksums = facts.data.get("checksums", {})
+    rows += [(f"SHA-256 of {_cell(name)}", _code(digest)) for name, digest in sorted(checksums.items())]
+    return f"{_table(('', ''), rows)}\n\n{SOURCES_UNKNOWN}"
+
+
+def _scores(facts: CardFacts) -> str:
+    if not facts.figures:
+        return f"Test scores and contrastive accuracies: {NOT_RECORDED}."
+    rows = [(f.title, f.what, f"{f.value:.2f}", _code(f.signature)) for f in facts.figures]
+    return _table(("metric or suite", "of", "value", "signature"), rows)
+
+
+def _limits(facts: CardFacts) -> str:
+    config = facts.config
+    rows = f"It was trained on rows of up to {config.view.max_tokens} tokens a side; longer"
+    return "\n".join(
+        [
+            "For documents like those of the training data, in the languages named above.",
+            "",
+            f"- {'Longer' if facts.imported else rows} sentences are "
+            f"translated up to {config.decode.max_source_tokens} tokens, and longer ones refused.",
+            "- Translations may be wrong, leave words out or add some; nothing marks the ones that are.",
+            f"- Evaluation by people, and tests for harmful or biased output: {NOT_RECORDED}.",
+        ]
+    )
+
+
+def _table(head: Sequence[str], rows: Iterator[tuple[str, ...]] | Sequence[tuple[str, ...]]) -> str:
+    lines = [head, tuple("---" for _ in head), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)

@@ -13,10 +13,9 @@ KEPT_KERNELS: Final = 64  # more than the forward and backward pass of an encode
 
 
 def choose_device(name: str | None) -> torch.device:
-    """Return the named device; without a name, the GPU or, if there is none, the CPU.
+    """Return the named device, or without a name the GPU if there is one, else the CPU.
 
-    Raises:
-        CotextError: the device does not exist or cannot be used.
+    Raises CotextError if the device cannot be used.
     """
     if name is None:
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")

@@ -45,10 +45,7 @@ def sealed_lines(path: Path, max_bytes: int = MAX_SEALED_BYTES) -> list[str]:
     """Return the lines of a file of sealed lines and, as the last item, the text after the last line feed.
 
     The last item is empty, unless writing was interrupted. A missing file counts as empty. Invalid UTF-8 is
-    replaced, so that the checksum of its line is wrong.
-
-    Raises:
-        CotextError: `read_bytes` raises an error.
+    replaced, so that the checksum of its line is wrong. Raises the errors of `read_bytes`.
     """
     if not os.path.lexists(path):
         return [""]
@@ -103,10 +100,9 @@ def _require_same(made: Path, there: Path) -> None:
 
 
 def require_whole(folder: Path, expected: Mapping[str, str], remedy: str) -> None:
-    """Check files below a folder against their digests.
+    """Raise CotextError if a file below a folder is missing or differs from its digest.
 
-    Raises:
-        CotextError: a file is missing, cannot be read, or differs; `remedy` states what to do.
+    `remedy` states what to do.
     """
     for name, digest in expected.items():
         path = folder / name

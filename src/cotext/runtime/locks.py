@@ -52,11 +52,7 @@ class Lock:
         self._signs = threading.Thread(target=self._show_signs, daemon=True)
 
     def acquire(self) -> None:
-        """Take the lock; the lock of a dead holder is taken over.
-
-        Raises:
-            CotextError: another process holds the lock, the file is not a lock, or it cannot be written.
-        """
+        """Take the lock, also from a dead holder; raise CotextError if it is held or cannot be written."""
         try:
             for _ in range(ATTEMPTS):
                 if self._make():
@@ -129,10 +125,7 @@ def holding(path: Path, what: str) -> Iterator[Lock]:
 def writing(*outputs: Path) -> Iterator[Lock]:
     """Lock output files or folders, and delete temporary files that killed processes have left.
 
-    The lock file is next to the output. Yields the lock of the first output.
-
-    Raises:
-        CotextError: another process is writing an output, or a lock cannot be written.
+    The lock file is next to the output. Yields the lock of the first output; raises as `Lock.acquire`.
     """
     with ExitStack() as stack:
         locks: list[Lock] = []
@@ -150,12 +143,9 @@ def lock_path(out: Path) -> Path:
 
 @contextmanager
 def working_in(folder: Path) -> Iterator[Lock]:
-    """Create a folder if necessary, and lock it.
+    """Create a folder if necessary, and lock it; raise as `Lock.acquire`.
 
     If the block raises CotextError before it has written anything, the empty folder is deleted.
-
-    Raises:
-        CotextError: another process works in it, or storage error.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -217,11 +207,7 @@ def _require_dead(path: Path, what: str) -> None:
 
 
 def _read(path: Path) -> tuple[Process | None, str]:
-    """Return the holder of a lock and its token, or (None, "") if the file is empty or was deleted.
-
-    Raises:
-        CotextError: the file is not a lock.
-    """
+    """Return the holder of a lock and its token, or (None, "") if the file is empty or was deleted."""
     try:
         with path.open("rb") as file:
             content = file.read(MAX_BYTES).strip(b"\0")

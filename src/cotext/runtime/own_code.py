@@ -33,11 +33,7 @@ class Code:
 
     @classmethod
     def read(cls, path: Path, digest: str | None = None) -> "Code":
-        """Read a file and register it for `module`.
-
-        Raises:
-            CotextError: the file cannot be read, or its SHA-256 does not begin with `digest`.
-        """
+        """Read a file and register it for `module`; raise CotextError if it does not match `digest`."""
         code = cls(path, read_text(path, max_bytes=MAX_BYTES))
         if digest is not None and not code.digest.startswith(digest):
             raise CotextError(
@@ -79,11 +75,7 @@ def code_of(digest: str, name: str) -> Code:
 
 
 def module(digest: str, name: str) -> ModuleType:
-    """Import a registered file, which is executed once per process.
-
-    Raises:
-        CotextError: the file is not registered, is not trusted, or raises an error.
-    """
+    """Execute a registered file once per process; raise CotextError if it fails or is not trusted."""
     full_name = f"cotext_own_code_{digest}"
     if full_name in sys.modules:
         return sys.modules[full_name]

@@ -48,8 +48,7 @@ class _Child:
 def run_jobs(jobs: Sequence[Job], at_once: int) -> None:
     """Run all jobs in order, at most `at_once` at the same time.
 
-    Raises:
-        CotextError: a job failed, or ended without its result; the message includes the end of its log.
+    If a job fails, or ends without its result, raises CotextError with the end of its log.
     """
     waiting = list(jobs)
     finished: set[str] = set()

@@ -61,11 +61,7 @@ def read_text(path: Path, max_bytes: int = MAX_DESCRIPTION_BYTES) -> str:
 
 
 def read_json(path: Path, max_bytes: int = MAX_DESCRIPTION_BYTES) -> dict[str, Any]:
-    """Return the JSON object in a regular file.
-
-    Raises:
-        CotextError: the content is not an object; also the errors of `read_text` and `parse_json`.
-    """
+    """Return the JSON object in a regular file; raise CotextError if it contains anything else."""
     content = parse_json(read_text(path, max_bytes), str(path))
     if not isinstance(content, dict):
         raise CotextError(f"{path}: damaged: not a JSON object")
@@ -210,7 +206,7 @@ class _Loader(yaml.SafeLoader):
         if event.anchor is not None:
             raise _refusal("anchors and aliases (& and *) are not supported; write the values instead", event)
         if event.tag is not None:
-            raise _refusal("tags (!) are not taken", event)
+            raise _refusal("tags (!) are not supported", event)
         if self._depth == MAX_YAML_DEPTH:
             raise _refusal("nested too deep", event)
         self._depth += 1
@@ -232,7 +228,7 @@ class _Loader(yaml.SafeLoader):
     def construct_scalar(self, node: Any) -> Any:
         text = super().construct_scalar(node)
         if node.tag != self.DEFAULT_SCALAR_TAG and len(text) > MAX_YAML_NUMBER:
-            raise _refusal("a number that long is not taken", node)
+            raise _refusal("a number that long is not supported", node)
         if "\0" in text or _SURROGATE.search(text):
             raise _refusal("half a character (a lone surrogate), or NUL; correct the escapes", node)
         return text

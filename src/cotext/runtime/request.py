@@ -63,11 +63,7 @@ class Request:
         dataclass(frozen=True, kw_only=True, eq=False, repr=False, match_args=False)(cls)
 
     def __post_init__(self) -> None:
-        """Convert and check each value, then call `check`.
-
-        Raises:
-            CotextError: a value is not among the choices, is too small, or needs another option.
-        """
+        """Convert each value, check its range, choices and needed options, then call `check`."""
         declarations = options_of(type(self))
         for name, declared in declarations.items():
             flag = option_name(name, declared)

@@ -1,12 +1,13 @@
 """Signal handling: the first signal requests that training stops; the second signal interrupts it."""
 
 import signal
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any, Final
 
 INTERRUPTED: Final = 130  # exit code of a command that was ended by Ctrl-C or SIGTERM, as in shells
+STOPPING: Final = signal.SIGINT, signal.SIGTERM
 
 
 class StopRequest:
@@ -17,28 +18,33 @@ class StopRequest:
 
 
 @contextmanager
+def _handling(numbers: Sequence[int], handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+    """Within the block, call `handler` on these signals; without effect outside the main thread."""
+    before: dict[int, Any] = {}
+    with suppress(ValueError):  # not in the main thread: the caller handles signals
+        for number in numbers:
+            before[number] = signal.signal(number, handler)
+    try:
+        yield
+    finally:
+        for number, earlier in before.items():
+            signal.signal(number, earlier)
+
+
+@contextmanager
 def stop_on_signals() -> Iterator[StopRequest]:
     """Within the block, set the flag on SIGINT and SIGTERM; a second signal has its usual effect.
 
     The handler only sets the flag, because it may run in the middle of a write to the terminal.
     """
     request = StopRequest()
-    before: dict[int, Any] = {}
 
     def note(number: int, frame: FrameType | None) -> None:
         request.requested = True
         signal.signal(number, signal.SIG_DFL if number == signal.SIGTERM else signal.default_int_handler)
 
-    try:
-        for one in (signal.SIGINT, signal.SIGTERM):
-            before[one] = signal.signal(one, note)
-    except ValueError:  # not in the main thread: the caller handles signals
-        pass
-    try:
+    with _handling(STOPPING, note):
         yield request
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 @contextmanager
@@ -47,21 +53,13 @@ def termination_interrupts() -> Iterator[None]:
 
     A second signal, also a second Ctrl-C, ends the process at once.
     """
-    before: dict[int, Any] = {}
+    # In a background job, a signal may be ignored.
+    numbers = [number for number in STOPPING if signal.getsignal(number) != signal.SIG_IGN]
 
     def interrupt(number: int, frame: FrameType | None) -> None:
-        for each in before:
+        for each in numbers:
             signal.signal(each, signal.SIG_DFL)
         raise KeyboardInterrupt
 
-    try:
-        for one in (signal.SIGINT, signal.SIGTERM):
-            if signal.getsignal(one) != signal.SIG_IGN:  # ignored in a background job
-                before[one] = signal.signal(one, interrupt)
-    except ValueError:  # not in the main thread: the caller handles signals
-        pass
-    try:
+    with _handling(numbers, interrupt):
         yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -28,13 +28,9 @@ class Times:
     def __getitem__(self, name: str) -> Sequence[float]:
         return self.seconds[name]
 
-    def median(self, name: str) -> float:
-        """Return the median seconds of an alternative."""
-        return statistics.median(self.seconds[name])
-
-    def rate(self, name: str, form: str = "{:.2f}", things: float = 1.0) -> str:
+    def rate(self, name: str, form: str = "{:.2f}") -> str:
         """Format the number of items per second."""
-        return spread([things / seconds for seconds in self.seconds[name]], form)
+        return spread([1.0 / seconds for seconds in self.seconds[name]], form)
 
     def ratios(self, name: str, to: str) -> list[float]:
         """Return the time of an alternative divided by the time of another alternative, for each round."""

@@ -39,9 +39,7 @@ def in_order(
 
     `make` is called once per process and returns the function to apply. `make`, items and results must be
     picklable. The first `alone` items are processed here; workers are started only if there are more.
-
-    Raises:
-        CotextError: a worker was killed. Exceptions of the function are re-raised.
+    Exceptions of the function are re-raised; if a worker was killed, raises CotextError.
     """
     work, rest = make(), iter(items)
     if workers < 2:

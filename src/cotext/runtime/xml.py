@@ -120,11 +120,7 @@ class _RootReachedError(Exception):
 
 
 def _root_start(content: bytes, where: str) -> int:
-    """Return the offset of the root element, in bytes.
-
-    Raises:
-        CotextError: no element, or entity declarations, which are rejected before anything expands them.
-    """
+    """Return the offset of the root element in bytes; reject entity declarations before any expansion."""
 
     def refuse(*_: object) -> None:
         raise CotextError(f"{where}: declares entities, which are not supported; write their values instead")

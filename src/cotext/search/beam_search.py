@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -32,7 +33,6 @@ from cotext.search.constraints import (
 from cotext.search.lexical_search import LexicalBeam
 from cotext.search.nbest_beam import Alternative, Candidates, NBestBeam
 from cotext.search.output_layer import OutputLayer
-from cotext.search.sampling import only_drawn, uniform_numbers
 from cotext.search.sentence_recovery import begun_input
 from cotext.search.steps import Steps
 
@@ -51,6 +51,52 @@ def length_divisor(length: int, exponent: float, form: LengthPenaltyForm) -> flo
     base = length if form == "power" else (5 + length) / 6
     divisor: float = base**exponent
     return divisor
+
+
+# --- Sampling: every token is drawn from the distribution of the model, with random numbers of its own row.
+#
+# A row has one random number per token, made from the seed of its request. What is drawn depends neither on
+# the batch nor on other rows. Shapes here: R = B.
+
+
+LARGEST = 1 - 1e-12  # random numbers are below the sum of all probabilities, whatever its rounding
+
+
+def distribution(log_probability_RU: Tensor, settings: SamplingConfig) -> Tensor:
+    """Return the probabilities with which tokens are drawn, float64: [R, U] -> [R, U].
+
+    Log-probabilities may lack a constant per row. They are divided by the temperature. Then only the `top_k`
+    most probable tokens remain; then, of these, the fewest whose probabilities sum to `top_p` or more. Of
+    equally probable tokens, the first one counts as more probable.
+    """
+    scaled_RU = log_probability_RU.double() / settings.temperature
+    p_RU = scaled_RU.softmax(dim=1)
+    if not settings.top_k and settings.top_p == 1:
+        return p_RU
+    ordered_RU, order_RU = p_RU.sort(dim=1, descending=True, stable=True)
+    if settings.top_k:
+        ordered_RU[:, settings.top_k :] = 0
+    # A token remains if those before it do not reach the sum yet.
+    before_RU = ordered_RU.cumsum(dim=1) - ordered_RU
+    ordered_RU[before_RU >= settings.top_p * ordered_RU.sum(dim=1, keepdim=True)] = 0
+    kept_RU = torch.zeros_like(p_RU).scatter_(1, order_RU, ordered_RU)
+    return kept_RU / kept_RU.sum(dim=1, keepdim=True)
+
+
+def uniform_numbers(requests: Sequence[SearchRequest], most: int) -> Tensor:
+    """Return random numbers between 0 and 1 for the tokens of requests, by their seeds: float64 [B, M]."""
+    numbers = [np.random.default_rng(request.seed).random(most) for request in requests]
+    return torch.from_numpy(np.array(numbers).clip(max=LARGEST))
+
+
+def only_drawn(log_probability_RU: Tensor, uniform_R: Tensor, settings: SamplingConfig) -> Tensor:
+    """Draw a token in every row, by random numbers; return the values with -inf for all others, [R, U]."""
+    p_RU = distribution(log_probability_RU, settings)
+    upto_RU = p_RU.cumsum(dim=1)
+    drawn_R1 = torch.searchsorted(upto_RU, uniform_R[:, None] * upto_RU[:, -1:], right=True)
+    drawn_R1 = drawn_R1.clamp(max=p_RU.size(1) - 1)  # without any probability: `search` reports it
+    is_other = torch.ones_like(p_RU, dtype=torch.bool).scatter_(1, drawn_R1, False)
+    return log_probability_RU.masked_fill(is_other, -torch.inf)
 
 
 # --- The best columns of the output layer for every row: `max` and `topk`, but faster on a CPU.
@@ -117,7 +163,7 @@ class SearchOptions:
     `scored`: whether hypotheses have log-probabilities; without them, a beam of 1 finds the same tokens,
     faster.
 
-    `sampling`: draw every token at random (`cotext.search.sampling`); None: search.
+    `sampling`: draw every token at random; None: search.
     """
 
     beam: int = 4
@@ -129,10 +175,6 @@ class SearchOptions:
     sampling: SamplingConfig | None = None
 
     def __post_init__(self) -> None:
-        if self.beam < 1:
-            raise CotextError(f"beam is {self.beam}; it must be at least 1")
-        if not self.length_penalty >= 0:
-            raise CotextError(f"length_penalty is {self.length_penalty}; it must be 0 or more")
         if self.nbest > self.beam:
             kind = "greedy search has only one hypothesis" if self.beam == 1 else "the beam has no more"
             raise CotextError(

@@ -74,7 +74,6 @@ class CTranslate2Engine(Engine):
         import ctranslate2
 
         self.positions, self.parameters = described.positions, described.parameters
-        self._names = _Names()
         self._most_scored = PROBABILITIES // vocabulary
         self._waiting = ThreadPoolExecutor(1)  # so that this thread reports progress, and notices Ctrl-C
         self.name = f"engine:ctranslate2-{ctranslate2.__version__}|quantization:{described.quantization}"
@@ -99,8 +98,8 @@ class CTranslate2Engine(Engine):
         end = str(rules.end)
         future = self._waiting.submit(
             self.translator.translate_batch,
-            self._named(sources),
-            self._named(prefixes),
+            _named(sources),
+            _named(prefixes),
             beam_size=beam,
             num_hypotheses=beam,
             patience=self.patience,
@@ -133,20 +132,14 @@ class CTranslate2Engine(Engine):
         lengths = [[1 + max(pair)] for pair in zip(map(len, sources), map(len, labels), strict=True)]
         for batch in pack(lengths, self._most_scored):
             rows = [[side[n] for n in batch] for side in (sources, labels)]
-            results = self.translator.score_batch(*map(self._named, rows), max_input_length=0)
+            results = self.translator.score_batch(*map(_named, rows), max_input_length=0)
             for n, result in zip(batch, results, strict=True):
                 found[n] = list(result.log_probs)
         return found
 
-    def _named(self, rows: Sequence[Sequence[int]]) -> list[list[str]]:
-        return [list(map(self._names.__getitem__, row)) for row in rows]
 
-
-class _Names(dict[int, str]):
-    """Names of tokens, each created once: most tokens repeat, and every call repeats the prefixes."""
-
-    def __missing__(self, token: int) -> str:
-        return self.setdefault(token, str(token))
+def _named(rows: Sequence[Sequence[int]]) -> list[list[str]]:
+    return [list(map(str, row)) for row in rows]
 
 
 # --- Search and scoring with engines, like `beam_search` and `likelihood` with models.
@@ -179,16 +172,12 @@ def search_engine(
     check_requests(requests, symbols, options.align)
     sources = _rows(source.tokens, source.sentence)
     _require_room(model, sources)
-    free = options.align == "free"
     rows = [
-        _Row(tokens, symbols.special.target_prefix, _within(model, request, symbols.special, free))
+        _Row(tokens, symbols.special.target_prefix, _within(model, request, symbols.special))
         for tokens, request in zip(sources, requests, strict=True)
     ]
     search = _EngineSearch(model, symbols, options)
-    if free:
-        search.free(rows)
-    else:
-        search.whole([row for row in rows if row.request.sentences > 1])
+    search.whole([row for row in rows if row.request.sentences > 1])
     while open_rows := [row for row in rows if not row.done]:
         search.next_sentences(open_rows)
     search.score([row for row in rows if row.log_probabilities is None])
@@ -233,19 +222,18 @@ def has_room(model: Engine, source_tokens: int, request: SearchRequest, special:
     return max(source_tokens, target) <= model.positions
 
 
-def _within(model: Engine, request: SearchRequest, special: SpecialSymbols, free: bool) -> SearchRequest:
+def _within(model: Engine, request: SearchRequest, special: SpecialSymbols) -> SearchRequest:
     """Return the request with limits for which the engine has positions."""
     room = model.positions - 1 - len(special.target_prefix) - len(request.prefix)
     if sum(request.max_tokens) <= room:
         return request
-    most = room if free else room // request.sentences
+    most = room // request.sentences
     if most < 2:
         raise CotextError(
             f"a row has {len(request.prefix):,} tokens of target context, and the engine has "
             f"{model.positions:,} positions; export the run with a larger decode.max_source_tokens"
         )
-    limits = (min(limit, most) for limit in request.max_tokens)
-    return replace(request, max_tokens=(most,) if free else tuple(limits))
+    return replace(request, max_tokens=tuple(min(limit, most) for limit in request.max_tokens))
 
 
 @dataclass(slots=True)
@@ -274,11 +262,6 @@ class _Row:
         """Most tokens of the next sentence, its closing symbol included."""
         return self.request.max_tokens[self.closed]
 
-    @property
-    def total_limit(self) -> int:
-        """Most tokens of all sentences."""
-        return sum(self.request.max_tokens)
-
     def end(self, tokens: Sequence[int], log_probability: float | None) -> None:
         """Add the last tokens, and the log-probability of all labels, if it is known."""
         self.tokens += tokens
@@ -294,7 +277,7 @@ class _Row:
             token_log_probabilities=self.log_probabilities,
             log_probability=total,
             score=total / options.divisor(len(self.log_probabilities)),
-            truncated=truncated(self.tokens, self.request, special, options.align == "free"),
+            truncated=truncated(self.tokens, self.request, special, free=False),
             others=(tuple(self.others),) if options.nbest > 1 and self.request.sentences == 1 else (),
         )
 
@@ -313,23 +296,10 @@ class _EngineSearch:
 
     def whole(self, rows: Sequence[_Row]) -> None:
         """Search complete rows; finish those with a hypothesis that has exactly the requested sentences."""
-        for row, hypotheses in self._searched(rows, self.symbols.special.eos, _total_limit):
+        eos = self.symbols.special.eos
+        for row, hypotheses in self._searched(rows, eos, lambda row: sum(row.request.max_tokens)):
             if best := next((h for h in hypotheses if self._fits(row, h)), None):
                 row.end(best.tokens, None)
-
-    def free(self, rows: Sequence[_Row]) -> None:
-        """Search complete rows and finish them with any output."""
-        eos, never = self.symbols.special.eos, tuple(sorted(self._never))
-        long: list[_Row] = []
-        for row, hypotheses in self._searched(rows, eos, _total_limit, never):
-            if len(hypotheses[0].tokens) < row.total_limit:
-                row.end(hypotheses[0].tokens, None)
-            else:
-                long.append(row)
-        # A search ends at the longest limit of its rows: repeat those beyond their own limit in equal groups.
-        for group in _grouped(long, lambda row: (len(row.prefix), row.total_limit)):
-            for row, hypotheses in self._searched(group, eos, _total_limit, never):
-                row.end(hypotheses[0].tokens, None)
 
     def next_sentences(self, rows: Sequence[_Row]) -> None:
         """Write one more sentence of every row."""
@@ -479,7 +449,7 @@ class _EngineSearch:
         return hypothesis.ended and self._can_be(row, last, rest)
 
 
-_limit, _total_limit = attrgetter("limit"), attrgetter("total_limit")
+_limit = attrgetter("limit")
 
 
 def _grouped(rows: Iterable[_Row], key: Callable[[_Row], Hashable]) -> list[list[_Row]]:

@@ -86,6 +86,7 @@ class Outcome:
                 noted.add(f"{document_id}:{sentence + 1}")
 
 
+@dataclass(frozen=True, slots=True)
 class DistilledCorpus:
     """Writes the output folder when all documents are translated.
 
@@ -93,16 +94,11 @@ class DistilledCorpus:
     of its translations.
     """
 
-    def __init__(
-        self,
-        request: DistillRequest,
-        data: PreparedData,
-        job: Mapping[str, Any],
-        model: Path,
-        signature: str,
-    ) -> None:
-        self.request, self.data = request, data
-        self.job, self.model, self.signature = job, model, signature
+    request: DistillRequest
+    data: PreparedData
+    job: Mapping[str, Any]
+    model: Path
+    signature: str
 
     def write(
         self, results: Mapping[int, Mapping[str, Any]], on_stage: Callable[[str, int, int], None]
@@ -236,11 +232,7 @@ class DistillationJob(Job[Outcome]):
         self.facts = {**asdict(request), **paths, **here}
 
     def run(self, on_sentences: Callable[[int], None] = lambda count: None) -> Outcome:
-        """Translate the remaining documents and write the corpus; if it is finished, only return its result.
-
-        Raises:
-            CotextError: `cotext.runtime.jobs.engine.run` raises an error.
-        """
+        """Translate the remaining documents and write the corpus; of a finished one, return the result."""
         if not self.finished:
             return run(self, on_sentences, overwrite=None)
         with writing(self.out):

@@ -15,7 +15,6 @@ from cotext.data.tokenizer import Side, Tokenizer
 from cotext.data.views import Mixture
 from cotext.models.describe import entry
 from cotext.models.parameters import count_parameters
-from cotext.runtime.devices import multiplies_bfloat16
 from cotext.runtime.errors import CotextError
 from cotext.runtime.tables import in_bytes
 from cotext.training.setup import TrainingSetup, set_up
@@ -24,7 +23,6 @@ from cotext.training.trainer import TrainingCallbacks
 UPDATES: Final = 3  # the first is not timed
 BYTES_PER_PARAMETER: Final = 16  # weight, gradient and the two moments of Adam, in single precision
 PATIENCE_SECONDS: Final = 60.0  # after an update that takes longer, no other update is made
-LONG_SECONDS: Final = 3 * 3600.0  # training time on a CPU from which the dry run suggests faster settings
 SHOWN_SENTENCES: Final = 6
 SHOWN_CHARACTERS: Final = 100
 
@@ -95,8 +93,6 @@ class DryRun:
 
     system: str
     device: str
-    precision: str
-    max_cpu_minutes: float
     parameters: int
     training_documents: int
     training_sentences: int
@@ -147,32 +143,15 @@ class DryRun:
             f"{in_bytes(self.peak_memory)} at most so far ({self.device}, everything included)",
             f"time         {self.seconds_an_update:.2f} s an update here: {_duration(self.seconds)} for "
             f"{self.updates:,} updates, about {epochs:.1f} epochs, validation not included",
-            *self._advice(),
             "nothing was written; the first row is shown, > marks its current sentences",
         ]
         return "\n".join(lines)
-
-    def _advice(self) -> list[str]:
-        """Return suggestions for a shorter training, if it would take long on a CPU."""
-        if self.device != "cpu" or self.max_cpu_minutes or self.seconds <= LONG_SECONDS:
-            return []
-        lines = [
-            "this is long for a CPU; to train in less time:",
-            "  --size tiny                    a smaller model",
-            "  train.max_cpu_minutes=60       stop after an hour of processor time",
-            "  --init RUN                     start from a trained model (`cotext import` makes a run from a "
-            "pretrained one)",
-        ]
-        if self.precision == "fp32" and multiplies_bfloat16():
-            lines.append("  train.precision=bf16           this CPU multiplies faster in bfloat16")
-        return lines
 
 
 def dry_run(config: Config, data_folder: Path, run: Path, recipe: str, device: str | None) -> DryRun:
     """Set up training, make a few updates in memory, and return measurements.
 
-    Raises:
-        CotextError: the folder contains a run; also the errors of `cotext.training.run.train`.
+    Raises the errors of `cotext.training.run.train`, and CotextError if the folder contains a run.
     """
     if (run / "config.yaml").exists():
         raise CotextError(f"{run}: contains a run; choose another --out")
@@ -195,8 +174,6 @@ def dry_run(config: Config, data_folder: Path, run: Path, recipe: str, device: s
     return DryRun(
         system=f"{words.model}; {words.view}; {words.loss}",
         device=torch_device.type,
-        precision=resolved.train.precision,
-        max_cpu_minutes=resolved.train.max_cpu_minutes,
         parameters=parameters,
         training_documents=totals.documents,
         training_sentences=totals.sentences,

@@ -89,11 +89,7 @@ class PreparedData:
 
 
 def open_data(folder: Path) -> PreparedData:
-    """Open a prepared folder.
-
-    Raises:
-        CotextError: the folder does not contain prepared data, or has parts of different tokenizers.
-    """
+    """Open a prepared folder; raise CotextError if it is none, or has parts of different tokenizers."""
     if not (folder / TRAIN).is_file() or not (folder / REPORT).is_file():
         where = f"{folder}" if folder.is_dir() or not folder.exists() else "FOLDER"
         raise CotextError(
@@ -123,11 +119,7 @@ def note_data(run: Path, data: PreparedData, checksums: dict[str, str]) -> None:
 
 
 def other_languages(run: Path, data: PreparedData) -> str:
-    """Return a message if the run to start from uses different language symbols; otherwise an empty string.
-
-    Raises:
-        CotextError: the tokenizer of the run cannot be loaded.
-    """
+    """Return a message if the run to start from uses different language symbols, else an empty string."""
     there = chosen_languages(load_tokenizer(run / "tokenizer"))
     here = chosen_languages(data.tokenizer)
     if not there or there == here:
@@ -160,11 +152,7 @@ class Corpus:
 
 
 def corpus_of(config: Config, data: PreparedData) -> Corpus:
-    """Return the corpus of a configuration.
-
-    Raises:
-        CotextError: a file differs from its digest in the report of the prepared folder.
-    """
+    """Return the corpus of a configuration; raise CotextError if a file differs from its digest."""
     checksums = {**checked_digests(data.folder, data.files_read), "tokenizer": data.tokenizer.fingerprint}
     if languages := chosen_languages(data.tokenizer):
         checksums["choice of languages"] = languages

@@ -1,4 +1,4 @@
-"""The training state in a checkpoint, from which training resumes bit for bit.
+"""Checkpoints during training: writing, pruning, averaging, and resumption bit for bit.
 
 A checkpoint from which training can resume contains:
 
@@ -9,22 +9,29 @@ A checkpoint from which training can resume contains:
                            written last, and checked before anything is read
 """
 
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, astuple, dataclass, field, fields
 from pathlib import Path
 
 import torch
+from accelerate import Accelerator
 from pydantic import TypeAdapter
+from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import Tensor
 from torch.optim import Optimizer
 
+from cotext.config.recipe import Config
 from cotext.data.sampling import Cursor
+from cotext.models import checkpoint as ckpt
 from cotext.models.checkpoint import read_tensors
+from cotext.models.interface import Model
 from cotext.models.run_folder import checkpoint_folder, checkpoints
 from cotext.runtime.errors import CotextError
 from cotext.runtime.files import replacing
 from cotext.runtime.integrity import digests, require_whole, sealed, unsealed
+from cotext.runtime.locks import Lock
 from cotext.runtime.reading import read_text
 from cotext.training.sharding import divided, gathered
 
@@ -83,11 +90,7 @@ def save_optimizer(path: Path, optimizer: Optimizer, names: Sequence[str], main:
 
 
 def load_optimizer(path: Path, optimizer: Optimizer, names: Sequence[str]) -> None:
-    """Check and load the state that `save_optimizer` wrote.
-
-    Raises:
-        CotextError: the file is missing or damaged, or contains the state of another model.
-    """
+    """Load the state that `save_optimizer` wrote; raise CotextError if it is damaged or of another model."""
     index = {name: i for i, name in enumerate(names)}
     parameters = [p for group in optimizer.param_groups for p in group["params"]]
     state: dict[int, dict[str, Tensor]] = {}
@@ -128,11 +131,7 @@ def save_process_state(folder: Path, rank: int, state: ProcessState) -> None:
 
 
 def load_process_state(folder: Path, rank: int) -> ProcessState:
-    """Restore the random state of a process, and return its other state.
-
-    Raises:
-        CotextError: a file is damaged.
-    """
+    """Restore the random state of a process, and return its other state; raise CotextError for damage."""
     path = folder / f"process-{rank}.safetensors"
     tensors = read_tensors(path)
     sums = {n.removeprefix("sum|"): t.clone() for n, t in tensors.items() if n.startswith("sum|")}
@@ -167,11 +166,7 @@ def load_progress(folder: Path) -> TrainingProgress:
 
 
 def require_resumable(run: Path, corpus: Mapping[str, str]) -> None:
-    """Check the last checkpoint, if there is one, and that it was trained on the same data.
-
-    Raises:
-        CotextError: a file is missing, damaged or belongs to another checkpoint, or the data differ.
-    """
+    """Raise CotextError if the last checkpoint, if any, is damaged or was trained on other data."""
     updates = checkpoints(run)
     if not updates:
         return
@@ -208,3 +203,119 @@ def _remedy(folder: Path) -> str:
         f"delete {folder} and run the same command again; it resumes from the previous checkpoint, or "
         "from the beginning"
     )
+
+
+# --- The checkpoints of a run: written, pruned, averaged and resumed.
+
+
+@dataclass(frozen=True, slots=True)
+class RunCheckpoints:
+    """Model files and training states of one run folder.
+
+    `parameter_names` are the names of the optimizer's parameters, in order. `tokenizer` is the fingerprint
+    stored in model files. `lock`: the lock of the run in the main process, otherwise None.
+    """
+
+    run: Path
+    config: Config
+    tokenizer: str
+    model: Model
+    optimizer: Optimizer
+    parameter_names: Sequence[str]
+    accelerator: Accelerator
+    lock: Lock | None
+
+    def require_run(self) -> None:
+        """Raise CotextError if another process has taken the run over."""
+        if self.lock is not None:
+            self.lock.require()
+
+    def candidates(self, progress: TrainingProgress) -> list[int]:
+        """Return the updates whose checkpoints averaging may use, in ascending order."""
+        return [update for update in checkpoints(self.run) if update in progress.validated]
+
+    def save_model(self, path: Path, updates: list[int]) -> None:
+        """Write a model file with the weights of these updates; every process must call this."""
+        weights = gathered(self.model.state_dict(), keep=self.accelerator.is_main_process)
+        if self.accelerator.is_main_process:
+            ckpt.save_model(path, weights, self.config, self.tokenizer, updates)
+
+    def save_final_model(self, updates: list[int]) -> None:
+        """Write `model.safetensors` of the run, which `translate` uses; every process must call this."""
+        self.save_model(self.run / "model.safetensors", updates)
+
+    def save(self, progress: TrainingProgress, state: ProcessState) -> None:
+        """Write a checkpoint, renaming its folder when it is complete, and prune older ones.
+
+        Every process must call this, each with its own state. Raises CotextError if another process has taken
+        over the run, or files cannot be written.
+        """
+        self.require_run()
+        main = self.accelerator.is_main_process
+        final = checkpoint_folder(self.run, progress.update)
+        temporary = final.with_name(f".{final.name}")
+        try:
+            if main:
+                shutil.rmtree(temporary, ignore_errors=True)
+                temporary.mkdir(parents=True)
+            self.accelerator.wait_for_everyone()
+            save_process_state(temporary, self.accelerator.process_index, state)
+            self.save_model(temporary / "model.safetensors", [progress.update])
+            save_optimizer(temporary / "optimizer.safetensors", self.optimizer, self.parameter_names, main)
+            if main and self.accelerator.scaler is not None:
+                progress.scaler = self.accelerator.scaler.state_dict()
+            self.accelerator.wait_for_everyone()
+            if main:
+                save_progress(temporary, progress)
+                ckpt.put_in_place(temporary, final)
+                self._prune(progress)
+        except (OSError, SafetensorError, CotextError) as error:
+            raise CotextError(
+                f"{final}: the checkpoint cannot be written: {error}; earlier ones are complete: make room, "
+                "then the same command resumes from the last"
+            ) from None
+        finally:
+            if main:
+                shutil.rmtree(temporary, ignore_errors=True)
+
+    def _prune(self, progress: TrainingProgress) -> None:
+        saved = checkpoints(self.run)
+        models = ckpt.worth_keeping(self.candidates(progress), progress.best_update, self.config.train)
+        # Two training states are kept: if the last checkpoint is damaged, the one before it can be resumed.
+        ckpt.prune(self.run, {*models, saved[-1]}, set(saved[-2:]))
+
+    def resume(self) -> tuple[TrainingProgress, ProcessState] | None:
+        """Restore weights, optimizer, loss scale and random state from the last checkpoint, if there is one.
+
+        `require_resumable` must have checked it. Raises CotextError if it was written by another number of
+        processes or for another model.
+        """
+        saved = checkpoints(self.run)
+        if not saved:
+            return None
+        folder = checkpoint_folder(self.run, saved[-1])
+        progress, processes = load_progress(folder), self.accelerator.num_processes
+        if progress.processes != processes:
+            raise CotextError(
+                f"{folder}: trained by {progress.processes} processes; {processes} cannot resume it"
+            )
+        self.fill([progress.update])
+        if progress.update:  # before the first update, Adam has no moments
+            file = folder / "optimizer.safetensors"
+            load_optimizer(file, self.optimizer, self.parameter_names)
+        state = load_process_state(folder, self.accelerator.process_index)
+        if self.accelerator.scaler is not None and progress.scaler:
+            self.accelerator.scaler.load_state_dict(progress.scaler)
+        return progress, state
+
+    def fill(self, updates: list[int]) -> None:
+        """Load the mean of the weights of some checkpoints into the model."""
+        files = [checkpoint_folder(self.run, update) / "model.safetensors" for update in updates]
+        weights = ckpt.load_weights(files[0]) if len(files) == 1 else ckpt.average(files)
+        state = self.model.state_dict()
+        given = {name: divided(weight, state.get(name, weight)) for name, weight in weights.items()}
+        ckpt.fill(self.model, given, files[0])
+
+    def save_progress(self, progress: TrainingProgress) -> None:
+        """Update the progress stored in the last checkpoint."""
+        save_progress(checkpoint_folder(self.run, checkpoints(self.run)[-1]), progress)

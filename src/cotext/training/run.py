@@ -1,11 +1,11 @@
-"""Training on prepared data: `cotext train`.
+"""Training on prepared data: `cotext train`, with one seed or several.
 
 The trainer does not import translation. It receives the function that computes BLEU on the development set
 from here.
 """
 
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -17,19 +17,18 @@ from cotext.data.documents import Document, ParallelDocument
 from cotext.data.formats import read_parallel
 from cotext.data.tokenizer import Tokenizer, load_tokenizer
 from cotext.models.interface import Model
-from cotext.models.run_folder import SEEDS, is_int8, noted_seeds, write_config
+from cotext.models.run_folder import SEEDS, is_int8, noted_seeds, seed_folder, seeds_in, write_config
 from cotext.runtime.devices import slow_precision
 from cotext.runtime.errors import CotextError
-from cotext.runtime.files import replacing
+from cotext.runtime.files import is_first_process, replacing
 from cotext.runtime.integrity import sealed
-from cotext.runtime.locks import NAME, working_in
-from cotext.training.prepared_data import PreparedData, note_data, other_languages
+from cotext.runtime.locks import NAME, require_free, working_in
+from cotext.training.prepared_data import PreparedData, corpus_of, note_data, open_data, other_languages
 from cotext.training.resume import TrainingProgress, require_resumable
 from cotext.training.setup import TrainingSetup, set_up
-from cotext.training.start_loss import start_loss
-from cotext.training.start_settings import written_config
+from cotext.training.start_settings import settle, written_config
 from cotext.training.trainer import TrainingCallbacks
-from cotext.training.warm_start import WarmStart
+from cotext.training.warm_start import WarmStart, start_loss
 from cotext.translation.translator import DocumentTranslator
 
 # Keys that may change when training resumes: limits, output, and settings that do not change the result.
@@ -51,11 +50,7 @@ MAY_CHANGE = (
 
 
 def open_run(run: Path, config: Config, tokenizer: Tokenizer) -> None:
-    """Create a run in a folder, or check that it contains the same run.
-
-    Raises:
-        CotextError: the folder contains another run or other files, or cannot be written.
-    """
+    """Create a run in a folder; raise CotextError if it contains another run or other files."""
     try:
         require_own(run, config)
         # The configuration is written first, because its presence identifies the folder as a run.
@@ -66,12 +61,7 @@ def open_run(run: Path, config: Config, tokenizer: Tokenizer) -> None:
 
 
 def require_own(run: Path, config: Config) -> None:
-    """Check that an existing folder is empty, or contains the same run.
-
-    Raises:
-        CotextError: the folder contains another run or other files.
-        OSError: the folder cannot be read.
-    """
+    """Raise CotextError if an existing folder contains another run or other files."""
     path = run / "config.yaml"
     if path.exists():
         if is_int8(run / "model.safetensors"):
@@ -228,3 +218,66 @@ def _note_start(setup: TrainingSetup, start: WarmStart, run: Path, callbacks: Tr
     start.write(run / "init.json", {} if measured is None else asdict(measured))
     if measured is not None:
         callbacks.on_message(measured.render())
+
+
+# --- Runs that differ only in their seed, each equal bit for bit to a run trained separately.
+
+
+def train_seeds(
+    configs: Mapping[int, Config],
+    data_folder: Path,
+    folder: Path,
+    watched: Callable[[int], AbstractContextManager[TrainingCallbacks]],
+    recipe: str = "this recipe",
+    device: str | None = None,
+) -> dict[int, TrainingProgress]:
+    """Train a run for each seed, one after the other; resume where an earlier call was interrupted.
+
+    `configs` contains the configuration of every seed. `watched` returns the callbacks for the training of a
+    seed. Returns the progress of each run. If a run is stopped by a signal, later runs are not begun.
+    Raises the errors of `train`; problems with the folder of a seed, before the first training.
+    """
+    # In distributed training, only the first process checks: it may begin to write before the others check.
+    if is_first_process():
+        require_seeds(configs, data_folder, folder, recipe)
+    progress: dict[int, TrainingProgress] = {}
+    was_there = folder.exists()
+    try:
+        for seed, config in configs.items():
+            run = seed_folder(folder, seed)
+            with watched(seed) as callbacks:
+                progress[seed] = train(config, data_folder, run, callbacks, recipe, device, list(configs))
+            if not progress[seed].finished:
+                break
+    except CotextError:
+        if not was_there:
+            with suppress(OSError):  # not empty: a run was begun
+                folder.rmdir()
+        raise
+    return progress
+
+
+def require_seeds(configs: Mapping[int, Config], data_folder: Path, folder: Path, recipe: str) -> None:
+    """Raise CotextError unless the folder is new, or contains the same runs, undamaged and unused."""
+    data = open_data(data_folder)
+    if not folder.exists():
+        return
+    if not folder.is_dir():
+        raise CotextError(f"{folder}: is a file; choose another --out")
+    if (folder / "config.yaml").exists():
+        raise CotextError(
+            f"{folder}: contains a run; choose another --out for the runs of several seeds, or remove "
+            "--seeds to continue that run"
+        )
+    if not seeds_in(folder) and any(folder.iterdir()):
+        raise CotextError(f"{folder}: the folder is not empty and contains no runs; choose another --out")
+    for seed, config in configs.items():
+        run = seed_folder(folder, seed)
+        if run.exists():
+            try:
+                settled = settle(config, data, run, recipe)
+                require_own(run, settled)
+                require_free(run / NAME, str(run))
+                require_resumable(run, corpus_of(settled, data).checksums)
+            except OSError as error:
+                raise CotextError(f"{run}: cannot be read: {error.strerror or error}") from None

@@ -6,23 +6,68 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from accelerate import Accelerator
+from accelerate import Accelerator, DistributedDataParallelKwargs
 
 from cotext.config.recipe import Config
+from cotext.config.training import TrainConfig
 from cotext.models.build import build_model
 from cotext.models.describe import describe_model
 from cotext.models.interface import Model
 from cotext.models.parameters import parameters_asked, parameters_at_most
 from cotext.models.run_folder import checkpoints
-from cotext.runtime.devices import choose_threads, keep_few_kernels
+from cotext.runtime.devices import choose_device, choose_threads, keep_few_kernels
 from cotext.runtime.errors import CotextError
 from cotext.runtime.locks import Lock
-from cotext.training.accelerator import make_accelerator
 from cotext.training.prepared_data import Corpus, PreparedData, corpus_of, open_data
 from cotext.training.sharding import require_shardable
 from cotext.training.start_settings import settle
 from cotext.training.trainer import Trainer, TrainingCallbacks
 from cotext.training.warm_start import WarmStart, read_account, start_from
+
+
+def make_accelerator(
+    config: TrainConfig, spares_parameters: bool = False, device: str | None = None
+) -> Accelerator:
+    """Return the `Accelerator` with the device and the processes to train on.
+
+    `spares_parameters`: see `System.spares_parameters`. `device`: cpu, cuda or, for a single process, one of
+    several GPUs, such as cuda:1. If it is None, the GPU is used, if there is one. On a GPU, this enables
+    TF32.
+
+    Raises:
+        CotextError: the device does not exist or does not support `precision`.
+    """
+    requested = None if device is None else choose_device(device)
+    if requested is not None and requested.index is not None:
+        if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+            raise CotextError(
+                f"--device {device}: several processes use one device each; write --device {requested.type}, "
+                "and select devices by CUDA_VISIBLE_DEVICES"
+            )
+        torch.get_device_module(requested).set_device(requested)
+    # Buffers are not synchronised: they are tables whose size depends on the batches of each process, and
+    # the processes make different numbers of forward passes in validation.
+    # The search for unused parameters takes time, and DDP warns if there are none.
+    wrapping = DistributedDataParallelKwargs(
+        broadcast_buffers=False, find_unused_parameters=spares_parameters
+    )
+    try:
+        mixed = "no" if config.precision == "fp32" else config.precision
+        on_cpu = requested is not None and requested.type == "cpu"
+        accelerator = Accelerator(mixed_precision=mixed, cpu=on_cpu, kwargs_handlers=[wrapping])
+    except ValueError as error:
+        raise CotextError(f"train.precision = {config.precision}: {error}") from None
+    if requested is not None and accelerator.device.type != requested.type:
+        raise CotextError(
+            f"--device {device}: training uses {accelerator.device.type} here (ACCELERATE_USE_CPU, or "
+            "--device is another kind of device); remove --device"
+        )
+    # Accelerate would use single precision without a warning.
+    if config.precision == "fp16" and accelerator.device.type == "cpu":
+        raise CotextError("train.precision = fp16 needs a GPU; on the CPU use bf16, or fp32")
+    if accelerator.device.type == "cuda":
+        torch.backends.cuda.matmul.fp32_precision = "tf32"
+    return accelerator
 
 
 def _require_memory(config: Config, vocabulary: int, source_vocabulary: int) -> None:
@@ -39,8 +84,8 @@ def _require_memory(config: Config, vocabulary: int, source_vocabulary: int) -> 
         )
 
 
-def _require_heads_of_rows(config: Config, data: PreparedData) -> None:
-    """Raise CotextError if the decoder is told the target language by a symbol, but reads no target."""
+def _require_no_target_prefix(config: Config, data: PreparedData) -> None:
+    """Raise CotextError if the decoder needs a symbol of the target language, but reads no target."""
     if config.model.writes == "non_autoregressive" and data.tokenizer.target_prefix:
         raise CotextError(
             f"{data.folder}: its tokenizer gives the decoder a symbol of the target language, but "
@@ -49,7 +94,7 @@ def _require_heads_of_rows(config: Config, data: PreparedData) -> None:
         )
 
 
-def _require_own_embeddings(config: Config, data: PreparedData) -> None:
+def _require_separate_embeddings(config: Config, data: PreparedData) -> None:
     """Raise CotextError if the tokenizer has separate vocabularies, but the model shares embeddings."""
     if data.tokenizer.separate_vocabularies and not config.model.separate_embeddings:
         raise CotextError(
@@ -70,12 +115,7 @@ class TrainingSetup:
     start: WarmStart | None
     fresh: Collection[str]
 
-    def trainer(
-        self,
-        run: Path,
-        callbacks: TrainingCallbacks,
-        lock: Lock | None = None,
-    ) -> Trainer:
+    def trainer(self, run: Path, callbacks: TrainingCallbacks, lock: Lock | None = None) -> Trainer:
         """Return the trainer of a run; raises CotextError if no training data fit the settings."""
         trainer = Trainer(
             self.config, self.model, self.corpus, run, callbacks, self.accelerator, self.fresh, lock
@@ -87,13 +127,12 @@ class TrainingSetup:
 def set_up(config: Config, data_folder: Path, run: Path, recipe: str, device: str | None) -> TrainingSetup:
     """Open the data, complete the configuration and build the model.
 
-    Raises:
-        CotextError: settings contradict each other, the data or this machine.
+    Raises CotextError if settings contradict each other, the data or this machine.
     """
     data = open_data(data_folder)
     requested, config = config, settle(config, data, run, recipe)
-    _require_heads_of_rows(config, data)
-    _require_own_embeddings(config, data)
+    _require_no_target_prefix(config, data)
+    _require_separate_embeddings(config, data)
     sizes = data.tokenizer.vocabulary_size, data.tokenizer.source_vocabulary_size
     _require_memory(config, *sizes)
     torch.manual_seed(config.train.seed)

@@ -23,12 +23,7 @@ from cotext.runtime.errors import CotextError
 
 
 def require_shardable(config: TrainConfig, processes: int) -> None:
-    """Check that the settings are possible with fully sharded training.
-
-    Raises:
-        CotextError: there is only one process, or BLEU is computed, which needs the full model on one
-        process.
-    """
+    """Raise CotextError for one process, or for BLEU, which needs the full model on one process."""
     if not config.shard_model:
         return
     if processes == 1:

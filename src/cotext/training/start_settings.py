@@ -192,8 +192,7 @@ REQUIRED = "required"  # `train.init` of a recipe that cannot start from fresh w
 def resolve(config: Config, data: PreparedData) -> Config:
     """Set the values that depend on the corpus: languages, `model.shift`, and `view.numbers`.
 
-    Raises:
-        CotextError: the languages of the configuration and of the data differ.
+    Raises CotextError if the languages of the configuration and of the data differ.
     """
     view, model = config.view, config.model
     configured = Languages.parse(config.languages)
@@ -209,19 +208,14 @@ def resolve(config: Config, data: PreparedData) -> Config:
 
 
 def settle(config: Config, data: PreparedData, run: Path, recipe: str) -> Config:
-    """Complete a configuration, given the data, the run to start from, and the run folder.
-
-    Raises:
-        CotextError: `resolve`, `settle_start` or `settle_by_start` raises an error.
-    """
+    """Complete a configuration, given the data, the run to start from, and the run folder."""
     return settle_by_start(settle_start(resolve(config, data), run, recipe), run)
 
 
 def settle_start(config: Config, run: Path, recipe: str) -> Config:
     """Complete `train.init`, which need not be given again to resume an existing run.
 
-    Raises:
-        CotextError: the recipe requires a run to start from, and none is given.
+    Raises CotextError if the recipe requires a run to start from, and none is given.
     """
     init, path = config.train.init, run / "config.yaml"
     if path.is_file():

@@ -35,20 +35,11 @@ from cotext.runtime.files import replacing
 from cotext.runtime.integrity import sealed, sealed_lines, unsealed
 from cotext.runtime.locks import Lock
 from cotext.runtime.signals import stop_on_signals
-from cotext.training.accelerator import make_accelerator
-from cotext.training.checkpoints import RunCheckpoints
 from cotext.training.prepared_data import Corpus
-from cotext.training.resume import ProcessState, TrainingProgress
+from cotext.training.resume import ProcessState, RunCheckpoints, TrainingProgress
 from cotext.training.sharding import shard, whole
 from cotext.training.start_settings import blended
-from cotext.training.validation import (
-    Interval,
-    IntervalSums,
-    Validator,
-    add_over_processes,
-    means,
-    warnings_of,
-)
+from cotext.training.validation import INFINITE, IntervalSums, Validator, add_over_processes, means
 
 
 @dataclass(slots=True)
@@ -69,17 +60,12 @@ class TrainingCallbacks:
     score_development: Callable[[Model], float] | None = None
 
 
-# --- The metrics log of a run: one line of JSON for each report, and TensorBoard curves.
-#
-# `metrics.jsonl` is append-only, except that resumption removes the lines written after the checkpoint. Each
-# line ends with a checksum. TensorBoard gets the same metrics in `tensorboard/`; the same steps are purged.
-
 # Metrics that differ between two runs of the same seed.
 TIMING = ("time", "tokens_per_second", "waiting_share")
 
 
 class MetricsLog:
-    """The reports of a run, as lines of JSON and as TensorBoard curves."""
+    """The reports of a run: lines of JSON, each with a checksum, and the same as TensorBoard curves."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -102,21 +88,18 @@ class MetricsLog:
         except OSError as error:
             raise CotextError(f"{self.path}: cannot be written: {error}") from None
 
-    def forget_after(self, update: int) -> tuple[int, set[int]]:
+    def forget_after(self, update: int) -> int:
         """Remove damaged lines, lines after `update`, and the metrics of the final model.
 
-        Must be called before `write`. Returns the number of damaged lines, and the updates with a validation.
-        The last line, which an interruption may have cut short, does not count as damaged.
-
-        Raises:
-            CotextError: the file cannot be read or rewritten.
+        Must be called before `write`. Returns the number of damaged lines. The last line, which an
+        interruption may have cut short, does not count as damaged.
         """
         self._forgotten_from = update + 1
         *lines, cut_short = sealed_lines(self.path)
         if not lines and not cut_short:
-            return 0, set()
+            return 0
         kept: list[str] = []
-        damaged, validated = 0, set[int]()
+        damaged = 0
         for line in lines:
             try:
                 entry = unsealed(line)
@@ -126,11 +109,9 @@ class MetricsLog:
                 continue
             if is_kept:
                 kept.append(f"{line}\n")
-                if entry["kind"] == "validation":
-                    validated.add(int(entry["update"]))
         with replacing(self.path) as temporary:
             temporary.write_text("".join(kept), encoding="utf-8")
-        return damaged, validated
+        return damaged
 
 
 class Objective(nn.Module):
@@ -215,7 +196,7 @@ class Trainer:
         corpus: Corpus,
         run: Path,
         callbacks: TrainingCallbacks,
-        accelerator: Accelerator | None = None,
+        accelerator: Accelerator,
         fresh: Collection[str] = (),
         lock: Lock | None = None,
     ) -> None:
@@ -226,7 +207,7 @@ class Trainer:
         self.run = run
         self.callbacks = callbacks
         self.model, self.loss = model, build_loss(config.loss)
-        self.accelerator = accelerator or make_accelerator(config.train, model.spares_parameters)
+        self.accelerator = accelerator
         objective = Objective(model, self.loss)
         if config.train.shard_model:
             shard(objective, self.accelerator.device, self.accelerator.num_processes)
@@ -261,11 +242,7 @@ class Trainer:
         self.counted_until = time.process_time()
 
     def require_batches(self) -> None:
-        """Check that the settings leave data for training and validation.
-
-        Raises:
-            CotextError: no sentence of the training or the development corpus is short enough.
-        """
+        """Raise CotextError if no sentence of the training or the development corpus is short enough."""
         self.sampler.require_instances()
         self.validator.require_batches()
 
@@ -293,12 +270,8 @@ class Trainer:
             ckpt.sweep(self.run)
             # All lines of a run that was killed before its first checkpoint are removed.
             reached = self.progress.update if self.progress.validated else self.progress.update or -1
-            damaged, logged = self.journal.forget_after(reached)
-            if damaged:
+            if damaged := self.journal.forget_after(reached):
                 self.callbacks.on_message(f"{self.journal.path}: damaged lines, left out: {damaged}")
-            # Validations are logged before their checkpoints are written, so the log has the last validation.
-            elif self.progress.validated and self.progress.validated[-1] not in logged:
-                self.callbacks.on_message(f"{self.journal.path}: missing or truncated; its content is lost")
             if self.progress.update:
                 self.callbacks.on_message(f"going on from update {self.progress.update} of {self.run}")
             self.callbacks.on_start(self.progress.update)
@@ -440,31 +413,29 @@ class Trainer:
                 "checkpoints"
             )
 
-    def _require_applied(self) -> Interval:
-        """Return the sums since the last report; raises CotextError if an update was not finite."""
-        read = self.interval.read()
-        if read.stopped_at:
-            self._require_finite(math.nan, read.stopped_at)
-        return read
+    def _require_applied(self) -> None:
+        """Raise CotextError if an update since the last report was not finite."""
+        if stopped_at := int(self.interval.stopped_at):
+            self._require_finite(math.nan, stopped_at)
 
     def _report(self) -> None:
         """Report the updates since the last report."""
         interval, now = self.interval, time.perf_counter()
-        read = self._require_applied()
+        self._require_applied()
         seconds = now - interval.since
         seen = {
             "labels": (float(interval.labels), 0.0),
             "skipped": (float(self.cursor.skipped), 0.0),
             "shed": (float(self.cursor.shed), 0.0),
         }
-        totals = add_over_processes({**read.sums, **seen})
+        totals = add_over_processes({**interval.read(), **seen})
         labels, skipped, shed = (totals.pop(name)[0] for name in seen)
         figures = {
             "update": float(self.progress.update),
             "epoch": float(self.cursor.epoch),
             **means(totals),
             "learning_rate": learning_rate(self.config.train, self.progress.update),
-            "grad_norm": read.grad_norm,
+            "grad_norm": float(interval.grad_norm),
             "tokens_per_second": labels / seconds,
             "waiting_share": interval.waited_seconds / seconds,
             "skipped_instances": skipped,
@@ -473,8 +444,12 @@ class Trainer:
         self.interval = IntervalSums(now, self.accelerator.device)
         if self.accelerator.is_main_process:
             self.journal.write("train", figures)
-            for text in warnings_of(figures):
-                self.callbacks.on_message(text)
+            if batches := figures.get(INFINITE):
+                self.callbacks.on_message(
+                    f"up to update {figures['update']:.0f}: the loss of {batches:,.0f} batch"
+                    f"{'es' if batches > 1 else ''} was not finite, and is left out of the figures; "
+                    "gradients that were finite count"
+                )
             self.callbacks.on_update(figures)
 
     def _report_left_out(self) -> None:

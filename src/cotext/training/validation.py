@@ -25,24 +25,12 @@ Sums = dict[str, tuple[float, float]]  # name -> sum and count
 INFINITE: Final = "infinite_losses"  # number of batches that are excluded from all other sums
 
 
-@dataclass(frozen=True, slots=True)
-class Interval:
-    """The values of `IntervalSums`, read from the device.
-
-    `stopped_at`: the first update that was not finite, 0 if all were.
-    """
-
-    sums: Sums
-    grad_norm: float
-    stopped_at: int
-
-
 class IntervalSums:
     """Sums of this process since the last report, which was at `since` (seconds).
 
     The sums stay on the device until they are read, so that no update waits for the device. `labels` is the
     number of labels of all batches, including labels that a loss ignores. `stopped` (float, 0 or 1) is 1 from
-    the first update whose gradient was not finite.
+    the first update whose gradient was not finite; `stopped_at` is this update, 0 if there is none.
     """
 
     def __init__(self, since: float, device: torch.device) -> None:
@@ -50,7 +38,7 @@ class IntervalSums:
         self.labels = 0
         self.waited_seconds = 0.0
         self.stopped = torch.zeros((), device=device)
-        self._stopped_at = torch.zeros((), dtype=torch.long, device=device)
+        self.stopped_at = torch.zeros((), dtype=torch.long, device=device)
         self.grad_norm = torch.zeros((), device=device)
         self.sums: dict[str, Tensor] = {}  # pairs of a sum and its count, float64 [2]
 
@@ -79,13 +67,12 @@ class IntervalSums:
         self.grad_norm = norm.detach()
         if guarded:
             first = ~norm.isfinite() & (self.stopped == 0)
-            self._stopped_at = torch.where(first, update, self._stopped_at)
+            self.stopped_at = torch.where(first, update, self.stopped_at)
             self.stopped = torch.where(first, 1.0, self.stopped)
 
-    def read(self) -> Interval:
-        """Wait for the device and return the values."""
-        sums = {name: (float(pair[0]), float(pair[1])) for name, pair in self.on_cpu().items()}
-        return Interval(sums, float(self.grad_norm), int(self._stopped_at))
+    def read(self) -> Sums:
+        """Wait for the device and return the sums."""
+        return {name: (float(pair[0]), float(pair[1])) for name, pair in self.on_cpu().items()}
 
     def on_cpu(self) -> dict[str, Tensor]:
         """Return the sums with their counts, for `restore`."""
@@ -107,16 +94,6 @@ def means(sums: Sums) -> dict[str, float]:
     infinite = sums.get(INFINITE, (0.0, 0.0))[0]
     quotients = {name: total / count for name, (total, count) in sums.items() if count}
     return {**quotients, INFINITE: infinite} if infinite else quotients
-
-
-def warnings_of(figures: Mapping[str, float]) -> Iterator[str]:
-    """Yield warnings about the metrics of a report."""
-    if batches := figures.get(INFINITE):
-        yield (
-            f"up to update {figures['update']:.0f}: the loss of {batches:,.0f} batch"
-            f"{'es' if batches > 1 else ''} was not finite, and is left out of the figures; gradients that "
-            "were finite count"
-        )
 
 
 def add_over_processes(sums: Sums) -> Sums:
@@ -191,7 +168,7 @@ class Validator:
             if main:
                 done += sum(int(b.is_current.sum()) for b in group)
                 self.on_stage("validating, tokens", done, totals.target_tokens + totals.sentences)
-        figures = means(add_over_processes(interval.read().sums))
+        figures = means(add_over_processes(interval.read()))
         for name, heads in self.model.open_gates().items():
             figures[f"gates.{name}"] = float(whole(heads).abs().mean())
         if self.score_development is not None:

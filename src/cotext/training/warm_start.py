@@ -1,4 +1,4 @@
-"""Initialisation from the weights of another run (`train.init`), and a report on their origin.
+"""Initialisation from the weights of another run (`train.init`), its report, and the loss at the start.
 
 A parameter is initialised from the first of these parameters that the other run has:
 
@@ -20,6 +20,7 @@ improbable.
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,17 +29,22 @@ from torch import Tensor
 
 from cotext.config.recipe import Config, differences
 from cotext.config.view import ViewConfig
-from cotext.data.build import further_symbols, has_separators
+from cotext.data.build import build_view, further_symbols, has_separators, special_symbols
+from cotext.data.sampling import ordered_batches
+from cotext.data.store import TokenDocument, TokenStore
 from cotext.data.tokenizer import Tokenizer
-from cotext.models.checkpoint import load_weights
-from cotext.models.interface import System
+from cotext.data.views import SentenceView, View
+from cotext.layers.start import NewSymbols
+from cotext.losses.cross_entropy import CrossEntropy
+from cotext.models.checkpoint import LoadedModel, load_run, load_weights
+from cotext.models.interface import Model, System, TranslationModel
 from cotext.models.run_folder import describe_file, model_file
 from cotext.runtime.errors import CotextError
 from cotext.runtime.files import replacing
 from cotext.runtime.integrity import sealed, unsealed
 from cotext.runtime.jobs.engine import in_ranges
 from cotext.runtime.reading import read_text
-from cotext.training.start_settings import ARCHITECTURE, architecture, replacements
+from cotext.training.start_settings import ARCHITECTURE, architecture, blended, replacements
 
 # Settings that change the meaning of the same weights: scores, and vectors added to embeddings.
 TELLING = (
@@ -56,8 +62,7 @@ class Inheritance:
     """The origins of the initial parameters of a model, by name.
 
     `sizes`: number of elements of each parameter of the model. `source`: parameters of the other run.
-    `partly`: number of rows taken, and of all rows. `constant`: value of fresh parameters, or of the
-    remaining rows of parameters taken in part, if all elements are equal.
+    `partly`: number of rows taken, and of all rows.
     """
 
     sizes: dict[str, int]
@@ -67,7 +72,6 @@ class Inheritance:
     partly: dict[str, tuple[int, int]] = field(default_factory=dict)
     neutral: list[str] = field(default_factory=list)
     fresh: list[str] = field(default_factory=list)
-    constant: dict[str, float] = field(default_factory=dict)
 
     @property
     def unused(self) -> list[str]:
@@ -84,37 +88,22 @@ class Inheritance:
         """Yield the lines of the report; similar layers and modules are listed together."""
         yield f"  taken by name: {self._listed(self.taken)}"
         if self.adopted:
-            pairs = dict.fromkeys(without_common_ending(own, other) for own, other in self.adopted.items())
-            words = numbered_together(f"{own} from {other}" for own, other in pairs)
-            yield f"  copied from another parameter: {self._count(self.adopted)}: {', '.join(words)}"
+            yield f"  copied from another parameter: {self._listed(self.adopted)}"
         for name, (rows, all_rows) in self.partly.items():
-            value = f"to {self.constant[name]:g}" if name in self.constant else "at random"
-            rest = f"; the rest is initialised {value}" if rows < all_rows else ""
-            yield f"  taken in part: {name}, the first {rows:,} of {all_rows:,} rows{rest}"
+            yield f"  taken in part: {name}, the first {rows:,} of {all_rows:,} rows"
         if self.neutral:
             yield f"  set to a neutral constant, without effect at first: {self._listed(self.neutral)}"
-        yield from self._fresh_lines()
+        yield f"  newly initialised: {self._listed(self.fresh)}"
         if self.unused:
             yield f"  not used: {', '.join(grouped(self.unused, self.source))}"
 
-    def _fresh_lines(self) -> Iterator[str]:
-        constant = [name for name in self.fresh if name in self.constant]
-        at_random = [name for name in self.fresh if name not in self.constant]
-        # Biases (zero) and weights of norms (one) are not listed by name.
-        usual = {name for name in constant if name.endswith(".bias") or self.constant[name] == 1}
-        yield f"  initialised at random: {self._listed(at_random, usual)}"
-        if constant:
-            parts = grouped([name for name in constant if name not in usual], self.sizes)
-            words = ", ".join([*parts, "biases and norms"] if usual else parts)
-            yield f"  initialised to a constant: {self._count(constant)}: {words}"
-
-    def _listed(self, names: Collection[str], unlisted: Collection[str] = ()) -> str:
-        listed = [name for name in self.sizes if name not in unlisted]
-        return f"{self._count(names)}: {', '.join(grouped(names, listed))}" if names else "nothing"
-
-    def _count(self, names: Collection[str]) -> str:
-        numbers = sum(self.sizes[name] for name in names)
-        return f"{len(names)} parameter{'' if len(names) == 1 else 's'} ({numbers:,} numbers)"
+    def _listed(self, names: Collection[str]) -> str:
+        if not names:
+            return "nothing"
+        numbers, several = sum(self.sizes[name] for name in names), "" if len(names) == 1 else "s"
+        return (
+            f"{len(names)} parameter{several} ({numbers:,} numbers): {', '.join(grouped(names, self.sizes))}"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,9 +291,6 @@ def inherit(model: System, weights: Mapping[str, Tensor], copies: bool = True) -
     """Copy the weights of another model that fit, as described at the top of this module.
 
     Without `copies`, a weight that was used once is not adopted again.
-
-    Raises:
-        ValueError: the model adopts weights for a parameter that it does not have.
     """
     state, adopted, neutral = model.state_dict(), model.adopted_names(), model.neutral_start()
     if unknown := adopted.keys() - state.keys():
@@ -327,7 +313,6 @@ def inherit(model: System, weights: Mapping[str, Tensor], copies: bool = True) -
                 origin.adopted[name] = adopted[name]
             elif same is not None and _shares_rows(same, tensor, name == VOCABULARY):
                 rows = min(len(same), len(tensor))
-                origin.constant |= _constant(name, tensor[rows:])
                 tensor[:rows].copy_(same[:rows])
                 origin.partly[name] = rows, len(tensor)
             elif name in neutral:
@@ -335,14 +320,7 @@ def inherit(model: System, weights: Mapping[str, Tensor], copies: bool = True) -
                 origin.neutral.append(name)
             else:
                 origin.fresh.append(name)
-                origin.constant |= _constant(name, tensor)
     return origin
-
-
-def _constant(name: str, tensor: Tensor) -> dict[str, float]:
-    """Return {name: value} if all elements of a parameter have the same value; otherwise an empty dict."""
-    values = tensor.flatten()
-    return {name: float(values[0])} if len(values) and bool((values == values[0]).all()) else {}
 
 
 def _shares_rows(source: Tensor, target: Tensor, of_symbols: bool) -> bool:
@@ -353,15 +331,6 @@ def _shares_rows(source: Tensor, target: Tensor, of_symbols: bool) -> bool:
     return same_width and (of_symbols or len(source) < len(target))
 
 
-def without_common_ending(own: str, other: str) -> tuple[str, str]:
-    """Remove the common suffix of two names: `a.global.w`, `a.local.w` become `a.global`, `a.local`."""
-    one, two = own.split("."), other.split(".")
-    while len(one) > 1 and len(two) > 1 and one[-1] == two[-1]:
-        one.pop()
-        two.pop()
-    return ".".join(one), ".".join(two)
-
-
 def grouped(names: Collection[str], everything: Iterable[str]) -> list[str]:
     """Shorten names of parameters to the largest modules that contain only them, and join numbered modules.
 
@@ -369,17 +338,10 @@ def grouped(names: Collection[str], everything: Iterable[str]) -> list[str]:
     """
     chosen = set(names)
     mixed = {prefix for name in everything if name not in chosen for prefix in _prefixes(name)}
-    return numbered_together(
-        dict.fromkeys(next(p for p in _prefixes(name) if p not in mixed) for name in names)
-    )
-
-
-def numbered_together(names: Iterable[str]) -> list[str]:
-    """Join names that differ only in their first number: `a.0.b`, `a.1.b` become `a.0-1.b`."""
     numbers: dict[str, list[int]] = {}
-    for name in names:
-        first = re.search(r"(?<=\.)\d+(?=[. ]|$)", name)
-        pattern = re.sub(rf"(?<=\.){first[0]}(?=[. ]|$)", "#", name) if first else name
+    for part in dict.fromkeys(next(p for p in _prefixes(name) if p not in mixed) for name in names):
+        first = re.search(r"(?<=\.)\d+(?=\.|$)", part)
+        pattern = f"{part[: first.start()]}#{part[first.end() :]}" if first else part
         numbers.setdefault(pattern, []).extend([int(first[0])] if first else [])
     return [pattern.replace("#", in_ranges(sorted(group))) for pattern, group in numbers.items()]
 
@@ -388,3 +350,84 @@ def _prefixes(name: str) -> Iterator[str]:
     """Yield `a`, `a.b`, `a.b.c` for `a.b.c`."""
     parts = name.split(".")
     return (".".join(parts[:length]) for length in range(1, len(parts) + 1))
+
+
+SAMPLE_SENTENCES = 400  # at the beginning of the corpus, in complete documents; this takes seconds
+
+
+# --- The development loss before the first update. On single sentences, it equals that of the other run if
+# all new parts of the model start without effect.
+
+
+@dataclass(frozen=True, slots=True)
+class StartLoss:
+    """Mean negative log-likelihood per current label, in nats, over the same documents.
+
+    `sentences_there`: loss of the other run on single sentences. `sentences_here`, `instances_here`: loss of
+    the model before its first update, on single sentences and on instances of its view.
+    """
+
+    sentences_there: float
+    sentences_here: float
+    instances_here: float
+
+    def render(self) -> str:
+        return (
+            f"  development loss at the start, nats per token: single sentences {self.sentences_here:.3f} "
+            f"({self.sentences_there:.3f} there), instances of this recipe {self.instances_here:.3f}"
+        )
+
+
+def start_loss(
+    run: Path, model: Model, config: Config, dev: TokenStore, tokenizer: Tokenizer, device: torch.device
+) -> StartLoss | None:
+    """Measure a model that was initialised from `run`; return None if either is non-autoregressive."""
+    here, there = LoadedModel(model, config, tokenizer, []), load_run(run)
+    if not (here.writes_left_to_right and there.writes_left_to_right):
+        return None
+    new_model, old_model = (run.left_to_right("the loss at the start").to(device) for run in (here, there))
+    documents: list[TokenDocument] = []
+    count = 0
+    while len(documents) < len(dev) and count < SAMPLE_SENTENCES:
+        documents.append(dev[len(documents)])
+        count += len(documents[-1].source)
+    here_mode, blend = new_model.training, config.train.blend or ()
+
+    measured = partial(_mean_nll, documents=documents, tokenizer=tokenizer, device=device)
+    sentences = SentenceView()
+    if "separators" in blend:  # the other run was not trained to predict these symbols
+        sep = there.tokenizer.sep
+        old_model.new_symbols.append(NewSymbols("separators", range(sep, sep + 1)))
+        old_model.blend(0.0, blend, everywhere=True)
+    sentences_there = measured(old_model, there.config, sentences)
+    new_model.blend(blended(config.train, 0), blend, everywhere=True)
+    sentences_here, instances_here = (
+        measured(new_model, config, view) for view in (sentences, build_view(config.view))
+    )
+    new_model.blend(1.0, blend)
+    new_model.train(here_mode)
+    return StartLoss(sentences_there, sentences_here, instances_here)
+
+
+@torch.no_grad()
+def _mean_nll(
+    model: TranslationModel,
+    config: Config,
+    view: View,
+    documents: list[TokenDocument],
+    tokenizer: Tokenizer,
+    device: torch.device,
+) -> float:
+    batches = ordered_batches(
+        documents,
+        view,
+        special_symbols(tokenizer, config.view),
+        config.train.max_tokens,
+        config.view.max_tokens,
+        group_windows=config.decode.group_windows if model.sees_other_rows else None,
+    )
+    loss, total, count = CrossEntropy(0.0, 1.0), 0.0, 0
+    for batch in batches:
+        nll, labels = loss(model.eval(), batch.to(device)).parts["nll_current"]
+        total, count = total + float(nll), count + int(labels)
+    return total / max(count, 1)

@@ -299,6 +299,10 @@ def _require_of_engine(decode: DecodeConfig, symbols: SpecialSymbols, engine: En
         raise CotextError(
             f"decode.shortlist = {decode.shortlist}: engines do not support a shortlist; remove the setting"
         )
+    if decode.align == "free":
+        raise CotextError(
+            "decode.align = free: engines return exactly the requested sentences; give the run instead"
+        )
     if decode.engine == "torch":
         raise CotextError("decode.engine = torch: this is an engine of CTranslate2; give the run instead")
     if not decode.scores:

@@ -279,11 +279,7 @@ class Journal(Results):
         self._append({"unit": unit, "note": content})
 
     def require_unchanged(self) -> None:
-        """Check that nobody has changed the output since this job wrote it.
-
-        Raises:
-            CotextError: it was changed, and must not be discarded.
-        """
+        """Raise CotextError if the output was changed since this job wrote it, and must be kept."""
         changed = self.written and self._out.is_file() and checksum(self._out) != self.written
         if changed and not self._discard:
             raise CotextError(
@@ -326,11 +322,7 @@ def other_job(path: Path, changed: str, way: str) -> CotextError:
 
 @contextmanager
 def storage(path: Path) -> Iterator[None]:
-    """Re-raise storage errors of the block.
-
-    Raises:
-        CotextError: a full disk, missing permissions and the like.
-    """
+    """Turn storage errors of the block, such as a full disk, into CotextError."""
     try:
         yield
     except OSError as error:
