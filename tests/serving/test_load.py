@@ -152,7 +152,7 @@ def alone_document(draw: random.Random, system: System) -> Any:
 
 
 def waiting(shared: SharedSystem) -> list[Any]:
-    return [flow for flow in list(shared._model._flows) if flow.documents]
+    return [flow for flow in list(shared._flows) if flow.documents]
 
 
 def wait_for(condition: Any, seconds: float = 30.0) -> None:
@@ -281,9 +281,9 @@ def test_cancelled_work_leaves_at_the_next_batch(many: Systems, shared: SharedSy
     assert not long.found
     assert shared.batches - came <= 2
     after = shared.batches
-    wait_for(lambda: not shared._model._flows)
+    wait_for(lambda: not shared._flows)
     assert shared.batches == after
-    assert not any(pool.documents for pool in shared._model._pools.values())
+    assert not any(pool.documents for pool in shared._pools.values())
 
 
 def test_the_model_for_one_thread_alone_and_for_its_own_calls(many: Systems, shared: SharedSystem) -> None:
@@ -380,7 +380,7 @@ def test_a_document_that_leaves_while_it_is_searched_takes_no_other_along(
     gone = long_document(system, 3, 77)
 
     def leaving(self: WindowSearch, batch: Any, *rest: Any) -> Any:
-        for pool in shared._model._pools.values():
+        for pool in shared._pools.values():
             for opened in pool.documents:
                 if opened.document == gone:
                     pool.remove(opened)

@@ -26,15 +26,13 @@ AUTO: Final = "auto"
 
 def routes() -> list[BaseRoute]:
     """Return the routes of this API; `/health` is common to all APIs."""
-    return [
-        *also_in_sessions(
-            [
-                Route("/translate", translate, methods=["POST"]),
-                Route("/languages", languages, methods=["GET"]),
-                Route("/detect", detect_language, methods=["POST"]),
-            ]
-        ),
-    ]
+    return also_in_sessions(
+        [
+            Route("/translate", translate, methods=["POST"]),
+            Route("/languages", languages, methods=["GET"]),
+            Route("/detect", detect_language, methods=["POST"]),
+        ]
+    )
 
 
 def refusal(error: RequestError) -> Response:
@@ -48,7 +46,6 @@ async def translate(request: Request) -> Response:
     client, service = client_of(request, fields.text("api_key") or None), service_of(request)
     texts, is_list = _texts(fields, service.settings.max_sentences)
     kind = fields.one_of("format", ("text", "html"), "text")
-    alternatives = _alternatives(fields)
     source, target = fields.needed("source"), fields.needed("target")
     extension = extension_of(request, fields, by_themselves=True)
     translation = TranslationRequest(
@@ -59,7 +56,6 @@ async def translate(request: Request) -> Response:
         "nonewlines" if kind == "html" else "1",
         TagHandling("html") if kind == "html" else None,
         detects=source == AUTO,
-        alternatives=alternatives,
     )
     results = await translated(request, client, translation)
     answers = [result.text for result in results]
@@ -67,9 +63,8 @@ async def translate(request: Request) -> Response:
     if source == AUTO:
         detected = [_described(result.source) for result in results]
         answer["detectedLanguage"] = detected if is_list else detected[0]
-    if alternatives:
-        others = [list(result.alternatives) for result in results]
-        answer["alternatives"] = others if is_list else others[0]
+    if fields.value("alternatives") not in (None, "", "0", 0):  # there are none
+        answer["alternatives"] = [[] for _ in results] if is_list else []
     return JSONResponse(answer)
 
 
@@ -81,15 +76,6 @@ def _texts(fields: Fields, most: int) -> tuple[list[str], bool]:
     if len(texts) > most:
         raise RequestError(413, f"a request may have at most {most:,} texts; send several requests")
     return texts, is_list
-
-
-def _alternatives(fields: Fields) -> int:
-    """Return the requested number of alternatives; a response has at most the beam size minus one."""
-    value = fields.value("alternatives")
-    text = "0" if value is None or value == "" else str(value)
-    if isinstance(value, bool | float | list | dict) or not text.isascii() or not text.isdigit():
-        raise RequestError(400, "Invalid request: alternatives must be an integer of at least 0")
-    return int(text[:9])
 
 
 def _described(detected: Detected) -> dict[str, Any]:

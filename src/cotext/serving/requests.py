@@ -55,7 +55,7 @@ async def fields(request: Request) -> dict[str, Any]:
     Raises:
         RequestError: 400, the body is invalid; 413, it is too large; 415, its type is not supported.
     """
-    kind, options = _content_type(request)
+    kind, options = content_type(request)
     if kind == "multipart/form-data":
         return await _parts(request)
     content = await request.body()
@@ -73,15 +73,6 @@ class Fields:
 
     def __init__(self, found: Mapping[str, Any]) -> None:
         self._found = {name: value for name, value in found.items() if value is not None}
-
-    @classmethod
-    def of_form(cls, lists: Mapping[str, list[Any]]) -> "Fields":
-        """Return the fields of a form, which has a list of values for each name."""
-        return cls({name: values[0] if len(values) == 1 else values for name, values in lists.items()})
-
-    def with_others(self, found: Mapping[str, Any]) -> "Fields":
-        """Return these fields together with `others`, which take precedence."""
-        return Fields({**self._found, **found})
 
     def __contains__(self, name: str) -> bool:
         return name in self._found
@@ -143,9 +134,14 @@ async def read_fields(request: Request) -> Fields:
     """Return the fields of the body and, for missing fields, of the address; raise the errors of `fields`."""
     in_body = await fields(request)
     address = {name: request.query_params.getlist(name) for name in request.query_params}
-    if _content_type(request)[0] in FORMS:
-        return Fields.of_form(address | in_body)
-    return Fields.of_form(address).with_others(in_body)
+    if content_type(request)[0] in FORMS:
+        return Fields(_single(address | in_body))
+    return Fields(_single(address) | in_body)
+
+
+def _single(lists: Mapping[str, list[Any]]) -> dict[str, Any]:
+    """Replace lists with one value by this value."""
+    return {name: values[0] if len(values) == 1 else values for name, values in lists.items()}
 
 
 def _parsed(content: bytes, kind: str, options: dict[str, str], max_fields: int) -> dict[str, Any]:
@@ -165,7 +161,8 @@ def _parsed(content: bytes, kind: str, options: dict[str, str], max_fields: int)
     return _json(text)
 
 
-def _content_type(request: Request) -> tuple[str, dict[str, str]]:
+def content_type(request: Request) -> tuple[str, dict[str, str]]:
+    """Return the media type of a body, and its parameters."""
     kind, *options = request.headers.get("content-type", "").split(";")
     pairs = (option.partition("=") for option in options)
     return kind.strip().lower(), {name.strip().lower(): value.strip(" \"'") for name, _, value in pairs}
@@ -205,7 +202,7 @@ def _form(text: str, max_fields: int) -> dict[str, Any]:
 
 
 async def _parts(request: Request) -> dict[str, Any]:
-    if _content_type(request)[1].get("charset", "utf-8").lower() not in _UTF8:
+    if content_type(request)[1].get("charset", "utf-8").lower() not in _UTF8:
         raise RequestError(415, "the encoding of the form is not UTF-8")
     settings = service_of(request).settings
     try:

@@ -98,13 +98,6 @@ class Flow:
     number: int = field(default_factory=lambda: next(_NUMBERS))
     background: bool = False
 
-    def __post_init__(self) -> None:
-        self.look()
-
-    def look(self) -> None:
-        """Update `background`."""
-        self.background = self.work.background
-
     @property
     def order(self) -> tuple[float, bool, bool, int]:
         """The sort key in the queue."""
@@ -126,10 +119,6 @@ class Flow:
                 groups.append(group)
                 tokens -= group.cost
         return groups
-
-    def hear(self, opened: OpenDocument, sentence: int, text: str) -> None:
-        """Collect a finished sentence."""
-        self.heard.append((opened.index, sentence, text))
 
     def tell(self, touched: Iterable[OpenDocument]) -> None:
         """Send new results of some documents to its thread, and remove complete documents."""
@@ -174,12 +163,8 @@ class BatchScheduler:
 
     def __init__(self, batch_tokens: int) -> None:
         self.batch_tokens = batch_tokens
+        self.ahead = BATCHES_AHEAD * batch_tokens  # tokens of each flow that a batch is chosen from
         self._now = 0.0
-
-    @property
-    def ahead(self) -> int:
-        """The number of tokens of each flow that a batch is chosen from."""
-        return BATCHES_AHEAD * self.batch_tokens
 
     def begin(self, flow: Flow) -> None:
         """Add a flow that was idle."""
@@ -194,10 +179,6 @@ class BatchScheduler:
             flow.served += tokens
             total += tokens
         self._now += total / sum(_whole(background) for _, background in members)
-
-    def next(self, flows: Iterable[Flow]) -> Flow:
-        """Return the next flow."""
-        return min(flows, key=lambda flow: flow.order)
 
     def batch(self, head: Flow, ready: Ready, flows: Iterable[Flow]) -> Batch:
         """Return a batch with the first group of a flow, and groups of all flows that fit.
