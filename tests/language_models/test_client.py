@@ -363,7 +363,7 @@ def test_tokens_are_counted() -> None:
     usage.add({"usage": {"prompt_tokens": 500_000, "completion_tokens": 50_000}})
     for wrong in ({}, {"usage": {"prompt_tokens": "7", "completion_tokens": True}}, {"usage": [1]}):
         usage.add(wrong)
-    assert usage == Usage(5, 1_500_000, 300_000, 3)
+    assert usage == Usage(5, 1_500_000, 300_000)
 
 
 def test_answers_lie_beside_the_description(tmp_path: Path) -> None:

@@ -11,7 +11,6 @@ import pytest
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.formats import FORMATS, read_documents, write_documents, write_parallel
 from cotext.language_models import client as client_module
-from cotext.language_models.translate_file import report_of
 from cotext.runtime.files import checksum
 from cotext.translation.signature import signature_entries
 from tests.command_line import Outcome, cotext
@@ -60,8 +59,6 @@ def test_a_file_and_its_report(tmp_path: Path, fake: Fake, source: Path) -> None
     assert noted["format"] == "cotext-endpoint-report"
     assert noted["output"] == checksum(out)
     assert (noted["documents"], noted["sentences"], noted["untranslated"]) == (2, 6, [])
-    assert noted["direction_controls"] == {}
-    assert "bidirectional" not in outcome.err
     assert told["repairs"] == [
         {
             "document": "1",
@@ -238,21 +235,3 @@ def test_a_key_that_is_missing_or_wrong(
     monkeypatch.delenv(VARIABLE)
     outcome = translated(tmp_path, fake)
     assert f"{VARIABLE} is not set" in outcome.err
-
-
-def test_bidirectional_control_characters_are_counted_and_left(
-    tmp_path: Path, fake: Fake, source: Path
-) -> None:
-    """Those of the model, and not those of a sentence that stays in the source language."""
-    fake.words |= {"It is tired.": "Sie ist \u202emüde\u202c.", "A dog barks.": "Ein Hund \u2066bellt."}
-    source.write_text(SOURCE.replace("Nobody comes.", "Nobody \u200fcomes."))
-    fake.misbehave("empty", times=None, when=lambda request: "Nobody" in request.text)
-    outcome = translated(tmp_path, fake, mode="sentence", repeats=0)
-    assert outcome.code == 0, outcome.err
-    assert "Sie ist \u202emüde\u202c.\nEin Hund \u2066bellt.\n" in (tmp_path / "out.de").read_text()
-    noted = json.loads(report_of(tmp_path / "out.de").read_text())
-    assert noted["untranslated"] == ["1:5"]
-    assert noted["direction_controls"] == {"U+202C": 1, "U+202E": 1, "U+2066": 1}
-    assert "out.de: 3 bidirectional control characters" in outcome.err
-    assert "in 1:2 and other sentences (U+202C: 1, U+202E: 1, U+2066: 1)" in outcome.err
-    assert not {"\u202e", "\u2066"} & {*outcome.err, *outcome.out}

@@ -6,8 +6,7 @@ from hypothesis import strategies as st
 
 from cotext.data.languages import Languages
 from cotext.language_models.config import TEMPLATE
-from cotext.language_models.numbered import UnusableError, numbered, read_numbered, read_plain
-from cotext.language_models.prompts import Piece, Prompt
+from cotext.language_models.prompts import Piece, Prompt, UnusableError, numbered, read_numbered, read_plain
 from cotext.language_models.translator import ECHO, EMPTY, LONG, is_echo, moved, suspicion
 from tests.loops import loop_over
 

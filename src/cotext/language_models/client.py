@@ -8,7 +8,6 @@ command gives the same output. Several processes may share a folder.
 
 import hashlib
 import json
-import re
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -19,7 +18,7 @@ from typing import Any, Final, Self
 
 from cotext.language_models.config import Endpoint, read_endpoint
 from cotext.language_models.connection import Connections, Pace, PassingError, backoff, retry_after
-from cotext.language_models.numbered import one_line
+from cotext.language_models.prompts import one_line
 from cotext.runtime.errors import CotextError, shown
 from cotext.runtime.files import replacing
 from cotext.runtime.integrity import sealed, unsealed
@@ -35,20 +34,17 @@ class Usage:
     requests: int = 0
     input_tokens: int = 0
     output_tokens: int = 0
-    without_usage: int = 0  # number of responses without token counts
 
     def add(self, answer: Mapping[str, Any]) -> None:
         self.requests += 1
         usage = answer.get("usage")
         usage = usage if isinstance(usage, dict) else {}
-        tokens = [_whole(usage.get("prompt_tokens")), _whole(usage.get("completion_tokens"))]
-        self.without_usage += None in tokens
-        self.input_tokens += tokens[0] or 0
-        self.output_tokens += tokens[1] or 0
+        self.input_tokens += _whole(usage.get("prompt_tokens"))
+        self.output_tokens += _whole(usage.get("completion_tokens"))
 
 
-def _whole(value: Any) -> int | None:
-    return value if type(value) is int and 0 <= value < 2**63 else None
+def _whole(value: Any) -> int:
+    return value if type(value) is int and 0 <= value < 2**63 else 0
 
 
 @dataclass(slots=True)
@@ -86,10 +82,6 @@ class Counts:
         )
         if self.sent_again:
             words += f"; {self.sent_again:,} had no answer at first, and were sent again"
-        if every.without_usage:
-            words += (
-                f"; {every.without_usage:,} answers contain no token counts, so their tokens are not counted"
-            )
         return words
 
     @property
@@ -170,8 +162,7 @@ class Answers:
         except OSError as error:
             raise CotextError(
                 f"{self.folder}: answers cannot be stored there: {error.strerror or error}; move the "
-                f"endpoint "
-                "file to a writable folder"
+                "endpoint file to a writable folder"
             ) from None
         with replacing(path) as temporary:
             temporary.write_text(sealed(entry), encoding="utf-8")
@@ -189,7 +180,6 @@ EXHAUSTED: Final = {"insufficient_quota", "billing_hard_limit_reached", "access_
 # Shorter keys (EMPTY, none) are placeholders, and may be words in a text.
 SECRET_CHARACTERS: Final = 12
 SAID_CHARACTERS: Final = 300
-_HALF: Final = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 class RefusedRequestError(CotextError):
@@ -324,7 +314,7 @@ class Client:
 
     def _content(self, text: str) -> dict[str, Any]:
         try:
-            content = self._cleaned(parse_json(_whole_characters(text), "the answer"))
+            content = self._parsed(text)
         except CotextError as error:
             raise PassingError(str(error), lasts=True) from None
         if not isinstance(content, dict):
@@ -339,7 +329,7 @@ class Client:
 
     def _refusal(self, status: int, text: str, retry: str) -> Exception:
         try:
-            code, said = _error_of(self._cleaned(parse_json(text, "the answer")))
+            code, said = _error_of(self._parsed(text))
         except CotextError:
             # Remove the key before the text is cut, or a part of it might remain.
             code, said = "", shown(self._without_key(text)[:SAID_CHARACTERS])
@@ -368,38 +358,27 @@ class Client:
         hidden = len(self._secret) >= SECRET_CHARACTERS
         return text.replace(self._secret, "[key]") if hidden else text
 
-    def _cleaned(self, value: Any) -> Any:
-        """Remove the key, which a server may send back, from a JSON value; raise CotextError if too deep."""
-        if len(self._secret) < SECRET_CHARACTERS:
-            return value
-        try:
-            written = json.dumps(value, ensure_ascii=False)
-            return self._replaced(value) if json.dumps(self._secret)[1:-1] in written else value
-        except RecursionError:
-            raise CotextError("the answer: its JSON is nested too deep") from None
+    def _parsed(self, text: str) -> Any:
+        """Parse a JSON text without the key, which a server may send back.
 
-    def _replaced(self, value: Any) -> Any:
-        if isinstance(value, str):
-            return self._without_key(value)
-        if isinstance(value, list):
-            return [self._replaced(item) for item in value]
-        if isinstance(value, dict):
-            return {self._without_key(key): self._replaced(item) for key, item in value.items()}
-        return value
+        Lone surrogates, which files cannot store, are replaced by "?".
+
+        Raises:
+            CotextError: the errors of `parse_json`.
+        """
+        try:
+            text = json.dumps(json.loads(text), ensure_ascii=False).encode(errors="replace").decode()
+        except RecursionError:
+            raise CotextError("the answer: not valid JSON: nested too deep") from None
+        except ValueError:
+            pass  # `parse_json` will raise
+        if len(self._secret) >= SECRET_CHARACTERS:
+            text = text.replace(json.dumps(self._secret)[1:-1], "[key]")
+        return parse_json(text, "the answer")
 
 
 def _seconds(seconds: float) -> str:
     return f"{seconds:,.0f} seconds" if seconds >= 10 else f"{seconds:.2g} seconds"
-
-
-def _whole_characters(text: str) -> str:
-    """Replace lone surrogates in a JSON text, which files cannot store, by "?"."""
-    if not _HALF.search(text):
-        return text
-    try:
-        return json.dumps(json.loads(text), ensure_ascii=False).encode(errors="replace").decode()
-    except (ValueError, RecursionError):
-        return text  # `parse_json` will raise
 
 
 def _error_of(content: Any) -> tuple[str, str]:

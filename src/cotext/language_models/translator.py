@@ -20,8 +20,7 @@ from cotext.data.documents import Document
 from cotext.data.selection import align_lengths
 from cotext.language_models.client import Client, RefusedRequestError
 from cotext.language_models.config import DEFAULT_CONTEXT, TEMPLATE, Endpoint
-from cotext.language_models.numbered import UnusableError
-from cotext.language_models.prompts import Piece, Prompt, piece_of, prompt_of
+from cotext.language_models.prompts import Piece, Prompt, UnusableError, piece_of, prompt_of
 from cotext.runtime.errors import CotextError, shown
 
 # A translation is too long above LONGEST_TIMES times the characters of its source, plus LONGEST_MORE.
@@ -35,10 +34,8 @@ MOST_ALIGNED: Final = 600  # sentences; time and memory are quadratic
 
 EMPTY: Final = "is empty"
 LONG: Final = "is far longer than its source"
-ECHO: Final = "is the source"
+ECHO: Final = "is the source"  # may be right, such as a title or a quotation
 MOVED: Final = "seems to have merged some sentences and divided others, by their lengths"
-# Problems of translations that may be right, such as a title or a quotation.
-POSSIBLE: Final = frozenset({ECHO})
 
 _CONTENT: Final = re.compile(r"[^\W_]")
 _SPACE: Final = re.compile(r"\s+")
@@ -114,6 +111,11 @@ class Repair:
     last: int
     problem: str
     remedy: str
+
+    def place(self, document: str) -> str:
+        """Return document and sentences, such as doc:3 or doc:3-5."""
+        last = f"-{self.last}" if self.last > self.first else ""
+        return f"{document}:{self.first}{last}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,7 +308,7 @@ class _ChainTranslation:
         pairs = zip(sentences, translations, strict=True)
         wrong = {index: problem for index, text in pairs if (problem := suspicion(source[index], text))}
         if len(sentences) == 1 and insisted:
-            for index in [index for index, problem in wrong.items() if problem in POSSIBLE]:
+            for index in [index for index, problem in wrong.items() if problem == ECHO]:
                 self._work.note([index], wrong.pop(index), KEPT)
         # If there is nothing after a number, its sentence may be with the previous number.
         if 2 * len(wrong) > len(sentences) or EMPTY in wrong.values():
