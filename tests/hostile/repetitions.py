@@ -268,7 +268,6 @@ def _tag_handling() -> Iterator[tuple[str, TagHandling]]:
     names = frozenset({"a", "p", "b"})
     for kind in ("xml", "html"):
         yield kind, TagHandling(kind)
-        yield f"{kind}, strict", TagHandling(kind, strict=True)
         yield f"{kind}, no outline", TagHandling(kind, outline=False)
         yield f"{kind}, splitting tags", TagHandling(kind, outline=False, splitting=names)
         yield f"{kind}, ignored tags", TagHandling(kind, not_splitting=names, ignored=names)

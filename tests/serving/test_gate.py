@@ -296,10 +296,7 @@ def test_clients_have_their_keys(made: Any, tmp_path: Path) -> None:
         assert list(answer.json()) == ["probe"]
 
 
-def test_a_key_is_revoked_while_the_server_runs(
-    made: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("cotext.serving.keys.LOOK_SECONDS", 0.0)
+def test_a_key_is_revoked_while_the_server_runs(made: Any, tmp_path: Path) -> None:
     path = tmp_path / "keys.json"
     one, two = add_key(path, "a"), add_key(path, "b")
     world = made(keys=path)

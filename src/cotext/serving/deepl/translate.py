@@ -159,7 +159,7 @@ async def translate(request: Request) -> Response:
     if model_type:
         shared["model_type_used"] = BEST
     if tags is not None:
-        shared["tag_handling_version"] = tags.version
+        shared["tag_handling_version"] = fields.one_of("tag_handling_version", ("v1", "v2"), "v1")
     translations = [
         {
             "detected_source_language": result.source.language.upper(),
@@ -174,7 +174,6 @@ async def translate(request: Request) -> Response:
 
 def _tag_handling(fields: Fields) -> TagHandling | None:
     kind = fields.one_of("tag_handling", ("xml", "html"))
-    version = fields.one_of("tag_handling_version", ("v1", "v2"), "v1")
     if not kind:
         return None
     splitting, not_splitting, ignored = (
@@ -182,7 +181,7 @@ def _tag_handling(fields: Fields) -> TagHandling | None:
         for field in ("splitting_tags", "non_splitting_tags", "ignore_tags")
     )
     outline = fields.flag("outline_detection", True)
-    return TagHandling(kind, version == "v2", outline, splitting, not_splitting, ignored)
+    return TagHandling(kind, outline, splitting, not_splitting, ignored)
 
 
 def _split_sentences(fields: Fields, tags: TagHandling | None) -> SplitSentences:
