@@ -14,6 +14,7 @@ from tests.serving.tiny_server import tiny_application
 
 LINES = ["A cat sees.", "It runs.", "It sings!"]
 EN_DE = {"source": "en", "target": "de"}
+Translated = Callable[..., list[str]]
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +30,7 @@ def answer(client: TestClient, path: str = "/translate", **asked: Any) -> Any:
     return found.json()
 
 
-def test_a_text_with_lines_is_a_document(client: TestClient, translated: Callable[..., list[str]]) -> None:
+def test_a_text_with_lines_is_a_document(client: TestClient, translated: Translated) -> None:
     text = "\n".join(LINES)
     assert answer(client, json={"q": text, **EN_DE}) == {"translatedText": "\n".join(translated(*LINES))}
     assert translated(*LINES) != translated(*LINES, together=False)
@@ -38,7 +39,7 @@ def test_a_text_with_lines_is_a_document(client: TestClient, translated: Callabl
 
 
 def test_items_of_a_list_are_documents_unless_they_are_one(
-    client: TestClient, translated: Callable[..., list[str]]
+    client: TestClient, translated: Translated
 ) -> None:
     body = {"q": LINES, **EN_DE}
     assert answer(client, json=body)["translatedText"] == translated(*LINES, together=False)
@@ -51,7 +52,7 @@ def test_items_of_a_list_are_documents_unless_they_are_one(
     assert mixed == ["", "7 × 8", *translated(LINES[0])]
 
 
-def test_a_system_can_be_named(client: TestClient, translated: Callable[..., list[str]]) -> None:
+def test_a_system_can_be_named(client: TestClient, translated: Translated) -> None:
     body = {"q": "\n".join(LINES), **EN_DE, "cotext": {"system": "sentence"}}
     assert answer(client, json=body)["translatedText"].split("\n") == translated(*LINES, system="sentence")
     assert client.post("/translate", json={**body, "cotext": {"system": "none"}}).status_code == 404
@@ -74,7 +75,7 @@ def test_subtitle_edit_writes_line_breaks_as_tags(client: TestClient) -> None:
     assert "cat" not in found.replace("<br />", "")
 
 
-def test_html_keeps_its_tags(client: TestClient, translated: Callable[..., list[str]]) -> None:
+def test_html_keeps_its_tags(client: TestClient, translated: Translated) -> None:
     html = "<p class='green'>A cat sees.</p>\n<p>It runs.</p><img src=x>"
     first, second = translated("A cat sees.", "It runs.")
     found = answer(client, json={"q": html, **EN_DE, "format": "html"})["translatedText"]
@@ -150,9 +151,7 @@ def test_what_is_refused_says_why(client: TestClient, asked: Any, status: int, e
     assert error in found.json()["error"]
 
 
-def test_sessions_by_header_address_and_field(
-    client: TestClient, translated: Callable[..., list[str]]
-) -> None:
+def test_sessions_by_header_address_and_field(client: TestClient, translated: Translated) -> None:
     expected = translated(*LINES)
     for name, send in {
         "header": lambda line: answer(
@@ -175,7 +174,7 @@ def test_sessions_by_header_address_and_field(
     assert "plain text" in refused.json()["error"]
 
 
-def test_deepl_in_a_session(client: TestClient, translated: Callable[..., list[str]]) -> None:
+def test_deepl_in_a_session(client: TestClient, translated: Translated) -> None:
     key = {"authorization": "DeepL-Auth-Key x"}
 
     def send(line: str, path: str = "/v2/translate", **more: Any) -> str:
@@ -196,9 +195,7 @@ def test_deepl_in_a_session(client: TestClient, translated: Callable[..., list[s
     assert refused.status_code == 400
 
 
-def test_libretranslatepy(
-    quick_systems: Systems, tmp_path: Path, translated: Callable[..., list[str]]
-) -> None:
+def test_libretranslatepy(quick_systems: Systems, tmp_path: Path, translated: Translated) -> None:
     module = pytest.importorskip("libretranslatepy")
     with served(tiny_application(quick_systems, tmp_path)) as client:
         api = module.LibreTranslateAPI(str(client.base_url), "any key")

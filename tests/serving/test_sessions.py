@@ -15,8 +15,7 @@ from cotext.serving.service import Client, Service, TextRequest
 from cotext.serving.session_memory import KEPT_SEGMENTS, Sessions
 from cotext.serving.sessions import SessionPlace, session_place, translate
 from cotext.serving.settings import ServerSettings
-from cotext.serving.systems import Systems, open_systems
-from tests.command_line import World
+from cotext.serving.systems import Systems
 from tests.loops import loop_over
 
 DOCUMENT = [
@@ -79,13 +78,6 @@ def test_one_by_one_is_the_whole_at_once(quick_systems: Systems, system: str, tm
     tool = Tool(quick_systems, tmp_path, system)
     assert tool.one_by_one(DOCUMENT) == tool.whole(DOCUMENT)
     assert tool.ask(*DOCUMENT, session="at once") == tool.whole(DOCUMENT)
-
-
-def test_a_trained_run(world: World, tmp_path: Path) -> None:
-    tool = Tool(open_systems([world.run], "cpu"), tmp_path, "run")
-    lines = ["the cat sees", "a dog runs", "the bird sings", "the cat eats"]
-    assert tool.system.opened.config.view.kind == "window"
-    assert tool.one_by_one(lines) == tool.whole(lines)
 
 
 def test_context_is_what_makes_the_difference(tool: Tool) -> None:
