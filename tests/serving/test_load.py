@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from cotext.config.recipe import load_config
+from cotext.data.splitting import Splitting
 from cotext.files.blocks import Block, Close, Contents, Open
 from cotext.files.translate_blocks import BlockDocuments
 from cotext.serving.answers import Listener, SourceSentence, TextAnswer
@@ -78,8 +79,7 @@ def drawn(system: System, draw: random.Random) -> TextRequest:
 def alone(request: TextRequest) -> TextAnswer:
     """What the request gives by the translator of the run, with nobody else there."""
     opened = request.system.opened
-    assert request.splitting is not None
-    splitter = request.splitting.splitter("en")
+    splitter = Splitting().splitter("en")
     contents = Contents([list(blocks) for blocks in request.documents])
     texts = BlockDocuments(opened, contents, splitter, request.wishes, given=request.given)
     found = {}

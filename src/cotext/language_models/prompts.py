@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
-from cotext.data.languages import Languages
 from cotext.language_models.config import Endpoint, filled
 
 # Some models write "[1]: text".
@@ -157,11 +156,10 @@ def piece_of(
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """A prompt template; `names`: names of the languages."""
+    """A prompt template for an endpoint."""
 
+    endpoint: Endpoint
     template: str
-    names: tuple[str, str]
-    languages: Languages
 
     @property
     def is_numbered(self) -> bool:
@@ -190,13 +188,14 @@ class Prompt:
         """
         if self.is_numbered:
             return read_numbered(answer, len(piece))
-        sentence, left_out = read_plain(answer, self.languages.target)
+        sentence, left_out = read_plain(answer, self.endpoint.languages.target)
         return [sentence], left_out
 
     def _filled(self, piece: Piece) -> str:
+        source, target = self.endpoint.language_names
         values = {
-            "source_language": self.names[0],
-            "target_language": self.names[1],
+            "source_language": source,
+            "target_language": target,
             "count": str(len(piece)),
             "context": self._context(piece),
             "sentences": numbered(piece.sentences),
@@ -211,10 +210,6 @@ class Prompt:
         lines = (
             f"{name}: {one_line(text)}\n"
             for pair in pairs
-            for name, text in zip(self.names, pair, strict=True)
+            for name, text in zip(self.endpoint.language_names, pair, strict=True)
         )
         return _CONTEXT + "".join(lines)
-
-
-def prompt_of(endpoint: Endpoint) -> Prompt:
-    return Prompt(endpoint.prompt, endpoint.language_names, endpoint.languages)

@@ -20,7 +20,7 @@ from cotext.data.documents import Document
 from cotext.data.selection import align_lengths
 from cotext.language_models.client import Client, RefusedRequestError
 from cotext.language_models.config import DEFAULT_CONTEXT, TEMPLATE, Endpoint
-from cotext.language_models.prompts import Piece, Prompt, UnusableError, piece_of, prompt_of
+from cotext.language_models.prompts import Piece, Prompt, UnusableError, piece_of
 from cotext.runtime.errors import CotextError, shown
 
 # A translation is too long above LONGEST_TIMES times the characters of its source, plus LONGEST_MORE.
@@ -152,8 +152,8 @@ class EndpointTranslator:
 
     def __init__(self, client: Client) -> None:
         self._client, self.endpoint = client, client.endpoint
-        self.prompt = prompt_of(client.endpoint)
-        self._own = replace(self.prompt, template=TEMPLATE)
+        self._own = Prompt(self.endpoint, TEMPLATE)
+        self.prompt = Prompt(self.endpoint, self.endpoint.template or TEMPLATE)
 
     def translate(
         self,

@@ -14,14 +14,12 @@ from typing import Any, Final
 
 from cotext.files.blocks import Block
 from cotext.files.translate_blocks import PairedSentence
-from cotext.serving.errors import RequestError
 from cotext.serving.sharing.turns import Work
 
 LINGER_SECONDS: Final = 5.0
 KEPT_SECONDS: Final = 180.0
 KEPT_BYTES: Final = 32 * 1024 * 1024
 KEPT_BYTES_OF_CLIENT: Final = KEPT_BYTES // 8
-RETRY_SECONDS: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,11 +143,7 @@ class RequestCache:
         return list(self._pending.values())
 
     async def answer(self, key: str, client: str, compute: Compute, listener: Listener | None) -> TextAnswer:
-        """Return the answer to a request; compute it only if no equal request is pending or cached.
-
-        Raises:
-            RequestError: 429, 503: too many requests are pending.
-        """
+        """Return the answer to a request; compute it only if no equal request is pending or cached."""
         listener = listener or Listener()
         self._drop_old()
         if (cached := self._cached.get(key)) is not None:
@@ -158,7 +152,7 @@ class RequestCache:
         pending = self._pending.get(key)
         # A request of another event loop, or a cancelled request, cannot be joined.
         if pending is None or pending.work.cancelled or pending.loop is not asyncio.get_running_loop():
-            self._require_slot(client)
+            self._make_room(client)
             pending = self._begin(key, client, compute)
         assert pending.task is not None
         pending.waiting += 1
@@ -174,20 +168,14 @@ class RequestCache:
                 pending.work.background = True
                 pending.loop.call_later(LINGER_SECONDS, pending.stop_unless_waiting)
 
-    def _require_slot(self, client: str) -> None:
-        """At a limit, cancel a request without a waiting client; raise RequestError if there is none."""
+    def _make_room(self, client: str) -> None:
+        """At a limit, cancel a request without a waiting client; `Admission` limits the waiting ones."""
         every = [request for request in self._pending.values() if not request.work.cancelled]
         of_client = [request for request in every if request.work.client == client]
         for requests, most in ((every, self._most), (of_client, self._most_of_client)):
-            if len(requests) < most:
-                continue
-            if abandoned := [request for request in requests if not request.waiting]:
+            abandoned = [request for request in requests if not request.waiting]
+            if len(requests) >= most and abandoned:
                 min(abandoned, key=lambda request: request.work.client != client).work.cancel()
-            elif requests is every:
-                raise RequestError(503, "the server is full; try again later", RETRY_SECONDS)
-            else:
-                message = f"more than {most} requests at once; wait for answers before sending more"
-                raise RequestError(429, message, RETRY_SECONDS)
 
     def _begin(self, key: str, client: str, compute: Compute) -> PendingRequest:
         pending = PendingRequest(Work(client), asyncio.get_running_loop())

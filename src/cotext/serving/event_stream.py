@@ -9,7 +9,7 @@ from typing import Any, Final
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from cotext.serving.errors import RequestError
+from cotext.serving.errors import RequestError, stopping
 from cotext.serving.record import log_error, record_of
 from cotext.serving.sharing.turns import CancelledError
 
@@ -76,10 +76,10 @@ class EventStream(StreamingResponse):
             yield event.encoded()
 
     def _error(self, error: Exception) -> Event:
+        if isinstance(error, CancelledError):
+            error = stopping()
         if isinstance(error, RequestError):
             message = error.message
-        elif isinstance(error, CancelledError):
-            message = "the server is being stopped; try again soon"
         else:
             record = record_of(self._scope)
             log_error(record, error)

@@ -40,12 +40,6 @@ def client_of(request: Request, key: str | None) -> Client:
     return admission.admit(record_of(request.scope), key)
 
 
-def bearer_key(request: Request) -> str | None:
-    """Return the key of `Authorization: Bearer KEY` (RFC 6750, 2.1), or None."""
-    kind, _, key = request.headers.get("authorization", "").partition(" ")
-    return key.strip() if kind.lower() == "bearer" else None
-
-
 async def fields(request: Request) -> dict[str, Any]:
     """Return the fields of a JSON object or a form; in a form, every field has a list of values.
 
@@ -93,14 +87,10 @@ class Fields:
             raise RequestError(400, f"Parameter '{name}' not specified.")
         return text
 
-    def several(self, name: str) -> list[Any]:
-        """Return a list field; any other value is a list with one element."""
-        value = self._found.get(name, [])
-        return value if isinstance(value, list) else [value]
-
     def texts(self, name: str) -> list[str]:
         """Return a list of texts; a single text is a list with one element."""
-        texts = self.several(name)
+        value = self._found.get(name, [])
+        texts: list[Any] = value if isinstance(value, list) else [value]
         if not all(isinstance(text, str) for text in texts):
             raise RequestError(400, f"Parameter '{name}' has to be a list of strings")
         return texts
@@ -258,8 +248,9 @@ B = TypeVar("B", bound=Body)
 
 
 def asking(request: Request) -> Client:
-    """Authenticate the client by `Authorization: Bearer KEY`; see `client_of`."""
-    return client_of(request, bearer_key(request))
+    """Authenticate the client by `Authorization: Bearer KEY` (RFC 6750, 2.1); see `client_of`."""
+    kind, _, key = request.headers.get("authorization", "").partition(" ")
+    return client_of(request, key.strip() if kind.lower() == "bearer" else None)
 
 
 async def body_of(request: Request, kind: type[B]) -> B:

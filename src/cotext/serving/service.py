@@ -47,7 +47,6 @@ class TextRequest:
     documents: tuple[tuple[Block, ...], ...]
     wishes: Wishes = field(default_factory=Wishes)
     given: Mapping[int, Mapping[int, str]] = field(default_factory=dict)
-    splitting: Splitting | None = field(default_factory=Splitting)
     log: WindowLog | None = None
 
 
@@ -149,7 +148,7 @@ class Service:
     def _translate(self, request: TextRequest, pending: PendingRequest) -> TextAnswer:
         work, shared = pending.work, self.shared(request.system)
         opened = shared.opened_for(work)
-        splitter = request.splitting.splitter(opened.languages.source) if request.splitting else None
+        splitter = Splitting().splitter(opened.languages.source)
         contents = Contents([list(blocks) for blocks in request.documents])
         alone = partial(shared.exclusively, work)
         texts = BlockDocuments(opened, contents, splitter, request.wishes, alone, request.given)
@@ -191,7 +190,6 @@ def _key(request: TextRequest, client: Client) -> str:
         request.documents,
         request.wishes.settings,
         given,
-        request.splitting,
         unique,
     )
     return hashlib.sha256(repr(parts).encode("utf-8", "surrogatepass")).hexdigest()

@@ -24,6 +24,7 @@ from starlette.requests import Request
 from starlette.routing import BaseRoute, Route
 
 from cotext.data.documents import Document
+from cotext.data.splitting import Splitting
 from cotext.files.blocks import Block, Contents
 from cotext.files.translate_blocks import BlockDocuments, PairedSentence
 from cotext.runtime.errors import CotextError
@@ -128,7 +129,7 @@ class _InSession:
             memory.keep(at, kept, replaced=segment is not None)
             return answer
         context = memory.before(at, _context_sentences(self._request.system))
-        after = (context, self._request.wishes.settings, self._request.splitting)
+        after = (context, self._request.wishes.settings)
         if segment is not None and same and segment.after == after:
             return segment.answer
         answer, sentences = await self._translated(context)
@@ -175,13 +176,14 @@ class _InSession:
         is one sentence of context; if it is too long, it is not used as context.
         """
         opened, request = self._request.system.opened, self._request
-        source_splitter = request.splitting.splitter(opened.languages.source) if request.splitting else None
+        splitting = Splitting()
+        source_splitter = splitting.splitter(opened.languages.source)
         blocks_to_translate = [block for block in self._blocks if block.translate]
         documents = BlockDocuments(opened, Contents([blocks_to_translate]), source_splitter).documents
         sources = [sentence for document in documents for sentence in document.sentences]
         targets = [text.strip()]
-        if request.splitting is not None and len(sources) > 1:
-            targets = request.splitting.splitter(opened.languages.target).sentences(text)
+        if len(sources) > 1:
+            targets = splitting.splitter(opened.languages.target).sentences(text)
         if len(sources) != len(targets):
             sources, targets = [" ".join(sources)], [text.strip()]
         blocks = tuple(Block((source,), split=False, translate=False) for source in sources)

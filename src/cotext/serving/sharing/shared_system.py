@@ -8,7 +8,7 @@ from dataclasses import replace
 import torch
 
 from cotext.serving.settings import BATCH_TOKENS
-from cotext.serving.sharing.turns import Batch, BatchScheduler, CancelledError, Flow, Turn, Work
+from cotext.serving.sharing.turns import Batch, BatchScheduler, CancelledError, Flow, Progress, Work
 from cotext.serving.systems import System
 from cotext.translation.document_state import FoundWindow, OpenDocument, WindowLog
 from cotext.translation.open import OpenedRun
@@ -112,18 +112,17 @@ class SharedSystem:
         if self._is_held_here:
             yield
             return
-        turn = Turn()
+        flow = Flow(work)
         with self._changed:
-            self._come(Flow(work, turn=turn))
-        turn.granted.wait()
-        if turn.error is not None:
-            raise turn.error
+            self._come(flow)
+        if isinstance(granted := flow.inbox.get(), BaseException):
+            raise granted
         self._holder = threading.get_ident()
         try:
             yield
         finally:
             self._holder = None
-            turn.released.set()
+            flow.released.set()
 
     def stop(self) -> None:
         """Cancel all waiting work, and accept no more."""
@@ -148,8 +147,8 @@ class SharedSystem:
     def _run(self) -> None:
         torch.set_num_threads(self._threads)
         while (step := self._next()) is not None:
-            if isinstance(step, Turn):
-                step.granted.set()
+            if isinstance(step, Flow):
+                step.inbox.put(Progress())
                 step.released.wait()
                 continue
             self._search(step.pool, step.groups)
@@ -158,7 +157,7 @@ class SharedSystem:
                     documents = (group.document for group in step.groups if group.document in flow.documents)
                     self._tell(flow, list(dict.fromkeys(documents)))
 
-    def _next(self) -> Batch | Turn | None:
+    def _next(self) -> Batch | Flow | None:
         """Return the next step; None if there was no work for a while, or the server stops."""
         with self._changed:
             while not self._is_stopped:
@@ -171,7 +170,7 @@ class SharedSystem:
             self._thread = None
             return None
 
-    def _chosen(self) -> Batch | Turn | None:
+    def _chosen(self) -> Batch | Flow | None:
         ready: dict[Flow, list[RowGroup]] = {}
         for flow in list(self._flows):
             flow.background = flow.work.background
@@ -182,14 +181,14 @@ class SharedSystem:
                 ready[flow] = flow.ready(self._turns.ahead)
             except Exception as error:  # of the constraints of its sentences
                 self._fail(flow, error)
-        able = [flow for flow, groups in ready.items() if groups or flow.turn]
+        able = [flow for flow, groups in ready.items() if groups or flow.pool is None]
         if not able:
             return None
         head = min(able, key=lambda flow: flow.order)
-        if head.turn is not None:
+        if head.pool is None:
             self._turns.charge([(head, self._turns.batch_tokens)], self._flows)
             del self._flows[head]
-            return head.turn
+            return head
         batch = self._turns.batch(head, ready, self._flows)
         costs = (float(group.cost) for group in batch.groups)
         self._turns.charge(zip(batch.flows, costs, strict=True), self._flows)
@@ -230,7 +229,7 @@ class SharedSystem:
             assert flow.pool is not None
             flow.pool.remove(opened)
         flow.documents.clear()
-        flow.end(error)
+        flow.inbox.put(error)
 
 
 class _SharedPool:

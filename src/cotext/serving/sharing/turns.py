@@ -66,27 +66,19 @@ class Progress:
     finished: list[OpenDocument] = field(default_factory=list)
 
 
-@dataclass(slots=True)
-class Turn:
-    """Exclusive use of the model by a thread, from `granted` to `released`; `error`: not granted."""
-
-    granted: threading.Event = field(default_factory=threading.Event)
-    released: threading.Event = field(default_factory=threading.Event)
-    error: BaseException | None = None
-
-
 @dataclass(slots=True, eq=False)
 class Flow:
-    """The queued demand of a `Work` on a model: documents of a pool to search, or exclusive use for a `turn`.
+    """The queued demand of a `Work` on a model: documents of a pool to search, or exclusive use.
 
-    The thread of the flow reads `inbox`: progress, or the error that ended the flow. `tells`: whether to call
+    The thread of the flow reads `inbox`: progress, or the error that ended the flow. Without a pool, the
+    first progress grants exclusive use of the model until `released`. `tells`: whether to call
     `Work.on_sentence`. `is_over`: whether its thread has ended it. `background`: copy of the work's
     attribute, which other threads may change while a batch is made.
     """
 
     work: Work
     pool: DocumentPool | None = None
-    turn: Turn | None = None
+    released: threading.Event = field(default_factory=threading.Event)
     tells: bool = True
     clock: float = 0.0
     served: float = 0.0  # tokens
@@ -137,13 +129,6 @@ class Flow:
         if self.progress != Progress():
             self.inbox.put(self.progress)
             self.progress = Progress()
-
-    def end(self, error: BaseException) -> None:
-        """Send the error that ended the flow to its thread."""
-        if self.turn is not None:
-            self.turn.error = error
-            self.turn.granted.set()
-        self.inbox.put(error)
 
 
 Ready = Mapping[Flow, Sequence[RowGroup]]
