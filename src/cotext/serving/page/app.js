@@ -103,19 +103,9 @@ function askForKey(error) {
 
 // ------------------------------------------------------------------------------------------------- translating
 
-function content() {
-  const text = byId("source").value;
-  if (!text.trim()) return [null, "There is nothing to translate yet: type or paste a text, or try the example."];
-  const bytes = bytesOf(text);
-  const most = about.limits.text_bytes;
-  if (bytes > most) {
-    return [null, `The text has ${bytes.toLocaleString("en")} bytes, and at most ${most.toLocaleString("en")} are translated here: hand it in as a file.`];
-  }
-  return [text, ""];
-}
-
 function start() {
-  const [text, wrong] = content();
+  const text = byId("source").value;
+  const wrong = text.trim() ? "" : "There is nothing to translate yet: type or paste a text, or try the example.";
   showError("text-error", wrong);
   if (wrong) byId("source").focus();
   else translate(text, [system(), beside()].filter(Boolean), (each) => glossary.for(each));
@@ -177,10 +167,7 @@ function keepText() {
   const text = byId("source").value;
   remember("text", text);
   byId("size").textContent = text ? counted(text.length, "character") : "";
-  byId("size").classList.toggle("error", about !== null && bytesOf(text) > about.limits.text_bytes);
 }
-
-const bytesOf = (text) => new TextEncoder().encode(text).length;
 
 // Plain text is opened in the editor; other files are translated as files.
 async function take([file, ...others]) {

@@ -47,11 +47,8 @@ export class Glossary {
     const fields = [byId("term-source"), byId("term-target")];
     const [source, target] = fields.map((field) => field.value.trim());
     if (!source || !target) return showError("glossary-error", "An entry needs a text on both sides.");
-    if (this.entries.some(([known]) => known === source)) {
-      return showError("glossary-error", `“${source}” is in the glossary already: delete it there first.`);
-    }
     for (const field of fields) field.value = "";
-    this.#replace([...this.entries, [source, target]], "Added.");
+    this.#replace([...new Map(this.entries).set(source, target)], "Added.");
     return fields[0].focus();
   }
 
