@@ -3,7 +3,6 @@
 from functools import partial
 from typing import Any
 
-from pydantic import StrictInt, StrictStr
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
@@ -16,18 +15,8 @@ from cotext.serving.event_stream import EventStream
 from cotext.serving.keys import Admission
 from cotext.serving.own_api.explanations import Explanations, Question, unexplained
 from cotext.serving.own_api.texts import TranslateBody, events_of, last_of
-from cotext.serving.requests import Body, asking, body_of, check_size, service_of, unless_gone
+from cotext.serving.requests import asking, body_of, check_size, service_of, unless_gone
 from cotext.serving.systems import System
-
-
-class ExplainBody(Body):
-    """Request to explain a word of a translated document."""
-
-    system: StrictStr
-    sources: list[StrictStr]
-    targets: list[StrictStr]
-    sentence: StrictInt
-    characters: tuple[StrictInt, StrictInt]
 
 
 def routes() -> list[BaseRoute]:
@@ -108,10 +97,9 @@ async def translate(request: Request) -> Response:
 async def explain(explanations: Explanations, request: Request) -> Response:
     """Return which context sentences decided a word."""
     client = asking(request)
-    body = await body_of(request, ExplainBody)
+    question = await body_of(request, Question)
     service = service_of(request)
-    system = service.systems.named(body.system)
-    check_size(service.settings, [*body.sources, *body.targets])
-    service.check_sentences(len(body.sources))
-    question = Question(system, tuple(body.sources), tuple(body.targets), body.sentence, body.characters)
-    return JSONResponse(await unless_gone(request, explanations.answer(service, question, client)))
+    system = service.systems.named(question.system)
+    check_size(service.settings, [*question.sources, *question.targets])
+    service.check_sentences(len(question.sources))
+    return JSONResponse(await unless_gone(request, explanations.answer(service, system, question, client)))
