@@ -90,17 +90,6 @@ def test_one_limit_for_all_attempts(tmp_path: Path, fake: Fake, fault: str, opti
     assert "of total_timeout (1 seconds) 0 seconds are left" in str(error)
 
 
-def test_closed_connections_are_told_with_their_pauses(tmp_path: Path, fake: Fake) -> None:
-    fake.misbehave("disconnect", times=None)
-    began = time.monotonic()
-    error, told = asked(tmp_path, fake, total_timeout=1.5, timeout=1.0)
-    assert 0.9 < time.monotonic() - began < 2
-    [line] = told
-    assert "RemoteProtocolError: Server disconnected" in line
-    assert line.endswith("the next one starts in 1 seconds")
-    assert "the next one would start in 2 seconds" in str(error)
-
-
 def test_a_pause_beyond_the_limit_is_not_begun(tmp_path: Path, fake: Fake) -> None:
     fake.misbehave("429", times=None, retry_after=3600)
     began = time.monotonic()

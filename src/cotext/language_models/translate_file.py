@@ -19,7 +19,7 @@ from cotext.data.formats.table import find_format
 from cotext.data.formats.wmt import in_order, read_wmt_lines
 from cotext.language_models.client import Client, Counts
 from cotext.language_models.prompts import Prompt, one_line
-from cotext.language_models.translator import KEPT, UNTRANSLATED, EndpointTranslator, Repair
+from cotext.language_models.translator import UNTRANSLATED, EndpointTranslator, Repair
 from cotext.runtime.files import checksum
 from cotext.runtime.locks import writing
 from cotext.runtime.version import __version__
@@ -49,18 +49,12 @@ class EndpointReport:
     def untranslated(self) -> list[str]:
         return [repair.place(id) for id, repair in self.repairs if repair.remedy == UNTRANSLATED]
 
-    @property
-    def kept(self) -> list[str]:
-        """The sentences with unusual translations that the model repeated, to be checked."""
-        return [repair.place(id) for id, repair in self.repairs if repair.remedy == KEPT]
-
     def as_dict(self) -> dict[str, Any]:
         return {
             "file_format": self.format,
             "documents": self.documents,
             "sentences": self.sentences,
             "untranslated": self.untranslated,
-            "kept": self.kept,
             "faults": dict(self.faults),
             "repairs": [{"document": id, **asdict(repair)} for id, repair in self.repairs],
             "usage": {

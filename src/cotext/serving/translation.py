@@ -124,12 +124,12 @@ def extension_of(request: Request, wanted: Fields, by_themselves: bool = False) 
     return Extension(inner.flag("document"), inner.text("system") or None, place)
 
 
-def code_of(text: str) -> str:
+def code_of(text: str, message: str = "give a language code, such as en, de or zh") -> str:
     """Return the code of a language such as `de-AT` or `DE`; raise RequestError 400 if it is unknown."""
     try:
         return language_code(text, "language")
     except CotextError:
-        raise RequestError(400, "give a language code, such as en, de or zh") from None
+        raise RequestError(400, message) from None
 
 
 async def translated(request: Request, client: Client, wanted: TranslationRequest) -> list[TranslatedText]:

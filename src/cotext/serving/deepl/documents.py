@@ -10,7 +10,6 @@ from starlette.responses import JSONResponse, Response
 
 from cotext.runtime.errors import shown
 from cotext.serving.deepl.translate import (
-    check_formality,
     fields_and_client,
     glossary_entries,
     header_key,
@@ -30,8 +29,7 @@ async def send(request: Request) -> Response:
     client, service = client_of(request, header_key(request)), service_of(request)
     async with received_file(request, client) as (file, fields, reservation):
         system = systems_for(request, fields)[0]
-        refuse_unsupported(fields)
-        check_formality(fields, system)
+        refuse_unsupported(fields, system)
         name = file.filename or ""
         name = fields.text("filename", name) if name in ("", UNNAMED) else name
         _check_output(fields.text("output_format"), name)
