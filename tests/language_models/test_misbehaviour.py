@@ -39,10 +39,10 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 def asked(folder: Path, fake: Fake, **settings: Any) -> tuple[UnansweredError, list[str]]:
     """The error of a request that is never answered, and what was told before."""
     told: list[str] = []
-    with Client.open(described(folder, fake.url, **settings)) as client:
+    with Client(described(folder, fake.url, **settings)) as client:
         client.tell = told.append
         with pytest.raises(UnansweredError) as error:
-            client.post(PATH, PAYLOAD)
+            client.post(PAYLOAD)
     return error.value, told
 
 
@@ -70,8 +70,8 @@ def test_an_answer_without_use_is_asked_for_twice(tmp_path: Path, fake: Fake, na
     assert "no answer after 2 attempts" in str(error)
     fake.behave()
     fake.misbehave("given", times=1, **options)
-    with Client.open(described(tmp_path, fake.url)) as client:
-        assert client.post(PATH, PAYLOAD)["choices"]
+    with Client(described(tmp_path, fake.url)) as client:
+        assert client.post(PAYLOAD)["choices"]
 
 
 @pytest.mark.parametrize(
@@ -103,9 +103,9 @@ def test_a_pause_beyond_the_limit_is_not_begun(tmp_path: Path, fake: Fake) -> No
 def test_the_pace_is_no_attempt(tmp_path: Path, fake: Fake) -> None:
     """Requests that wait for their turn longer than `total_timeout` are sent nevertheless."""
     settings = {"requests_per_minute": 100, "total_timeout": 0.5, "timeout": 0.5}
-    with Client.open(described(tmp_path, fake.url, **settings)) as client:
+    with Client(described(tmp_path, fake.url, **settings)) as client:
         for repeat in range(3):
-            assert client.post(PATH, PAYLOAD, repeat)["choices"]
+            assert client.post(PAYLOAD, repeat)["choices"]
 
 
 def test_what_a_server_says_cannot_change_the_screen(
@@ -114,8 +114,8 @@ def test_what_a_server_says_cannot_change_the_screen(
     monkeypatch.setattr(client_module, "backoff", lambda attempt: 0.01)
     body = b'{"error": {"message": "\\u202ebusy [red]"}}'
     fake.misbehave("given", times=1, status=503, body=body)
-    with Client.open(described(tmp_path, fake.url)) as client:
-        client.post(PATH, PAYLOAD)
+    with Client(described(tmp_path, fake.url)) as client:
+        client.post(PAYLOAD)
     told = capsys.readouterr().err
     assert "status 503: \\u202ebusy [red]; the next one" in told
 
@@ -123,11 +123,11 @@ def test_what_a_server_says_cannot_change_the_screen(
 def test_closed_nobody_waits_for_an_answer(tmp_path: Path, fake: Fake) -> None:
     fake.misbehave("timeout", times=None, seconds=30)
     ended: list[BaseException] = []
-    with Client.open(described(tmp_path, fake.url)) as client:
+    with Client(described(tmp_path, fake.url)) as client:
 
         def ask(repeat: int) -> None:
             try:
-                client.post(PATH, PAYLOAD, repeat)
+                client.post(PAYLOAD, repeat)
             except StoppedError as error:
                 ended.append(error)
 

@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, Self
 
-from cotext.language_models.config import Endpoint, read_endpoint
+from cotext.language_models.config import read_endpoint
 from cotext.language_models.connection import Connections, Pace, PassingError, backoff, retry_after
 from cotext.language_models.prompts import one_line
 from cotext.runtime.errors import CotextError, shown
@@ -90,7 +90,7 @@ class Counts:
         return "..".join(dict.fromkeys((min(self.days), max(self.days)))) if self.days else ""
 
 
-FOLDER_ENDING: Final = ".answers"
+PATH: Final = "chat/completions"
 MAX_ANSWER_BYTES: Final = 64 << 20  # log-probabilities of long prompts are large
 _TIMES_LARGER: Final = 4  # of a cache file, with the request: two bytes may become an escape of six
 
@@ -100,14 +100,13 @@ class Request:
     """Everything that determines a response; `repeat` counts requests that are otherwise equal."""
 
     address: str
-    path: str
     payload: Mapping[str, Any]
     repeat: int = 0
 
     @property
     def digest(self) -> str:
         """SHA-256, independent of the order of keys."""
-        content = [self.address, self.path, self.payload, self.repeat]
+        content = [self.address, PATH, self.payload, self.repeat]
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
@@ -124,11 +123,6 @@ class Answers:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-
-    @classmethod
-    def beside(cls, endpoint: Path) -> "Answers":
-        """Return the cache of an endpoint: `gpt.answers` for `gpt.yaml`."""
-        return cls(endpoint.with_name(f"{endpoint.stem}{FOLDER_ENDING}"))
 
     def find(self, request: Request) -> Answer | None:
         """Return the cached response to a request; None if it is missing or damaged.
@@ -156,7 +150,7 @@ class Answers:
             return first
         path = self._path(request)
         answer = Answer(content, datetime.now(UTC).date().isoformat())
-        entry = {**asdict(request), "day": answer.day, "answer": content}
+        entry = {**asdict(request), "path": PATH, "day": answer.day, "answer": content}
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -195,17 +189,22 @@ class UnansweredError(CotextError):
 
 
 class Client:
-    """Client of the API of an endpoint, which threads may share; `counts` counts the responses.
+    """Client of the API of an endpoint file, which threads may share; `counts` counts the responses.
 
-    `tell` is called with messages about failed attempts and unusual responses.
+    Responses are cached next to the file: `gpt.answers` for `gpt.yaml`. `tell` is called with messages about
+    failed attempts.
 
     Raises:
-        CotextError: the errors of `Endpoint.secret` and `Connections`.
+        CotextError: the errors of `read_endpoint`, `Endpoint.secret` and `Connections`.
     """
 
-    def __init__(self, endpoint: Endpoint, answers: Answers, tell: Callable[[str], None] = say) -> None:
-        self.endpoint, self.answers, self.counts, self.tell = endpoint, answers, Counts(), tell
+    def __init__(self, path: Path, overrides: Mapping[str, Any] | None = None) -> None:
+        self.endpoint = endpoint = read_endpoint(path, overrides)
+        self.answers = Answers(path.with_suffix(".answers"))
+        self.counts = Counts()
+        self.tell: Callable[[str], None] = say
         self._address = endpoint.endpoint.rstrip("/")
+        self._where = f"{self._address}/{PATH}"
         self._secret = endpoint.secret()
         self._pace = Pace(endpoint.requests_per_minute)
         headers = {"User-Agent": f"cotext/{__version__}"}
@@ -215,11 +214,6 @@ class Client:
         self._counted: set[str] = set()
         self._places = threading.BoundedSemaphore(endpoint.at_once)
         self._connections = Connections(self._address, headers, MAX_ANSWER_BYTES, endpoint.at_once)
-
-    @classmethod
-    def open(cls, path: Path, overrides: Mapping[str, Any] | None = None) -> Self:
-        """Read an endpoint file, and cache responses next to it; raise the errors of `read_endpoint`."""
-        return cls(read_endpoint(path, overrides), Answers.beside(path))
 
     def __enter__(self) -> Self:
         return self
@@ -236,17 +230,16 @@ class Client:
         self.stop()
         self._connections.close()
 
-    def post(self, path: str, payload: Mapping[str, Any], repeat: int = 0) -> dict[str, Any]:
-        """Return the response to a request, from the cache if possible.
+    def post(self, payload: Mapping[str, Any], repeat: int = 0) -> dict[str, Any]:
+        """Return the response to a request for a chat completion, from the cache if possible.
 
-        `path`: relative to the address, such as chat/completions. `repeat`: another number requests another
-        response to the same payload.
+        `repeat`: another number requests another response to the same payload.
 
         Raises:
             RefusedRequestError: the API rejects this request.
             UnansweredError: no response after all attempts; earlier responses are cached.
         """
-        request = Request(self._address, path, payload, repeat)
+        request = Request(self._address, payload, repeat)
         # Equal requests of several threads share the response to the first.
         with self._requests.setdefault(request.digest, threading.Lock()):
             answer = self.answers.find(request)
@@ -261,7 +254,6 @@ class Client:
 
     def _asked(self, request: Request) -> dict[str, Any]:
         most, limit = self.endpoint.retries + 1, self.endpoint.total_timeout
-        where = f"{self._address}/{request.path}"
         lasting, deadline = 0, None
         for attempt in range(1, most + 1):
             try:
@@ -288,12 +280,12 @@ class Client:
             self.counts.count_sent_again()
             of = LASTING_ATTEMPTS if lasting else most
             self.tell(
-                f"{where}: attempt {attempt} of {max(of, attempt + 1)} failed: {reason}; the next one starts "
-                f"in {_seconds(following)}"
+                f"{self._where}: attempt {attempt} of {max(of, attempt + 1)} failed: {reason}; the next one "
+                f"starts in {_seconds(following)}"
             )
         attempts = f"{attempt} attempt{'s' if attempt > 1 else ''}"
         raise UnansweredError(
-            f"{where}: no answer after {attempts}: {reason}; earlier answers are stored in "
+            f"{self._where}: no answer after {attempts}: {reason}; earlier answers are stored in "
             f"{self.answers.folder}, and the same command continues from there"
         )
 
@@ -305,7 +297,7 @@ class Client:
             PassingError: a temporary error.
         """
         try:
-            answer = self._connections.post(f"{self._address}/{request.path}", request.payload, seconds)
+            answer = self._connections.post(self._where, request.payload, seconds)
         except PassingError as error:
             raise PassingError(self._without_key(str(error)), lasts=error.lasts) from None
         if answer.status == 200:

@@ -218,7 +218,7 @@ class EndpointTranslator:
             CotextError: the errors of `Client.post`.
         """
         try:
-            answer = self._client.post(PATH, self._payload(prompt.messages(piece, problem)), repeat)
+            answer = self._client.post(self._payload(prompt.messages(piece, problem)), repeat)
         except RefusedRequestError as error:
             message = f"{error.code} {error.said}".casefold()
             if any(words in message for words in TOO_LONG):
@@ -327,9 +327,6 @@ class _ChainTranslation:
         for index, problem in wrong.items():
             self._work.note([index], problem, AGAIN)
             self.translate([index], self._repair_context, self._repeats)
-
-
-PATH: Final = "chat/completions"
 
 
 def text_of(answer: Mapping[str, Any]) -> str:
