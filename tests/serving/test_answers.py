@@ -109,6 +109,8 @@ def test_kept_answers_of_one_client_push_out_none_of_another(
     for n in range(4):
         asyncio.run(service.translate(request(service, TEXT.replace("bird", f"bir{n}")), BEN))
     assert (of(ANNA), of(BEN)) == (1, 2)
+    asyncio.run(service.translate(request(service, 4 * f"{TEXT} "), BEN))  # larger than the room of a client
+    assert (of(ANNA), of(BEN)) == (1, 2)
     asyncio.run(service.translate(request(service, TEXT.replace("bird", "cats")), ANNA))
     asyncio.run(service.translate(request(service, TEXT.replace("bird", "cats")), Client("carl")))
     assert of(Client("carl")) == 1

@@ -120,6 +120,7 @@ def test_a_file_is_translated_as_by_the_command(opened: Opened, systems: Systems
     assert status.billed_characters == len("The cat sees a dog.It runs.It sings!")
     assert any("paragraph is split" in message for message in status.messages)
     assert not any(str(tmp_path) in message or "--" in message for message in status.messages)
+    assert not sender.service.jobs.table.finish(ticket.id, "error")  # it has ended
     # What is not needed any more is deleted: the upload and the journal.
     assert sorted(names(tmp_path / "state" / "jobs" / ticket.id)) == ["job.json", "result.txt"]
 

@@ -240,6 +240,18 @@ def test_neither_long_documents_nor_files_starve(many: Systems, shared: SharedSy
     assert file > max(one, other)
 
 
+def test_a_long_document_goes_on_when_another_comes(many: Systems, shared: SharedSystem) -> None:
+    system = many.named("sentence")
+    long = Asker(shared, [long_document(system, 400)], Work("long"))
+    wait_for(lambda: len(long.sentences) > 100)
+    before = len(long.sentences)
+    late = Asker(shared, [long_document(system, 100, 1)], Work("late"))
+    late.thread.join(30)
+    assert len(long.sentences) - before > 50
+    long.work.cancel()
+    long.thread.join(30)
+
+
 def test_the_works_of_one_client_share_what_one_client_gets(many: Systems, shared: SharedSystem) -> None:
     system = many.named("sentence")
     with shared.exclusively(Work()):

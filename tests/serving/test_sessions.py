@@ -338,6 +338,8 @@ def test_a_segment_with_a_sentence_of_no_token_is_answered_alike(
     first = tool.ask("Hm! A red bird.")
     assert first[0].startswith("Hm! ")
     assert tool.ask("Hm! A red bird.") == first
+    given = {0: "Hm!", 1: first[0].removeprefix("Hm! ")}
+    assert tool.ask("It runs.") == tool.whole(["Hm! A red bird.", "It runs."], given)[1:]
 
 
 def test_more_translations_than_texts_are_refused(tool: Tool) -> None:

@@ -110,7 +110,7 @@ class Gate:
             return
         headers = Headers(scope=scope)
         here = (scope.get("server") or ("", None))[0]
-        if _is_address(here) and not is_loopback(here):
+        if _address(here) is not None and not is_loopback(here):
             raise RequestError(
                 403, "a server without keys accepts only requests from its own machine; start it with --keys"
             )
@@ -146,20 +146,16 @@ def _host_name(host: str) -> str:
         return ""
 
 
-def _is_address(name: str) -> bool:
+def _address(name: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     try:
-        ipaddress.ip_address(name.partition("%")[0])
+        return ipaddress.ip_address(name.partition("%")[0])
     except ValueError:
-        return False
-    return True
+        return None
 
 
 def is_loopback(name: str) -> bool:
-    if name.lower() == "localhost":
-        return True
-    if not _is_address(name):
-        return False
-    address = ipaddress.ip_address(name.partition("%")[0])
+    if (address := _address(name)) is None:
+        return name.lower() == "localhost"
     mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
     return (mapped or address).is_loopback
 
