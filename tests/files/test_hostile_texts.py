@@ -19,7 +19,7 @@ from cotext.files.po import FORMAT as PO
 from cotext.files.table import named_format
 from cotext.files.tags import project, shown_text
 from cotext.files.translate_blocks import without_added_stop
-from cotext.language_models.numbered import read_numbered
+from cotext.language_models.prompts import read_numbered
 from cotext.serving.fragments import TagHandling, fragment
 from cotext.translation.faults import Checks, Fault, tag_faults
 from cotext.translation.numbers import missing_numbers

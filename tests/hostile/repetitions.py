@@ -27,7 +27,7 @@ from cotext.files.table import file_formats, named_format, recognise
 from cotext.files.tags import project
 from cotext.files.text import wrapped
 from cotext.files.translate_blocks import without_added_stop
-from cotext.language_models.numbered import UnusableError, read_numbered, read_plain
+from cotext.language_models.prompts import UnusableError, read_numbered, read_plain
 from cotext.language_models.translator import is_echo, moved, suspicion
 from cotext.runtime.errors import CotextError
 from cotext.serving.errors import RequestError, without_paths
@@ -268,7 +268,6 @@ def _tag_handling() -> Iterator[tuple[str, TagHandling]]:
     names = frozenset({"a", "p", "b"})
     for kind in ("xml", "html"):
         yield kind, TagHandling(kind)
-        yield f"{kind}, strict", TagHandling(kind, strict=True)
         yield f"{kind}, no outline", TagHandling(kind, outline=False)
         yield f"{kind}, splitting tags", TagHandling(kind, outline=False, splitting=names)
         yield f"{kind}, ignored tags", TagHandling(kind, not_splitting=names, ignored=names)

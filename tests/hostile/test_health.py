@@ -76,7 +76,6 @@ def _attacks(attempt: int = 0) -> dict[str, list[Send]]:
         "DeepL, plain": deepl(),
         "DeepL, whole": deepl(split_sentences="0"),
         "DeepL, XML": deepl(tag_handling="xml"),
-        "DeepL, XML, strict": deepl(tag_handling="xml", tag_handling_version="v2"),
         "DeepL, HTML": deepl(tag_handling="html"),
         "DeepL, documents": upload("/v2/document", target_lang="DE"),
         "LibreTranslate": post("/translate", "q", source="en", target="de"),

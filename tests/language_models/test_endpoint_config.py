@@ -47,6 +47,7 @@ def test_other_values_lie_over_those_of_the_file(tmp_path: Path) -> None:
         ({"template": "{sentences}{sentences}"}, "several fields"),
         ({"template": "{sentences}", "mode": "chunk"}, "has no field {context}"),
         ({"template": "{context}{sentence}", "mode": "sentence"}, "this mode shows no context"),
+        ({"timeout": 400}, "timeout = 400 is longer than total_timeout = 300"),
         ({"parameters": {"stream": True}}, "parameters: stream"),
         ({"parameters": {"top_p": {1: 2}}}, "parameters"),
         ({"parameters": {"top_p": float("inf")}}, "parameters"),

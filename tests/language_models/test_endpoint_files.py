@@ -11,7 +11,6 @@ import pytest
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.formats import FORMATS, read_documents, write_documents, write_parallel
 from cotext.language_models import client as client_module
-from cotext.language_models.translate_file import report_of
 from cotext.runtime.files import checksum
 from cotext.translation.signature import signature_entries
 from tests.command_line import Outcome, cotext
@@ -60,8 +59,6 @@ def test_a_file_and_its_report(tmp_path: Path, fake: Fake, source: Path) -> None
     assert noted["format"] == "cotext-endpoint-report"
     assert noted["output"] == checksum(out)
     assert (noted["documents"], noted["sentences"], noted["untranslated"]) == (2, 6, [])
-    assert noted["direction_controls"] == {}
-    assert "bidirectional" not in outcome.err
     assert told["repairs"] == [
         {
             "document": "1",
@@ -126,20 +123,15 @@ def test_a_file_in_the_place_of_the_report_stays(tmp_path: Path, fake: Fake, sou
     assert not fake.requests
 
 
-def test_a_source_that_looks_like_another_language(tmp_path: Path, fake: Fake, source: Path) -> None:
-    outcome = translated(tmp_path, fake, source_language="fr")
-    assert "by its name in 'en'" in outcome.err
-
-
 def test_what_is_told_on_the_screen(tmp_path: Path, fake: Fake, source: Path) -> None:
     fake.misbehave("refuse", times=None, when=lambda request: "It is loud." in request.text)
-    outcome = translated(tmp_path, fake, repeats=0)
+    outcome = translated(tmp_path, fake, repeats=0, source_language="fr")
+    assert "by its name in 'en'" in outcome.err
     assert (tmp_path / "out.de").read_text() == TARGET.replace("Er ist laut.", "It is loud.")
     assert "6 sentences in 2 documents" in outcome.out
     assert "untranslated: the source stands there: 1 (the answer has no numbered lines), 1:4" in outcome.out
     assert "model:fake|" in outcome.out
     assert KEY not in outcome.out + outcome.err
-    assert all(KEY.encode() not in path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
 
 
 def test_settings_of_the_command_line(tmp_path: Path, fake: Fake, source: Path) -> None:
@@ -238,21 +230,3 @@ def test_a_key_that_is_missing_or_wrong(
     monkeypatch.delenv(VARIABLE)
     outcome = translated(tmp_path, fake)
     assert f"{VARIABLE} is not set" in outcome.err
-
-
-def test_bidirectional_control_characters_are_counted_and_left(
-    tmp_path: Path, fake: Fake, source: Path
-) -> None:
-    """Those of the model, and not those of a sentence that stays in the source language."""
-    fake.words |= {"It is tired.": "Sie ist \u202emüde\u202c.", "A dog barks.": "Ein Hund \u2066bellt."}
-    source.write_text(SOURCE.replace("Nobody comes.", "Nobody \u200fcomes."))
-    fake.misbehave("empty", times=None, when=lambda request: "Nobody" in request.text)
-    outcome = translated(tmp_path, fake, mode="sentence", repeats=0)
-    assert outcome.code == 0, outcome.err
-    assert "Sie ist \u202emüde\u202c.\nEin Hund \u2066bellt.\n" in (tmp_path / "out.de").read_text()
-    noted = json.loads(report_of(tmp_path / "out.de").read_text())
-    assert noted["untranslated"] == ["1:5"]
-    assert noted["direction_controls"] == {"U+202C": 1, "U+202E": 1, "U+2066": 1}
-    assert "out.de: 3 bidirectional control characters" in outcome.err
-    assert "in 1:2 and other sentences (U+202C: 1, U+202E: 1, U+2066: 1)" in outcome.err
-    assert not {"\u202e", "\u2066"} & {*outcome.err, *outcome.out}

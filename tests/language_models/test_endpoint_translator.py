@@ -49,7 +49,7 @@ def fake() -> Iterator[Fake]:
 
 def translated(folder: Path, fake: Fake, *documents: Document, **settings: Any) -> list[EndpointTranslation]:
     given = documents or (Document("a", SOURCE),)
-    with Client.open(described(folder, fake.url, **settings)) as client:
+    with Client(described(folder, fake.url, **settings)) as client:
         return EndpointTranslator(client).translate(given)
 
 
@@ -195,7 +195,7 @@ def test_no_documents_and_no_sentences(tmp_path: Path, fake: Fake) -> None:
     for mode in MODES.values():
         [found] = translated(tmp_path, fake, Document("a", ()), **mode)
         assert found.document == Document("a", ())
-    with Client.open(described(tmp_path, fake.url)) as client:
+    with Client(described(tmp_path, fake.url)) as client:
         assert EndpointTranslator(client).translate([]) == []
 
 

@@ -4,10 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cotext.data.languages import Languages
-from cotext.language_models.config import TEMPLATE
-from cotext.language_models.numbered import UnusableError, numbered, read_numbered, read_plain
-from cotext.language_models.prompts import Piece, Prompt
+from cotext.language_models.config import TEMPLATE, Endpoint
+from cotext.language_models.prompts import Piece, Prompt, UnusableError, numbered, read_numbered, read_plain
 from cotext.language_models.translator import ECHO, EMPTY, LONG, is_echo, moved, suspicion
 from tests.loops import loop_over
 
@@ -148,11 +146,12 @@ def test_lengths_tell_of_sentences_merged_and_divided() -> None:
     assert moved(sources * 101, merged * 101) is None  # more than are looked at
 
 
+ENDPOINT = Endpoint(endpoint="http://a/v1", model="m", source_language="en", target_language="de")
 PIECE = Piece(("He {count}s.", "{sentences}"), ("A {context}.",), ("Ein {context}.",))
 
 
 def test_what_a_text_holds_is_no_place_of_a_template() -> None:
-    prompt = Prompt("{count}|{context}|{sentences}", ("English", "German"), Languages("en", "de"))
+    prompt = Prompt(ENDPOINT, "{count}|{context}|{sentences}")
     [message] = prompt.messages(PIECE)
     count, context, sentences = message["content"].split("|")
     assert count == "2"
@@ -161,7 +160,7 @@ def test_what_a_text_holds_is_no_place_of_a_template() -> None:
 
 
 def test_the_own_prompt_says_all_of_it() -> None:
-    prompt = Prompt(TEMPLATE, ("English", "German"), Languages("en", "de"))
+    prompt = Prompt(ENDPOINT, TEMPLATE)
     [message] = prompt.messages(PIECE)
     assert "from English into German" in message["content"]
     assert "[1] to [2]" in message["content"]

@@ -2,12 +2,12 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite, write_suite
 from tests.command_line import cotext, must_refuse, succeed
+from tests.language_models.described import described
 from tests.language_models.fake import Fake
 
 WORDS = {
@@ -43,17 +43,10 @@ def suite(tmp_path: Path) -> Path:
     return path
 
 
-def described(folder: Path, fake: Fake, **more: Any) -> Path:
-    path = folder / "model.yaml"
-    settings = {"endpoint": fake.url, "model": "m", "source_language": "en", "target_language": "de"}
-    path.write_text(json.dumps({**settings, "retries": 0, **more}))
-    return path
-
-
 def test_a_suite_is_judged_by_what_is_written(suite: Path, tmp_path: Path) -> None:
     out = tmp_path / "out.json"
     with Fake(WORDS) as fake:
-        path = described(tmp_path, fake)
+        path = described(tmp_path, fake.url, retries=0)
         shown = succeed("contrastive", path, suite, "--out", out).out
         assert "evaluated by the translations of the model, without scores of candidates" in shown
         assert "own translation" in shown
@@ -75,7 +68,7 @@ def test_a_suite_is_judged_by_what_is_written(suite: Path, tmp_path: Path) -> No
 
 def test_options_of_runs_are_refused_and_keys_can_be_set(suite: Path, tmp_path: Path) -> None:
     with Fake(WORDS) as fake:
-        path = described(tmp_path, fake)
+        path = described(tmp_path, fake.url, retries=0)
         for option in (
             *(("--device", "cpu"), ("--checkpoint", "3"), ("--shard", "1/2")),
             *(("--controls",), ("--context", "none"), ("--tie", "first"), ("--score", "mean")),

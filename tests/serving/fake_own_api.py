@@ -43,7 +43,8 @@ class Told:
 
 
 def described(told: Told, name: str, view: str, explains: bool) -> dict[str, Any]:
-    source, target = ({"code": code, "name": code} for code in told.languages)
+    names = {"en": "English", "de": "German", "zh": "Chinese", "ar": "Arabic"}
+    source, target = ({"code": code, "name": names[code]} for code in told.languages)
     return {
         "name": name, "source": source, "target": target, "view": view, "context_sentences": None,
         "takes_terms": True, "explains": explains, "controlled": False,

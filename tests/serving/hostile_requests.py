@@ -47,6 +47,16 @@ BODIES = (
     json.dumps(
         {"system": "document", "sources": ["a"] * 100, "targets": ["b"], "sentence": -1, "characters": [9, 1]}
     ).encode(),
+    json.dumps(
+        {
+            "system": "document",
+            "sources": ["a"],
+            "targets": ["b"],
+            "sentence": 2**63,
+            "characters": [-(2**70)],
+        }
+    ).encode(),
+    json.dumps({"system": None, "text": [], "glossary": [[1, None], "ab", {}]}).encode(),
 )
 KINDS = (
     "application/json",

@@ -44,7 +44,7 @@ def held(service: Service, then: Callable[[], Coroutine[Any, Any, Any]], name: s
         with service.shared(service.systems.named(name)).exclusively(Work()):
             task = asyncio.ensure_future(then())
             await until(lambda: bool(service._requests.pending) or task.done())
-            await until(lambda: all(p.progress.sources is not None for p in service._requests.pending))
+            await until(lambda: all(p.events.sources is not None for p in service._requests.pending))
             await asyncio.sleep(0.02)
         return await task
 
@@ -109,6 +109,8 @@ def test_kept_answers_of_one_client_push_out_none_of_another(
     for n in range(4):
         asyncio.run(service.translate(request(service, TEXT.replace("bird", f"bir{n}")), BEN))
     assert (of(ANNA), of(BEN)) == (1, 2)
+    asyncio.run(service.translate(request(service, 4 * f"{TEXT} "), BEN))  # larger than the room of a client
+    assert (of(ANNA), of(BEN)) == (1, 2)
     asyncio.run(service.translate(request(service, TEXT.replace("bird", "cats")), ANNA))
     asyncio.run(service.translate(request(service, TEXT.replace("bird", "cats")), Client("carl")))
     assert of(Client("carl")) == 1
@@ -126,7 +128,6 @@ def test_what_decides_an_answer_tells_requests_apart(
         own,
         request(service, TEXT + " It eats."),
         request(service, name="sentence"),
-        request(service, splitting=None),
         request(service, given={0: {0: "Ja!"}}),
         request(service, given={0: {1: "Ja!"}}),
         request(service, wishes=Wishes(Glossary.of({"cat": "Kater"}))),
@@ -209,18 +210,6 @@ def test_whoever_asks_again_in_time_goes_on_with_it(
 
     held(service, again)
     assert sum(windows) == 5
-
-
-def test_too_much_at_once_is_refused(service: Service) -> None:
-    async def many() -> list[Any]:
-        mine = [service.translate(request(service, f"{TEXT} It is {n}."), ANNA) for n in range(4)]
-        bens = [service.translate(request(service, f"{TEXT} It is {n}."), BEN) for n in range(2)]
-        return await asyncio.gather(*mine, *bens, return_exceptions=True)
-
-    found = held(service, many)
-    assert [each.status for each in found if isinstance(each, RequestError)] == [429, 503]
-    assert all(each.retry_after for each in found if isinstance(each, RequestError))
-    assert sum(isinstance(each, TextAnswer) for each in found) == 4
 
 
 def test_what_nobody_waits_for_makes_room(service: Service) -> None:

@@ -18,6 +18,7 @@ from tests.serving.loopback import served
 from tests.serving.tiny_server import tiny_application
 
 TEXTS = ["The cat sees a dog.", "It runs.", "It sings!"]
+Translated = Callable[..., list[list[str]]]
 DOCUMENT = {"cotext": {"document": True, "system": "window"}}
 WINDOW = {"cotext": {"system": "window"}}
 
@@ -38,7 +39,7 @@ def client(address: str, monkeypatch: pytest.MonkeyPatch) -> deepl.DeepLClient:
 
 
 @pytest.fixture
-def translated(systems: Systems) -> Callable[..., list[list[str]]]:
+def translated(systems: Systems) -> Translated:
     """Documents of lines, translated without a server."""
 
     def translate(*documents: list[str], system: str = "window") -> list[list[str]]:
@@ -49,7 +50,7 @@ def translated(systems: Systems) -> Callable[..., list[list[str]]]:
     return translate
 
 
-def test_a_text_and_texts(client: deepl.DeepLClient, translated: Callable[..., list[list[str]]]) -> None:
+def test_a_text_and_texts(client: deepl.DeepLClient, translated: Translated) -> None:
     [[one], [two]] = translated(TEXTS[:1], TEXTS[1:2], system="sentence")
     found = client.translate_text(TEXTS[0], target_lang="DE")
     assert isinstance(found, deepl.TextResult)
@@ -61,7 +62,7 @@ def test_a_text_and_texts(client: deepl.DeepLClient, translated: Callable[..., l
 
 
 def test_texts_share_no_context_unless_they_are_a_document(
-    client: deepl.DeepLClient, translated: Callable[..., list[list[str]]]
+    client: deepl.DeepLClient, translated: Translated
 ) -> None:
     def texts(extra: dict[str, object]) -> list[str]:
         found = client.translate_text(TEXTS, target_lang="DE", extra_body_parameters=extra)
@@ -75,9 +76,7 @@ def test_texts_share_no_context_unless_they_are_a_document(
     assert texts(DOCUMENT) == together
 
 
-def test_context_is_read_and_left_out(
-    client: deepl.DeepLClient, translated: Callable[..., list[list[str]]]
-) -> None:
+def test_context_is_read_and_left_out(client: deepl.DeepLClient, translated: Translated) -> None:
     found = client.translate_text(
         TEXTS[2], target_lang="DE", context="\n".join(TEXTS[:2]), extra_body_parameters=WINDOW
     )
@@ -88,30 +87,13 @@ def test_context_is_read_and_left_out(
 
 
 def test_lines_and_sentences_of_a_text_share_context_and_its_white_space_stays(
-    client: deepl.DeepLClient, translated: Callable[..., list[list[str]]]
+    client: deepl.DeepLClient, translated: Translated
 ) -> None:
     [[one, two, three]] = translated(TEXTS)
     text = f"  {TEXTS[0]}  {TEXTS[1]}\n\n\t{TEXTS[2]}\r\n"
     found = client.translate_text(text, target_lang="DE", extra_body_parameters=WINDOW)
     assert isinstance(found, deepl.TextResult)
     assert found.text == f"  {one}  {two}\n\n\t{three}\r\n"
-
-
-def test_sentences_are_split_as_is_asked(
-    client: deepl.DeepLClient, translated: Callable[..., list[list[str]]]
-) -> None:
-    text = "The cat\nsees a dog. It runs."
-    whole = {}
-    for split in ("0", "1", "nonewlines"):
-        found = client.translate_text(text, target_lang="DE", split_sentences=split)
-        assert isinstance(found, deepl.TextResult)
-        whole[split] = found.text
-    [[a, b]] = translated(["The cat", "sees a dog. It runs."], system="sentence")
-    assert whole["1"] == f"{a}\n{b}"
-    [[c, d]] = translated(["The cat sees a dog.", "It runs."], system="sentence")
-    assert whole["nonewlines"] == f"{c} {d}"
-    assert whole["0"] not in (whole["1"], whole["nonewlines"])
-    assert "\n" not in whole["0"]
 
 
 @pytest.mark.parametrize(
@@ -162,7 +144,7 @@ def test_languages_are_those_of_the_systems(client: deepl.DeepLClient) -> None:
 
 
 def test_documents_are_recognised_by_what_they_hold(
-    client: deepl.DeepLClient, translated: Callable[..., list[list[str]]]
+    client: deepl.DeepLClient, translated: Translated
 ) -> None:
     [[one]] = translated(TEXTS[:1], system="sentence")
     page = io.BytesIO(f"<!DOCTYPE html><html><body><p>{TEXTS[0]}</p></body></html>".encode())

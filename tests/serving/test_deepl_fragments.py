@@ -4,10 +4,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import replace
 
-import pytest
-
 from cotext.files.blocks import Block, Close, Copied, Open, Piece, Point
-from cotext.serving.errors import RequestError
 from cotext.serving.fragments import Fragment, SplitSentences, TagHandling, fragment
 from tests.loops import loop_over
 
@@ -122,17 +119,8 @@ def test_no_element_of_xml_is_known_by_the_name_of_one_of_html() -> None:
 @loop_over(
     "text", ["<a>one</b>", "a & b", "a < b", "<a>", "&nbsp;", '<!DOCTYPE a [<!ENTITY b "c">]><a>&b;</a>']
 )
-def test_malformed_xml_is_taken_as_it_is_unless_tags_are_strict(text: str) -> None:
+def test_malformed_xml_is_taken_as_it_is(text: str) -> None:
     found = read(text, XML)
-    assert found.written(found.blocks) == text
-    with pytest.raises(RequestError, match="tag_handling: text 1") as refused:
-        read(text, replace(XML, strict=True))
-    assert refused.value.status == 400
-
-
-@loop_over("text", ["", "a &amp; b<c/>", "<a/>\n<b>c</b>", '<?xml version="1.0"?><a>b</a>'])
-def test_strict_xml_may_be_a_part_of_a_document(text: str) -> None:
-    found = read(text, replace(XML, strict=True))
     assert found.written(found.blocks) == text
 
 

@@ -124,9 +124,10 @@ def test_any_order_of_events(
     asyncio.run(all_at_once())
     assert min(events.seen.values()) >= count // 20
     shared = [service.shared(system) for system in many]
-    until(lambda: not any(each._model._flows for each in shared))
-    assert not any(pool.documents for each in shared for pool in each._model._pools.values())
-    until(lambda: not service.jobs._workers._running)
+    until(lambda: not any(each._flows for each in shared))
+    assert not any(pool.documents for each in shared for pool in each._pools.values())
+    until(lambda: not service.jobs._running)
     asyncio.run(service.stop())
     assert not service._requests.pending
-    assert {path.name for path in (tmp_path / "jobs" / "uploads").iterdir()} == set()
+    files = service.jobs.table.everything()
+    assert {path.name for path in (tmp_path / "jobs").iterdir()} == {row.id for row in files}

@@ -170,12 +170,12 @@ def test_an_error_for_the_user_is_one_for_the_client_without_paths(made: Any) ->
     ("method", "path", "status", "form"),
     [
         ("GET", "/probe/x", 405, "probe"),
-        ("POST", "/probe/x/y", 404, "probe"),
+        ("POST", "/probe/x/y", 404, "message"),
         ("GET", "/nothing", 404, "message"),
         ("POST", "/health", 405, "message"),
         ("BREW", "/probe", 405, "probe"),
         ("GET", "/health/", 404, "message"),
-        ("GET", "/session/s/detect/x", 404, "error"),
+        ("GET", "/session/s/detect", 405, "error"),
         ("GET", "/session", 404, "message"),
     ],
 )
@@ -211,51 +211,42 @@ def test_every_answer_has_safe_headers(made: Any) -> None:
 # --- a browser on this machine
 
 
-@loop_over(
-    "headers",
-    [
-        {"host": "evil.example:5000"},
-        {"host": "127.0.0.1.evil.example"},
-        {"host": "localhost.evil.example"},
-        {"host": "192.168.1.2:5000"},
-        {"host": "[::1"},
-        {"host": ""},
-        {"origin": "https://evil.example"},
-        {"origin": "null"},
-        {"origin": "http://localhost:8080"},
-        {"origin": "http://["},
-        {"sec-fetch-site": "cross-site"},
-        {"sec-fetch-site": "same-site", "sec-fetch-mode": "navigate"},
-    ],
-)
-@loop_over("method", ["GET", "POST", "OPTIONS"])
-def test_pages_of_other_origins_are_refused_without_keys(
-    made: Any, headers: dict[str, str], method: str
-) -> None:
-    answer = made().ask(method, "/probe", headers=headers)
-    assert answer.status_code == 403
-    assert "access-control-allow-origin" not in answer.headers
+REFUSED: list[dict[str, str]] = [
+    {"host": "evil.example:5000"},
+    {"host": "127.0.0.1.evil.example"},
+    {"host": "localhost.evil.example"},
+    {"host": "192.168.1.2:5000"},
+    {"host": "[::1"},
+    {"host": ""},
+    {"origin": "https://evil.example"},
+    {"origin": "null"},
+    {"origin": "http://localhost:8080"},
+    {"origin": "http://["},
+    {"sec-fetch-site": "cross-site"},
+    {"sec-fetch-site": "same-site", "sec-fetch-mode": "navigate"},
+]
+ANSWERED: list[dict[str, str]] = [
+    {},
+    {"host": "localhost:5000"},
+    {"host": "LOCALHOST"},
+    {"host": "127.0.0.2"},
+    {"host": "[::1]:5000"},
+    {"origin": "http://127.0.0.1:5000", "sec-fetch-site": "same-origin"},
+    {"sec-fetch-site": "none"},
+]
 
 
-@loop_over(
-    "headers",
-    [
-        {},
-        {"host": "localhost:5000"},
-        {"host": "LOCALHOST"},
-        {"host": "127.0.0.2"},
-        {"host": "[::1]:5000"},
-        {"origin": "http://127.0.0.1:5000", "sec-fetch-site": "same-origin"},
-        {"sec-fetch-site": "none"},
-    ],
-)
-def test_programs_and_the_page_itself_may_ask(made: Any, headers: dict[str, str]) -> None:
-    assert made().ask("GET", "/probe", headers=headers).status_code == 200
-
-
-def test_a_link_may_lead_to_the_page(made: Any) -> None:
-    headers = {"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate"}
-    assert made().ask("GET", "/", headers=headers).status_code != 403
+def test_only_programs_and_the_page_itself_may_ask_without_keys(made: Any) -> None:
+    world = made()
+    for headers in REFUSED:
+        for method in ("GET", "POST", "OPTIONS"):
+            answer = world.ask(method, "/probe", headers=headers)
+            assert answer.status_code == 403, (method, headers)
+            assert "access-control-allow-origin" not in answer.headers
+    for headers in ANSWERED:
+        assert world.ask("GET", "/probe", headers=headers).status_code == 200, headers
+    link = {"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate"}
+    assert world.ask("GET", "/", headers=link).status_code != 403
 
 
 def test_without_keys_other_addresses_are_not_answered(made: Any, tmp_path: Path) -> None:
@@ -296,10 +287,7 @@ def test_clients_have_their_keys(made: Any, tmp_path: Path) -> None:
         assert list(answer.json()) == ["probe"]
 
 
-def test_a_key_is_revoked_while_the_server_runs(
-    made: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("cotext.serving.keys.LOOK_SECONDS", 0.0)
+def test_a_key_is_revoked_while_the_server_runs(made: Any, tmp_path: Path) -> None:
     path = tmp_path / "keys.json"
     one, two = add_key(path, "a"), add_key(path, "b")
     world = made(keys=path)
@@ -456,8 +444,7 @@ def test_under_a_prefix_of_another_application(made: Any) -> None:
     world = made()
     world.app = Starlette(routes=[Mount("/mt", app=world.app)])
     assert world.ask("GET", "/mt/probe").json() == {"client": "anybody"}
-    assert list(world.ask("GET", "/mt/detect/x").json()) == ["error"]
-    assert list(world.ask("GET", "/mt/probe/a/b").json()) == ["probe"]
+    assert list(world.ask("GET", "/mt/detect").json()) == ["error"]
     assert world.ask("GET", "/mt/").status_code == 200
     assert world.ask("GET", "/mt/probe", headers={"host": "evil.example"}).status_code == 403
     link = {"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate"}

@@ -7,7 +7,6 @@ import shutil
 import stat
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -90,7 +89,7 @@ def names(folder: Path) -> list[str]:
 
 def folders(tmp_path: Path) -> set[str]:
     """The folders of jobs that hold more than the record of one."""
-    jobs = (p for p in (tmp_path / "state" / "jobs").iterdir() if p.is_dir() and p.name != "uploads")
+    jobs = (p for p in (tmp_path / "state" / "jobs").iterdir())
     return {p.name for p in jobs if names(p) != ["job.json"]}
 
 
@@ -121,6 +120,7 @@ def test_a_file_is_translated_as_by_the_command(opened: Opened, systems: Systems
     assert status.billed_characters == len("The cat sees a dog.It runs.It sings!")
     assert any("paragraph is split" in message for message in status.messages)
     assert not any(str(tmp_path) in message or "--" in message for message in status.messages)
+    assert not sender.service.jobs.table.finish(ticket.id, "error")  # it has ended
     # What is not needed any more is deleted: the upload and the journal.
     assert sorted(names(tmp_path / "state" / "jobs" / ticket.id)) == ["job.json", "result.txt"]
 
@@ -229,7 +229,7 @@ def test_a_full_disk_is_the_jobs_error(
         status = sender.finished(sender.send())
     assert (status.state, str(tmp_path) in status.message) == ("error", False)
     with monkeypatch.context() as patched:
-        patched.setattr("cotext.serving.jobs.folder.JobFolder.take", full)
+        patched.setattr("cotext.serving.jobs.table.JobTable.store", full)
         assert refused(sender.send).status == 503
     with monkeypatch.context() as patched:
         usage = shutil.disk_usage(tmp_path)._replace(free=1 << 20)
@@ -242,9 +242,9 @@ def test_a_full_disk_is_the_jobs_error(
 def test_the_end_of_a_job_that_the_disk_refuses_is_noted_when_there_is_room(
     opened: Opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from cotext.serving.jobs import table, workers
+    from cotext.serving.jobs import queue, table
 
-    monkeypatch.setattr(workers, "REFUSED_SECONDS", 0.05)
+    monkeypatch.setattr(queue, "REFUSED_SECONDS", 0.05)
     sender = opened()
     plain, refusals = table.JobTable.finish, []
 
@@ -269,7 +269,7 @@ def test_clients_take_turns(opened: Opened, held: Callable[[Sender], Callable[[]
     release()
     for sender, ticket in tickets:
         sender.translated(ticket)
-    rows = first.service.jobs._workers.table.everything()
+    rows = first.service.jobs.table.everything()
     order = [row.client for row in sorted(rows, key=lambda row: row.turn)]
     assert order == ["anybody", "second", "third", "anybody", "second", "anybody"]
 
@@ -310,7 +310,7 @@ def test_the_oldest_finished_files_make_room(
         finished.append(ticket := sender.send())
         sender.translated(ticket)
         sender.service.jobs.result(ticket.id, sender.client)[0].write_bytes(long)
-        sender.service.jobs._workers._measure(ticket.id, sender.client.name)
+        sender.service.jobs._measure(ticket.id)
     release = held(sender)
     waiting = []
     for ticket, state in zip(finished, ("done", None), strict=True):
@@ -325,7 +325,7 @@ def test_the_oldest_finished_files_make_room(
     for ticket in waiting:
         sender.service.jobs.delete(ticket.id, sender.client)
     other.service.jobs.delete(waiting_of_other.id, other.client)
-    assert sender.service.jobs._workers._space.over("anybody", 0) < 0
+    assert sender.service.jobs._space.over("anybody", 0) < 0
     release()
 
 
@@ -361,13 +361,12 @@ def test_what_a_killed_server_leaves_is_put_in_order(
     until(lambda: sender.status(lost).sentences > 0)
     stopping = threading.Thread(target=sender.service.jobs.close)
     stopping.start()
-    until(lambda: sender.service.jobs._closed)
+    until(lambda: sender.service.jobs._stopping.is_set())
     release()
     stopping.join()
     jobs = tmp_path / "state" / "jobs"
     (jobs / "ABCDEF").mkdir()  # killed before the row was written
     (jobs / "ABCDEF" / "source.txt").write_bytes(TEXT)
-    (jobs / "uploads" / "0123").write_bytes(TEXT)
     (jobs / done.id / "source.txt").write_bytes(TEXT)  # killed before it was deleted
     (jobs / empty.id / "result.txt").unlink()
     (jobs / lost.id / "source.txt").unlink()
@@ -377,7 +376,6 @@ def test_what_a_killed_server_leaves_is_put_in_order(
     assert refused(lambda: again.status(empty)).status == 404
     assert folders(tmp_path) == {done.id, waiting.id}
     assert sorted(names(jobs / done.id)) == ["job.json", "result.txt"]
-    assert names(jobs / "uploads") == []
 
 
 def stopped_after(
@@ -391,7 +389,7 @@ def stopped_after(
         plain(self, document, window)
         if len(noted) + 1 == windows:
             stopping.start()
-            until(lambda: sender.service.jobs._closed)
+            until(lambda: sender.service.jobs._stopping.is_set())
         noted.append(window.number)
 
     stopping = threading.Thread(target=sender.service.jobs.close)
@@ -422,30 +420,17 @@ def test_a_server_that_is_stopped_goes_on_in_mid_document(
     assert sorted(noted + by_server) == list(range(16))
 
 
-def test_space_is_held_by_what_arrived(opened: Opened) -> None:
+def test_uploads_reserve_the_space_of_their_clients(opened: Opened) -> None:
     """Of 800,000 bytes, eight clients have an eighth each, and a ninth has what they leave."""
     jobs = opened(max_jobs_bytes=800_000, max_file_bytes=100_000).service.jobs
     clients = [Client(f"{number}") for number in range(9)]
-    with ExitStack() as stack:
-        paths = [stack.enter_context(jobs.upload()) for _ in range(10)]
-        for client in clients:
-            jobs.announced(client, 100_000)  # takes nothing
-        jobs.arrived(paths[0], clients[0], 60_000)
-        jobs.arrived(paths[0], clients[0], 100_000)
-        for call in (
-            lambda: jobs.announced(clients[0], 1),
-            lambda: jobs.arrived(paths[9], clients[0], 1),
-            lambda: jobs.arrived(paths[0], clients[0], 100_001),
-        ):
-            error = refused(call)
-            assert (error.status, "100,000 bytes" in error.message) == (429, True)
-        for client, path in zip(clients[1:8], paths[1:8], strict=True):
-            jobs.arrived(path, client, 100_000)
-        assert refused(lambda: jobs.arrived(paths[8], clients[8], 1)).status == 503
-        paths[0].write_bytes(b"x")
-        stack.pop_all().close()
-    jobs.arrived(paths[8], clients[8], 100_000)
-    assert not paths[0].exists()
+    reservations = [jobs.reserve(client, 100_000) for client in clients[:8]]
+    error = refused(lambda: jobs.reserve(clients[0], 1))
+    assert (error.status, "100,000 bytes" in error.message) == (429, True)
+    assert refused(lambda: jobs.reserve(clients[8], 1)).status == 503
+    for reservation in reservations:
+        jobs.release(reservation)
+    jobs.reserve(clients[8], 100_000)
 
 
 def test_a_system_of_the_same_name_and_another_model_begins_anew(
@@ -496,7 +481,7 @@ def test_options(opened: Opened, systems: Systems) -> None:
 def test_remaining_time_is_by_the_speed_since_the_server_was_started(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = [100.0]
     monkeypatch.setattr(translation.time, "monotonic", lambda: clock[0])
-    running, status = Running(Work(), "anybody"), JobStatus("1", "translating", "a", "a.txt", sentences=100)
+    running, status = Running(Work()), JobStatus("1", "translating", "a", "a.txt", sentences=100)
     assert running.updated(status).seconds_remaining is None
     for seconds, count in ((0.0, 0), (0.01, 40), (2.0, 10), (2.0, 10)):
         clock[0] += seconds

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from cotext.config.recipe import load_config
+from cotext.data.splitting import Splitting
 from cotext.files.blocks import Block, Close, Contents, Open
 from cotext.files.translate_blocks import BlockDocuments
 from cotext.serving.answers import Listener, SourceSentence, TextAnswer
@@ -78,8 +79,7 @@ def drawn(system: System, draw: random.Random) -> TextRequest:
 def alone(request: TextRequest) -> TextAnswer:
     """What the request gives by the translator of the run, with nobody else there."""
     opened = request.system.opened
-    assert request.splitting is not None
-    splitter = request.splitting.splitter("en")
+    splitter = Splitting().splitter("en")
     contents = Contents([list(blocks) for blocks in request.documents])
     texts = BlockDocuments(opened, contents, splitter, request.wishes, given=request.given)
     found = {}
@@ -152,7 +152,7 @@ def alone_document(draw: random.Random, system: System) -> Any:
 
 
 def waiting(shared: SharedSystem) -> list[Any]:
-    return [flow for flow in list(shared._model._flows) if flow.documents]
+    return [flow for flow in list(shared._flows) if flow.documents]
 
 
 def wait_for(condition: Any, seconds: float = 30.0) -> None:
@@ -240,6 +240,18 @@ def test_neither_long_documents_nor_files_starve(many: Systems, shared: SharedSy
     assert file > max(one, other)
 
 
+def test_a_long_document_goes_on_when_another_comes(many: Systems, shared: SharedSystem) -> None:
+    system = many.named("sentence")
+    long = Asker(shared, [long_document(system, 400)], Work("long"))
+    wait_for(lambda: len(long.sentences) > 100)
+    before = len(long.sentences)
+    late = Asker(shared, [long_document(system, 100, 1)], Work("late"))
+    late.thread.join(30)
+    assert len(long.sentences) - before > 50
+    long.work.cancel()
+    long.thread.join(30)
+
+
 def test_the_works_of_one_client_share_what_one_client_gets(many: Systems, shared: SharedSystem) -> None:
     system = many.named("sentence")
     with shared.exclusively(Work()):
@@ -281,9 +293,9 @@ def test_cancelled_work_leaves_at_the_next_batch(many: Systems, shared: SharedSy
     assert not long.found
     assert shared.batches - came <= 2
     after = shared.batches
-    wait_for(lambda: not shared._model._flows)
+    wait_for(lambda: not shared._flows)
     assert shared.batches == after
-    assert not any(pool.documents for pool in shared._model._pools.values())
+    assert not any(pool.documents for pool in shared._pools.values())
 
 
 def test_the_model_for_one_thread_alone_and_for_its_own_calls(many: Systems, shared: SharedSystem) -> None:
@@ -380,7 +392,7 @@ def test_a_document_that_leaves_while_it_is_searched_takes_no_other_along(
     gone = long_document(system, 3, 77)
 
     def leaving(self: WindowSearch, batch: Any, *rest: Any) -> Any:
-        for pool in shared._model._pools.values():
+        for pool in shared._pools.values():
             for opened in pool.documents:
                 if opened.document == gone:
                     pool.remove(opened)

@@ -1,8 +1,6 @@
 """The own API: what the page is made with."""
 
 import asyncio
-import re
-import shlex
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -136,6 +134,7 @@ def test_a_very_long_line(client: httpx.Client) -> None:
     lowest = max(each["confidence"] for each in done["sentences"] if each["low"])
     assert all(each["confidence"] >= lowest for each in done["sentences"] if not each["low"])
     assert "line 2: " in refused(client, "/api/translate", {"system": "window", "text": "\n" + "was " * 2000})
+    assert "known systems are" in refused(client, "/api/translate", {"system": "/etc", "text": "A."}, 404)
 
 
 @loop_over(
@@ -163,10 +162,6 @@ def test_limits(systems: "Systems", tmp_path: Path) -> None:
         for sides, said in ((["x" * 21], "42 bytes"), (["A."] * 3, "3 sentences")):
             asked = {"sources": sides, "targets": sides, "sentence": 0, "characters": [0, 1]}
             assert said in refused(client, "/api/explain", {"system": "window", **asked}, 413)
-
-
-def test_an_unknown_system(client: httpx.Client) -> None:
-    assert "known systems are" in refused(client, "/api/translate", {"system": "/etc", "text": "A."}, 404)
 
 
 def test_terms_are_kept_and_told(client: httpx.Client) -> None:
@@ -253,34 +248,6 @@ def test_hanging_up_cancels_the_translation(systems: "Systems", tmp_path: Path) 
                 "/api/translate", json={"system": "window", "text": "A cat."}, headers=JSON, timeout=0.3
             )
         assert cancelled.wait(10)
-
-
-# --- the page of the documentation
-
-
-def examples() -> list[tuple[str, dict[str, str], Any]]:
-    """Path, headers and body of every curl of the page on the own API."""
-    page = (Path(__file__).parents[2] / "docs" / "serving-own-api.md").read_text(encoding="utf-8")
-    found = []
-    for command in re.findall(r"```\n(curl .*?)\n```", page, re.DOTALL):
-        words = shlex.split(command.replace("\\\n", ""))
-        headers = dict(words[i + 1].split(": ") for i, word in enumerate(words) if word == "-H")
-        bodies = [words[i + 1] for i, word in enumerate(words) if word == "-d"]
-        [url] = [word for word in words if word.startswith("http://127.0.0.1:5000/")]
-        body = bodies[0].replace('"system": "a"', '"system": "window"') if bodies else None
-        found.append((url.removeprefix("http://127.0.0.1:5000"), headers, body))
-    return found
-
-
-def test_the_commands_of_the_documentation_work(client: httpx.Client) -> None:
-    commands = examples()
-    assert [path for path, *_ in commands] == [
-        "/api/systems", "/api/translate", "/api/translate", "/api/explain"
-    ]  # fmt: skip
-    for path, headers, body in commands:
-        answer = client.request("POST" if body else "GET", path, headers=headers, content=body)
-        assert answer.status_code in (200, 201), answer.text
-        assert "event: error" not in answer.text
 
 
 # --- who asks

@@ -1,12 +1,11 @@
 """The page in a real browser before the real server, of tiny systems that never learned anything."""
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.serving.browsing import CHROMIUM, opened, until
+from tests.serving.browsing import CHROMIUM, opened
 from tests.serving.loopback import served
 from tests.serving.tiny_server import tiny_application
 
@@ -21,7 +20,6 @@ pytestmark = [
     pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium"),
 ]
 
-BROKEN = b"PK\x03\x04" + b"\0" * 40
 TEXT = "The cat sees a dog. It runs.\nIt sings! A red bird eats."
 
 
@@ -47,21 +45,3 @@ def test_a_document_is_translated_compared_and_explained(browser: "Browser", add
         page.locator(".words button").first.click()
         page.wait_for_selector(".verdict")
         assert page.locator(".influences li").count() == 2  # the window has two sentences before
-
-
-def test_a_file_is_translated_and_downloaded(browser: "Browser", address: str) -> None:
-    with opened(browser, address, refused=True) as page:
-        page.click("#go-files")
-        text = "The cat sees a dog.\nIt runs.\n"
-        page.set_input_files("#upload", {"name": "ä <b>.txt", "mimeType": "x/y", "buffer": text.encode()})
-        page.wait_for_selector(".job button.main:visible", timeout=60_000)
-        with page.expect_download() as got:
-            page.click(".job button.main")
-        assert Path(got.value.path()).read_text(encoding="utf-8").count("\n") == 2
-        page.set_input_files("#upload", {"name": "broken.docx", "mimeType": "x/y", "buffer": BROKEN})
-        page.wait_for_selector(".job .error, #files-error:visible", timeout=60_000)
-        for _ in range(page.locator(".job").count()):
-            count = page.locator(".job").count()
-            page.locator(".job button", has_text="Delete").first.click()
-            until(page, f"document.querySelectorAll('.job').length === {count - 1}")
-        assert page.is_visible("#no-jobs")

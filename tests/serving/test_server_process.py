@@ -136,12 +136,6 @@ def test_refusals_of_the_command(runs: list[Path], tmp_path: Path) -> None:
     assert "chmod 600" in said
 
 
-def test_two_systems_have_two_names(runs: list[Path]) -> None:
-    with pytest.raises(CotextError, match="two systems are called 'sentence'; rename one"):
-        open_systems([runs[0], runs[0]], "cpu")
-    assert [each.name for each in open_systems([runs[0], f"again={runs[0]}"], "cpu")] == ["sentence", "again"]
-
-
 def test_languages_of_a_run_that_knows_none(runs: list[Path], tmp_path: Path) -> None:
     run = write_system(tmp_path / "unknown", run_config(), tiny_tokenizer(), 1, languages="")
     with pytest.raises(CotextError, match="--languages en-de"):

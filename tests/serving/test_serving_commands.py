@@ -1,6 +1,6 @@
 """The commands of the README's section on the server, and of docs/serving*.md, run as they stand.
 
-Those of the sections on files and on the own API: test_file_routes.py, test_own_api.py.
+Those of the section on files: test_file_routes.py.
 """
 
 import json
@@ -97,12 +97,20 @@ def test_the_readme(address: str, tmp_path: Path) -> None:
     assert [list(answer) for answer in answers] == [["translatedText"], ["translations"], ["translatedText"]]
 
 
-@pytest.mark.parametrize("heading", ["## LibreTranslate", "## Sessions"])
-def test_the_page(address: str, tmp_path: Path, heading: str) -> None:
-    for command in commands("docs/serving-apis.md", heading):
-        answer = json.loads(curl(command, address, tmp_path))
-        text = answer.get("translatedText", answer.get("translation", answer.get("translations")))
-        assert text, command
+@pytest.mark.parametrize(
+    ("page", "heading", "words"),
+    [
+        ("serving-apis", "## LibreTranslate", '"translatedText":'),
+        ("serving-apis", "## Sessions", '"trans'),
+        ("serving-own-api", "## A text, sentence by sentence", '"signature":'),
+        ("serving-own-api", "## Which context decided a word", '"decisive":'),
+    ],
+)
+def test_the_pages(address: str, tmp_path: Path, page: str, heading: str, words: str) -> None:
+    for command in commands(f"docs/{page}.md", heading):
+        answer = curl(command, address, tmp_path)
+        assert words in answer.replace('": ', '":'), command
+        assert "event: error" not in answer
 
 
 def test_the_commands_of_deepl(address: str, tmp_path: Path) -> None:

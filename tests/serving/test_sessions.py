@@ -15,8 +15,7 @@ from cotext.serving.service import Client, Service, TextRequest
 from cotext.serving.session_memory import KEPT_SEGMENTS, Sessions
 from cotext.serving.sessions import SessionPlace, session_place, translate
 from cotext.serving.settings import ServerSettings
-from cotext.serving.systems import Systems, open_systems
-from tests.command_line import World
+from cotext.serving.systems import Systems
 from tests.loops import loop_over
 
 DOCUMENT = [
@@ -79,13 +78,6 @@ def test_one_by_one_is_the_whole_at_once(quick_systems: Systems, system: str, tm
     tool = Tool(quick_systems, tmp_path, system)
     assert tool.one_by_one(DOCUMENT) == tool.whole(DOCUMENT)
     assert tool.ask(*DOCUMENT, session="at once") == tool.whole(DOCUMENT)
-
-
-def test_a_trained_run(world: World, tmp_path: Path) -> None:
-    tool = Tool(open_systems([world.run], "cpu"), tmp_path, "run")
-    lines = ["the cat sees", "a dog runs", "the bird sings", "the cat eats"]
-    assert tool.system.opened.config.view.kind == "window"
-    assert tool.one_by_one(lines) == tool.whole(lines)
 
 
 def test_context_is_what_makes_the_difference(tool: Tool) -> None:
@@ -346,6 +338,8 @@ def test_a_segment_with_a_sentence_of_no_token_is_answered_alike(
     first = tool.ask("Hm! A red bird.")
     assert first[0].startswith("Hm! ")
     assert tool.ask("Hm! A red bird.") == first
+    given = {0: "Hm!", 1: first[0].removeprefix("Hm! ")}
+    assert tool.ask("It runs.") == tool.whole(["Hm! A red bird.", "It runs."], given)[1:]
 
 
 def test_more_translations_than_texts_are_refused(tool: Tool) -> None:

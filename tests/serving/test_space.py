@@ -12,7 +12,6 @@ import httpx2 as httpx
 import pytest
 
 from cotext.runtime.errors import CotextError
-from cotext.serving import file_routes
 from cotext.serving import server as serving_server
 from cotext.serving.keys import add_key
 from cotext.serving.server import TimedProtocol
@@ -94,7 +93,7 @@ def uploads(world: World, count: int, head: bytes) -> Iterator[list[socket.socke
 
 @loop_over("path", ["/api/files", "/v2/document"])
 @loop_over("with_key", [False, True])
-def test_what_is_announced_takes_no_space(world: World, path: str, with_key: bool) -> None:
+def test_what_is_announced_takes_no_space_of_others(world: World, path: str, with_key: bool) -> None:
     """Fifteen files of 100,000 bytes are announced, where there is space for eight."""
     id = world.done()
     head = world.head(path, 100_000, world.keys["attacker"] if with_key else "")
@@ -103,13 +102,13 @@ def test_what_is_announced_takes_no_space(world: World, path: str, with_key: boo
         assert world.send().status_code == 201
 
 
-def test_bytes_that_arrive_count_for_their_key(world: World) -> None:
+def test_uploads_count_for_their_key(world: World) -> None:
     """Nine uploads stop one byte before their ends: the first takes the share of their key, and no more."""
     id = world.done()
     content = FILE_HEAD + b"x" * 99_000
     head = world.head("/api/files", len(content) + 10, world.keys["attacker"])
-    held = world.service.jobs._workers._space
-    with monkeypatched_pieces(), uploads(world, 9, head + content):
+    held = world.service.jobs._space
+    with uploads(world, 9, head + content):
         until(lambda: held.over("attacker", 2_000) > 0)
         answer = world.send(who="attacker")
         assert (answer.status_code, "allowed per client" in answer.json()["message"]) == (429, True)
@@ -119,14 +118,6 @@ def test_bytes_that_arrive_count_for_their_key(world: World) -> None:
         assert world.send().status_code == 201
     until(lambda: held.over("attacker", 99_000) <= 0)
     assert world.send(who="attacker").status_code == 201
-
-
-@contextmanager
-def monkeypatched_pieces() -> Iterator[None]:
-    """Files are counted and written in small pieces."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(file_routes, "WRITTEN_BYTES", 1024)
-        yield
 
 
 @pytest.mark.parametrize("coding", ["Content-Length: 100000", "Transfer-Encoding: chunked"])

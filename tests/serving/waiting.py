@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from io import BytesIO
 
 from cotext.serving.jobs import JobOptions, JobStatus, JobTicket
 from cotext.serving.service import Client, Service
@@ -23,9 +24,7 @@ class Sender:
         self, content: bytes = TEXT, name: str = "a.txt", options: JobOptions | None = None
     ) -> JobTicket:
         system = self.service.systems.named(self.system)
-        with self.service.jobs.upload() as path:
-            path.write_bytes(content)
-            return self.service.jobs.submit(self.client, system, path, name, options or JobOptions())
+        return self.service.jobs.submit(self.client, system, BytesIO(content), name, options or JobOptions())
 
     def status(self, ticket: JobTicket) -> JobStatus:
         return self.service.jobs.status(ticket.id, self.client, ticket.key)

@@ -165,7 +165,7 @@ def _by_endpoint(request: ContrastiveRequest, suites: "Suites", json: bool) -> N
     from cotext.language_models.client import Client
 
     require_for_endpoints(request, request.run, FOR_RUNS)
-    with output(request.out, request.suites), Client.open(request.run, dict(request.decode)) as client:
+    with output(request.out, request.suites), Client(request.run, dict(request.decode)) as client:
         for path, suite in suites:
             check_pair(client.endpoint.languages, suite.languages, f"{path}", f"{request.run} translates")
         tell = tell_of(json)

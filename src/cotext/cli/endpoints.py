@@ -67,7 +67,7 @@ def translate_by_endpoint(request: TranslationRequest, json: bool) -> None:
     reports = []
     with meter("translating", 0) as progress:
         for file, out, kind in zip(files, outs, formats, strict=True):
-            with Client.open(description, overrides) as client:
+            with Client(description, overrides) as client:
                 reports.append(translate_file(client, file, out, kind, progress.restart, progress.advance))
             progress.start(0)
     _tell(outs, reports, json, folder is not None)

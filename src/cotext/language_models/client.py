@@ -8,7 +8,6 @@ command gives the same output. Several processes may share a folder.
 
 import hashlib
 import json
-import re
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -17,9 +16,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, Self
 
-from cotext.language_models.config import Endpoint, read_endpoint
+from cotext.language_models.config import read_endpoint
 from cotext.language_models.connection import Connections, Pace, PassingError, backoff, retry_after
-from cotext.language_models.numbered import one_line
+from cotext.language_models.prompts import one_line
 from cotext.runtime.errors import CotextError, shown
 from cotext.runtime.files import replacing
 from cotext.runtime.integrity import sealed, unsealed
@@ -35,20 +34,17 @@ class Usage:
     requests: int = 0
     input_tokens: int = 0
     output_tokens: int = 0
-    without_usage: int = 0  # number of responses without token counts
 
     def add(self, answer: Mapping[str, Any]) -> None:
         self.requests += 1
         usage = answer.get("usage")
         usage = usage if isinstance(usage, dict) else {}
-        tokens = [_whole(usage.get("prompt_tokens")), _whole(usage.get("completion_tokens"))]
-        self.without_usage += None in tokens
-        self.input_tokens += tokens[0] or 0
-        self.output_tokens += tokens[1] or 0
+        self.input_tokens += _whole(usage.get("prompt_tokens"))
+        self.output_tokens += _whole(usage.get("completion_tokens"))
 
 
-def _whole(value: Any) -> int | None:
-    return value if type(value) is int and 0 <= value < 2**63 else None
+def _whole(value: Any) -> int:
+    return value if type(value) is int and 0 <= value < 2**63 else 0
 
 
 @dataclass(slots=True)
@@ -86,10 +82,6 @@ class Counts:
         )
         if self.sent_again:
             words += f"; {self.sent_again:,} had no answer at first, and were sent again"
-        if every.without_usage:
-            words += (
-                f"; {every.without_usage:,} answers contain no token counts, so their tokens are not counted"
-            )
         return words
 
     @property
@@ -98,7 +90,7 @@ class Counts:
         return "..".join(dict.fromkeys((min(self.days), max(self.days)))) if self.days else ""
 
 
-FOLDER_ENDING: Final = ".answers"
+PATH: Final = "chat/completions"
 MAX_ANSWER_BYTES: Final = 64 << 20  # log-probabilities of long prompts are large
 _TIMES_LARGER: Final = 4  # of a cache file, with the request: two bytes may become an escape of six
 
@@ -108,14 +100,13 @@ class Request:
     """Everything that determines a response; `repeat` counts requests that are otherwise equal."""
 
     address: str
-    path: str
     payload: Mapping[str, Any]
     repeat: int = 0
 
     @property
     def digest(self) -> str:
         """SHA-256, independent of the order of keys."""
-        content = [self.address, self.path, self.payload, self.repeat]
+        content = [self.address, PATH, self.payload, self.repeat]
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
@@ -132,11 +123,6 @@ class Answers:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-
-    @classmethod
-    def beside(cls, endpoint: Path) -> "Answers":
-        """Return the cache of an endpoint: `gpt.answers` for `gpt.yaml`."""
-        return cls(endpoint.with_name(f"{endpoint.stem}{FOLDER_ENDING}"))
 
     def find(self, request: Request) -> Answer | None:
         """Return the cached response to a request; None if it is missing or damaged.
@@ -164,14 +150,13 @@ class Answers:
             return first
         path = self._path(request)
         answer = Answer(content, datetime.now(UTC).date().isoformat())
-        entry = {**asdict(request), "day": answer.day, "answer": content}
+        entry = {**asdict(request), "path": PATH, "day": answer.day, "answer": content}
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise CotextError(
                 f"{self.folder}: answers cannot be stored there: {error.strerror or error}; move the "
-                f"endpoint "
-                "file to a writable folder"
+                "endpoint file to a writable folder"
             ) from None
         with replacing(path) as temporary:
             temporary.write_text(sealed(entry), encoding="utf-8")
@@ -189,7 +174,6 @@ EXHAUSTED: Final = {"insufficient_quota", "billing_hard_limit_reached", "access_
 # Shorter keys (EMPTY, none) are placeholders, and may be words in a text.
 SECRET_CHARACTERS: Final = 12
 SAID_CHARACTERS: Final = 300
-_HALF: Final = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 class RefusedRequestError(CotextError):
@@ -205,17 +189,22 @@ class UnansweredError(CotextError):
 
 
 class Client:
-    """Client of the API of an endpoint, which threads may share; `counts` counts the responses.
+    """Client of the API of an endpoint file, which threads may share; `counts` counts the responses.
 
-    `tell` is called with messages about failed attempts and unusual responses.
+    Responses are cached next to the file: `gpt.answers` for `gpt.yaml`. `tell` is called with messages about
+    failed attempts.
 
     Raises:
-        CotextError: the errors of `Endpoint.secret` and `Connections`.
+        CotextError: the errors of `read_endpoint`, `Endpoint.secret` and `Connections`.
     """
 
-    def __init__(self, endpoint: Endpoint, answers: Answers, tell: Callable[[str], None] = say) -> None:
-        self.endpoint, self.answers, self.counts, self.tell = endpoint, answers, Counts(), tell
+    def __init__(self, path: Path, overrides: Mapping[str, Any] | None = None) -> None:
+        self.endpoint = endpoint = read_endpoint(path, overrides)
+        self.answers = Answers(path.with_suffix(".answers"))
+        self.counts = Counts()
+        self.tell: Callable[[str], None] = say
         self._address = endpoint.endpoint.rstrip("/")
+        self._where = f"{self._address}/{PATH}"
         self._secret = endpoint.secret()
         self._pace = Pace(endpoint.requests_per_minute)
         headers = {"User-Agent": f"cotext/{__version__}"}
@@ -225,11 +214,6 @@ class Client:
         self._counted: set[str] = set()
         self._places = threading.BoundedSemaphore(endpoint.at_once)
         self._connections = Connections(self._address, headers, MAX_ANSWER_BYTES, endpoint.at_once)
-
-    @classmethod
-    def open(cls, path: Path, overrides: Mapping[str, Any] | None = None) -> Self:
-        """Read an endpoint file, and cache responses next to it; raise the errors of `read_endpoint`."""
-        return cls(read_endpoint(path, overrides), Answers.beside(path))
 
     def __enter__(self) -> Self:
         return self
@@ -246,17 +230,16 @@ class Client:
         self.stop()
         self._connections.close()
 
-    def post(self, path: str, payload: Mapping[str, Any], repeat: int = 0) -> dict[str, Any]:
-        """Return the response to a request, from the cache if possible.
+    def post(self, payload: Mapping[str, Any], repeat: int = 0) -> dict[str, Any]:
+        """Return the response to a request for a chat completion, from the cache if possible.
 
-        `path`: relative to the address, such as chat/completions. `repeat`: another number requests another
-        response to the same payload.
+        `repeat`: another number requests another response to the same payload.
 
         Raises:
             RefusedRequestError: the API rejects this request.
             UnansweredError: no response after all attempts; earlier responses are cached.
         """
-        request = Request(self._address, path, payload, repeat)
+        request = Request(self._address, payload, repeat)
         # Equal requests of several threads share the response to the first.
         with self._requests.setdefault(request.digest, threading.Lock()):
             answer = self.answers.find(request)
@@ -271,7 +254,6 @@ class Client:
 
     def _asked(self, request: Request) -> dict[str, Any]:
         most, limit = self.endpoint.retries + 1, self.endpoint.total_timeout
-        where = f"{self._address}/{request.path}"
         lasting, deadline = 0, None
         for attempt in range(1, most + 1):
             try:
@@ -298,12 +280,12 @@ class Client:
             self.counts.count_sent_again()
             of = LASTING_ATTEMPTS if lasting else most
             self.tell(
-                f"{where}: attempt {attempt} of {max(of, attempt + 1)} failed: {reason}; the next one starts "
-                f"in {_seconds(following)}"
+                f"{self._where}: attempt {attempt} of {max(of, attempt + 1)} failed: {reason}; the next one "
+                f"starts in {_seconds(following)}"
             )
         attempts = f"{attempt} attempt{'s' if attempt > 1 else ''}"
         raise UnansweredError(
-            f"{where}: no answer after {attempts}: {reason}; earlier answers are stored in "
+            f"{self._where}: no answer after {attempts}: {reason}; earlier answers are stored in "
             f"{self.answers.folder}, and the same command continues from there"
         )
 
@@ -315,7 +297,7 @@ class Client:
             PassingError: a temporary error.
         """
         try:
-            answer = self._connections.post(f"{self._address}/{request.path}", request.payload, seconds)
+            answer = self._connections.post(self._where, request.payload, seconds)
         except PassingError as error:
             raise PassingError(self._without_key(str(error)), lasts=error.lasts) from None
         if answer.status == 200:
@@ -324,7 +306,7 @@ class Client:
 
     def _content(self, text: str) -> dict[str, Any]:
         try:
-            content = self._cleaned(parse_json(_whole_characters(text), "the answer"))
+            content = self._parsed(text)
         except CotextError as error:
             raise PassingError(str(error), lasts=True) from None
         if not isinstance(content, dict):
@@ -339,7 +321,7 @@ class Client:
 
     def _refusal(self, status: int, text: str, retry: str) -> Exception:
         try:
-            code, said = _error_of(self._cleaned(parse_json(text, "the answer")))
+            code, said = _error_of(self._parsed(text))
         except CotextError:
             # Remove the key before the text is cut, or a part of it might remain.
             code, said = "", shown(self._without_key(text)[:SAID_CHARACTERS])
@@ -368,38 +350,27 @@ class Client:
         hidden = len(self._secret) >= SECRET_CHARACTERS
         return text.replace(self._secret, "[key]") if hidden else text
 
-    def _cleaned(self, value: Any) -> Any:
-        """Remove the key, which a server may send back, from a JSON value; raise CotextError if too deep."""
-        if len(self._secret) < SECRET_CHARACTERS:
-            return value
-        try:
-            written = json.dumps(value, ensure_ascii=False)
-            return self._replaced(value) if json.dumps(self._secret)[1:-1] in written else value
-        except RecursionError:
-            raise CotextError("the answer: its JSON is nested too deep") from None
+    def _parsed(self, text: str) -> Any:
+        """Parse a JSON text without the key, which a server may send back.
 
-    def _replaced(self, value: Any) -> Any:
-        if isinstance(value, str):
-            return self._without_key(value)
-        if isinstance(value, list):
-            return [self._replaced(item) for item in value]
-        if isinstance(value, dict):
-            return {self._without_key(key): self._replaced(item) for key, item in value.items()}
-        return value
+        Lone surrogates, which files cannot store, are replaced by "?".
+
+        Raises:
+            CotextError: the errors of `parse_json`.
+        """
+        try:
+            text = json.dumps(json.loads(text), ensure_ascii=False).encode(errors="replace").decode()
+        except RecursionError:
+            raise CotextError("the answer: not valid JSON: nested too deep") from None
+        except ValueError:
+            pass  # `parse_json` will raise
+        if len(self._secret) >= SECRET_CHARACTERS:
+            text = text.replace(json.dumps(self._secret)[1:-1], "[key]")
+        return parse_json(text, "the answer")
 
 
 def _seconds(seconds: float) -> str:
     return f"{seconds:,.0f} seconds" if seconds >= 10 else f"{seconds:.2g} seconds"
-
-
-def _whole_characters(text: str) -> str:
-    """Replace lone surrogates in a JSON text, which files cannot store, by "?"."""
-    if not _HALF.search(text):
-        return text
-    try:
-        return json.dumps(json.loads(text), ensure_ascii=False).encode(errors="replace").decode()
-    except (ValueError, RecursionError):
-        return text  # `parse_json` will raise
 
 
 def _error_of(content: Any) -> tuple[str, str]:

@@ -120,10 +120,6 @@ class Endpoint(Closed):
         return name_of(self.source_language), name_of(self.target_language)
 
     @property
-    def prompt(self) -> str:
-        return self.template or TEMPLATE
-
-    @property
     def context_sentences(self) -> int:
         shows = self.mode in ("context", "chunk")
         return (DEFAULT_CONTEXT if self.context is None else self.context) if shows else 0

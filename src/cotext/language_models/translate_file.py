@@ -6,9 +6,7 @@ For a WMT task, prompts contain the instructions of the task.
 
 import hashlib
 import json
-import re
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -20,15 +18,8 @@ from cotext.data.formats.streams import atomic_sinks
 from cotext.data.formats.table import find_format
 from cotext.data.formats.wmt import in_order, read_wmt_lines
 from cotext.language_models.client import Client, Counts
-from cotext.language_models.numbered import one_line
-from cotext.language_models.prompts import Prompt
-from cotext.language_models.translator import (
-    KEPT,
-    UNTRANSLATED,
-    EndpointTranslation,
-    EndpointTranslator,
-    Repair,
-)
+from cotext.language_models.prompts import Prompt, one_line
+from cotext.language_models.translator import UNTRANSLATED, EndpointTranslator, Repair
 from cotext.runtime.files import checksum
 from cotext.runtime.locks import writing
 from cotext.runtime.version import __version__
@@ -36,34 +27,14 @@ from cotext.translation.faults import checked, faults_in_words, shown_places
 from cotext.translation.written_beside import remove_lists
 
 REPORT_ENDING: Final = ".report.json"
-REPAIRS: Final = "repairs"
 REPORT: Final = "cotext-endpoint-report"
-_BIDI_CONTROL: Final = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")  # UAX 9, section 2
-
-
-@dataclass(frozen=True, slots=True)
-class DocumentRepair:
-    """A repair and its document."""
-
-    document: str
-    repair: Repair
-
-    @property
-    def place(self) -> str:
-        """Document and sentences, such as doc:3 or doc:3-5."""
-        last = f"-{self.repair.last}" if self.repair.last > self.repair.first else ""
-        return f"{self.document}:{self.repair.first}{last}"
-
-    def as_dict(self) -> dict[str, Any]:
-        return {"document": self.document, **asdict(self.repair)}
 
 
 @dataclass(frozen=True, slots=True)
 class EndpointReport:
-    """The usage and repairs of a translated file.
+    """The usage of a translated file, and its repairs, each with the id of its document.
 
-    `direction_controls`: counts of bidirectional control characters in translations. `faults`: places by kind
-    of fault (`cotext.translation.faults`).
+    `faults`: places by kind of fault (`cotext.translation.faults`).
     """
 
     format: str
@@ -71,18 +42,12 @@ class EndpointReport:
     sentences: int
     signature: str
     counts: Counts
-    repairs: tuple[DocumentRepair, ...]
-    direction_controls: Mapping[str, int]
+    repairs: Sequence[tuple[str, Repair]]
     faults: Mapping[str, Sequence[str]]
 
     @property
     def untranslated(self) -> list[str]:
-        return [item.place for item in self.repairs if item.repair.remedy == UNTRANSLATED]
-
-    @property
-    def kept(self) -> list[str]:
-        """The sentences with unusual translations that the model repeated, to be checked."""
-        return [item.place for item in self.repairs if item.repair.remedy == KEPT]
+        return [repair.place(id) for id, repair in self.repairs if repair.remedy == UNTRANSLATED]
 
     def as_dict(self) -> dict[str, Any]:
         return {
@@ -90,10 +55,8 @@ class EndpointReport:
             "documents": self.documents,
             "sentences": self.sentences,
             "untranslated": self.untranslated,
-            "kept": self.kept,
-            "direction_controls": dict(self.direction_controls),
             "faults": dict(self.faults),
-            REPAIRS: [item.as_dict() for item in self.repairs],
+            "repairs": [{"document": id, **asdict(repair)} for id, repair in self.repairs],
             "usage": {
                 "all": asdict(self.counts.all),
                 "now": asdict(self.counts.now),
@@ -107,8 +70,8 @@ class EndpointReport:
         """Return messages for the user, without the signature."""
         messages = [str(self.counts)]
         kinds: dict[tuple[str, str], list[str]] = {}
-        for item in self.repairs:
-            kinds.setdefault((item.repair.remedy, item.repair.problem), []).append(item.place)
+        for id, repair in self.repairs:
+            kinds.setdefault((repair.remedy, repair.problem), []).append(repair.place(id))
         for (remedy, problem), places in sorted(kinds.items(), key=lambda kind: -len(kind[1])):
             which = shown_places(places)
             messages.append(f"{remedy}: {len(places):,} (the answer {problem}), {which}")
@@ -148,28 +111,18 @@ def translate_file(
         pairs = (ParallelDocument(d.id, d.sentences, t.document.sentences) for d, t in sides)
         languages, faults = client.endpoint.languages, dict[str, list[str]]()
         write_translations(out, checked(pairs, (languages.source, languages.target), faults), format)
-        controls, places = _direction_controls(translations)
         report = EndpointReport(
             format=format,
             documents=len(documents),
             sentences=sum(map(len, documents)),
             signature=translation_signature(client, translator.prompt, len(instructions)),
             counts=client.counts,
-            repairs=tuple(
-                DocumentRepair(t.document.id, repair) for t in translations for repair in t.repairs
-            ),
-            direction_controls=controls,
+            repairs=[(t.document.id, repair) for t in translations for repair in t.repairs],
             faults=faults,
         )
         content = {"format": REPORT, "version": 1, "output": checksum(out), **report.as_dict()}
         with atomic_sinks([report_of(out)]) as [sink]:
             sink.write(f"{json.dumps(content, indent=1, ensure_ascii=False)}\n")
-    if controls:
-        client.tell(
-            f"{out}: {sum(controls.values()):,} bidirectional control characters, which can change the order "
-            f"in which text is shown, in {places[0]}{' and other sentences' if places[1:] else ''} ("
-            f"{', '.join(f'{name}: {count:,}' for name, count in controls.items())}); they are not changed"
-        )
     return report
 
 
@@ -182,19 +135,6 @@ def _instructions(source: Path, format: str, documents: Sequence[Document]) -> d
     if lines:
         in_order(source, documents, [document.id for document in documents])
     return {line.doc_id: line.instruction for line in lines}
-
-
-def _direction_controls(translations: Iterable[EndpointTranslation]) -> tuple[dict[str, int], list[str]]:
-    """Count characters of Unicode's Bidi_Control (such as U+202E) in translations; return also places."""
-    counts: Counter[str] = Counter()
-    places = []
-    for translation in translations:
-        for number, sentence in enumerate(translation.document.sentences):
-            controls = [] if number in translation.untranslated else _BIDI_CONTROL.findall(sentence)
-            counts.update(f"U+{ord(character):04X}" for character in controls)
-            if controls:
-                places.append(f"{translation.document.id}:{number + 1}")
-    return dict(sorted(counts.items())), places
 
 
 def translation_signature(client: Client, prompt: Prompt, instructed: int = 0) -> str:

@@ -20,8 +20,7 @@ from cotext.data.documents import Document
 from cotext.data.selection import align_lengths
 from cotext.language_models.client import Client, RefusedRequestError
 from cotext.language_models.config import DEFAULT_CONTEXT, TEMPLATE, Endpoint
-from cotext.language_models.numbered import UnusableError
-from cotext.language_models.prompts import Piece, Prompt, piece_of, prompt_of
+from cotext.language_models.prompts import Piece, Prompt, UnusableError, piece_of
 from cotext.runtime.errors import CotextError, shown
 
 # A translation is too long above LONGEST_TIMES times the characters of its source, plus LONGEST_MORE.
@@ -35,10 +34,8 @@ MOST_ALIGNED: Final = 600  # sentences; time and memory are quadratic
 
 EMPTY: Final = "is empty"
 LONG: Final = "is far longer than its source"
-ECHO: Final = "is the source"
+ECHO: Final = "is the source"  # may be right, such as a title or a quotation
 MOVED: Final = "seems to have merged some sentences and divided others, by their lengths"
-# Problems of translations that may be right, such as a title or a quotation.
-POSSIBLE: Final = frozenset({ECHO})
 
 _CONTENT: Final = re.compile(r"[^\W_]")
 _SPACE: Final = re.compile(r"\s+")
@@ -115,6 +112,11 @@ class Repair:
     problem: str
     remedy: str
 
+    def place(self, document: str) -> str:
+        """Return document and sentences, such as doc:3 or doc:3-5."""
+        last = f"-{self.last}" if self.last > self.first else ""
+        return f"{document}:{self.first}{last}"
+
 
 @dataclass(frozen=True, slots=True)
 class EndpointTranslation:
@@ -150,8 +152,8 @@ class EndpointTranslator:
 
     def __init__(self, client: Client) -> None:
         self._client, self.endpoint = client, client.endpoint
-        self.prompt = prompt_of(client.endpoint)
-        self._own = replace(self.prompt, template=TEMPLATE)
+        self._own = Prompt(self.endpoint, TEMPLATE)
+        self.prompt = Prompt(self.endpoint, self.endpoint.template or TEMPLATE)
 
     def translate(
         self,
@@ -216,7 +218,7 @@ class EndpointTranslator:
             CotextError: the errors of `Client.post`.
         """
         try:
-            answer = self._client.post(PATH, self._payload(prompt.messages(piece, problem)), repeat)
+            answer = self._client.post(self._payload(prompt.messages(piece, problem)), repeat)
         except RefusedRequestError as error:
             message = f"{error.code} {error.said}".casefold()
             if any(words in message for words in TOO_LONG):
@@ -306,7 +308,7 @@ class _ChainTranslation:
         pairs = zip(sentences, translations, strict=True)
         wrong = {index: problem for index, text in pairs if (problem := suspicion(source[index], text))}
         if len(sentences) == 1 and insisted:
-            for index in [index for index, problem in wrong.items() if problem in POSSIBLE]:
+            for index in [index for index, problem in wrong.items() if problem == ECHO]:
                 self._work.note([index], wrong.pop(index), KEPT)
         # If there is nothing after a number, its sentence may be with the previous number.
         if 2 * len(wrong) > len(sentences) or EMPTY in wrong.values():
@@ -325,9 +327,6 @@ class _ChainTranslation:
         for index, problem in wrong.items():
             self._work.note([index], problem, AGAIN)
             self.translate([index], self._repair_context, self._repeats)
-
-
-PATH: Final = "chat/completions"
 
 
 def text_of(answer: Mapping[str, Any]) -> str:

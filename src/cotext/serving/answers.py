@@ -14,33 +14,28 @@ from typing import Any, Final
 
 from cotext.files.blocks import Block
 from cotext.files.translate_blocks import PairedSentence
-from cotext.serving.errors import RequestError
 from cotext.serving.sharing.turns import Work
 
 LINGER_SECONDS: Final = 5.0
 KEPT_SECONDS: Final = 180.0
 KEPT_BYTES: Final = 32 * 1024 * 1024
 KEPT_BYTES_OF_CLIENT: Final = KEPT_BYTES // 8
-RETRY_SECONDS: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True)
 class TextAnswer:
     """The translated documents of a request, and the sentences with their translations.
 
-    `alternatives`: the documents with the second best translation of every sentence, the third best, and so
-    on. `bytes`: approximate size in memory.
+    `bytes`: approximate size in memory.
     """
 
     documents: list[list[Block]]
     pairs: list[PairedSentence]
-    alternatives: list[list[list[Block]]] = field(default_factory=list)
     bytes: int = field(init=False)
 
     def __post_init__(self) -> None:
         """Count the bytes in the thread that computed the answer, because this takes time."""
-        versions = (self.documents, *self.alternatives)
-        blocks = [block for documents in versions for document in documents for block in document]
+        blocks = [block for document in self.documents for block in document]
         characters = sum(len(block.text) for block in blocks)
         characters += sum(len(pair.source) + len(pair.target) for pair in self.pairs)
         object.__setattr__(self, "bytes", 4 * characters + 500 * (len(blocks) + len(self.pairs) + 1))
@@ -68,62 +63,56 @@ class Listener:
     on_sentence: Callable[[int, int, str], None] = lambda document, number, target: None
 
 
-@dataclass(slots=True, eq=False)
-class _Subscriber:
-    """A listener, and the number of sentences that it has received; -1: the start was not sent yet."""
-
-    listener: Listener
-    received: int = -1
-
-
 @dataclass(slots=True)
-class _Progress:
+class _Events:
     """The events of a request so far."""
 
     sources: list[SourceSentence] | None = None
     sentences: list[tuple[int, int, str]] = field(default_factory=list)
 
-    def send(self, subscriber: _Subscriber) -> None:
-        """Send new events to a subscriber; called in the loop."""
-        if self.sources is None:
-            return
-        if subscriber.received < 0:
-            subscriber.received = 0
-            subscriber.listener.on_start(self.sources)
-        while subscriber.received < len(self.sentences):
-            subscriber.received += 1
-            subscriber.listener.on_sentence(*self.sentences[subscriber.received - 1])
+    def send_to(self, listener: Listener) -> None:
+        if self.sources is not None:
+            listener.on_start(self.sources)
+        for sentence in self.sentences:
+            listener.on_sentence(*sentence)
 
 
 @dataclass(slots=True, eq=False)
 class PendingRequest:
-    """A request that is being computed."""
+    """A request that is being computed; `start` and `on_sentence` may be called from any thread.
+
+    Events are stored and sent in the loop, before the task ends.
+    """
 
     work: Work
     loop: asyncio.AbstractEventLoop
     task: "asyncio.Task[TextAnswer] | None" = None
     waiting: int = 0
-    progress: _Progress = field(default_factory=_Progress)
-    subscribers: list[_Subscriber] = field(default_factory=list)
+    events: _Events = field(default_factory=_Events)
+    listeners: list[Listener] = field(default_factory=list)
 
     def start(self, sources: list[SourceSentence]) -> None:
-        """Publish all source sentences; may be called from any thread."""
-        self.progress.sources = sources
-        self._publish()
+        """Publish all source sentences."""
+        self.loop.call_soon_threadsafe(self._started, sources)
 
     def on_sentence(self, document: int, number: int, target: str) -> None:
-        """Publish a translated sentence; may be called from any thread."""
-        self.progress.sentences.append((document, number, target))
-        self._publish()
+        """Publish a translated sentence."""
+        self.loop.call_soon_threadsafe(self._translated, (document, number, target))
 
     def stop_unless_waiting(self) -> None:
         """Cancel the work if no client waits for it."""
         if not self.waiting:
             self.work.cancel()
 
-    def _publish(self) -> None:
-        for subscriber in list(self.subscribers):
-            self.loop.call_soon_threadsafe(self.progress.send, subscriber)
+    def _started(self, sources: list[SourceSentence]) -> None:
+        self.events.sources = sources
+        for listener in list(self.listeners):
+            listener.on_start(sources)
+
+    def _translated(self, sentence: tuple[int, int, str]) -> None:
+        self.events.sentences.append(sentence)
+        for listener in list(self.listeners):
+            listener.on_sentence(*sentence)
 
 
 Compute = Callable[[PendingRequest], Coroutine[Any, Any, TextAnswer]]
@@ -136,7 +125,7 @@ class _Cached:
     client: str
     since: float
     bytes: int
-    progress: _Progress
+    events: _Events
     answer: TextAnswer
 
 
@@ -154,53 +143,39 @@ class RequestCache:
         return list(self._pending.values())
 
     async def answer(self, key: str, client: str, compute: Compute, listener: Listener | None) -> TextAnswer:
-        """Return the answer to a request; compute it only if no equal request is pending or cached.
-
-        Raises:
-            RequestError: 429, 503: too many requests are pending.
-        """
-        subscriber = _Subscriber(listener or Listener())
+        """Return the answer to a request; compute it only if no equal request is pending or cached."""
+        listener = listener or Listener()
         self._drop_old()
         if (cached := self._cached.get(key)) is not None:
-            cached.progress.send(subscriber)
+            cached.events.send_to(listener)
             return cached.answer
         pending = self._pending.get(key)
         # A request of another event loop, or a cancelled request, cannot be joined.
         if pending is None or pending.work.cancelled or pending.loop is not asyncio.get_running_loop():
-            self._require_slot(client)
+            self._make_room(client)
             pending = self._begin(key, client, compute)
         assert pending.task is not None
         pending.waiting += 1
         pending.work.background = False
-        if listener is not None:
-            pending.subscribers.append(subscriber)
+        pending.events.send_to(listener)
+        pending.listeners.append(listener)
         try:
-            pending.progress.send(subscriber)
-            answer = await asyncio.shield(pending.task)  # other clients may wait for it, too
-            pending.progress.send(subscriber)
-            return answer
+            return await asyncio.shield(pending.task)  # other clients may wait for it, too
         finally:
             pending.waiting -= 1
-            if listener is not None:
-                pending.subscribers.remove(subscriber)
+            pending.listeners.remove(listener)
             if not pending.waiting and not pending.task.done():
                 pending.work.background = True
                 pending.loop.call_later(LINGER_SECONDS, pending.stop_unless_waiting)
 
-    def _require_slot(self, client: str) -> None:
-        """At a limit, cancel a request without a waiting client; raise RequestError if there is none."""
+    def _make_room(self, client: str) -> None:
+        """At a limit, cancel a request without a waiting client; `Admission` limits the waiting ones."""
         every = [request for request in self._pending.values() if not request.work.cancelled]
         of_client = [request for request in every if request.work.client == client]
         for requests, most in ((every, self._most), (of_client, self._most_of_client)):
-            if len(requests) < most:
-                continue
-            if abandoned := [request for request in requests if not request.waiting]:
+            abandoned = [request for request in requests if not request.waiting]
+            if len(requests) >= most and abandoned:
                 min(abandoned, key=lambda request: request.work.client != client).work.cancel()
-            elif requests is every:
-                raise RequestError(503, "the server is full; try again later", RETRY_SECONDS)
-            else:
-                message = f"more than {most} requests at once; wait for answers before sending more"
-                raise RequestError(429, message, RETRY_SECONDS)
 
     def _begin(self, key: str, client: str, compute: Compute) -> PendingRequest:
         pending = PendingRequest(Work(client), asyncio.get_running_loop())
@@ -212,16 +187,16 @@ class RequestCache:
             if self._pending.get(key) is pending:
                 del self._pending[key]
             if not task.cancelled() and task.exception() is None:
-                self._cache(key, client, pending.progress, task.result())
+                self._cache(key, client, pending.events, task.result())
 
         pending.task.add_done_callback(finished)
         return pending
 
-    def _cache(self, key: str, client: str, progress: _Progress, answer: TextAnswer) -> None:
-        size = answer.bytes + sum(4 * len(text) + 500 for _, _, text in progress.sentences)
+    def _cache(self, key: str, client: str, events: _Events, answer: TextAnswer) -> None:
+        size = answer.bytes + sum(4 * len(text) + 500 for _, _, text in events.sentences)
         if size <= KEPT_BYTES_OF_CLIENT and key not in self._cached:
             self._bytes[client] += size
-            self._cached[key] = _Cached(client, time.monotonic(), size, progress, answer)
+            self._cached[key] = _Cached(client, time.monotonic(), size, events, answer)
             self._drop_old()
 
     def _drop_old(self) -> None:

@@ -50,37 +50,23 @@ NO_ROUTE: Final = "none"
 
 
 class Dialects:
-    """The routes of all dialects; for unknown routes, the first part of the path determines the dialect."""
+    """The routes of all dialects, in order."""
 
     def __init__(self, names: Sequence[str]) -> None:
-        self._routes: list[tuple[ModuleType, BaseRoute]] = []
-        self._by_first_part: dict[str, ModuleType] = {}
-        for name in names:
-            module = import_module(f"cotext.serving.{name}")
-            for route in module.routes():
-                self._routes.append((module, route))
-                if isinstance(route, Route):
-                    self._by_first_part.setdefault(_first_part(route.path), module)
+        modules = [import_module(f"cotext.serving.{name}") for name in names]
+        self._routes = [(module, route) for module in modules for route in module.routes()]
 
     @property
     def routes(self) -> list[BaseRoute]:
-        """All routes, in order."""
         return [route for _, route in self._routes]
 
     def of(self, scope: Scope) -> tuple[str, ModuleType | None]:
-        """Return the template of the route of a request, and its dialect."""
+        """Return the template of the route of a request, and its dialect; None for an unknown route."""
         for match in (Match.FULL, Match.PARTIAL):
             for module, route in self._routes:
                 if route.matches(scope)[0] == match:
                     return route.path if isinstance(route, Route) else NO_ROUTE, module
-        path = scope["path"].removeprefix(scope.get("root_path", ""))
-        return NO_ROUTE, self._by_first_part.get(_first_part(path))
-
-
-def _first_part(path: str) -> str:
-    """Return the first part of a path, after a session prefix."""
-    parts = path.split("/")[1:]
-    return "".join(parts[2:3] if parts[:1] == ["session"] else parts[:1])
+        return NO_ROUTE, None
 
 
 def plain_refusal(error: RequestError) -> Response:

@@ -2,14 +2,14 @@
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from typing import Any, Final
 
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from cotext.serving.errors import RequestError
+from cotext.serving.errors import RequestError, stopping
 from cotext.serving.record import log_error, record_of
 from cotext.serving.sharing.turns import CancelledError
 
@@ -44,58 +44,47 @@ class EventStream(StreamingResponse):
     ) -> None:
         # Proxies such as nginx must not buffer the response.
         headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
-        super().__init__((), headers=headers, media_type="text/event-stream")
         self._events, self._first, self._keep_alive = events, first, keep_alive
+        self._framed = self._frames()
+        super().__init__(self._framed, headers=headers, media_type="text/event-stream")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send events until they end or the client disconnects."""
-        gone = asyncio.ensure_future(disconnected(receive))
-        sending = asyncio.ensure_future(self._send(scope, send))
+        self._scope = scope
         try:
-            await asyncio.wait({gone, sending}, return_when=asyncio.FIRST_COMPLETED)
-            if sending.done():
-                sending.result()
+            await super().__call__(scope, receive, send)
         finally:
-            for task in (gone, sending):
-                task.cancel()
-            await asyncio.gather(gone, sending, return_exceptions=True)
+            await self._framed.aclose()
             await self._events.aclose()
 
-    async def _send(self, scope: Scope, send: Send) -> None:
-        async def write(content: bytes, more: bool = True) -> None:
-            await send({"type": "http.response.body", "body": content, "more_body": more})
-
-        start = {"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers}
-        await send(start)
+    async def _frames(self) -> AsyncGenerator[bytes, None]:
         if self._first is not None:
-            await write(self._first.encoded())
-        while (event := await self._next(scope, write)) is not None:
-            await write(event.encoded())
-        await write(b"", more=False)
+            yield self._first.encoded()
+        while True:
+            awaited = asyncio.ensure_future(anext(self._events, None))
+            try:
+                while not (await asyncio.wait({awaited}, timeout=self._keep_alive))[0]:
+                    yield b": still at it\n\n"
+                event = awaited.result()
+            except Exception as error:
+                event = self._error(error)
+            finally:
+                awaited.cancel()
+                await asyncio.gather(awaited, return_exceptions=True)
+            if event is None:
+                return
+            yield event.encoded()
 
-    async def _next(self, scope: Scope, write: Callable[[bytes], Awaitable[None]]) -> Event | None:
-        """Return the next event, None after the last; send comments meanwhile."""
-        awaited = asyncio.ensure_future(anext(self._events, None))
-        try:
-            while not (await asyncio.wait({awaited}, timeout=self._keep_alive))[0]:
-                await write(b": still at it\n\n")
-            return awaited.result()
-        except RequestError as error:
-            return Event("error", {"message": error.message})
-        except CancelledError:
-            return Event("error", {"message": "the server is being stopped; try again soon"})
-        except Exception as error:
-            if not awaited.done():
-                raise  # an error of the connection
-            record = record_of(scope)
+    def _error(self, error: Exception) -> Event:
+        if isinstance(error, CancelledError):
+            error = stopping()
+        if isinstance(error, RequestError):
+            message = error.message
+        else:
+            record = record_of(self._scope)
             log_error(record, error)
-            return Event(
-                "error",
-                {"message": f"an internal server error occurred; it is in the log as {record.id}"},
-            )
-        finally:
-            awaited.cancel()
-            await asyncio.gather(awaited, return_exceptions=True)
+            message = f"an internal server error occurred; it is in the log as {record.id}"
+        return Event("error", {"message": message})
 
 
 async def disconnected(receive: Receive) -> None:

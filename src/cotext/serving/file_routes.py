@@ -4,211 +4,55 @@ import json
 import os
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
-from dataclasses import asdict, dataclass, field
-from functools import partial
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
 from anyio import to_thread
-from python_multipart.exceptions import FormParserError
-from python_multipart.multipart import MultipartParser, parse_options_header
-from starlette.requests import ClientDisconnect, Request
+from starlette.datastructures import UploadFile
+from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 
 from cotext.serving.errors import RequestError
-from cotext.serving.jobs import JobOptions, Jobs
-from cotext.serving.jobs.folder import RETRY_SECONDS
+from cotext.serving.jobs import JobOptions
 from cotext.serving.jobs.names import attachment
+from cotext.serving.jobs.storage import disk_full
 from cotext.serving.record import Client
-from cotext.serving.requests import asking, service_of
-
-# --- Uploads as multipart/form-data (RFC 7578), written to the disk of the jobs while they arrive.
-#
-# Starlette's form parser writes up to a thousand files of any size to the temporary folder before a handler
-# is called. This one checks the limits while a file arrives.
+from cotext.serving.requests import Fields, asking, content_type, read_fields, service_of
 
 FILE_FIELD: Final = "file"
-MAX_PARTS: Final = 64
-WRITTEN_BYTES: Final = 256 * 1024  # written at a time
-
-
-@dataclass(slots=True)
-class Upload:
-    """An uploaded file: its path until it is submitted, its name on the client, other form fields."""
-
-    path: Path
-    file_name: str = ""
-    fields: dict[str, list[str]] = field(default_factory=dict)
-
-    def value(self, name: str, default: str = "") -> str:
-        """Return the last value of a field."""
-        return self.fields.get(name, [default])[-1]
+PIECE_BYTES: Final = 256 * 1024
 
 
 @asynccontextmanager
-async def received_file(request: Request, client: Client) -> AsyncIterator[Upload]:
-    """Receive a form with a file in the field `file`; the file is deleted afterwards unless submitted.
+async def received_file(request: Request, client: Client) -> AsyncIterator[tuple[UploadFile, Fields, str]]:
+    """Receive a form with a file in the field `file`; return the file, all fields, and a reservation.
 
-    `client`: whose space is used, by the bytes that have arrived.
+    While the file arrives in the folder for temporary files, its declared size is reserved in the space of
+    `client`.
 
     Raises:
-        RequestError: 400, the form is invalid or incomplete, or does not have exactly one file; 413, the file
-            or its fields are too large; 429 and 503, there is no space.
+        RequestError: 400, the form is invalid, or does not have exactly one file; 413, the form is too large;
+            429 and 503, there is no space.
     """
-    jobs, settings = service_of(request).jobs, service_of(request).settings
-    max_file_bytes, max_field_bytes = settings.max_file_bytes, settings.max_text_bytes
-    boundary = _boundary(request)
-    declared = request.headers.get("content-length", "")
-    announced = int(declared) if declared.isascii() and declared.isdigit() and len(declared) < 20 else 0
-    if announced > max_file_bytes + max_field_bytes:
-        raise _too_long(max_file_bytes)
-    with jobs.upload() as path:
-        form = _Form(Upload(path), boundary, max_file_bytes, max_field_bytes)
-        await to_thread.run_sync(jobs.announced, client, min(announced, max_file_bytes))
-        await _read(request, form, jobs, client)
-        yield form.received()
-
-
-async def _read(request: Request, form: "_Form", jobs: Jobs, client: Client) -> None:
-    path = form.upload.path
-
-    def write() -> None:
-        jobs.arrived(path, client, form.file_bytes)
-        file.write(form.taken())
-
-    try:
-        with path.open("xb") as file:
-            async for chunk in request.stream():
-                form.write(chunk)
-                if len(form.waiting) >= WRITTEN_BYTES:
-                    await to_thread.run_sync(write)
-            form.finish()
-            await to_thread.run_sync(write)
-    except (FormParserError, ValueError, KeyError):
-        raise RequestError(400, "the form is damaged; send it as multipart/form-data") from None
-    except ClientDisconnect:
-        raise RequestError(499, "the client has disconnected") from None
-    except OSError:
-        raise RequestError(
-            503, "the server has too little disk space for this file; try again later", RETRY_SECONDS
-        ) from None
-
-
-def _boundary(request: Request) -> bytes:
-    kind, options = parse_options_header(request.headers.get("content-type"))
-    if kind != b"multipart/form-data" or not options.get(b"boundary"):
+    jobs, most = service_of(request).jobs, service_of(request).settings.max_file_bytes
+    if content_type(request)[0] != "multipart/form-data":
         raise RequestError(400, "send a file as multipart/form-data, in the field `file`")
-    return options[b"boundary"]
-
-
-def _too_long(most: int) -> RequestError:
-    return RequestError(413, f"a file may have {most:,} bytes at most; split it")
-
-
-class _Form:
-    """The parts of a form while they arrive: file content is buffered until written, fields are kept."""
-
-    def __init__(self, upload: Upload, boundary: bytes, max_file_bytes: int, max_field_bytes: int) -> None:
-        self.upload, self._most, self._most_of_fields = upload, max_file_bytes, max_field_bytes
-        self.waiting = bytearray()
-        self.file_bytes = self._field_bytes = self._parts = self._files = 0
-        self._header, self._value = b"", b""
-        self._disposition = b""
-        self._name: str | None = None  # name of the current field; None for the file
-        self._content = bytearray()  # content of the current field
-        self._ended = False
-        self._parser = MultipartParser(
-            boundary,
-            {
-                "on_part_begin": self._begin,
-                "on_header_field": self._on_header,
-                "on_header_value": self._on_value,
-                "on_header_end": self._on_header_end,
-                "on_headers_finished": self._on_headers,
-                "on_part_data": self._on_data,
-                "on_part_end": self._end,
-                "on_end": self._on_end,
-            },
-        )
-
-    def write(self, chunk: bytes) -> None:
-        self._parser.write(chunk)
-
-    def taken(self) -> bytes:
-        """Return the waiting content of the file, and clear it."""
-        content = bytes(self.waiting)
-        self.waiting.clear()
-        return content
-
-    def finish(self) -> None:
-        """Raise RequestError if the form has no end."""
-        self._parser.finalize()
-        if not self._ended:
-            raise RequestError(400, "the form is incomplete: its end is missing; send it again")
-
-    def received(self) -> Upload:
-        """Return the complete file."""
-        if not self._files:
-            raise RequestError(400, "the form has no file in its field `file`")
-        return self.upload
-
-    def _begin(self) -> None:
-        self._parts += 1
-        if self._parts > MAX_PARTS:
-            raise RequestError(413, f"a form with a file may have {MAX_PARTS} fields at most")
-        self._disposition, self._content = b"", bytearray()
-
-    def _on_header(self, data: bytes, start: int, end: int) -> None:
-        self._header += data[start:end]
-
-    def _on_value(self, data: bytes, start: int, end: int) -> None:
-        self._value += data[start:end]
-
-    def _on_header_end(self) -> None:
-        if self._header.lower() == b"content-disposition":
-            self._disposition = self._value
-        self._header = self._value = b""
-
-    def _on_headers(self) -> None:
-        _, options = parse_options_header(self._disposition)
-        name = _text(options[b"name"])
-        self._name = None if name == FILE_FIELD and b"filename" in options else name
-        if self._name is None:
-            self._files += 1
-            if self._files > 1:
-                raise RequestError(400, "the form has several files; send one at a time")
-            self.upload.file_name = _text(options[b"filename"])
-
-    def _on_data(self, data: bytes, start: int, end: int) -> None:
-        if self._name is None:
-            self.file_bytes += end - start
-            if self.file_bytes > self._most:
-                raise _too_long(self._most)
-            self.waiting += data[start:end]
-            return
-        self._field_bytes += end - start
-        if self._field_bytes > self._most_of_fields:
-            raise RequestError(413, f"the fields of a form may have {self._most_of_fields:,} bytes at most")
-        self._content += data[start:end]
-
-    def _end(self) -> None:
-        if self._name is not None:
-            self.upload.fields.setdefault(self._name, []).append(_text(self._content))
-
-    def _on_end(self) -> None:
-        self._ended = True
-
-
-def _text(content: bytes | bytearray) -> str:
-    """Decode UTF-8 (RFC 7578, 5.1.2), or else Latin-1, which old browsers use."""
+    declared = request.headers.get("content-length", "")
+    size = min(int(declared[:20]), most) if declared.isascii() and declared.isdigit() else most
+    reservation = await to_thread.run_sync(jobs.reserve, client, size)
     try:
-        return content.decode()
-    except UnicodeDecodeError:
-        return content.decode("latin-1")
-
-
-PIECE_BYTES: Final = 256 * 1024
+        try:
+            fields = await read_fields(request)
+        except OSError:
+            raise disk_full() from None
+        file = fields.value(FILE_FIELD)
+        if not isinstance(file, UploadFile):
+            raise RequestError(400, "send a form with one complete file in its field `file`")
+        yield file, fields, reservation
+    finally:
+        jobs.release(reservation)
 
 
 def routes() -> list[BaseRoute]:
@@ -225,12 +69,13 @@ def routes() -> list[BaseRoute]:
 async def send(request: Request) -> Response:
     """Receive a file."""
     client, service = asking(request), service_of(request)
-    async with received_file(request, client) as upload:
-        name = upload.value("system")
+    async with received_file(request, client) as (file, fields, reservation):
+        name = fields.text("system")
         system = service.systems.named(name) if name else service.systems.translating(None, None)[0]
-        options = JobOptions(_glossary(upload.value("glossary")))
-        submit = partial(service.jobs.submit, client, system, upload.path, upload.file_name, options)
-        ticket = await to_thread.run_sync(submit)
+        options = JobOptions(_glossary(fields.text("glossary")))
+        ticket = await to_thread.run_sync(
+            service.jobs.submit, client, system, file.file, file.filename or "", options, reservation
+        )
     return JSONResponse({"id": ticket.id}, 201, {"Location": f"/api/files/{ticket.id}"})
 
 

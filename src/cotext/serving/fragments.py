@@ -13,29 +13,20 @@ from typing import Final, Literal
 
 from cotext.files.blocks import Block
 from cotext.files.markup import BLOCKS, ElementRules, Markup, tokens
-from cotext.files.places import read_markup
-from cotext.runtime.errors import CotextError
-from cotext.serving.errors import RequestError
 
 SplitSentences = Literal["0", "1", "nonewlines"]
 _LINE_ENDS: Final = re.compile(r"(\r\n|\r|\n)")
-_PROLOGUE: Final = re.compile(r"\s*<[?!]")
 
 
 @dataclass(frozen=True, slots=True)
 class TagHandling:
-    """Options for tags; `kind`: "xml" or "html"; names in lower case; `strict`: reject malformed XML."""
+    """Options for tags; `kind`: "xml" or "html"; names in lower case."""
 
     kind: str
-    strict: bool = False
     outline: bool = True
     splitting: frozenset[str] = frozenset()
     not_splitting: frozenset[str] = frozenset()
     ignored: frozenset[str] = frozenset()
-
-    @property
-    def version(self) -> str:
-        return "v2" if self.strict else "v1"
 
 
 class PlainText:
@@ -57,8 +48,6 @@ class TaggedText:
     """A document or fragment of XML or HTML."""
 
     def __init__(self, text: str, split: SplitSentences, tags: TagHandling, place: str) -> None:
-        if tags.kind == "xml" and tags.strict:
-            _check(text, place)
         self._markup = Markup(text, tags.kind == "xml", _rules(text, split, tags))
         self.blocks = [replace(block, place=place, split=split != "0") for block in self._markup.blocks]
 
@@ -70,11 +59,7 @@ Fragment = PlainText | TaggedText
 
 
 def fragment(text: str, split: SplitSentences, tags: TagHandling | None, place: str) -> Fragment:
-    """Read a text of a request; `place`: its name in messages.
-
-    Raises:
-        RequestError: 400, malformed XML with strict tag handling.
-    """
+    """Read a text of a request; `place`: its name in messages."""
     return PlainText(text, split, place) if tags is None else TaggedText(text, split, tags, place)
 
 
@@ -125,16 +110,3 @@ def _outline(text: str) -> frozenset[str]:
         beside[number] = beside[element.around] or elements[element.around].has_text
     inline = {element.name for element, is_beside in zip(elements, beside, strict=True) if is_beside}
     return frozenset(element.name for element in elements[1:]) - inline
-
-
-def _check(text: str, place: str) -> None:
-    """Raise RequestError for malformed XML; a fragment may have several elements."""
-    try:
-        read_markup(text if _PROLOGUE.match(text) else f"<t>{text}</t>", place)
-    except CotextError as error:
-        reason = str(error).rpartition(": ")[
-            2
-        ]  # without the line number, which counts lines of the wrapped text
-        raise RequestError(
-            400, f"tag_handling: {place}: {reason}; correct the XML, or omit tag_handling_version=v2"
-        ) from None

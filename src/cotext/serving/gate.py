@@ -10,7 +10,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from cotext.runtime.errors import CotextError
-from cotext.serving.errors import Dialects, RequestError, plain_refusal, without_paths
+from cotext.serving.errors import Dialects, RequestError, plain_refusal, stopping, without_paths
 from cotext.serving.keys import Admission
 from cotext.serving.record import MONITORING_ROUTES, RequestRecord, begin, log_error, log_request
 from cotext.serving.service import Service
@@ -21,7 +21,6 @@ from cotext.serving.sharing import CancelledError
 METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH"})
 CLIENT_GONE: Final = 499  # only for logs
 SLOWEST_BYTES: Final = 512 * 1024  # minimum part of a body that must arrive per `ServerSettings.body_seconds`
-STOP_RETRY_SECONDS: Final = 10
 SECURITY: Final = {
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
@@ -106,12 +105,12 @@ class Gate:
 
     def _check(self, scope: Scope, record: RequestRecord) -> None:
         if self._admission.stopping and record.route not in MONITORING_ROUTES:
-            raise RequestError(503, "the server is being stopped; try again soon", STOP_RETRY_SECONDS)
+            raise stopping()
         if self._admission.key_required:
             return
         headers = Headers(scope=scope)
         here = (scope.get("server") or ("", None))[0]
-        if _is_address(here) and not is_loopback(here):
+        if _address(here) is not None and not is_loopback(here):
             raise RequestError(
                 403, "a server without keys accepts only requests from its own machine; start it with --keys"
             )
@@ -147,20 +146,16 @@ def _host_name(host: str) -> str:
         return ""
 
 
-def _is_address(name: str) -> bool:
+def _address(name: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     try:
-        ipaddress.ip_address(name.partition("%")[0])
+        return ipaddress.ip_address(name.partition("%")[0])
     except ValueError:
-        return False
-    return True
+        return None
 
 
 def is_loopback(name: str) -> bool:
-    if name.lower() == "localhost":
-        return True
-    if not _is_address(name):
-        return False
-    address = ipaddress.ip_address(name.partition("%")[0])
+    if (address := _address(name)) is None:
+        return name.lower() == "localhost"
     mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
     return (mapped or address).is_loopback
 

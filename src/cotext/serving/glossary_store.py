@@ -13,7 +13,7 @@ from cotext.data.languages import Languages
 from cotext.runtime.errors import CotextError
 from cotext.runtime.files import remove
 from cotext.serving.errors import RequestError
-from cotext.serving.jobs.folder import private, write_durably
+from cotext.serving.jobs.storage import private, write_durably
 from cotext.serving.settings import SHARES
 from cotext.serving.terms import MAX_TERM, Entries, distinct, is_line
 

@@ -33,7 +33,6 @@ from cotext.serving.settings import ServerSettings
 
 PREFIX: Final = "cotext-"
 MAX_NAME: Final = 64
-LOOK_SECONDS: Final = 1.0  # between checks of the file; a revoked key is rejected after this time
 _NAME: Final = rf"[A-Za-z0-9][A-Za-z0-9_.-]{{0,{MAX_NAME - 1}}}"
 
 
@@ -131,29 +130,22 @@ class KeyFile:
         CotextError: the errors of `read_keys`. If later reads fail, no key is valid.
     """
 
-    def __init__(self, path: Path, clock: Callable[[], float] = time.monotonic) -> None:
-        self._path, self._clock = path, clock
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._seen = self._version()
         self._keys = read_keys(path)
-        self._seen, self._looked = self._version(), clock()
 
     def find(self, key: str) -> Key | None:
         """Return the entry of a key, or None; the time does not depend on the keys."""
-        self._look()
-        given = hashed(key)
-        matches = [entry for entry in self._keys if compare_digest(entry.sha256, given)]
-        return matches[-1] if matches else None
-
-    def _look(self) -> None:
-        if self._clock() - self._looked < LOOK_SECONDS:
-            return
-        self._looked = self._clock()
-        version = self._version()
-        if version != self._seen:
+        if (version := self._version()) != self._seen:
             self._seen = version
             try:
                 self._keys = read_keys(self._path)
             except CotextError:
                 self._keys = []
+        given = hashed(key)
+        matches = [entry for entry in self._keys if compare_digest(entry.sha256, given)]
+        return matches[-1] if matches else None
 
     def _version(self) -> tuple[int, int, int, int]:
         try:
@@ -190,10 +182,10 @@ class Admission:
     share one rate limit.
     """
 
-    def __init__(self, settings: ServerSettings, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, settings: ServerSettings) -> None:
         self._settings = settings
-        self._keys = None if settings.keys is None else KeyFile(settings.keys, clock)
-        self._rates = Rates(clock)
+        self._keys = None if settings.keys is None else KeyFile(settings.keys)
+        self._rates = Rates()
         self._places: Counter[str] = Counter()
         self.stopping = False
 

@@ -15,10 +15,9 @@ from starlette.routing import BaseRoute, Route
 from cotext.data.languages import name_of
 from cotext.serving.errors import RequestError
 from cotext.serving.fragments import TagHandling
-from cotext.serving.requests import Fields, client_of, read_fields, service_of
+from cotext.serving.requests import client_of, read_fields, service_of
 from cotext.serving.service import Service
 from cotext.serving.sessions import also_in_sessions
-from cotext.serving.systems import System
 from cotext.serving.translation import Detected, TranslationRequest, code_of, detect, extension_of, translated
 
 AUTO: Final = "auto"
@@ -26,15 +25,13 @@ AUTO: Final = "auto"
 
 def routes() -> list[BaseRoute]:
     """Return the routes of this API; `/health` is common to all APIs."""
-    return [
-        *also_in_sessions(
-            [
-                Route("/translate", translate, methods=["POST"]),
-                Route("/languages", languages, methods=["GET"]),
-                Route("/detect", detect_language, methods=["POST"]),
-            ]
-        ),
-    ]
+    return also_in_sessions(
+        [
+            Route("/translate", translate, methods=["POST"]),
+            Route("/languages", languages, methods=["GET"]),
+            Route("/detect", detect_language, methods=["POST"]),
+        ]
+    )
 
 
 def refusal(error: RequestError) -> Response:
@@ -46,20 +43,24 @@ async def translate(request: Request) -> Response:
     """Translate a text or a list of texts."""
     fields = await read_fields(request)
     client, service = client_of(request, fields.text("api_key") or None), service_of(request)
-    texts, is_list = _texts(fields, service.settings.max_sentences)
+    if "q" not in fields:
+        raise RequestError(400, "Parameter 'q' not specified.")
+    texts, is_list = fields.texts("q"), isinstance(fields.value("q"), list)
+    if len(texts) > (most := service.settings.max_sentences):
+        raise RequestError(413, f"a request may have at most {most:,} texts; send several requests")
     kind = fields.one_of("format", ("text", "html"), "text")
-    alternatives = _alternatives(fields)
     source, target = fields.needed("source"), fields.needed("target")
     extension = extension_of(request, fields, by_themselves=True)
     translation = TranslationRequest(
         texts,
-        _systems(service, source, target, extension.system),
+        service.systems.translating(
+            None if source == AUTO else code_of(source), code_of(target), extension.system
+        ),
         extension.document,
         extension.place,
         "nonewlines" if kind == "html" else "1",
         TagHandling("html") if kind == "html" else None,
         detects=source == AUTO,
-        alternatives=alternatives,
     )
     results = await translated(request, client, translation)
     answers = [result.text for result in results]
@@ -67,38 +68,13 @@ async def translate(request: Request) -> Response:
     if source == AUTO:
         detected = [_described(result.source) for result in results]
         answer["detectedLanguage"] = detected if is_list else detected[0]
-    if alternatives:
-        others = [list(result.alternatives) for result in results]
-        answer["alternatives"] = others if is_list else others[0]
+    if fields.value("alternatives") not in (None, "", "0", 0):  # there are none
+        answer["alternatives"] = [[] for _ in results] if is_list else []
     return JSONResponse(answer)
-
-
-def _texts(fields: Fields, most: int) -> tuple[list[str], bool]:
-    """Return the texts of a request (at most `most`), and whether they are a list."""
-    if "q" not in fields:
-        raise RequestError(400, "Parameter 'q' not specified.")
-    texts, is_list = fields.texts("q"), isinstance(fields.value("q"), list)
-    if len(texts) > most:
-        raise RequestError(413, f"a request may have at most {most:,} texts; send several requests")
-    return texts, is_list
-
-
-def _alternatives(fields: Fields) -> int:
-    """Return the requested number of alternatives; a response has at most the beam size minus one."""
-    value = fields.value("alternatives")
-    text = "0" if value is None or value == "" else str(value)
-    if isinstance(value, bool | float | list | dict) or not text.isascii() or not text.isdigit():
-        raise RequestError(400, "Invalid request: alternatives must be an integer of at least 0")
-    return int(text[:9])
 
 
 def _described(detected: Detected) -> dict[str, Any]:
     return {"confidence": round(100 * detected.confidence, 1), "language": detected.language}
-
-
-def _systems(service: Service, source: str, target: str, name: str | None = None) -> list[System]:
-    """Return the systems for a source and a target language; `auto`: those of all source languages."""
-    return service.systems.translating(None if source == AUTO else code_of(source), code_of(target), name)
 
 
 async def detect_language(request: Request) -> Response:

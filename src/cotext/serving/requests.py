@@ -1,7 +1,6 @@
 """Reading of requests, common to all dialects: fields as JSON or form, and the client."""
 
 import asyncio
-import re
 from collections.abc import Collection, Coroutine, Iterable, Mapping
 from typing import Any, Final, TypeVar
 from urllib.parse import parse_qsl
@@ -24,7 +23,6 @@ T = TypeVar("T")
 MAX_JSON_DEPTH: Final = 16
 MAX_FILES: Final = 4
 IN_LOOP_BYTES: Final = 16 * 1024  # larger bodies are parsed in a thread, not in the event loop
-_HALF_CHARACTER: Final = re.compile("[\ud800-\udfff]")
 _UTF8: Final = ("utf-8", "utf8", "us-ascii")
 FORMS: Final = ("application/x-www-form-urlencoded", "multipart/form-data")
 
@@ -40,12 +38,6 @@ def client_of(request: Request, key: str | None) -> Client:
     return admission.admit(record_of(request.scope), key)
 
 
-def bearer_key(request: Request) -> str | None:
-    """Return the key of `Authorization: Bearer KEY` (RFC 6750, 2.1), or None."""
-    kind, _, key = request.headers.get("authorization", "").partition(" ")
-    return key.strip() if kind.lower() == "bearer" else None
-
-
 async def fields(request: Request) -> dict[str, Any]:
     """Return the fields of a JSON object or a form; in a form, every field has a list of values.
 
@@ -55,7 +47,7 @@ async def fields(request: Request) -> dict[str, Any]:
     Raises:
         RequestError: 400, the body is invalid; 413, it is too large; 415, its type is not supported.
     """
-    kind, options = _content_type(request)
+    kind, options = content_type(request)
     if kind == "multipart/form-data":
         return await _parts(request)
     content = await request.body()
@@ -73,15 +65,6 @@ class Fields:
 
     def __init__(self, found: Mapping[str, Any]) -> None:
         self._found = {name: value for name, value in found.items() if value is not None}
-
-    @classmethod
-    def of_form(cls, lists: Mapping[str, list[Any]]) -> "Fields":
-        """Return the fields of a form, which has a list of values for each name."""
-        return cls({name: values[0] if len(values) == 1 else values for name, values in lists.items()})
-
-    def with_others(self, found: Mapping[str, Any]) -> "Fields":
-        """Return these fields together with `others`, which take precedence."""
-        return Fields({**self._found, **found})
 
     def __contains__(self, name: str) -> bool:
         return name in self._found
@@ -102,14 +85,10 @@ class Fields:
             raise RequestError(400, f"Parameter '{name}' not specified.")
         return text
 
-    def several(self, name: str) -> list[Any]:
-        """Return a list field; any other value is a list with one element."""
-        value = self._found.get(name, [])
-        return value if isinstance(value, list) else [value]
-
     def texts(self, name: str) -> list[str]:
         """Return a list of texts; a single text is a list with one element."""
-        texts = self.several(name)
+        value = self._found.get(name, [])
+        texts: list[Any] = value if isinstance(value, list) else [value]
         if not all(isinstance(text, str) for text in texts):
             raise RequestError(400, f"Parameter '{name}' has to be a list of strings")
         return texts
@@ -143,9 +122,14 @@ async def read_fields(request: Request) -> Fields:
     """Return the fields of the body and, for missing fields, of the address; raise the errors of `fields`."""
     in_body = await fields(request)
     address = {name: request.query_params.getlist(name) for name in request.query_params}
-    if _content_type(request)[0] in FORMS:
-        return Fields.of_form(address | in_body)
-    return Fields.of_form(address).with_others(in_body)
+    if content_type(request)[0] in FORMS:
+        return Fields(_single(address | in_body))
+    return Fields(_single(address) | in_body)
+
+
+def _single(lists: Mapping[str, list[Any]]) -> dict[str, Any]:
+    """Replace lists with one value by this value."""
+    return {name: values[0] if len(values) == 1 else values for name, values in lists.items()}
 
 
 def _parsed(content: bytes, kind: str, options: dict[str, str], max_fields: int) -> dict[str, Any]:
@@ -165,7 +149,8 @@ def _parsed(content: bytes, kind: str, options: dict[str, str], max_fields: int)
     return _json(text)
 
 
-def _content_type(request: Request) -> tuple[str, dict[str, str]]:
+def content_type(request: Request) -> tuple[str, dict[str, str]]:
+    """Return the media type of a body, and its parameters."""
     kind, *options = request.headers.get("content-type", "").split(";")
     pairs = (option.partition("=") for option in options)
     return kind.strip().lower(), {name.strip().lower(): value.strip(" \"'") for name, _, value in pairs}
@@ -205,7 +190,7 @@ def _form(text: str, max_fields: int) -> dict[str, Any]:
 
 
 async def _parts(request: Request) -> dict[str, Any]:
-    if _content_type(request)[1].get("charset", "utf-8").lower() not in _UTF8:
+    if content_type(request)[1].get("charset", "utf-8").lower() not in _UTF8:
         raise RequestError(415, "the encoding of the form is not UTF-8")
     settings = service_of(request).settings
     try:
@@ -215,12 +200,7 @@ async def _parts(request: Request) -> dict[str, Any]:
     except (UnicodeError, ValueError):
         raise RequestError(400, "the form is damaged") from None
     record_of(request.scope).form = form
-    lists = {name: form.getlist(name) for name in form}
-    for name, values in lists.items():
-        for text in (name, *(value for value in values if isinstance(value, str))):
-            if "\0" in name or _HALF_CHARACTER.search(text):
-                raise RequestError(400, "the form contains unpaired surrogates, or NUL in field names")
-    return lists
+    return {name: form.getlist(name) for name in form}
 
 
 def check_size(settings: ServerSettings, texts: Iterable[str]) -> None:
@@ -261,8 +241,9 @@ B = TypeVar("B", bound=Body)
 
 
 def asking(request: Request) -> Client:
-    """Authenticate the client by `Authorization: Bearer KEY`; see `client_of`."""
-    return client_of(request, bearer_key(request))
+    """Authenticate the client by `Authorization: Bearer KEY` (RFC 6750, 2.1); see `client_of`."""
+    kind, _, key = request.headers.get("authorization", "").partition(" ")
+    return client_of(request, key.strip() if kind.lower() == "bearer" else None)
 
 
 async def body_of(request: Request, kind: type[B]) -> B:

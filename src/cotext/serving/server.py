@@ -49,8 +49,7 @@ def listening_socket(host: str, port: int, keys: bool) -> socket.socket:
     except (OSError, UnicodeError):
         raise CotextError(
             f"--host {host}: not an address of this machine; give 127.0.0.1 to listen on this machine only, "
-            f"or "
-            "0.0.0.0 for all its networks"
+            "or 0.0.0.0 for all its networks"
         ) from None
     family, kind, protocol, _, address = addresses[0]
     if not keys and not is_loopback(str(address[0])):
@@ -119,8 +118,8 @@ class StoppingServer(uvicorn.Server):
     ) -> None:
         super().__init__(config)
         self._admission: Admission = made.state.admission
-        self._service: Service = made.state.service
-        self._seconds = self._service.settings.stop_seconds
+        service: Service = made.state.service
+        self._seconds = service.settings.stop_seconds
         self._on_start = on_start
         self._on_stop = on_stop
         self._stop = StopRequest()
@@ -147,13 +146,9 @@ class StoppingServer(uvicorn.Server):
             self._on_stop()
         if self._admission.stopping and (not self._admission.in_flight or now > self._deadline):
             self.should_exit = True
-        if counter % COLLECT_TICKS == 0 and self._is_idle():
+        if counter % COLLECT_TICKS == 0 and not self._admission.in_flight:
             gc.collect()
         return await super().on_tick(counter)
-
-    def _is_idle(self) -> bool:
-        """Return whether no texts or files are being translated."""
-        return not self._admission.in_flight and not self._service.jobs.busy
 
 
 class TimedProtocol(H11Protocol):

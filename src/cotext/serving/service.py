@@ -26,7 +26,6 @@ from cotext.serving.settings import ServerSettings
 from cotext.serving.sharing import CancelledError, SharedSystem, Work
 from cotext.serving.systems import System, Systems
 from cotext.translation.document_state import WindowLog
-from cotext.translation.translator import alternatives
 from cotext.translation.wishes import Wishes
 
 __all__ = ["Client", "Listener", "Service", "SourceSentence", "TextAnswer", "TextRequest"]
@@ -41,17 +40,13 @@ class TextRequest:
     """Documents to translate, as blocks in reading order.
 
     `given`: fixed translations, by document and sentence (after splitting); they are context of later
-    sentences. `alternatives`: also return other translations of the beam, unless there
-    are terms or copied texts. `log`: windows that were found before, and a log for new ones; such requests
-    are not cached.
+    sentences. `log`: windows that were found before, and a log for new ones; such requests are not cached.
     """
 
     system: System
     documents: tuple[tuple[Block, ...], ...]
     wishes: Wishes = field(default_factory=Wishes)
     given: Mapping[int, Mapping[int, str]] = field(default_factory=dict)
-    alternatives: bool = False
-    splitting: Splitting | None = field(default_factory=Splitting)
     log: WindowLog | None = None
 
 
@@ -153,7 +148,7 @@ class Service:
     def _translate(self, request: TextRequest, pending: PendingRequest) -> TextAnswer:
         work, shared = pending.work, self.shared(request.system)
         opened = shared.opened_for(work)
-        splitter = request.splitting.splitter(opened.languages.source) if request.splitting else None
+        splitter = Splitting().splitter(opened.languages.source)
         contents = Contents([list(blocks) for blocks in request.documents])
         alone = partial(shared.exclusively, work)
         texts = BlockDocuments(opened, contents, splitter, request.wishes, alone, request.given)
@@ -169,13 +164,11 @@ class Service:
         indices = range(len(texts.documents))
         guide, taken = texts.guide(indices), texts.taken(indices)
         work.on_sentence = on_sentence
-        lists = request.alternatives and guide is None
-        translator = shared.opened_for(work, lists).translator
-        translations = dict(translator.translate(texts.documents, guide=guide, taken=taken, log=request.log))
+        found = opened.translator.translate(texts.documents, guide=guide, taken=taken, log=request.log)
+        translations = dict(found)
         note_translated(translations.values())
         pairs = (replace(pair, document=texts.numbers[pair.document]) for pair in texts.paired(translations))
-        others = [texts.blocks(version) for version in alternatives(translations)]
-        return TextAnswer(texts.blocks(translations), list(pairs), others)
+        return TextAnswer(texts.blocks(translations), list(pairs))
 
     def check_sentences(self, sentences: int) -> None:
         """Raise RequestError 413 if a request has too many sentences."""
@@ -197,8 +190,6 @@ def _key(request: TextRequest, client: Client) -> str:
         request.documents,
         request.wishes.settings,
         given,
-        request.alternatives,
-        request.splitting,
         unique,
     )
     return hashlib.sha256(repr(parts).encode("utf-8", "surrogatepass")).hexdigest()

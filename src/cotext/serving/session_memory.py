@@ -9,17 +9,16 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from cotext.files.blocks import Block
+from cotext.serving.answers import TextAnswer
 from cotext.translation.document_state import SentenceHypothesis
 
-KEPT_SEGMENTS: Final = (
-    200  # limit for a session; the segments farthest from the last added segment are dropped
-)
+# Limits of a session; the segments farthest from the last added segment are dropped.
+KEPT_SEGMENTS: Final = 200
 KEPT_CHARACTERS: Final = 64 * 1024
 KEPT_SECONDS: Final = 3600.0  # time after the last request, after which a session is dropped
-SESSIONS: Final = (
-    512  # limit for all clients; the least recently used session of the largest client is dropped
-)
-SESSIONS_OF_CLIENT: Final = 32  # limit for a client; the least recently used session is dropped
+# Limits of all clients and of one; the least recently used session (of the largest client) is dropped.
+SESSIONS: Final = 512
+SESSIONS_OF_CLIENT: Final = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +41,12 @@ class Context:
 
 @dataclass(slots=True)
 class Segment:
-    """A segment: its blocks and sentences; `after`: context and options of its translation."""
+    """A segment: its blocks and its answer; `after`: context and options of its translation."""
 
     blocks: tuple[Block, ...]
     number: int | None
     as_context: Context
-    sentences: tuple[Spoken, ...] = ()
+    answer: TextAnswer
     after: tuple[object, ...] = ()
     confirmed: str | None = None
 

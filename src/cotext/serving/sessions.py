@@ -24,6 +24,7 @@ from starlette.requests import Request
 from starlette.routing import BaseRoute, Route
 
 from cotext.data.documents import Document
+from cotext.data.splitting import Splitting
 from cotext.files.blocks import Block, Contents
 from cotext.files.translate_blocks import BlockDocuments, PairedSentence
 from cotext.runtime.errors import CotextError
@@ -123,29 +124,28 @@ class _InSession:
         if confirmed is None and segment is not None and same:
             confirmed = segment.confirmed
         if confirmed is not None:
-            kept = Segment(self._blocks, number, self._confirmed(confirmed), confirmed=confirmed)
+            answer = TextAnswer([_written(self._blocks, confirmed)], [])
+            kept = Segment(self._blocks, number, self._confirmed(confirmed), answer, confirmed=confirmed)
             memory.keep(at, kept, replaced=segment is not None)
-            return TextAnswer([_written(self._blocks, confirmed)], [])
+            return answer
         context = memory.before(at, _context_sentences(self._request.system))
-        after = (context, self._request.wishes.settings, self._request.splitting)
-        known = segment.sentences if segment is not None and same and segment.after == after else ()
-        answer, sentences = await self._translated(context, known)
+        after = (context, self._request.wishes.settings)
+        if segment is not None and same and segment.after == after:
+            return segment.answer
+        answer, sentences = await self._translated(context)
         if sentences:
             own = tuple(i for i, block in enumerate(self._blocks) if block.translate)
             as_context = Context(
                 tuple(replace(self._blocks[i], translate=False) for i in own),
                 tuple(replace(s, block=own.index(s.block)) for s in sentences if s.block in own),
             )
-            kept = Segment(self._blocks, number, as_context, sentences, after)
+            kept = Segment(self._blocks, number, as_context, answer, after)
             memory.keep(at, kept, replaced=segment is not None)
         return answer
 
-    async def _translated(
-        self, context: Context, known: tuple[Spoken, ...]
-    ) -> tuple[TextAnswer, tuple[Spoken, ...]]:
-        """Translate the segment in a context; also return its sentences, of which `known` are translated."""
-        before = (*context.sentences, *known)
-        system = self._request.system
+    async def _translated(self, context: Context) -> tuple[TextAnswer, list[Spoken]]:
+        """Translate the segment in a context; also return its sentences."""
+        before, system = context.sentences, self._request.system
         exact = _searches_each_alone(system) and all(spoken.exact for spoken in before)
         [blocks] = self._request.documents
         log = _Replay(before if exact else ())
@@ -166,12 +166,7 @@ class _InSession:
         ]
         # Windows count only sentences with a token.
         counted = len(log.found(0)) + len(log.noted) == len(answer.pairs)
-        spoken = tuple(
-            known[i]
-            if i < len(known)
-            else _spoken(pair, log.noted.get(size + pair.number) if counted else None)
-            for i, pair in enumerate(pairs)
-        )
+        spoken = [_spoken(pair, log.noted.get(size + pair.number) if counted else None) for pair in pairs]
         return TextAnswer([answer.documents[0][first:]], pairs), spoken
 
     def _confirmed(self, text: str) -> Context:
@@ -181,13 +176,14 @@ class _InSession:
         is one sentence of context; if it is too long, it is not used as context.
         """
         opened, request = self._request.system.opened, self._request
-        source_splitter = request.splitting.splitter(opened.languages.source) if request.splitting else None
+        splitting = Splitting()
+        source_splitter = splitting.splitter(opened.languages.source)
         blocks_to_translate = [block for block in self._blocks if block.translate]
         documents = BlockDocuments(opened, Contents([blocks_to_translate]), source_splitter).documents
         sources = [sentence for document in documents for sentence in document.sentences]
         targets = [text.strip()]
-        if request.splitting is not None and len(sources) > 1:
-            targets = request.splitting.splitter(opened.languages.target).sentences(text)
+        if len(sources) > 1:
+            targets = splitting.splitter(opened.languages.target).sentences(text)
         if len(sources) != len(targets):
             sources, targets = [" ".join(sources)], [text.strip()]
         blocks = tuple(Block((source,), split=False, translate=False) for source in sources)

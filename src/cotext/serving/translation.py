@@ -49,8 +49,7 @@ class TranslationRequest:
 
     `systems`: candidates with one target language; the source language is detected if there are several, or
     if `detects`. `together`: the texts are one document. `context`: context before each document. `place`:
-    position in a session; all texts have one language. `alternatives`: maximum number of
-    other translations of each text; none in a session.
+    position in a session; all texts have one language.
     """
 
     texts: Sequence[str]
@@ -61,17 +60,15 @@ class TranslationRequest:
     tags: TagHandling | None = None
     context: str = ""
     wishes: Wishes = field(default_factory=Wishes)
-    alternatives: int = 0
     detects: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class TranslatedText:
-    """The translation of a text, its source language, and alternatives."""
+    """The translation of a text, and its source language."""
 
     text: str
     source: Detected
-    alternatives: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,12 +124,12 @@ def extension_of(request: Request, wanted: Fields, by_themselves: bool = False) 
     return Extension(inner.flag("document"), inner.text("system") or None, place)
 
 
-def code_of(text: str) -> str:
+def code_of(text: str, message: str = "give a language code, such as en, de or zh") -> str:
     """Return the code of a language such as `de-AT` or `DE`; raise RequestError 400 if it is unknown."""
     try:
         return language_code(text, "language")
     except CotextError:
-        raise RequestError(400, "give a language code, such as en, de or zh") from None
+        raise RequestError(400, message) from None
 
 
 async def translated(request: Request, client: Client, wanted: TranslationRequest) -> list[TranslatedText]:
@@ -149,34 +146,22 @@ async def translated(request: Request, client: Client, wanted: TranslationReques
     documents = await to_thread.run_sync(_documents, wanted)
     context = _context(wanted.context)
 
-    async def versions_of_blocks() -> dict[int, list[Sequence[Block]]]:
-        """Return the translated blocks of each document, and its alternatives."""
-        blocks: dict[int, list[Sequence[Block]]] = {}
+    async def translated_blocks() -> dict[int, Sequence[Block]]:
+        """Return the translated blocks of each document."""
+        blocks: dict[int, Sequence[Block]] = {}
         for name in dict.fromkeys(document.system.name for document in documents):
             chosen = {number: d for number, d in enumerate(documents) if d.system.name == name}
             parts = tuple((*context, *document.blocks) for document in chosen.values())
-            system, lists = service.systems.named(name), wanted.alternatives > 0 and wanted.place is None
-            of_system = TextRequest(system, parts, wanted.wishes, alternatives=lists)
+            of_system = TextRequest(service.systems.named(name), parts, wanted.wishes)
             answer = await translate(service, of_system, client, wanted.place)
-            versions = zip(answer.documents, *answer.alternatives, strict=True)
-            for number, versions_of_one in zip(chosen, versions, strict=True):
-                blocks[number] = [version[len(context) :] for version in versions_of_one]
+            for number, translation in zip(chosen, answer.documents, strict=True):
+                blocks[number] = translation[len(context) :]
         return blocks
 
-    blocks = await unless_gone(request, versions_of_blocks())
+    blocks = await unless_gone(request, translated_blocks())
     return await to_thread.run_sync(
-        lambda: [
-            _with_others(versions, wanted.alternatives)
-            for number, document in enumerate(documents)
-            for versions in zip(*(document.written(version) for version in blocks[number]), strict=True)
-        ]
+        lambda: [text for number, d in enumerate(documents) for text in d.written(blocks[number])]
     )
-
-
-def _with_others(versions: Sequence[TranslatedText], most: int) -> TranslatedText:
-    """Return the first version of a text; other versions that differ from it become its alternatives."""
-    others = dict.fromkeys(version.text for version in versions if version.text != versions[0].text)
-    return replace(versions[0], alternatives=tuple(others)[:most])
 
 
 def _documents(wanted: TranslationRequest) -> list[_Document]:

@@ -68,10 +68,6 @@ class OpenedRun:
         """Return the same model with other decoding settings; raise the same errors as `open_run`."""
         return _opened(self.folder, self.weights, self.loaded, self.translator.device, decode)
 
-    def listing(self) -> "OpenedRun":
-        """Return this run with nbest = beam; raise CotextError if its model or search has no n-best lists."""
-        return self._with_search_settings({"nbest": self.config.decode.beam}, self.first_pass)
-
     def with_engine(self, engine: Engine | None) -> "OpenedRun":
         """Return the same run, whose translations are searched by an engine; None: by PyTorch."""
         return self._with_search_settings({}, self.first_pass, engine)

@@ -10,7 +10,6 @@ from starlette.responses import JSONResponse, Response
 
 from cotext.runtime.errors import shown
 from cotext.serving.deepl.translate import (
-    check_formality,
     fields_and_client,
     glossary_entries,
     header_key,
@@ -20,7 +19,7 @@ from cotext.serving.deepl.translate import (
 from cotext.serving.errors import RequestError
 from cotext.serving.file_routes import file_answer, received_file
 from cotext.serving.jobs import JobOptions
-from cotext.serving.requests import Fields, client_of, service_of
+from cotext.serving.requests import client_of, service_of
 
 UNNAMED: Final = "file"  # name that clients give to a file without a name
 
@@ -28,17 +27,16 @@ UNNAMED: Final = "file"  # name that clients give to a file without a name
 async def send(request: Request) -> Response:
     """`POST /v2/document`: receive a file; the API key must be in the header, and is checked first."""
     client, service = client_of(request, header_key(request)), service_of(request)
-    async with received_file(request, client) as received:
-        fields = Fields.of_form(received.fields)
+    async with received_file(request, client) as (file, fields, reservation):
         system = systems_for(request, fields)[0]
-        refuse_unsupported(fields)
-        check_formality(fields, system)
-        name = received.file_name
+        refuse_unsupported(fields, system)
+        name = file.filename or ""
         name = fields.text("filename", name) if name in ("", UNNAMED) else name
         _check_output(fields.text("output_format"), name)
         options = JobOptions(await glossary_entries(request, fields, client, system))
-        submit = partial(service.jobs.submit, client, system, received.path, name or UNNAMED, options)
-        ticket = await to_thread.run_sync(submit)
+        ticket = await to_thread.run_sync(
+            service.jobs.submit, client, system, file.file, name or UNNAMED, options, reservation
+        )
     return JSONResponse({"document_id": ticket.id, "document_key": ticket.key})
 
 

@@ -12,15 +12,14 @@ from anyio import to_thread
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from cotext.data.languages import language_code, name_of
-from cotext.runtime.errors import CotextError
+from cotext.data.languages import name_of
 from cotext.serving.errors import RequestError
 from cotext.serving.fragments import SplitSentences, TagHandling
 from cotext.serving.requests import Fields, client_of, read_fields, service_of
 from cotext.serving.service import Client
 from cotext.serving.systems import System
 from cotext.serving.terms import wishes_of
-from cotext.serving.translation import TranslationRequest, extension_of, translated
+from cotext.serving.translation import TranslationRequest, code_of, extension_of, translated
 
 # --- Fields that several requests of the DeepL API have: key, languages, glossaries, unsupported options.
 
@@ -44,17 +43,11 @@ def systems_for(request: Request, fields: Fields, name: str | None = None) -> li
     Raises:
         RequestError: 400, a language is missing or not supported; 404, the name is unknown.
     """
-    target = language_of(fields.needed("target_lang"), "target_lang")
-    source = language_of(fields.text("source_lang"), "source_lang") if fields.text("source_lang") else None
+    target = code_of(fields.needed("target_lang"), "Value for 'target_lang' not supported.")
+    source = fields.text("source_lang") or None
+    if source is not None:
+        source = code_of(source, "Value for 'source_lang' not supported.")
     return service_of(request).systems.translating(source, target, name)
-
-
-def language_of(text: str, name: str) -> str:
-    """Return the code of a language such as EN-GB; raise RequestError 400 if it is unknown."""
-    try:
-        return language_code(text, name)
-    except CotextError:
-        raise RequestError(400, f"Value for '{name}' not supported.") from None
 
 
 UNSUPPORTED: Final = (
@@ -63,19 +56,16 @@ UNSUPPORTED: Final = (
     "translation_memory_id",
     "translation_memory_threshold",
 )
+FORMALITIES: Final = ("default", "more", "less", "prefer_more", "prefer_less")
 
 
-def refuse_unsupported(fields: Fields) -> None:
-    """Raise RequestError 400 if a request has one of these fields."""
+def refuse_unsupported(fields: Fields, system: System) -> None:
+    """Raise RequestError 400 if a request has an unsupported field, or the formality `more` or `less`."""
     for name in UNSUPPORTED:
         if name in fields:
             raise RequestError(
                 400, f"Parameter '{name}' is not supported by this server; omit this parameter"
             )
-
-
-def check_formality(fields: Fields, system: System) -> None:
-    """Raise RequestError 400 for the formalities `more` and `less`, which are not supported."""
     formality = fields.one_of("formality", FORMALITIES, "default")
     if formality in ("more", "less"):
         target = system.languages.target.upper()
@@ -83,9 +73,6 @@ def check_formality(fields: Fields, system: System) -> None:
             400,
             f"Target language {target} does not support formality; omit it, or use prefer_{formality}",
         )
-
-
-FORMALITIES = ("default", "more", "less", "prefer_more", "prefer_less")
 
 
 MAX_GLOSSARIES: Final = 5  # of a request
@@ -138,8 +125,7 @@ async def translate(request: Request) -> Response:
     fields, client = await fields_and_client(request)
     extension = extension_of(request, fields)
     systems = systems_for(request, fields, extension.system)
-    refuse_unsupported(fields)
-    check_formality(fields, systems[0])
+    refuse_unsupported(fields, systems[0])
     model_type = fields.one_of("model_type", MODEL_TYPES)
     tags = _tag_handling(fields)
     translation = TranslationRequest(
@@ -159,7 +145,7 @@ async def translate(request: Request) -> Response:
     if model_type:
         shared["model_type_used"] = BEST
     if tags is not None:
-        shared["tag_handling_version"] = tags.version
+        shared["tag_handling_version"] = fields.one_of("tag_handling_version", ("v1", "v2"), "v1")
     translations = [
         {
             "detected_source_language": result.source.language.upper(),
@@ -174,7 +160,6 @@ async def translate(request: Request) -> Response:
 
 def _tag_handling(fields: Fields) -> TagHandling | None:
     kind = fields.one_of("tag_handling", ("xml", "html"))
-    version = fields.one_of("tag_handling_version", ("v1", "v2"), "v1")
     if not kind:
         return None
     splitting, not_splitting, ignored = (
@@ -182,7 +167,7 @@ def _tag_handling(fields: Fields) -> TagHandling | None:
         for field in ("splitting_tags", "non_splitting_tags", "ignore_tags")
     )
     outline = fields.flag("outline_detection", True)
-    return TagHandling(kind, version == "v2", outline, splitting, not_splitting, ignored)
+    return TagHandling(kind, outline, splitting, not_splitting, ignored)
 
 
 def _split_sentences(fields: Fields, tags: TagHandling | None) -> SplitSentences:

@@ -1,47 +1,76 @@
 """Jobs that translate files: they wait on disk, a few run at a time, and a restart resumes them."""
 
 import hmac
+import logging
+import os
 import secrets
 import threading
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+import traceback
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
+from typing import BinaryIO, Final
 
 from cotext.runtime.errors import CotextError
-from cotext.runtime.files import remove
 from cotext.runtime.locks import working_in
 from cotext.serving.errors import RequestError, stopping
-from cotext.serving.jobs.folder import RETRY_SECONDS, JobFolder, private
-from cotext.serving.jobs.names import clean_name, result_name, suffix_of
-from cotext.serving.jobs.table import FINISHED, JobOptions, JobStatus, JobTable, JobTicket, Row
-from cotext.serving.jobs.translation import check_source
-from cotext.serving.jobs.workers import LEAST_BYTES, Workers
+from cotext.serving.jobs.names import clean_name, result_name
+from cotext.serving.jobs.storage import RETRY_SECONDS, Space, disk_full, private, require_room
+from cotext.serving.jobs.table import (
+    FINISHED,
+    LEAST_BYTES,
+    JobOptions,
+    JobStatus,
+    JobTable,
+    JobTicket,
+    Row,
+    State,
+)
+from cotext.serving.jobs.translation import Running, check_source, translate_job
 from cotext.serving.keys import hashed
 from cotext.serving.record import Client, note_system
 from cotext.serving.settings import ServerSettings
-from cotext.serving.sharing import SharedSystem
+from cotext.serving.sharing import CancelledError, SharedSystem, Work
 from cotext.serving.systems import System, Systems
+
+IDLE_SECONDS: Final = 30.0  # between checks for expired jobs
+REFUSED_SECONDS: Final = 2.0  # pause after a write has failed
+STOP_SECONDS: Final = 10.0
+# Starts of a job, each ended by a crash of the server; a regular stop does not count.
+MAX_ATTEMPTS: Final = 10
+
+_log = logging.getLogger(__name__)
 
 
 class Jobs:
-    """The files of all clients, each a job.
+    """The files of all clients, each a job, and the threads that translate them.
 
     A client can access only its own jobs; with a `key`, only the job of this key. For other jobs, methods
-    raise RequestError 404. They raise CotextError if the folder is in use by another server or was written by
-    another version.
+    raise RequestError 404. The first use has the errors of `start`.
     """
 
     def __init__(
         self, systems: Systems, shared: Mapping[str, SharedSystem], settings: ServerSettings
     ) -> None:
-        self._systems, self._shared, self._settings = systems, shared, settings
-        self._stack = ExitStack()
+        self._systems = {system.name: system for system in systems}
+        self._shared, self._settings = shared, settings
         self._starting = threading.Lock()
-        self._opened: Workers | None = None
-        self._closed = False
+        self._folder_lock = ExitStack()
+        self._opened: JobTable | None = None
+        self._threads: list[threading.Thread] = []
+        self._running: dict[str, Running] = {}
+        self._space = Space(settings.max_jobs_bytes)
+        self._changed = threading.Condition()
+        self._stopping = threading.Event()
 
-    def start(self) -> Workers:
+    @property
+    def table(self) -> JobTable:
+        return self._opened or self.start()
+
+    def start(self) -> JobTable:
         """Lock the folder, clean it up, and resume its jobs; called by the server or on first use.
 
         Raises:
@@ -49,61 +78,62 @@ class Jobs:
                 fails.
         """
         with self._starting:
-            if self._closed:
+            if self._stopping.is_set():
                 raise stopping()
             if self._opened is None:
-                self._opened = self._open()
+                with ExitStack() as stack:
+                    state = private(self._settings.state)
+                    stack.enter_context(working_in(state))
+                    table = JobTable(state / "jobs")
+                    self._recover(table)
+                    self._folder_lock = stack.pop_all()
+                self._opened = table
+                for number in range(self._settings.files_at_once):
+                    thread = threading.Thread(target=self._work, name=f"files-{number}", daemon=True)
+                    self._threads.append(thread)
+                    thread.start()
             return self._opened
-
-    def _open(self) -> Workers:
-        with ExitStack() as stack:
-            state = private(self._settings.state)
-            stack.enter_context(working_in(state))
-            folder = JobFolder(state / "jobs")
-            workers = Workers(folder, JobTable(folder), self._systems, self._shared, self._settings)
-            workers.recover()
-            workers.start()
-            stack.callback(workers.stop)
-            self._stack = stack.pop_all()
-            return workers
 
     def close(self) -> None:
         """Stop; running jobs are resumed when a server starts again."""
         with self._starting:
-            self._closed = True
-            self._stack.close()
+            with self._changed:
+                self._stopping.set()
+                for running in self._running.values():
+                    running.work.cancel()
+                self._changed.notify_all()
+            deadline = time.monotonic() + STOP_SECONDS
+            for thread in self._threads:
+                thread.join(max(deadline - time.monotonic(), 0.0))
+            self._folder_lock.close()
 
-    @property
-    def _workers(self) -> Workers:
-        return self._opened or self.start()
+    def reserve(self, client: Client, size: int) -> str:
+        """Reserve space for an upload until `release`, and return the name of the reservation.
 
-    @contextmanager
-    def upload(self) -> Iterator[Path]:
-        """Yield a path for an upload, and delete the file unless submitted; `arrived` counts its bytes."""
-        workers = self._workers
-        path = workers.folder.upload()
-        try:
-            yield path
-        finally:
-            workers.let_go(path.name)
-            remove(path)
-
-    def announced(self, client: Client, size: int) -> None:
-        """Raise the errors of `arrived` if there is no space for a file that has not arrived yet."""
-        self._workers.require(client.name, size)
-
-    def arrived(self, path: Path, client: Client, size: int) -> None:
-        """Count the bytes of an upload so far; if needed, delete finished files of the client.
+        If needed, the oldest finished files of the client are deleted.
 
         Raises:
-            RequestError: 429, the client has used its share; 503, there is no space.
+            RequestError: 429, the client has used its share; 503, there is no space. Then nothing is changed.
         """
-        self._workers.hold(path.name, client.name, size)
+        name = secrets.token_hex(16)
+        self._hold(name, client.name, size)
+        return name
+
+    def release(self, reservation: str) -> None:
+        """End a reservation; the space of submitted files stays reserved."""
+        with self._changed:
+            self._space.drop(reservation)
 
     def submit(
-        self, client: Client, system: System, upload: Path, file_name: str, options: JobOptions
+        self,
+        client: Client,
+        system: System,
+        file: BinaryIO,
+        file_name: str,
+        options: JobOptions,
+        reservation: str = "",
     ) -> JobTicket:
-        """Submit a file at a path of `upload`; it is moved and synced to disk.
+        """Submit a file, which is copied and synced to disk; its space replaces a reservation.
 
         `file_name`: name of the file on the client. If the content fits several formats, its suffix decides.
 
@@ -112,37 +142,37 @@ class Jobs:
                 429 and 503, too many files wait, or there is no space.
         """
         note_system(system.name)
-        workers = self._workers
-        size = upload.stat().st_size
+        file.seek(0, os.SEEK_END)
+        size = file.tell()
+        file.seek(0)
         if size > self._settings.max_file_bytes:
             raise RequestError(413, f"a file may have {self._settings.max_file_bytes:,} bytes at most")
         self._check_waiting(client)
         ticket = JobTicket(_generated(16), _generated(32))
-        workers.hold(ticket.id, client.name, max(size, LEAST_BYTES), instead_of=upload.name)
         name, languages = clean_name(file_name), system.languages
         result = result_name(name, languages.source, languages.target)
+        status = JobStatus(ticket.id, "queued", system.name, result, submitted=time.time())
+        row = Row(0, hashed(ticket.key), client.name, name, options, status)
+        self._hold(row.id, client.name, max(size, LEAST_BYTES), instead_of=reservation)
         try:
             # The file first: a server that is killed in between finds a file without a job, and deletes it.
             options.wishes.check(system.opened.translator)
-            path = workers.folder.take(upload, ticket.id, suffix_of(name))
-            check_source(path, name)
-            status = JobStatus(ticket.id, "queued", system.name, result, submitted=time.time())
-            workers.table.add(status, client.name, hashed(ticket.key), name, options)
+            check_source(self.table.store(row, file), name)
+            self.table.add(row)
         except BaseException as error:
-            workers.let_go(ticket.id)
-            workers.folder.discard(ticket.id)
+            self.release(row.id)
+            self.table.discard(row)
             if isinstance(error, CotextError):
                 raise RequestError(400, str(error)) from None
             if isinstance(error, OSError):
-                raise RequestError(
-                    503, "the server cannot store this file; try again later", RETRY_SECONDS
-                ) from None
+                raise disk_full() from None
             raise
-        workers.wake()
+        with self._changed:
+            self._changed.notify()
         return ticket
 
     def _check_waiting(self, client: Client) -> None:
-        waiting = self._workers.table.unfinished()
+        waiting = self.table.unfinished()
         count = sum(row.client == client.name for row in waiting)
         if count >= self._settings.max_waiting_of_client:
             raise RequestError(
@@ -152,19 +182,11 @@ class Jobs:
             raise RequestError(503, "too many files are waiting; try again later", RETRY_SECONDS)
 
     def status(self, id: str, client: Client, key: str | None = None) -> JobStatus:
-        return self._workers.status(self._row(id, client, key))
+        return self._status(self._row(id, client, key))
 
     def of_client(self, client: Client) -> list[JobStatus]:
         """Return the status of all jobs of a client, the newest first."""
-        workers = self._workers
-        return [workers.status(row) for row in workers.table.of_client(client.name)]
-
-    @property
-    def busy(self) -> bool:
-        """Whether files are being translated."""
-        return self._opened is not None and any(
-            row.state == "translating" for row in self._opened.table.unfinished()
-        )
+        return [self._status(row) for row in self.table.of_client(client.name)]
 
     def result(self, id: str, client: Client, key: str | None = None) -> tuple[Path, str]:
         """Return the translated file and its name; raise RequestError 409 if there is none."""
@@ -172,24 +194,191 @@ class Jobs:
         if row.state != "done":
             why = "is not translated yet" if row.state not in FINISHED else "was not translated"
             raise RequestError(409, f"this file {why}: {row.status.message or row.state}")
-        return self._workers.folder.result(id, row.suffix), row.status.file_name
+        return self.table.result(row), row.status.file_name
 
     def delete(self, id: str, client: Client, key: str | None = None) -> None:
-        self._workers.forget([self._row(id, client, key)])
+        self._forget(self.table, [self._row(id, client, key)])
 
     def _row(self, id: str, client: Client, key: str | None) -> Row:
-        row = self._workers.table.find(id)
+        row = self.table.find(id)
         if (
             row is None
             or row.client != client.name
             or (key is not None and not hmac.compare_digest(row.key, hashed(key)))
         ):
-            raise _unknown()
+            message = "there is no such file; files are deleted some time after their translation"
+            raise RequestError(404, message)
         return row
 
+    def _status(self, row: Row) -> JobStatus:
+        """Return the status of a job, with its current progress."""
+        with self._changed:
+            running = self._running.get(row.id)
+        return row.status if running is None or row.status.finished else running.updated(row.status)
 
-def _unknown() -> RequestError:
-    return RequestError(404, "there is no such file; files are deleted some time after their translation")
+    # --- Space.
+
+    def _hold(self, name: str, client: str, size: int, instead_of: str = "") -> None:
+        """Reserve bytes for an upload or a job; `instead_of`: name of a reservation to replace.
+
+        Raises:
+            RequestError: the errors of `reserve`.
+        """
+        table = self.table
+        with self._changed:
+            for id in self._running:
+                self._measure(id)
+            if leaving := self._leaving(client, size - self._space.of(instead_of)):
+                self._forget(table, leaving)
+            require_room(table.root, size)
+            self._space.drop(instead_of)
+            self._space.put(name, client, size)
+
+    def _leaving(self, client: str, more: int) -> list[Row]:
+        """Return the oldest finished jobs of a client that must be deleted to free space for `more` bytes.
+
+        Raises:
+            RequestError: deleting all finished jobs would not be enough.
+        """
+        over, leaving = self._space.over(client, more), []
+        if over > 0:
+            finished = [row for row in self.table.of_client(client) if row.state in FINISHED]
+            for row in sorted(finished, key=lambda row: row.finished or 0.0):
+                if over > 0:
+                    leaving.append(row)
+                    over -= self._space.of(row.id)
+        if over > 0:
+            raise self._space.refusal(client, more)
+        return leaving
+
+    def _measure(self, id: str) -> None:
+        """Update the size of a job, unless it has been deleted."""
+        if self._space.of(id) and (row := self.table.find(id)) is not None:
+            self._space.put(id, row.client, self.table.size(id))
+
+    def _forget(self, table: JobTable, rows: Iterable[Row]) -> None:
+        """Cancel jobs and delete them."""
+        with self._changed:
+            table.forget(rows)
+            for row in rows:
+                self._space.drop(row.id)
+                if row.id in self._running:
+                    self._running[row.id].work.cancel()
+        for row in rows:
+            table.discard(row)
+
+    def _tidy(self, table: JobTable) -> None:
+        """Delete jobs that finished too long ago."""
+        last = time.time() - 3600 * self._settings.keep_files_hours
+        self._forget(table, [r for r in table.everything() if r.finished is not None and r.finished < last])
+
+    def _recover(self, table: JobTable) -> None:
+        """Clean up after a killed server: files without a job, and jobs without a file."""
+        table.sweep()
+        for row in table.everything():
+            if row.state == "done":
+                table.delete_except(row, table.result(row))
+                if not table.result(row).is_file():
+                    self._forget(table, [row])
+            elif row.state in FINISHED:
+                table.delete_except(row)
+            elif not table.source(row).is_file():
+                table.finish(row.id, "error", message="the uploaded file was lost; send it again")
+        self._tidy(table)
+        for row in table.everything():
+            self._space.put(row.id, row.client, table.size(row.id))
+
+    # --- The threads: interrupted jobs first, then clients in turn.
+
+    def _work(self) -> None:
+        while not self._stopping.is_set():
+            try:
+                claimed = self._claimed()
+            except OSError:
+                _log.exception("the table of jobs cannot be used")
+                self._stopping.wait(REFUSED_SECONDS)
+                continue
+            if claimed is None:
+                continue
+            row, running = claimed
+            try:
+                self._run(row, running)
+            except OSError:  # the end of the job could not be saved; it is run again
+                _log.exception("the result of a job could not be saved")
+                self._stopping.wait(REFUSED_SECONDS)
+            finally:
+                with self._changed:
+                    del self._running[row.id]
+                    self._measure(row.id)
+                    self._changed.notify()
+
+    def _claimed(self) -> tuple[Row, Running] | None:
+        """Claim the next job for this thread; None if there was none for a while."""
+        table = self.table
+        with self._changed:
+            if self._stopping.is_set():
+                return None
+            waiting = [row for row in table.unfinished() if row.id not in self._running]
+            if waiting:
+                row = self._next(waiting)
+                if table.begin(row.id):
+                    self._running[row.id] = running = Running(Work(row.client, background=True))
+                    return row, running
+            else:
+                self._changed.wait(IDLE_SECONDS)
+        self._tidy(table)
+        return None
+
+    def _next(self, waiting: list[Row]) -> Row:
+        """Choose an interrupted job first, otherwise a job of the client with the fewest running jobs.
+
+        Among these clients, the one that has waited longest since its last turn comes first.
+        """
+        at_work = Counter(running.work.client for running in self._running.values())
+        turns = self.table.last_turns()
+        return min(
+            waiting, key=lambda r: (r.state == "queued", at_work[r.client], turns.get(r.client, 0), r.number)
+        )
+
+    def _run(self, row: Row, running: Running) -> None:
+        """Run a job and save its final state; delete the files of cancelled and deleted jobs."""
+        state: State = "error"
+        table, message, messages = self.table, "", list[str]()
+        try:
+            messages = self._translated(row, running)
+            state = "done"
+        except CancelledError:
+            if self._stopping.is_set():
+                table.put_back(row.id)
+                return
+        except CotextError as error:
+            message = str(error)
+        except Exception as error:
+            # Only the location, because the message of an exception may contain text of a client.
+            where = "".join(traceback.format_tb(error.__traceback__))
+            _log.error("a file was not translated: %s\n%s", type(error).__name__, where)
+            message = f"{row.source_name}: an internal server error occurred while translating this file"
+        if state == "error":
+            table.delete_except(row)  # frees disk space for the record
+        if not table.finish(row.id, state, running.done, message, messages):
+            table.discard(row)
+        elif state == "done":
+            table.delete_except(row, table.result(row))
+
+    def _translated(self, row: Row, running: Running) -> list[str]:
+        system = self._systems.get(row.status.system)
+        if system is None:
+            raise CotextError(
+                f"{row.source_name}: the system {row.status.system!r} is no longer served; send the file "
+                f"again with one of these systems: {', '.join(self._systems)}"
+            )
+        if row.attempts >= MAX_ATTEMPTS:
+            raise CotextError(
+                f"{row.source_name}: the server stopped {MAX_ATTEMPTS} times while translating this file; "
+                "split the file and send its parts"
+            )
+        on_read = partial(self.table.read, row.id)
+        return translate_job(row, self.table, system, self._shared[system.name], running, on_read)
 
 
 def _generated(size: int) -> str:

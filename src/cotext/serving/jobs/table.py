@@ -1,21 +1,26 @@
-"""The table of jobs, in memory and on disk."""
+"""The table of jobs, in memory and on disk, and the folders of their files."""
 
+import shutil
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Final, Literal
+from pathlib import Path
+from typing import BinaryIO, Final, Literal
 
 from pydantic import TypeAdapter, ValidationError
 
 from cotext.runtime.errors import CotextError
 from cotext.runtime.files import remove
-from cotext.serving.jobs.folder import JobFolder
 from cotext.serving.jobs.names import suffix_of
+from cotext.serving.jobs.storage import private, to_disk, write_durably
 from cotext.serving.terms import wishes_of
 from cotext.translation.wishes import Wishes
 
 VERSION: Final = 1  # version of the record of a job
+RECORD: Final = "job.json"
+LEAST_BYTES: Final = 4096  # counted for every job at least, for its folder and record
 State = Literal["queued", "translating", "done", "error"]
 FINISHED: Final[frozenset[State]] = frozenset({"done", "error"})
 
@@ -106,41 +111,69 @@ _KEPT: Final = TypeAdapter(Row)
 
 
 class JobTable:
-    """The jobs of a server, each in a file of its folder; changes are on disk when a method returns.
+    """The jobs of a server: for each a folder with a generated name, its record and its files.
 
-    Methods may be called from any thread, and raise OSError if a write fails.
+    Changes of records are on disk when a method returns. Methods may be called from any thread, and raise
+    OSError if a write fails. No path contains a name that a client has sent.
 
     Raises:
         CotextError: a record on disk is damaged or was written by another version.
     """
 
-    def __init__(self, folder: JobFolder) -> None:
-        self._folder = folder
+    def __init__(self, root: Path) -> None:
+        self.root = private(root)
         self._lock = threading.RLock()
-        rows = [self._read(id) for id in folder.recorded_ids()]
+        rows = [_read(path) for path in root.glob(f"*/{RECORD}")]
         self._rows = {row.id: row for row in sorted(rows, key=lambda row: row.number)}
 
-    def _read(self, id: str) -> Row:
-        path = self._folder.record_path(id)
-        try:
-            row = _KEPT.validate_json(path.read_bytes())
-        except (OSError, ValidationError) as error:
-            reason = str(error).partition("\n")[0]
-            raise CotextError(
-                f"{path}: not a valid record of a job: {reason}; delete its folder, or choose another --state"
-            ) from None
-        if row.version != VERSION:
-            raise CotextError(
-                f"{path}: has version {row.version}, but this server reads version {VERSION}; serve it "
-                "with the version of Cotext that wrote it, or choose another --state"
-            )
-        return row
+    def source(self, row: Row) -> Path:
+        return self.root / row.id / f"source{row.suffix}"
 
-    def add(self, status: JobStatus, client: str, key: str, source_name: str, options: JobOptions) -> None:
-        """Add a waiting job; `key`: SHA-256 of the key of the job."""
+    def result(self, row: Row) -> Path:
+        return self.root / row.id / f"result{row.suffix}"
+
+    def store(self, row: Row, file: BinaryIO) -> Path:
+        """Create the folder of a job, and copy its file there, synced to disk."""
+        path = self.source(row)
+        path.parent.mkdir(mode=0o700)
+        with path.open("xb") as copy:
+            path.chmod(0o600)
+            shutil.copyfileobj(file, copy)
+        for written in (path, path.parent, self.root):
+            to_disk(written)
+        return path
+
+    def size(self, id: str) -> int:
+        """Return the total size of the files of a job, in bytes; at least LEAST_BYTES."""
+        size = 0
+        with suppress(OSError):
+            for path in (self.root / id).iterdir():
+                with suppress(OSError):
+                    size += path.stat().st_size
+        return max(size, LEAST_BYTES)
+
+    def delete_except(self, row: Row, *kept: Path) -> None:
+        """Delete all files of a job except its record and the files `kept`."""
+        with suppress(OSError):
+            for path in (self.root / row.id).iterdir():
+                if path.name != RECORD and path not in kept:
+                    remove(path)
+
+    def discard(self, row: Row) -> None:
+        """Delete the folder of a job."""
+        remove(self.root / row.id)
+
+    def sweep(self) -> None:
+        """Delete folders without a record, left by a killed server."""
+        for path in self.root.iterdir():
+            if path.name not in self._rows:
+                remove(path)
+
+    def add(self, row: Row) -> None:
+        """Add a waiting job, with the next number."""
         with self._lock:
-            number = 1 + max((row.number for row in self._rows.values()), default=0)
-            self._keep(Row(number, key, client, source_name, options, status))
+            number = 1 + max((known.number for known in self._rows.values()), default=0)
+            self._keep(replace(row, number=number))
 
     def find(self, id: str) -> Row | None:
         """Return a job by id, or None."""
@@ -202,11 +235,11 @@ class JobTable:
 
         return self._change(id, finished)
 
-    def forget(self, ids: Iterable[str]) -> None:
+    def forget(self, rows: Iterable[Row]) -> None:
         with self._lock:
-            for id in ids:
-                if self._rows.pop(id, None) is not None:
-                    remove(self._folder.record_path(id))
+            for row in rows:
+                if self._rows.pop(row.id, None) is not None:
+                    remove(self.root / row.id / RECORD)
 
     def _change(self, id: str, change: Callable[[Row], Row]) -> bool:
         """Change the record of a job that has not ended; return False if there is none."""
@@ -218,5 +251,21 @@ class JobTable:
             return True
 
     def _keep(self, row: Row) -> None:
-        self._folder.write_record(row.id, _KEPT.dump_json(row, indent=1))
+        write_durably(self.root / row.id / RECORD, _KEPT.dump_json(row, indent=1))
         self._rows[row.id] = row
+
+
+def _read(path: Path) -> Row:
+    try:
+        row = _KEPT.validate_json(path.read_bytes())
+    except (OSError, ValidationError) as error:
+        reason = str(error).partition("\n")[0]
+        raise CotextError(
+            f"{path}: not a valid record of a job: {reason}; delete its folder, or choose another --state"
+        ) from None
+    if row.version != VERSION:
+        raise CotextError(
+            f"{path}: has version {row.version}, but this server reads version {VERSION}; serve it "
+            "with the version of Cotext that wrote it, or choose another --state"
+        )
+    return row

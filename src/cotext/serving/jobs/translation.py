@@ -11,14 +11,12 @@ from typing import Final
 
 from cotext.data.formats.streams import COMPRESSIONS, GZ_BEGINNING, XZ_BEGINNING
 from cotext.data.splitting import Splitting
-from cotext.files.blocks import FileFormat
 from cotext.files.table import GENERIC, file_formats, format_of
 from cotext.files.translate_files import open_job
 from cotext.runtime.errors import CotextError
 from cotext.runtime.jobs.engine import run
 from cotext.serving.errors import without_paths
-from cotext.serving.jobs.folder import JobFolder
-from cotext.serving.jobs.table import JobStatus, Row
+from cotext.serving.jobs.table import JobStatus, JobTable, Row
 from cotext.serving.sharing import SharedSystem, Work
 from cotext.serving.systems import System
 from cotext.translation.faults import faults_in_words, shown_places
@@ -35,7 +33,6 @@ class Running:
     """A running job; `done` counts its translated sentences."""
 
     work: Work
-    client: str
     done: int = 0
     _begun: float = 0.0
     _done_before: int = 0
@@ -61,7 +58,7 @@ class Running:
 
 def translate_job(
     row: Row,
-    folder: JobFolder,
+    table: JobTable,
     system: System,
     shared: SharedSystem,
     running: Running,
@@ -76,16 +73,25 @@ def translate_job(
         CotextError: the file cannot be translated; the message is for the client, without paths.
         CancelledError: the job was cancelled.
     """
-    source, out = folder.source(row.id, row.suffix), folder.result(row.id, row.suffix)
+    source, out = table.source(row), table.result(row)
     before: list[str] = []
-    names = _names(row, folder, system)
+    names = {
+        source: row.source_name,
+        out.with_name(f"{out.name}.partial"): row.status.file_name,
+        out: row.status.file_name,
+        out.parent: row.source_name,
+        table.root: "the server",
+        system.opened.folder: system.name,
+    }
+    # Clients send notes, lists and poems without full stops, in which an empty line does not end a document:
+    # plain text is prose, even if it looks like a corpus.
     try:
-        opened = shared.opened_for(running.work)
+        format = format_of(source)
         job = open_job(
-            opened,
+            shared.opened_for(running.work),
             source,
             out,
-            format_of_job(source),
+            file_formats()[GENERIC] if format == "text" else format,
             FileOptions(Splitting(), row.options.wishes, before.append, by_window=True),
             alone=partial(shared.exclusively, running.work),
         )
@@ -99,18 +105,6 @@ def translate_job(
     if len(shown) > MAX_MESSAGES:
         shown[MAX_MESSAGES:] = [f"... and {len(shown) - MAX_MESSAGES:,} more messages"]
     return shown
-
-
-def format_of_job(path: Path) -> FileFormat | str:
-    """Return the result of `format_of`, but prose for plain text, even if it looks like a corpus.
-
-    Clients send notes, lists and poems without full stops, in which an empty line does not end a document.
-
-    Raises:
-        CotextError: the errors of `format_of`.
-    """
-    format = format_of(path)
-    return file_formats()[GENERIC] if format == "text" else format
 
 
 def check_source(path: Path, name: str) -> None:
@@ -141,15 +135,3 @@ def _of_sentences(report: FileReport) -> Iterable[str]:
             yield f"{sentences} {what}; {report.places} {shown_places(where)}"
     if report.faults:
         yield faults_in_words(report.faults)
-
-
-def _names(row: Row, folder: JobFolder, system: System) -> dict[Path, str]:
-    result = folder.result(row.id, row.suffix)
-    return {
-        folder.source(row.id, row.suffix): row.source_name,
-        result.with_name(f"{result.name}.partial"): row.status.file_name,
-        result: row.status.file_name,
-        folder.job_path(row.id): row.source_name,
-        folder.root: "the server",
-        system.opened.folder: system.name,
-    }

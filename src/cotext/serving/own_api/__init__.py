@@ -1,9 +1,12 @@
 """Cotext's own API under `/api`, which the web page uses (JSON and server-sent events), and health checks."""
 
+import asyncio
+import time
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from pydantic import StrictInt, StrictStr
+from pydantic import StrictStr
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
@@ -11,23 +14,18 @@ from starlette.routing import BaseRoute, Route
 from cotext.data.languages import name_of
 from cotext.files.table import file_suffixes
 from cotext.models.run_folder import noted_data
+from cotext.serving.answers import Listener, SourceSentence, TextAnswer
 from cotext.serving.errors import RequestError
-from cotext.serving.event_stream import EventStream
+from cotext.serving.event_stream import Event, Events, EventStream
+from cotext.serving.fragments import PlainText
 from cotext.serving.keys import Admission
 from cotext.serving.own_api.explanations import Explanations, Question, unexplained
-from cotext.serving.own_api.texts import TranslateBody, events_of, last_of
 from cotext.serving.requests import Body, asking, body_of, check_size, service_of, unless_gone
+from cotext.serving.service import Client, Service, TextRequest
+from cotext.serving.sharing import Work
 from cotext.serving.systems import System
-
-
-class ExplainBody(Body):
-    """Request to explain a word of a translated document."""
-
-    system: StrictStr
-    sources: list[StrictStr]
-    targets: list[StrictStr]
-    sentence: StrictInt
-    characters: tuple[StrictInt, StrictInt]
+from cotext.serving.terms import distinct, wishes_of
+from cotext.translation.confidence import least_sure
 
 
 def routes() -> list[BaseRoute]:
@@ -100,18 +98,87 @@ async def translate(request: Request) -> Response:
     events = events_of(service, system, body, client)
     accepted = request.headers.get("accept", "")
     if "application/json" in accepted and "text/event-stream" not in accepted:
-        return JSONResponse(await unless_gone(request, last_of(events)))
+        return JSONResponse(await unless_gone(request, _last_of(events)))
     # Errors before the first event have an HTTP status.
     return EventStream(events, await unless_gone(request, anext(events)))
+
+
+async def _last_of(events: Events) -> Any:
+    return [event.content async for event in events][-1]
 
 
 async def explain(explanations: Explanations, request: Request) -> Response:
     """Return which context sentences decided a word."""
     client = asking(request)
-    body = await body_of(request, ExplainBody)
+    question = await body_of(request, Question)
     service = service_of(request)
-    system = service.systems.named(body.system)
-    check_size(service.settings, [*body.sources, *body.targets])
-    service.check_sentences(len(body.sources))
-    question = Question(system, tuple(body.sources), tuple(body.targets), body.sentence, body.characters)
-    return JSONResponse(await unless_gone(request, explanations.answer(service, question, client)))
+    system = service.systems.named(question.system)
+    check_size(service.settings, [*question.sources, *question.targets])
+    service.check_sentences(len(question.sources))
+    return JSONResponse(await unless_gone(request, explanations.answer(service, system, question, client)))
+
+
+# --- Translation of a document: lines are paragraphs, and each sentence is an event.
+
+
+class TranslateBody(Body):
+    """Request to translate a text as one document."""
+
+    system: StrictStr
+    text: StrictStr
+    glossary: tuple[tuple[StrictStr, StrictStr], ...] = ()
+
+
+async def events_of(service: Service, system: System, body: TranslateBody, client: Client) -> Events:
+    """Yield the events `start`, `sentence` (for each translated one) and `done`; closing cancels the work.
+
+    Raises:
+        RequestError: before the first event: the errors of `Service.translate`; 400, a term is invalid.
+    """
+    begun = time.monotonic()
+    lines = await service.in_thread(partial(PlainText, body.text, "1", ""), Work(client.name))
+    wishes = wishes_of(distinct(body.glossary))
+    request = TextRequest(system, (tuple(lines.blocks),), wishes)
+    # Bounded by the number of sentences.
+    queue: asyncio.Queue[Event | None] = asyncio.Queue()
+
+    def on_start(sentences: Sequence[SourceSentence]) -> None:
+        described = [
+            {"number": s.number, "paragraph": s.block, "source": s.text, "before": s.before}
+            for s in sentences
+        ]
+        start = {"system": system.name, "paragraphs": len(lines.blocks), "sentences": described}
+        queue.put_nowait(Event("start", start))
+
+    def on_sentence(document: int, number: int, target: str) -> None:
+        queue.put_nowait(Event("sentence", {"number": number, "target": target}))
+
+    task = asyncio.ensure_future(service.translate(request, client, Listener(on_start, on_sentence)))
+    task.add_done_callback(lambda _: queue.put_nowait(None))
+    try:
+        while (event := await queue.get()) is not None:
+            yield event
+        answer = await task
+        done = _done(answer, system.opened.signature)
+        text, seconds = lines.written(answer.documents[0]), round(time.monotonic() - begun, 3)
+        yield Event("done", {**done, "text": text, "seconds": seconds})
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+def _done(answer: TextAnswer, signature: str) -> dict[str, Any]:
+    """Return the content of the event `done`."""
+    sure = [pair.confidence for pair in answer.pairs]
+    sentences = [
+        {
+            "number": pair.number,
+            "target": pair.target,
+            "confidence": None if confidence is None else round(confidence, 4),
+            "low": low,
+            "terms": list(pair.terms),
+            "context": [pair.visible.start, pair.visible.stop],
+        }
+        for pair, confidence, low in zip(answer.pairs, sure, least_sure(sure), strict=True)
+    ]
+    return {"sentences": sentences, "signature": signature}

@@ -9,6 +9,8 @@ from functools import partial
 from itertools import accumulate, takewhile
 from typing import Any, Final
 
+from pydantic import StrictInt, StrictStr
+
 from cotext.data.context_edits import Excerpt, without
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.words import TokenWord, token_words, words_of
@@ -23,6 +25,7 @@ from cotext.evaluation.studies.context.page import STRONG_NATS
 from cotext.runtime.errors import CotextError
 from cotext.serving.errors import RequestError
 from cotext.serving.record import note_system
+from cotext.serving.requests import Body
 from cotext.serving.service import Client, Service
 from cotext.serving.sharing import Work
 from cotext.serving.systems import System
@@ -31,23 +34,20 @@ STEP_CHARACTERS: Final = 8_000  # scored at once, while other requests wait for 
 MAX_FIGURES: Final = 1_000_000  # maximum of cached numbers
 
 
-@dataclass(frozen=True, slots=True)
-class Question:
+class Question(Body):
     """A word of a translated document: its sentence, and its characters (start, stop) in it.
 
     Characters are Unicode code points, as in `Array.from` of JavaScript.
-
-    Raises:
-        RequestError: 400, the sides have unequal lengths, or the sentence does not exist.
     """
 
-    system: System
-    sources: tuple[str, ...]
-    targets: tuple[str, ...]
-    sentence: int
-    characters: tuple[int, int]
+    system: StrictStr
+    sources: list[StrictStr]
+    targets: list[StrictStr]
+    sentence: StrictInt
+    characters: tuple[StrictInt, StrictInt]
 
-    def __post_init__(self) -> None:
+    def check(self) -> None:
+        """Raise RequestError 400 if the sides have unequal lengths, or the sentence does not exist."""
         if len(self.sources) != len(self.targets):
             counts = f"{len(self.sources)} sources and {len(self.targets)} targets"
             raise RequestError(400, f"{counts}: give a target for every source")
@@ -77,40 +77,37 @@ class Explanations:
     def __init__(self) -> None:
         self._known: OrderedDict[tuple[str, str, str, int], _Found] = OrderedDict()
 
-    async def answer(self, service: Service, question: Question, client: Client) -> dict[str, Any]:
+    async def answer(
+        self, service: Service, system: System, question: Question, client: Client
+    ) -> dict[str, Any]:
         """Return the word, all words of its sentence, and the influence of each context sentence in nats.
 
         Raises:
             RequestError: 400, the system has no context or no word probabilities, or there is no word; 503,
                 the computation takes too long.
         """
-        note_system(question.system.name)
-        async with service.in_time():
-            return await self._answer(service, question, client)
-
-    async def _answer(self, service: Service, question: Question, client: Client) -> dict[str, Any]:
-        refusal = unexplained(question.system)
-        if refusal:
+        note_system(system.name)
+        question.check()
+        if refusal := unexplained(system):
             raise RequestError(400, refusal)
         text = repr((question.sources, question.targets)).encode("utf-8", "surrogatepass")
-        digest = hashlib.sha256(text).hexdigest()
-        key = (client.name, question.system.name, digest, question.sentence)
-        scored = self._known.pop(key, None)
-        if scored is None:
-            work = Work(client.name)
-            scored = await service.in_thread(partial(_find, service, question, work), work)
-        self._known[key] = scored  # the last is the most recent
-        while sum(entry.figures for entry in self._known.values()) > MAX_FIGURES:
-            self._known.popitem(last=False)
-        answer = _described(question, scored)
-        decisive = answer["decisive"]
-        if decisive is not None:
-            if decisive not in scored.without:
-                work = Work(client.name)
-                search = partial(_translated_without, service, question, scored, decisive, work)
-                scored.without[decisive] = await service.in_thread(search, work)
-            target = question.targets[question.sentence]
-            answer["alternative"] = _in_place(answer["word"]["first"], target, scored.without[decisive])
+        key = (client.name, system.name, hashlib.sha256(text).hexdigest(), question.sentence)
+        work = Work(client.name)
+        async with service.in_time():
+            scored = self._known.pop(key, None)
+            if scored is None:
+                scored = await service.in_thread(partial(_find, service, system, question, work), work)
+            self._known[key] = scored  # the last is the most recent
+            while sum(entry.figures for entry in self._known.values()) > MAX_FIGURES:
+                self._known.popitem(last=False)
+            answer = _described(system, question, scored)
+            decisive = answer["decisive"]
+            if decisive is not None:
+                if decisive not in scored.without:
+                    search = partial(_translated_without, service, system, scored, decisive, work)
+                    scored.without[decisive] = await service.in_thread(search, work)
+                target = question.targets[question.sentence]
+                answer["alternative"] = _in_place(answer["word"]["first"], target, scored.without[decisive])
         return answer
 
 
@@ -126,17 +123,17 @@ def unexplained(system: System) -> str:
     return ""
 
 
-def _find(service: Service, question: Question, work: Work) -> _Found:
+def _find(service: Service, system: System, question: Question, work: Work) -> _Found:
     """Score the sentence with its context and without each part of it."""
-    translator = question.system.opened.translator
-    document = ParallelDocument("1", question.sources, question.targets)
+    translator = system.opened.translator
+    document = ParallelDocument("1", tuple(question.sources), tuple(question.targets))
     words = token_words(translator.tokenizer, question.targets[question.sentence], "target")
     if not words:
         raise RequestError(400, "the sentence has no words")
     translator.check_pairs([document])
     [excerpt] = excerpts(translator, document, [question.sentence])
     variants = counterfactuals(excerpt)
-    scores = _score(service, question.system, work, variants)
+    scores = _score(service, system, work, variants)
     if len(scores[0]) < words[-1].tokens.stop:
         raise RequestError(400, "the system cannot produce this sentence in any context")
     influences = influences_of(list(zip(variants, scores, strict=True)))
@@ -161,14 +158,14 @@ def _step(found: Sequence[Excerpt]) -> Sequence[Excerpt]:
     return found[: max(1, sum(1 for _ in fitting))]
 
 
-def _translated_without(service: Service, question: Question, found: _Found, number: int, work: Work) -> str:
+def _translated_without(service: Service, system: System, found: _Found, number: int, work: Work) -> str:
     """Translate the sentence without a context sentence; all other sentences keep their translations."""
     excerpt = found.influences.excerpt
     less = without(excerpt, excerpt.numbers.index(number))
     pairs = less.pairs()
     given = {j: target for j, (_, target) in enumerate(pairs) if j != less.sentence and target.strip()}
     document = Document("1", tuple(source for source, _ in pairs))
-    translator = service.shared(question.system).opened_for(work).translator
+    translator = service.shared(system).opened_for(work).translator
     [(_, translation)] = translator.translate([document], taken={0: given})
     return translation.document.sentences[less.sentence]
 
@@ -196,17 +193,17 @@ def _reads_source_alone(system: System) -> bool:
     return source_windows or view.kind == "cumulative" or plan.kind.path is not None
 
 
-def _described(question: Question, found: _Found) -> dict[str, Any]:
+def _described(system: System, question: Question, found: _Found) -> dict[str, Any]:
     """Return the response for one word."""
     word = _clicked(question, found.words)
 
-    def change(of_tokens: Sequence[float]) -> float:
-        return round(word.total(of_tokens), 4) + 0.0
+    def place(of: TokenWord) -> dict[str, Any]:
+        return {"text": of.text, "first": of.start, "stop": of.stop}
 
-    side = "source" if _reads_source_alone(question.system) else "both"
+    side = "source" if _reads_source_alone(system) else "both"
     contexts = []
     for influence in found.influences.influences:
-        contribution = change(influence.tokens)
+        contribution = round(word.total(influence.tokens), 4) + 0.0
         contexts.append(
             {
                 "number": influence.number,
@@ -218,20 +215,15 @@ def _described(question: Question, found: _Found) -> dict[str, Any]:
         )
     most = max(found.influences.influences, key=lambda one: word.total(one.tokens), default=None)
     return {
-        "word": {"text": word.text, "first": word.start, "stop": word.stop},
+        "word": place(word),
         "words": [
-            {
-                "text": other.text,
-                "first": other.start,
-                "stop": other.stop,
-                "change": round(other.total(found.influences.cxmi), 4) + 0.0,
-            }
+            {**place(other), "change": round(other.total(found.influences.cxmi), 4) + 0.0}
             for other in found.words
         ],
         "contexts": contexts,
         "decisive": most.number if most and word.total(most.tokens) >= STRONG_NATS else None,
         "alternative": None,
-        "signature": question.system.opened.signature,
+        "signature": system.opened.signature,
     }
 
 

@@ -2,10 +2,10 @@
 
 import * as api from "./api.js";
 import { byId, chooser, counted, dropPlace, make, showError } from "./dom.js";
-import { changeText, complete, openDesk, translate } from "./desk.js";
+import { changeText, openDesk, translate } from "./desk.js";
 import { Files } from "./files.js";
 import { Glossary, pairOf } from "./glossary.js";
-import { languageName, reads } from "./reading.js";
+import { reads } from "./reading.js";
 import { recall, remember } from "./store.js";
 
 const PARTS = ["text", "files", "glossary"];
@@ -65,7 +65,7 @@ async function begin() {
 }
 
 function option(each, languages) {
-  const pair = languages ? `${languageName(each.source)} → ${languageName(each.target)}, ` : "";
+  const pair = languages ? `${each.source.name} → ${each.target.name}, ` : "";
   return make("option", { value: each.name }, `${pair}${each.name}: ${reads(each)}`);
 }
 
@@ -80,7 +80,7 @@ function chosen(second) {
   byId("beside").disabled = !others.length;
   if (others.includes(named(second))) byId("beside").value = second;
   byId("source").lang = first.source.code;
-  byId("source-label").textContent = `Your document, ${languageName(first.source)}`;
+  byId("source-label").textContent = `Your document, ${first.source.name}`;
   byId("example").hidden = !exampleOf(first);
   byId("example-about").hidden = byId("example").hidden || explaining() === null;
   glossary.show(first);
@@ -103,31 +103,21 @@ function askForKey(error) {
 
 // ------------------------------------------------------------------------------------------------- translating
 
-function content() {
+function start() {
   const text = byId("source").value;
-  if (!text.trim()) return [null, "There is nothing to translate yet: type or paste a text, or try the example."];
-  const bytes = bytesOf(text);
-  const most = about.limits.text_bytes;
-  if (bytes > most) {
-    return [null, `The text has ${bytes.toLocaleString("en")} bytes, and at most ${most.toLocaleString("en")} are translated here: hand it in as a file.`];
-  }
-  return [text, ""];
-}
-
-function start(kept = null) {
-  const [text, wrong] = content();
+  const wrong = text.trim() ? "" : "There is nothing to translate yet: type or paste a text, or try the example.";
   showError("text-error", wrong);
   if (wrong) byId("source").focus();
-  else translate(text, [system(), beside()].filter(Boolean), (each) => glossary.for(each), kept);
+  else translate(text, [system(), beside()].filter(Boolean), (each) => glossary.for(each));
 }
 
-// Another system is selected: update a visible translation, and request only what is missing.
+// Another system is selected: translate a visible text again; the server keeps its answers for some minutes.
 function choose() {
   const before = byId("source").lang;
   chosen(beside()?.name);
   if (byId("result").hidden) return;
   if (byId("source").lang !== before) changeText();
-  else start(complete(system(), glossary.for(system())));
+  else start();
 }
 
 // Two systems for the example: one that reads documents, and one that reads sentences.
@@ -177,10 +167,7 @@ function keepText() {
   const text = byId("source").value;
   remember("text", text);
   byId("size").textContent = text ? counted(text.length, "character") : "";
-  byId("size").classList.toggle("error", about !== null && bytesOf(text) > about.limits.text_bytes);
 }
-
-const bytesOf = (text) => new TextEncoder().encode(text).length;
 
 // Plain text is opened in the editor; other files are translated as files.
 async function take([file, ...others]) {

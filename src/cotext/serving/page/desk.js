@@ -8,6 +8,7 @@ import { Translation } from "./translation.js";
 const reading = new Reading({
   word: (column, number, word) => panel.ask(column, number, word),
   sentence: (column, number, focus) => panel.show(column, number, focus),
+  updated: () => progress(),
 });
 const panel = new Panel(reading, (error) => askForKey(error));
 
@@ -43,41 +44,23 @@ export function changeText() {
   byId("source").focus();
 }
 
-/** Returns the complete translation on the desk if it is by this system with this glossary, or null. */
-export function complete(system, glossary) {
-  const [first] = translations;
-  if (first?.system !== system || String(first.glossary) !== String(glossary) || running()) return null;
-  return first.sentences.length && first.sentences.every((each) => each.target !== null) ? first : null;
-}
-
-/** Translates a text by these systems; `kept`: a complete translation to reuse. */
-export async function translate(text, systems, glossaryFor, kept = null) {
+/** Translates a text by these systems. */
+export async function translate(text, systems, glossaryFor) {
   stop();
   panel.close(false);
-  translations = systems.map((each) =>
-    kept?.system === each ? kept : new Translation(each, text, glossaryFor(each), listener),
-  );
+  translations = systems.map((each) => new Translation(each, text, glossaryFor(each), listener));
   reading.place.replaceChildren();
   byId("writing").hidden = true;
   byId("result").hidden = false;
   byId("result-title").focus({ preventScroll: true });
   say("Translating.");
-  const missing = translations.filter((each) => each !== kept);
-  if (missing.length) await Promise.all(missing.map(follow));
-  else {
-    started();
-    finished(true);
-  }
+  await Promise.all(translations.map(follow));
 }
 
 // Handles events of translations, except replaced ones.
 const listener = {
   started: (translation) => translations.includes(translation) && started(),
-  sentence: (translation, number) => {
-    if (!translations.includes(translation)) return;
-    if (reading.translations === translations) reading.update(number);
-    progressSoon();
-  },
+  sentence: (translation, number) => reading.translations.includes(translation) && reading.update(number),
 };
 
 // The sentences of a document are known; with two systems, both must know them.
@@ -170,7 +153,7 @@ function progress() {
   byId("running").hidden = !busy;
   byId("actions").hidden = busy;
   if (!busy) {
-    for (const id of ["copy", "download"]) byId(id).disabled = !translations[0].translated;
+    for (const id of ["copy", "download"]) byId(id).disabled = translations[0].text === null;
     return;
   }
   const total = translations.reduce((sum, each) => sum + each.sources.length, 0);
@@ -180,19 +163,6 @@ function progress() {
   else bar.removeAttribute("value");
   byId("count").textContent = total ? `${done.toLocaleString("en")} / ${total.toLocaleString("en")}` : "waiting …";
   byId("summary").textContent = "";
-}
-
-let due = false;
-
-// Thousands of sentences may come at once.
-function progressSoon() {
-  if (!due) {
-    setTimeout(() => {
-      due = false;
-      progress();
-    }, 100);
-  }
-  due = true;
 }
 
 function stop() {

@@ -9,17 +9,17 @@ const UNDER_WAY = new Set(["queued", "translating"]);
 /** The files of this client; `chosen()` returns system and glossary, `failed(error)` is called with errors. */
 export class Files {
   constructor(chosen, failed) {
-    Object.assign(this, { chosen, failed, limits: null, suffixes: [], timer: null });
+    Object.assign(this, { chosen, failed, timer: null });
     this.rows = new Map(); // elements of a job, by its id
     chooser("choose", "upload", (files) => this.submit(files));
     dropPlace(byId("drop"), (files) => this.submit(files));
   }
 
-  /** Sets which files the server supports. */
+  /** Shows which files the server supports; it rejects others. */
   accept({ file_suffixes: suffixes, limits }) {
-    Object.assign(this, { suffixes, limits });
     byId("upload").accept = suffixes.join(",");
-    byId("suffixes").textContent = `Supported: ${suffixes.join(" ")}, up to ${megabytes(limits.file_bytes)}.`;
+    const megabytes = (limits.file_bytes / 1024 / 1024).toFixed(1);
+    byId("suffixes").textContent = `Supported: ${suffixes.join(" ")}, up to ${megabytes} MB.`;
   }
 
   /** Uploads files, one after the other. */
@@ -27,21 +27,13 @@ export class Files {
     showError("files-error", "");
     const { system, glossary } = this.chosen();
     const wrong = []; // one line per rejected file
-    const refuse = (message) => {
-      wrong.push(message);
-      showError("files-error", wrong.join("\n"));
-    };
     for (const file of files) {
-      const refused = this.#refused(file);
-      if (refused) {
-        refuse(refused);
-        continue;
-      }
       try {
         await api.submit(file, system.name, glossary);
         say(`${file.name} is uploaded.`);
       } catch (error) {
-        refuse(error.message.startsWith(`${file.name}:`) ? error.message : `${file.name}: ${error.message}`);
+        wrong.push(error.message.startsWith(`${file.name}:`) ? error.message : `${file.name}: ${error.message}`);
+        showError("files-error", wrong.join("\n"));
         this.failed(error);
       }
     }
@@ -61,17 +53,6 @@ export class Files {
     }
     this.#render(found);
     if (found.some((job) => UNDER_WAY.has(job.state))) this.timer = setTimeout(() => this.look(), PAUSE);
-  }
-
-  #refused(file) {
-    const name = file.name.toLowerCase();
-    if (!this.suffixes.some((suffix) => name.endsWith(suffix))) {
-      return `${file.name}: files of this type are not supported; see the list above.`;
-    }
-    if (file.size > this.limits.file_bytes) {
-      return `${file.name} has ${megabytes(file.size)}; the limit is ${megabytes(this.limits.file_bytes)}.`;
-    }
-    return file.size ? null : `${file.name} is empty.`;
   }
 
   #render(found) {
@@ -159,5 +140,3 @@ function words({ state, sentences, sentences_done: done, seconds_remaining: seco
   if (state === "done") return sentences ? `translated, ${counted(sentences, "sentence")}` : "translated";
   return message || "could not be translated";
 }
-
-const megabytes = (bytes) => `${(bytes / 1024 / 1024).toFixed(1)} MB`;

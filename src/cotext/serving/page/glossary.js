@@ -1,7 +1,6 @@
 // The glossary of a language pair, stored in this browser: add and delete entries, import TSV.
 
 import { button, byId, chooser, counted, make, say, showError } from "./dom.js";
-import { languageName } from "./reading.js";
 import { glossaryOf, keepGlossary } from "./store.js";
 
 /** The glossary for the languages of the selected system; `changed(entries)` is called on every change. */
@@ -26,7 +25,7 @@ export class Glossary {
       ["source", ["term-source-label", "terms-source"]],
       ["target", ["term-target-label", "terms-target"]],
     ]) {
-      for (const id of ids) byId(id).textContent = languageName(system[side]);
+      for (const id of ids) byId(id).textContent = system[side].name;
       byId(`term-${side}`).lang = system[side].code;
     }
     byId("glossary-about").textContent = system.takes_terms
@@ -48,11 +47,8 @@ export class Glossary {
     const fields = [byId("term-source"), byId("term-target")];
     const [source, target] = fields.map((field) => field.value.trim());
     if (!source || !target) return showError("glossary-error", "An entry needs a text on both sides.");
-    if (this.entries.some(([known]) => known === source)) {
-      return showError("glossary-error", `“${source}” is in the glossary already: delete it there first.`);
-    }
     for (const field of fields) field.value = "";
-    this.#replace([...this.entries, [source, target]], "Added.");
+    this.#replace([...new Map(this.entries).set(source, target)], "Added.");
     return fields[0].focus();
   }
 

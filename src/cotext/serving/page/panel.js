@@ -52,7 +52,6 @@ export class Panel {
       ),
       this.found,
     );
-    if (!system.explains) this.#tell(unable(system));
     this.place.hidden = false;
     this.#uncover();
     if (focus) (this.words[0]?.button ?? byId("panel-close")).focus();
@@ -66,7 +65,6 @@ export class Panel {
       each.button.setAttribute("aria-pressed", String(each.first === word.first));
     }
     const translation = this.reading.translations[column];
-    if (!translation.system.explains) return;
     if (translation.sentences.some((each) => each.target === null)) {
       this.#tell("The rest of the document is not translated yet; try again later.");
       return;
@@ -176,12 +174,6 @@ function lights({ number, side, change }, most) {
 function described(confidence, low) {
   if (confidence === null || confidence === undefined) return "";
   return ` · confidence ${confidence.toFixed(2)}${low ? ", among the lowest here" : ""}`;
-}
-
-function unable(system) {
-  return system.view === "sentence"
-    ? `${system.name} reads single sentences: no context decided any of its words. Compare it with a system that reads the document.`
-    : `${system.name} has no word probabilities, and cannot explain which context decided a word.`;
 }
 
 // The result in words: one sentence decided the word, or several together, or none.

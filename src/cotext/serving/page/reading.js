@@ -1,12 +1,12 @@
 // Source and translations side by side, by paragraph, or by sentence for two systems.
-// For thousands of sentences, updates are written once per frame, and invisible rows are not rendered.
+// For thousands of sentences, updates are written several at a time, and invisible rows are not rendered.
 
 import { byId, counted, make } from "./dom.js";
 import { differing, joiner, wordsOf } from "./words.js";
 
 /**
- * The rows of one or two translations of a document. `on` has callbacks `word(column, number, word)` and
- * `sentence(column, number)`.
+ * The rows of one or two translations of a document. `on` has callbacks `word(column, number, word)`,
+ * `sentence(column, number)` and `updated()`.
  */
 export class Reading {
   constructor(on) {
@@ -39,9 +39,9 @@ export class Reading {
     this.#reachable(0, 0);
   }
 
-  /** Updates a sentence in the next frame. */
+  /** Updates a sentence soon; thousands may come at once. */
   update(number) {
-    if (!this.waiting.size) setTimeout(() => inNextFrame(() => this.flush()), 30);
+    if (!this.waiting.size) setTimeout(() => this.flush(), 50);
     this.waiting.add(number);
   }
 
@@ -51,6 +51,7 @@ export class Reading {
       for (const [column] of this.translations.entries()) this.#write(column, number);
     }
     this.waiting.clear();
+    this.on.updated();
   }
 
   /** Updates all sentences. */
@@ -100,9 +101,9 @@ export class Reading {
 
   #head(system) {
     const cell = (content, extra) => make("div", { class: "cell" }, content, make("span", { class: "soft" }, extra));
-    const head = make("div", { class: "row head" }, cell(languageName(system.source), ""));
+    const head = make("div", { class: "row head" }, cell(system.source.name, ""));
     for (const each of this.translations) {
-      head.append(cell(languageName(each.system.target), `${each.system.name}: ${reads(each.system)}`));
+      head.append(cell(each.system.target.name, `${each.system.name}: ${reads(each.system)}`));
     }
     return head;
   }
@@ -251,27 +252,11 @@ export class Reading {
   }
 }
 
-// A hidden page has no frames.
-function inNextFrame(call) {
-  if (document.hidden) call();
-  else requestAnimationFrame(call);
-}
-
 /** Describes the context that a system uses. */
 export function reads({ view, context_sentences: count }) {
   if (view === "sentence") return "single sentences";
   if (view === "document") return "the whole document";
   return count ? `${counted(count, "sentence")} of context` : "context";
-}
-
-/** Returns the name of a language from the server, or else from the browser. */
-export function languageName({ code, name }) {
-  if (name && name !== code) return name;
-  try {
-    return new Intl.DisplayNames("en", { type: "language" }).of(code) ?? code;
-  } catch {
-    return code;
-  }
 }
 
 // Yields rows: paragraphs, or with `alone` single sentences; `starts`: the first of a paragraph.

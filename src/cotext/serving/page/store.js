@@ -27,11 +27,7 @@ export const recall = (name, otherwise = null) => reading(sessionStorage, name, 
 export const remember = (name, value) => writing(sessionStorage, name, value);
 
 /** Returns the glossary of a language pair, as pairs of texts. */
-export function glossaryOf(pair) {
-  const found = reading(localStorage, `glossary.${pair}`, []);
-  const isEntry = (each) => Array.isArray(each) && each.length === 2 && each.every((t) => typeof t === "string");
-  return Array.isArray(found) ? found.filter(isEntry) : [];
-}
+export const glossaryOf = (pair) => reading(localStorage, `glossary.${pair}`, []);
 
 /** Stores the glossary of a language pair in this browser. */
 export const keepGlossary = (pair, entries) => writing(localStorage, `glossary.${pair}`, entries);

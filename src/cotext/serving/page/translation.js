@@ -1,7 +1,6 @@
 // A document translated by one system: its sentences as they arrive, and its text.
 
 import * as api from "./api.js";
-import { joiner } from "./words.js";
 
 /**
  * Calls `listener.started(translation)` and `listener.sentence(translation, number)`. A sentence has `target` (null
@@ -12,7 +11,7 @@ export class Translation {
     Object.assign(this, { system, source: text, glossary, listener });
     this.sources = []; // from the server: {number, paragraph, source, before}
     this.sentences = [];
-    this.whole = null; // the complete translation from the server
+    this.text = null; // the complete translation, one paragraph per line
     this.seconds = null;
     this.arrived = 0;
     this.running = null;
@@ -45,19 +44,6 @@ export class Translation {
     this.running?.abort();
   }
 
-  /** The translation as text, one paragraph per line; missing sentences are skipped. */
-  get text() {
-    if (this.whole !== null) return this.whole;
-    const lines = new Map();
-    const between = joiner(this.system.target.code);
-    for (const { number, paragraph } of this.sources) {
-      const target = this.sentences[number].target ?? "";
-      lines.set(paragraph, lines.has(paragraph) ? lines.get(paragraph) + between + target : target);
-    }
-    const count = this.source.split(/\r\n|\r|\n/).length;
-    return Array.from({ length: count }, (_, i) => lines.get(i) ?? "").join("\n");
-  }
-
   /** The number of translated sentences. */
   get translated() {
     return this.sentences.filter((each) => each.target !== null).length;
@@ -79,7 +65,7 @@ export class Translation {
     for (const { number, target, confidence, low } of data.sentences) {
       Object.assign(this.sentences[number], { target, confidence, low });
     }
-    this.whole = data.text;
+    this.text = data.text;
     this.seconds = data.seconds;
     this.arrived = data.sentences.length;
     return true;

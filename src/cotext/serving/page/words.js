@@ -12,15 +12,7 @@ export function wordsOf(text, language) {
 const segmenters = new Map();
 
 function segmenter(language) {
-  if (!segmenters.has(language)) {
-    let made;
-    try {
-      made = new Intl.Segmenter(language, { granularity: "word" });
-    } catch {
-      made = new Intl.Segmenter(undefined, { granularity: "word" }); // unknown language code
-    }
-    segmenters.set(language, made);
-  }
+  if (!segmenters.has(language)) segmenters.set(language, new Intl.Segmenter(language, { granularity: "word" }));
   return segmenters.get(language);
 }
 

@@ -2,21 +2,18 @@
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
 
 import torch
 
-from cotext.runtime.errors import CotextError
 from cotext.serving.settings import BATCH_TOKENS
-from cotext.serving.sharing.turns import Batch, BatchScheduler, CancelledError, Flow, Turn, Work
+from cotext.serving.sharing.turns import Batch, BatchScheduler, CancelledError, Flow, Progress, Work
 from cotext.serving.systems import System
 from cotext.translation.document_state import FoundWindow, OpenDocument, WindowLog
 from cotext.translation.open import OpenedRun
 from cotext.translation.translator import DocumentPool, DocumentTranslator, Pool
 from cotext.translation.window_search import RowGroup, WindowSearch
-
-# --- The thread that uses a model, and the queue of other threads' work.
 
 IDLE_SECONDS = 5.0  # time without work after which the thread ends; it is started again when needed
 
@@ -34,15 +31,17 @@ class _Notes:
         self._flow.progress.windows.append((self._own, document, window))
 
 
-class ModelThread:
-    """A thread that runs a model on batches of the waiting documents.
+class SharedSystem:
+    """A system for many threads, whose documents share batches of at most `batch_tokens`.
 
-    Documents of all flows with the same search share its pool. All searches use models of this thread.
-    `batches` counts the batches.
+    One thread runs the model on batches of the waiting documents. Documents of all flows with the same search
+    share its pool. `batches` counts the batches.
     """
 
-    def __init__(self, batch_tokens: int) -> None:
+    def __init__(self, system: System, batch_tokens: int = BATCH_TOKENS) -> None:
         self.batches = 0
+        self._opened = system.opened
+        assert self._opened.translator.windows  # created now, so that all threads share them
         self._turns = BatchScheduler(batch_tokens)
         self._changed = threading.Condition()
         self._flows: dict[Flow, None] = {}
@@ -52,18 +51,32 @@ class ModelThread:
         self._threads = torch.get_num_threads()
         self._is_stopped = False
 
+    def opened_for(self, work: Work) -> OpenedRun:
+        """Return the run with a thread-safe translator.
+
+        Its `translate` raises `CancelledError` after the work is cancelled. Other uses of the model
+        (alignment, scoring, analysis) need `exclusively`.
+        """
+        return replace(self._opened, translator=self._sharing(self._opened.translator, work))
+
+    def _sharing(self, translator: DocumentTranslator, work: Work, tells: bool = True) -> DocumentTranslator:
+        """Return a translator that queues its documents; `tells`: call `Work.on_sentence`."""
+
+        def make_pool(search: WindowSearch) -> Pool:
+            if self._is_held_here:
+                return DocumentPool(search)
+            pool = self._pools.setdefault(search, DocumentPool(search))
+            return _SharedPool(self, Flow(work, pool, tells=tells))
+
+        sharing = translator.with_pools(make_pool)
+        if translator.first_pass is not None:
+            sharing.first_pass = self._sharing(translator.first_pass, work, tells=False)
+        return sharing
+
     @property
-    def is_held_here(self) -> bool:
+    def _is_held_here(self) -> bool:
         """Whether the calling thread has exclusive use of the model."""
         return self._holder == threading.get_ident()
-
-    def begin(self, work: Work, search: WindowSearch, tells: bool = True) -> Flow:
-        """Return a flow for documents of a work; `tells`: whether to call `Work.on_sentence`."""
-        return Flow(work, self._pools.setdefault(search, DocumentPool(search)), tells=tells)
-
-    def end(self, flow: Flow) -> None:
-        """End a flow at the next batch, with all its waiting documents."""
-        flow.is_over = True  # noticed at the next batch
 
     def add(self, flow: Flow, opened: OpenDocument) -> None:
         """Queue a document; only the model thread may use it until it is complete or the flow has ended.
@@ -77,7 +90,7 @@ class ModelThread:
             silent = set(range(len(opened.document.sentences))) - set(opened.kept)
             for j in sorted(silent | opened.texts.keys()):
                 flow.work.on_sentence(opened.index, j, opened.texts.get(j, ""))
-        opened.on_sentence = lambda sentence, text: flow.hear(opened, sentence, text)
+        opened.on_sentence = lambda sentence, text: flow.heard.append((opened.index, sentence, text))
         if opened.log is not None:
             opened.log = _Notes(opened.log, flow)
         with self._changed:
@@ -96,21 +109,20 @@ class ModelThread:
         Raises:
             CancelledError: the work was cancelled while it waited, or the server stops.
         """
-        if self.is_held_here:
+        if self._is_held_here:
             yield
             return
-        turn = Turn()
+        flow = Flow(work)
         with self._changed:
-            self._come(Flow(work, turn=turn))
-        turn.granted.wait()
-        if turn.error is not None:
-            raise turn.error
+            self._come(flow)
+        if isinstance(granted := flow.inbox.get(), BaseException):
+            raise granted
         self._holder = threading.get_ident()
         try:
             yield
         finally:
             self._holder = None
-            turn.released.set()
+            flow.released.set()
 
     def stop(self) -> None:
         """Cancel all waiting work, and accept no more."""
@@ -135,8 +147,8 @@ class ModelThread:
     def _run(self) -> None:
         torch.set_num_threads(self._threads)
         while (step := self._next()) is not None:
-            if isinstance(step, Turn):
-                step.granted.set()
+            if isinstance(step, Flow):
+                step.inbox.put(Progress())
                 step.released.wait()
                 continue
             self._search(step.pool, step.groups)
@@ -145,7 +157,7 @@ class ModelThread:
                     documents = (group.document for group in step.groups if group.document in flow.documents)
                     self._tell(flow, list(dict.fromkeys(documents)))
 
-    def _next(self) -> Batch | Turn | None:
+    def _next(self) -> Batch | Flow | None:
         """Return the next step; None if there was no work for a while, or the server stops."""
         with self._changed:
             while not self._is_stopped:
@@ -158,10 +170,10 @@ class ModelThread:
             self._thread = None
             return None
 
-    def _chosen(self) -> Batch | Turn | None:
+    def _chosen(self) -> Batch | Flow | None:
         ready: dict[Flow, list[RowGroup]] = {}
         for flow in list(self._flows):
-            flow.look()
+            flow.background = flow.work.background
             if flow.is_over or flow.work.cancelled:
                 self._fail(flow, CancelledError())
                 continue
@@ -169,14 +181,14 @@ class ModelThread:
                 ready[flow] = flow.ready(self._turns.ahead)
             except Exception as error:  # of the constraints of its sentences
                 self._fail(flow, error)
-        able = [flow for flow, groups in ready.items() if groups or flow.turn]
+        able = [flow for flow, groups in ready.items() if groups or flow.pool is None]
         if not able:
             return None
-        head = self._turns.next(able)
-        if head.turn is not None:
+        head = min(able, key=lambda flow: flow.order)
+        if head.pool is None:
             self._turns.charge([(head, self._turns.batch_tokens)], self._flows)
             del self._flows[head]
-            return head.turn
+            return head
         batch = self._turns.batch(head, ready, self._flows)
         costs = (float(group.cost) for group in batch.groups)
         self._turns.charge(zip(batch.flows, costs, strict=True), self._flows)
@@ -217,14 +229,14 @@ class ModelThread:
             assert flow.pool is not None
             flow.pool.remove(opened)
         flow.documents.clear()
-        flow.end(error)
+        flow.inbox.put(error)
 
 
 class _SharedPool:
     """The pool of one call, whose documents are in the queue of the model."""
 
-    def __init__(self, model: ModelThread, flow: Flow) -> None:
-        self._model, self._flow = model, flow
+    def __init__(self, shared: SharedSystem, flow: Flow) -> None:
+        self._shared, self._flow = shared, flow
         self._documents: dict[OpenDocument, None] = {}
         self._finished: list[OpenDocument] = []
 
@@ -234,7 +246,7 @@ class _SharedPool:
 
     def add(self, opened: OpenDocument) -> None:
         self._documents[opened] = None
-        self._model.add(self._flow, opened)
+        self._shared.add(self._flow, opened)
 
     def advance(self, on_sentences: Callable[[int], None]) -> None:
         """Wait for the progress of a batch, or raise the error that ended the flow."""
@@ -253,52 +265,4 @@ class _SharedPool:
         return finished
 
     def close(self) -> None:
-        self._model.end(self._flow)
-
-
-class SharedSystem:
-    """A system for many threads, whose documents share batches of at most `batch_tokens`."""
-
-    def __init__(self, system: System, batch_tokens: int = BATCH_TOKENS) -> None:
-        self._model = ModelThread(batch_tokens)
-        self._opened = self._listing = system.opened
-        with suppress(CotextError):  # systems without n-best search
-            self._listing = system.opened.listing()
-        # Create the searches now, so that all threads share them.
-        for opened in (self._opened, self._listing):
-            assert opened.translator.windows
-
-    @property
-    def batches(self) -> int:
-        """The number of batches so far."""
-        return self._model.batches
-
-    def opened_for(self, work: Work, lists: bool = False) -> OpenedRun:
-        """Return the run with a thread-safe translator; `lists`: n-best lists if possible.
-
-        Its `translate` raises `CancelledError` after the work is cancelled. Other uses of the model
-        (alignment, scoring, analysis) need `exclusively`.
-        """
-        opened = self._listing if lists else self._opened
-        return replace(opened, translator=self._sharing(opened.translator, work))
-
-    def _sharing(self, translator: DocumentTranslator, work: Work, tells: bool = True) -> DocumentTranslator:
-        """Return a translator that queues its documents; `tells`: call `Work.on_sentence`."""
-
-        def make_pool(search: WindowSearch) -> Pool:
-            if self._model.is_held_here:
-                return DocumentPool(search)
-            return _SharedPool(self._model, self._model.begin(work, search, tells))
-
-        sharing = translator.with_pools(make_pool)
-        if translator.first_pass is not None:
-            sharing.first_pass = self._sharing(translator.first_pass, work, tells=False)
-        return sharing
-
-    def exclusively(self, work: Work) -> AbstractContextManager[None]:
-        """Give the calling thread exclusive use of the model; see `ModelThread.exclusively`."""
-        return self._model.exclusively(work)
-
-    def stop(self) -> None:
-        """Cancel all work, and accept no more."""
-        self._model.stop()
+        self._flow.is_over = True  # with all its waiting documents; noticed at the next batch

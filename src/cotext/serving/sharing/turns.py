@@ -66,27 +66,19 @@ class Progress:
     finished: list[OpenDocument] = field(default_factory=list)
 
 
-@dataclass(slots=True)
-class Turn:
-    """Exclusive use of the model by a thread, from `granted` to `released`; `error`: not granted."""
-
-    granted: threading.Event = field(default_factory=threading.Event)
-    released: threading.Event = field(default_factory=threading.Event)
-    error: BaseException | None = None
-
-
 @dataclass(slots=True, eq=False)
 class Flow:
-    """The queued demand of a `Work` on a model: documents of a pool to search, or exclusive use for a `turn`.
+    """The queued demand of a `Work` on a model: documents of a pool to search, or exclusive use.
 
-    The thread of the flow reads `inbox`: progress, or the error that ended the flow. `tells`: whether to call
+    The thread of the flow reads `inbox`: progress, or the error that ended the flow. Without a pool, the
+    first progress grants exclusive use of the model until `released`. `tells`: whether to call
     `Work.on_sentence`. `is_over`: whether its thread has ended it. `background`: copy of the work's
     attribute, which other threads may change while a batch is made.
     """
 
     work: Work
     pool: DocumentPool | None = None
-    turn: Turn | None = None
+    released: threading.Event = field(default_factory=threading.Event)
     tells: bool = True
     clock: float = 0.0
     served: float = 0.0  # tokens
@@ -97,13 +89,6 @@ class Flow:
     is_over: bool = False
     number: int = field(default_factory=lambda: next(_NUMBERS))
     background: bool = False
-
-    def __post_init__(self) -> None:
-        self.look()
-
-    def look(self) -> None:
-        """Update `background`."""
-        self.background = self.work.background
 
     @property
     def order(self) -> tuple[float, bool, bool, int]:
@@ -127,10 +112,6 @@ class Flow:
                 tokens -= group.cost
         return groups
 
-    def hear(self, opened: OpenDocument, sentence: int, text: str) -> None:
-        """Collect a finished sentence."""
-        self.heard.append((opened.index, sentence, text))
-
     def tell(self, touched: Iterable[OpenDocument]) -> None:
         """Send new results of some documents to its thread, and remove complete documents."""
         assert self.pool is not None
@@ -148,13 +129,6 @@ class Flow:
         if self.progress != Progress():
             self.inbox.put(self.progress)
             self.progress = Progress()
-
-    def end(self, error: BaseException) -> None:
-        """Send the error that ended the flow to its thread."""
-        if self.turn is not None:
-            self.turn.error = error
-            self.turn.granted.set()
-        self.inbox.put(error)
 
 
 Ready = Mapping[Flow, Sequence[RowGroup]]
@@ -174,12 +148,8 @@ class BatchScheduler:
 
     def __init__(self, batch_tokens: int) -> None:
         self.batch_tokens = batch_tokens
+        self.ahead = BATCHES_AHEAD * batch_tokens  # tokens of each flow that a batch is chosen from
         self._now = 0.0
-
-    @property
-    def ahead(self) -> int:
-        """The number of tokens of each flow that a batch is chosen from."""
-        return BATCHES_AHEAD * self.batch_tokens
 
     def begin(self, flow: Flow) -> None:
         """Add a flow that was idle."""
@@ -194,10 +164,6 @@ class BatchScheduler:
             flow.served += tokens
             total += tokens
         self._now += total / sum(_whole(background) for _, background in members)
-
-    def next(self, flows: Iterable[Flow]) -> Flow:
-        """Return the next flow."""
-        return min(flows, key=lambda flow: flow.order)
 
     def batch(self, head: Flow, ready: Ready, flows: Iterable[Flow]) -> Batch:
         """Return a batch with the first group of a flow, and groups of all flows that fit.
