@@ -5,7 +5,7 @@ from dataclasses import replace
 from itertools import chain
 
 from cotext.files.block_sentences import cut
-from cotext.files.blocks import SPACE, BilingualFormat, Block, Copied, FileFormat, Job, Piece, Point
+from cotext.files.blocks import SPACE, Block, Copied, FileFormat, Job, Piece, Point
 from cotext.files.table import file_formats, recognise
 from cotext.files.tags import project
 from cotext.runtime.xml import taken
@@ -95,7 +95,7 @@ def format_of(content: bytes, file_name: str, name: str) -> FileFormat | None:
     found = recognise(content[: 1 << 18], file_name)
     if found is None and name == "prose":
         return file_formats()["prose"]
-    return found.for_job(JOB) if isinstance(found, BilingualFormat) else found
+    return found.for_job(JOB)
 
 
 def attack(name: str, draw: random.Random) -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cotext.files.blocks import BilingualFormat, Block, Copied, Job, OpenedFile, Point
+from cotext.files.blocks import Block, Copied, Job, OpenedFile, Point
 from cotext.files.po import FORMAT
 from cotext.files.table import recognise
 from tests.files.faking import changed, same_again, texts, upper
@@ -81,7 +81,7 @@ def open_po(text: str, **job: str) -> object:
 def test_it_is_recognised_by_content() -> None:
     found = recognise(CATALOGUE.encode(), "messages")
     assert found.name == "po"
-    assert isinstance(found, BilingualFormat)
+    assert found.bilingual
     assert not FORMAT.recognises(b"msgid is a keyword of gettext, and msgstr too.\n")
 
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from cotext.data.documents import ParallelDocument
-from cotext.translation.alignment import Attended, align, differences
+from cotext.translation.alignment import align, attention_of, differences
 from cotext.translation.translator import DocumentTranslator
 from tests.tiny import PlainWordTokenizer, random_model, tiny_config, window
 
@@ -40,9 +40,9 @@ def test_it_is_what_each_token_loses_without_a_word() -> None:
 def test_attention_with_positions_is_averaged_with_it(score: str) -> None:
     system = translator(model={"attention": {"score": score}})
     [[found]] = align(system, [DOCUMENT], [[0]])
-    [[attention]] = align(system, [DOCUMENT], [[0]], Attended())
+    [attention] = system.read([(DOCUMENT, [0])], attention_of)
     [removal] = differences(system, [(DOCUMENT, [0])])
-    wanted = attention.weights if score == "content" else attention.weights + removal[0]
+    wanted = attention[0] if score == "content" else attention[0] + removal[0]
     torch.testing.assert_close(found.weights, wanted / wanted.sum(dim=1, keepdim=True))
 
 

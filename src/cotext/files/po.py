@@ -17,8 +17,8 @@ from functools import partial
 from itertools import islice
 from typing import Final
 
-from cotext.files.blocks import ANY, BilingualFormat, Block, Copied, Job, Piece
-from cotext.files.places import Edit, Slot, SplicedFile, decoded, no_edits
+from cotext.files.blocks import ANY, Block, Copied, FileFormat, Job, Piece
+from cotext.files.places import Edit, Slot, SplicedFile, decoded
 from cotext.files.strings import CatalogueString, Markers, wrapped
 from cotext.runtime.errors import CotextError, shown
 
@@ -315,7 +315,7 @@ class _Catalogue:
                 "source has two; all but the first are the translation of the plural, and the entry is "
                 "marked fuzzy"
             )
-        yield Slot(blocks, partial(self._edits, entry, strings) if wanted else no_edits)
+        yield Slot(blocks, partial(self._edits, entry, strings))
 
     def _edits(
         self, entry: _Entry, strings: Sequence[CatalogueString], blocks: Sequence[Block]
@@ -398,4 +398,4 @@ def translated_files(content: bytes, name: str) -> tuple[tuple[str, str], list[l
     return ("", ""), [[pair for pair in pairs if all(pair)]]
 
 
-FORMAT: Final = BilingualFormat("po", (".po", ".pot"), _recognises, _open, _open)
+FORMAT: Final = FileFormat("po", (".po", ".pot"), _recognises, _open, bilingual=True)

@@ -14,7 +14,7 @@ from cotext.data.splitting import Splitter
 from cotext.files.text import BYTE_ORDER_MARK
 from cotext.runtime.errors import CotextError
 from cotext.translation.open import OpenedRun
-from cotext.translation.prose import Prose, trained_length
+from cotext.translation.prose import Prose
 from cotext.translation.translator import Translation
 from cotext.translation.wishes import Wishes
 
@@ -65,9 +65,7 @@ class StreamTranslation:
         wishes.check(opened.translator)
         self.report = StreamReport()
         self._translator = opened.translator
-        self._prose = Prose(
-            trained_length(opened.folder), opened.loaded.tokenizer, splitter, opened.languages
-        )
+        self._prose = Prose(splitter, opened.languages)
         self._translator.plan.check_passes()
         if self._translator.plan.options.align == "free":
             raise CotextError(

@@ -172,7 +172,7 @@ class LexicalBeam:
             likely = row.likely
             if automaton is not None and path.written is not None:
                 # Near the limit, only tokens of phrases have room.
-                missing = automaton.tokens_missing(path.written)
+                missing = automaton.standing(path.written).tokens_missing
                 has_room = not missing or path.written.joined or row.left > missing + 1
                 likely = row.likely if has_room else ()
             seen: set[int] = set()
@@ -207,12 +207,12 @@ class LexicalBeam:
         if automaton is None or path.written is None:
             return path
         written = automaton.step(path.written, token)
-        if written is None or automaton.need(written) + 1 > row.left - 1:
+        if written is None or automaton.standing(written).need + 1 > row.left - 1:
             return None
         # Inside a phrase, give back what the token costs compared with the best one: see the module.
         before, tail = path.written.tail, written.tail
         inside = 0 < len(before) < len(tail) and tail.startswith(before)
-        inside = inside and automaton.is_begun(written) and automaton.is_begun(path.written)
+        inside = inside and automaton.standing(written).begun and automaton.standing(path.written).begun
         more = row.likely[0][0] - own if inside else 0.0
         return path._replace(
             written=written,
@@ -272,7 +272,7 @@ class LexicalBeam:
         automaton = self._automaton(entry, path)
         if automaton is None:
             return 0
-        return 2 * automaton.size if path.written is None else automaton.bank(path.written)
+        return 2 * automaton.size if path.written is None else automaton.standing(path.written).bank
 
 
 class _Row(NamedTuple):

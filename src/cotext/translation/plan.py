@@ -17,7 +17,7 @@ from cotext.data.build import build_view, check_align, special_symbols
 from cotext.data.tokenizer import Tokenizer, chosen_languages
 from cotext.data.views import SentenceBySentence, View
 from cotext.models.describe import describe_cut, describe_length_penalty, describe_model
-from cotext.models.interface import Engine, Model, NonAutoregressiveModel, PathKind, TranslationModel
+from cotext.models.interface import Engine, Model, NonAutoregressiveModel, PathKind
 from cotext.models.language_model import WithLanguageModel
 from cotext.runtime.errors import CotextError
 from cotext.search.beam_search import Hypothesis, SearchOptions, search
@@ -250,11 +250,6 @@ class DecodingPlan:
                 "decode.first_pass"
             )
         first.check_passes()
-
-    def autoregressive(self, model: Model | Engine) -> TranslationModel:
-        """Return `model`, which must be an autoregressive PyTorch model."""
-        assert isinstance(model, TranslationModel)
-        return model
 
     def require_token_probabilities(self) -> None:
         """Raise CotextError if the system has no probabilities of single tokens.

@@ -32,7 +32,7 @@ from cotext.search.guide import SentenceConstraints
 from cotext.search.lexical import SentenceAutomaton, Written
 from cotext.search.lexical_search import search_width
 from cotext.search.spelling import Spelling
-from cotext.translation.alignment import Attended, attention_of
+from cotext.translation.alignment import attention_of
 from cotext.translation.document_state import OpenDocument, SentenceHypothesis, found_sentences
 from cotext.translation.scorer import DocumentScorer, score_labels
 from cotext.translation.terms.word_alignment import SentenceAlignment, Span, proportional, renderings
@@ -208,7 +208,7 @@ class Substitution:
         scorer, tokenizer = self._scorer, self._scorer.tokenizer
         rows = [_instance(draft, draft.found, draft.sentence) for draft in drafts]
         budget = scorer.config.decode.max_tokens
-        read = attention_of(Attended(), scorer.model, rows, scorer.plan.symbols, budget, scorer.device)
+        read = attention_of(scorer.model, rows, scorer.plan.symbols, budget, scorer.device)
         alignments = []
         for draft, [weights] in zip(drafts, read, strict=True):
             sentence, source = draft.found[draft.at], draft.source

@@ -371,7 +371,15 @@ class WindowSearch:
         )
         if opened.guide is None or not plan.sees_other_rows:
             return request
-        return constrained(request, opened, number, self._spelling)
+        # Rows that attend to each other cannot be corrected: they are searched with constraints.
+        sentences = (opened.kept[j] for j in opened.requested(number))
+        constraints = [opened.guide.constraints(opened.index, sentence) for sentence in sentences]
+        automata = tuple(SentenceAutomaton(c, self._spelling) if c else None for c in constraints)
+        if not any(automata):
+            return request
+        rooms = (0 if automaton is None else automaton.room for automaton in automata)
+        most = tuple(limit + room for limit, room in zip(request.max_tokens, rooms, strict=True))
+        return replace(request, max_tokens=most, automata=automata)
 
     def _listed(self, opened: OpenDocument, number: int) -> Tensor | None:
         """Return the tokens that a window may contain, chosen for its whole source, context included."""
@@ -416,18 +424,3 @@ class WindowSearch:
         from_end = row.instance.window.current.start > requested.start
         symbols, count = self._scorer.plan.search_symbols, len(requested)
         return found_sentences(hypothesis, row.request, symbols, self._scorer.tokenizer, count, from_end)
-
-
-def constrained(
-    request: SearchRequest, opened: OpenDocument, number: int, spelling: Spelling
-) -> SearchRequest:
-    """Return the request of a window with the constraints of its sentences, and room for them."""
-    assert opened.guide is not None
-    sentences = (opened.kept[j] for j in opened.requested(number))
-    constraints = [opened.guide.constraints(opened.index, sentence) for sentence in sentences]
-    if not any(constraints):
-        return request
-    automata = tuple(SentenceAutomaton(c, spelling) if c else None for c in constraints)
-    rooms = (0 if automaton is None else automaton.room for automaton in automata)
-    most = tuple(limit + room for limit, room in zip(request.max_tokens, rooms, strict=True))
-    return replace(request, max_tokens=most, automata=automata)

@@ -14,8 +14,6 @@ from cotext.data.words import Word, covered, occurrences, overlaps, words_of
 from cotext.search.guide import SentenceConstraints
 from cotext.translation.terms.glossary import Glossary, Term
 
-__all__ = ["Glossary", "Occurrence", "Term", "TermGuide"]
-
 
 @dataclass(frozen=True, slots=True)
 class Occurrence:
@@ -168,19 +166,13 @@ class TermReport:
     """Counts over translated documents.
 
     `required`: occurrences of terms in the source; `met`: those with one of their translations in the same
-    sentence. `forbidden`: forbidden translations found. `leaked`: translations of a term of the
-    document that are found in a sentence without this term; translations of the sentence's own terms are not
-    counted. `repeated`: terms with several allowed translations that occur in several sentences of a
-    document; `consistent`: those with the same translation throughout. `copied`: copied texts; `kept`: those
-    that appear exactly as often as required. `unmet`: indices of document and sentence.
+    sentence. `forbidden`: forbidden translations found. `copied`: copied texts; `kept`: those that appear
+    exactly as often as required. `unmet`: indices of document and sentence.
     """
 
     required: int = 0
     met: int = 0
     forbidden: int = 0
-    leaked: int = 0
-    repeated: int = 0
-    consistent: int = 0
     copied: int = 0
     kept: int = 0
     unmet: list[tuple[int, int]] = field(default_factory=list)
@@ -194,11 +186,8 @@ class TermReport:
         parts = ["terms: none in the source"]
         if self.required:
             parts = [f"terms: {self.met:,} of {self.required:,} kept ({self.accuracy:.1%})"]
-        if self.required or self.forbidden or self.leaked:
+        if self.required or self.forbidden:
             parts.append(f"forbidden translations: {self.forbidden:,}")
-            parts.append(f"in sentences without the term: {self.leaked:,}")
-        if self.repeated:
-            parts.append(f"consistent: {self.consistent:,} of {self.repeated:,} repeated terms")
         if self.copied:
             parts.append(f"copied text: {self.kept:,} of {self.copied:,}")
         return "; ".join(parts)
@@ -208,29 +197,8 @@ def term_report(guide: TermGuide, translations: Mapping[int, Sequence[str]]) -> 
     """Return the term accuracy of translated sentences, by document index."""
     report = TermReport()
     for document, sentences in translations.items():
-        chosen: dict[str, list[str]] = {}
-        alternatives = {
-            o.term.source: guide.alternatives(o)
-            for sentence in range(len(sentences))
-            for o in guide.occurrences(document, sentence)
-        }
         for sentence, text in enumerate(sentences):
-            constraints = guide.constraints(document, sentence)
-            _count(report, constraints, text, (document, sentence))
-            allowed = {form for group in constraints.required for form in group}
-            # Translations of terms that do not occur in this sentence should not appear in it.
-            others = {form for forms in alternatives.values() for form in forms} - allowed
-            report.leaked += sum(phrase in others for _, phrase in occurrences(text, [*others, *allowed]))
-            for occurrence in guide.occurrences(document, sentence):
-                if len(occurrence.term.targets) > 1:
-                    targets = {t.casefold(): t for t in occurrence.term.targets}
-                    phrases = [phrase for _, phrase in occurrences(text, guide.alternatives(occurrence))]
-                    chosen.setdefault(occurrence.term.source, []).append(
-                        targets.get(phrases[0].casefold(), phrases[0]) if phrases else ""
-                    )
-        several = [renderings for renderings in chosen.values() if len(renderings) > 1]
-        report.repeated += len(several)
-        report.consistent += sum(len(set(renderings)) == 1 and "" not in renderings for renderings in several)
+            _count(report, guide.constraints(document, sentence), text, (document, sentence))
     return report
 
 
