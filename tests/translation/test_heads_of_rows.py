@@ -17,7 +17,7 @@ from cotext.runtime.errors import CotextError
 from cotext.translation.candidate_scoring import CandidateSet, score_candidates
 from cotext.translation.translator import DocumentTranslator
 from tests.cover import each_filling
-from tests.tiny import PlainWordTokenizer, pieces, random_model, tiny_config, window
+from tests.tiny import PlainWordTokenizer, pieces, random_model, random_translator, tiny_config, window
 
 WORDS = ["the", "cat", "sat", "on", "a", "mat", "it", "saw", "again"]
 CPU = torch.device("cpu")
@@ -196,8 +196,7 @@ def check_translation(
 
 
 def translator_of(**sections: Any) -> DocumentTranslator:
-    config = tiny_config(**sections)
-    return DocumentTranslator(random_model(config, TOKENIZER), config, TOKENIZER, CPU)
+    return random_translator(tiny_config(**sections), TOKENIZER)
 
 
 @pytest.mark.parametrize("name", SYSTEMS)

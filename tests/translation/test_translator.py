@@ -22,7 +22,7 @@ from cotext.search.constraints import SearchRequest
 from cotext.translation import plan as plan_module
 from cotext.translation.translator import DocumentTranslator, Translation
 from tests.cover import cover
-from tests.tiny import PlainWordTokenizer, WordTokenizer, pieces, random_model, tiny_config, window
+from tests.tiny import PlainWordTokenizer, WordTokenizer, pieces, random_translator, tiny_config, window
 
 CPU = torch.device("cpu")
 WORDS = ["the", "cat", "sat", "on", "a", "mat", "and", "saw", "it", "there", "today", "again"]
@@ -102,8 +102,7 @@ def has_text(document: Document) -> list[bool]:
 def translator(
     config: Config, tokenizer: Tokenizer = TOKENIZER, seed: int = 0, **decode: Any
 ) -> DocumentTranslator:
-    changed = config.model_copy(update={"decode": config.decode.model_copy(update=decode)})
-    return DocumentTranslator(random_model(config, tokenizer, seed), changed, tokenizer, CPU)
+    return random_translator(config, tokenizer, seed, **decode)
 
 
 def translated(translator: DocumentTranslator, documents: Sequence[Document]) -> list[Translation]:
@@ -381,12 +380,8 @@ def test_without_target_context_all_sentences_are_one_batch(
     translated(translator(STRATEGIES[name], PLAIN), [CORPUS[0]])
     assert spy.batches == 1
     assert all(not r.prefix and r.sentences == 1 for _, _, r, _ in spy.rows)
-    assert sorted(r.first_sentence for _, _, r, _ in spy.rows) == [
-        0,
-        1,
-        2,
-        2 if name == "source context" else 3,
-    ]
+    last = 2 if name == "source context" else 3
+    assert sorted(r.first_sentence for _, _, r, _ in spy.rows) == [0, 1, 2, last]
 
 
 def _texts(tokens: Sequence[int], closing: Container[int] = (PLAIN.sep,)) -> list[str]:
@@ -472,11 +467,6 @@ def test_texts_are_one_line_each_and_never_empty(
             assert len(target.splitlines()) == bool(target)
 
 
-def test_white_space_alone_is_an_empty_sentence() -> None:
-    [found] = translated(translator(STRATEGIES["prefix"]), [Document("d", ("  ", "a cat", "\t"))])
-    assert [bool(s) for s in found.document.sentences] == [False, True, False]
-
-
 def test_a_sentence_that_is_too_long_is_refused_before_any_work(monkeypatch: pytest.MonkeyPatch) -> None:
     spy = Spy(monkeypatch)
     t = translator(STRATEGIES["prefix"], max_source_tokens=3)
@@ -494,9 +484,7 @@ def test_context_that_did_not_fit_is_reported() -> None:
     """Places in the document, an empty sentence among them; the current sentence alone is shown anyhow."""
     document = Document("x", ("the cat", "", "sat on a mat", "it saw", "again and again and again"))
     for limit, shed in ((40, ()), (9, (3, 4)), (6, (2, 3, 4))):
-        config = tiny_config(view=window(2, max_tokens=limit))
-        translator = DocumentTranslator(random_model(config, TOKENIZER), config, TOKENIZER, CPU)
-        [(_, found)] = translator.translate([document])
+        [(_, found)] = translator(tiny_config(view=window(2, max_tokens=limit))).translate([document])
         assert found.shed == shed
 
 
@@ -520,6 +508,8 @@ def test_no_limit_is_too_tight_for_a_word_per_sentence(name: str) -> None:
 
 def test_nothing_in_nothing_out() -> None:
     t = translator(STRATEGIES["prefix"])
+    [found] = translated(t, [Document("white space", ("  ", "a cat", "\t"))])
+    assert [bool(s) for s in found.document.sentences] == [False, True, False]
     assert list(t.translate([])) == []
     assert translated(t, [Document("none", ())])[0].document == Document("none", ())
     assert t.score([]) == []

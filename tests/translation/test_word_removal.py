@@ -9,15 +9,14 @@ import torch
 from cotext.data.documents import ParallelDocument
 from cotext.translation.alignment import align, attention_of, differences
 from cotext.translation.translator import DocumentTranslator
-from tests.tiny import PlainWordTokenizer, random_model, tiny_config, window
+from tests.tiny import PlainWordTokenizer, random_translator, tiny_config, window
 
 TOKENIZER = PlainWordTokenizer(["a", "b", "c", "d", "e", "f"])
 DOCUMENT = ParallelDocument("0", ("a b c", "d e", "f", "", "a d"), ("c b", "e f d", "a", "", "b"))
 
 
 def translator(**sections: Any) -> DocumentTranslator:
-    config = tiny_config(view=window(1), **sections)
-    return DocumentTranslator(random_model(config, TOKENIZER), config, TOKENIZER, torch.device("cpu"))
+    return random_translator(tiny_config(view=window(1), **sections), TOKENIZER)
 
 
 def test_it_is_what_each_token_loses_without_a_word() -> None:

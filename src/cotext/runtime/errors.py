@@ -21,7 +21,7 @@ class CotextError(Exception):
 
 @contextmanager
 def naming(*places: object) -> Iterator[None]:
-    """Add the first place, such as a file, to errors of the block that do not begin with one of the places."""
+    """Add the first place, such as a file, to errors of the block that begin with none of the places."""
     try:
         yield
     except CotextError as error:

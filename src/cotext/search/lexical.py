@@ -14,7 +14,7 @@ phrases are offered to search (`lexical_search.py`), which rejects tokens that l
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Final, NamedTuple
@@ -134,6 +134,14 @@ class SentenceAutomaton:
     def room(self) -> int:
         """The number of tokens that constraints may add to a sentence."""
         return sum(u.need * max(len(self._paths[p]) for p in u.phrases) for u in self._units) + 2
+
+    def replay(self, tokens: Iterable[int]) -> Written | None:
+        """Return the state after the tokens of a sentence; None: one of them is rejected."""
+        written: Written | None = self.start
+        for token in tokens:
+            if written is not None:
+                written = self.step(written, token)
+        return written
 
     def may_close(self, written: Written) -> bool:
         return self.standing(written).met == self.size and self._resolved(written, ended=True) is not None

@@ -29,7 +29,7 @@ from cotext.data.collate import pack, source_batch
 from cotext.data.words import occurrences, token_spans, words_of
 from cotext.search.constraints import SearchRequest, SearchSymbols
 from cotext.search.guide import SentenceConstraints
-from cotext.search.lexical import SentenceAutomaton, Written
+from cotext.search.lexical import SentenceAutomaton
 from cotext.search.lexical_search import search_width
 from cotext.search.spelling import Spelling
 from cotext.translation.alignment import attention_of
@@ -239,7 +239,7 @@ class Substitution:
             yield _Proposal(draft, (), automaton)
         for rank, (_, span) in enumerate(spans[:_PLACES]):
             for begun, is_whole in self._begun(draft.found[draft.at], span, phrases):
-                if (is_whole or not rank) and _state_after(automaton, begun) is not None:
+                if (is_whole or not rank) and automaton.replay(begun) is not None:
                     yield _Proposal(draft, begun, automaton, is_whole)
 
     def _begun(
@@ -373,18 +373,8 @@ def _instance(draft: Draft, found: Sequence[SentenceHypothesis], current: int | 
     return replace(draft.instance, window=replace(draft.instance.window, current=read), target=target)
 
 
-def _state_after(automaton: SentenceAutomaton, tokens: Sequence[int]) -> Written | None:
-    """Return the state after the tokens of a sentence; None: the automaton rejects a token."""
-    written: Written | None = automaton.start
-    for token in tokens:
-        if written is None:
-            break
-        written = automaton.step(written, token)
-    return written
-
-
 def _keeps(automaton: SentenceAutomaton, tokens: Sequence[int]) -> bool:
-    written = _state_after(automaton, tokens)
+    written = automaton.replay(tokens)
     return written is not None and automaton.may_close(written)
 
 
