@@ -130,9 +130,9 @@ def _groups(
     alike: dict[tuple[tuple[int, ...], Window], dict[int, DocumentRow]] = {}
     for candidate, sentences in enumerate(candidate_set.candidates):
         target = [targets[s] for s in sentences]
-        document = document_rows(scorer.plan, source, target, candidate_set.compared)
-        for [row] in document.groups:
-            alike.setdefault((tuple(document.kept), row.instance.window), {})[candidate] = row
+        kept, groups = document_rows(scorer.plan, source, target, candidate_set.compared)
+        for [row] in groups:
+            alike.setdefault((tuple(kept), row.instance.window), {})[candidate] = row
     for members in alike.values():
         first = next(iter(members.values()))
         pairs = zip(first.instance.window.current, first.sentences, strict=True)

@@ -7,7 +7,7 @@ capitals.
 
 import itertools
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from cotext.data.words import Word, covered, occurrences, overlaps, words_of
@@ -41,9 +41,17 @@ class TermGuide:
     ) -> None:
         self._documents = documents
         self._copied = copied
-        self._finder = _Finder(glossary.terms if glossary else (), keep)
+        self._kept = frozenset(keep)
+        self._by_first: dict[str, list[tuple[list[str], Term]]] = {}  # terms by their first words
+        for term in (*(glossary.terms if glossary else ()), *(Term(text, (text,)) for text in keep)):
+            words = [word.text for word in words_of(term.source)]
+            if words:
+                self._by_first.setdefault(words[0].casefold(), []).append((words, term))
+        for listed in self._by_first.values():
+            # Longest terms first, because the first match counts.
+            listed.sort(key=lambda entry: -len(entry[0]))
         self._occurrences = [
-            [self._finder.occurrences(text, self._copied_in(d, s)) for s, text in enumerate(sentences)]
+            [self._found(text, self._copied_in(d, s)) for s, text in enumerate(sentences)]
             for d, sentences in enumerate(documents)
         ]
 
@@ -52,11 +60,7 @@ class TermGuide:
 
     def alternatives(self, occurrence: Occurrence) -> tuple[str, ...]:
         """Return texts; a translation must contain one of them. Empty: there is no requirement."""
-        return self._finder.alternatives(occurrence, occurrence.term.targets)
-
-    def forbidden(self, occurrence: Occurrence) -> tuple[str, ...]:
-        """Return the texts that a translation of the sentence must not contain."""
-        return self._finder.alternatives(occurrence, occurrence.term.forbidden)
+        return self._forms(occurrence, occurrence.term.targets)
 
     def constraints(self, document: int, sentence: int) -> SentenceConstraints:
         required: list[tuple[str, ...]] = []
@@ -67,7 +71,7 @@ class TermGuide:
             if alternatives := self.alternatives(occurrence):
                 required.append(alternatives)
                 places.append((occurrence.start, occurrence.start + len(occurrence.text)))
-            forbidden.update(dict.fromkeys(self.forbidden(occurrence)))
+            forbidden.update(dict.fromkeys(self._forms(occurrence, occurrence.term.forbidden)))
         allowed = set(itertools.chain.from_iterable(required))
         return SentenceConstraints(
             tuple(required),
@@ -79,31 +83,7 @@ class TermGuide:
     def _copied_in(self, document: int, sentence: int) -> Sequence[str]:
         return self._copied[document][sentence] if self._copied is not None else ()
 
-
-def _places(text: str, copied: Sequence[str]) -> Iterator[tuple[int, int]]:
-    """Yield the spans of copied texts in a source; equal texts have successive spans."""
-    after: dict[str, int] = {}
-    for copy in copied:
-        start = text.find(copy, after.get(copy, 0))
-        after[copy] = start + len(copy)
-        yield start, start + len(copy)
-
-
-class _Finder:
-    """Terms by their first words."""
-
-    def __init__(self, terms: Iterable[Term], keep: Sequence[str]) -> None:
-        self._kept = frozenset(keep)
-        self._by_first: dict[str, list[tuple[list[str], Term]]] = {}
-        for term in (*terms, *(Term(text, (text,)) for text in keep)):
-            words = [word.text for word in words_of(term.source)]
-            if words:
-                self._by_first.setdefault(words[0].casefold(), []).append((words, term))
-        for listed in self._by_first.values():
-            # Longest terms first, because the first match counts.
-            listed.sort(key=lambda entry: -len(entry[0]))
-
-    def occurrences(self, text: str, copied: Collection[str]) -> list[Occurrence]:
+    def _found(self, text: str, copied: Collection[str]) -> list[Occurrence]:
         """Return the terms in a sentence, from left to right."""
         words = words_of(text)
         # A term inside copied text is not translated.
@@ -123,7 +103,7 @@ class _Finder:
             place += 1
         return matches
 
-    def alternatives(self, occurrence: Occurrence, targets: Sequence[str]) -> tuple[str, ...]:
+    def _forms(self, occurrence: Occurrence, targets: Sequence[str]) -> tuple[str, ...]:
         """Return the forms of translations that fit an occurrence, including capitalised ones."""
         text = occurrence.text
         if occurrence.term.source in self._kept:
@@ -146,16 +126,26 @@ class _Finder:
         if term.source in self._kept:
             return text[run[0].start : run[-1].stop] == term.source
         return all(
-            self._is_word(word, found.text, opens and number == 0)
+            _is_word(word, found.text, opens and number == 0)
             for number, (word, found) in enumerate(zip(own, run, strict=True))
         )
 
-    def _is_word(self, word: str, found: str, opens: bool) -> bool:
-        if found == word:
-            return True
-        if opens and found == word[:1].upper() + word[1:]:
-            return True
-        return len(found) > 1 and found.isupper() and found == word.upper()
+
+def _is_word(word: str, found: str, opens: bool) -> bool:
+    if found == word:
+        return True
+    if opens and found == word[:1].upper() + word[1:]:
+        return True
+    return len(found) > 1 and found.isupper() and found == word.upper()
+
+
+def _places(text: str, copied: Sequence[str]) -> Iterator[tuple[int, int]]:
+    """Yield the spans of copied texts in a source; equal texts have successive spans."""
+    after: dict[str, int] = {}
+    for copy in copied:
+        start = text.find(copy, after.get(copy, 0))
+        after[copy] = start + len(copy)
+        yield start, start + len(copy)
 
 
 # --- Term accuracy: the terms that translations contain, counted in their text.
