@@ -10,7 +10,6 @@ from cotext.data.splitting import Splitter
 from cotext.translation.prose import Prose
 from cotext.translation.translator import OF_SENTENCES, Translation
 from tests.command_line import World, succeed
-from tests.killing import killed_when
 
 # The toy language has no capitals: these lines look like several sentences, and are cut as such.
 PROSE = "The cat sees. A dog runs. The bird sings."
@@ -66,18 +65,6 @@ def test_split_lines_are_translated_as_their_sentences_are(world: World, tmp_pat
     first, *inner, last = expected[0]
     assert found[0] == (first, " ".join(inner), last)
     assert found[1] == expected[1]
-
-
-def test_split_goes_on_after_a_kill(world: World, tmp_path: Path) -> None:
-    source = written(tmp_path, *[("the cat", PROSE)] * 20)
-    command = ["translate", world.run, source, "--format", "text", "--set", "max_tokens=60", "--out"]
-    succeed(*command, tmp_path / "whole.txt")
-    partial = tmp_path / "out.txt.partial"
-    killed_when(
-        lambda: partial.exists() and partial.read_bytes().count(b"\n") > 2, *command, tmp_path / "out.txt"
-    )
-    assert "from an interrupted job" in succeed(*command, tmp_path / "out.txt").out
-    assert (tmp_path / "out.txt").read_bytes() == (tmp_path / "whole.txt").read_bytes()
 
 
 def test_with_and_without_split_are_two_jobs() -> None:

@@ -21,7 +21,6 @@ from cotext.runtime.errors import CotextError
 from cotext.runtime.jobs.journal import Journal
 from cotext.translation.open import OpenedRun, open_run
 from tests.command_line import World, cotext, listing, must_refuse, piped, succeed
-from tests.killing import killed_when
 from tests.loops import loop_over
 from tests.translation.test_translate_file import interrupted_after
 
@@ -240,28 +239,6 @@ def test_a_document_goes_on_where_it_was_interrupted(
     assert len(noted) == 9 - kept
     assert (f"{kept} windows were translated before" in shown.err) == (kept > 0)
     assert (folder / "out").read_bytes() == (folder / "expected").read_bytes()
-
-
-def test_killed_while_several_files_are_translated(world: World, folder: Path) -> None:
-    names = [folder / f"{number}.txt" for number in range(4)]
-    for number, name in enumerate(names):
-        name.write_text(f"{NOTES}The {'big ' * number}dog sees. The fish runs.\n" * 2)
-    whole = ["translate", world.run, *names, "--out-dir"]
-    succeed(*whole, folder / "expected")
-    killed_when((folder / "out" / "1.txt.partial").exists, *whole, folder / "out")
-    succeed(*whole, folder / "out")
-    assert listing(folder / "out") == listing(folder / "expected")
-
-
-def test_a_memory_alone_is_a_wish(world: World, folder: Path) -> None:
-    """Sentences are taken without any glossary, and said so."""
-    units = "<tu><tuv xml:lang='en'><seg>Red dog</seg></tuv><tuv xml:lang='de'><seg>Rot Hund</seg></tuv></tu>"
-    head = "<header srclang='en' segtype='sentence' datatype='plaintext'/>"
-    (folder / "m.tmx").write_text(f"<tmx version='1.4'>{head}<body>{units}</body></tmx>")
-    command = ["translate", world.run, folder / "notes.txt", "--memory", folder / "m.tmx"]
-    shown = succeed(*command, "--out", folder / "o")
-    assert (folder / "o").read_text().startswith("Rot Hund\n")
-    assert "1 sentence taken from the translation memory" in shown.out
 
 
 @pytest.mark.parametrize("ending", ["\n", "\r\n"])
