@@ -334,9 +334,16 @@ def _cuts(text: str, marked: Sequence[int], durations: Sequence[int]) -> list[in
 
 
 def _gains(text: str, places: Sequence[int], marks: Sequence[int] = ()) -> dict[int, float]:
-    """Return by place how much farther from the aim it may be, as a share of the text; most: nothing."""
-    gains = {place: _gain(text, place) + _PREFERRED * (place in marks) for place in places}
-    return {place: gain for place, gain in gains.items() if gain}
+    """Return by place how much farther from the aim it may be, as a share of the text; most: nothing.
+
+    Preferred are places after a pause mark, such as a comma, and those of `marks`.
+    """
+    gains: dict[int, float] = {}
+    for place in places:
+        after_pause = text[max(0, place - 2) : place].strip()[-1:] in _PAUSE
+        if preferred := after_pause + (place in marks):
+            gains[place] = preferred * _PREFERRED
+    return gains
 
 
 def _near(size: int, gains: Mapping[int, float], places: Sequence[int], aims: Sequence[float]) -> list[int]:
@@ -354,11 +361,6 @@ def _nearest(places: Sequence[int], low: int, high: int, aim: float) -> Sequence
     first, stop = bisect_right(places, low), bisect_right(places, high)
     at = bisect_left(places, aim, first, stop)
     return places[max(first, at - 1) : min(at + 1, stop)]
-
-
-def _gain(text: str, place: int) -> float:
-    """Return the preference for a place after a pause mark such as a comma, as a share of the text."""
-    return _PREFERRED if text[max(0, place - 2) : place].strip()[-1:] in _PAUSE else 0
 
 
 def _places(text: str, wanted: int) -> list[int]:

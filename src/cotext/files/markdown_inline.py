@@ -71,7 +71,8 @@ class Scanner:
             elif token.type == "html_inline" and number in mates:
                 self._element(token.content, mates[number] > number, "html")
             elif token.type == "link_open" and token.info == "auto":
-                self._copied(f"<{tokens[number + 1].content}>", tokens[number + 1].content)
+                content = tokens[number + 1].content
+                self._copied(self._taken(f"<{content}>"), content)
                 skipped = 2
             else:
                 self._token(token)
@@ -95,7 +96,7 @@ class Scanner:
         elif kind == "code_inline":
             mark = re.escape(token.markup)
             whole = self._matched(re.compile(rf"{mark}(?!`).*?(?<!`){mark}(?!`)", re.DOTALL))
-            self._copied(whole, token.content, at=self.at)
+            self._copied(whole, token.content)
         elif kind == "footnote":
             self._point(self._taken(token.content))
         elif kind == "html_inline":
@@ -136,9 +137,7 @@ class Scanner:
         self.found.first[key] = [source]
         self.found.pieces.append(Point(key, breaks))
 
-    def _copied(self, source: str, text: str, at: int | None = None) -> None:
-        if at is None:
-            self._taken(source)
+    def _copied(self, source: str, text: str) -> None:
         key = self._new()
         self.found.first[key] = [source]
         self.found.pieces.append(Copied(key, text))

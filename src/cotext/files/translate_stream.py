@@ -135,8 +135,11 @@ class StreamTranslation:
                 write("".join(part.endings))
                 continue
             translation = self._prose.join(part.document, translations[number])
-            lines = zip(_lines(part.document, translation), part.endings, strict=True)
-            write("".join(f"{line}{ending}" for line, ending in lines))
+            # A sentence without visible characters has no translation, and an empty line would end the
+            # document.
+            targets = translation.document.sentences
+            lines = zip(targets, part.document.sentences, part.endings, strict=True)
+            write("".join(f"{target or source}{ending}" for target, source, ending in lines))
             self.report.count(translations[number])
             number += 1
         if problem is not None:
@@ -168,9 +171,3 @@ def _groups(arriving: "Queue[_Arrived]") -> Iterator[tuple[list[_Part], CotextEr
         yield parts, None if isinstance(entry, _Part) else entry
         if not isinstance(entry, _Part):
             return
-
-
-def _lines(document: Document, translation: Translation) -> Iterator[str]:
-    # A sentence without visible characters has no translation, and an empty line would end the document.
-    for source, target in zip(document.sentences, translation.document.sentences, strict=True):
-        yield target or source

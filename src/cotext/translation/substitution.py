@@ -286,26 +286,23 @@ class Substitution:
         limit = draft.request.max_tokens[draft.at] - len(proposal.begun)
         return replace(
             draft.request,
-            prefix=(*self._closed(draft), *proposal.begun),
+            prefix=(*self._closed(draft, draft.at), *proposal.begun),
             max_tokens=(max(limit, 2) + proposal.automaton.room,),
             automata=(proposal.automaton,),
             goes_on=draft.at + 1 < len(draft.found),
         )
 
-    def _closed(self, draft: Draft, more: int = 0) -> list[int]:
-        """Return the target prefix of a window: the sentences before the current one, and `more` others."""
-        prefix = list(draft.request.prefix)
-        first = draft.request.first_sentence + draft.request.closed_before(self._symbols)
-        for number, sentence in enumerate(draft.found[: draft.at + more], start=first):
-            prefix += (*sentence.tokens, self._scorer.plan.symbols.separator(number))
-        return prefix
+    def _closed(self, draft: Draft, count: int) -> list[int]:
+        """Return the prefix of a draft, followed by its first sentences."""
+        return draft.request.closed((sentence.tokens for sentence in draft.found[:count]), self._symbols)
 
     def _search_rests(self, drafts: Sequence[Draft]) -> None:
         """Translate the sentences after a corrected one again, because they depend on it."""
         rows = []
         for draft in drafts:
             most = draft.request.max_tokens[draft.at + 1 :]
-            rows.append((draft, replace(draft.request, prefix=self._closed(draft, 1), max_tokens=most)))
+            prefix = self._closed(draft, draft.at + 1)
+            rows.append((draft, replace(draft.request, prefix=prefix, max_tokens=most)))
         for draft, sentences in zip(drafts, self._searched(rows), strict=True):
             draft.found[draft.at + 1 :] = sentences
 
