@@ -102,7 +102,7 @@ def test_a_report_for_each_file(world: World, folder: Path) -> None:
 def test_what_cannot_be_written_as_it_should_be_is_said(
     world: World, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(MarkdownFile, "_said", lambda self, place, lines: None)
+    monkeypatch.setattr(MarkdownFile, "_parsed", lambda self, place, lines: None)
     done = succeed("translate", world.run, folder / "page.md", "--out", folder / "a", "--json")
     said = "paragraphs whose translation may contain unintended markup"
     assert said in done.err

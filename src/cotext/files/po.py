@@ -180,7 +180,7 @@ def _entries(text: str, name: str) -> Iterator[_Entry]:
         if continued := _CONTINUED.match(line):
             if current is None:
                 raise CotextError(f"{name}:{number}: text without a keyword; msgid or msgstr is missing")
-            current.text += _meant(continued[1], f"{name}:{number}")
+            current.text += _unescaped(continued[1], f"{name}:{number}")
             current.stop, current.lines = stop, current.lines + 1
             continue
         keyword = _KEYWORD.match(line)
@@ -189,7 +189,7 @@ def _entries(text: str, name: str) -> Iterator[_Entry]:
                 f"{name}:{number}: not a line of a catalogue: {shown(bare)}; expected a comment, or msgctxt, "
                 "msgid, msgid_plural or msgstr and a text in quotes"
             )
-        current = _Text(match.start(), stop, _meant(keyword[3], f"{name}:{number}"))
+        current = _Text(match.start(), stop, _unescaped(keyword[3], f"{name}:{number}"))
         begins = keyword[1] == "msgctxt" or (
             keyword[1] == "msgid" and (entry is None or "msgid" in entry.texts or bool(entry.forms))
         )
@@ -229,7 +229,7 @@ def _whole(entry: _Entry, name: str) -> _Entry:
     return entry
 
 
-def _meant(quoted: str, where: str) -> str:
+def _unescaped(quoted: str, where: str) -> str:
     def character(escape: re.Match[str]) -> str:
         if escape[3] is not None:
             return _NAMED.get(escape[3], escape[3])

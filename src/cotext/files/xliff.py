@@ -123,17 +123,17 @@ def _gather(text: str, element: Element, kind_of: Callable[[Element], Kind], par
             parts.append(_Part("point", whole))
 
 
-def _gather_text(meant: str, parts: list[_Part]) -> None:
+def _gather_text(content: str, parts: list[_Part]) -> None:
     """Add a text; escaped markup in it, such as HTML in a CDATA section, becomes elements too."""
     first = len(parts)
     at = 0
-    for item in found_in(meant, Markers()):
-        parts.append(_Part("text", "", meant[at : item.start]))
-        raw = meant[item.start : item.stop]
+    for item in found_in(content, Markers()):
+        parts.append(_Part("text", "", content[at : item.start]))
+        raw = content[item.start : item.stop]
         kind = {"open": "begins", "close": "ends", "copied": "copied"}.get(item.kind, "point")
         parts.append(_Part(kind, escaped(raw), raw, f"{first} {item.name}"))
         at = item.stop
-    parts.append(_Part("text", "", meant[at:]))
+    parts.append(_Part("text", "", content[at:]))
 
 
 def _divided(parts: list[_Part]) -> list[list[_Part]]:
