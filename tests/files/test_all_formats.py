@@ -29,7 +29,7 @@ def test_damage_is_survived(name: str) -> None:
             assert_damage_is_survived(format, content, seed, count=50)
 
 
-def test_every_format_has_its_enemy() -> None:
+def test_every_format_has_random_structures() -> None:
     assert set(STRUCTURES) == set(file_formats())
 
 

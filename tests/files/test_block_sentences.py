@@ -85,7 +85,7 @@ def test_white_space_between_sentences(
 
 
 @given(st.text(st.sampled_from(" \t\n\f\ra\u00a0"), max_size=20))
-def test_what_is_seen_of_a_text_is_found_in_parts(text: str) -> None:
+def test_visible_span_of_a_text_read_in_parts(text: str) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("cotext.files.blocks.PART", 4)
         start, stop = shown_span(text)

@@ -107,7 +107,7 @@ def test_only_msgstr_changes() -> None:
     assert [line for line in written.decode().splitlines() if not line.startswith(("msgstr", '"'))] == before
 
 
-def test_entries_that_are_done() -> None:
+def test_translated_and_fuzzy_entries() -> None:
     opened = FORMAT.open(CATALOGUE.encode(), "file")
     kept = [block.text for block in opened.contents.documents[0] if not block.translate]
     assert kept == ["Already there", "New %s"]

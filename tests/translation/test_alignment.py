@@ -89,7 +89,7 @@ def test_alignments_do_not_depend_on_the_batch_nor_on_what_else_is_asked(recipe:
     torch.testing.assert_close(alone[1].weights, together[0][1].weights)
 
 
-def test_it_is_the_attention_of_the_step_that_writes_a_token_or_reads_it() -> None:
+def test_alignment_is_the_attention_of_the_step_that_writes_a_token() -> None:
     """Against the weights of one row, taken apart by hand."""
     system = translator(tiny_config(view=window(1)))
     document = ParallelDocument("0", ("a b c", "d e"), ("c b", "e f d"))

@@ -1,4 +1,4 @@
-"""What candidates have in common is read once, and the scores are those of each candidate by itself."""
+"""Candidate scoring shares common prefixes, and gives the scores of each candidate by itself."""
 
 import itertools
 from collections.abc import Sequence
@@ -100,7 +100,7 @@ def test_every_system(name: str, cut: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("name", PARALLEL)
-def test_systems_that_write_at_once(name: str) -> None:
+def test_non_autoregressive_systems(name: str) -> None:
     """They have no prefixes; a sentence may be impossible."""
     config = tiny_config(
         model={"writes": "non_autoregressive", "encoder_layers": 2, **PARALLEL[name]},

@@ -102,7 +102,7 @@ def test_signatures_name_the_language_model(systems: Path) -> None:
     assert (source_reach(opened.config), target_reach(opened.config)) == (OWN, Reach(3))
 
 
-def test_no_engine_searches_instead(systems: Path) -> None:
+def test_engines_are_not_used_with_language_models_or_sampling(systems: Path) -> None:
     """Engines know neither language models nor sampling: they would translate without."""
     for decode in ({"language_model": str(systems / "lm")}, {"beam": 1, "sampling": {"top_k": 2}}):
         key = list(decode)[-1]

@@ -1,4 +1,4 @@
-"""Pages, books and office files through the command: what is not text comes back, whatever the run writes."""
+"""Files of several formats by the command line: everything except text is kept."""
 
 from pathlib import Path
 

@@ -73,7 +73,7 @@ def test_with_and_without_split_are_two_jobs() -> None:
     assert with_it.settings == "rules-1:any"
 
 
-def test_what_is_known_of_sentences_is_known_of_their_line() -> None:
+def test_a_line_has_the_flags_and_scores_of_its_sentences() -> None:
     prose = Prose(Splitter(""), Languages("en", "zh"))
     document = Document("d", ("a", "Cat. Dog. Bird.", "b. C."))
     assert prose.split(document).sentences == ("a", "Cat.", "Dog.", "Bird.", "b. C.")

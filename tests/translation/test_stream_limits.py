@@ -1,4 +1,4 @@
-"""What unpacks into far more than a file holds is refused before it is in memory; pipes go on being read."""
+"""Limits on unpacked corpora and documents, and reading from pipes."""
 
 import gzip
 import json
@@ -161,7 +161,7 @@ def test_what_a_shell_pipes_in_is_read(tmp_path: Path) -> None:
         ("a.json", {"m" * 9000: []}, "has no 'decisions'"),
     ],
 )
-def test_decisions_that_are_none(tmp_path: Path, name: str, content: object, message: str) -> None:
+def test_invalid_decisions(tmp_path: Path, name: str, content: object, message: str) -> None:
     (tmp_path / name).write_text(json.dumps(content))
     with pytest.raises(CotextError, match=message) as caught:
         read_decisions(tmp_path / name)
@@ -169,7 +169,7 @@ def test_decisions_that_are_none(tmp_path: Path, name: str, content: object, mes
 
 
 @pytest.mark.parametrize("position", ["9" * 6000, "\u00b2", "-1", "1e3"])
-def test_places_that_no_document_has(tmp_path: Path, position: str) -> None:
+def test_invalid_positions_of_marks(tmp_path: Path, position: str) -> None:
     (tmp_path / "marks").write_text(f"TC\t{position}:is\n", encoding="utf-8")
     with pytest.raises(CotextError, match="is not a mark") as caught:
         read_marks(tmp_path / "marks")

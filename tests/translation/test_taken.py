@@ -1,4 +1,4 @@
-"""Translations that are given: taken as they are, and target context of the sentences behind them."""
+"""Given translations: copied to the output, and target context of later sentences."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Files that hold both languages, through the command: what is translated, what stays, what is asked for."""
+"""Bilingual files by the command line: entries that are translated, kept or requested."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Files of people through the command: several, interrupted, refused, and each as if it were alone."""
+"""Translation of files by the command line: several files, interruptions, refusals, formats."""
 
 import json
 import os
@@ -323,7 +323,7 @@ TEXTS = st.lists(
 
 @settings(max_examples=300)
 @given(TEXTS)
-def test_a_text_comes_back(text: str) -> None:
+def test_any_plain_text_is_reproduced(text: str) -> None:
     file = FORMAT.open(text.encode(), "x.txt")
     assert file.written(file.contents.documents) == text.encode()
 

@@ -1,4 +1,4 @@
-"""Documents in, documents out, with models that never learned anything: whatever they say comes out right."""
+"""Translation of documents with random models: every view, context and kind of search."""
 
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import replace
@@ -362,12 +362,12 @@ class TestSentenceBySentence:
         pair = ParallelDocument("d", self.DOCUMENT.sentences, self.DOCUMENT.sentences)
         assert whole.score([pair]) == by_sentence.score([pair])
 
-    def test_sentences_that_end_otherwise_than_the_last_are_refused(self) -> None:
+    def test_beam_per_sentence_needs_brackets(self) -> None:
         config = tiny_config(view=pieces(20), decode={"beam_per": "sentence"})
         with pytest.raises(CotextError, match=r"beam_per = sentence needs view.separators = bracket"):
             translator(config)
 
-    def test_windows_have_no_need_of_it(self) -> None:
+    def test_beam_per_sentence_changes_nothing_for_windows(self) -> None:
         config = tiny_config(view=window(2), decode={"beam_per": "sentence"})
         assert translator(config).signature == translator(tiny_config(view=window(2))).signature
 
@@ -488,7 +488,7 @@ def test_context_that_did_not_fit_is_reported() -> None:
         assert found.shed == shed
 
 
-def test_what_is_longer_than_in_training_or_cut_short_is_reported() -> None:
+def test_long_and_truncated_sentences_are_reported() -> None:
     """Rows of up to view.max_tokens were trained on, the symbol that closes the sentence included."""
     config = tiny_config(view={"max_tokens": 4}, decode={"max_ratio": 1.0, "max_extra": 0})
     t = _obsessed(translator(config, PLAIN), PLAIN.ids["cat"])
@@ -506,7 +506,7 @@ def test_no_limit_is_too_tight_for_a_word_per_sentence(name: str) -> None:
         assert [bool(s) for s in document.sentences] == [bool(t) for t in targets]
 
 
-def test_nothing_in_nothing_out() -> None:
+def test_empty_input_gives_empty_output() -> None:
     t = translator(STRATEGIES["prefix"])
     [found] = translated(t, [Document("white space", ("  ", "a cat", "\t"))])
     assert [bool(s) for s in found.document.sentences] == [False, True, False]
@@ -553,7 +553,7 @@ def test_sentences_that_free_search_left_out_are_reported() -> None:
     assert (found.missing, found.truncated) == ((3, 4), (2,))
 
 
-def test_what_is_recovered_is_told_by_sub_document() -> None:
+def test_recovery_is_reported_by_sub_document() -> None:
     """Pieces of at most six tokens, as Li et al. 2022 count them in table VII; one loses a sentence."""
     t = translator(tiny_config(view={"kind": "document", "max_tokens": 6}, decode={"align": "free"}), PLAIN)
     document = Document("d", ("a cat", "it sat", "the mat", "again the cat", "a mat"))
@@ -622,7 +622,7 @@ def test_documents_are_read_as_they_are_needed() -> None:
 
 
 @strategies
-def test_weights_that_are_not_numbers_are_an_error(name: str) -> None:
+def test_nan_weights_are_an_error(name: str) -> None:
     t = translator(STRATEGIES[name])
     with torch.no_grad():
         t.model.output_weight[0].fill_(torch.nan)

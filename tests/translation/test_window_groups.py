@@ -1,7 +1,7 @@
-"""Windows that see each other: what a batch-level model is given, and what that makes of documents.
+"""Groups of windows that attend to each other: batches of batch-level models, and their translations.
 
-The models never learned anything. Beside DocFlat there is `Meeting`, a Transformer whose hidden states know
-what the other rows of their document hold.
+The models are random. Besides DocFlat there is `Meeting`, a Transformer whose hidden states depend on the
+other rows of their document.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

@@ -19,7 +19,7 @@ def translator(**sections: Any) -> DocumentTranslator:
     return random_translator(tiny_config(view=window(1), **sections), TOKENIZER)
 
 
-def test_it_is_what_each_token_loses_without_a_word() -> None:
+def test_differences_are_losses_of_log_probability_without_a_word() -> None:
     system = translator()
     [found] = differences(system, [(DOCUMENT, [1, 2])])
     assert set(found) == {1, 2}
@@ -36,7 +36,7 @@ def test_it_is_what_each_token_loses_without_a_word() -> None:
 
 
 @pytest.mark.parametrize("score", ["absolute", "positions", "content"])
-def test_attention_with_positions_is_averaged_with_it(score: str) -> None:
+def test_attention_with_positions_is_averaged_with_differences(score: str) -> None:
     system = translator(model={"attention": {"score": score}})
     [[found]] = align(system, [DOCUMENT], [[0]])
     [attention] = system.read([(DOCUMENT, [0])], attention_of)
@@ -45,7 +45,7 @@ def test_attention_with_positions_is_averaged_with_it(score: str) -> None:
     torch.testing.assert_close(found.weights, wanted / wanted.sum(dim=1, keepdim=True))
 
 
-def test_what_shows_no_attention_is_aligned_by_it_alone() -> None:
+def test_systems_without_attention_are_aligned_by_differences_alone() -> None:
     system = translator()
     [removal] = differences(system, [(DOCUMENT, [0])])
     system.plan = replace(system.plan, kind=replace(system.plan.kind, forced_pass=None))

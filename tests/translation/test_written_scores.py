@@ -1,4 +1,4 @@
-"""Scores of what a system wrote, beside scores of its text, and the tables in which they stand."""
+"""Scores of the written tokens, scores of the text, and their tables."""
 
 import json
 import math
