@@ -141,7 +141,7 @@ def test_lists_are_ranked_anew_each_sentence_after_those_chosen(
     systems: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Against scores of whole documents, one candidate at a time; also after an interruption."""
-    source = documents_file(tmp_path / "in.en", 5, 11)
+    source = documents_file(tmp_path / "in.en", 10, 11)
     succeed("translate", systems / "sentence", source, "--out", tmp_path / "a.de", "--set", "nbest=4")
     lists = tmp_path / "a.de.nbest.jsonl"
     command = ["rerank", systems / "sentence", lists, "--source", source, "--set", option(systems)]

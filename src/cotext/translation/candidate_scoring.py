@@ -14,6 +14,7 @@ labels, D model.
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby, islice
+from typing import cast
 
 import numpy as np
 import torch
@@ -81,7 +82,7 @@ def score_candidates(
     Equal to `DocumentScorer.score_sentences` with each candidate as a document. That method is used for
     engines and for models whose rows attend to each other.
     """
-    plan, model = scorer.plan, scorer.model
+    plan = scorer.plan
     if plan.kind.path is not None or plan.kind.forced_pass is None or plan.sees_other_rows:
         documents = [
             (ParallelDocument("", tuple(c.source), tuple(candidate)), c.compared)
@@ -90,7 +91,7 @@ def score_candidates(
         ]
         sums = iter(scorer.score_sentences(documents))
         return [list(islice(sums, len(c.candidates))) for c in candidate_sets]
-    assert isinstance(model, TranslationModel)
+    model = cast(TranslationModel, scorer.model)  # as its kind says
     sources = _encoded(scorer.tokenizer, "source", (c.source for c in candidate_sets))
     targets = _encoded(scorer.tokenizer, "target", (text for c in candidate_sets for text in c.candidates))
     groups: list[_Group] = []
