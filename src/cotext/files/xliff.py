@@ -208,8 +208,7 @@ _FINAL: Final = ("final", "signed-off")
 
 
 def _open(content: bytes, name: str, job: Job = ANY) -> SplicedFile:
-    """Read a file; raise CotextError for malformed XML, unknown versions, or languages other than the
-    run's."""
+    """Read a file; raise CotextError for malformed XML, unknown versions, or other languages."""
     source = decoded_xml(content, name)
     root = read_markup(source.text, name)
     # Some tools omit the version in files of 1.x.

@@ -74,10 +74,8 @@ def differences(
 ) -> list[dict[int, Tensor]]:
     """Return, for every document, the weights [T, S] of its chosen sentences; rows sum to one or zero.
 
-    The system must have token probabilities (`ModelKind.token_nll`).
-
-    Raises:
-        CotextError: an error of `DocumentScorer.check_pairs`.
+    The system must have token probabilities (`ModelKind.token_nll`). Raises the errors of
+    `DocumentScorer.check_pairs`.
     """
     rows, groups = scorer.rows(documents)
     instances: list[Instance] = []

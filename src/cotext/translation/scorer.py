@@ -189,10 +189,7 @@ class DocumentScorer:
     def score(self, documents: Sequence[ParallelDocument]) -> list[list[SentenceScore]]:
         """Return the scores of all sentences of all documents, each in context.
 
-        A sentence that is empty on both sides scores 0, with 0 tokens.
-
-        Raises:
-            CotextError: an error of `check_pairs`.
+        A sentence that is empty on both sides scores 0, with 0 tokens. Raises the errors of `check_pairs`.
         """
         return self._score([(document, range(len(document.source))) for document in documents])
 
@@ -268,10 +265,7 @@ class DocumentScorer:
         """Return the rows in which chosen sentences are current, with document indices, and their groups.
 
         The model treats every group as a separate document: groups of one document do not attend to each
-        other.
-
-        Raises:
-            CotextError: an error of `check_pairs`.
+        other. Raises the errors of `check_pairs`.
         """
         rows: list[tuple[int, DocumentRow]] = []
         groups: list[range] = []
