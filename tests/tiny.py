@@ -11,6 +11,7 @@ from cotext.config.recipe import Config, parse_config
 from cotext.data.tokenizer import Side, Tokenizer
 from cotext.models.build import build_model
 from cotext.models.interface import TranslationModel
+from cotext.translation.translator import DocumentTranslator
 
 TINY_MODEL = {
     "dimension": 16,
@@ -114,3 +115,11 @@ def random_model(config: Config, tokenizer: Tokenizer, seed: int = 0) -> Transla
             parameter.add_(torch.randn_like(parameter) * 0.2)
     assert isinstance(model, TranslationModel)
     return model.double().eval()
+
+
+def random_translator(
+    config: Config, tokenizer: Tokenizer, seed: int = 0, **decode: Any
+) -> DocumentTranslator:
+    """A translator with a `random_model`; `decode`: other settings than those of its configuration."""
+    changed = config.model_copy(update={"decode": config.decode.model_copy(update=decode)})
+    return DocumentTranslator(random_model(config, tokenizer, seed), changed, tokenizer, torch.device("cpu"))

@@ -1,4 +1,4 @@
-"""A translator that shouts: each stretch of text in capitals, inline elements where they are."""
+"""Fake translations: text in capitals with inline elements in place; and checks of blocks."""
 
 import io
 import random

@@ -117,10 +117,14 @@ def pptx(draw: random.Random) -> tuple[bytes, str]:
     def piece() -> str:
         look = draw.choice(["", "", "b='1'", "i='1'"])
         return draw.choice(
-            [run(words(draw), look), run(" "), run(words(draw) + " ", look), "<a:br/>", test_pptx.NUMBER]
+            [
+                *(run(words(draw), look), run(" "), run(words(draw) + " ", look)),
+                *("<a:br/>", "<a:r><a:t/></a:r>", test_pptx.NUMBER),
+            ]
         )
 
-    return test_pptx.presentation(*("".join(piece() for _ in range(4)) for _ in range(3))), "a.pptx"
+    paragraphs = (f"<a:pPr/>{''.join(piece() for _ in range(4))}<a:endParaRPr/>" for _ in range(3))
+    return test_pptx.presentation(*paragraphs), "a.pptx"
 
 
 def subtitles(draw: random.Random) -> tuple[bytes, str]:
@@ -130,7 +134,20 @@ def subtitles(draw: random.Random) -> tuple[bytes, str]:
         line = words(draw) + draw.choice(["", ".", "?", ","])
         if draw.random() < 0.3:
             line = f"{line}{draw.choice(['%', ' '])}{words(draw)}."
-        line = draw.choice(["{}", "{}", "<i>{}</i>", "- {}", "(x) {}", "<b>a</b> {}"]).format(line)
+        forms = [
+            "{}",
+            "{}",
+            "<i>{}</i>",
+            "- {}",
+            "(x) {}",
+            "<b>a</b> {}",
+            "♪{}♪",
+            "{{\\an8}}{}",
+            "<i>{}",
+            "[{}",
+            "",
+        ]
+        line = draw.choice(forms).format(line)
         line = line.replace("%", "\n")
         if kind == "srt":
             cues.append(f"{n}\n00:00:{n:02},000 --> 00:00:{n:02},900\n{line}\n\n")

@@ -5,9 +5,10 @@ import sys
 
 import pytest
 
+from cotext.files.blocks import Job
 from cotext.files.table import file_formats, recognise
-from tests.files import enemies, structures
-from tests.files.faking import assert_damage_is_survived
+from tests.files import enemies, structures, test_po, test_xliff
+from tests.files.faking import assert_damage_is_survived, assert_well_formed, shuffled
 from tests.files.structures import STRUCTURES
 from tests.loops import loop_over
 from tests.refusals import must_raise
@@ -28,7 +29,7 @@ def test_damage_is_survived(name: str) -> None:
             assert_damage_is_survived(format, content, seed, count=50)
 
 
-def test_every_format_has_its_enemy() -> None:
+def test_every_format_has_random_structures() -> None:
     assert set(STRUCTURES) == set(file_formats())
 
 
@@ -49,3 +50,23 @@ def test_without_its_library_a_format_says_what_to_install(
     format = recognise(content, name)
     must_raise(r"cotext\[files\]", format.open, content, name)
     lxml_etree.cache_clear()
+
+
+@loop_over(
+    ("name", "content"),
+    [("po", test_po.CATALOGUE), ("xliff", test_xliff.FIRST), ("xliff", test_xliff.SECOND)],
+)
+def test_elements_of_strings_in_any_order(name: str, content: str) -> None:
+    """Whatever a projection may give: every element once, and the file well-formed."""
+    format = file_formats()[name].for_job(Job(entries="all"))
+    draw = random.Random(1)
+    opened = format.open(content.encode(), "file")
+    assert_well_formed(opened)
+    for _ in range(20):
+        documents = [
+            [shuffled(block, draw) if block.translate else block for block in blocks]
+            for blocks in opened.contents.documents
+        ]
+        again = format.open(opened.written(documents), "written")
+        assert_well_formed(again)
+        assert list(map(len, again.contents.documents)) == list(map(len, documents))

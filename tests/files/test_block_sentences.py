@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from cotext.files.block_sentences import cut
 from cotext.files.blocks import SPACE, Block, Close, Copied, Open, Piece, Point, merged, shown_span
+from cotext.files.translate_blocks import without_added_stop
 from tests.files.faking import assert_nested, elements
 from tests.files.test_tags import structures
 from tests.loops import loop_over
@@ -84,9 +85,37 @@ def test_white_space_between_sentences(
 
 
 @given(st.text(st.sampled_from(" \t\n\f\ra\u00a0"), max_size=20))
-def test_what_is_seen_of_a_text_is_found_in_parts(text: str) -> None:
+def test_visible_span_of_a_text_read_in_parts(text: str) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("cotext.files.blocks.PART", 4)
         start, stop = shown_span(text)
     assert text[start:stop] == text.strip(SPACE)
     assert text[start:] == text.lstrip(SPACE) or not text.strip(SPACE)
+
+
+# --- Full stops that a translation has and its source has not.
+
+
+@loop_over(
+    ("source", "target", "expected"),
+    [
+        ("The winters were cold", "Die Winter waren kalt.", "Die Winter waren kalt"),
+        ("Rooms 12", "Zimmer zwölf .", "Zimmer zwölf"),
+        ("冷たい", "冬は寒い。", "冬は寒い"),
+        ("The winters were cold.", "Die Winter waren kalt.", None),
+        ("Cold?", "Kalt.", None),
+        ("Total (net)", "Gesamt.", None),
+        ("Wait", "Warte...", None),
+        ("Cold", "Kalt!", None),
+        ("apples, pears etc", "Äpfel, Birnen usw.", None),
+        ("for example", "z.B.", None),
+        ("the fifth", "am 5.", None),
+        ("Louis the fourteenth", "Ludwig XIV.", None),
+        ("Plan", "Plan B.", None),
+        ("cold", ".", None),
+        ("cold", "", None),
+        ("", "Kalt.", None),
+    ],
+)
+def test_what_is_added_goes(source: str, target: str, expected: str | None) -> None:
+    assert without_added_stop(source, target, "de") == (target if expected is None else expected)

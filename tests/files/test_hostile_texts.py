@@ -1,4 +1,4 @@
-"""Texts that took exponential or quadratic time, or a failure, and are read as any others."""
+"""Texts that once took exponential or quadratic time, or failed."""
 
 import time
 from collections.abc import Callable, Sequence

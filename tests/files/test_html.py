@@ -118,7 +118,7 @@ def test_elements_may_move() -> None:
         ("<p></p><p> <br> </p>&nbsp;", []),
     ],
 )
-def test_pages_as_they_are_found(page: str, expected: list[str]) -> None:
+def test_malformed_pages(page: str, expected: list[str]) -> None:
     file = opened(page)
     assert texts(file) == [expected]
     assert_well_formed(file)
@@ -202,7 +202,7 @@ def test_pages_are_recognised_by_content() -> None:
         assert recognise(head.encode(), "x.bin") is not FORMAT, head
 
 
-def test_nothing_is_looked_at_twice() -> None:
+def test_reading_takes_linear_time() -> None:
     """Pages that would take minutes if unclosed marks and elements were searched for again and again."""
     unclosed = ("<b>", "</b>", "<span translate=no>", "<svg>", "<title>", "<p title='a'>")
     for piece in ('<a b="', "<!--", "&", *unclosed):

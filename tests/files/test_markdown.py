@@ -156,7 +156,7 @@ def rewritten(text: str, *pieces: Piece) -> str:
         ("`a` and `b`\n", (Copied(1, "a"), Copied(2, "b"), " c"), "`a` `b` c\n"),
     ],
 )
-def test_other_text_is_the_text_it_says(text: str, pieces: tuple[Piece, ...], expected: str) -> None:
+def test_translations_are_escaped_if_needed(text: str, pieces: tuple[Piece, ...], expected: str) -> None:
     assert rewritten(text, *pieces) == expected
 
 
@@ -257,7 +257,7 @@ ALL = [*PARTS.strip().split("|"), *LINES.split("@")]
 
 @given(st.lists(st.sampled_from(ALL), max_size=25).map("".join))
 @example(r"cat\****_*<b>*")
-def test_whatever_a_text_is_it_comes_back(text: str) -> None:
+def test_any_text_is_reproduced(text: str) -> None:
     file = opened(text)
     assert file.written(file.contents.documents) == text.encode()
     upper = file.written(changed(file.contents.documents, str.upper)).decode()

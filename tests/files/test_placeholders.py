@@ -1,4 +1,4 @@
-"""What is copied by rule, what is not, and what stands for it before a model."""
+"""Placeholders: what is copied by rule, and the text that the model reads instead."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cotext.files.blocks import BilingualFormat, Block, Copied, Job, OpenedFile, Point
+from cotext.files.blocks import Block, Copied, Job, OpenedFile, Point
 from cotext.files.po import FORMAT
 from cotext.files.table import recognise
 from tests.files.faking import changed, same_again, texts, upper
@@ -81,7 +81,7 @@ def open_po(text: str, **job: str) -> object:
 def test_it_is_recognised_by_content() -> None:
     found = recognise(CATALOGUE.encode(), "messages")
     assert found.name == "po"
-    assert isinstance(found, BilingualFormat)
+    assert found.bilingual
     assert not FORMAT.recognises(b"msgid is a keyword of gettext, and msgstr too.\n")
 
 
@@ -107,7 +107,7 @@ def test_only_msgstr_changes() -> None:
     assert [line for line in written.decode().splitlines() if not line.startswith(("msgstr", '"'))] == before
 
 
-def test_entries_that_are_done() -> None:
+def test_translated_and_fuzzy_entries() -> None:
     opened = FORMAT.open(CATALOGUE.encode(), "file")
     kept = [block.text for block in opened.contents.documents[0] if not block.translate]
     assert kept == ["Already there", "New %s"]

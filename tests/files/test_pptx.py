@@ -1,15 +1,11 @@
-import random
-import re
 from io import BytesIO
 
 import pptx
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from pptx.util import Inches
 
 from cotext.files.pptx import FORMAT
 from cotext.files.table import recognise
-from tests.files.faking import assert_well_formed, changed, members, packed, shape, shouted, shuffled, texts
+from tests.files.faking import assert_well_formed, packed, shape, shouted, texts
 from tests.loops import loop_over
 from tests.refusals import must_raise
 
@@ -73,25 +69,6 @@ def test_what_a_paragraph_holds(body: str, expected: str) -> None:
     assert list(map(shape, again.contents.documents[0])) == list(
         map(shape, shouted(file.contents.documents)[0])
     )
-
-
-RUNS = [run("word "), run("b", "b='1'"), run("i", "i='1'"), run(" "), "<a:br/>", NUMBER, "<a:r><a:t/></a:r>"]
-
-
-@settings(max_examples=100)
-@given(st.lists(st.sampled_from(RUNS), max_size=8), st.randoms(use_true_random=False))
-def test_any_paragraph(runs: list[str], draw: random.Random) -> None:
-    content = presentation(f"<a:pPr/>{''.join(runs)}<a:endParaRPr/>")
-    file = FORMAT.open(content, "a.pptx")
-    assert_well_formed(file)
-    assert file.written(file.contents.documents) == content
-    mixed = [[shuffled(block, draw) for block in document] for document in file.contents.documents]
-    mixed = changed(mixed, lambda text: text + "!")
-    for documents in (shouted(file.contents.documents), mixed):
-        slide = members(file.written(documents))["ppt/slides/s0.xml"].decode()
-        for element in ("<a:br/>", "slidenum", "<a:pPr/>", "<a:endParaRPr/>"):
-            assert slide.count(element) == members(content)["ppt/slides/s0.xml"].decode().count(element)
-        assert re.search(r"<a:p><a:pPr/>.*<a:endParaRPr/></a:p>", slide)
 
 
 def real() -> bytes:

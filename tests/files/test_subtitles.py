@@ -4,8 +4,6 @@ import random
 import re
 
 import pysubs2
-from hypothesis import given
-from hypothesis import strategies as st
 
 from cotext.files.blocks import Block, Close, Open, Piece, Point
 from cotext.files.subtitles import FORMAT, _milliseconds
@@ -239,21 +237,6 @@ def test_cues_and_times_stay_whatever_the_text(kind: str, seed: int) -> None:
         assert sum(tag[1] != "/" for tag in tags) == sum(tag[1] == "/" for tag in tags)
         again = FORMAT.open(written.encode(), "again")
         assert again.written(again.contents.documents) == written.encode()
-
-
-TEXTS = st.text(alphabet="ab. A-\n♪[]()<i></i>{\\an8}。…?中", max_size=40)
-
-
-@given(st.lists(st.tuples(st.integers(0, 58), st.integers(0, 5), TEXTS), max_size=6), st.randoms())
-def test_any_cues_come_back(found: list[tuple[int, int, str]], draw: random.Random) -> None:
-    text = cue(0, 0, 1, "First.") + "".join(
-        cue(number, start, start + length, words) for number, (start, length, words) in enumerate(found, 1)
-    )
-    file = FORMAT.open(text.encode(), "x.srt")
-    assert file.written(file.contents.documents) == text.encode()
-    assert_well_formed(file)
-    written = file.written(shouted(file.contents.documents)).decode()
-    assert re.findall(r".* --> .*", written) == re.findall(r".* --> .*", text)
 
 
 def test_what_cannot_be_read_is_refused() -> None:

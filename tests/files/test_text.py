@@ -1,4 +1,4 @@
-"""Plain text: prose told from corpora, paragraphs of broken lines, and lines that stay what they are."""
+"""Plain text: detection of running text, joined lines, and unchanged lines."""
 
 from dataclasses import replace
 from pathlib import Path

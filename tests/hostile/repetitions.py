@@ -20,7 +20,7 @@ from cotext.data.splitting import Splitter, join_sentences
 from cotext.data.tokenizer.protocol import clean
 from cotext.evaluation.metrics.contrastive import words_of
 from cotext.files.block_sentences import cut, with_placeholders
-from cotext.files.blocks import BilingualFormat, Block, Job, OpenedFile
+from cotext.files.blocks import Block, Job, OpenedFile
 from cotext.files.po import GRAMMARS
 from cotext.files.strings import CatalogueString, Markers
 from cotext.files.table import file_formats, named_format, recognise
@@ -236,9 +236,7 @@ def file_written(what: str) -> Callable[[str], object]:
 
 def _opened(name: str, content: bytes) -> OpenedFile:
     format = named_format(name) or file_formats()["prose"]
-    if isinstance(format, BilingualFormat):
-        format = format.for_job(Job("en", "de", "all"))
-    return format.open(content, name)
+    return format.for_job(Job("en", "de", "all")).open(content, name)
 
 
 def _changed(block: Block) -> Block:

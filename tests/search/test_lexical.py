@@ -232,7 +232,7 @@ def test_copied_text_is_written_once_and_never_begun_again(text: str) -> None:
     once = after(automaton, SUBWORDS.encode(f"siehe {text} neu"))
     assert once is not None
     assert automaton.may_close(once)
-    assert automaton.need(once) == 0
+    assert automaton.standing(once).need == 0
     assert automaton.offers(once) == ()
     assert after(automaton, SUBWORDS.encode(f"siehe {text} neu {text}")) is None
     # Offered tokens alone write it.
@@ -269,7 +269,7 @@ def test_words_that_go_on_in_the_next_token() -> None:
     automaton = SentenceAutomaton(C(required=(("Handy",),)), spelling)
     written, needs = automaton.start, []
     while not automaton.may_close(written):
-        needs.append(automaton.need(written))
+        needs.append(automaton.standing(written).need)
         following = automaton.step(written, automaton.offers(written)[0])
         assert following is not None
         written = following
@@ -284,10 +284,8 @@ def test_words_that_go_on_in_the_next_token() -> None:
         assert automaton.may_close(written) == held
 
 
-def test_what_the_tokenizer_cannot_write_is_named() -> None:
-    automaton = SentenceAutomaton(C(required=(("Ωmega",), ("Ω", "Tisch"))), SPELLED)
-    assert automaton.unwritable == [("Ωmega",)]
-    assert automaton.size == 1
+def test_requirements_that_the_tokenizer_cannot_write_are_dropped() -> None:
+    assert SentenceAutomaton(C(required=(("Ωmega",), ("Ω", "Tisch"))), SPELLED).size == 1
 
 
 # --- in every system

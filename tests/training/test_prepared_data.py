@@ -54,7 +54,6 @@ def test_what_is_noted(data: Path, run: Path) -> None:
             "target_tokens": dev.target_tokens,
         },
         "checksums": {**digests, "tokenizer": opened.tokenizer.fingerprint},
-        "usual_source_tokens": 0,  # data without a report
     }
 
 

@@ -1,4 +1,4 @@
-"""What candidates have in common is read once, and the scores are those of each candidate by itself."""
+"""Candidate scoring shares common prefixes, and gives the scores of each candidate by itself."""
 
 import itertools
 from collections.abc import Sequence
@@ -23,23 +23,12 @@ from cotext.translation.scorer import SentenceScore
 from cotext.translation.translator import DocumentTranslator
 from tests.test_equivalence import PARALLEL, PARTS
 from tests.test_equivalence import SYSTEMS as MODELS
-from tests.tiny import PlainWordTokenizer, pieces, random_model, tiny_config, window
+from tests.tiny import PlainWordTokenizer, pieces, random_translator, tiny_config, window
+from tests.translation.test_scorer import SYSTEMS
 
 CPU = torch.device("cpu")
 TOKENIZER = PlainWordTokenizer(["the", "cat", "it", "mat", "die", "katze", "sie", "er", "es", "matte"])
-VIEWS = {
-    "sentence": tiny_config(),
-    "window": tiny_config(view=window(2)),
-    "window, bracket": tiny_config(view=window(2) | {"separators": "bracket"}),
-    "source context": tiny_config(view=window(2) | {"target_before": 0}),
-    "window, shed": tiny_config(view=window(3, max_tokens=10), model={"positions": "reset"}),
-    "document": tiny_config(view=pieces(), model={"segments": "learned"}),
-    "document, indexed": tiny_config(view=pieces() | {"separators": "indexed", "indexed_separators": 3}),
-    "document, bracket": tiny_config(view=pieces() | {"separators": "bracket"}, model={"positions": "reset"}),
-    "document, in pieces": tiny_config(view=pieces(10)),
-    "document, in parts": tiny_config(view=pieces(parts=2)),
-    "cumulative": tiny_config(view=pieces(16, "cumulative")),
-}
+VIEWS = {**SYSTEMS, "document, in parts": tiny_config(view=pieces(parts=2))}
 
 
 def choice(source: Sequence[str], *candidates: Sequence[str]) -> CandidateSet:
@@ -71,10 +60,7 @@ CHOICES = [
 
 
 def translator(config: Config, max_tokens: int = 8000) -> DocumentTranslator:
-    changed = config.model_copy(
-        update={"decode": config.decode.model_copy(update={"max_tokens": max_tokens})}
-    )
-    return DocumentTranslator(random_model(config, TOKENIZER), changed, TOKENIZER, CPU)
+    return random_translator(config, TOKENIZER, max_tokens=max_tokens)
 
 
 def one_by_one(t: DocumentTranslator, choices: Sequence[CandidateSet]) -> list[list[SentenceScore]]:
@@ -114,7 +100,7 @@ def test_every_system(name: str, cut: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("name", PARALLEL)
-def test_systems_that_write_at_once(name: str) -> None:
+def test_non_autoregressive_systems(name: str) -> None:
     """They have no prefixes; a sentence may be impossible."""
     config = tiny_config(
         model={"writes": "non_autoregressive", "encoder_layers": 2, **PARALLEL[name]},

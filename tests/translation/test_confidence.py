@@ -3,25 +3,19 @@
 import math
 
 import pytest
-import torch
 
 from cotext.data.documents import Document
 from cotext.translation.confidence import confidences, least_sure
-from cotext.translation.translator import DocumentTranslator
-from tests.tiny import PlainWordTokenizer, random_model, tiny_config, window
+from tests.tiny import PlainWordTokenizer, random_translator, tiny_config, window
 
 TOKENIZER = PlainWordTokenizer(["a", "b", "c", "d", "e", "f"])
 
 
-def translator() -> DocumentTranslator:
-    config = tiny_config(view=window(1))
-    return DocumentTranslator(
-        random_model(config, TOKENIZER).double().eval(), config, TOKENIZER, torch.device("cpu")
-    )
+TRANSLATOR = random_translator(tiny_config(view=window(1)), TOKENIZER)
 
 
 def test_it_is_the_mean_probability_of_the_tokens() -> None:
-    [(_, found)] = translator().translate([Document("0", ("a b", "", "c d e"))])
+    [(_, found)] = TRANSLATOR.translate([Document("0", ("a b", "", "c d e"))])
     sure = confidences(found)
     assert sure[1] is None
     for j in (0, 2):
@@ -32,7 +26,7 @@ def test_it_is_the_mean_probability_of_the_tokens() -> None:
 
 
 def test_a_sentence_that_was_given_has_none() -> None:
-    [(_, found)] = translator().translate([Document("0", ("a b", "c"))], taken={0: {0: "f"}})
+    [(_, found)] = TRANSLATOR.translate([Document("0", ("a b", "c"))], taken={0: {0: "f"}})
     first, second = confidences(found)
     assert first is None
     assert second is not None
@@ -43,10 +37,7 @@ def test_a_tenth_is_marked_the_lowest() -> None:
     assert [values[j] for j, low in enumerate(least_sure(values)) if low] == [0.5, 0.4]
 
 
-@pytest.mark.parametrize("values", [[], [None] * 30, [0.1] * 9])
-def test_few_sentences_are_not_marked(values: list[float | None]) -> None:
-    assert least_sure(values) == [False] * len(values)
-
-
-def test_of_equals_the_first_is_marked() -> None:
+def test_of_equals_the_first_is_marked_and_of_few_sentences_none() -> None:
     assert least_sure([0.3] * 10) == [True, *[False] * 9]
+    for values in ([], [None] * 30, [0.1] * 9):
+        assert least_sure(values) == [False] * len(values)

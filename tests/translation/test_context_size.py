@@ -9,7 +9,7 @@ from cotext.config.recipe import Config
 from cotext.data.documents import Document, ParallelDocument
 from cotext.runtime.errors import CotextError
 from cotext.translation.translator import DocumentTranslator
-from tests.tiny import PlainWordTokenizer, pieces, random_model, tiny_config, window
+from tests.tiny import PlainWordTokenizer, pieces, random_model, random_translator, tiny_config, window
 
 WORDS = ["the", "cat", "sat", "on", "a", "mat", "and", "saw", "it"]
 TOKENIZER = PlainWordTokenizer(WORDS)
@@ -57,4 +57,4 @@ def test_the_size_of_training_changes_nothing() -> None:
 def test_systems_without_windows_are_refused(view: dict[str, Any]) -> None:
     config = tiny_config(view=view, decode={"before": 1})
     with pytest.raises(CotextError, match=r"decode\.before = 1: this system does not translate windows"):
-        DocumentTranslator(random_model(config, TOKENIZER), config, TOKENIZER, torch.device("cpu"))
+        random_translator(config, TOKENIZER)

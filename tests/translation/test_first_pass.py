@@ -1,4 +1,4 @@
-"""Translating files in two passes: two runs on disk, and everything that can be wrong with the first."""
+"""Two-pass translation of files with two runs on disk, and invalid first passes."""
 
 import json
 import shutil
@@ -172,9 +172,7 @@ def test_names_of_first_passes_tell_their_shortlists_apart(world: Path, tmp_path
         ("in passes", r"itself uses a first pass \(.*sentence\), but at most two passes"),
     ],
 )
-def test_what_cannot_be_a_first_pass_is_refused(
-    world: Path, tmp_path: Path, first_pass: str, message: str
-) -> None:
+def test_invalid_first_passes_are_refused(world: Path, tmp_path: Path, first_pass: str, message: str) -> None:
     with pytest.raises(CotextError, match=message):
         translate(world, tmp_path / "out.jsonl", first_pass=first_pass)
     with pytest.raises(CotextError, match="has no effect"):
@@ -219,7 +217,7 @@ def test_the_journal_tells_first_passes_apart_by_their_weights(
     assert headers[2] == headers[1]
 
 
-def test_signatures_of_batch_level_systems_tell_who_sees_whom(world: Path, tmp_path: Path) -> None:
+def test_signatures_of_batch_level_systems_have_schedule_and_group(world: Path, tmp_path: Path) -> None:
     flat = with_section(run_config(), "model", batch_context="flat")
     config = with_section(flat, "decode", group_windows=3)
     run, out = make_run(world / "data", tmp_path / "docflat", config, 6), tmp_path / "out.jsonl"

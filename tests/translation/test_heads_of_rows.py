@@ -1,4 +1,4 @@
-"""Symbols of languages at the head of rows: read everywhere, predicted and counted nowhere."""
+"""Language symbols at the start of rows: read by every system, never predicted or counted."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ from cotext.runtime.errors import CotextError
 from cotext.translation.candidate_scoring import CandidateSet, score_candidates
 from cotext.translation.translator import DocumentTranslator
 from tests.cover import each_filling
-from tests.tiny import PlainWordTokenizer, pieces, random_model, tiny_config, window
+from tests.tiny import PlainWordTokenizer, pieces, random_model, random_translator, tiny_config, window
 
 WORDS = ["the", "cat", "sat", "on", "a", "mat", "it", "saw", "again"]
 CPU = torch.device("cpu")
@@ -80,7 +80,7 @@ def sides(batch: Any) -> list[tuple[list[int], list[int]]]:
     return [(tokens[0].tolist(), sentence[0].tolist()) for tokens, sentence in pairs]
 
 
-def test_they_stand_once_at_the_head_of_a_row_and_belong_to_its_first_sentence() -> None:
+def test_language_symbols_are_at_the_start_of_a_row_and_belong_to_its_first_sentence() -> None:
     symbols = special_symbols(TOKENIZER, tiny_config(view=window(2)).view)
     pad, bos, eos, [sep] = symbols.pad, symbols.bos, symbols.eos, symbols.separators
     batch = make_batch(rows(symbols), symbols)
@@ -98,7 +98,7 @@ def test_they_stand_once_at_the_head_of_a_row_and_belong_to_its_first_sentence()
 
 
 @pytest.mark.parametrize("separators", ["bracket", "numbered"])
-def test_they_stand_before_the_brackets_of_the_source_and_behind_that_of_the_target(separators: str) -> None:
+def test_language_symbols_precede_source_brackets_and_follow_the_target_bracket(separators: str) -> None:
     view = {**window(2), "separators": separators, **({"numbers": 9} if separators == "numbered" else {})}
     symbols = special_symbols(TOKENIZER, tiny_config(view=view).view)
     eos, (a, b, c) = symbols.eos, (symbols.opening(k) for k in (3, 4, 5))
@@ -108,7 +108,7 @@ def test_they_stand_before_the_brackets_of_the_source_and_behind_that_of_the_tar
     assert label == ([symbols.pad, 8, eos, 9, 10, eos], [-1, 1, 1, 2, 2, 2])
 
 
-def test_word_dropout_hides_words_alone() -> None:
+def test_word_dropout_hides_only_words() -> None:
     symbols = special_symbols(TOKENIZER, tiny_config(view=window(2)).view)
     hidden = hide_words(make_batch(rows(symbols), symbols), 1.0, symbols, unknown=0)
     source, target, _ = sides(hidden)
@@ -117,14 +117,14 @@ def test_word_dropout_hides_words_alone() -> None:
     assert target[0] == [symbols.bos, TARGET, 0, sep, 0, 0]
 
 
-def test_no_length_counts_them() -> None:
+def test_lengths_do_not_count_language_symbols() -> None:
     """What fits into view.max_tokens is the same text, and training leaves no row out for them."""
     with_them, without = (special_symbols(t, tiny_config(view=window(2)).view) for t in (TOKENIZER, NONE))
     for row in rows(with_them):
         assert row.row_tokens(with_them) == row.row_tokens(without)
 
 
-def test_the_loss_is_of_the_text_given_them() -> None:
+def test_the_loss_depends_on_language_symbols_and_does_not_predict_them() -> None:
     """Against rows that are written out by hand, and another symbol changes what is predicted."""
     config = tiny_config()
     model = random_model(config, TOKENIZER)
@@ -196,28 +196,33 @@ def check_translation(
 
 
 def translator_of(**sections: Any) -> DocumentTranslator:
-    config = tiny_config(**sections)
-    return DocumentTranslator(random_model(config, TOKENIZER), config, TOKENIZER, CPU)
+    return random_translator(tiny_config(**sections), TOKENIZER)
 
 
 @pytest.mark.parametrize("name", SYSTEMS)
-def test_every_system_translates_and_scores_with_them(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_system_translates_and_scores_with_language_symbols(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     check_translation(translator_of(model=SYSTEMS[name], view=window(2, after=1)), monkeypatch)
 
 
 @pytest.mark.parametrize("name", VIEWS)
-def test_every_view_translates_and_scores_with_them(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_view_translates_and_scores_with_language_symbols(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     view, decode = VIEWS[name]
     check_translation(translator_of(view=view, decode=decode), monkeypatch, free=name == "free")
 
 
 @pytest.mark.parametrize("name", MEETING)
-def test_rows_that_see_each_other_begin_with_them(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_of_batch_level_systems_begin_with_language_symbols(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     check_translation(translator_of(view=window(1), **MEETING[name]), monkeypatch)
 
 
 @pytest.mark.parametrize("view", ["sentence", "indexed", "documents"])
-def test_candidates_are_scored_with_them(view: str) -> None:
+def test_candidates_are_scored_with_language_symbols(view: str) -> None:
     scorer = translator_of(view=VIEWS[view][0])
     source = CORPUS[2].sentences
     candidates = (("it saw", "again"), ("it sat", "again the"), ("it saw", "on"))
@@ -230,7 +235,7 @@ def test_candidates_are_scored_with_them(view: str) -> None:
     assert [len(each) for each in tokens] == [3, 2]
 
 
-def test_a_model_that_writes_all_at_once_reads_that_of_the_source() -> None:
+def test_a_non_autoregressive_model_reads_the_source_language_symbol() -> None:
     tokenizer = ManyLanguages(target=False)
     config = tiny_config(
         model={

@@ -20,7 +20,6 @@ from cotext.translation.open import open_run
 from cotext.translation.rerank import best_candidates
 from cotext.translation.signature import scoring_signature
 from tests.command_line import TINY, World, cotext, documents_file, must_refuse, succeed
-from tests.killing import Moment, run_killed
 from tests.tiny_runs import toy_documents
 from tests.translation.test_first_pass import make_run
 from tests.translation.test_translate_file import finished_documents, interrupted_after
@@ -103,7 +102,7 @@ def test_signatures_name_the_language_model(systems: Path) -> None:
     assert (source_reach(opened.config), target_reach(opened.config)) == (OWN, Reach(3))
 
 
-def test_no_engine_searches_instead(systems: Path) -> None:
+def test_engines_are_not_used_with_language_models_or_sampling(systems: Path) -> None:
     """Engines know neither language models nor sampling: they would translate without."""
     for decode in ({"language_model": str(systems / "lm")}, {"beam": 1, "sampling": {"top_k": 2}}):
         key = list(decode)[-1]
@@ -138,24 +137,21 @@ def test_a_translation_is_resumed_and_only_with_the_same_language_model(
     assert [len(d) for d in read_documents(out)] == [len(d) for d in read_documents(source)]
 
 
-def test_training_of_a_language_model_is_resumed(systems: Path, tmp_path: Path) -> None:
-    command = ["train", "d-lm/lm", "--data", systems / "mono", *settings("d-lm/lm")]
-    # Before the second checkpoint has its name.
-    assert run_killed([*command, "--out", tmp_path / "run"], Moment(path="6"))
-    assert [path.name for path in (tmp_path / "run" / "checkpoints").glob("*3")]
-    succeed(*command, "--out", tmp_path / "run")
-    for name in ("model.safetensors", "config.yaml"):
-        assert (tmp_path / "run" / name).read_bytes() == (systems / "lm" / name).read_bytes()
-
-
-def test_lists_are_ranked_anew_each_sentence_after_those_chosen(systems: Path, tmp_path: Path) -> None:
-    """Against scores of whole documents, one candidate at a time."""
-    source = documents_file(tmp_path / "in.en", 5, 11)
+def test_lists_are_ranked_anew_each_sentence_after_those_chosen(
+    systems: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Against scores of whole documents, one candidate at a time; also after an interruption."""
+    source = documents_file(tmp_path / "in.en", 10, 11)
     succeed("translate", systems / "sentence", source, "--out", tmp_path / "a.de", "--set", "nbest=4")
     lists = tmp_path / "a.de.nbest.jsonl"
     command = ["rerank", systems / "sentence", lists, "--source", source, "--set", option(systems)]
     told = succeed(*command, "--out", tmp_path / "b.de").out
     assert "|language_model:lm-" in told
+    with interrupted_after(monkeypatch, 2):
+        assert cotext(*command, "--out", tmp_path / "c.de").code == 130
+    assert not (tmp_path / "c.de").exists()
+    succeed(*command, "--out", tmp_path / "c.de")
+    assert (tmp_path / "c.de").read_bytes() == (tmp_path / "b.de").read_bytes()
     opened, changed = with_lm(systems), 0
     _, listed = read_lists(lists)
     for document, of, found in zip(
@@ -181,29 +177,6 @@ def test_lists_are_ranked_anew_each_sentence_after_those_chosen(systems: Path, t
     other = documents_file(tmp_path / "other.en", 4, 12)
     must_refuse("give the source of the lists", *command[:4], other, *command[5:], "--out", tmp_path / "d.de")
     assert cotext(*command, "--set", "beam=2", "--out", tmp_path / "d.de").code == 2
-
-
-def test_an_interrupted_ranking_is_resumed(
-    systems: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    source, out = documents_file(tmp_path / "in.en", 4, 13), tmp_path / "b.de"
-    succeed("translate", systems / "sentence", source, "--out", tmp_path / "a.de", "--set", "nbest=4")
-    command = [
-        "rerank",
-        systems / "sentence",
-        tmp_path / "a.de.nbest.jsonl",
-        "--source",
-        source,
-        "--set",
-        option(systems),
-    ]
-    succeed(*command, "--out", tmp_path / "expected.de")
-    with interrupted_after(monkeypatch, 2):
-        assert cotext(*command, "--out", out).code == 130
-    assert not out.exists()
-    succeed(*command, "--out", out)
-    assert out.read_bytes() == (tmp_path / "expected.de").read_bytes()
-    assert not list(tmp_path.glob("*.partial"))
 
 
 def test_of_equal_scores_the_first_wins(systems: Path) -> None:

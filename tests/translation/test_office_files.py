@@ -1,4 +1,4 @@
-"""Pages, books and office files through the command: what is not text comes back, whatever the run writes."""
+"""Files of several formats by the command line: everything except text is kept."""
 
 from pathlib import Path
 
@@ -8,6 +8,19 @@ from tests.files import test_docx, test_epub, test_pptx
 from tests.files.faking import assert_well_formed, members
 
 BOLD = test_docx.run("big", test_docx.BOLD)
+SUBTITLES = b"""1
+00:00:01,000 --> 00:00:02,000
+the cat sees
+
+2
+00:00:02,000 --> 00:00:03,000
+<i>a dog</i> and the bird.
+
+3
+00:00:05,000 --> 00:00:06,000
+- The cat.
+- A dog.
+"""
 LINK = f'<w:hyperlink w:anchor="x">{test_docx.run("the bird")}</w:hyperlink>'
 FILES = {
     "page.html": b"<title>the cat</title><p>the cat sees <b>a <i>big</i> dog</b>. <code>x</code><br>the bird",
@@ -18,9 +31,11 @@ FILES = {
         footnotes=f"<w:p>{test_docx.run('a fish')}</w:p>",
     ),
     "talk.pptx": test_pptx.real(),
+    "film.srt": SUBTITLES,
 }
 ELEMENTS = {
     "page.html": ("<b>", "</b>", "<i>", "</i>", "<code>x</code>", "<br>", "<p>", "</title>"),
+    "film.srt": ("00:00:02,000 --> 00:00:03,000\n", "<i>", "</i>", "\n- "),
     "letter.docx": ("<w:b/>", "<w:hyperlink ", "</w:hyperlink>", "<w:footnoteReference "),
 }
 PARTS = {"letter.docx": "word/document.xml"}

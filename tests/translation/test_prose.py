@@ -1,6 +1,5 @@
 """Lines of several sentences given to `translate`: split by default, a line in, a line out."""
 
-import json
 from dataclasses import fields
 from pathlib import Path
 
@@ -8,12 +7,9 @@ from cotext.data.documents import Document
 from cotext.data.formats import read_documents, write_documents
 from cotext.data.languages import Languages
 from cotext.data.splitting import Splitter
-from cotext.runtime.integrity import sealed
-from cotext.translation.open import open_run
-from cotext.translation.prose import Prose, trained_length
+from cotext.translation.prose import Prose
 from cotext.translation.translator import OF_SENTENCES, Translation
 from tests.command_line import World, succeed
-from tests.killing import killed_when
 
 # The toy language has no capitals: these lines look like several sentences, and are cut as such.
 PROSE = "The cat sees. A dog runs. The bird sings."
@@ -35,7 +31,6 @@ def test_lines_of_prose_are_counted_and_the_first_is_named(world: World, tmp_pat
     command = ["translate", world.run, source, "--format", "text", "--no-split"]
     told = flat(succeed(*command, "--out", tmp_path / "out.txt").err)
     assert "2 of 5 lines seem to hold several sentences" in told
-    assert "1 is more than 2 times as long as 99 in 100 sentences of the training data" in told
     assert f"the first is {source}:4." in told
     assert told.count("--no-split") == 1
     assert len((tmp_path / "out.txt").read_text().splitlines()) == len(source.read_text().splitlines())
@@ -44,23 +39,6 @@ def test_lines_of_prose_are_counted_and_the_first_is_named(world: World, tmp_pat
 def test_sentences_raise_no_warning(world: World, tmp_path: Path) -> None:
     told = succeed("translate", world.run, world.folder / "test.en", "--out", tmp_path / "out.de").err
     assert "split" not in told
-
-
-def test_a_run_notes_the_length_of_its_sentences(world: World, tmp_path: Path) -> None:
-    report = json.loads((world.folder / "data" / "report.json").read_text())
-    percentiles = report["splits"]["train"]["sentence_tokens"]["source"]["percentiles"]
-    assert trained_length(world.run) == percentiles["99"] > 0
-    assert trained_length(tmp_path) == 0
-    (tmp_path / "data.json").write_text('{"usual_source_tokens": "x"}')
-    assert trained_length(tmp_path) == 0
-    noted = {"folder": "x", "checksums": {}}
-    for value, expected in ((41, 41), ("x", 0), (True, 0), (-1, 0)):
-        (tmp_path / "data.json").write_text(sealed({**noted, "usual_source_tokens": value}))
-        assert trained_length(tmp_path) == expected
-    # What has been damaged decides nothing.
-    whole = sealed({**noted, "usual_source_tokens": 41})
-    (tmp_path / "data.json").write_text(whole.replace("41", "14"))
-    assert trained_length(tmp_path) == 0
 
 
 def test_where_sentences_share_a_line_the_sentence_is_named(world: World, tmp_path: Path) -> None:
@@ -89,28 +67,14 @@ def test_split_lines_are_translated_as_their_sentences_are(world: World, tmp_pat
     assert found[1] == expected[1]
 
 
-def test_split_goes_on_after_a_kill(world: World, tmp_path: Path) -> None:
-    source = written(tmp_path, *[("the cat", PROSE)] * 20)
-    command = ["translate", world.run, source, "--format", "text", "--set", "max_tokens=60", "--out"]
-    succeed(*command, tmp_path / "whole.txt")
-    partial = tmp_path / "out.txt.partial"
-    killed_when(
-        lambda: partial.exists() and partial.read_bytes().count(b"\n") > 2, *command, tmp_path / "out.txt"
-    )
-    assert "from an interrupted job" in succeed(*command, tmp_path / "out.txt").out
-    assert (tmp_path / "out.txt").read_bytes() == (tmp_path / "whole.txt").read_bytes()
-
-
-def test_with_and_without_split_are_two_jobs(world: World, tmp_path: Path) -> None:
-    translator = open_run(world.run, "cpu").translator
-    without, with_it = (Prose(9, translator.tokenizer, s, Languages()) for s in (None, Splitter("")))
+def test_with_and_without_split_are_two_jobs() -> None:
+    without, with_it = (Prose(s, Languages()) for s in (None, Splitter("")))
     assert without.settings == ""
     assert with_it.settings == "rules-1:any"
 
 
-def test_what_is_known_of_sentences_is_known_of_their_line(world: World) -> None:
-    translator = open_run(world.run, "cpu").translator
-    prose = Prose(0, translator.tokenizer, Splitter(""), Languages("en", "zh"))
+def test_a_line_has_the_flags_and_scores_of_its_sentences() -> None:
+    prose = Prose(Splitter(""), Languages("en", "zh"))
     document = Document("d", ("a", "Cat. Dog. Bird.", "b. C."))
     assert prose.split(document).sentences == ("a", "Cat.", "Dog.", "Bird.", "b. C.")
     pieces = ("一。", "二。", "", "三。", "")

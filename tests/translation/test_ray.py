@@ -16,7 +16,8 @@ from cotext.data.formats import write_documents
 from cotext.runtime.errors import CotextError
 from cotext.training.prepared_data import open_data
 from cotext.translation.open import open_run
-from cotext.translation.ray_cluster import RayCluster, on_ray
+from cotext.translation.ray_cluster import placed
+from cotext.translation.requests import ClusterOptions
 from tests.command_line import cotext, succeed
 from tests.tiny_runs import prepare_toy, run_config, toy_documents, write_run
 
@@ -92,7 +93,7 @@ def test_a_client_from_outside_the_cluster(run: Path, cluster: Any, tmp_path: Pa
 def test_what_workers_refuse_is_told(run: Path, cluster: Any, tmp_path: Path) -> None:
     source = tmp_path / "in.jsonl"
     write_documents(source, DOCUMENTS[:9], "jsonl")
-    opened = on_ray(open_run(run), RayCluster(cluster.address), {})
+    opened = placed(open_run(run), ClusterOptions(on=cluster.address), {})
     weights = run / "model.safetensors"
     content = weights.read_bytes()
     try:
@@ -111,7 +112,7 @@ def test_what_workers_refuse_is_told(run: Path, cluster: Any, tmp_path: Path) ->
 def test_lost_workers_and_nodes_lose_no_document(run: Path, cluster: Any) -> None:
     """Last, as it takes a node away."""
     expected = dict(open_run(run).translator.translate(DOCUMENTS))
-    opened = on_ray(open_run(run), RayCluster(cluster.address), {})
+    opened = placed(open_run(run), ClusterOptions(on=cluster.address), {})
     found = {}
     for number, translation in opened.translator.translate(DOCUMENTS):
         assert number not in found

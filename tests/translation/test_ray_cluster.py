@@ -2,6 +2,7 @@
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,12 +16,12 @@ from cotext.translation.open import open_run
 from cotext.translation.ray_cluster import (
     LOT_DOCUMENTS,
     DocumentWorker,
-    RayCluster,
     WorkerSettings,
     files_of,
     lots_of,
     workers_of,
 )
+from cotext.translation.requests import ClusterOptions
 from tests.tiny_runs import prepare_toy, run_config, toy_documents, with_section, write_run
 
 MODEL = "model.safetensors"
@@ -35,7 +36,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def worker(run: Path, files: dict[str, str], **decode: object) -> DocumentWorker:
-    return DocumentWorker(WorkerSettings(run, decode, "cpu", None, None, files))
+    return DocumentWorker(WorkerSettings(run, decode, "cpu", None, files))
 
 
 def write_shortlist(run: Path, token: int) -> None:
@@ -82,10 +83,12 @@ def test_documents_are_handed_out_in_lots(workers: int) -> None:
 
 
 def test_the_workers_that_a_cluster_has_room_for() -> None:
-    assert workers_of(RayCluster(), {"CPU": 8.0}) == (8, "cpu")
-    assert workers_of(RayCluster(cpus=3), {"CPU": 8.0}) == (2, "cpu")
-    assert workers_of(RayCluster(), {"CPU": 8.0, "GPU": 2.0}) == (2, "cuda")
-    assert workers_of(RayCluster(device="cpu", workers=5), {"CPU": 8.0, "GPU": 2.0}) == (5, "cpu")
-    for cluster, there in ((RayCluster(workers=9), {"CPU": 8.0}), (RayCluster(device="cuda"), {"CPU": 8.0})):
+    def found(there: dict[str, float], **given: Any) -> tuple[int, str]:
+        return workers_of(ClusterOptions(on="ray", **given), there)
+
+    assert found({"CPU": 8.0}) == (8, "cpu")
+    assert found({"CPU": 8.0, "GPU": 2.0}) == (2, "cuda")
+    assert found({"CPU": 8.0, "GPU": 2.0}, device="cpu", workers=5) == (5, "cpu")
+    for given in ({"workers": 9}, {"device": "cuda"}):
         with pytest.raises(CotextError, match="room for"):
-            workers_of(cluster, there)
+            found({"CPU": 8.0}, **given)

@@ -17,7 +17,7 @@ from cotext.runtime.errors import CotextError
 from cotext.translation import scorer as scoring_module
 from cotext.translation.scorer import SentenceScore, require_finite, score_instances
 from cotext.translation.translator import DocumentTranslator
-from tests.tiny import PlainWordTokenizer, pieces, random_model, tiny_config, window
+from tests.tiny import PlainWordTokenizer, pieces, random_translator, tiny_config, window
 
 CPU = torch.device("cpu")
 SOURCE_WORDS = ["the", "cat", "sat", "on", "a", "mat", "it"]
@@ -48,10 +48,7 @@ systems = pytest.mark.parametrize("name", SYSTEMS)
 
 
 def translator(config: Config, max_tokens: int = 8000) -> DocumentTranslator:
-    changed = config.model_copy(
-        update={"decode": config.decode.model_copy(update={"max_tokens": max_tokens})}
-    )
-    return DocumentTranslator(random_model(config, TOKENIZER), changed, TOKENIZER, CPU)
+    return random_translator(config, TOKENIZER, max_tokens=max_tokens)
 
 
 def windows(t: DocumentTranslator, document: ParallelDocument) -> list[Window]:

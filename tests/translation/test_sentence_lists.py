@@ -1,4 +1,4 @@
-"""Lists of translations of sentences, of every system: the first is the translation, scores are true."""
+"""N-best lists of sentences: the first entry is the translation, and all scores are correct."""
 
 import itertools
 import json
@@ -106,7 +106,7 @@ def replace_decode(config: Any, **decode: Any) -> Any:
     return config.model_copy(update={"decode": config.decode.model_copy(update=decode)})
 
 
-def test_texts_differ_and_show_something() -> None:
+def test_further_translations_differ_and_are_visible() -> None:
     class Same:
         def decode(self, tokens: Sequence[int], side: str = "target") -> str:
             return {1: "one", 2: "one", 3: "", 4: "two"}[tokens[0]]
@@ -124,12 +124,12 @@ def test_texts_differ_and_show_something() -> None:
         ({"beam": 3, "align": "free"}, "lists need constrained search"),
     ],
 )
-def test_what_has_no_lists_is_refused(decode: dict[str, Any], message: str) -> None:
+def test_lists_need_a_beam_and_constrained_search(decode: dict[str, Any], message: str) -> None:
     with pytest.raises(CotextError, match=message):
         translator(STRATEGIES["sentence"], PLAIN, nbest=2, **decode)
 
 
-def test_what_has_no_beam_has_no_lists() -> None:
+def test_non_autoregressive_systems_have_no_lists() -> None:
     config = replace_decode(config_of(CONTEXT), beam=2, nbest=2)
     with pytest.raises(CotextError, match="is non-autoregressive and has no beam"):
         DocumentTranslator(model_of(CONTEXT), config, CASA_TOKENIZER, CPU)
@@ -147,7 +147,7 @@ def with_lists(world: World, source: Path, out: Path, *more: str) -> list[str | 
     return ["translate", world.run, source, "--out", out, "--set", "beam=4", "--set", "nbest=4", *more]
 
 
-def test_lists_stand_beside_the_output(world: World, source: Path, tmp_path: Path) -> None:
+def test_lists_are_written_next_to_the_output(world: World, source: Path, tmp_path: Path) -> None:
     plain, out = tmp_path / "plain.de", tmp_path / "out.de"
     succeed("translate", world.run, source, "--out", plain, "--set", "beam=4")
     said = succeed(*with_lists(world, source, out)).out
@@ -168,7 +168,7 @@ def test_lists_stand_beside_the_output(world: World, source: Path, tmp_path: Pat
     assert "out.de.nbest.jsonl: exists; choose another name, or add --overwrite" in refused.err
 
 
-def test_no_lists_of_another_output_stay_beside_one(world: World, source: Path, tmp_path: Path) -> None:
+def test_lists_of_an_earlier_output_are_removed(world: World, source: Path, tmp_path: Path) -> None:
     out, page = tmp_path / "out.de", tmp_path / "page.md"
     lists = tmp_path / "out.de.nbest.jsonl"
     page.write_text("# the cat\n")
@@ -221,7 +221,7 @@ def rounded(path: Path, expected: bytes) -> None:
         assert a.get("log_probability") == pytest.approx(b.get("log_probability"), abs=1e-4)
 
 
-def test_what_is_no_corpus_of_sentences_has_no_lists(world: World, tmp_path: Path) -> None:
+def test_lists_need_a_corpus_with_one_sentence_per_line(world: World, tmp_path: Path) -> None:
     page, lines = tmp_path / "page.md", tmp_path / "lines.en"
     page.write_text("# the cat\n\nthe dog runs\n")
     lines.write_text("The cat sees. The dog runs.\nthe cat\n")

@@ -1,4 +1,4 @@
-"""Search with lexical shortlists: a row holds what is on its own list, whatever shares its batch."""
+"""Search with shortlists: a row uses only its own list, whatever shares its batch."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Work that is told while a batch is searched: never two passes of the model without a word."""
+"""Progress during a search: no two model passes without a report."""
 
 from collections.abc import Callable
 from typing import Any
@@ -60,7 +60,7 @@ def system(
 @pytest.mark.parametrize(
     ("name", "first_pass"), [*((name, "") for name in SYSTEMS), ("windows", "sentences")]
 )
-def test_every_pass_of_the_model_is_followed_by_a_word(
+def test_every_model_pass_is_followed_by_a_progress_report(
     name: str, first_pass: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And what is told adds up to the sentences, however many batches there are, with a first pass too."""

@@ -1,4 +1,4 @@
-"""What unpacks into far more than a file holds is refused before it is in memory; pipes go on being read."""
+"""Limits on unpacked corpora and documents, and reading from pipes."""
 
 import gzip
 import json
@@ -17,6 +17,7 @@ from cotext.evaluation.metrics.discourse import read_marks
 from cotext.evaluation.studies.contrastive.decisions import read_decisions
 from cotext.runtime.errors import CotextError
 from tests.command_line import piped
+from tests.refusals import must_raise
 
 SUITE = ContrastiveSuite(
     "mine", "en", "de", (ContrastiveExample("1", "pronoun", 1, ("a", "b"), (("A", "B"), ("A", "C")), 0),)
@@ -60,8 +61,7 @@ def test_long_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, 
     assert "a" * 100 in document.sentences
     monkeypatch.setattr(streams, "MAX_LINE_BYTES", longest - 1)
     last = len(content.splitlines())
-    with pytest.raises(CotextError, match=rf"{name}:{last}: a line of"):
-        list(read_documents(path, format))
+    must_raise(rf"{name}:{last}: a line of", read_documents, path, format)
 
 
 @pytest.mark.parametrize(
@@ -85,8 +85,7 @@ def test_documents_without_end(
     [document] = read_documents(tmp_path / "a.en", format)
     assert len(document) == 50
     monkeypatch.setattr(streams, "MAX_DOCUMENT_BYTES", 40 * (streams.SENTENCE_BYTES + 1))
-    with pytest.raises(CotextError, match=r"a\.en:?.* document of more than"):
-        list(read_documents(tmp_path / "a.en", format))
+    must_raise(r"a\.en:?.* document of more than", read_documents, tmp_path / "a.en", format)
 
 
 def test_the_limit_is_of_documents_not_of_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,8 +119,7 @@ def test_xml_without_end(
     monkeypatch.setattr(streams, "MAX_LINE_BYTES", 1000)
     monkeypatch.setattr(xml_formats, "CHUNK_BYTES", 100)
     (tmp_path / "a.xml").write_bytes(content)
-    with pytest.raises(CotextError, match=rf"a\.xml:1: {message}"):
-        list(read_documents(tmp_path / "a.xml", "wmt-xml"))
+    must_raise(rf"a\.xml:1: {message}", read_documents, tmp_path / "a.xml", "wmt-xml")
 
 
 def test_whole_files_have_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -133,15 +131,13 @@ def test_whole_files_have_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(streams, "MAX_WHOLE_BYTES", size - 1)
     for name in ("s.json", "s.json.gz", "s.json.xz"):
         for read in (read_suite, read_decisions):
-            with pytest.raises(CotextError, match=f"{name}: contains more than {size - 1} bytes"):
-                read(tmp_path / name)
+            must_raise(f"{name}: contains more than {size - 1} bytes", read, tmp_path / name)
 
 
 def test_named_pipes_are_no_suites(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     for read in (read_suite, read_decisions, read_marks):
-        with pytest.raises(CotextError, match="pipe: is a named pipe"):
-            read(tmp_path / "pipe")
+        must_raise("pipe: is a named pipe", read, tmp_path / "pipe")
 
 
 def test_what_a_shell_pipes_in_is_read(tmp_path: Path) -> None:
@@ -165,7 +161,7 @@ def test_what_a_shell_pipes_in_is_read(tmp_path: Path) -> None:
         ("a.json", {"m" * 9000: []}, "has no 'decisions'"),
     ],
 )
-def test_decisions_that_are_none(tmp_path: Path, name: str, content: object, message: str) -> None:
+def test_invalid_decisions(tmp_path: Path, name: str, content: object, message: str) -> None:
     (tmp_path / name).write_text(json.dumps(content))
     with pytest.raises(CotextError, match=message) as caught:
         read_decisions(tmp_path / name)
@@ -173,7 +169,7 @@ def test_decisions_that_are_none(tmp_path: Path, name: str, content: object, mes
 
 
 @pytest.mark.parametrize("position", ["9" * 6000, "\u00b2", "-1", "1e3"])
-def test_places_that_no_document_has(tmp_path: Path, position: str) -> None:
+def test_invalid_positions_of_marks(tmp_path: Path, position: str) -> None:
     (tmp_path / "marks").write_text(f"TC\t{position}:is\n", encoding="utf-8")
     with pytest.raises(CotextError, match="is not a mark") as caught:
         read_marks(tmp_path / "marks")

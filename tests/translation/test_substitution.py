@@ -1,4 +1,4 @@
-"""Substitution of terms: where a phrase is put, which proposal is chosen, and what stays as promised."""
+"""Correction of terms: the position of a phrase, the choice of the proposal, and the result."""
 
 import itertools
 from dataclasses import replace
@@ -46,7 +46,7 @@ def test_the_rendering_of_a_word_is_what_is_aligned_with_it() -> None:
     assert renderings(both, TEXTS, (15, 18))[0][1] in ((11, 18), (15, 18))
 
 
-def test_the_place_of_a_mark_renders_nothing() -> None:
+def test_punctuation_is_no_rendering() -> None:
     marks = SentenceAlignment(((0, 3),), ((0, 1),), torch.ones(1, 1))
     assert renderings(marks, ("old", "."), (0, 3)) == []
 
@@ -57,7 +57,7 @@ def test_of_phrases_in_two_cases_the_one_that_fits_the_place_is_proposed() -> No
     assert substitution._fitting(phrases, opens=True) == ["Alte Leiter", "Treppe"]
 
 
-def test_no_place_within_a_token_is_taken() -> None:
+def test_positions_inside_a_token_are_not_used() -> None:
     edges = [(0, 3), (4, 8), (8, 9)]
     assert [substitution._token_at(edges, place) for place in (0, 4, 8, 9)] == [0, 1, 2, 3]
     assert substitution._token_at(edges, 6) is None
@@ -130,7 +130,7 @@ def guide(documents: list[Document]) -> TermGuide:
 
 
 @pytest.mark.parametrize("name", RECIPES)
-def test_mended_sentences_keep_every_promise(name: str) -> None:
+def test_corrected_sentences_meet_constraints_and_have_correct_scores(name: str) -> None:
     """Constraints are met, scores are those of the text, and a document alone decides its translation."""
     translator = system(name)
     found = dict(translator.translate(DOCUMENTS, guide=guide(DOCUMENTS)))

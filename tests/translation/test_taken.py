@@ -1,14 +1,13 @@
-"""Translations that are given: taken as they are, and target context of the sentences behind them."""
+"""Given translations: copied to the output, and target context of later sentences."""
 
 from typing import Any
 
 import pytest
-import torch
 
 from cotext.data.documents import Document
 from cotext.translation.translator import DocumentTranslator
 from cotext.translation.window_search import WindowSearch
-from tests.tiny import PlainWordTokenizer, pieces, random_model, tiny_config, window
+from tests.tiny import PlainWordTokenizer, pieces, random_translator, tiny_config, window
 
 TOKENIZER = PlainWordTokenizer(["a", "b", "c", "d", "e", "f", "g", "h"])
 DOCUMENTS = [Document("0", ("a b", "c", "d e f", "g", "h a")), Document("1", ("b c", "d"))]
@@ -20,9 +19,7 @@ VIEWS: dict[str, dict[str, Any]] = {
 
 
 def translator(view: dict[str, Any], **decode: Any) -> DocumentTranslator:
-    config = tiny_config(view=view, decode=decode)
-    model = random_model(config, TOKENIZER).double().eval()
-    return DocumentTranslator(model, config, TOKENIZER, torch.device("cpu"))
+    return random_translator(tiny_config(view=view, decode=decode), TOKENIZER)
 
 
 @pytest.mark.parametrize("view", VIEWS)

@@ -1,9 +1,8 @@
-"""Files that hold both languages, through the command: what is translated, what stays, what is asked for."""
+"""Bilingual files by the command line: entries that are translated, kept or requested."""
 
 from pathlib import Path
 
 import polib
-import pytest
 from lxml import etree
 
 from tests.command_line import World, cotext, succeed
@@ -31,15 +30,10 @@ JOB = """<xliff version="1.2"><file source-language="en" original="a"><body>
 """
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    (tmp_path / "m.po").write_text(CATALOGUE)
-    (tmp_path / "job.xlf").write_text(JOB)
-    return tmp_path
-
-
-def test_catalogues_are_translated_where_they_are_not(world: World, folder: Path) -> None:
-    files = [folder / name for name in ("m.po", "job.xlf")]
+def test_catalogues_are_translated_where_they_are_not(world: World, tmp_path: Path) -> None:
+    folder, files = tmp_path, [tmp_path / name for name in ("m.po", "job.xlf")]
+    for file, content in zip(files, (CATALOGUE, JOB), strict=True):
+        file.write_text(content)
     told = succeed("translate", world.run, *files, "--out-dir", folder / "out").err
     assert "translated entries kept, and used as context: 1" in told
     po = {entry.msgid: entry for entry in polib.pofile(str(folder / "out" / "m.po"))}
@@ -50,9 +44,6 @@ def test_catalogues_are_translated_where_they_are_not(world: World, folder: Path
     targets = list(root.iter("target"))
     assert [target.get("state") for target in targets] == ["needs-review-translation", "final"]
     assert [child.get("id") for child in targets[0]] == ["1"]
-
-
-def test_entries_that_are_asked_for(world: World, folder: Path) -> None:
     out = folder / "out.po"
     succeed("translate", world.run, folder / "m.po", "--out", out, "--entries", "unfinished")
     po = {entry.msgid: entry for entry in polib.pofile(str(out))}

@@ -1,4 +1,4 @@
-"""Long jobs that are cut short, and storage that refuses."""
+"""Interrupted jobs, concurrent jobs and full disks."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Files of people through the command: several, interrupted, refused, and each as if it were alone."""
+"""Translation of files by the command line: several files, interruptions, refusals, formats."""
 
 import json
 import os
@@ -14,14 +14,14 @@ from cotext.data.formats import FORMATS
 from cotext.data.splitting import Splitting
 from cotext.files.blocks import Block, Close, Contents, Copied, Open, Piece, Point, merged
 from cotext.files.markdown import MarkdownFile
-from cotext.files.table import format_of
+from cotext.files.table import format_of, require_fitting_name
 from cotext.files.text import FORMAT
 from cotext.files.translate_blocks import translate_blocks
 from cotext.runtime.errors import CotextError
 from cotext.runtime.jobs.journal import Journal
 from cotext.translation.open import OpenedRun, open_run
 from tests.command_line import World, cotext, listing, must_refuse, piped, succeed
-from tests.killing import killed_when
+from tests.loops import loop_over
 from tests.translation.test_translate_file import interrupted_after
 
 NOTES = """Red dog
@@ -73,10 +73,7 @@ def test_files_together_are_as_each_alone(world: World, folder: Path) -> None:
     assert f"{folder}/notes.txt: read as running text, because 2 of 6 lines contain several sentences" in told
     assert "3 paragraphs are split into 7 sentences" in told
     assert sorted(path.name for path in (folder / "out").iterdir()) == sorted(FILES)
-
-
-def test_what_is_not_text_stays(world: World, folder: Path) -> None:
-    succeed(*command(world, folder))
+    # What is not text stays.
     notes = (folder / "out" / "notes.txt").read_text().split("\n")
     assert len(notes) == len(NOTES.split("\n"))
     assert [notes[1], notes[5], notes[6]] == ["", "", "----"]
@@ -97,16 +94,15 @@ def test_a_report_for_each_file(world: World, folder: Path) -> None:
     ]
     assert found["files"][0]["sentences"] == 9
     assert found["files"][0]["messages"]
-    [alone] = [
-        json.loads(succeed("translate", world.run, folder / "page.md", "--out", folder / "a", "--json").out)
-    ]
+    command_alone = ["translate", world.run, folder / "page.md", "--out", folder / "a", "--json"]
+    alone = json.loads(succeed(*command_alone).out)
     assert (alone["format"], alone["file_format"]) == ("cotext-translate", "markdown")
 
 
 def test_what_cannot_be_written_as_it_should_be_is_said(
     world: World, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(MarkdownFile, "_said", lambda self, place, lines: None)
+    monkeypatch.setattr(MarkdownFile, "_parsed", lambda self, place, lines: None)
     done = succeed("translate", world.run, folder / "page.md", "--out", folder / "a", "--json")
     said = "paragraphs whose translation may contain unintended markup"
     assert said in done.err
@@ -141,30 +137,17 @@ def test_nothing_is_overwritten_unasked(world: World, folder: Path) -> None:
         (["bad.md", "notes.txt", "--out-dir", "y"], "bad.md:1: contains a NUL character"),
         (
             ["big.txt", "--out", "x", "--format", "prose"],
-            "big.txt: has 10,737,418,240 bytes, but the limit is",
+            "big.txt: has 10,737,418,240 bytes, but the limit",
         ),
-        (["big.txt", "--out", "x", "--format", "markdown"], "big.txt: has 10,737,418,240 bytes"),
-        (
-            ["lines.docx", "--out", "x"],
-            "lines.docx: ends in .docx, but it contains only text; save it as",
-        ),
-        (
-            ["page.md", "--out", "x.pdf"],
-            "x.pdf: ends in .pdf, a format that is not written",
-        ),
-        (
-            ["page.md", "--out", "x.docx"],
-            "x.docx: ends in .docx, but the output is written as markdown; let",
-        ),
+        (["lines.docx", "--out", "x"], "lines.docx: ends in .docx, but it contains only text; save it as"),
+        (["page.md", "--out", "x.pdf"], "x.pdf: ends in .pdf, a format that is not written"),
+        (["page.md", "--out", "x.docx"], "x.docx: ends in .docx, but the output is written as markdown; let"),
         (["page.md", "--out", "x.txt"], "is written as markdown; let --out end in .md"),
         (["talk.srt", "--out", "x.vtt"], "is written as subtitles; let --out end in .srt"),
         (["corpus.en", "--out", "x.PO"], "but the output is written as text; let --out end in .en"),
         (["corpus.en", "--out", "x.tsv"], "but the output is written as text"),
         (["table.po", "--out", "x"], "table.po: ends in .po, but it contains only text"),
-        (
-            ["lines.docx", "--out", "x", "--format", "docx"],
-            "lines.docx: not a zip archive",
-        ),
+        (["lines.docx", "--out", "x", "--format", "docx"], "lines.docx: not a zip archive"),
     ],
 )
 def test_what_is_refused_is_refused_before_any_work(
@@ -185,22 +168,19 @@ def test_what_is_refused_is_refused_before_any_work(
     assert sorted(folder.rglob("*")) == before
 
 
-@pytest.mark.parametrize(
-    ("source", "out", "more"),
+@loop_over(
+    ("source", "out", "format"),
     [
-        ("page.md", "x.markdown", []),
-        ("page.md", "x", []),
-        ("page.md", "x.de", []),
-        ("page.md", "x.md", ["--format", "text"]),
-        ("corpus.en", "x.txt", []),
-        ("notes.txt", "x.MD", ["--format", "markdown"]),
+        ("page.md", "x.markdown", None),
+        ("page.md", "x", None),
+        ("page.md", "x.de", None),
+        ("page.md", "x.md", "text"),
+        ("corpus.en", "x.txt", None),
+        ("notes.txt", "x.MD", "markdown"),
     ],
 )
-def test_names_of_outputs_that_fit(
-    world: World, folder: Path, source: str, out: str, more: list[str]
-) -> None:
-    succeed("translate", world.run, folder / source, "--out", folder / out, *more)
-    assert (folder / out).is_file()
+def test_names_of_outputs_that_fit(folder: Path, source: str, out: str, format: str | None) -> None:
+    require_fitting_name(folder / out, format_of(folder / source, format), folder / source)
 
 
 def test_interrupted_the_same_command_goes_on(
@@ -259,28 +239,6 @@ def test_a_document_goes_on_where_it_was_interrupted(
     assert len(noted) == 9 - kept
     assert (f"{kept} windows were translated before" in shown.err) == (kept > 0)
     assert (folder / "out").read_bytes() == (folder / "expected").read_bytes()
-
-
-def test_killed_while_several_files_are_translated(world: World, folder: Path) -> None:
-    names = [folder / f"{number}.txt" for number in range(4)]
-    for number, name in enumerate(names):
-        name.write_text(f"{NOTES}The {'big ' * number}dog sees. The fish runs.\n" * 2)
-    whole = ["translate", world.run, *names, "--out-dir"]
-    succeed(*whole, folder / "expected")
-    killed_when((folder / "out" / "1.txt.partial").exists, *whole, folder / "out")
-    succeed(*whole, folder / "out")
-    assert listing(folder / "out") == listing(folder / "expected")
-
-
-def test_a_memory_alone_is_a_wish(world: World, folder: Path) -> None:
-    """Sentences are taken without any glossary, and said so."""
-    units = "<tu><tuv xml:lang='en'><seg>Red dog</seg></tuv><tuv xml:lang='de'><seg>Rot Hund</seg></tuv></tu>"
-    head = "<header srclang='en' segtype='sentence' datatype='plaintext'/>"
-    (folder / "m.tmx").write_text(f"<tmx version='1.4'>{head}<body>{units}</body></tmx>")
-    command = ["translate", world.run, folder / "notes.txt", "--memory", folder / "m.tmx"]
-    shown = succeed(*command, "--out", folder / "o")
-    assert (folder / "o").read_text().startswith("Rot Hund\n")
-    assert "1 sentence taken from the translation memory" in shown.out
 
 
 @pytest.mark.parametrize("ending", ["\n", "\r\n"])
@@ -365,7 +323,7 @@ TEXTS = st.lists(
 
 @settings(max_examples=300)
 @given(TEXTS)
-def test_a_text_comes_back(text: str) -> None:
+def test_any_plain_text_is_reproduced(text: str) -> None:
     file = FORMAT.open(text.encode(), "x.txt")
     assert file.written(file.contents.documents) == text.encode()
 

@@ -1,4 +1,4 @@
-"""What a person may ask of files: how they are split, without macros, with a page; and what is refused."""
+"""Options of file translation: splitting, bilingual pages, full stops; and refused combinations."""
 
 import json
 import os

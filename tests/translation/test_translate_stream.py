@@ -103,12 +103,12 @@ def test_what_came_before_a_problem_is_written(
     assert "Traceback" not in outcome.err
 
 
-def test_no_lines_are_no_lines(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_empty_standard_input(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     outcome = fed(world, b"", monkeypatch)
     assert (outcome.code, outcome.out) == (0, "")
 
 
-def test_what_does_not_go_with_a_stream(
+def test_options_that_standard_input_does_not_support(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for more in (["--out", tmp_path / "o"], ["--scores", tmp_path / "s"], ["--format", "prose"]):

@@ -1,4 +1,4 @@
-"""Documents in, documents out, with models that never learned anything: whatever they say comes out right."""
+"""Translation of documents with random models: every view, context and kind of search."""
 
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import replace
@@ -22,7 +22,7 @@ from cotext.search.constraints import SearchRequest
 from cotext.translation import plan as plan_module
 from cotext.translation.translator import DocumentTranslator, Translation
 from tests.cover import cover
-from tests.tiny import PlainWordTokenizer, WordTokenizer, pieces, random_model, tiny_config, window
+from tests.tiny import PlainWordTokenizer, WordTokenizer, pieces, random_translator, tiny_config, window
 
 CPU = torch.device("cpu")
 WORDS = ["the", "cat", "sat", "on", "a", "mat", "and", "saw", "it", "there", "today", "again"]
@@ -102,8 +102,7 @@ def has_text(document: Document) -> list[bool]:
 def translator(
     config: Config, tokenizer: Tokenizer = TOKENIZER, seed: int = 0, **decode: Any
 ) -> DocumentTranslator:
-    changed = config.model_copy(update={"decode": config.decode.model_copy(update=decode)})
-    return DocumentTranslator(random_model(config, tokenizer, seed), changed, tokenizer, CPU)
+    return random_translator(config, tokenizer, seed, **decode)
 
 
 def translated(translator: DocumentTranslator, documents: Sequence[Document]) -> list[Translation]:
@@ -363,12 +362,12 @@ class TestSentenceBySentence:
         pair = ParallelDocument("d", self.DOCUMENT.sentences, self.DOCUMENT.sentences)
         assert whole.score([pair]) == by_sentence.score([pair])
 
-    def test_sentences_that_end_otherwise_than_the_last_are_refused(self) -> None:
+    def test_beam_per_sentence_needs_brackets(self) -> None:
         config = tiny_config(view=pieces(20), decode={"beam_per": "sentence"})
         with pytest.raises(CotextError, match=r"beam_per = sentence needs view.separators = bracket"):
             translator(config)
 
-    def test_windows_have_no_need_of_it(self) -> None:
+    def test_beam_per_sentence_changes_nothing_for_windows(self) -> None:
         config = tiny_config(view=window(2), decode={"beam_per": "sentence"})
         assert translator(config).signature == translator(tiny_config(view=window(2))).signature
 
@@ -381,12 +380,8 @@ def test_without_target_context_all_sentences_are_one_batch(
     translated(translator(STRATEGIES[name], PLAIN), [CORPUS[0]])
     assert spy.batches == 1
     assert all(not r.prefix and r.sentences == 1 for _, _, r, _ in spy.rows)
-    assert sorted(r.first_sentence for _, _, r, _ in spy.rows) == [
-        0,
-        1,
-        2,
-        2 if name == "source context" else 3,
-    ]
+    last = 2 if name == "source context" else 3
+    assert sorted(r.first_sentence for _, _, r, _ in spy.rows) == [0, 1, 2, last]
 
 
 def _texts(tokens: Sequence[int], closing: Container[int] = (PLAIN.sep,)) -> list[str]:
@@ -472,11 +467,6 @@ def test_texts_are_one_line_each_and_never_empty(
             assert len(target.splitlines()) == bool(target)
 
 
-def test_white_space_alone_is_an_empty_sentence() -> None:
-    [found] = translated(translator(STRATEGIES["prefix"]), [Document("d", ("  ", "a cat", "\t"))])
-    assert [bool(s) for s in found.document.sentences] == [False, True, False]
-
-
 def test_a_sentence_that_is_too_long_is_refused_before_any_work(monkeypatch: pytest.MonkeyPatch) -> None:
     spy = Spy(monkeypatch)
     t = translator(STRATEGIES["prefix"], max_source_tokens=3)
@@ -494,13 +484,11 @@ def test_context_that_did_not_fit_is_reported() -> None:
     """Places in the document, an empty sentence among them; the current sentence alone is shown anyhow."""
     document = Document("x", ("the cat", "", "sat on a mat", "it saw", "again and again and again"))
     for limit, shed in ((40, ()), (9, (3, 4)), (6, (2, 3, 4))):
-        config = tiny_config(view=window(2, max_tokens=limit))
-        translator = DocumentTranslator(random_model(config, TOKENIZER), config, TOKENIZER, CPU)
-        [(_, found)] = translator.translate([document])
+        [(_, found)] = translator(tiny_config(view=window(2, max_tokens=limit))).translate([document])
         assert found.shed == shed
 
 
-def test_what_is_longer_than_in_training_or_cut_short_is_reported() -> None:
+def test_long_and_truncated_sentences_are_reported() -> None:
     """Rows of up to view.max_tokens were trained on, the symbol that closes the sentence included."""
     config = tiny_config(view={"max_tokens": 4}, decode={"max_ratio": 1.0, "max_extra": 0})
     t = _obsessed(translator(config, PLAIN), PLAIN.ids["cat"])
@@ -518,8 +506,10 @@ def test_no_limit_is_too_tight_for_a_word_per_sentence(name: str) -> None:
         assert [bool(s) for s in document.sentences] == [bool(t) for t in targets]
 
 
-def test_nothing_in_nothing_out() -> None:
+def test_empty_input_gives_empty_output() -> None:
     t = translator(STRATEGIES["prefix"])
+    [found] = translated(t, [Document("white space", ("  ", "a cat", "\t"))])
+    assert [bool(s) for s in found.document.sentences] == [False, True, False]
     assert list(t.translate([])) == []
     assert translated(t, [Document("none", ())])[0].document == Document("none", ())
     assert t.score([]) == []
@@ -563,7 +553,7 @@ def test_sentences_that_free_search_left_out_are_reported() -> None:
     assert (found.missing, found.truncated) == ((3, 4), (2,))
 
 
-def test_what_is_recovered_is_told_by_sub_document() -> None:
+def test_recovery_is_reported_by_sub_document() -> None:
     """Pieces of at most six tokens, as Li et al. 2022 count them in table VII; one loses a sentence."""
     t = translator(tiny_config(view={"kind": "document", "max_tokens": 6}, decode={"align": "free"}), PLAIN)
     document = Document("d", ("a cat", "it sat", "the mat", "again the cat", "a mat"))
@@ -632,7 +622,7 @@ def test_documents_are_read_as_they_are_needed() -> None:
 
 
 @strategies
-def test_weights_that_are_not_numbers_are_an_error(name: str) -> None:
+def test_nan_weights_are_an_error(name: str) -> None:
     t = translator(STRATEGIES[name])
     with torch.no_grad():
         t.model.output_weight[0].fill_(torch.nan)

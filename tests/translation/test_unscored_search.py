@@ -1,4 +1,4 @@
-"""Search without log-probabilities (`decode.scores = false`): the same texts, and nothing said of scores."""
+"""Search without log-probabilities (`decode.scores = false`): the same texts, without scores."""
 
 import math
 from pathlib import Path
@@ -43,7 +43,7 @@ def test_the_same_texts_without_a_score(recipe: str, listed: bool) -> None:
 
 
 @pytest.mark.parametrize("recipe", ["focused-concatenation/s4to4", "casa/casa"])
-def test_nothing_is_normalised(recipe: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_probabilities_are_not_normalised(recipe: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """But the frames of a sentence in which no word was found, whose probabilities are compared."""
     model, config = system(recipe)
     asked: list[int] = []
@@ -61,7 +61,7 @@ def test_nothing_is_normalised(recipe: str, monkeypatch: pytest.MonkeyPatch) -> 
     assert asked == []
 
 
-def test_hypotheses_have_no_number_instead_of_a_wrong_one() -> None:
+def test_log_probabilities_of_hypotheses_are_nan() -> None:
     model, config = system("focused-concatenation/s4to4")
     translator = of(model, config, scores=False)
     opened = translator.windows.opened(0, DOCUMENTS[0])

@@ -1,7 +1,7 @@
-"""Windows that see each other: what a batch-level model is given, and what that makes of documents.
+"""Groups of windows that attend to each other: batches of batch-level models, and their translations.
 
-The models never learned anything. Beside DocFlat there is `Meeting`, a Transformer whose hidden states know
-what the other rows of their document hold.
+The models are random. Besides DocFlat there is `Meeting`, a Transformer whose hidden states depend on the
+other rows of their document.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -19,13 +19,13 @@ from cotext.layers.layouts import Layouts
 from cotext.layers.state import DecoderState
 from cotext.models.interface import TranslationModel
 from cotext.models.transformer import Transformer
-from cotext.runtime.errors import CotextError
 from cotext.search.beam_search import Hypothesis, search
 from cotext.search.constraints import SearchRequest
 from cotext.translation import plan as plan_module
 from cotext.translation.document_state import group_of
 from cotext.translation.translator import DocumentPool, DocumentTranslator, Translation
 from cotext.translation.window_search import WindowSearch
+from tests.refusals import must_raise
 from tests.tiny import PlainWordTokenizer, random_model, tiny_config, window
 from tests.tiny_runs import with_section
 from tests.translation.test_translator import CPU, WORDS, read_to_translate, same, translated
@@ -141,7 +141,6 @@ WAYS = [
     for two_passes in (False, True)
     if (not two_passes if name not in TAKING else two_passes or schedule == "sequential")
 ]
-ways = pytest.mark.parametrize(("name", "schedule", "two_passes"), WAYS)
 
 CORPUS = [
     Document(
@@ -216,36 +215,29 @@ def test_groups_are_runs_of_windows() -> None:
     assert [group_of(n, 3, 1) for n in range(3)] == [range(n, n + 1) for n in range(3)]
 
 
-@ways
-def test_as_many_sentences_come_out_as_went_in(name: str, schedule: str, two_passes: bool) -> None:
-    first = first_system() if two_passes else None
-    beam = 1 + 3 * (schedule == "sequential")
-    t = translator(SYSTEMS[name], "flat", first_pass=first, schedule=schedule, beam=beam)
-    done: list[int] = []
-    found = dict(t.translate(CORPUS, done.append))
-    assert sum(done) == t.check(CORPUS) == sum(len(d.sentences) for d in CORPUS)
-    for i, document in enumerate(CORPUS):
-        out = found[i].document
-        assert out.id == document.id
-        assert [bool(s) for s in out.sentences] == [bool(s) for s in document.sentences]
-        assert found[i].recovered
-
-
 @pytest.mark.parametrize(
     ("model", "name", "schedule", "two_passes"),
     [
         (model, *way)
         for model in ("meeting", *BATCH_LEVEL)
         for way in WAYS
-        if model == "meeting" or way[0] == "window, numbered"
+        if model in ("meeting", "flat") or way[0] == "window, numbered"
     ],
 )
 def test_a_document_is_translated_alone_as_amid_others(
     model: str, name: str, schedule: str, two_passes: bool
 ) -> None:
+    """And as many sentences come out as went in."""
     first = first_system(beam=1) if two_passes else None
     t = translator(SYSTEMS[name], model, first_pass=first, schedule=schedule)
-    together = translated(t, CORPUS)
+    done: list[int] = []
+    found = dict(t.translate(CORPUS, done.append))
+    assert sum(done) == t.check(CORPUS) == sum(len(d.sentences) for d in CORPUS)
+    together = [found[i] for i in range(len(CORPUS))]
+    for document, translation in zip(CORPUS, together, strict=True):
+        assert translation.document.id == document.id
+        assert [bool(s) for s in translation.document.sentences] == [bool(s) for s in document.sentences]
+        assert translation.recovered
     crowded = translator(SYSTEMS[name], model, first_pass=first, schedule=schedule, max_tokens=120)
     for a, b in zip(together, translated(crowded, CORPUS[::-1])[::-1], strict=True):
         assert same(a, b)
@@ -500,40 +492,32 @@ def test_what_showed_nothing_is_searched_again_beside_what_its_group_wrote(
             assert real(*row) == (expected if p < place else [])
 
 
-@pytest.mark.parametrize(
-    ("config", "decode", "message"),
-    [
-        (
-            "window",
-            {"schedule": "simultaneous"},
-            r"decode\.first_pass to a run, or choose decode\.schedule = sequential",
-        ),
+def test_passes_that_lack_something_are_refused() -> None:
+    at_once: dict[str, Any] = {"schedule": "simultaneous"}
+    for config, decode, message in (
+        ("window", at_once, r"decode\.first_pass to a run, or choose decode\.schedule = sequential"),
         ("window", {"first_pass": "runs/first"}, r"runs/first: the first-pass run is not loaded"),
-        ("future", {"schedule": "simultaneous"}, r"needs a first pass"),
-    ],
-)
-def test_passes_that_lack_something_are_refused(config: str, decode: dict[str, Any], message: str) -> None:
-    t = translator(with_section(SYSTEMS[config], "decode", **decode))
-    for refused in (lambda: t.check(CORPUS), lambda: list(t.translate(CORPUS))):
-        with pytest.raises(CotextError, match=message):
-            refused()
-    # What is given needs no first pass to be scored.
-    t.score([ParallelDocument("d", ("a cat", "it sat"), ("cat", "sat it"))])
+        ("future", at_once, r"needs a first pass"),
+    ):
+        t = translator(with_section(SYSTEMS[config], "decode", **decode))
+        must_raise(message, t.check, CORPUS)
+        must_raise(message, t.translate, CORPUS)
+        # What is given needs no first pass to be scored.
+        t.score([ParallelDocument("d", ("a cat", "it sat"), ("cat", "sat it"))])
 
 
 def test_first_passes_that_cannot_be_are_refused() -> None:
     first = first_system()
-    for name in ("alone", "source context", "regenerate"):
-        with pytest.raises(CotextError, match="has no effect"):
-            translator(SYSTEMS[name], first_pass=first).check(CORPUS)
     second = translator(SYSTEMS["window"], first_pass=first)
-    with pytest.raises(CotextError, match="at most two passes are supported"):
-        translator(SYSTEMS["window"], first_pass=second).check(CORPUS)
-    with pytest.raises(CotextError, match=r"decode\.first_pass = .*document long, sentence 3: 7 tokens"):
-        translator(SYSTEMS["window"], first_pass=first_system(max_source_tokens=6)).check(CORPUS)
     needy = translator(SYSTEMS["window"], schedule="simultaneous")
-    with pytest.raises(CotextError, match=r"decode\.schedule = simultaneous"):
-        translator(SYSTEMS["window"], first_pass=needy).check(CORPUS)
+    strict = first_system(max_source_tokens=6)
+    for name, before, message in (
+        *((name, first, "has no effect") for name in ("alone", "source context", "regenerate")),
+        ("window", second, "at most two passes are supported"),
+        ("window", strict, r"decode\.first_pass = .*document long, sentence 3: 7 tokens"),
+        ("window", needy, r"decode\.schedule = simultaneous"),
+    ):
+        must_raise(message, translator(SYSTEMS[name], first_pass=before).check, CORPUS)
 
 
 def test_the_signature_tells_schedule_neighbours_and_first_pass() -> None:

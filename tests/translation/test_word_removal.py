@@ -7,20 +7,19 @@ import pytest
 import torch
 
 from cotext.data.documents import ParallelDocument
-from cotext.translation.alignment import Attended, align, differences
+from cotext.translation.alignment import align, attention_of, differences
 from cotext.translation.translator import DocumentTranslator
-from tests.tiny import PlainWordTokenizer, random_model, tiny_config, window
+from tests.tiny import PlainWordTokenizer, random_translator, tiny_config, window
 
 TOKENIZER = PlainWordTokenizer(["a", "b", "c", "d", "e", "f"])
 DOCUMENT = ParallelDocument("0", ("a b c", "d e", "f", "", "a d"), ("c b", "e f d", "a", "", "b"))
 
 
 def translator(**sections: Any) -> DocumentTranslator:
-    config = tiny_config(view=window(1), **sections)
-    return DocumentTranslator(random_model(config, TOKENIZER), config, TOKENIZER, torch.device("cpu"))
+    return random_translator(tiny_config(view=window(1), **sections), TOKENIZER)
 
 
-def test_it_is_what_each_token_loses_without_a_word() -> None:
+def test_differences_are_losses_of_log_probability_without_a_word() -> None:
     system = translator()
     [found] = differences(system, [(DOCUMENT, [1, 2])])
     assert set(found) == {1, 2}
@@ -37,16 +36,16 @@ def test_it_is_what_each_token_loses_without_a_word() -> None:
 
 
 @pytest.mark.parametrize("score", ["absolute", "positions", "content"])
-def test_attention_with_positions_is_averaged_with_it(score: str) -> None:
+def test_attention_with_positions_is_averaged_with_differences(score: str) -> None:
     system = translator(model={"attention": {"score": score}})
     [[found]] = align(system, [DOCUMENT], [[0]])
-    [[attention]] = align(system, [DOCUMENT], [[0]], Attended())
+    [attention] = system.read([(DOCUMENT, [0])], attention_of)
     [removal] = differences(system, [(DOCUMENT, [0])])
-    wanted = attention.weights if score == "content" else attention.weights + removal[0]
+    wanted = attention[0] if score == "content" else attention[0] + removal[0]
     torch.testing.assert_close(found.weights, wanted / wanted.sum(dim=1, keepdim=True))
 
 
-def test_what_shows_no_attention_is_aligned_by_it_alone() -> None:
+def test_systems_without_attention_are_aligned_by_differences_alone() -> None:
     system = translator()
     [removal] = differences(system, [(DOCUMENT, [0])])
     system.plan = replace(system.plan, kind=replace(system.plan.kind, forced_pass=None))

@@ -1,4 +1,4 @@
-"""Scores of what a system wrote, beside scores of its text, and the tables in which they stand."""
+"""Scores of the written tokens, scores of the text, and their tables."""
 
 import json
 import math
@@ -17,7 +17,6 @@ from cotext.translation.translator import DocumentTranslator, Translation
 from cotext.translation.written_beside import score_figures, score_lines
 from tests.command_line import World, cotext, documents_file, must_refuse, succeed
 from tests.tiny_runs import toy_documents
-from tests.translation.test_translate_file import interrupted_after
 
 
 class AsWritten:
@@ -89,28 +88,6 @@ def test_a_translation_writes_its_scores_beside_it(world: World, tmp_path: Path)
     assert len(differing) <= count < len(rows) - 1
     assert f"({count / (len(rows) - 1):.1%})" in told
     must_refuse("are the same file", "translate", world.run, source, "--out", out, "--scores", out)
-
-
-def test_an_interrupted_translation_keeps_its_scores(
-    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    source = documents_file(tmp_path / "in.en", 6, 21)
-    paths = {name: (tmp_path / f"{name}.de", tmp_path / f"{name}.tsv") for name in ("whole", "twice")}
-
-    def command(name: str) -> list[str | Path]:
-        out, scores = paths[name]
-        return ["translate", world.run, source, "--out", out, "--scores", scores]
-
-    succeed(*command("whole"))
-    with interrupted_after(monkeypatch, 3):
-        assert cotext(*command("twice")).code == 130
-    assert "(3 documents from an interrupted job)" in succeed(*command("twice")).out
-    (whole, whole_scores), (twice, twice_scores) = paths.values()
-    assert whole.read_bytes() == twice.read_bytes()
-    # Added up in other batches, sums differ in their last digits.
-    for one, other in zip(table(whole_scores.read_text()), table(twice_scores.read_text()), strict=True):
-        assert [*one[:2], one[3]] == [*other[:2], other[3]]
-        assert one == other or float(one[2]) == pytest.approx(float(other[2]), abs=1e-4)
 
 
 @pytest.mark.parametrize("name", ["a\tb", "a\nb", "a\rb"])

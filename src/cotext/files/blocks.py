@@ -8,6 +8,7 @@ sentences, and no sentence continues in the next block.
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import groupby
 from typing import Final, Literal, NamedTuple, Protocol
 
@@ -110,6 +111,30 @@ class OpenedFile(Protocol):
         ...
 
 
+# --- Bilingual formats, with source and target side by side: message catalogues and XLIFF. Entries with a
+# translation are kept, and are used as context.
+
+# Entries to translate. `untranslated`: without a translation; `unfinished`: also those marked as a guess or
+# for review; `all`: also translated ones, unless they are marked as final.
+Entries = Literal["untranslated", "unfinished", "all"]
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What to translate in a bilingual file.
+
+    Languages are codes ("de", "pt-BR"), or empty if unknown: then a format that needs them reads them from
+    the file.
+    """
+
+    source_language: str = ""
+    target_language: str = ""
+    entries: Entries = "untranslated"
+
+
+ANY: Final = Job()
+
+
 @dataclass(frozen=True, slots=True)
 class FileFormat:
     """A file format: how it is recognised and read.
@@ -117,12 +142,20 @@ class FileFormat:
     `suffixes` (with dots) decide only if the content fits several formats. `recognises` is called with the
     first 256 KiB of a file and returns whether the file has this format. `open` reads a file from its content
     and its name in messages. It raises CotextError if the file is damaged, beyond a limit or unsupported.
+
+    In `bilingual` files, an entry stays unchanged if its block is passed back as the same object. Any other
+    block is written as a translation, even if its text equals the source ("OK").
     """
 
     name: str
     suffixes: tuple[str, ...]
     recognises: Callable[[bytes], bool]
-    open: Callable[[bytes, str], OpenedFile]
+    open: Callable[..., OpenedFile]
+    bilingual: bool = False
+
+    def for_job(self, job: Job) -> "FileFormat":
+        """Return the format that reads bilingual files for a job; other formats read everything."""
+        return replace(self, open=partial(self.open, job=job)) if self.bilingual else self
 
 
 def merged(pieces: Iterable[Piece]) -> tuple[Piece, ...]:
@@ -249,44 +282,3 @@ def inner(items: Sequence[Item], ends: dict[int, int]) -> tuple[int, int]:
         if ends.get(low) != high - 1:
             return low, high
         low, high = low + 1, high - 1
-
-
-# --- Bilingual formats, with source and target side by side: message catalogues and XLIFF. Entries with a
-# translation are kept, and are used as context.
-
-# Entries to translate. `untranslated`: without a translation; `unfinished`: also those marked as a guess or
-# for review; `all`: also translated ones, unless they are marked as final.
-Entries = Literal["untranslated", "unfinished", "all"]
-
-
-@dataclass(frozen=True, slots=True)
-class Job:
-    """What to translate in a bilingual file.
-
-    Languages are codes ("de", "pt-BR"), or empty if unknown: then a format that needs them reads them from
-    the file.
-    """
-
-    source_language: str = ""
-    target_language: str = ""
-    entries: Entries = "untranslated"
-
-
-ANY: Final = Job()
-
-
-@dataclass(frozen=True, slots=True)
-class BilingualFormat(FileFormat):
-    """A format of bilingual files; `open_for` reads a file for a job.
-
-    An entry stays unchanged if its block is passed back as the same object. Any other block is written as a
-    translation, even if its text equals the source ("OK").
-    """
-
-    open_for: Callable[[bytes, str, Job], OpenedFile]
-
-    def for_job(self, job: Job) -> FileFormat:
-        def open_for_job(content: bytes, name: str) -> OpenedFile:
-            return self.open_for(content, name, job)
-
-        return FileFormat(self.name, self.suffixes, self.recognises, open_for_job)

@@ -20,6 +20,7 @@ LONGEST_PAUSE: Final = 3000  # milliseconds between cues of one sentence
 _OVERLAP: Final = 500
 _SURE_PAUSE: Final = 1000  # up to this pause, a sentence may continue with a capital letter
 
+_TAG_NAME = re.compile(r"<(/*)([a-zA-Z]+)")
 _DASH = re.compile(r"\s*[-‐‑–—]+\s*(?=\S)")
 _NOTES = "♪♫♩♬"
 _OUTER = f"{_NOTES} \t\u00a0\u3000"
@@ -32,15 +33,13 @@ _DOTS = re.compile(r"(?:\.\.\.|…)[\"'”’»)]*\Z")
 class Syntax:
     """The syntax of cues: tags, line breaks and escapes.
 
-    `marks` has the groups "tag" and "break". `opens` and `closes` return the name of the element that a tag
-    opens or closes, or an empty string. `speaker`: whether a tag names the next speaker. `read` and `write`
-    decode and encode a text.
+    `marks` has the groups "tag" and "break". `enclosing`: names of tags that enclose text. `speaker`: the tag
+    that names the next speaker, or empty. `read` and `write` decode and encode a text.
     """
 
     marks: re.Pattern[str]
-    opens: Callable[[str], str]
-    closes: Callable[[str], str]
-    speaker: Callable[[str], bool]
+    enclosing: frozenset[str]
+    speaker: str
     read: Callable[[str], str]
     write: Callable[[str], str]
 
@@ -148,7 +147,7 @@ def _kind(line: Sequence[Token], dialogue: bool, syntax: Syntax) -> str:
     text = _visible(line)
     if dialogue and _DASH.match(text):
         return "turn"
-    if any(token.kind == "tag" and syntax.speaker(token.raw) for token in line[:1]):
+    if line and syntax.speaker and _tag(line[0]) == (syntax.speaker, False):
         return "speaker"
     if _SOUND.fullmatch(text):
         return "sound"
@@ -195,13 +194,18 @@ def _pairs(tokens: Sequence[Token], syntax: Syntax) -> dict[int, int]:
     pairs: dict[int, int] = {}
     waiting: list[tuple[str, int]] = []
     for token in tokens:
-        if token.kind != "tag":
-            continue
-        if name := syntax.opens(token.raw):
+        name, closes = _tag(token)
+        if name in syntax.enclosing and not closes:
             waiting.append((name, token.low))
-        elif (name := syntax.closes(token.raw)) and waiting and waiting[-1][0] == name:
+        elif closes and waiting and waiting[-1][0] == name:
             pairs[waiting.pop()[1]] = token.low
     return pairs
+
+
+def _tag(token: Token) -> tuple[str, bool]:
+    """Return the name of the element of a tag, in lower case, and whether the tag closes it."""
+    match = _TAG_NAME.match(token.raw) if token.kind == "tag" else None
+    return (match[2].lower(), bool(match[1])) if match else ("", False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -330,9 +334,16 @@ def _cuts(text: str, marked: Sequence[int], durations: Sequence[int]) -> list[in
 
 
 def _gains(text: str, places: Sequence[int], marks: Sequence[int] = ()) -> dict[int, float]:
-    """Return by place how much farther from the aim it may be, as a share of the text; most: nothing."""
-    gains = {place: _gain(text, place) + _PREFERRED * (place in marks) for place in places}
-    return {place: gain for place, gain in gains.items() if gain}
+    """Return by place how much farther from the aim it may be, as a share of the text; most: nothing.
+
+    Preferred are places after a pause mark, such as a comma, and those of `marks`.
+    """
+    gains: dict[int, float] = {}
+    for place in places:
+        after_pause = text[max(0, place - 2) : place].strip()[-1:] in _PAUSE
+        if preferred := after_pause + (place in marks):
+            gains[place] = preferred * _PREFERRED
+    return gains
 
 
 def _near(size: int, gains: Mapping[int, float], places: Sequence[int], aims: Sequence[float]) -> list[int]:
@@ -350,11 +361,6 @@ def _nearest(places: Sequence[int], low: int, high: int, aim: float) -> Sequence
     first, stop = bisect_right(places, low), bisect_right(places, high)
     at = bisect_left(places, aim, first, stop)
     return places[max(first, at - 1) : min(at + 1, stop)]
-
-
-def _gain(text: str, place: int) -> float:
-    """Return the preference for a place after a pause mark such as a comma, as a share of the text."""
-    return _PREFERRED if text[max(0, place - 2) : place].strip()[-1:] in _PAUSE else 0
 
 
 def _places(text: str, wanted: int) -> list[int]:

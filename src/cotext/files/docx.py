@@ -187,10 +187,10 @@ def _open(content: bytes, name: str) -> PartsFile:
         parts = [
             (kind, part) for kind in kinds for _, kind_of_part, part in relations if kind_of_part == kind
         ]
-        return [package.reader(part, _Slots(kind)) for kind, part in parts]
+        return [package.reader(part, partial(_slots, label=kind)) for kind, part in parts]
 
     documents = [
-        [package.reader(package.main, _Slots("body")), *readers("footnotes", "endnotes")],
+        [package.reader(package.main, partial(_slots, label="body")), *readers("footnotes", "endnotes")],
         readers("header", "footer"),
         readers("comments"),
         package.properties(),
@@ -202,30 +202,24 @@ def _open(content: bytes, name: str) -> PartsFile:
     return PartsFile(package.archive, documents, messages)
 
 
-class _Slots:
-    """Finds paragraphs and descriptions of pictures in a part; `label`: name of the part in messages."""
-
-    def __init__(self, label: str) -> None:
-        self._label = label
-
-    def __call__(self, root: "etree._Element") -> Iterator[tuple[str, Slot]]:
-        namespace = namespace_of(root)
-        dialect = WordDialect(namespace)
-        paragraph_tag = namespace + "p"
-        twins = _twins(root, paragraph_tag)
-        others = {other for paragraphs in twins.values() for other in paragraphs}
-        count = 0
-        for element in root.iter(paragraph_tag, "{*}docPr"):
-            if element.tag != paragraph_tag:
-                for attribute in ("title", "descr"):
-                    place = f"{self._label}, picture {element.get('name') or ''}"
-                    yield place, PlainSlot(element, attribute)
-            elif element not in others:
-                count += 1
-                same = [Paragraph(twin, dialect) for twin in (element, *twins.get(element, ()))]
-                is_equal = all(paragraph.pieces == same[0].pieces for paragraph in same)
-                for slot in [_Twins(same)] if is_equal else same:
-                    yield f"{self._label}, paragraph {count}", slot
+def _slots(root: "etree._Element", label: str) -> Iterator[tuple[str, Slot]]:
+    """Yield paragraphs and descriptions of pictures in a part; `label`: name of the part in messages."""
+    namespace = namespace_of(root)
+    dialect = WordDialect(namespace)
+    paragraph_tag = namespace + "p"
+    twins = _twins(root, paragraph_tag)
+    others = {other for paragraphs in twins.values() for other in paragraphs}
+    count = 0
+    for element in root.iter(paragraph_tag, "{*}docPr"):
+        if element.tag != paragraph_tag:
+            for attribute in ("title", "descr"):
+                yield f"{label}, picture {element.get('name') or ''}", PlainSlot(element, attribute)
+        elif element not in others:
+            count += 1
+            same = [Paragraph(twin, dialect) for twin in (element, *twins.get(element, ()))]
+            is_equal = all(paragraph.pieces == same[0].pieces for paragraph in same)
+            for slot in [_Twins(same)] if is_equal else same:
+                yield f"{label}, paragraph {count}", slot
 
 
 class _Twins:

@@ -20,9 +20,9 @@ from cotext.files.markdown_inline import (
     NotFoundError,
     Paragraph,
     Scanner,
+    content_of,
+    element_key,
     inside_an_element,
-    mark_said,
-    said,
     spelled,
     unlike_a_block,
     visible,
@@ -230,7 +230,7 @@ class MarkdownFile:
         second: list[str] | None = None
         for how in range(4):
             lines = self._lines_of(place, spelled(place.paragraph, block, further, how))
-            parsed = self._said(place, lines)
+            parsed = self._parsed(place, lines)
             if parsed == (text, elements):
                 return lines
             # A line break at an end may be lost, as it is invisible.
@@ -241,24 +241,24 @@ class MarkdownFile:
             self._unlike.append(block.place)
         return second or lines
 
-    def _said(self, place: _Place, lines: Sequence[str]) -> tuple[str, Counter[str]] | None:
-        """Parse the lines of a paragraph and return `said`; None if they are not one paragraph."""
+    def _parsed(self, place: _Place, lines: Sequence[str]) -> tuple[str, Counter[str]] | None:
+        """Parse the lines of a paragraph and return `content_of`; None if they are not one paragraph."""
         if place.in_table:
             [token] = self._parser.parseInline(lines[0].replace("\\|", "|"), self._environment)
-            return said(token.children)
+            return content_of(token.children)
         if lines == [""]:
             return "", Counter()
         tokens = self._parser.parse("\n".join(lines), dict(self._environment))
         if [token.type for token in tokens] != ["paragraph_open", "inline", "paragraph_close"]:
             return None
-        return said(tokens[1].children)
+        return content_of(tokens[1].children)
 
     def _expected(self, place: _Place, block: Block) -> tuple[str, Counter[str]]:
         """Return the expected text of a block, and the elements of its paragraph that are still in it."""
         [token] = self._parser.parseInline(place.source, self._environment)
-        elements = said(token.children)[1]
+        elements = content_of(token.children)[1]
         removed = set(place.paragraph.pieces) - set(block.pieces)
-        elements.subtract(mark_said(place.paragraph, p) for p in removed if isinstance(p, Open | Close))
+        elements.subtract(element_key(place.paragraph, p) for p in removed if isinstance(p, Open | Close))
         return "".join("".join(piece for piece in block.pieces if isinstance(piece, str)).split()), +elements
 
 

@@ -71,7 +71,8 @@ class Scanner:
             elif token.type == "html_inline" and number in mates:
                 self._element(token.content, mates[number] > number, "html")
             elif token.type == "link_open" and token.info == "auto":
-                self._copied(f"<{tokens[number + 1].content}>", tokens[number + 1].content)
+                content = tokens[number + 1].content
+                self._copied(self._taken(f"<{content}>"), content)
                 skipped = 2
             else:
                 self._token(token)
@@ -95,7 +96,7 @@ class Scanner:
         elif kind == "code_inline":
             mark = re.escape(token.markup)
             whole = self._matched(re.compile(rf"{mark}(?!`).*?(?<!`){mark}(?!`)", re.DOTALL))
-            self._copied(whole, token.content, at=self.at)
+            self._copied(whole, token.content)
         elif kind == "footnote":
             self._point(self._taken(token.content))
         elif kind == "html_inline":
@@ -136,9 +137,7 @@ class Scanner:
         self.found.first[key] = [source]
         self.found.pieces.append(Point(key, breaks))
 
-    def _copied(self, source: str, text: str, at: int | None = None) -> None:
-        if at is None:
-            self._taken(source)
+    def _copied(self, source: str, text: str) -> None:
         key = self._new()
         self.found.first[key] = [source]
         self.found.pieces.append(Copied(key, text))
@@ -239,8 +238,8 @@ def _mark(paragraph: Paragraph, piece: Open | Close) -> str:
     return template[0] if isinstance(template[0], str) else ""
 
 
-def mark_said(paragraph: Paragraph, piece: Open | Close) -> str:
-    """Return the key by which `said` counts a mark of emphasis, such as `em_open`."""
+def element_key(paragraph: Paragraph, piece: Open | Close) -> str:
+    """Return the key by which `content_of` counts a mark of emphasis, such as `em_open`."""
     return f"{_MARKS[_mark(paragraph, piece)]}_{'open' if isinstance(piece, Open) else 'close'}"
 
 
@@ -292,7 +291,7 @@ def unlike_a_block(line: str) -> str:
     return _NUMBER_START.sub(r"\1\\\2", line, count=1)
 
 
-def said(tokens: Sequence[Any]) -> tuple[str, Counter[str]]:
+def content_of(tokens: Sequence[Any]) -> tuple[str, Counter[str]]:
     """Return the content of tokens, independent of spelling: the text and the counts of elements.
 
     The text has no white space, because the parser removes it at the start of lines.
@@ -307,11 +306,11 @@ def said(tokens: Sequence[Any]) -> tuple[str, Counter[str]]:
             text += " "
         else:
             automatic = token.type == "link_open" and token.info == "auto"
-            elements[_element_said(token)] += 1
+            elements[_key_of(token)] += 1
     return "".join(text.split()), elements
 
 
-def _element_said(token: Any) -> str:
+def _key_of(token: Any) -> str:
     for kind, name in _TAGS.items():
         if token.type == f"{kind}_open" or token.content == f"<{name}>":
             return f"{kind}_open"

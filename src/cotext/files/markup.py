@@ -87,16 +87,12 @@ class Token(NamedTuple):
     stop: int
 
 
-def tokens(page: str, xml: bool, html: bool = True) -> list[Token]:
-    """Return the tokens of a page, which cover it without gaps.
+def tokens(page: str, xml: bool, html: bool = True) -> Iterator[Token]:
+    """Yield the tokens of a page, which cover it without gaps.
 
     With `xml`, names keep their case, `<a/>` is empty, and only scripts and styles are raw. Without `html`,
     no element name has a special meaning.
     """
-    return list(_tokens(page, xml, html))
-
-
-def _tokens(page: str, xml: bool, html: bool) -> Iterator[Token]:
     raw = (_SCRIPTS if xml else RAW) if html else frozenset()
     void = VOID if html else frozenset()
     at = 0
@@ -330,7 +326,7 @@ class Markup:
         self._line, self._counted = 1, 0
         self._items: list[Item] = []
         self._values: list[tuple[tuple[Piece, ...], Place]] = []
-        self._read(tokens(page, xml, rules.html))
+        self._read(list(tokens(page, xml, rules.html)))
 
     def written(self, blocks: Sequence[Block]) -> str:
         changed = [
@@ -366,8 +362,10 @@ class Markup:
                 self._add("point", token)
             elif token.kind == "raw":  # of title and textarea; the others are not translated
                 self._raw(token)
+            elif token.kind == "end" and token.name.lower() in self._rules.blocks:
+                self._flush()
             elif token.kind == "end":
-                self._end(token)
+                self._add("close", token)
             else:
                 index = self._start(all_tokens, index - 1)
         self._flush()
@@ -388,12 +386,6 @@ class Markup:
         if self._rules.attributes and _MAY_BE_READ.search(self._page, token.start, token.stop):
             self._attributes(token, name)
         return index + 1
-
-    def _end(self, token: Token) -> None:
-        if token.name.lower() in self._rules.blocks:
-            self._flush()
-        else:
-            self._add("close", token)
 
     def _follows_break(self) -> bool:
         last = next((item for item in reversed(self._items) if not item.blank), None)

@@ -3,7 +3,6 @@
 import codecs
 import html
 import re
-from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -81,22 +80,20 @@ def decoded(content: bytes, name: str, encoding: str = "utf-8") -> Decoded:
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """Consecutive blocks, and a function that returns the edits that replace them."""
+    """Consecutive blocks, and a function that returns the edits that replace them.
+
+    It is called only if a block with `translate` has changed.
+    """
 
     blocks: tuple[Block, ...]
     edits: Callable[[Sequence[Block]], Iterable[Edit]]
-
-
-def no_edits(blocks: Sequence[Block]) -> Iterable[Edit]:
-    """Return no edits, for blocks that are only context."""
-    return ()
 
 
 @dataclass(slots=True)
 class SplicedFile:
     """A text file whose translatable ranges (slots) are grouped by document.
 
-    `encode` encodes the text. `bilingual`: see `cotext.files.blocks.BilingualFormat`. `once`: additional
+    `encode` encodes the text. `bilingual`: see `cotext.files.blocks.FileFormat`. `once`: additional
     edits that are made if any block changes.
     """
 
@@ -165,17 +162,6 @@ def _elements(pieces: Iterable[Piece]) -> list[Piece]:
     return [piece for piece in pieces if not isinstance(piece, str)]
 
 
-class Lines:
-    """Line numbers of positions in a text, found in logarithmic time."""
-
-    def __init__(self, text: str) -> None:
-        self._ends = [match.start() for match in re.finditer("\n", text)]
-
-    def of(self, at: int) -> int:
-        """Return the line number of a position, counted from 1."""
-        return bisect_left(self._ends, at) + 1
-
-
 # --- XML with the positions of its elements, so that only ranges of a file are edited.
 #
 # expat checks that the text is well-formed. Entity declarations, more than MAX_DEPTH nested elements and more
@@ -221,14 +207,10 @@ class Element:
     stop: int = 0
     children: "list[Element | Text]" = field(default_factory=list)
 
-    def elements(self, *names: str) -> "Iterator[Element]":
-        """Yield the children in the namespace of this element that have one of these names (default: any)."""
+    def elements(self, name: str = "") -> "Iterator[Element]":
+        """Yield the children in the namespace of this element, with this name if it is not empty."""
         for child in self.children:
-            if (
-                isinstance(child, Element)
-                and child.space == self.space
-                and (not names or child.name in names)
-            ):
+            if isinstance(child, Element) and child.space == self.space and name in ("", child.name):
                 yield child
 
     def first(self, name: str) -> "Element | None":

@@ -17,8 +17,8 @@ from functools import partial
 from itertools import islice
 from typing import Final
 
-from cotext.files.blocks import ANY, BilingualFormat, Block, Copied, Job, Piece
-from cotext.files.places import Edit, Slot, SplicedFile, decoded, no_edits
+from cotext.files.blocks import ANY, Block, Copied, FileFormat, Job, Piece
+from cotext.files.places import Edit, Slot, SplicedFile, decoded
 from cotext.files.strings import CatalogueString, Markers, wrapped
 from cotext.runtime.errors import CotextError, shown
 
@@ -180,7 +180,7 @@ def _entries(text: str, name: str) -> Iterator[_Entry]:
         if continued := _CONTINUED.match(line):
             if current is None:
                 raise CotextError(f"{name}:{number}: text without a keyword; msgid or msgstr is missing")
-            current.text += _meant(continued[1], f"{name}:{number}")
+            current.text += _unescaped(continued[1], f"{name}:{number}")
             current.stop, current.lines = stop, current.lines + 1
             continue
         keyword = _KEYWORD.match(line)
@@ -189,7 +189,7 @@ def _entries(text: str, name: str) -> Iterator[_Entry]:
                 f"{name}:{number}: not a line of a catalogue: {shown(bare)}; expected a comment, or msgctxt, "
                 "msgid, msgid_plural or msgstr and a text in quotes"
             )
-        current = _Text(match.start(), stop, _meant(keyword[3], f"{name}:{number}"))
+        current = _Text(match.start(), stop, _unescaped(keyword[3], f"{name}:{number}"))
         begins = keyword[1] == "msgctxt" or (
             keyword[1] == "msgid" and (entry is None or "msgid" in entry.texts or bool(entry.forms))
         )
@@ -229,7 +229,7 @@ def _whole(entry: _Entry, name: str) -> _Entry:
     return entry
 
 
-def _meant(quoted: str, where: str) -> str:
+def _unescaped(quoted: str, where: str) -> str:
     def character(escape: re.Match[str]) -> str:
         if escape[3] is not None:
             return _NAMED.get(escape[3], escape[3])
@@ -315,7 +315,7 @@ class _Catalogue:
                 "source has two; all but the first are the translation of the plural, and the entry is "
                 "marked fuzzy"
             )
-        yield Slot(blocks, partial(self._edits, entry, strings) if wanted else no_edits)
+        yield Slot(blocks, partial(self._edits, entry, strings))
 
     def _edits(
         self, entry: _Entry, strings: Sequence[CatalogueString], blocks: Sequence[Block]
@@ -398,4 +398,4 @@ def translated_files(content: bytes, name: str) -> tuple[tuple[str, str], list[l
     return ("", ""), [[pair for pair in pairs if all(pair)]]
 
 
-FORMAT: Final = BilingualFormat("po", (".po", ".pot"), _recognises, _open, _open)
+FORMAT: Final = FileFormat("po", (".po", ".pot"), _recognises, _open, bilingual=True)

@@ -48,7 +48,7 @@ class Paragraph:
     def written(self, pieces: Sequence[Piece]) -> str:
         parts = list(pieces)
         if self.accelerator is not None:
-            parts = list(_before_a_letter(parts, Point(self.accelerator)))
+            parts = _before_a_letter(parts, Point(self.accelerator))
         text = "".join(
             p if isinstance(p, str) else p.text if isinstance(p, Copied) else self.elements[p] for p in parts
         )
@@ -169,24 +169,13 @@ def _all_found(text: str, markers: Markers) -> Iterator[Item]:
             return
 
 
-def _before_a_letter(pieces: list[Piece], mark: Point) -> Iterator[Piece]:
+def _before_a_letter(pieces: list[Piece], mark: Point) -> list[Piece]:
     """Move an accelerator to the next letter after it, or else to the first letter."""
     at = pieces.index(mark)
     rest = pieces[:at] + pieces[at + 1 :]
-    order = [*range(at, len(rest)), *range(at)]
-    place = next(
-        (number for number in order if isinstance(rest[number], str) and _letter(rest[number])), None
-    )
-    for number, piece in enumerate(rest):
-        if number == place and isinstance(piece, str):
-            letter = _letter(piece)
-            assert letter is not None
-            yield from (piece[: letter.start()], mark, piece[letter.start() :])
-        else:
-            yield piece
-    if place is None:
-        yield mark
-
-
-def _letter(piece: Piece) -> re.Match[str] | None:
-    return re.search(r"[^\W_]", piece) if isinstance(piece, str) else None
+    for number in (*range(at, len(rest)), *range(at)):
+        piece = rest[number]
+        if isinstance(piece, str) and (letter := re.search(r"[^\W_]", piece)):
+            before, after = piece[: letter.start()], piece[letter.start() :]
+            return [*rest[:number], before, mark, after, *rest[number + 1 :]]
+    return [*rest, mark]

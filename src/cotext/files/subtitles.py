@@ -8,12 +8,11 @@ The number of lines of a cue never grows.
 import html
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
 from cotext.files.blocks import Block, Close, Contents, Copied, FileFormat, Piece, writable
-from cotext.files.cue_text import Cue, Flow, Part, Syntax, breaks, divided, flows_of, parts_of
+from cotext.files.cue_text import Cue, Flow, Part, Syntax, Token, breaks, divided, flows_of, parts_of
 from cotext.files.markup import unescaped
 from cotext.files.places import Edit, spliced
 from cotext.files.text import BYTE_ORDER_MARK, decoded
@@ -28,56 +27,28 @@ _VTT_TIME: Final = re.compile(
 )
 
 
-def _named(tag: str) -> str:
-    name = re.match(r"[</]+([a-zA-Z]+)", tag)
-    return name[1].lower() if name else ""
-
-
-def _angle(tags: str) -> tuple[Callable[[str], str], Callable[[str], str]]:
-    """Return the functions `Syntax.opens` and `Syntax.closes` for tags in angle brackets."""
-    known = frozenset(tags.split())
-    return (
-        lambda tag: _named(tag) if tag[1:2] != "/" and _named(tag) in known else "",
-        lambda tag: _named(tag) if tag[1:2] == "/" and _named(tag) in known else "",
-    )
-
-
-_SRT_OPENS, _SRT_CLOSES = _angle("i b u s font")
 SRT: Final = Syntax(
     marks=re.compile(
         r"(?P<tag></?(?:i|b|u|s|font)(?:\s[^<>\r\n]*)?>|\{\\[^{}\r\n]*\})|(?P<break>\r\n|\n|\r)", re.I
     ),
-    opens=_SRT_OPENS,
-    closes=_SRT_CLOSES,
-    speaker=lambda tag: False,
+    enclosing=frozenset({"i", "b", "u", "s", "font"}),
+    speaker="",
     read=str,
     write=lambda text: text.replace("-->", "→"),
 )
-_VTT_OPENS, _VTT_CLOSES = _angle("i b u c v lang ruby rt")
 VTT: Final = Syntax(
     marks=re.compile(r"(?P<tag><[^<>\r\n]*>)|(?P<break>\r\n|\n|\r)"),
-    opens=_VTT_OPENS,
-    closes=_VTT_CLOSES,
-    speaker=lambda tag: _named(tag) == "v" and tag[1:2] != "/",
+    enclosing=frozenset({"i", "b", "u", "c", "v", "lang", "ruby", "rt"}),
+    speaker="v",
     read=unescaped,
     write=lambda text: html.escape(text, quote=False),
 )
 
 
-@dataclass(frozen=True, slots=True)
-class _Line:
-    text: str
-    low: int
-
-    @property
-    def high(self) -> int:
-        return self.low + len(self.text)
-
-
-def _lines(content: str, start: int) -> list[_Line]:
+def _lines(content: str, start: int) -> list[Token]:
     """Return the lines of a text, without line endings."""
     matches = _LINE.finditer(content, start)
-    return [_Line(match[0].rstrip("\r\n"), match.start()) for match in matches if match[0]]
+    return [Token("line", match[0].rstrip("\r\n"), match.start()) for match in matches if match[0]]
 
 
 def _milliseconds(numbers: Sequence[str | None]) -> int:
@@ -90,55 +61,46 @@ def _timed(match: re.Match[str]) -> tuple[int, int]:
     return _milliseconds(groups[:4]), _milliseconds(groups[4:])
 
 
-def _srt_cues(lines: list[_Line]) -> Iterator[Cue]:
+def _srt_cues(lines: list[Token]) -> Iterator[Cue]:
     """Yield SubRip cues; the text ends at the number of the next cue, and may contain blank lines."""
-    times = [(number, match) for number, line in enumerate(lines) if (match := _SRT_TIME.match(line.text))]
+    times = [(number, match) for number, line in enumerate(lines) if (match := _SRT_TIME.match(line.raw))]
     for count, (number, match) in enumerate(times, 1):
         stop = times[count][0] if count < len(times) else len(lines)
         text = lines[number + 1 : stop]
-        counted = [place for place, line in enumerate(text) if line.text.strip()][-1:]
+        counted = [place for place, line in enumerate(text) if line.raw.strip()][-1:]
         # The number of the next cue, after a blank line.
-        if count < len(times) and counted and text[counted[0]].text.strip().isdigit():
-            before = text[counted[0] - 1].text.strip() if counted[0] else ""
+        if count < len(times) and counted and text[counted[0]].raw.strip().isdigit():
+            before = text[counted[0] - 1].raw.strip() if counted[0] else ""
             text = text if before else text[: counted[0]]
-        while text and not text[-1].text.strip():
+        while text and not text[-1].raw.strip():
             text.pop()
         if text:
             yield Cue(count, *_timed(match), text[0].low, text[-1].high)
 
 
-def _vtt_cues(lines: list[_Line]) -> Iterator[Cue]:
+def _vtt_cues(lines: list[Token]) -> Iterator[Cue]:
     """Yield WebVTT cues; the text ends at the next blank line."""
     number, count = 0, 0
     while number < len(lines):
-        match = _VTT_TIME.match(lines[number].text)
+        match = _VTT_TIME.match(lines[number].raw)
         number += 1
         if not match:
             continue
         count += 1
         first = number
-        while number < len(lines) and lines[number].text and not _VTT_TIME.match(lines[number].text):
+        while number < len(lines) and lines[number].raw and not _VTT_TIME.match(lines[number].raw):
             number += 1
         if number > first:
             yield Cue(count, *_timed(match), lines[first].low, lines[number - 1].high)
 
 
-@dataclass(frozen=True, slots=True)
-class _Kind:
-    syntax: Syntax
-    cues: Callable[[list[_Line]], Iterator[Cue]]
-
-
-_SRT, _VTT = _Kind(SRT, _srt_cues), _Kind(VTT, _vtt_cues)
-
-
-def _kind(text: str) -> _Kind | None:
-    """Return the format of subtitles, detected from their first lines."""
+def _kind(text: str) -> tuple[Syntax, Callable[[list[Token]], Iterator[Cue]]] | None:
+    """Return the syntax and the reader of cues of subtitles, detected from their first lines."""
     head = text.removeprefix(BYTE_ORDER_MARK)[:4096].lstrip("\r\n\t ")
     if re.match(r"WEBVTT(?:[ \t\r\n]|\Z)", head):
-        return _VTT
+        return VTT, _vtt_cues
     if re.match(rf"(?:\d+[ \t]*(?:\r\n|\n|\r))?{_SRT_TIME.pattern}", head):
-        return _SRT
+        return SRT, _srt_cues
     return None
 
 
@@ -154,14 +116,14 @@ class SubtitleFile:
         kind = _kind(self._text)
         if kind is None:
             raise CotextError(f"{name}: not in a known subtitle format; use SubRip (srt) or WebVTT")
-        self._syntax = kind.syntax
+        self._syntax, read_cues = kind
         ends = re.search(r"\r\n|\n|\r", self._text)
         self._line_break = ends[0] if ends else "\n"
         self._flows: list[Flow] = []
         messages = []
         parts: list[Part] = []
         start = len(BYTE_ORDER_MARK) if self._text.startswith(BYTE_ORDER_MARK) else 0
-        for cue in kind.cues(_lines(self._text, start)):
+        for cue in read_cues(_lines(self._text, start)):
             text = self._text[cue.low : cue.high]
             if len(text) > MOST_CHARACTERS:
                 messages.append(f"cue {cue.number}: not translated: more than {MOST_CHARACTERS:,} characters")

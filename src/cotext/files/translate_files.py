@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from cotext.data.languages import name_warning
-from cotext.files.blocks import BilingualFormat, Entries, FileFormat
+from cotext.files.blocks import Entries, FileFormat
 from cotext.files.blocks import Job as BilingualJob
 from cotext.files.table import read_file, require_fitting_name
 from cotext.files.translate_blocks import BlockDocuments, PairedSentence
-from cotext.runtime.errors import CotextError
+from cotext.runtime.errors import CotextError, naming
 from cotext.runtime.files import replacing
 from cotext.runtime.jobs.engine import Job, forget, journal_of, run
 from cotext.runtime.jobs.journal import Journal, Results
@@ -29,7 +29,6 @@ from cotext.translation.translate_file import (
     check_outputs,
     entry_of,
     job_header,
-    naming,
     pieces_of,
     require_translation,
     translation_of,
@@ -71,10 +70,10 @@ class BlocksJob(Job[FileReport]):
         digest, name = hashlib.sha256(content).hexdigest(), format.name
         splitter = splitting.splitter(opened.languages.source) if splitting else None
         settings = splitter.name if splitter else ""
-        if isinstance(format, BilingualFormat):
-            format = format.for_job(BilingualJob(opened.languages.source, opened.languages.target, entries))
+        if format.bilingual:
             settings += f" {entries}"
-        self._file = format.open(content, str(source))
+        bilingual = BilingualJob(opened.languages.source, opened.languages.target, entries)
+        self._file = format.for_job(bilingual).open(content, str(source))
         self._texts = BlockDocuments(opened, self._file.contents, splitter, wishes, alone)
         self.messages = list(self._file.contents.messages)
         blocks, sentences = self._texts.blocks_split

@@ -14,7 +14,7 @@ from cotext.data.splitting import Splitter
 from cotext.files.text import BYTE_ORDER_MARK
 from cotext.runtime.errors import CotextError
 from cotext.translation.open import OpenedRun
-from cotext.translation.prose import Prose, trained_length
+from cotext.translation.prose import Prose
 from cotext.translation.translator import Translation
 from cotext.translation.wishes import Wishes
 
@@ -65,9 +65,7 @@ class StreamTranslation:
         wishes.check(opened.translator)
         self.report = StreamReport()
         self._translator = opened.translator
-        self._prose = Prose(
-            trained_length(opened.folder), opened.loaded.tokenizer, splitter, opened.languages
-        )
+        self._prose = Prose(splitter, opened.languages)
         self._translator.plan.check_passes()
         if self._translator.plan.options.align == "free":
             raise CotextError(
@@ -137,8 +135,11 @@ class StreamTranslation:
                 write("".join(part.endings))
                 continue
             translation = self._prose.join(part.document, translations[number])
-            lines = zip(_lines(part.document, translation), part.endings, strict=True)
-            write("".join(f"{line}{ending}" for line, ending in lines))
+            # A sentence without visible characters has no translation, and an empty line would end the
+            # document.
+            targets = translation.document.sentences
+            lines = zip(targets, part.document.sentences, part.endings, strict=True)
+            write("".join(f"{target or source}{ending}" for target, source, ending in lines))
             self.report.count(translations[number])
             number += 1
         if problem is not None:
@@ -170,9 +171,3 @@ def _groups(arriving: "Queue[_Arrived]") -> Iterator[tuple[list[_Part], CotextEr
         yield parts, None if isinstance(entry, _Part) else entry
         if not isinstance(entry, _Part):
             return
-
-
-def _lines(document: Document, translation: Translation) -> Iterator[str]:
-    # A sentence without visible characters has no translation, and an empty line would end the document.
-    for source, target in zip(document.sentences, translation.document.sentences, strict=True):
-        yield target or source

@@ -12,6 +12,7 @@ marked as not translatable is copied.
 """
 
 import re
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -19,17 +20,28 @@ from functools import partial
 from typing import Final, Literal
 
 from cotext.data.languages import same_language
-from cotext.files.blocks import ANY, BilingualFormat, Block, Close, Copied, Job, Open, Piece, Point, merged
+from cotext.files.blocks import (
+    ANY,
+    Block,
+    Close,
+    Copied,
+    FileFormat,
+    Item,
+    Job,
+    Open,
+    Piece,
+    Point,
+    mates,
+    merged,
+)
 from cotext.files.places import (
     Edit,
     Element,
-    Lines,
     Slot,
     SplicedFile,
     decoded_xml,
     escaped,
     has_root,
-    no_edits,
     opened_tag,
     read_markup,
     with_attribute,
@@ -42,7 +54,6 @@ from cotext.runtime.errors import CotextError, shown
 # `encloses`: its text is translated; `begins`, `ends`: half of a pair around text; `stands`: represents
 # something, without text; `copied`: its text is copied.
 Role = Literal["encloses", "begins", "ends", "stands", "copied"]
-MAX_PAIRED: Final = 2000  # maximum number of parts of contents in which pairs are joined
 _PLACEHOLDER: Final = re.compile(r"[^\s<>%{$]*+[%{$][^\s<>]*")
 
 
@@ -55,13 +66,12 @@ class Kind:
     shown: str = ""
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Part:
-    kind: str  # text, copied, point, open, close, begins, ends
+    kind: str  # text, copied, point; open and close of an XML element; begins and ends of a pair in it
     raw: str
     text: str = ""
-    partner: str = ""
-    pair: int = 0  # the number of the element, of open and close
+    partner: str = ""  # equal for both tags of an element or a pair
 
 
 @dataclass(slots=True)
@@ -100,9 +110,9 @@ def _gather(text: str, element: Element, kind_of: Callable[[Element], Kind], par
         kind = kind_of(child)
         whole = text[child.start : child.stop]
         if kind.role == "encloses" and child.stop > child.inner:
-            parts.append(_Part("open", text[child.start : child.inner], pair=child.start))
+            parts.append(_Part("open", text[child.start : child.inner], partner=f"{child.start}"))
             _gather(text, child, kind_of, parts)
-            parts.append(_Part("close", text[child.after : child.stop], pair=child.start))
+            parts.append(_Part("close", text[child.after : child.stop], partner=f"{child.start}"))
         elif kind.role == "copied":
             parts.append(_Part("copied", whole, child.text))
         elif kind.role in ("begins", "ends"):
@@ -113,17 +123,17 @@ def _gather(text: str, element: Element, kind_of: Callable[[Element], Kind], par
             parts.append(_Part("point", whole))
 
 
-def _gather_text(meant: str, parts: list[_Part]) -> None:
+def _gather_text(content: str, parts: list[_Part]) -> None:
     """Add a text; escaped markup in it, such as HTML in a CDATA section, becomes elements too."""
     first = len(parts)
     at = 0
-    for item in found_in(meant, Markers()):
-        parts.append(_Part("text", "", meant[at : item.start]))
-        raw = meant[item.start : item.stop]
+    for item in found_in(content, Markers()):
+        parts.append(_Part("text", "", content[at : item.start]))
+        raw = content[item.start : item.stop]
         kind = {"open": "begins", "close": "ends", "copied": "copied"}.get(item.kind, "point")
         parts.append(_Part(kind, escaped(raw), raw, f"{first} {item.name}"))
         at = item.stop
-    parts.append(_Part("text", "", meant[at:]))
+    parts.append(_Part("text", "", content[at:]))
 
 
 def _divided(parts: list[_Part]) -> list[list[_Part]]:
@@ -143,26 +153,32 @@ def _divided(parts: list[_Part]) -> list[list[_Part]]:
 
 
 def _segment(parts: list[_Part], keep_breaks: bool) -> Segment:
-    _pair(parts)
+    partners = mates(list(_items(parts)))
     pieces: list[Piece] = []
     elements: dict[Piece, str] = {}
-    keys: dict[int, int] = {}
     for number, part in enumerate(parts):
-        piece: Piece
         if part.kind == "text":
             pieces.append(part.text if keep_breaks else _on_one_line(part.text))
             continue
-        if part.kind == "open":
-            keys[part.pair] = number
-            piece = Open(number)
-        elif part.kind == "close":
-            piece = Close(keys[part.pair])
-        else:
-            piece = Copied(number, part.text) if part.kind == "copied" else Point(number)
+        piece: Piece = Copied(number, part.text) if part.kind == "copied" else Point(number)
+        if number in partners:
+            piece = Open(number) if number < partners[number] else Close(partners[number])
         pieces.append(piece)
         elements[piece] = part.raw
     before, inner, after = _outer_space(list(merged(pieces)))
     return Segment(escaped(before), tuple(inner), escaped(after), elements)
+
+
+def _items(parts: Iterable[_Part]) -> Iterator[Item]:
+    """Yield the parts as items; tags of a pair form an element only inside the same XML element."""
+    around = [""]
+    for number, part in enumerate(parts):
+        if part.kind == "close":
+            around.pop()
+        kind = {"begins": "open", "ends": "close"}.get(part.kind, part.kind)
+        yield Item(kind, f"{around[-1]} {part.partner}", number, number)
+        if part.kind == "open":
+            around.append(part.partner)
 
 
 def _on_one_line(text: str) -> str:
@@ -171,29 +187,6 @@ def _on_one_line(text: str) -> str:
         return text
     inner = [line.strip() for line in lines[:-1]]
     return " ".join([first.rstrip(" \t"), *filter(None, inner), lines[-1].lstrip()])
-
-
-def _pair(parts: list[_Part]) -> None:
-    """Join begin and end tags that are properly nested into one element; others become points."""
-    if len(parts) > MAX_PAIRED:
-        return
-    inside: list[tuple[int, _Part]] = []
-    for number, part in enumerate(parts):
-        if part.kind in ("open", "begins"):
-            inside.append((number, part))
-        elif part.kind == "close":
-            while inside and inside.pop()[1].kind != "open":
-                pass
-        elif part.kind == "ends":
-            for depth in reversed(range(len(inside))):
-                first, half = inside[depth]
-                if half.kind == "open":
-                    break
-                if half.partner == part.partner:
-                    half.kind, part.kind = "open", "close"
-                    half.pair = part.pair = -1 - first
-                    del inside[depth:]
-                    break
 
 
 def _outer_space(pieces: list[Piece]) -> tuple[str, list[Piece], str]:
@@ -215,8 +208,7 @@ _FINAL: Final = ("final", "signed-off")
 
 
 def _open(content: bytes, name: str, job: Job = ANY) -> SplicedFile:
-    """Read a file; raise CotextError for malformed XML, unknown versions, or languages other than the
-    run's."""
+    """Read a file; raise CotextError for malformed XML, unknown versions, or other languages."""
     source = decoded_xml(content, name)
     root = read_markup(source.text, name)
     # Some tools omit the version in files of 1.x.
@@ -253,7 +245,7 @@ class _Reader:
 
     def __init__(self, text: str, name: str, job: Job, root: Element, second: bool) -> None:
         self._text, self._name, self._job, self._root, self._second = text, name, job, root, second
-        self._lines = Lines(text)
+        self._line_ends = [match.start() for match in re.finditer("\n", text)]
         self._counts: Counter[str] = Counter()
         self._unnamed_target = False
         self._files = 0
@@ -305,46 +297,8 @@ class _Reader:
             raise CotextError(f"{self._name}:{self._place(unit)}: a trans-unit without a source")
         state = "final" if unit.attributes.get("approved") == "yes" else ""
         state = state or (target.attributes.get("state", "") if target else "")
-        marks = list(_marks(cut)) if cut is not None else []
-        if cut is None or not marks:
-            yield from self._slot(unit, source, target, state, preserve)
-            return
-        yield from self._segmented(unit, cut, marks, target, state, preserve)
-
-    def _segmented(
-        self,
-        unit: Element,
-        cut: Element,
-        marks: list[Element],
-        target: Element | None,
-        state: str,
-        preserve: bool,
-    ) -> Iterator[Slot]:
-        """Yield the slot of a unit with segments (mrk of type seg); its target has the same segments."""
-        targets = {mark.attributes.get("mid"): mark for mark in _marks(target)} if target is not None else {}
-        blocks: list[Block] = []
-        parts: list[tuple[list[Segment], Element | None]] = []  # contents, and the target that is kept
-        for mark in marks:
-            existing = targets.get(mark.attributes.get("mid"))
-            wanted = self._wanted(existing, state)
-            contents = segments(self._text, mark, _kind_1, preserve)
-            blocks += self._blocks(unit, contents, wanted)
-            parts.append((contents, None if wanted else existing))
-
-        def edits(given: Sequence[Block]) -> Iterable[Edit]:
-            waiting = iter(given)
-            inner: list[str] = []
-            at = cut.inner
-            for mark, (contents, kept) in zip(marks, parts, strict=True):
-                translation = _filled(contents, waiting)
-                inner.append(self._text[at : mark.inner])
-                inner.append(translation if kept is None else self._text[kept.inner : kept.after])
-                at = mark.after
-            inner.append(self._text[at : cut.after])
-            yield self._target_edit(cut, target, "".join(inner))
-
-        if blocks:
-            yield Slot(tuple(blocks), edits)
+        holder = source if cut is None or next(_marks(cut), None) is None else cut
+        yield from self._slot(unit, holder, target, state, preserve)
 
     def _segments_of_unit(self, unit: Element, preserve: bool) -> Iterator[Slot]:
         """Yield the slots of a unit of 2.x."""
@@ -365,30 +319,46 @@ class _Reader:
         preserve: bool,
         segment: Element | None = None,
     ) -> Iterator[Slot]:
+        """Yield the slot of a source, or of a seg-source with segments (mrk of type seg).
+
+        The target of a seg-source has the same segments.
+        """
         kind = _kinds_2(unit) if self._second else _kind_1
-        contents = segments(self._text, source, kind, _preserve_in(source, preserve))
-        wanted = self._wanted(target, state)
-        blocks = tuple(self._blocks(unit, contents, wanted))
-        if not any(has_words(block.pieces) for block in blocks):
-            return
+        pairs: list[tuple[Element, Element | None]] = [(source, target)]
+        if source.name == "seg-source":
+            targets = {m.attributes.get("mid"): m for m in _marks(target)} if target is not None else {}
+            pairs = [(mark, targets.get(mark.attributes.get("mid"))) for mark in _marks(source)]
+        blocks: list[Block] = []
+        parts: list[tuple[Element, list[Segment], Element | None]] = []  # with the target that is kept
+        for one, existing in pairs:
+            wanted = self._wanted(existing, state)
+            contents = segments(self._text, one, kind, _preserve_in(one, preserve))
+            place = self._place(unit)
+            blocks += [Block(s.pieces, place, translate=wanted) for s in contents if has_words(s.pieces)]
+            parts.append((one, contents, None if wanted else existing))
 
         def edits(given: Sequence[Block]) -> Iterable[Edit]:
-            yield self._target_edit(source, target, _filled(contents, iter(given)))
+            waiting = iter(given)
+            inner: list[str] = []
+            at = source.inner
+            for one, contents, kept in parts:
+                translation = _filled(contents, waiting)
+                inner.append(self._text[at : one.inner])
+                inner.append(translation if kept is None else self._text[kept.inner : kept.after])
+                at = one.after
+            inner.append(self._text[at : source.after])
+            yield self._target_edit(source, target, "".join(inner))
             if segment is not None and segment.attributes.get("state") != "translated":
                 tag = with_attribute(self._text[segment.start : segment.inner], "state", "translated")
                 yield segment.start, segment.inner, tag
 
-        yield Slot(blocks, edits if wanted else no_edits)
-
-    def _blocks(self, unit: Element, contents: list[Segment], wanted: bool) -> Iterator[Block]:
-        place = self._place(unit)
-        for segment in contents:
-            if has_words(segment.pieces):
-                yield Block(segment.pieces, place, translate=wanted)
+        if blocks:
+            yield Slot(tuple(blocks), edits)
 
     def _place(self, element: Element) -> str:
         named = element.attributes.get("id")
-        return f"line {self._lines.of(element.start)}" + (f" ({named})" if named else "")
+        line = bisect_left(self._line_ends, element.start) + 1
+        return f"line {line}" + (f" ({named})" if named else "")
 
     def _wanted(self, target: Element | None, state: str) -> bool:
         """Return whether to translate a segment; count it if not."""
@@ -554,10 +524,10 @@ def _plain(text: str, element: Element, kind_of: Callable[[Element], Kind]) -> s
     return " ".join(Block(segment.pieces).text.split())
 
 
-FORMAT: Final = BilingualFormat(
+FORMAT: Final = FileFormat(
     "xliff",
     (".xlf", ".xliff", ".sdlxliff", ".mqxliff", ".mxliff", ".txlf"),
     partial(has_root, root=_ROOT),
     _open,
-    _open,
+    bilingual=True,
 )

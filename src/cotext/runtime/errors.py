@@ -1,7 +1,8 @@
 """`CotextError`, the exception for errors that a user can correct, and helpers for its messages."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from difflib import get_close_matches
 from reprlib import Repr
 
@@ -16,6 +17,16 @@ class CotextError(Exception):
 
     The command line prints only the message, without a traceback, and exits with code 2.
     """
+
+
+@contextmanager
+def naming(*places: object) -> Iterator[None]:
+    """Add the first place, such as a file, to errors of the block that begin with none of the places."""
+    try:
+        yield
+    except CotextError as error:
+        place = "" if str(error).startswith(tuple(map(str, places))) else f"{places[0]}: "
+        raise CotextError(f"{place}{error}") from None
 
 
 def is_out_of_memory(error: BaseException) -> bool:

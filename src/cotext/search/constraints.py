@@ -11,7 +11,7 @@ Shapes: B entries, W beam, R rows (R = B * W), C candidates of a step, N most se
 separators, V vocabulary.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
 from typing import Any, Literal
@@ -86,6 +86,13 @@ class SearchRequest:
     def closed_before(self, symbols: SearchSymbols) -> int:
         """Return the number of sentences that the prefix closes."""
         return sum(map(self.prefix.count, symbols.special.separators))
+
+    def closed(self, sentences: Iterable[Sequence[int]], symbols: SearchSymbols) -> list[int]:
+        """Return the prefix, followed by the tokens of sentences with their separators."""
+        tokens = list(self.prefix)
+        for number, sentence in enumerate(sentences, start=self.first_sentence + self.closed_before(symbols)):
+            tokens += (*sentence, symbols.special.separator(number))
+        return tokens
 
     def has_begun(self, symbols: SearchSymbols) -> bool:
         """Whether the prefix contains a visible token of the first sentence to search."""

@@ -14,8 +14,9 @@ phrases are offered to search (`lexical_search.py`), which rejects tokens that l
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Final, NamedTuple
 
 from cotext.data.words import is_boundary, is_letter
@@ -39,6 +40,24 @@ class Written(NamedTuple):
     joined: bool = False
 
 
+class Standing(NamedTuple):
+    """How many requirements of a sentence are met.
+
+    `begun`: an unmet phrase has been begun. `need`: the fewest tokens that meet the remaining requirements.
+    `tokens_missing`: `need` without the phrase that has been begun.
+    """
+
+    met: int
+    begun: bool
+    need: int
+    tokens_missing: int
+
+    @property
+    def bank(self) -> int:
+        """Twice the number of requirements met, plus one inside a further phrase."""
+        return 2 * self.met + self.begun
+
+
 @dataclass(frozen=True, slots=True)
 class _Unit:
     """A text to copy exactly `need` times, or alternatives that must occur at least `need` times in total."""
@@ -52,15 +71,13 @@ class _Unit:
 class SentenceAutomaton:
     """The constraints of one sentence, over the tokens of a spelling.
 
-    Phrases that the tokenizer cannot write are dropped; requirements without any other phrase are listed in
-    `unwritable`.
+    Phrases that the tokenizer cannot write are dropped, and so are requirements without any other phrase.
     """
 
     def __init__(self, constraints: SentenceConstraints, spelling: Spelling) -> None:
         self.constraints = constraints
         self._spelling = spelling
         self._paths: dict[str, list[int]] = {}
-        self.unwritable: list[tuple[str, ...]] = []
         units = []
         for text, need in Counter(constraints.copied).items():
             units += self._unit((text,), need, exact=True)
@@ -79,17 +96,15 @@ class SentenceAutomaton:
         # All prefixes of phrases, to decide whether a tail may still become one.
         self._beginnings = {phrase[:n] for phrase in self._phrases for n in range(1, len(phrase) + 1)}
         self._rests = {phrase: self._cut(phrase) for phrase in self._units_of}
-        self._steps: dict[tuple[Written, int], Written | None] = {}
-        self._offers: dict[Written, tuple[int, ...]] = {}
-        self._standings: dict[Written, tuple[int, bool, int, int]] = {}
+        self.step = cache(self._step)
+        self.offers = cache(self._offers)
+        self.standing = cache(self._standing)
         self.start = Written((0,) * len(self._units))
-        self.tokens = sum(unit.need * unit.tokens for unit in self._units)
         self.size = sum(unit.need for unit in self._units)
 
     def _unit(self, phrases: tuple[str, ...], need: int, exact: bool) -> list[_Unit]:
         spelled = tuple(dict.fromkeys(filter(None, map(self._spelled, phrases))))
         if not spelled:
-            self.unwritable.append(phrases)
             return []
         return [_Unit(spelled, need, exact, min(len(self._paths[phrase]) for phrase in spelled))]
 
@@ -120,41 +135,19 @@ class SentenceAutomaton:
         """The number of tokens that constraints may add to a sentence."""
         return sum(u.need * max(len(self._paths[p]) for p in u.phrases) for u in self._units) + 2
 
-    def step(self, written: Written, token: int) -> Written | None:
-        """Return the state after one more token; None: the token is rejected."""
-        key = written, token
-        if key not in self._steps:
-            self._steps[key] = self._step(written, token)
-        return self._steps[key]
+    def replay(self, tokens: Iterable[int]) -> Written | None:
+        """Return the state after the tokens of a sentence; None: one of them is rejected."""
+        written: Written | None = self.start
+        for token in tokens:
+            if written is not None:
+                written = self.step(written, token)
+        return written
 
     def may_close(self, written: Written) -> bool:
-        return self._standing(written)[0] == self.size and self._resolved(written, ended=True) is not None
-
-    def bank(self, written: Written) -> int:
-        """Return twice the number of requirements met, plus one inside a further phrase."""
-        met, begun, *_ = self._standing(written)
-        return 2 * met + begun
-
-    def is_begun(self, written: Written) -> bool:
-        """Whether an unmet phrase has been begun."""
-        return self._standing(written)[1]
-
-    def need(self, written: Written) -> int:
-        """Return the fewest tokens that meet the remaining requirements."""
-        return self._standing(written)[2]
-
-    def tokens_missing(self, written: Written) -> int:
-        """Return `need` without the phrase that has been begun."""
-        return self._standing(written)[3]
-
-    def offers(self, written: Written) -> tuple[int, ...]:
-        """Return the tokens that begin or continue an unmet phrase."""
-        offers = self._offers.get(written)
-        if offers is None:
-            offers = self._offers[written] = tuple(dict.fromkeys(self._offered(written)))
-        return offers
+        return self.standing(written).met == self.size and self._resolved(written, ended=True) is not None
 
     def _step(self, written: Written, token: int) -> Written | None:
+        """Return the state after one more token; None: the token is rejected."""
         added, joins = self._spelling.of(token)
         if written.joined:
             added = added.removeprefix(" ")
@@ -232,14 +225,7 @@ class SentenceAutomaton:
             for phrase in unit.phrases
         )
 
-    def _standing(self, written: Written) -> tuple[int, bool, int, int]:
-        """Return requirements met, whether a further phrase is begun, `need` and `tokens_missing`."""
-        standing = self._standings.get(written)
-        if standing is None:
-            standing = self._standings[written] = self._found_standing(written)
-        return standing
-
-    def _found_standing(self, written: Written) -> tuple[int, bool, int, int]:
+    def _standing(self, written: Written) -> Standing:
         unmet = self._unmet(self._ended(written))
         missing = sum(count for _, count in unmet)
         need = sum(unit.tokens * count for unit, count in unmet)
@@ -250,7 +236,7 @@ class SentenceAutomaton:
             saved.append(unit.tokens - len(rest) if rest else 0)
         # An unfinished word must end before another phrase begins.
         least = min([need + written.joined, *(need - tokens for tokens in saved)])
-        return self.size - missing, bool(saved), least, need
+        return Standing(self.size - missing, bool(saved), least, need)
 
     def _ended(self, written: Written) -> tuple[int, ...]:
         """Return the counts if the sentence ended here."""
@@ -269,7 +255,8 @@ class SentenceAutomaton:
             if len(phrase) > len(tail) and phrase.startswith(tail) and (tail or 0 in self._rests[phrase])
         ]
 
-    def _offered(self, written: Written) -> list[int]:
+    def _offers(self, written: Written) -> tuple[int, ...]:
+        """Return the tokens that begin or continue an unmet phrase, each once."""
         place = len(written.tail)
         tokens: list[int] = []
         for _, phrase in self._begun(written):
@@ -278,7 +265,7 @@ class SentenceAutomaton:
         for unit, _ in self._unmet(self._ended(written)):
             for phrase in unit.phrases:
                 tokens += self._openings(phrase, last, written.joined)
-        return tokens
+        return tuple(dict.fromkeys(tokens))
 
     def _openings(self, phrase: str, last: str, joined: bool) -> Sequence[int]:
         """Return the tokens with which a phrase may begin after the character `last`."""

@@ -43,15 +43,15 @@ def search_width(beam: int, automata: Sequence[SentenceAutomaton | None]) -> int
 
 
 class _Path(NamedTuple):
-    """The state of a hypothesis: closed sentences, and the text of the current one.
+    """The state of a hypothesis: closed sentences, and the automaton and the text of the current one.
 
-    `written` None: the sentence has no constraints, or they were dropped. `spared`: log-probability by which
+    `state` None: the sentence has no constraints, or they were dropped. `spared`: log-probability by which
     the tokens of the current phrase fell short of the model's best tokens. `of_sentence`, `of_row`: its sum
     over all phrases of the sentence or row.
     """
 
     closed: int
-    written: Written | None
+    state: tuple[SentenceAutomaton, Written] | None
     spared: float = 0.0
     of_sentence: float = 0.0
     of_row: float = 0.0
@@ -73,7 +73,7 @@ class LexicalBeam:
         self.width = max(search_width(beam, request.automata) for request in requests)
         self._closing = {*symbols.special.separators, symbols.special.eos}
         self._automata = [request.automata for request in requests]
-        self._paths = [self._started(request, symbols) for request in requests]
+        self._paths = [self._started(i, request, symbols) for i, request in enumerate(requests)]
 
     @classmethod
     def of(cls, requests: Sequence[SearchRequest], symbols: SearchSymbols, beam: int) -> "LexicalBeam | None":
@@ -81,20 +81,26 @@ class LexicalBeam:
         constrained = any(any(request.automata) for request in requests)
         return cls(requests, symbols, beam) if constrained else None
 
-    def _started(self, request: SearchRequest, symbols: SearchSymbols) -> list[_Path]:
+    def _started(self, entry: int, request: SearchRequest, symbols: SearchSymbols) -> list[_Path]:
         """Return the hypothesis of an entry before its first step; none if it has no constraints."""
         if not any(request.automata):
             return []
-        automaton = request.automata[0]
-        written = None if automaton is None else automaton.start
         begun: list[int] = []
         for token in request.prefix:
             begun = [] if token in symbols.special.separators else [*begun, token]
+        path = self._opened(entry, _Path(0, None))
+        if path.state is None:
+            return [path]
         # The prefix may have begun the sentence: replay its tokens.
-        for token in begun:
-            if automaton is not None and written is not None:
-                written = automaton.step(written, token)
-        return [_Path(0, written)]
+        automaton = path.state[0]
+        after = automaton.replay(begun)
+        return [path._replace(state=None if after is None else (automaton, after))]
+
+    def _opened(self, entry: int, path: _Path) -> _Path:
+        """Return a path at the start of its sentence."""
+        automata = self._automata[entry]
+        automaton = automata[path.closed] if path.closed < len(automata) else None
+        return path._replace(state=None if automaton is None else (automaton, automaton.start))
 
     def select(self, entries: Tensor) -> "LexicalBeam":
         indices = entries.tolist()
@@ -140,7 +146,7 @@ class LexicalBeam:
             chosen = self._candidates(entry, rows)
             if not chosen:
                 # Nothing may follow: drop the constraints, so that the search can continue.
-                self._paths[entry] = [path._replace(written=None) for path in self._paths[entry]]
+                self._paths[entry] = [path._replace(state=None) for path in self._paths[entry]]
                 chosen = self._candidates(entry, rows)
             self._take(entry, chosen, found)
 
@@ -149,9 +155,9 @@ class LexicalBeam:
         where: list[tuple[int, int, int]] = []
         for e, entry in enumerate(entries):
             for w, path in enumerate(self._paths[entry]):
-                automaton = self._automaton(entry, path)
-                if automaton is not None and path.written is not None:
-                    where += [(e, w, token) for token in automaton.offers(path.written)]
+                if path.state is not None:
+                    automaton, written = path.state
+                    where += [(e, w, token) for token in automaton.offers(written)]
         offers: list[list[list[tuple[float, int]]]] = [[[] for _ in range(self.width)] for _ in entries]
         if where:
             e_N, w_N, token_N = torch.tensor(where, device=rows_EWV.device).T
@@ -159,21 +165,17 @@ class LexicalBeam:
                 offers[e][w].append((value, token))
         return offers
 
-    def _automaton(self, entry: int, path: _Path) -> SentenceAutomaton | None:
-        automata = self._automata[entry]
-        return automata[path.closed] if path.closed < len(automata) else None
-
     def _candidates(self, entry: int, rows: Sequence["_Row"]) -> list[_Candidate]:
         """Return all allowed continuations of the hypotheses of an entry, each once."""
         candidates: list[_Candidate] = []
         for row in rows:
             path = self._paths[entry][row.number]
-            automaton = self._automaton(entry, path) if path.written is not None else None
             likely = row.likely
-            if automaton is not None and path.written is not None:
+            if path.state is not None:
                 # Near the limit, only tokens of phrases have room.
-                missing = automaton.tokens_missing(path.written)
-                has_room = not missing or path.written.joined or row.left > missing + 1
+                automaton, written = path.state
+                missing = automaton.standing(written).tokens_missing
+                has_room = not missing or written.joined or row.left > missing + 1
                 likely = row.likely if has_room else ()
             seen: set[int] = set()
             for own, token in (*row.offers, *likely):
@@ -181,41 +183,31 @@ class LexicalBeam:
                     break
                 if own == -torch.inf or token in seen:
                     continue
-                followed = self._followed(entry, path, automaton, row, own, token)
+                followed = self._followed(entry, path, row, own, token)
                 if followed is not None:
                     seen.add(token)
                     ends = token in self._closing and path.closed + 1 == len(self._automata[entry])
                     candidates.append(_Candidate(row.total + own, row.number, token, own, followed, ends))
         return candidates
 
-    def _followed(
-        self,
-        entry: int,
-        path: _Path,
-        automaton: SentenceAutomaton | None,
-        row: "_Row",
-        own: float,
-        token: int,
-    ) -> _Path | None:
+    def _followed(self, entry: int, path: _Path, row: "_Row", own: float, token: int) -> _Path | None:
         """Return the hypothesis after one more token; None: the token is rejected."""
         if token in self._closing:
-            if automaton is not None and path.written is not None and not automaton.may_close(path.written):
+            if path.state is not None and not path.state[0].may_close(path.state[1]):
                 return None
-            after = path._replace(closed=path.closed + 1)
-            following = self._automaton(entry, after)
-            return _Path(after.closed, following.start if following else None, of_row=path.of_row)
-        if automaton is None or path.written is None:
+            return self._opened(entry, _Path(path.closed + 1, None, of_row=path.of_row))
+        if path.state is None:
             return path
-        written = automaton.step(path.written, token)
-        if written is None or automaton.need(written) + 1 > row.left - 1:
+        automaton, before = path.state
+        after = automaton.step(before, token)
+        if after is None or automaton.standing(after).need + 1 > row.left - 1:
             return None
         # Inside a phrase, give back what the token costs compared with the best one: see the module.
-        before, tail = path.written.tail, written.tail
-        inside = 0 < len(before) < len(tail) and tail.startswith(before)
-        inside = inside and automaton.is_begun(written) and automaton.is_begun(path.written)
+        inside = 0 < len(before.tail) < len(after.tail) and after.tail.startswith(before.tail)
+        inside = inside and automaton.standing(after).begun and automaton.standing(before).begun
         more = row.likely[0][0] - own if inside else 0.0
         return path._replace(
-            written=written,
+            state=(automaton, after),
             spared=path.spared + more if inside else 0.0,
             of_sentence=path.of_sentence + more,
             of_row=path.of_row + more,
@@ -260,19 +252,14 @@ class LexicalBeam:
             elif path.closed < leading:
                 bank, rank = -1, candidate.total
             else:
-                bank, rank = self._bank(entry, path), candidate.total + path.spared
+                bank = 2 * size if path.state is None else path.state[0].standing(path.state[1]).bank
+                rank = candidate.total + path.spared
             banks.setdefault(bank, []).append((rank, candidate))
         behind = banks.pop(-1, [])
         chosen = _shared_out(banks, self.width)
         behind.sort(key=lambda ranked: -ranked[0])
         chosen += [candidate for _, candidate in behind[: self.width - len(chosen)]]
         return sorted(chosen, key=lambda c: -c.total)
-
-    def _bank(self, entry: int, path: _Path) -> int:
-        automaton = self._automaton(entry, path)
-        if automaton is None:
-            return 0
-        return 2 * automaton.size if path.written is None else automaton.bank(path.written)
 
 
 class _Row(NamedTuple):

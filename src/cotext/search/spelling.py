@@ -11,6 +11,7 @@ The concatenated spellings of the tokens of a sentence are its text, for any seg
 """
 
 from collections.abc import Sequence
+from functools import cache
 from typing import Final
 
 from cotext.data.tokenizer import Tokenizer
@@ -24,7 +25,7 @@ class Spelling:
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self.tokenizer = tokenizer
-        self._found: dict[int, tuple[str, bool]] = {}
+        self.of = cache(self._of)
         self._word, self._ending = self._anchors()
         self._word_text = tokenizer.decode([self._word])
 
@@ -46,14 +47,8 @@ class Spelling:
             word = ending if ending is not None else tokenizer.unk
         return word, ending
 
-    def of(self, token: int) -> tuple[str, bool]:
+    def _of(self, token: int) -> tuple[str, bool]:
         """Return the text that a token adds (with a space before a word), and whether the next is joined."""
-        spelled = self._found.get(token)
-        if spelled is None:
-            spelled = self._found[token] = self._spell(token)
-        return spelled
-
-    def _spell(self, token: int) -> tuple[str, bool]:
         decode, word = self.tokenizer.decode, self._word_text
         alone = decode([token]) if token < self.tokenizer.pieces else ""
         if not alone:

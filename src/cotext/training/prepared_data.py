@@ -62,15 +62,6 @@ class PreparedData:
         return isinstance(command, dict) and "controlled" in command
 
     @property
-    def usual_source_tokens(self) -> int:
-        """The 99th percentile of the source sentence lengths of the training corpus; 0 without a report."""
-        try:
-            splits = self.report["splits"]
-            return int(splits["train"]["sentence_tokens"]["source"]["percentiles"]["99"])
-        except (ValueError, KeyError, TypeError):
-            return 0
-
-    @property
     def mean_sentence_tokens(self) -> int:
         """Mean sentence length over both sides of the training corpus, rounded (`model.shift: corpus`)."""
         totals = self.train.totals
@@ -110,7 +101,6 @@ def note_data(run: Path, data: PreparedData, checksums: dict[str, str]) -> None:
         "folder": str(data.folder.resolve()),
         **totals,
         "checksums": checksums,
-        "usual_source_tokens": data.usual_source_tokens,
         **({"controlled": True} if data.controlled else {}),
     }
     if noted_data(run) != content:

@@ -1,13 +1,12 @@
 """Word alignment of translated sentences, from the model that translates.
 
-    autoregressive      the cross-attention of a target token: of the decoder step that writes it or, if
-                        `shifted`, of the next step, whose *input* it is (Chen et al. 2020, section 3)
+    autoregressive      the cross-attention of the decoder step that writes a target token
     non-autoregressive  the cross-attention of the positions that the best CTC path assigns to the token
     engines             no attention is available
 
-Attention is averaged over heads and layers, restricted to the tokens of the source sentence itself, and
-normalised. In the lower layers of deep models, attention is on the token that was written last, hence the
-later step. In the models measured here, every layer attends to the token written next.
+Attention is averaged over heads and the last layers, restricted to the tokens of the source sentence itself,
+and normalised. In the lower layers of deep models, attention is on the token that was written last (Chen et
+al. 2020, section 3). In the models measured here, every layer attends to the token written next.
 
 If attention is not enough, it is averaged with the effect that each source word has on the probability of the
 token (`differences`). This is done for non-autoregressive models, whose positions attend to the source before
@@ -75,10 +74,8 @@ def differences(
 ) -> list[dict[int, Tensor]]:
     """Return, for every document, the weights [T, S] of its chosen sentences; rows sum to one or zero.
 
-    The system must have token probabilities (`ModelKind.token_nll`).
-
-    Raises:
-        CotextError: an error of `DocumentScorer.check_pairs`.
+    The system must have token probabilities (`ModelKind.token_nll`). Raises the errors of
+    `DocumentScorer.check_pairs`.
     """
     rows, groups = scorer.rows(documents)
     instances: list[Instance] = []
@@ -242,23 +239,16 @@ def token_indices(weights_BHTS: Tensor, real_BT: Tensor, own: RowTokens, keys: R
 POSITIONAL: Final = ("absolute", "positions")  # scores with positions in every cross-attention
 
 
-@dataclass(frozen=True, slots=True)
-class Attended:
-    """The attention to read: the mean of decoder layers, counted from the last; `shifted`: one step later.
-
-    The defaults have the lowest alignment error on development documents of the controlled corpus, over
-    systems of two and three layers (docs/results/sentences-and-files.md).
-    """
-
-    layers: tuple[int, ...] = (0, 1)
-    shifted: bool = False
+# Decoder layers whose attention is read, counted from the last. These have the lowest alignment error on
+# development documents of the controlled corpus, over systems of two and three layers
+# (docs/results/sentences-and-files.md).
+LAYERS: Final = (0, 1)
 
 
 def align(
     scorer: DocumentScorer,
     pairs: Sequence[ParallelDocument],
     chosen: Sequence[Sequence[int]] | None = None,
-    attended: Attended | None = None,
 ) -> list[list[SentenceAlignment]]:
     """Return the alignments of the chosen sentences of every document, in the given order; None: of all.
 
@@ -266,7 +256,6 @@ def align(
         scorer: The system, such as a `DocumentTranslator`.
         pairs: Documents with their translations, by any system.
         chosen: Indices of sentences, by document; only their windows are read.
-        attended: The only attention to use; None: the method that suits the system.
 
     Raises:
         CotextError: a sentence that is too long to be scored.
@@ -275,11 +264,11 @@ def align(
     documents = list(zip(pairs, sentences, strict=True))
     kind, readings = scorer.plan.kind, []
     if kind.forced_pass is not None:
-        readings.append(scorer.read(documents, partial(attention_of, attended or Attended())))
+        readings.append(scorer.read(documents, attention_of))
     # Attention shows which words correspond only if it reads states and is not on positions as well.
     in_place = scorer.plan.config.model.stack("cross").score in POSITIONAL
     suffices = kind.forced_pass is not None and kind.path is None and not in_place
-    if attended is None and kind.token_nll is not None and not suffices:
+    if kind.token_nll is not None and not suffices:
         readings.append(differences(scorer, documents))
     alignments = []
     for n, (pair, indices) in enumerate(documents):
@@ -303,7 +292,6 @@ def _sentence_alignment(
 
 
 def attention_of(
-    attended: Attended,
     model: Any,
     instances: Sequence[Instance],
     symbols: SpecialSymbols,
@@ -317,7 +305,7 @@ def attention_of(
     with torch.inference_mode():
         for members, batch in instance_batches(instances, symbols, max_tokens, device, groups):
             sentences = _sentences([instances[i] for i in members], batch, symbols)
-            read(model, batch, sentences, attended)
+            read(model, batch, sentences)
             for sentence in sentences:
                 weights[members[sentence.row]].append(distributions(sentence.weights.cpu()))
     return weights
@@ -360,21 +348,19 @@ def _sentences(instances: Sequence[Instance], batch: Batch, symbols: SpecialSymb
     return sentences
 
 
-def _read_forced(model: Any, batch: Batch, sentences: Sequence[_Sentence], attended: Attended) -> None:
-    """Read attention with teacher forcing, of the query that writes a label or of the next one."""
+def _read_forced(model: Any, batch: Batch, sentences: Sequence[_Sentence]) -> None:
+    """Read attention with teacher forcing, of the query that writes a label."""
     forced_pass = kind_of(model).forced_pass
     assert forced_pass is not None
     for sentence in sentences:
-        sentence.ask(sentence.labels + attended.shifted)
+        sentence.ask(sentence.labels)
     forced = forced_pass(model, batch)
     sides = RowTokens.of(forced.sentence, batch.source), RowTokens.of(batch.source.sentence, batch.source)
-    with _watched(model, attended.layers, partial(_gather, sides, sentences)):
+    with _watched(model, partial(_gather, sides, sentences)):
         forced.decode()
 
 
-def _read_parallel(
-    model: NonAutoregressiveModel, batch: Batch, sentences: Sequence[_Sentence], attended: Attended
-) -> None:
+def _read_parallel(model: NonAutoregressiveModel, batch: Batch, sentences: Sequence[_Sentence]) -> None:
     """Read the attention of all positions; a token gets the mean of the positions on the best path."""
     tokens, sentence = bracketed_targets(batch)
     lengths = (sentence >= 0).sum(dim=1) if model.path == "length" else None
@@ -384,7 +370,7 @@ def _read_parallel(
         here = draft.sentence[one.row] == one.index if aligned else real[one.row]
         one.ask(here.nonzero()[:, 0] + one.row * real.size(1))
     sides = RowTokens.of(draft.sentence, batch.source), RowTokens.of(batch.source.sentence, batch.source)
-    with _watched(model, attended.layers, partial(_gather, sides, sentences)):
+    with _watched(model, partial(_gather, sides, sentences)):
         hidden_ND = model.decode(draft)[real]
     path = torch.full_like(draft.sentence, -1)
     if model.path == "length":
@@ -407,13 +393,13 @@ def _read_parallel(
 
 @contextmanager
 def _watched(
-    model: nn.Module, layers: Sequence[int], watcher: Callable[[Tensor, Tensor, TokenIndices | None], None]
+    model: nn.Module, watcher: Callable[[Tensor, Tensor, TokenIndices | None], None]
 ) -> Iterator[None]:
-    """Pass the cross-attention of some decoder layers to `watcher`."""
+    """Pass the cross-attention of the decoder layers `LAYERS` to `watcher`."""
     decoder = model.get_submodule("decoder")
     assert isinstance(decoder, nn.ModuleList)
     blocks = list(decoder)[::-1]
-    chosen = (module for layer in layers if layer < len(blocks) for module in blocks[layer].modules())
+    chosen = (module for layer in LAYERS if layer < len(blocks) for module in blocks[layer].modules())
     with ExitStack() as hooks:
         for module in chosen:
             if isinstance(module, CrossAttention):

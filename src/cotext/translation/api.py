@@ -22,7 +22,7 @@ class Translator:
         """Translate the sentences of one document; the result has the same number, in order.
 
         `glossary`: source terms with one or more translations each; sentences with a term contain one of its
-        translations. The translation chosen first is used in the rest of the document.
+        translations.
 
         Raises:
             CotextError: a string instead of a sequence of sentences, a sentence longer than

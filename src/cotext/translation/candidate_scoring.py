@@ -12,8 +12,9 @@ labels, D model.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import groupby, islice
+from typing import cast
 
 import numpy as np
 import torch
@@ -21,7 +22,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from cotext.data.batch import Instance, SpecialSymbols
-from cotext.data.collate import pack_while, padded, source_batch, target_row
+from cotext.data.collate import TargetRow, pack_while, padded, source_batch, target_row
 from cotext.data.documents import ParallelDocument
 from cotext.data.tokenizer import Side, Tokenizer
 from cotext.data.views import Window
@@ -41,14 +42,6 @@ MOST_PADDED = 1.25  # tokens with padding / tokens without, in batches of more r
 
 
 @dataclass(frozen=True, slots=True)
-class CandidateRows:
-    """Rows of one window of several candidates; `scored`: indices of the sentences to score."""
-
-    instances: Sequence[Instance]
-    scored: range
-
-
-@dataclass(frozen=True, slots=True)
 class CandidateSet:
     """A document, several translations of it, and the indices of the sentences to compare."""
 
@@ -57,24 +50,28 @@ class CandidateSet:
     compared: Sequence[int]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Group:
-    """The distinct rows of a window, truncated as needed: inputs and labels, with their sentences."""
+    """A window of several candidates, as distinct rows that end after the last sentence to score.
 
-    index: int
+    `scored`: from the first to the last compared sentence, counted from the first source sentence of the row.
+    `compared`: the compared sentences among these. `row_of`: the row of each candidate. `shared`: length of
+    the common prefix of the inputs. `scores`: of the scored sentences, by row, once computed.
+    """
+
+    candidate_set: int
     first: Instance
-    scored: range  # counted from the first source sentence of the row
-    inputs: list[Ids]
-    input_sentence: list[Ids]
-    labels: list[Ids]
-    label_sentence: list[Ids]
-    which: list[int]  # per candidate, the index of its row
-    shared: int  # length of the common prefix of the inputs
+    scored: range
+    compared: list[int]
+    row_of: dict[int, int]
+    rows: list[TargetRow]
+    shared: int
+    scores: list[list[SentenceScore]] = field(default_factory=list)
 
     @property
     def longest(self) -> int:
         """Length of the longest continuation; 0 with one row."""
-        return max(len(row) for row in self.inputs) - self.shared
+        return max(len(row.inputs) for row in self.rows) - self.shared
 
 
 def score_candidates(
@@ -94,25 +91,23 @@ def score_candidates(
         ]
         sums = iter(scorer.score_sentences(documents))
         return [list(islice(sums, len(c.candidates))) for c in candidate_sets]
+    model = cast(TranslationModel, scorer.model)  # as its kind says
     sources = _encoded(scorer.tokenizer, "source", (c.source for c in candidate_sets))
     targets = _encoded(scorer.tokenizer, "target", (text for c in candidate_sets for text in c.candidates))
-    groups: list[CandidateRows] = []
-    of: list[tuple[int, list[int], list[int]]] = []  # per group: candidate set, candidates, scored sentences
+    groups: list[_Group] = []
     for number, candidate_set in enumerate(candidate_sets):
-        for members, group, indices in _candidate_rows(scorer, candidate_set, sources, targets):
-            groups.append(group)
-            of.append((number, members, indices))
-    budget = scorer.config.decode.max_tokens
+        groups += _groups(scorer, number, candidate_set, sources, targets)
+    with torch.inference_mode():
+        for batch in _packed(groups, plan.symbols, scorer.config.decode.max_tokens):
+            for group, scores in zip(batch, _score(model, batch, plan.symbols, scorer.device), strict=True):
+                group.scores = scores
     totals = [[[0.0, 0] for _ in c.candidates] for c in candidate_sets]
-    scores = score_candidate_rows(
-        plan.autoregressive(scorer.model), groups, plan.symbols, budget, scorer.device
-    )
-    for (number, members, indices), rows in zip(of, scores, strict=True):
-        for candidate, row in zip(members, rows, strict=True):
-            require_finite(row)
-            for k in indices:
-                totals[number][candidate][0] += row[k].log_probability
-                totals[number][candidate][1] += row[k].tokens
+    for group in groups:
+        for candidate, row in group.row_of.items():
+            require_finite(group.scores[row])
+            for k in group.compared:
+                totals[group.candidate_set][candidate][0] += group.scores[row][k].log_probability
+                totals[group.candidate_set][candidate][1] += group.scores[row][k].tokens
     return [[SentenceScore(p, int(n)) for p, n in members] for members in totals]
 
 
@@ -122,52 +117,56 @@ def _encoded(tokenizer: Tokenizer, side: Side, documents: Iterable[Sequence[str]
     return dict(zip(texts, tokenizer.encode_batch(texts, side), strict=True))
 
 
-def _candidate_rows(
+def _groups(
     scorer: DocumentScorer,
+    number: int,
     candidate_set: CandidateSet,
     sources: dict[str, list[int]],
     targets: dict[str, list[int]],
-) -> list[tuple[list[int], CandidateRows, list[int]]]:
-    """Return the windows with compared sentences: their candidates, rows, and which sentences count."""
+) -> Iterator[_Group]:
+    """Yield the windows with compared sentences."""
     source = [sources[s] for s in candidate_set.source]
     # The key includes the non-empty sentences: which sentences are empty on both sides depends on the
     # candidate.
-    alike: dict[tuple[tuple[int, ...], Window], tuple[list[int], list[DocumentRow]]] = {}
-    for number, candidate in enumerate(candidate_set.candidates):
-        target = [targets[s] for s in candidate]
-        document = document_rows(scorer.plan, source, target, candidate_set.compared)
-        for [row] in document.groups:
-            members, rows = alike.setdefault((tuple(document.kept), row.instance.window), ([], []))
-            members.append(number)
-            rows.append(row)
-    windows = []
-    for members, rows in alike.values():
-        current = rows[0].instance.window.current
-        compared = [i for i, j in zip(current, rows[0].sentences, strict=True) if j in candidate_set.compared]
-        scored = range(compared[0], compared[-1] + 1)
-        candidates = CandidateRows([row.instance for row in rows], scored)
-        windows.append((members, candidates, [i - scored.start for i in compared]))
-    return windows
+    alike: dict[tuple[tuple[int, ...], Window], dict[int, DocumentRow]] = {}
+    for candidate, sentences in enumerate(candidate_set.candidates):
+        target = [targets[s] for s in sentences]
+        kept, groups = document_rows(scorer.plan, source, target, candidate_set.compared)
+        for [row] in groups:
+            alike.setdefault((tuple(kept), row.instance.window), {})[candidate] = row
+    for members in alike.values():
+        first = next(iter(members.values()))
+        pairs = zip(first.instance.window.current, first.sentences, strict=True)
+        compared = [i - first.instance.first_sentence for i, j in pairs if j in candidate_set.compared]
+        instances = {candidate: row.instance for candidate, row in members.items()}
+        yield _group(number, instances, compared, scorer.plan.symbols)
 
 
-def score_candidate_rows(
-    model: TranslationModel,
-    windows: Sequence[CandidateRows],
-    symbols: SpecialSymbols,
-    max_tokens: int,
-    device: torch.device,
-) -> list[list[list[SentenceScore]]]:
-    """Return the scores of the sentences to score, for every row of every group.
-
-    The model must be in eval mode, and its rows must not attend to each other.
-    """
-    groups = [_group(index, group, symbols) for index, group in enumerate(windows)]
-    scores: list[list[list[SentenceScore]]] = [[] for _ in windows]
-    with torch.inference_mode():
-        for batch in _packed(groups, symbols, max_tokens):
-            for group, row_scores in zip(batch, _score(model, batch, symbols, device), strict=True):
-                scores[group.index] = [row_scores[i] for i in group.which]
-    return scores
+def _group(
+    number: int, instances: dict[int, Instance], compared: Sequence[int], symbols: SpecialSymbols
+) -> _Group:
+    """Return a group; `compared` counts from the first source sentence of the row."""
+    scored = range(compared[0], compared[-1] + 1)
+    numbers: dict[tuple[tuple[int, ...], ...], int] = {}
+    row_of, rows = {}, []
+    for candidate, instance in instances.items():
+        key = tuple(tuple(int(t) for t in s) for s in instance.target)
+        if key not in numbers:
+            numbers[key] = len(numbers)
+            row = target_row(instance, symbols)
+            needed = int(np.searchsorted(row.label_sentence, scored.stop))
+            sides = row.inputs, row.input_sentence, row.labels, row.label_sentence
+            rows.append(TargetRow(*(side[:needed] for side in sides)))
+        row_of[candidate] = numbers[key]
+    # The common prefix ends at the first input that differs in token or sentence.
+    shared = len(rows[0].inputs)
+    for row in rows[1:]:
+        shared = min(shared, len(row.inputs))
+        same = row.inputs[:shared] == rows[0].inputs[:shared]
+        same &= row.input_sentence[:shared] == rows[0].input_sentence[:shared]
+        shared = shared if same.all() else int(same.argmin())
+    first = next(iter(instances.values()))
+    return _Group(number, first, scored, [k - scored.start for k in compared], row_of, rows, shared)
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,57 +198,32 @@ class _Size:
 
 
 def _size(group: _Group, symbols: SpecialSymbols) -> _Size:
-    real = group.shared + sum(len(row) - group.shared for row in group.inputs)
-    source = group.first.source_tokens(symbols)
-    return _Size(1, len(group.inputs), source, group.shared, group.longest, real)
+    real = group.shared + sum(len(row.inputs) - group.shared for row in group.rows)
+    return _Size(1, len(group.rows), group.first.source_tokens(symbols), group.shared, group.longest, real)
 
 
-def _packed(groups: list[_Group], symbols: SpecialSymbols, max_tokens: int) -> Iterator[list[_Group]]:
+def _packed(groups: Sequence[_Group], symbols: SpecialSymbols, max_tokens: int) -> Iterator[list[_Group]]:
     """Yield batches of groups with the same number of rows.
 
     A batch has at most `max_tokens` with padding, or a single group. With more than MANY_ROWS rows, padding
     is limited by MOST_PADDED.
     """
     # Similar groups are next to each other, so that batches have little padding.
-    groups.sort(key=lambda g: (len(g.inputs), g.longest // 4, g.shared, g.first.source_tokens(symbols)))
-    for _, alike in groupby(groups, key=lambda g: len(g.inputs)):
+    ordered = sorted(
+        groups, key=lambda g: (len(g.rows), g.longest // 4, g.shared, g.first.source_tokens(symbols))
+    )
+    for _, alike in groupby(ordered, key=lambda g: len(g.rows)):
         members = list(alike)
         sizes = [_size(g, symbols) for g in members]
         for batch in pack_while(sizes, lambda size: size.fits(max_tokens)):
             yield [members[i] for i in batch]
 
 
-def _group(index: int, rows: CandidateRows, symbols: SpecialSymbols) -> _Group:
-    first = rows.instances[0]
-    offset = rows.scored.start - first.first_sentence, rows.scored.stop - first.first_sentence
-    numbers: dict[tuple[tuple[int, ...], ...], int] = {}
-    which, inputs, input_sentences, labels, label_sentences = [], [], [], [], []
-    for instance in rows.instances:
-        key = tuple(tuple(int(t) for t in s) for s in instance.target)
-        if key not in numbers:
-            numbers[key] = len(numbers)
-            row = target_row(instance, symbols)
-            needed = int(np.searchsorted(row.label_sentence, offset[1]))
-            inputs.append(row.inputs[:needed])
-            input_sentences.append(row.input_sentence[:needed])
-            labels.append(row.labels[:needed])
-            label_sentences.append(row.label_sentence[:needed])
-        which.append(numbers[key])
-    # The common prefix ends at the first input that differs in token or sentence.
-    shared = len(inputs[0])
-    for tokens, sentence in zip(inputs[1:], input_sentences[1:], strict=True):
-        shared = min(shared, len(tokens))
-        same = (tokens[:shared] == inputs[0][:shared]) & (sentence[:shared] == input_sentences[0][:shared])
-        shared = shared if same.all() else int(same.argmin())
-    sides = inputs, input_sentences, labels, label_sentences
-    return _Group(index, first, range(*offset), *sides, which, shared)
-
-
 def _score(
     model: TranslationModel, groups: Sequence[_Group], symbols: SpecialSymbols, device: torch.device
 ) -> list[list[list[SentenceScore]]]:
     """Return the scores of groups with the same number of rows, by group, row and sentence."""
-    width = len(groups[0].inputs)
+    width = len(groups[0].rows)
     hidden_MD, longest_prefix, longest = _hidden(model, groups, symbols, device)
     # For every distinct prediction: its hidden state and its label. For every label of every row: its
     # prediction and the sum that it belongs to. The labels of the common prefix are predicted only once.
@@ -261,7 +235,7 @@ def _score(
     for b, g in enumerate(groups):
         common = g.shared - 1 if width > 1 else g.shared  # the last state of the prefix has several labels
         for w in range(width):
-            at = np.flatnonzero(g.label_sentence[w] >= g.scored.start)
+            at = np.flatnonzero(g.rows[w].label_sentence >= g.scored.start)
             mine = at if w == 0 else at[at >= common]
             state.append(
                 np.where(
@@ -270,14 +244,14 @@ def _score(
                     len(groups) * longest_prefix + (b * width + w) * longest + mine - g.shared,
                 )
             )
-            label.append(g.labels[w][mine])
+            label.append(g.rows[w].labels[mine])
             # The first row predicts the common labels; the other rows refer to these predictions.
             own = np.arange(entries, entries + len(mine))
             entries += len(mine)
             if w == 0:
                 before = own[mine < common]
             entry.append(own if w == 0 else np.concatenate((before, own)))
-            slot.append(slots + g.label_sentence[w][at] - g.scored.start)
+            slot.append(slots + g.rows[w].label_sentence[at] - g.scored.start)
             slots += len(g.scored)
     picked = torch.from_numpy(np.concatenate(state)).to(device)
     label_N = torch.from_numpy(np.concatenate(label)).to(device)
@@ -296,7 +270,7 @@ def _hidden(
     """Return hidden states of prefixes [B * P], then of continuations [R * T]; also P and T."""
     state = model.encode(source_batch([g.first for g in groups], symbols).to(device))
     longest = max(g.longest for g in groups)
-    prefixes = [(g.inputs[0][: g.shared], g.input_sentence[0][: g.shared]) for g in groups]
+    prefixes = [(g.rows[0].inputs[: g.shared], g.rows[0].input_sentence[: g.shared]) for g in groups]
     tokens, sentence = (side.to(device) for side in padded(prefixes, symbols.pad))
     if longest:
         state.open(tokens.size(1) + longest)
@@ -304,13 +278,13 @@ def _hidden(
     if not longest:
         return hidden_BPD.flatten(0, 1), tokens.size(1), 0
     # The prefix is shared by all rows of a group, as by the beams of a search.
-    state.widen(len(groups[0].inputs))
+    state.widen(len(groups[0].rows))
     rest = []
     for g in groups:
-        for row, of in zip(g.inputs, g.input_sentence, strict=True):
+        for row in g.rows:
             # A row that is all prefix repeats its last token, unscored: no row may be only padding.
-            start = min(g.shared, len(row) - 1)
-            rest.append((row[start:], of[start:]))
+            start = min(g.shared, len(row.inputs) - 1)
+            rest.append((row.inputs[start:], row.input_sentence[start:]))
     after, after_sentence = (side.to(device) for side in padded(rest, symbols.pad))
     hidden_RTD = model.decode(after, after_sentence, state)
     return torch.cat((hidden_BPD.flatten(0, 1), hidden_RTD.flatten(0, 1))), tokens.size(1), after.size(1)

@@ -18,7 +18,7 @@ from cotext.models.language_model import WithLanguageModel
 from cotext.models.precision import in_precision
 from cotext.models.run_folder import is_engine, model_file
 from cotext.runtime.devices import choose_device, choose_threads, slow_precision
-from cotext.runtime.errors import CotextError, nearest_known, shown
+from cotext.runtime.errors import CotextError, naming, nearest_known, shown
 from cotext.runtime.files import checksum
 from cotext.search.engine import MODEL, load_engine
 from cotext.translation.translator import DocumentTranslator
@@ -68,24 +68,25 @@ class OpenedRun:
         """Return the same model with other decoding settings; raise the same errors as `open_run`."""
         return _opened(self.folder, self.weights, self.loaded, self.translator.device, decode)
 
+    def listing(self) -> "OpenedRun":
+        """Return this run with nbest = beam; raise CotextError if its model or search has no n-best lists."""
+        return self._with_search_settings({"nbest": self.config.decode.beam})
+
     def with_engine(self, engine: Engine | None) -> "OpenedRun":
         """Return the same run, whose translations are searched by an engine; None: by PyTorch."""
-        return self._with_search_settings({}, self.first_pass, engine)
+        return self._with_search_settings({}, engine)
 
-    def _with_search_settings(
-        self, decode: dict[str, Any], first_pass: "OpenedRun | None", engine: Engine | None = None
-    ) -> "OpenedRun":
+    def _with_search_settings(self, decode: dict[str, Any], engine: Engine | None = None) -> "OpenedRun":
         """Return the same model with other search settings."""
         # The program that is used, so that a job continues only with the same.
         decode = {**decode, "engine": "torch" if engine is None else "ctranslate2"}
         config, own = _with_decode(self.config, decode), self.translator
-        before = None if first_pass is None else first_pass.translator
         translator = DocumentTranslator(
-            *(own.model, config, self.loaded.tokenizer, own.device, before, own.plan.name),
+            *(own.model, config, self.loaded.tokenizer, own.device, own.first_pass, own.plan.name),
             shortlist=own.shortlist,
             engine=engine,
         )
-        return replace(self, translator=translator, first_pass=first_pass)
+        return replace(self, translator=translator)
 
     def for_scoring(self) -> "OpenedRun":
         """Return the same run without its first pass, which scoring does not need."""
@@ -177,10 +178,8 @@ def _shortlist(run: Path, tokenizer: Tokenizer, config: Config) -> Shortlist | N
 def _open_first_pass(run: Path, device: torch.device) -> OpenedRun:
     """Load the first-pass run with its own configuration."""
     key = f"decode.first_pass = {run}"
-    try:
+    with naming(key):
         loaded, weights = _loaded(run, device)
-    except CotextError as error:
-        raise CotextError(f"{key}: {error}") from None
     if further := loaded.config.decode.first_pass:
         raise CotextError(
             f"{key}: this run itself uses a first pass ({further}), but at most two passes are supported; "
@@ -203,10 +202,8 @@ def _open_first_pass(run: Path, device: torch.device) -> OpenedRun:
 
 def _open_language_model(run: Path, config: Config, device: torch.device) -> OpenedRun:
     """Load a language model in the precision of the sentence model."""
-    try:
+    with naming(f"decode.language_model = {run}"):
         loaded, weights = _loaded(run, device)
-    except CotextError as error:
-        raise CotextError(f"decode.language_model = {run}: {error}") from None
     loaded = in_precision(loaded, config.decode.precision, device)
     name = f"{run.resolve().name}-{checksum(weights)[:8]}"
     translator = DocumentTranslator(loaded.model, loaded.config, loaded.tokenizer, device, name=name)

@@ -17,7 +17,7 @@ from cotext.data.build import build_view, check_align, special_symbols
 from cotext.data.tokenizer import Tokenizer, chosen_languages
 from cotext.data.views import SentenceBySentence, View
 from cotext.models.describe import describe_cut, describe_length_penalty, describe_model
-from cotext.models.interface import Engine, Model, NonAutoregressiveModel, PathKind, TranslationModel
+from cotext.models.interface import Engine, Model, NonAutoregressiveModel, PathKind
 from cotext.models.language_model import WithLanguageModel
 from cotext.runtime.errors import CotextError
 from cotext.search.beam_search import Hypothesis, SearchOptions, search
@@ -115,15 +115,7 @@ class DecodingPlan:
         # Without attention between rows, every window is a group.
         group_windows = decode.group_windows if model.sees_other_rows else 1
         check_align(decode.align, symbols.bracket)
-        _check_nbest(decode, kind, config)
-        _check_sampling(decode, kind, config)
-        if decode.language_model and not isinstance(model, WithLanguageModel):
-            raise CotextError(
-                f"decode.language_model = {decode.language_model}: this run is not loaded; load the sentence "
-                "model with cotext.load, which loads both, or remove the setting"
-            )
-        if isinstance(model, Engine):
-            _require_of_engine(decode, symbols, model)
+        _check(config, model, kind, symbols)
         return cls(
             config=config,
             kind=kind,
@@ -251,11 +243,6 @@ class DecodingPlan:
             )
         first.check_passes()
 
-    def autoregressive(self, model: Model | Engine) -> TranslationModel:
-        """Return `model`, which must be an autoregressive PyTorch model."""
-        assert isinstance(model, TranslationModel)
-        return model
-
     def require_token_probabilities(self) -> None:
         """Raise CotextError if the system has no probabilities of single tokens.
 
@@ -269,50 +256,44 @@ class DecodingPlan:
             )
 
 
-def _check_nbest(decode: DecodeConfig, kind: ModelKind, config: Config) -> None:
-    """Raise CotextError for n-best lists in free search or with a non-autoregressive model."""
-    if decode.nbest == 1:
-        return
-    if decode.align == "free":
-        raise CotextError(
-            f"decode.nbest = {decode.nbest}: n-best lists need constrained search; choose decode.align = "
-            "constrained"
-        )
-    if kind.path is not None:
-        raise CotextError(
-            f"decode.nbest = {decode.nbest}: {describe_model(config.model)} is non-autoregressive and has no "
-            "beam; remove decode.nbest"
-        )
-
-
-def _check_sampling(decode: DecodeConfig, kind: ModelKind, config: Config) -> None:
-    """Raise CotextError for sampling with an engine or a non-autoregressive model."""
-    if decode.sampling is not None and kind.search is not search:
-        system = "an engine" if kind.path is None else describe_model(config.model)
-        raise CotextError(
-            f"decode.sampling: {system} cannot draw tokens; choose an autoregressive run, or remove it"
-        )
-
-
-def _require_of_engine(decode: DecodeConfig, symbols: SpecialSymbols, engine: Engine) -> None:
-    if decode.shortlist:
-        raise CotextError(
-            f"decode.shortlist = {decode.shortlist}: engines do not support a shortlist; remove the setting"
-        )
-    if decode.align == "free":
-        raise CotextError(
-            "decode.align = free: engines return exactly the requested sentences; give the run instead"
-        )
-    if decode.engine == "torch":
-        raise CotextError("decode.engine = torch: this is an engine of CTranslate2; give the run instead")
-    if not decode.scores:
-        raise CotextError("decode.scores = false: engines always compute scores; remove the setting")
-    most = engine.positions - symbols.per_source_sentence
-    if decode.max_source_tokens > most:
-        raise CotextError(
-            f"decode.max_source_tokens = {decode.max_source_tokens}: the engine supports at most {most} "
-            f"tokens; set it to at most {most}, or export a run with a larger decode.max_source_tokens"
-        )
+def _check(config: Config, model: Model | Engine, kind: ModelKind, symbols: SpecialSymbols) -> None:
+    """Raise CotextError for decoding settings that a model or an engine does not support."""
+    decode, described = config.decode, describe_model(config.model)
+    system = "an engine" if kind.path is None else described
+    lists, most_source = f"decode.nbest = {decode.nbest}", f"max_source_tokens = {decode.max_source_tokens}"
+    problems = {
+        f"{lists}: n-best lists need constrained search; choose decode.align = constrained": (
+            decode.nbest > 1 and decode.align == "free"
+        ),
+        f"{lists}: {described} is non-autoregressive and has no beam; remove decode.nbest": (
+            decode.nbest > 1 and kind.path is not None
+        ),
+        f"decode.sampling: {system} cannot draw tokens; choose an autoregressive run, or remove it": (
+            decode.sampling is not None and kind.search is not search
+        ),
+        f"decode.language_model = {decode.language_model}: this run is not loaded; load the sentence model "
+        "with cotext.load, which loads both, or remove the setting": (
+            bool(decode.language_model) and not isinstance(model, WithLanguageModel)
+        ),
+    }
+    if isinstance(model, Engine):
+        most = model.positions - symbols.per_source_sentence
+        problems |= {
+            f"decode.shortlist = {decode.shortlist}: engines do not support a shortlist; remove the "
+            "setting": decode.shortlist > 0,
+            "decode.align = free: engines return exactly the requested sentences; give the run instead": (
+                decode.align == "free"
+            ),
+            "decode.engine = torch: this is an engine of CTranslate2; give the run instead": (
+                decode.engine == "torch"
+            ),
+            "decode.scores = false: engines always compute scores; remove the setting": not decode.scores,
+            f"decode.{most_source}: the engine supports at most {most} tokens; set it to at most {most}, or "
+            "export a run with a larger decode.max_source_tokens": decode.max_source_tokens > most,
+        }
+    for problem, exists in problems.items():
+        if exists:
+            raise CotextError(problem)
 
 
 def _with_context(config: Config) -> Config:

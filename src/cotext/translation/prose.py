@@ -1,7 +1,7 @@
 """Lines with several sentences: detection, warnings, and splitting for sentence-by-sentence translation.
 
 A system trained on one sentence per line may translate a line of ten sentences by one. Such lines are
-detected by punctuation (`cotext.data.sentence_ends`), or by a length far above the training data.
+detected by punctuation (`cotext.data.sentence_ends`).
 """
 
 from dataclasses import replace
@@ -13,24 +13,10 @@ from cotext.data.documents import Document
 from cotext.data.languages import Languages
 from cotext.data.sentence_ends import several_warning
 from cotext.data.splitting import Splitter, join_sentences
-from cotext.data.tokenizer import Tokenizer
-from cotext.models.run_folder import noted_data
 from cotext.runtime.errors import CotextError
-from cotext.translation.scorer import CHARACTERS_PER_TOKEN
 from cotext.translation.translator import OF_SENTENCES, Translation
 
 SENTENCES_HELD: Final = 1 << 14  # lines whose sentences are cached
-# A line is too long above this multiple of the 99th percentile of the training sentence lengths.
-LONG_TIMES: Final = 2
-
-
-def trained_length(run: Path) -> int:
-    """Return the 99th percentile of source lengths in training, in tokens; 0 if unknown.
-
-    `cotext.training.prepared_data.note_data` records it.
-    """
-    tokens = noted_data(run).get("usual_source_tokens", 0)
-    return tokens if type(tokens) is int and tokens > 0 else 0
 
 
 class Prose:
@@ -39,17 +25,13 @@ class Prose:
     Without a splitter, lines are detected by the rules of the source language.
     """
 
-    def __init__(
-        self, usual_tokens: int, tokenizer: Tokenizer, splitter: Splitter | None, languages: Languages
-    ) -> None:
-        self._longest = LONG_TIMES * usual_tokens
-        self._tokenizer = tokenizer
+    def __init__(self, splitter: Splitter | None, languages: Languages) -> None:
         self._splitter = splitter
         self._target_language = languages.target
         detector = splitter or Splitter(languages.source)
         # Cached: each line is split when it is counted, split and joined.
         self.sentences = lru_cache(maxsize=SENTENCES_HELD)(detector.sentences)
-        self.lines = self.several = self.long = self.split_lines = self.split_sentences = 0
+        self.lines = self.several = self.split_lines = self.split_sentences = 0
         self.first: int | None = None  # index in its document of the first such line
 
     @property
@@ -60,11 +42,9 @@ class Prose:
     def count(self, document: Document) -> Document:
         """Split a document like `split`, and count its lines with several sentences."""
         for index, line in enumerate(document.sentences):
-            several, long = len(self.sentences(line)) > 1, self._is_long(line)
-            self.several += several
-            self.long += long
-            if (several or long) and self.first is None:
-                self.first = index
+            if len(self.sentences(line)) > 1:
+                self.several += 1
+                self.first = index if self.first is None else self.first
         lines = self._pieces(document)
         self.lines += len(lines)
         self.split_lines += sum(len(sentences) > 1 for sentences in lines)
@@ -110,15 +90,8 @@ class Prose:
         """Return a warning about the counted lines, of which `first` is the first; empty without any."""
         if self.first is None:
             return ""
-        problems = []
-        if self.several:
-            problems.append(several_warning(self.several, self.lines, "lines"))
-        if self.long:
-            problems.append(
-                f"{self.long:,} {'are' if self.long > 1 else 'is'} more than {LONG_TIMES} times as long as "
-                "99 in 100 sentences of the training data"
-            )
-        start = f"{path}: {' and '.join(problems)} (by punctuation and length alone); the first is {first}. "
+        several = several_warning(self.several, self.lines, "lines")
+        start = f"{path}: {several} (by punctuation alone); the first is {first}. "
         if self._splitter is not None:
             return (
                 f"{start}{self.split_lines:,} are split into {self.split_sentences:,} sentences, translated "
@@ -136,14 +109,6 @@ class Prose:
                 f"{first}: looks like several sentences, but decode.nbest needs one sentence per line; "
                 "add --no-split to translate lines unchanged, or --set nbest=1"
             )
-
-    def _is_long(self, line: str) -> bool:
-        # A token has at least one character, except bytes of characters that the tokenizer does not know.
-        if not 0 < self._longest < len(line):
-            return False
-        # Very long lines are not tokenised, which would take much memory.
-        certain = len(line) > CHARACTERS_PER_TOKEN * self._longest
-        return certain or len(self._tokenizer.encode(line)) > self._longest
 
     def _pieces(self, document: Document) -> list[list[str]]:
         if self._splitter is None:

@@ -24,24 +24,9 @@ from cotext.translation.signature import systems_of
 from cotext.translation.translator import DocumentTranslator, Translation
 from cotext.translation.written_beside import require_no_lists
 
-LOCAL: Final = "ray"  # the cluster of RAY_ADDRESS, or else one of only this machine
+LOCAL: Final = "ray"  # address: the cluster of RAY_ADDRESS, or else one of only this machine
 LOT_DOCUMENTS: Final = 128  # most documents of a lot, which share batches; small lots give small batches
 LOTS_PER_WORKER: Final = 4  # at least, so that all workers finish at about the same time
-
-
-@dataclass(frozen=True, slots=True)
-class RayCluster:
-    """A cluster and the resources to use.
-
-    `address`: `ray`, or an address of Ray: `ray://HOST:10001` (as a client) or `HOST:6379` (from one of its
-    machines). `workers`: number of processes that translate; None: one per `cpus` processors, or per GPU.
-    `device`: cpu or cuda; None: GPUs if the cluster has any.
-    """
-
-    address: str = LOCAL
-    workers: int | None = None
-    cpus: int = 1
-    device: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +37,6 @@ class WorkerSettings:
     decode: Mapping[str, Any]
     device: str | None
     update: int | None
-    threads: int | None
     files: Mapping[str, str]
 
 
@@ -60,7 +44,8 @@ class DocumentWorker:
     """A process of the cluster that translates documents with the same files as the main process."""
 
     def __init__(self, given: WorkerSettings) -> None:
-        opened = open_run(given.run, given.device, dict(given.decode), given.update, given.threads)
+        # One processor per worker.
+        opened = open_run(given.run, given.device, dict(given.decode), given.update, threads=1)
         if (checksums := files_of(opened)) != given.files:
             different = sorted(
                 k for k in checksums.keys() | given.files.keys() if checksums.get(k) != given.files.get(k)
@@ -95,35 +80,24 @@ def files_of(opened: OpenedRun) -> dict[str, str]:
 def placed(opened: OpenedRun, request: ClusterOptions, decode: Mapping[str, Any]) -> OpenedRun:
     """Return a run that translates on the cluster of a request, if there is one; `decode`: how it was opened.
 
+    Scoring and checks stay in this process. The connection remains until the process ends or `ray.shutdown()`
+    is called.
+
     Raises:
-        CotextError: an error of `on_ray`; or n-best lists, which are not available on clusters.
+        CotextError: Ray is not installed, the cluster does not exist, or it has too few resources; or n-best
+            lists, which are not available on clusters.
     """
     if request.on is None:
         return opened
     require_no_lists(opened, f"--on {request.on}")
-    cluster = RayCluster(request.on, request.workers, device=request.device)
-    return on_ray(opened, cluster, decode, request.checkpoint)
-
-
-def on_ray(
-    opened: OpenedRun, cluster: RayCluster, decode: Mapping[str, Any], update: int | None = None
-) -> OpenedRun:
-    """Return the same run, whose translator uses a cluster; scoring and checks stay in this process.
-
-    `decode` and `update` are those that the run was opened with. The connection remains until the process
-    ends or `ray.shutdown()` is called.
-
-    Raises:
-        CotextError: Ray is not installed, the cluster does not exist, or it has too few resources.
-    """
-    ray = _connected(cluster.address)
-    workers, device = workers_of(cluster, ray.cluster_resources())
+    ray = _connected(request.on)
+    workers, device = workers_of(request, ray.cluster_resources())
     # Under the same path on every machine.
     decode = {**decode, **{name: str(run.folder.resolve()) for name, run in opened.further_runs().items()}}
-    given = WorkerSettings(opened.folder.resolve(), decode, device, update, cluster.cpus, files_of(opened))
-    make = ray.remote(
-        num_cpus=cluster.cpus, num_gpus=int(device != "cpu"), max_restarts=-1, max_task_retries=-1
-    )(DocumentWorker)
+    given = WorkerSettings(opened.folder.resolve(), decode, device, request.checkpoint, files_of(opened))
+    make = ray.remote(num_cpus=1, num_gpus=int(device != "cpu"), max_restarts=-1, max_task_retries=-1)(
+        DocumentWorker
+    )
     translator = _OnRay(opened.translator, workers, lambda: make.remote(given))
     return replace(opened, translator=translator)
 
@@ -195,16 +169,16 @@ def lots_of(documents: Sequence[Document], workers: int) -> list[range]:
     return lots
 
 
-def workers_of(cluster: RayCluster, resources: Mapping[str, float]) -> tuple[int, str]:
+def workers_of(request: ClusterOptions, resources: Mapping[str, float]) -> tuple[int, str]:
     """Return the number of workers and their device; raise CotextError without room for them."""
     gpus, processors = int(resources.get("GPU", 0)), int(resources.get("CPU", 0))
-    device = cluster.device or ("cuda" if gpus else "cpu")
-    room = processors // cluster.cpus if device == "cpu" else min(gpus, processors // cluster.cpus)
-    workers = room if cluster.workers is None else cluster.workers
+    device = request.device or ("cuda" if gpus else "cpu")
+    room = processors if device == "cpu" else min(gpus, processors)
+    workers = room if request.workers is None else request.workers
     if not 0 < workers <= room:
         raise CotextError(
-            f"--on {cluster.address}: the cluster has {processors} processors and {gpus} GPUs, room for "
-            f"{room} workers on {device}, but {cluster.workers or 1} are required"
+            f"--on {request.on}: the cluster has {processors} processors and {gpus} GPUs, room for "
+            f"{room} workers on {device}, but {request.workers or 1} are required"
         )
     return workers, device
 

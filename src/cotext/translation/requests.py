@@ -55,16 +55,12 @@ class Decoding(Device):
                 )
 
 
-class Checkpoint(Request):
-    """The checkpoint of a run."""
+class RunOptions(Decoding):
+    """A run and its decoding settings."""
 
     checkpoint: int | None = option(
         "Use the checkpoint saved at this update instead of the final model.", default=None
     )
-
-
-class RunOptions(Decoding, Checkpoint):
-    """A run and its decoding settings."""
 
 
 class Sharded(Request):

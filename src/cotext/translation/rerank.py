@@ -6,7 +6,7 @@ Sugiyama and Yoshinaga 2021.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from cotext.data.documents import Document
@@ -18,17 +18,10 @@ from cotext.runtime.errors import CotextError
 from cotext.runtime.jobs.engine import Job
 from cotext.runtime.jobs.journal import Journal, Results
 from cotext.runtime.version import __version__
-from cotext.translation.document_state import Encoded
+from cotext.translation.candidate_scoring import CandidateSet, score_candidates
 from cotext.translation.open import OpenedRun
 from cotext.translation.requests import RerankRequest
-from cotext.translation.scorer import (
-    DocumentRow,
-    DocumentScorer,
-    SentenceScore,
-    document_rows,
-    require_finite,
-    score_instances,
-)
+from cotext.translation.scorer import DocumentScorer
 from cotext.translation.signature import scoring_signature, systems_of
 from cotext.translation.translate_file import check_output, checksums_of
 
@@ -57,46 +50,19 @@ def best_candidates(
     Raises:
         CotextError: a sentence over the length limits, or scores that are not finite numbers.
     """
-    source = scorer.encoded(document.id, document.sentences)
-    encoded = [scorer.encoded_target(document.id, [c.text for c in candidates]) for candidates in lists]
-    target = [candidates[0] for candidates in encoded]
+    scorer.encoded(document.id, document.sentences)
+    for candidates in lists:
+        scorer.encoded_target(document.id, [candidate.text for candidate in candidates])
+    texts = [candidates[0].text for candidates in lists]
     chosen = []
-    for j, candidates in enumerate(encoded):
-        scores = _scores(scorer, source, target, j, candidates)
-        require_finite(scores, none_possible=scorer.plan.kind.path is not None)
+    for j, candidates in enumerate(lists):
+        versions = [[*texts[:j], candidate.text, *texts[j + 1 :]] for candidate in candidates]
+        [scores] = score_candidates(scorer, [CandidateSet(document.sentences, versions, [j])])
         ranks = [scorer.plan.rank_score(score.log_probability, score.tokens) for score in scores]
         chosen.append(ranks.index(max(ranks)))
-        target[j] = candidates[chosen[-1]]
+        texts[j] = candidates[chosen[-1]].text
         on_sentence(1)
     return chosen
-
-
-def _scores(
-    scorer: DocumentScorer, source: Encoded, target: Encoded, j: int, candidates: Encoded
-) -> list[SentenceScore]:
-    """Return the scores of translations of sentence `j`, in the context of the others in `target`."""
-    rows: list[tuple[int, DocumentRow]] = []
-    groups: list[range] = []
-    for number, candidate in enumerate(candidates):
-        for group in document_rows(
-            scorer.plan, source, [*target[:j], candidate, *target[j + 1 :]], {j}
-        ).groups:
-            groups.append(range(len(rows), len(rows) + len(group)))
-            # Every candidate is a document of its own: rows of different candidates do not see each other.
-            rows += [(number, replace(row, instance=replace(row.instance, document=number))) for row in group]
-    found = score_instances(
-        scorer.model,
-        [row.instance for _, row in rows],
-        scorer.plan.symbols,
-        scorer.config.decode.max_tokens,
-        scorer.device,
-        groups,
-    )
-    scores = [SentenceScore(0.0, 0)] * len(candidates)  # of sentences that are empty on both sides
-    for (number, row), of_row in zip(rows, found, strict=True):
-        if j in row.sentences:
-            scores[number] = of_row[row.sentences.index(j)]
-    return scores
 
 
 class RerankJob(Job[RerankReport]):

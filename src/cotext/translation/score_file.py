@@ -1,6 +1,7 @@
 """Scoring of translated files, complete or in shards."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -8,13 +9,14 @@ from typing import Any
 from cotext.data.documents import ParallelDocument
 from cotext.data.formats import read_parallel
 from cotext.data.languages import check_sides
+from cotext.runtime.errors import naming
 from cotext.runtime.jobs.engine import Job, Joined
 from cotext.runtime.jobs.journal import Journal, Shard
 from cotext.runtime.version import __version__
 from cotext.translation.open import OpenedRun
 from cotext.translation.scorer import SentenceScore
 from cotext.translation.signature import scoring_signature, systems_of
-from cotext.translation.translate_file import checksums_of, naming
+from cotext.translation.translate_file import checksums_of
 from cotext.translation.written_beside import ScoredDocument, require_column
 
 
@@ -40,18 +42,22 @@ def score_file(
     check_sides(opened.languages, source, target, f"{opened.folder} translates")
     paths = [path for path in (source, target) if path is not None]
 
-    def documents() -> Iterator[ParallelDocument]:
-        for document in read_parallel(source, target, format):
-            if columns:
-                require_column(document.id)
-            yield document
-
+    documents = partial(_documents, source, target, format, columns)
     # A pipe can be read only once: it is checked while it is scored.
     if all(path.is_file() for path in paths):
         with naming(*paths):
             translator.check_pairs(documents())
     scored = ((document.id, translator.score([document])[0]) for document in documents())
     return scored, scoring_signature(opened)
+
+
+def _documents(
+    source: Path, target: Path | None, format: str | None, columns: bool
+) -> Iterator[ParallelDocument]:
+    for document in read_parallel(source, target, format):
+        if columns:
+            require_column(document.id)
+        yield document
 
 
 class ScoreJob(Job[None]):
@@ -71,7 +77,8 @@ class ScoreJob(Job[None]):
         columns: bool = True,
     ) -> None:
         self.out, self.shard = out, shard
-        self._translator, self._files, self._columns = opened.translator, (source, target, format), columns
+        self._translator = opened.translator
+        self._documents = partial(_documents, source, target, format, columns)
         check_sides(opened.languages, source, target, f"{opened.folder} translates")
         paths = [path for path in (source, target) if path is not None]
         self.identity = {
@@ -81,23 +88,15 @@ class ScoreJob(Job[None]):
             **systems_of(opened),
         }
         self.facts = {"signature": scoring_signature(opened)}
-        self.sizes = [len(document.source) for document in read_parallel(*self._files)]
+        self.sizes = [len(document.source) for document in self._documents()]
         with naming(*paths):
-            self._translator.check_pairs(document for _, document in self._documents())
-
-    def _documents(self) -> Iterator[tuple[int, ParallelDocument]]:
-        units = self.units
-        documents = islice(read_parallel(*self._files), units.start, units.stop)
-        for unit, document in enumerate(documents, units.start):
-            if self._columns:
-                require_column(document.id)
-            yield unit, document
+            self._translator.check_pairs(islice(self._documents(), self.units.start, self.units.stop))
 
     def work(
         self, todo: Sequence[int], journal: Journal, on_size: Callable[[int], None]
     ) -> Iterator[tuple[int, Mapping[str, Any]]]:
         remaining = set(todo)
-        for unit, document in self._documents():
+        for unit, document in enumerate(self._documents()):
             if unit in remaining:
                 [scores] = self._translator.score([document])
                 numbers = [score.log_probability for score in scores], [score.tokens for score in scores]

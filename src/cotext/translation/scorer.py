@@ -47,25 +47,20 @@ class DocumentRow:
     sentences: list[int]
 
 
-@dataclass(frozen=True, slots=True)
-class DocumentRows:
-    """The rows of a document, in groups that share a batch; `kept`: indices of non-empty sentences."""
-
-    kept: list[int]
-    groups: list[list[DocumentRow]]
-
-
 def document_rows(
     plan: DecodingPlan, source: Encoded, target: Encoded, chosen: Container[int] | None = None
-) -> DocumentRows:
-    """Return the rows of a document; `chosen`: only groups in which one of these sentences is current."""
+) -> tuple[list[int], list[list[DocumentRow]]]:
+    """Return the indices of non-empty sentences of a document, and its rows in groups that share a batch.
+
+    `chosen`: only groups in which one of these sentences is current.
+    """
     cut = cut_document(plan.view, source, target)
     groups = []
     for first in range(0, len(cut.windows), plan.group_windows):
         group = [cut.windows[n] for n in group_of(first, len(cut.windows), plan.group_windows)]
         if chosen is None or any(cut.kept[j] in chosen for window in group for j in window.current):
             groups.append([_row(cut.kept, window, source, target) for window in group])
-    return DocumentRows(cut.kept, groups)
+    return cut.kept, groups
 
 
 def _row(kept: Sequence[int], window: Window, source: Encoded, target: Encoded) -> DocumentRow:
@@ -194,10 +189,7 @@ class DocumentScorer:
     def score(self, documents: Sequence[ParallelDocument]) -> list[list[SentenceScore]]:
         """Return the scores of all sentences of all documents, each in context.
 
-        A sentence that is empty on both sides scores 0, with 0 tokens.
-
-        Raises:
-            CotextError: an error of `check_pairs`.
+        A sentence that is empty on both sides scores 0, with 0 tokens. Raises the errors of `check_pairs`.
         """
         return self._score([(document, range(len(document.source))) for document in documents])
 
@@ -273,17 +265,15 @@ class DocumentScorer:
         """Return the rows in which chosen sentences are current, with document indices, and their groups.
 
         The model treats every group as a separate document: groups of one document do not attend to each
-        other.
-
-        Raises:
-            CotextError: an error of `check_pairs`.
+        other. Raises the errors of `check_pairs`.
         """
         rows: list[tuple[int, DocumentRow]] = []
         groups: list[range] = []
         for index, (document, chosen) in enumerate(documents):
             source = self.encoded(document.id, document.source)
             target = self.encoded_target(document.id, document.target)
-            for group in document_rows(self.plan, source, target, frozenset(chosen)).groups:
+            _, document_groups = document_rows(self.plan, source, target, frozenset(chosen))
+            for group in document_groups:
                 # A number of its own for every group, in place of the document index.
                 ordinal = len(groups)
                 groups.append(range(len(rows), len(rows) + len(group)))

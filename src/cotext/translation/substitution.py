@@ -29,10 +29,10 @@ from cotext.data.collate import pack, source_batch
 from cotext.data.words import occurrences, token_spans, words_of
 from cotext.search.constraints import SearchRequest, SearchSymbols
 from cotext.search.guide import SentenceConstraints
-from cotext.search.lexical import SentenceAutomaton, Written
+from cotext.search.lexical import SentenceAutomaton
 from cotext.search.lexical_search import search_width
 from cotext.search.spelling import Spelling
-from cotext.translation.alignment import Attended, attention_of
+from cotext.translation.alignment import attention_of
 from cotext.translation.document_state import OpenDocument, SentenceHypothesis, found_sentences
 from cotext.translation.scorer import DocumentScorer, score_labels
 from cotext.translation.terms.word_alignment import SentenceAlignment, Span, proportional, renderings
@@ -208,7 +208,7 @@ class Substitution:
         scorer, tokenizer = self._scorer, self._scorer.tokenizer
         rows = [_instance(draft, draft.found, draft.sentence) for draft in drafts]
         budget = scorer.config.decode.max_tokens
-        read = attention_of(Attended(), scorer.model, rows, scorer.plan.symbols, budget, scorer.device)
+        read = attention_of(scorer.model, rows, scorer.plan.symbols, budget, scorer.device)
         alignments = []
         for draft, [weights] in zip(drafts, read, strict=True):
             sentence, source = draft.found[draft.at], draft.source
@@ -239,7 +239,7 @@ class Substitution:
             yield _Proposal(draft, (), automaton)
         for rank, (_, span) in enumerate(spans[:_PLACES]):
             for begun, is_whole in self._begun(draft.found[draft.at], span, phrases):
-                if (is_whole or not rank) and _state_after(automaton, begun) is not None:
+                if (is_whole or not rank) and automaton.replay(begun) is not None:
                     yield _Proposal(draft, begun, automaton, is_whole)
 
     def _begun(
@@ -286,26 +286,23 @@ class Substitution:
         limit = draft.request.max_tokens[draft.at] - len(proposal.begun)
         return replace(
             draft.request,
-            prefix=(*self._closed(draft), *proposal.begun),
+            prefix=(*self._closed(draft, draft.at), *proposal.begun),
             max_tokens=(max(limit, 2) + proposal.automaton.room,),
             automata=(proposal.automaton,),
             goes_on=draft.at + 1 < len(draft.found),
         )
 
-    def _closed(self, draft: Draft, more: int = 0) -> list[int]:
-        """Return the target prefix of a window: the sentences before the current one, and `more` others."""
-        prefix = list(draft.request.prefix)
-        first = draft.request.first_sentence + draft.request.closed_before(self._symbols)
-        for number, sentence in enumerate(draft.found[: draft.at + more], start=first):
-            prefix += (*sentence.tokens, self._scorer.plan.symbols.separator(number))
-        return prefix
+    def _closed(self, draft: Draft, count: int) -> list[int]:
+        """Return the prefix of a draft, followed by its first sentences."""
+        return draft.request.closed((sentence.tokens for sentence in draft.found[:count]), self._symbols)
 
     def _search_rests(self, drafts: Sequence[Draft]) -> None:
         """Translate the sentences after a corrected one again, because they depend on it."""
         rows = []
         for draft in drafts:
             most = draft.request.max_tokens[draft.at + 1 :]
-            rows.append((draft, replace(draft.request, prefix=self._closed(draft, 1), max_tokens=most)))
+            prefix = self._closed(draft, draft.at + 1)
+            rows.append((draft, replace(draft.request, prefix=prefix, max_tokens=most)))
         for draft, sentences in zip(drafts, self._searched(rows), strict=True):
             draft.found[draft.at + 1 :] = sentences
 
@@ -373,18 +370,8 @@ def _instance(draft: Draft, found: Sequence[SentenceHypothesis], current: int | 
     return replace(draft.instance, window=replace(draft.instance.window, current=read), target=target)
 
 
-def _state_after(automaton: SentenceAutomaton, tokens: Sequence[int]) -> Written | None:
-    """Return the state after the tokens of a sentence; None: the automaton rejects a token."""
-    written: Written | None = automaton.start
-    for token in tokens:
-        if written is None:
-            break
-        written = automaton.step(written, token)
-    return written
-
-
 def _keeps(automaton: SentenceAutomaton, tokens: Sequence[int]) -> bool:
-    written = _state_after(automaton, tokens)
+    written = automaton.replay(tokens)
     return written is not None and automaton.may_close(written)
 
 

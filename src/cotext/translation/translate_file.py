@@ -5,7 +5,7 @@ The same command continues an interrupted job.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import asdict, astuple, dataclass, field, fields
 from functools import partial
 from itertools import islice
@@ -21,7 +21,7 @@ from cotext.data.formats.table import FORMATS, find_format, require_written
 from cotext.data.languages import name_warning
 from cotext.data.nbest_lists import Candidate
 from cotext.data.splitting import Splitting
-from cotext.runtime.errors import CotextError
+from cotext.runtime.errors import CotextError, naming
 from cotext.runtime.files import checksum
 from cotext.runtime.jobs.engine import Job, Joined, journal_of, run
 from cotext.runtime.jobs.journal import DAMAGE, Journal, Results, Shard
@@ -29,7 +29,7 @@ from cotext.runtime.version import __version__
 from cotext.translation.document_state import FoundWindow, SentenceHypothesis
 from cotext.translation.file_report import FileReport, paired, reported
 from cotext.translation.open import OpenedRun
-from cotext.translation.prose import Prose, trained_length
+from cotext.translation.prose import Prose
 from cotext.translation.signature import systems_of
 from cotext.translation.translator import DocumentTranslator, Translation
 from cotext.translation.wishes import Wishes
@@ -105,8 +105,7 @@ class CorpusJob(Job[FileReport]):
         # All checks come before the work: a job may run for hours.
         _require_room_for_missing(source, self._format, self._translator)
         splitter = options.splitting.splitter(opened.languages.source) if options.splitting else None
-        length, tokenizer = trained_length(opened.folder), self._translator.tokenizer
-        self._prose = Prose(length, tokenizer, splitter, opened.languages)
+        self._prose = Prose(splitter, opened.languages)
         self._documents: dict[int, Document] = {}
         self._first_prose = ""  # place of the first line with several sentences
         with naming(source):
@@ -285,16 +284,6 @@ def _require_room_for_missing(source: Path, kind: str, translator: DocumentTrans
             f"{source}: decode.align = free may leave sentences without a translation, and the format {kind} "
             f"cannot hold empty ones; write the source as one of {able}, or choose decode.align = constrained"
         )
-
-
-@contextmanager
-def naming(*paths: Path) -> Iterator[None]:
-    """Add the first file to an error of the block, unless the error names one."""
-    try:
-        yield
-    except CotextError as error:
-        file = "" if str(error).startswith(tuple(map(str, paths))) else f"{paths[0]}: "
-        raise CotextError(f"{file}{error}") from None
 
 
 def job_header(

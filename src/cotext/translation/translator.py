@@ -31,7 +31,7 @@ from cotext.data.nbest_lists import Candidate, Candidates
 from cotext.data.shortlist import Shortlist, named
 from cotext.data.tokenizer import Tokenizer, choose_languages, require_languages
 from cotext.models.interface import Engine, Model
-from cotext.runtime.errors import CotextError
+from cotext.runtime.errors import CotextError, naming
 from cotext.search.guide import Guide
 from cotext.translation.document_state import OpenDocument, SentenceHypothesis, WindowLog
 from cotext.translation.plan import DecodingPlan
@@ -194,10 +194,8 @@ class Translation:
 
 def _with_languages(tokenizer: Tokenizer, decode: DecodeConfig) -> Tokenizer:
     """Return the tokenizer for the languages of the settings, or else for its default languages."""
-    try:
+    with naming("decode.source_language and decode.target_language"):
         chosen = choose_languages(tokenizer, decode.source_language, decode.target_language)
-    except CotextError as error:
-        raise CotextError(f"decode.source_language and decode.target_language: {error}") from None
     require_languages(chosen, "decode.source_language and decode.target_language")
     return chosen
 
@@ -268,11 +266,8 @@ class DocumentTranslator(DocumentScorer):
         sentences = 0
         for document in documents:
             if self.first_pass is not None:
-                try:
+                with naming(f"decode.first_pass = {self.config.decode.first_pass}"):
                     self.first_pass.check([document])
-                except CotextError as error:
-                    setting = f"decode.first_pass = {self.config.decode.first_pass}"
-                    raise CotextError(f"{setting}: {error}") from None
             self.encoded(document.id, document.sentences)
             sentences += len(document.sentences)
         return sentences

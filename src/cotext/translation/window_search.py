@@ -87,12 +87,8 @@ class SentenceLists:
 
     def _request(self, window: SearchedWindow, k: int) -> SearchRequest:
         """Return the request for one sentence after the best translations of those before it."""
-        symbols = self._scorer.plan.symbols
-        request = window.row.request
-        prefix = list(request.prefix)
-        first = request.first_sentence + request.closed_before(self._scorer.plan.search_symbols)
-        for number, sentence in enumerate(window.sentences[:k], start=first):
-            prefix += (*sentence.tokens, symbols.separator(number))
+        request, before = window.row.request, (sentence.tokens for sentence in window.sentences[:k])
+        prefix = request.closed(before, self._scorer.plan.search_symbols)
         goes_on = k + 1 < request.sentences or request.goes_on
         return replace(request, prefix=prefix, max_tokens=(request.max_tokens[k],), goes_on=goes_on)
 
@@ -354,24 +350,31 @@ class WindowSearch:
         """Return the request for the sentences of a window after its forced prefix."""
         plan, window = self._scorer.plan, opened.windows[number]
         first = window.target.start - window.source.start
-        prefix: list[int] = []
-        for k, sentence in enumerate(opened.context(number), start=first):
-            prefix += (*sentence.tokens, plan.symbols.separator(k))
         limits = (int(plan.decode.max_ratio * len(opened.source[j])) for j in opened.requested(number))
         # Every sentence has at least a token and its closing symbol.
         most = tuple(max(limit + plan.decode.max_extra, 2) for limit in limits)
         sampling = plan.options.sampling
         request = SearchRequest(
-            prefix,
+            (),
             first,
             most,
             window.source.start,
             shortlist=self._listed(opened, number),
             seed=(0,) if sampling is None else (sampling.seed, opened.digest, number),
         )
+        context = (sentence.tokens for sentence in opened.context(number))
+        request = replace(request, prefix=request.closed(context, plan.search_symbols))
         if opened.guide is None or not plan.sees_other_rows:
             return request
-        return constrained(request, opened, number, self._spelling)
+        # Rows that attend to each other cannot be corrected: they are searched with constraints.
+        sentences = (opened.kept[j] for j in opened.requested(number))
+        constraints = [opened.guide.constraints(opened.index, sentence) for sentence in sentences]
+        automata = tuple(SentenceAutomaton(c, self._spelling) if c else None for c in constraints)
+        if not any(automata):
+            return request
+        rooms = (0 if automaton is None else automaton.room for automaton in automata)
+        most = tuple(limit + room for limit, room in zip(request.max_tokens, rooms, strict=True))
+        return replace(request, max_tokens=most, automata=automata)
 
     def _listed(self, opened: OpenDocument, number: int) -> Tensor | None:
         """Return the tokens that a window may contain, chosen for its whole source, context included."""
@@ -416,18 +419,3 @@ class WindowSearch:
         from_end = row.instance.window.current.start > requested.start
         symbols, count = self._scorer.plan.search_symbols, len(requested)
         return found_sentences(hypothesis, row.request, symbols, self._scorer.tokenizer, count, from_end)
-
-
-def constrained(
-    request: SearchRequest, opened: OpenDocument, number: int, spelling: Spelling
-) -> SearchRequest:
-    """Return the request of a window with the constraints of its sentences, and room for them."""
-    assert opened.guide is not None
-    sentences = (opened.kept[j] for j in opened.requested(number))
-    constraints = [opened.guide.constraints(opened.index, sentence) for sentence in sentences]
-    if not any(constraints):
-        return request
-    automata = tuple(SentenceAutomaton(c, spelling) if c else None for c in constraints)
-    rooms = (0 if automaton is None else automaton.room for automaton in automata)
-    most = tuple(limit + room for limit, room in zip(request.max_tokens, rooms, strict=True))
-    return replace(request, max_tokens=most, automata=automata)

@@ -152,8 +152,6 @@ def _is_status(node: "etree._Element") -> bool:
 # another context, the sentence may need another translation. The first sentence of a document must also be
 # the first in the memory. Of several translations in one context, the last counts.
 
-START = None  # the context of the first sentence of a document
-
 
 @dataclass(slots=True)
 class TranslationMemory:
@@ -183,12 +181,12 @@ class TranslationMemory:
     def of(cls, sentences: Iterable[tuple[str, str, str]]) -> "TranslationMemory":
         """Create a memory from sentence pairs in order, each with the name of its document."""
         memory = cls()
-        before: str | None = START
+        before: str | None = None
         of_document: str | None = None
         for source, target, document in sentences:
             # The first sentence of a document has no sentence before it.
             if document != of_document:
-                before, of_document = START, document
+                before, of_document = None, document
             text = _normal(source)
             if text and target.strip():
                 memory._found[text, before] = " ".join(target.split())
@@ -198,21 +196,18 @@ class TranslationMemory:
 
     def lookup(self, source: str, previous_source: str | None) -> str | None:
         """Return the translation of a sentence after another (None: it is the first), if there is one."""
-        before = START if previous_source is None else _normal(previous_source)
+        before = None if previous_source is None else _normal(previous_source)
         return self._found.get((_normal(source), before))
 
     def taken(self, documents: Iterable[Sequence[str]]) -> Mapping[int, Mapping[int, str]]:
         """Return the sentences of documents that the memory contains, by document and sentence."""
-        translations = {
-            index: dict(self._of_document(sentences)) for index, sentences in enumerate(documents)
-        }
-        return {index: by_sentence for index, by_sentence in translations.items() if by_sentence}
-
-    def _of_document(self, sentences: Sequence[str]) -> Iterator[tuple[int, str]]:
-        for j, source in enumerate(sentences):
-            target = self.lookup(source, sentences[j - 1] if j else START)
-            if target is not None:
-                yield j, target
+        translations: dict[int, dict[int, str]] = {}
+        for index, sentences in enumerate(documents):
+            for j, source in enumerate(sentences):
+                target = self.lookup(source, sentences[j - 1] if j else None)
+                if target is not None:
+                    translations.setdefault(index, {})[j] = target
+        return translations
 
 
 def _normal(text: str) -> str:

@@ -7,14 +7,12 @@ capitals.
 
 import itertools
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from cotext.data.words import Word, covered, occurrences, overlaps, words_of
 from cotext.search.guide import SentenceConstraints
 from cotext.translation.terms.glossary import Glossary, Term
-
-__all__ = ["Glossary", "Occurrence", "Term", "TermGuide"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +41,17 @@ class TermGuide:
     ) -> None:
         self._documents = documents
         self._copied = copied
-        self._finder = _Finder(glossary.terms if glossary else (), keep)
+        self._kept = frozenset(keep)
+        self._by_first: dict[str, list[tuple[list[str], Term]]] = {}  # terms by their first words
+        for term in (*(glossary.terms if glossary else ()), *(Term(text, (text,)) for text in keep)):
+            words = [word.text for word in words_of(term.source)]
+            if words:
+                self._by_first.setdefault(words[0].casefold(), []).append((words, term))
+        for listed in self._by_first.values():
+            # Longest terms first, because the first match counts.
+            listed.sort(key=lambda entry: -len(entry[0]))
         self._occurrences = [
-            [self._finder.occurrences(text, self._copied_in(d, s)) for s, text in enumerate(sentences)]
+            [self._found(text, self._copied_in(d, s)) for s, text in enumerate(sentences)]
             for d, sentences in enumerate(documents)
         ]
 
@@ -54,11 +60,7 @@ class TermGuide:
 
     def alternatives(self, occurrence: Occurrence) -> tuple[str, ...]:
         """Return texts; a translation must contain one of them. Empty: there is no requirement."""
-        return self._finder.alternatives(occurrence, occurrence.term.targets)
-
-    def forbidden(self, occurrence: Occurrence) -> tuple[str, ...]:
-        """Return the texts that a translation of the sentence must not contain."""
-        return self._finder.alternatives(occurrence, occurrence.term.forbidden)
+        return self._forms(occurrence, occurrence.term.targets)
 
     def constraints(self, document: int, sentence: int) -> SentenceConstraints:
         required: list[tuple[str, ...]] = []
@@ -69,7 +71,7 @@ class TermGuide:
             if alternatives := self.alternatives(occurrence):
                 required.append(alternatives)
                 places.append((occurrence.start, occurrence.start + len(occurrence.text)))
-            forbidden.update(dict.fromkeys(self.forbidden(occurrence)))
+            forbidden.update(dict.fromkeys(self._forms(occurrence, occurrence.term.forbidden)))
         allowed = set(itertools.chain.from_iterable(required))
         return SentenceConstraints(
             tuple(required),
@@ -81,31 +83,7 @@ class TermGuide:
     def _copied_in(self, document: int, sentence: int) -> Sequence[str]:
         return self._copied[document][sentence] if self._copied is not None else ()
 
-
-def _places(text: str, copied: Sequence[str]) -> Iterator[tuple[int, int]]:
-    """Yield the spans of copied texts in a source; equal texts have successive spans."""
-    after: dict[str, int] = {}
-    for copy in copied:
-        start = text.find(copy, after.get(copy, 0))
-        after[copy] = start + len(copy)
-        yield start, start + len(copy)
-
-
-class _Finder:
-    """Terms by their first words."""
-
-    def __init__(self, terms: Iterable[Term], keep: Sequence[str]) -> None:
-        self._kept = frozenset(keep)
-        self._by_first: dict[str, list[tuple[list[str], Term]]] = {}
-        for term in (*terms, *(Term(text, (text,)) for text in keep)):
-            words = [word.text for word in words_of(term.source)]
-            if words:
-                self._by_first.setdefault(words[0].casefold(), []).append((words, term))
-        for listed in self._by_first.values():
-            # Longest terms first, because the first match counts.
-            listed.sort(key=lambda entry: -len(entry[0]))
-
-    def occurrences(self, text: str, copied: Collection[str]) -> list[Occurrence]:
+    def _found(self, text: str, copied: Collection[str]) -> list[Occurrence]:
         """Return the terms in a sentence, from left to right."""
         words = words_of(text)
         # A term inside copied text is not translated.
@@ -125,7 +103,7 @@ class _Finder:
             place += 1
         return matches
 
-    def alternatives(self, occurrence: Occurrence, targets: Sequence[str]) -> tuple[str, ...]:
+    def _forms(self, occurrence: Occurrence, targets: Sequence[str]) -> tuple[str, ...]:
         """Return the forms of translations that fit an occurrence, including capitalised ones."""
         text = occurrence.text
         if occurrence.term.source in self._kept:
@@ -148,16 +126,26 @@ class _Finder:
         if term.source in self._kept:
             return text[run[0].start : run[-1].stop] == term.source
         return all(
-            self._is_word(word, found.text, opens and number == 0)
+            _is_word(word, found.text, opens and number == 0)
             for number, (word, found) in enumerate(zip(own, run, strict=True))
         )
 
-    def _is_word(self, word: str, found: str, opens: bool) -> bool:
-        if found == word:
-            return True
-        if opens and found == word[:1].upper() + word[1:]:
-            return True
-        return len(found) > 1 and found.isupper() and found == word.upper()
+
+def _is_word(word: str, found: str, opens: bool) -> bool:
+    if found == word:
+        return True
+    if opens and found == word[:1].upper() + word[1:]:
+        return True
+    return len(found) > 1 and found.isupper() and found == word.upper()
+
+
+def _places(text: str, copied: Sequence[str]) -> Iterator[tuple[int, int]]:
+    """Yield the spans of copied texts in a source; equal texts have successive spans."""
+    after: dict[str, int] = {}
+    for copy in copied:
+        start = text.find(copy, after.get(copy, 0))
+        after[copy] = start + len(copy)
+        yield start, start + len(copy)
 
 
 # --- Term accuracy: the terms that translations contain, counted in their text.
@@ -168,19 +156,13 @@ class TermReport:
     """Counts over translated documents.
 
     `required`: occurrences of terms in the source; `met`: those with one of their translations in the same
-    sentence. `forbidden`: forbidden translations found. `leaked`: translations of a term of the
-    document that are found in a sentence without this term; translations of the sentence's own terms are not
-    counted. `repeated`: terms with several allowed translations that occur in several sentences of a
-    document; `consistent`: those with the same translation throughout. `copied`: copied texts; `kept`: those
-    that appear exactly as often as required. `unmet`: indices of document and sentence.
+    sentence. `forbidden`: forbidden translations found. `copied`: copied texts; `kept`: those that appear
+    exactly as often as required. `unmet`: indices of document and sentence.
     """
 
     required: int = 0
     met: int = 0
     forbidden: int = 0
-    leaked: int = 0
-    repeated: int = 0
-    consistent: int = 0
     copied: int = 0
     kept: int = 0
     unmet: list[tuple[int, int]] = field(default_factory=list)
@@ -194,11 +176,8 @@ class TermReport:
         parts = ["terms: none in the source"]
         if self.required:
             parts = [f"terms: {self.met:,} of {self.required:,} kept ({self.accuracy:.1%})"]
-        if self.required or self.forbidden or self.leaked:
+        if self.required or self.forbidden:
             parts.append(f"forbidden translations: {self.forbidden:,}")
-            parts.append(f"in sentences without the term: {self.leaked:,}")
-        if self.repeated:
-            parts.append(f"consistent: {self.consistent:,} of {self.repeated:,} repeated terms")
         if self.copied:
             parts.append(f"copied text: {self.kept:,} of {self.copied:,}")
         return "; ".join(parts)
@@ -208,29 +187,8 @@ def term_report(guide: TermGuide, translations: Mapping[int, Sequence[str]]) -> 
     """Return the term accuracy of translated sentences, by document index."""
     report = TermReport()
     for document, sentences in translations.items():
-        chosen: dict[str, list[str]] = {}
-        alternatives = {
-            o.term.source: guide.alternatives(o)
-            for sentence in range(len(sentences))
-            for o in guide.occurrences(document, sentence)
-        }
         for sentence, text in enumerate(sentences):
-            constraints = guide.constraints(document, sentence)
-            _count(report, constraints, text, (document, sentence))
-            allowed = {form for group in constraints.required for form in group}
-            # Translations of terms that do not occur in this sentence should not appear in it.
-            others = {form for forms in alternatives.values() for form in forms} - allowed
-            report.leaked += sum(phrase in others for _, phrase in occurrences(text, [*others, *allowed]))
-            for occurrence in guide.occurrences(document, sentence):
-                if len(occurrence.term.targets) > 1:
-                    targets = {t.casefold(): t for t in occurrence.term.targets}
-                    phrases = [phrase for _, phrase in occurrences(text, guide.alternatives(occurrence))]
-                    chosen.setdefault(occurrence.term.source, []).append(
-                        targets.get(phrases[0].casefold(), phrases[0]) if phrases else ""
-                    )
-        several = [renderings for renderings in chosen.values() if len(renderings) > 1]
-        report.repeated += len(several)
-        report.consistent += sum(len(set(renderings)) == 1 and "" not in renderings for renderings in several)
+            _count(report, guide.constraints(document, sentence), text, (document, sentence))
     return report
 
 

@@ -164,14 +164,14 @@ def window_batches(
 
     Windows that attend to each other form a separate batch; others are packed.
     """
-    rows = document_rows(translator.plan, source, target)
-    groups: list[list[Instance]] = [[row.instance for row in group] for group in rows.groups]
+    kept, rows = document_rows(translator.plan, source, target)
+    groups: list[list[Instance]] = [[row.instance for row in group] for group in rows]
     symbols = translator.plan.symbols
     if not translator.plan.sees_other_rows:
         lengths = [[row.row_tokens(symbols) for row in group] for group in groups]
         packed = pack(lengths, translator.plan.decode.max_tokens)
         groups = [[row for g in batch for row in groups[g]] for batch in packed]
-    return rows.kept, [make_batch(group, symbols).to(translator.device) for group in groups]
+    return kept, [make_batch(group, symbols).to(translator.device) for group in groups]
 
 
 def report_attention(request: DocumentRequest) -> DocumentAttention:

@@ -21,7 +21,8 @@ from cotext.evaluation.studies.audit.figures import Audit, Finding, Position, Sy
 from cotext.evaluation.studies.audit.read import read_text
 from cotext.runtime.errors import CotextError
 from cotext.translation.faults import Checks, Fault
-from cotext.translation.terms.terms import Glossary, TermGuide
+from cotext.translation.terms.glossary import Glossary
+from cotext.translation.terms.terms import TermGuide
 
 _UNLIKE: Final = -9.0  # score in nats of a pair, below which another text replaces the translation
 _LEAST: Final = 0.5  # minimum confidence of a finding
