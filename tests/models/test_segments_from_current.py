@@ -14,7 +14,8 @@ from cotext.data.collate import make_batch
 from cotext.data.documents import Document, ParallelDocument
 from cotext.layers.positions import sinusoidal
 from cotext.models.build import build_model
-from cotext.models.transformer import RowEmbedder, Transformer
+from cotext.models.row_embedder import RowEmbedder
+from cotext.models.transformer import Transformer
 from cotext.runtime.errors import CotextError
 from cotext.translation.translator import DocumentTranslator
 from tests.layers.test_state import SEP, Rows, source, system

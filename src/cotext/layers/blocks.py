@@ -71,12 +71,9 @@ class Residual(nn.Module):
 
     def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
         """[R, T, D] -> [R, T, D]."""
-        out: Tensor
         if self.pre_norm:
-            out = x + self.dropout(sublayer(self.norm(x)))
-        else:
-            out = self.norm(x + self.dropout(sublayer(x)))
-        return out
+            return x + self.dropout(sublayer(self.norm(x)))
+        return self.norm(x + self.dropout(sublayer(x)))
 
 
 class EncoderBlock(nn.Module):
@@ -131,10 +128,8 @@ class DecoderBlock(nn.Module):
 def _attended(block: EncoderBlock | DecoderBlock, x: Tensor, layout: AnyLayout) -> Tensor:
     """Apply self-attention and, if the layout has context, attention to it."""
     context = block.context_attention
-    states: Tensor
     if context is None or layout.context_side is None:
-        states = block.after_attention(x, lambda x: block.attention(x, layout))
-        return states
+        return block.after_attention(x, lambda x: block.attention(x, layout))
     states = block.after_attention(x, lambda x: context.beside(x, block.attention(x, layout), layout))
     return context.behind(states, layout)
 
@@ -146,10 +141,8 @@ def through(block: EncoderBlock | DecoderBlock, x: Tensor, layout: Layout, recom
     random numbers (Chen et al. 2016).
     """
     if recomputed and torch.is_grad_enabled():
-        states: Tensor = checkpoint(block, x, layout, use_reentrant=False)
-        return states
-    out: Tensor = block(x, layout)
-    return out
+        return checkpoint(block, x, layout, use_reentrant=False)
+    return block(x, layout)
 
 
 class LayerAbove(Protocol):

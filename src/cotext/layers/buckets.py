@@ -89,9 +89,7 @@ class ExtraTokens:
 
     def fetch(self, x_PD: Tensor) -> Tensor:
         """Fetch the rows `at_GL` of x: [P, D] -> [G, L, D]."""
-        fetched: Tensor = _Fetch.apply(  # type: ignore[no-untyped-call]
-            x_PD, self.index, self.real_M, self.distinct
-        )
+        fetched: Tensor = _Fetch.apply(x_PD, self.index, self.real_M, self.distinct)
         return fetched.view(self.sentences, -1, x_PD.size(1))
 
 

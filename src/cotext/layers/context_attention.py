@@ -6,10 +6,8 @@ Shapes: B entries, R rows, T tokens, N real tokens, D model. States are [N, D], 
 
 from dataclasses import replace
 
-import torch
 from torch import Tensor, nn
 
-from cotext.layers.int8_linear import joint
 from cotext.layers.kernels.sdpa import TokenIndices
 from cotext.layers.layout import AnyLayout, Keys, Layout
 from cotext.layers.multi_head import AttentionSize, CrossAttention, RowSpan, Score
@@ -58,7 +56,3 @@ class ContextSublayer(nn.Module):
     def behind(self, x: Tensor, layout: AnyLayout) -> Tensor:
         """Change the states after self-attention and its residual connection."""
         return x
-
-    def _gated(self, a: Tensor, context: Tensor) -> Tensor:
-        context = context.to(a.dtype)
-        return torch.lerp(context, a, joint(self.gate, a, context).sigmoid().to(a.dtype))

@@ -188,5 +188,4 @@ class SentenceEmbedding(nn.Module, Blended):
     def finished(self, x: Tensor, side: Side) -> Tensor:
         """Apply norm and dropout to sums of vectors, positions and segments: [..., D] -> [..., D]."""
         norm = self.source_norm if side == "source" else self.target_norm
-        dropped: Tensor = self.dropout(x if norm is None else norm(x))
-        return dropped
+        return self.dropout(x if norm is None else norm(x))

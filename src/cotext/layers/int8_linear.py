@@ -1,6 +1,6 @@
 """Linear layers in int8, for translating and scoring on a CPU: see `kernels/int8.py`.
 
-`outputs` and `joint` compute parts of linear layers of any kind.
+`outputs`, `joint` and `gated` take linear layers of any kind.
 
 Shapes: D inputs, V outputs.
 """
@@ -62,8 +62,7 @@ class Int8Linear(nn.Module):
 def outputs(layer: nn.Module, x: Tensor, start: int, stop: int | None = None) -> Tensor:
     """Compute the outputs start .. stop of a linear layer: [..., D] -> [..., stop - start]. None: all."""
     if isinstance(layer, Int8Linear):
-        out: Tensor = layer.part(start, layer.out_features if stop is None else stop)(x)
-        return out
+        return layer.part(start, layer.out_features if stop is None else stop)(x)
     assert isinstance(layer, nn.Linear)
     return product(x, layer.weight[start:stop], layer.bias[start:stop])
 
@@ -71,8 +70,13 @@ def outputs(layer: nn.Module, x: Tensor, start: int, stop: int | None = None) ->
 def joint(projection: nn.Module, a: Tensor, b: Tensor) -> Tensor:
     """Compute W [a; b] + bias of two [..., D] without concatenating them: [..., V]."""
     if isinstance(projection, Int8Linear):
-        whole: Tensor = projection(torch.cat((a, b), dim=-1))
-        return whole
+        return projection(torch.cat((a, b), dim=-1))
     assert isinstance(projection, nn.Linear)
     weight_a, weight_b = projection.weight.chunk(2, dim=1)
     return product(a, weight_a, projection.bias) + product(b, weight_b)
+
+
+def gated(gate: nn.Module, a: Tensor, b: Tensor) -> Tensor:
+    """Return g * a + (1 - g) * b with g = sigmoid(W [a; b] + bias), for W, bias of `gate`: [..., D] each."""
+    b = b.to(a.dtype)
+    return torch.lerp(b, a, joint(gate, a, b).sigmoid().to(a.dtype))

@@ -29,7 +29,7 @@ import torch
 from torch import Tensor
 
 from cotext.layers.buckets import Bucket, Sentences
-from cotext.layers.context_nodes import Nodes, node_query_mask
+from cotext.layers.context_nodes import Nodes
 from cotext.layers.kernels.gated_others import Apart
 from cotext.layers.kernels.packing import Packing
 from cotext.layers.kernels.sdpa import TokenIndices
@@ -331,8 +331,7 @@ class Layout:
     @cached_property
     def absolute(self) -> Tensor:
         """Encodings of the positions of all tokens, packed: [N, D] or [B, T, D]."""
-        encoded: Tensor = self.shared.table(self.packed_position, self.longest)
-        return encoded
+        return self.shared.table(self.packed_position, self.longest)
 
     @cached_property
     def is_current(self) -> Tensor:
@@ -415,8 +414,10 @@ class Layout:
         context = self.shared.source_sentences
         if context is not None and not self.causal:
             # Only sentences up to this distance are visible.
-            apart = (self.sentence[:, :, None] - self.sentence[:, None, :]).abs() <= context
-            mask = apart[:, None] if mask is None else apart[:, None] & mask
+            near = (self.sentence[:, :, None] - self.sentence[:, None, :]).abs() <= context
+            # Queries of padding attend to all sentences: a softmax over no keys would be NaN.
+            near |= (self.sentence < 0)[:, :, None]
+            mask = near[:, None] if mask is None else near[:, None] & mask
         indices = self._indices
         tokens = None if indices is None else lambda: TokenIndices(indices, indices)
         return Keys(mask, self.causal, True, lambda: (self.position, self.position), tokens)
@@ -457,16 +458,6 @@ class Layout:
     def source_nodes(self) -> Nodes:
         """Nodes of the source sentences, without the sentence that a target sentence translates."""
         return Nodes(self.sentences.buckets, self.sentence, self.source.sentence, None)
-
-    @cached_property
-    def node_query_mask(self) -> Tensor:
-        """See `context_nodes.node_query_mask`: [B, 1, T, T]."""
-        return node_query_mask(self.sentence, self.sentence)
-
-    @cached_property
-    def source_node_query_mask(self) -> Tensor:
-        """The same for source tokens: [B, 1, T, S]."""
-        return node_query_mask(self.sentence, self.source.sentence)
 
     @cached_property
     def aligned_position(self) -> Tensor:
@@ -544,8 +535,7 @@ class Step:
     @cached_property
     def absolute(self) -> Tensor:
         """Encodings of the positions of the tokens in their rows: [B, W * T, D]."""
-        encoded: Tensor = self.shared.table(self.packed_position)
-        return encoded
+        return self.shared.table(self.packed_position)
 
     @cached_property
     def aligned_position(self) -> Tensor:

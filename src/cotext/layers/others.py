@@ -123,8 +123,7 @@ class ProjectedOthersSpan(nn.Module, RowSpan, StartsFromOthers):
 
     def output(self, out: nn.Linear, mixed: Tensor) -> Tensor:
         long, short = mixed.chunk(2, dim=-1)
-        projected: Tensor = out(short) + self.long(long)
-        return projected
+        return out(short) + self.long(long)
 
     def neutral_start(self) -> Mapping[str, float]:
         return {"long.weight": 0.0}

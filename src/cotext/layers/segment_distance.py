@@ -87,5 +87,4 @@ class SegmentDistanceScore(Score):
         mixed, mass = output[..., :size], output[..., size:]
         # Several sentences may have the same clipped distance: add up their weights.
         by_distance = mass.new_zeros(*mass.shape[:3], 2 * CLIP + 1).scatter_add(3, distance, mass)
-        out: Tensor = mixed + by_distance @ of_values
-        return out
+        return mixed + by_distance @ of_values

@@ -77,8 +77,7 @@ class TransformerXLScore(Score, StartsFromOthers):
     def distances(self, count: int, like: Tensor) -> Tensor:
         """Return the projected encodings of the distances 0 ... count - 1: [count, D]."""
         encoded = self.table(torch.arange(count, device=like.device), count).to(like.dtype)
-        projected: Tensor = self.distance(encoded)
-        return projected
+        return self.distance(encoded)
 
     def attend_memory(
         self, q_GLD: Tensor, k: Tensor, v: Tensor, r_nD: Tensor, memory: BucketMemory
@@ -98,8 +97,7 @@ class TransformerXLScore(Score, StartsFromOthers):
         alone = attend_from_memory(
             q_GLD, k[:, own:], v[:, own:], biases, r[own:], memory.mask[..., own:], heads, self.dropout
         )
-        mixed: Tensor = self.start(alone, seen)
-        return mixed
+        return self.start(alone, seen)
 
     def attend(self, q_BHTK: Tensor, kv: KeysValues, keys: Keys, layout: AnyLayout) -> Tensor:
         """Attend from the next tokens to the slots of a cache: [B, H, T, K]."""
@@ -154,7 +152,7 @@ class MemorySpan(SentenceSpan):
         else:
             weight = attention.qkv.weight
             detached = linear(x.detach(), weight, attention.qkv.bias)
-            own = _SharedProjection.apply(detached, x, weight)  # type: ignore[no-untyped-call]
+            own = _SharedProjection.apply(detached, x, weight)
         detached = detached[:, dimension:]
         r_nD = score.distances(past.distances, x)
         mixed = []

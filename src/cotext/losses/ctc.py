@@ -327,9 +327,7 @@ def lattices_nll(
     hidden_ND = in_autocast_dtype(hidden_ND)
     # The function chooses the precision of each of its products itself.
     with torch.autocast(hidden_ND.device.type, enabled=False):
-        nll_G: Tensor = _CTC.apply(  # type: ignore[no-untyped-call]
-            hidden_ND, weight_VD, lattices, units, chunk
-        )
+        nll_G: Tensor = _CTC.apply(hidden_ND, weight_VD, lattices, units, chunk)
     return nll_G
 
 

@@ -24,7 +24,7 @@ from cotext.layers.context_attention import ContextAttention
 from cotext.layers.layout import Layout, Packed
 from cotext.layers.masks import is_current
 from cotext.layers.state import ContextSide
-from cotext.models.batch_context import Embedder
+from cotext.models.row_embedder import RowEmbedder
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class ContextEncoder(nn.Module, ABC):
 
     @abstractmethod
     def read(
-        self, rows: ContextRows, layout: Layout, embed: Embedder, encoder: Stack[EncoderBlock]
+        self, rows: ContextRows, layout: Layout, embed: RowEmbedder, encoder: Stack[EncoderBlock]
     ) -> Tensor:
         """Encode the context; return its states, packed by `layout`."""
 

@@ -21,10 +21,11 @@ from torch import Tensor, nn
 
 from cotext.layers.blocks import EncoderBlock, Size, Stack, Stacks
 from cotext.layers.context_attention import ContextSublayer
+from cotext.layers.int8_linear import gated
 from cotext.layers.layout import AnyLayout, Layout
 from cotext.layers.start import ZeroGate
-from cotext.models.batch_context import Embedder
 from cotext.models.context_encoder import ContextEncoder, ContextRows
+from cotext.models.row_embedder import RowEmbedder
 
 
 class SeparateContext(ContextEncoder):
@@ -36,13 +37,12 @@ class SeparateContext(ContextEncoder):
             block.context_attention = GatedSublayer(size)
 
     def read(
-        self, rows: ContextRows, layout: Layout, embed: Embedder, encoder: Stack[EncoderBlock]
+        self, rows: ContextRows, layout: Layout, embed: RowEmbedder, encoder: Stack[EncoderBlock]
     ) -> Tensor:
         x = layout.pack(embed.source(rows.context))
         for block in self.layers:
             x = block(x, layout)
-        states: Tensor = self.norm(x)
-        return states
+        return self.norm(x)
 
 
 class GatedSublayer(ContextSublayer):
@@ -55,7 +55,7 @@ class GatedSublayer(ContextSublayer):
 
     def behind(self, x: Tensor, layout: AnyLayout) -> Tensor:
         y = self.attention(self.norm(x) if self.pre_norm else x, layout)
-        mixed = self._gated(x, y)
+        mixed = gated(self.gate, x, y)
         if not self.pre_norm:
             mixed = self.norm(mixed)
         if self.start is not None:

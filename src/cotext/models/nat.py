@@ -179,8 +179,7 @@ class NonAutoregressiveTransformer(NonAutoregressiveModel):
         )
         for block in blocks:
             x = through(block, x, layout, self.recomputes)
-        unpacked: Tensor = layout.unpack(norm(x))
-        return unpacked
+        return layout.unpack(norm(x))
 
     def auxiliary_loss(self, draft: Draft, tokens: Tensor, ratio: float) -> AuxiliaryLoss | None:
         """See `NonAutoregressiveModel`: the loss of lengths of rows, and of codes."""

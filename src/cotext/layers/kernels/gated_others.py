@@ -71,10 +71,7 @@ def attend_apart(
     """Mix the values of own keys, and of other keys behind the gate: [B, H, T, K]."""
     gate = gate_H.to(q_BHTK.dtype)[:, None, None]
     if q_BHTK.device.type == "cpu":
-        mixed: Tensor = _AttendApart.apply(  # type: ignore[no-untyped-call]
-            q_BHTK, k_BHSK, v_BHSK, gate, apart
-        )
-        return mixed
+        return _AttendApart.apply(q_BHTK, k_BHSK, v_BHSK, gate, apart)
     own, others = (
         scaled_dot_product_attention(q_BHTK, k_BHSK, v_BHSK, attn_mask=mask)
         for mask in (apart.own, apart.others)

@@ -75,8 +75,7 @@ class OneDNN(Product):
         # Of the output: bias, scale, zero point and type, then the operation that follows.
         output = None, 1.0, 0, torch.float32
         nothing: tuple[str, list[float], str] = ("none", [], "")
-        product: Tensor = torch.ops.onednn.qlinear_pointwise(rows_ND, 1.0, OFFSET, *weight, *output, *nothing)
-        return product
+        return torch.ops.onednn.qlinear_pointwise(rows_ND, 1.0, OFFSET, *weight, *output, *nothing)
 
 
 class IntMM(Product):

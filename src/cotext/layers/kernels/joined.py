@@ -64,10 +64,7 @@ def with_gradients(
     `apart` are the values mixed over only this set, and `whole` the values mixed over both sets: [B, T, H, K]
     and [B, T, H] each, in the order of these queries.
     """
-    added: Tensor = _Place.apply(  # type: ignore[no-untyped-call]
-        q_BHTK, k_BHSK, v_BHSK, mask, *apart, *whole
-    )
-    return added
+    return _Place.apply(q_BHTK, k_BHSK, v_BHSK, mask, *apart, *whole)
 
 
 def on_cpu(x: Tensor) -> bool:

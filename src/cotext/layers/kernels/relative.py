@@ -54,8 +54,7 @@ def attend_relative(
     inputs = q_BHTK, k_BHSK, v_BHSK, table.to(q_BHTK.dtype), mask, causal, dropout
     if q_BHTK.device.type != "cpu":
         return relative_with_bias(*inputs)
-    mixed: Tensor = _RelativeAttention.apply(*inputs)  # type: ignore[no-untyped-call]
-    return mixed
+    return _RelativeAttention.apply(*inputs)
 
 
 def relative_with_bias(
@@ -75,8 +74,7 @@ def relative_with_bias(
 def _relative_bias(q_BHTK: Tensor, table: Tensor, keys: int) -> Tensor:
     """Return Q R^T / sqrt(K) by key: [B, H, T, keys]."""
     vectors = table[_rows_of_table(table, 0, q_BHTK.size(2), keys)]
-    bias: Tensor = _skewed(q_BHTK @ vectors.T, keys) * q_BHTK.size(-1) ** -0.5
-    return bias
+    return _skewed(q_BHTK @ vectors.T, keys) * q_BHTK.size(-1) ** -0.5
 
 
 @in_float32
@@ -114,16 +112,14 @@ def attend_from_memory(
     inputs = q_BTD, k_BSD, v_BSD, biases_2D.to(q_BTD.dtype), r_nD.to(q_BTD.dtype), mask, heads, dropout
     if q_BTD.device.type != "cpu":
         return memory_with_bias(*inputs)
-    mixed: Tensor = _MemoryAttention.apply(*inputs)  # type: ignore[no-untyped-call]
-    return mixed
+    return _MemoryAttention.apply(*inputs)
 
 
 def memory_bias(by_place_BTD: Tensor, r_nD: Tensor, keys: int, heads: int) -> Tensor:
     """Return (Q + w) R^T / sqrt(K) by key: [B, H, T, keys]."""
     by_place_BHTK, r_nHK = _split(by_place_BTD, heads), r_nD.view(r_nD.size(0), heads, -1)
     by_distance = torch.einsum("bhtk,nhk->bhtn", by_place_BHTK, r_nHK).contiguous()
-    bias: Tensor = _skewed(by_distance, keys) * by_place_BHTK.size(-1) ** -0.5
-    return bias
+    return _skewed(by_distance, keys) * by_place_BHTK.size(-1) ** -0.5
 
 
 def memory_with_bias(

@@ -186,10 +186,7 @@ def attend(
         )
     if causal:
         mask = causal_mask(q_BHTK.size(2), k_BHSK.size(2), q_BHTK.device)
-    mixed: Tensor = _DroppedAttention.apply(  # type: ignore[no-untyped-call]
-        q_BHTK, k_BHSK, v_BHSK, mask, dropout
-    )
-    return mixed
+    return _DroppedAttention.apply(q_BHTK, k_BHSK, v_BHSK, mask, dropout)
 
 
 @in_float32
