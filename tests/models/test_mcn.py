@@ -15,12 +15,13 @@ from cotext.data.batch import Instance
 from cotext.data.build import build_view, special_symbols
 from cotext.data.collate import make_batch
 from cotext.evaluation.studies.attention.sentence_maps import sentence_maps
-from cotext.layers import layout as segments
+from cotext.layers import positions
 from cotext.layers.blocks import EncoderBlock, Size
 from cotext.layers.buckets import Sentences
-from cotext.layers.kernels.relative import attend_from_memory, memory_with_bias
+from cotext.layers.kernels import relative
+from cotext.layers.kernels.relative import attend_from_memory
 from cotext.layers.kernels.sdpa import TokenIndices, watch_weights
-from cotext.layers.layout import CLIP, Layout, Packed
+from cotext.layers.layout import Layout, Packed
 from cotext.layers.multi_head import (
     AttentionSize,
     CrossAttention,
@@ -29,7 +30,7 @@ from cotext.layers.multi_head import (
     SelfAttention,
     split_heads,
 )
-from cotext.layers.positions import sinusoidal
+from cotext.layers.positions import CLIP, sinusoidal
 from cotext.layers.segment_distance import SegmentDistanceScore
 from cotext.layers.state import STEPS_BETWEEN_COLLECTIONS, DecoderState
 from cotext.layers.transformer_xl import TransformerXLScore
@@ -135,14 +136,14 @@ def test_segment_attention_of_many_sentences_comes_in_chunks(
     tokens: int, context: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Sentences beyond the clipped distance on both sides of a chunk; rows that end early, or in a chunk."""
-    monkeypatch.setattr(segments, "CHUNK_TOKENS", tokens)
+    monkeypatch.setattr(positions, "CHUNK_TOKENS", tokens)
     sentence = sentences_of([1, 2] * 52, [1, 3, 2] * 6, [5])
     assert len(layout(sentence).segments.chunks) == -(-156 // tokens)
     check_segment_attention(sentence, True, context, True)
 
 
 def test_columns_of_a_chunk_do_not_grow_with_the_row(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(segments, "CHUNK_TOKENS", 40)
+    monkeypatch.setattr(positions, "CHUNK_TOKENS", 40)
     widest = [
         max(chunk.columns for chunk in layout(sentences_of([2] * count)).segments.chunks)
         for count in (150, 400)
@@ -276,7 +277,7 @@ def test_no_context_is_every_sentence_by_itself() -> None:
 # --- attention from a memory
 
 
-def test_attention_from_a_memory_by_its_equation() -> None:
+def test_attention_from_a_memory_by_its_equation(monkeypatch: pytest.MonkeyPatch) -> None:
     """Against loops over pairs, by both ways of computing it, gradients included."""
     batch, queries, size, heads = 2, 3, 8, 2
     total = 5
@@ -302,8 +303,9 @@ def test_attention_from_a_memory_by_its_equation() -> None:
     inputs = [q, k, v, biases, r]
     upstream = torch.randn_like(out)
     expected = torch.autograd.grad((out * upstream).sum(), inputs)
-    for way in (attend_from_memory, memory_with_bias):
-        found = way(q, k, v, biases, r, mask, heads, 0.0)
+    for on_cpu in (True, False):
+        monkeypatch.setattr(relative, "on_cpu", lambda x, on_cpu=on_cpu: on_cpu)
+        found = attend_from_memory(q, k, v, biases, r, mask, heads, 0.0)
         torch.testing.assert_close(found, out, rtol=1e-9, atol=1e-9)
         grads = torch.autograd.grad((found * upstream).sum(), inputs)
         for one, other in zip(grads, expected, strict=True):

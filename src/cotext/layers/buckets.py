@@ -27,6 +27,7 @@ from torch.autograd.function import once_differentiable
 
 from cotext.layers.kernels.packing import Packing
 from cotext.layers.kernels.sdpa import TokenIndices
+from cotext.layers.masks import causal as causal_mask
 
 BUCKET_RATIO = 1.5  # longest to shortest sentence of a bucket
 
@@ -217,3 +218,53 @@ class Sentences:
         """Return the tokens of every bucket, with one row per sentence: [G, L, D] each."""
         parts = torch.split(x_ND, [bucket.tokens for bucket in self.buckets])
         return [(b, b.unpack(part)) for b, part in zip(self.buckets, parts, strict=True)]
+
+
+# --- Memories: for the sentences of a bucket, the tokens of earlier sentences, and their distances.
+#
+# Shapes: G sentences of a bucket, L tokens of its longest, M tokens of its longest memory, N real tokens of
+# all rows, D model.
+
+
+class BucketMemory:
+    """The earlier tokens that the sentences of one bucket attend to; the same in all layers."""
+
+    def __init__(self, bucket: Bucket, device: torch.device) -> None:
+        self.bucket, self.memory = bucket, bucket.memory
+        longest = bucket.tokens // bucket.sentences if bucket.own is None else bucket.own.tokens
+        # Keys of the memory come before those of the sentence.
+        remembered = 0 if self.memory is None else self.memory.tokens
+        keys = remembered + longest
+        # Padding is to the right of all real tokens, so the causal mask already hides it.
+        self.mask = causal_mask(longest, keys, device)[None, None]
+        if self.memory is not None and self.memory.mask is not None:
+            real = torch.ones(bucket.sentences, 1, 1, keys, dtype=torch.bool, device=device)
+            real[..., :remembered] = self.memory.mask
+            self.mask = self.mask & real
+        # By key - query, ascending. Later keys are masked; clamping keeps their index valid.
+        self.distance = torch.arange(keys - 1, -longest, -1, device=device).clamp(min=0)
+
+    def fetch(self, own_ND: Tensor, detached: Tensor) -> Tensor:
+        """Return inputs of keys and values: [n, 2D] of the bucket, [N, 2D] of all -> [G, M + L, 2D]."""
+        own_ND = self.bucket.unpack(own_ND)
+        return own_ND if self.memory is None else torch.cat((self.memory.fetch(detached), own_ND), dim=1)
+
+    def token_indices(self) -> TokenIndices:
+        own = self.bucket.token_indices()
+        if self.memory is None:
+            return own
+        return TokenIndices(own.query, torch.cat((self.memory.token_indices, own.key), dim=1))
+
+
+class MemoryLayout:
+    """Memories of the sentences of complete rows; distances are in the range 0 to `distances` - 1."""
+
+    def __init__(self, sentences: Sentences) -> None:
+        device = sentences.rows.index_N.device
+        self.buckets = [BucketMemory(bucket, device) for bucket in sentences.buckets]
+        self.distances = max(int(memory.distance[0]) for memory in self.buckets) + 1
+
+    @property
+    def empty(self) -> bool:
+        """Whether all memories are empty, because no sentence has an earlier sentence."""
+        return all(bucket.memory is None for bucket in self.buckets)

@@ -24,9 +24,10 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 from torch.nn.functional import linear, scaled_dot_product_attention
 
+from cotext.layers.buckets import BucketMemory
 from cotext.layers.kernels.relative import attend_from_memory, memory_bias
 from cotext.layers.kernels.sdpa import show_weights, watched
-from cotext.layers.layout import AnyLayout, BucketMemory, Keys, Layout, Step
+from cotext.layers.layout import AnyLayout, Keys, Layout, Step
 from cotext.layers.multi_head import AttentionSize, Score, SelfAttention, merge_heads, split_heads
 from cotext.layers.positions import PositionTable
 from cotext.layers.sentence_spans import SentenceSpan

@@ -32,7 +32,7 @@ from cotext.layers.flat_batch import ExtraKeys, RowOrder
 from cotext.layers.int8_linear import outputs
 from cotext.layers.kernels.dropout import Dropout
 from cotext.layers.kernels.sdpa import TokenIndices, attend
-from cotext.layers.layouts import ContextLayout
+from cotext.layers.layout import ContextLayout
 from cotext.layers.masks import is_current
 from cotext.layers.multi_head import AttentionSize, merge_heads, projection, split_heads
 from cotext.layers.start import ZeroGate

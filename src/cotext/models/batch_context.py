@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from cotext.data.batch import Source
 from cotext.layers.flat_batch import ExtraKeys, RowOrder
-from cotext.layers.layouts import ContextLayout
+from cotext.layers.layout import ContextLayout
 from cotext.layers.state import TargetContext
 from cotext.models.row_embedder import RowEmbedder
 

@@ -31,7 +31,7 @@ from cotext.layers.flat_batch import (
     RowOrder,
     Sequences,
 )
-from cotext.layers.layouts import ContextLayout
+from cotext.layers.layout import ContextLayout
 from cotext.layers.masks import causal, is_current
 from cotext.layers.multi_head import AttentionSize
 from cotext.layers.state import DecoderState

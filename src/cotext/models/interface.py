@@ -17,8 +17,7 @@ from cotext.config.model import DocumentConfig
 from cotext.data.batch import Source
 from cotext.layers.blocks import Size
 from cotext.layers.int8_linear import Int8Linear
-from cotext.layers.layout import AnyLayout
-from cotext.layers.layouts import Layouts
+from cotext.layers.layout import AnyLayout, Layouts
 from cotext.layers.others import GatedOthersSpan
 from cotext.layers.start import Blended, NewSymbols, StartsFromOthers
 from cotext.runtime.errors import CotextError

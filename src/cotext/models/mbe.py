@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from cotext.data.batch import Source
-from cotext.layers.layouts import ContextLayout
+from cotext.layers.layout import ContextLayout
 from cotext.layers.start import Blended
 from cotext.layers.state import DecoderState, TargetContext
 from cotext.models.batch_context import BatchContext

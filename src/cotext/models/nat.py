@@ -30,8 +30,7 @@ from cotext.data.batch import Source
 from cotext.layers.blocks import DecoderBlock, Stack, Stacks, cross_attentions, number_attentions, through
 from cotext.layers.codebook import Codebook, CodeGate, frequencies, perplexity
 from cotext.layers.embedding import SentenceEmbedding, Side
-from cotext.layers.layout import Layout, Shared
-from cotext.layers.layouts import Layouts
+from cotext.layers.layout import Layout, Layouts, Shared
 from cotext.layers.soft_copy import glanced, soft_copy, stretched
 from cotext.layers.state import SourceSide
 from cotext.models.interface import AuxiliaryLoss, Draft, NonAutoregressiveModel

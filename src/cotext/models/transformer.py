@@ -21,8 +21,7 @@ from torch import Tensor, nn
 from cotext.data.batch import Source
 from cotext.layers.blocks import Stacks, cross_attentions, number_attentions, self_attentions, through
 from cotext.layers.embedding import SentenceEmbedding, Side
-from cotext.layers.layout import Layout, Shared, Step
-from cotext.layers.layouts import Layouts
+from cotext.layers.layout import Layout, Layouts, Shared, Step
 from cotext.layers.positions import mean_sentence_length
 from cotext.layers.state import ContextSide, DecoderState, SourceSide
 from cotext.models.batch_context import BatchContext

@@ -20,6 +20,7 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
 from cotext.layers.kernels.precision import precise
+from cotext.layers.kernels.sdpa import on_cpu
 
 CHUNK_QUERIES = 256  # number of queries whose weights are in memory at a time, if the device is not a CPU
 
@@ -65,11 +66,6 @@ def with_gradients(
     and [B, T, H] each, in the order of these queries.
     """
     return _Place.apply(q_BHTK, k_BHSK, v_BHSK, mask, *apart, *whole)
-
-
-def on_cpu(x: Tensor) -> bool:
-    """Return whether torch's attention kernel for CPUs, which returns l, is used."""
-    return x.device.type == "cpu"
 
 
 class _Place(Function):
