@@ -9,13 +9,9 @@ from torch import Tensor
 from cotext.layers.kernels import relative
 from cotext.layers.kernels.relative import attend_at_distances, attend_relative
 from cotext.layers.masks import causal as causal_mask
+from tests.layers.layouts import doubles
 
 SPAN = 3
-
-
-def doubles(*shape: int, seed: int = 0) -> Tensor:
-    generator = torch.Generator().manual_seed(seed)
-    return torch.randn(*shape, dtype=torch.float64, generator=generator)
 
 
 def by_definition(

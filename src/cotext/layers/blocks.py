@@ -85,6 +85,7 @@ class EncoderBlock(nn.Module):
         super().__init__()
         self.attention = attention
         self.context_attention = None
+        # From this block on, only current tokens are left: see `Layout.of_current`.
         self.current_only = any(module.span.current_only for module in self_attentions(attention))
         self.feed_forward = size.feed_forward_layer()
         self.after_attention = Residual(size.dimension, size.dropout, size.pre_norm)
@@ -128,6 +129,7 @@ class DecoderBlock(nn.Module):
 def _attended(block: EncoderBlock | DecoderBlock, x: Tensor, layout: AnyLayout) -> Tensor:
     """Apply self-attention and, if the layout has context, attention to it."""
     context = block.context_attention
+    # In a batch without context, the block is that of the sentence model.
     if context is None or layout.context_side is None:
         return block.after_attention(x, lambda x: block.attention(x, layout))
     states = block.after_attention(x, lambda x: context.beside(x, block.attention(x, layout), layout))

@@ -55,6 +55,7 @@ class _Fetch(Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        # Rows fetched for padding must not add to the gradient of the row that stands in for them.
         index, real_M = ctx.saved_tensors
         grad_MD, origin_M = grads[0].index_select(0, real_M), index[real_M]
         grad_PD = grad_MD.new_zeros(ctx.size, grad_MD.size(1))
@@ -76,6 +77,7 @@ class ExtraTokens:
         real_GL = at_GL >= 0
         self.mask = None if bool(real_GL.all()) else real_GL[:, None, None, :]
         self.sentences, self.tokens = at_GL.shape
+        # On padding, any row is fetched; `mask` hides it.
         self.index = at_GL.clamp(min=0).flatten()
         self.token_indices = token_GL
         self.real_M = real_GL.flatten().nonzero()[:, 0]
@@ -152,6 +154,7 @@ class _Rows:
         longest = int((stop - start).max())
         if longest == 0:
             return None
+        # Padded on the left, so that a memory ends where its sentence begins, and distances are the same.
         at_GM = stop + torch.arange(-longest, 0, device=stop.device)
         real, at_GM = at_GM >= start, at_GM.clamp(min=0)
         return ExtraTokens(
@@ -179,6 +182,7 @@ class Sentences:
         length_G = longer_G = by_row.length_G
         start_G = counterpart_G = memory_G = None
         if spans is not None:
+            # A search may write more sentences than the source has: they attend to the last source sentence.
             start_G, stop_G = spans[by_row.row_G, by_row.k_G.clamp(max=spans.size(1) - 1)].unbind(dim=1)
             counterpart_G = stop_G - start_G
             start_G = start_G + by_row.row_G * source_tokens

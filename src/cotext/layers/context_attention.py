@@ -23,8 +23,10 @@ class ContextSpan(RowSpan):
         side = layout.source
         assert isinstance(side, ContextSide)
         if isinstance(layout, Layout):
+            # Recorded weights leave out rows without context.
             query = layout.token_indices.where(side.exists[:, None], -1)
             keys = replace(keys, tokens=lambda: TokenIndices(query, side.index))
+        # Zeros keep the product finite; `has_context` discards its result.
         return score.attend_source(q_BHTK * side.exists[:, None, None, None], kv, keys)
 
 

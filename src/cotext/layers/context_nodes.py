@@ -68,6 +68,7 @@ class Nodes:
         return [self._nodes_of(bucket) for bucket in self._buckets]
 
     def _nodes_of(self, bucket: Bucket) -> ExtraTokens:
+        # The first token tells the row and the index of its sentence.
         opening_G = bucket.token_indices().query[:, 0]
         row_G, k_G = opening_G // self._queries.size(1), self._queries.flatten()[opening_G]
         others = self.real[row_G] & (self.of != k_G[:, None])

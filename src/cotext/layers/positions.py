@@ -23,6 +23,7 @@ def sinusoidal(positions: Tensor, dimension: int, wavelengths: Wavelengths = "ha
     """
     half = dimension // 2
     steps = half if wavelengths == "half" else max(half - 1, 1)
+    # 10,000^(-i / steps) for i = 0 ... half - 1.
     rate = torch.exp(
         torch.arange(half, dtype=torch.float32, device=positions.device) * (-math.log(10_000.0) / steps)
     )
@@ -40,6 +41,7 @@ def ranks(sentence: Tensor) -> Tensor:
     t = torch.arange(sentence.size(1), device=sentence.device).expand_as(sentence)
     opens = torch.ones_like(sentence, dtype=torch.bool)
     opens[:, 1:] = sentence[:, 1:] != sentence[:, :-1]
+    # The largest index of an opening token so far is where the sentence begins.
     return t - torch.where(opens, t, 0).cummax(dim=1).values
 
 

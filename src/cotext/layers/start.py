@@ -46,6 +46,7 @@ class ZeroGate(nn.Module, StartsFromOthers):
 
     def forward(self, x: Tensor, changed: Tensor) -> Tensor:
         """[..., D] each -> [..., D]."""
+        # In this form, the result is exactly x while a is 0.
         return x + self.share.to(x.dtype) * (changed - x)
 
     def neutral_start(self) -> Mapping[str, float]:

@@ -87,6 +87,7 @@ class TransformerXLScore(Score, StartsFromOthers):
         biases, heads = torch.stack((self.content_bias, self.distance_bias)), self.size.heads
         r = r_nD.index_select(0, memory.distance)
         if watched():
+            # The biases make queries of padding nonzero, but only zeros are recorded as padding.
             real = (q_GLD.abs().amax(dim=2, keepdim=True) > 0).to(q_GLD.dtype)
             content, keys = (split_heads(x, heads) for x in ((q_GLD + biases[0]) * real, k))
             bias = memory_bias(q_GLD + biases[1], r, k.size(1), heads)
@@ -149,6 +150,7 @@ class MemorySpan(SentenceSpan):
         score, past, dimension = attention.score, layout.memory, x.size(-1)
         assert isinstance(score, TransformerXLScore)
         if past.empty or not torch.is_grad_enabled():
+            # Without a memory or gradients, there is nothing to detach.
             detached = own = attention.qkv(x)
         else:
             weight = attention.qkv.weight

@@ -69,6 +69,7 @@ class _ReluDropout(Function):
     @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         (out,) = ctx.saved_tensors
+        # Dropped elements are 0 in the output, as those that the ReLU set to 0.
         passed = torch.ops.aten.threshold_backward(grads[0], out, 0)
         factor = 1 / (1 - ctx.rate)
         return passed * factor if passed.dtype == torch.bfloat16 else passed.mul_(factor), None

@@ -88,6 +88,7 @@ class _AttendApart(Function):
         for rows, queries, keys in _chunks(q, k, apart.causal):
             own, others = _softmaxes(q, k, apart, rows, queries, keys)
             share = gate * apart.seen[rows, :, queries]
+            # The weights are added first, so that one product with the values is enough.
             out[rows, :, queries] = torch.addcmul(own, others, share) @ v[rows, :, keys]
         return out
 
@@ -132,5 +133,6 @@ def _softmaxes(
 ) -> tuple[Tensor, Tensor]:
     """Return the weights of own and of other keys, regardless of `seen`: [rows, H, queries, keys] each."""
     scores = (q[rows, :, queries] * q.size(-1) ** -0.5) @ k[rows, :, keys].transpose(-2, -1)
+    # Both softmaxes are over the same scores, with the keys of the other set masked.
     own, others = ((scores + bias[rows, :, queries, keys]).softmax(dim=-1) for bias in apart.biases)
     return own, others

@@ -44,6 +44,7 @@ def mix_apart(q_BHTK: Tensor, k_BHSK: Tensor, v_BHSK: Tensor, mask: Tensor | Non
             chunks = [_chunk(part, k, v, mask) for part in torch.split(q, CHUNK_QUERIES, dim=2)]
             out, total = (torch.cat(x, dim=2) for x in zip(*chunks, strict=True))
         if mask is not None:
+            # The kernel's l is arbitrary for queries without keys; minus infinity gives them no weight.
             total = total.masked_fill(~mask.any(dim=-1), -math.inf)
         mixed: Tensor = out.transpose(1, 2)
         return mixed, total.transpose(1, 2)
@@ -52,6 +53,7 @@ def mix_apart(q_BHTK: Tensor, k_BHSK: Tensor, v_BHSK: Tensor, mask: Tensor | Non
 def joined(first: Mixed, second: Mixed) -> Mixed:
     """Join the values mixed over two sets of keys; every query attends to at least one set."""
     total = torch.logaddexp(first[1], second[1])
+    # The total is at least as large as each part, so that no exponential overflows.
     shares = ((out, (part - total).exp()) for out, part in (first, second))
     (out_1, share_1), (out_2, share_2) = shares
     return out_1 * share_1[..., None] + out_2 * share_2[..., None], total

@@ -74,6 +74,7 @@ def attend_at_distances(
     Positive distances must be masked.
     """
     span = table.size(0) // 2
+    # Products only with the distances that occur: search reads few keys at a time.
     longest = min(span, -int(distance_BTS.min()))
     by_distance = q_BHTK @ table[span - longest : span + 1].T
     index = (distance_BTS.clamp(-longest, 0) + longest)[:, None].expand(-1, q_BHTK.size(1), -1, -1)
@@ -125,6 +126,7 @@ def _rows_of_table(table: Tensor, first: int, stop: int, keys: int) -> Tensor:
 
 def _skewed(by_distance: Tensor, keys: int) -> Tensor:
     """Return products by distance [B, H, C, n] as products by key, a view [B, H, C, keys]."""
+    # A row stride one shorter than a row moves each row by one column; no number is copied.
     rows, heads, queries, distances = by_distance.shape
     *outer, _, _ = by_distance.stride()
     return by_distance.as_strided((rows, heads, queries, keys), (*outer, distances - 1, 1), queries - 1)
@@ -221,6 +223,7 @@ class _MemoryAttention(Function):
         r = r.view(r.size(0), heads, -1).permute(1, 2, 0)
         by_distance = torch.bmm(by_place.flatten(1, 2), r).view(heads, rows, queries, -1)
         bias = _skewed(by_distance, keys).flatten(0, 1)
+        # `beta` scales the products with R, and `alpha` those with K: both by 1 / sqrt(K).
         weight = torch.baddbmm(bias, content.flatten(0, 1), k.transpose(1, 2), beta=scale, alpha=scale)
         weight.view(heads, rows, queries, keys).masked_fill_(~mask.transpose(0, 1), -math.inf)
         weight = weight.softmax(dim=-1)

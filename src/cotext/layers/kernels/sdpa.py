@@ -149,6 +149,7 @@ class _DroppedAttention(Function):
     @staticmethod
     def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, rate: float) -> Tensor:
         ctx.scale, ctx.rate = q.size(-1) ** -0.5, rate
+        # In place where possible: scores and weights are the largest tensors.
         scores = (q @ k.transpose(-2, -1)).mul_(ctx.scale)
         if mask is not None:
             scores += torch.zeros_like(mask, dtype=scores.dtype).masked_fill_(~mask, -math.inf)
