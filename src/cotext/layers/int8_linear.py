@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from cotext.layers.half_linear import product
-from cotext.layers.kernels.int8 import OFFSET, Product, fastest, quantised_rows
+from cotext.layers.kernels.int8 import OFFSET, ProductKind, fastest, quantised_rows
 
 
 class Int8Linear(nn.Module):
@@ -19,7 +19,7 @@ class Int8Linear(nn.Module):
     """
 
     def __init__(
-        self, weight: Tensor, scale: Tensor, bias: Tensor | None, product: type[Product] | None = None
+        self, weight: Tensor, scale: Tensor, bias: Tensor | None, product: ProductKind | None = None
     ) -> None:
         super().__init__()
         self.out_features, self.in_features = weight.shape

@@ -152,7 +152,7 @@ class DatapointsTarget(RowsTarget):
         self.total: Tensor | None = None  # [R, 1, D], sum of the current embeddings so far
         self.count: Tensor | None = None  # [R, 1, 1]
 
-    def shown(self, tokens: Tensor, sentence: Tensor, source: Source, order: RowOrder) -> ExtraKeys:
+    def keys_of(self, tokens: Tensor, sentence: Tensor, source: Source, order: RowOrder) -> ExtraKeys:
         """Return the means of the rows that have current tokens."""
         current_RT = is_current(sentence, source.current)
         indices = current_RT.any(dim=1).nonzero().flatten()

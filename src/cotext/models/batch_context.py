@@ -73,15 +73,15 @@ class RowsTarget(TargetContext):
         if source.extra_rows is not None:
             given, other = source.extra_rows, source.extra_rows.source
             order = parent.order_of(other, parent.training)
-            self.complete = self.shown(given.target_input, given.input_sentence, other, order)
+            self.complete = self.keys_of(given.target_input, given.input_sentence, other, order)
 
     @abstractmethod
-    def shown(self, tokens: Tensor, sentence: Tensor, source: Source, order: RowOrder) -> ExtraKeys:
+    def keys_of(self, tokens: Tensor, sentence: Tensor, source: Source, order: RowOrder) -> ExtraKeys:
         """Return what other rows attend to in complete rows [R, T]; `order` [R] is that of these rows."""
 
     def finish(self, entries: Tensor, tokens: Tensor, sentence: Tensor) -> None:
         """Add finished rows to the complete rows: decoder inputs [E, T], -1 on padding."""
-        ended = self.shown(tokens, sentence, self.source.select(entries), self.rows.take(entries))
+        ended = self.keys_of(tokens, sentence, self.source.select(entries), self.rows.take(entries))
         hidden = torch.cat((self.complete.hidden, ended.hidden))
         self.complete = ExtraKeys(hidden, self.complete.order.join(ended.order))
 

@@ -110,7 +110,7 @@ class FlatTarget(RowsTarget):
         self.lead: Tensor | None = None  # [B, P]
         self.active: ActiveGroups | None = None
 
-    def shown(self, tokens: Tensor, sentence: Tensor, source: Source, order: RowOrder) -> ExtraKeys:
+    def keys_of(self, tokens: Tensor, sentence: Tensor, source: Source, order: RowOrder) -> ExtraKeys:
         """Return the current tokens."""
         chosen = is_current(sentence, source.current)
         return _extra_keys(self.embed.target(tokens, sentence, source), chosen, order)

@@ -75,9 +75,8 @@ def in_precision(loaded: LoadedModel, precision: Precision, device: torch.device
     """Convert a loaded model to `decode.precision`.
 
     Raises:
-        CotextError: int8 on a device that is not a CPU, float16 on a CPU, either for an engine, or a model
-        that
-            was not loaded in float32.
+        CotextError: int8 on another device than a CPU, float16 on a CPU, any precision for an engine, or a
+            model that was not loaded in float32.
     """
     if precision == loaded.precision:
         return loaded
