@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn.functional import layer_norm, linear
 
 from cotext.layers.alibi import AlibiScore
-from cotext.layers.blocks import DecoderBlock, EncoderBlock, Residual, Size
+from cotext.layers.blocks import Residual, Size, TransformerBlock
 from cotext.layers.kernels.dropout import Dropout, dropout, keep_mask, relu_dropout
 from cotext.layers.kernels.packing import Packing
 from cotext.layers.kernels.sdpa import attend
@@ -235,9 +235,9 @@ def test_residual_orders() -> None:
 def test_blocks_without_padding_equal_blocks_with_it(pre_norm: bool) -> None:
     torch.manual_seed(3)
     size = Size(8, 12, 2, 1, 1, pre_norm=pre_norm)
-    encoder = EncoderBlock(size, plain_attention(SelfAttention, 8)).double()
+    encoder = TransformerBlock(size, plain_attention(SelfAttention, 8)).double()
     cross = plain_attention(CrossAttention, 8)
-    decoder = DecoderBlock(size, plain_attention(SelfAttention, 8), cross).double()
+    decoder = TransformerBlock(size, plain_attention(SelfAttention, 8), cross).double()
     source, target = sentences([[5], [2], [4]]), sentences([[3], [6], [1]])
     x_BSD, x_BTD = doubles(3, 5, 8), doubles(3, 6, 8, seed=1)
 

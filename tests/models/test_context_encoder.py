@@ -16,7 +16,7 @@ from cotext.data.build import special_symbols
 from cotext.data.collate import make_batch
 from cotext.data.views import Window
 from cotext.evaluation.studies.attention.sentence_maps import sentence_maps
-from cotext.layers.blocks import DecoderBlock, EncoderBlock
+from cotext.layers.blocks import TransformerBlock
 from cotext.layers.kernels.sdpa import watch_weights
 from cotext.models.doct import GatedSublayer, SeparateContext
 from cotext.models.transformer import Transformer
@@ -94,7 +94,7 @@ def behind(sublayer: nn.Module | None, x: Tensor, context: Tensor | None) -> Ten
     return result
 
 
-def encoded(block: EncoderBlock, x: Tensor, context: Tensor | None) -> Tensor:
+def encoded(block: TransformerBlock, x: Tensor, context: Tensor | None) -> Tensor:
     attended, sublayer = own(block.attention, x), block.context_attention
     if context is not None and isinstance(sublayer, BesideSelfAttention):
         c = other(sublayer.attention, x, context)
@@ -105,7 +105,7 @@ def encoded(block: EncoderBlock, x: Tensor, context: Tensor | None) -> Tensor:
     return result
 
 
-def decoded(block: DecoderBlock, x: Tensor, memory: Tensor, context: Tensor | None) -> Tensor:
+def decoded(block: TransformerBlock, x: Tensor, memory: Tensor, context: Tensor | None) -> Tensor:
     x = block.after_attention.norm(x + own(block.attention, x, causal=True))
     x = behind(block.context_attention, x, context)
     x = block.after_cross.norm(x + other(block.cross, x, memory))

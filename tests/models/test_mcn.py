@@ -16,7 +16,7 @@ from cotext.data.build import build_view, special_symbols
 from cotext.data.collate import make_batch
 from cotext.evaluation.studies.attention.sentence_maps import sentence_maps
 from cotext.layers import positions
-from cotext.layers.blocks import EncoderBlock, Size
+from cotext.layers.blocks import Size, TransformerBlock
 from cotext.layers.buckets import Sentences
 from cotext.layers.kernels import relative
 from cotext.layers.kernels.relative import attend_from_memory
@@ -464,7 +464,7 @@ def test_shown_weights_are_those_of_the_equation() -> None:
     system = model()
     top = system.source_document
     assert isinstance(top, SegmentGate)
-    assert isinstance(top.layer, EncoderBlock)
+    assert isinstance(top.layer, TransformerBlock)
     attention = top.layer.attention
     assert isinstance(attention, SelfAttention)
     assert isinstance(attention.score, SegmentDistanceScore)

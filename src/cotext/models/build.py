@@ -14,7 +14,7 @@ from cotext.config.recipe import Config
 from cotext.data.build import build_mixture, further_symbols
 from cotext.data.tokenizer import SPECIAL_SYMBOLS
 from cotext.layers.alibi import AlibiScore
-from cotext.layers.blocks import DecoderBlock, EncoderBlock, Size, Stack, Stacks
+from cotext.layers.blocks import Size, Stack, Stacks, TransformerBlock
 from cotext.layers.embedding import EmbeddingKind, InputKind, SentenceEmbedding
 from cotext.layers.initialisation import initialise
 from cotext.layers.multi_head import AttentionSize, CrossAttention, RowSpan, Score, SelfAttention
@@ -181,7 +181,7 @@ def _context_encoder(model: ModelConfig, size: Size, stacks: Stacks) -> ContextE
     if model.context_encoder == "none":
         return None
     layers = [
-        EncoderBlock(size, _attention(SelfAttention, model, "encoder", size, 0))
+        TransformerBlock(size, _attention(SelfAttention, model, "encoder", size, 0))
         for _ in range(model.context_layers)
     ]
     return CONTEXT_ENCODERS[model.context_encoder](size, layers, stacks)
@@ -214,16 +214,16 @@ def _relative(model: ModelConfig, size: Size) -> nn.Parameter | None:
 
 def _stacks(model: ModelConfig, size: Size) -> Stacks:
     encoder = Stack(
-        EncoderBlock(size, _attention(SelfAttention, model, "encoder", size, i))
+        TransformerBlock(size, _attention(SelfAttention, model, "encoder", size, i))
         for i in range(size.encoder_layers if model.reads_source else 0)
     )
     encoder_norm = size.norm() if model.reads_source else nn.Identity()
     return Stacks(encoder, _decoder(model, size), encoder_norm, size.norm())
 
 
-def _decoder(model: ModelConfig, size: Size) -> Stack[DecoderBlock]:
+def _decoder(model: ModelConfig, size: Size) -> Stack:
     return Stack(
-        DecoderBlock(
+        TransformerBlock(
             size,
             _attention(SelfAttention, model, "decoder", size, i),
             _attention(CrossAttention, model, "cross", size, i) if model.reads_source else None,

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from cotext.layers.blocks import EncoderBlock, Size, Stack, Stacks
+from cotext.layers.blocks import Size, Stack, Stacks, TransformerBlock
 from cotext.layers.context_attention import ContextSublayer
 from cotext.layers.int8_linear import gated
 from cotext.layers.layout import AnyLayout, Layout
@@ -31,14 +31,12 @@ from cotext.models.row_embedder import RowEmbedder
 class SeparateContext(ContextEncoder):
     """A separate stack, whose output every block attends to."""
 
-    def __init__(self, size: Size, layers: Sequence[EncoderBlock], stacks: Stacks) -> None:
+    def __init__(self, size: Size, layers: Sequence[TransformerBlock], stacks: Stacks) -> None:
         super().__init__(size, layers, stacks)
         for block in (*stacks.encoder, *stacks.decoder):
             block.context_attention = GatedSublayer(size)
 
-    def read(
-        self, rows: ContextRows, layout: Layout, embed: RowEmbedder, encoder: Stack[EncoderBlock]
-    ) -> Tensor:
+    def read(self, rows: ContextRows, layout: Layout, embed: RowEmbedder, encoder: Stack) -> Tensor:
         x = layout.pack(embed.source(rows.context))
         for block in self.layers:
             x = block(x, layout)

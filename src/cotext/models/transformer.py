@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from cotext.data.batch import Source
 from cotext.layers.blocks import Stacks, cross_attentions, number_attentions, self_attentions, through
 from cotext.layers.embedding import SentenceEmbedding, Side
-from cotext.layers.layout import Layout, Layouts, Shared, Step
+from cotext.layers.layout import AnyLayout, Layout, Layouts, Shared, Step
 from cotext.layers.positions import mean_sentence_length
 from cotext.layers.state import ContextSide, DecoderState, SourceSide
 from cotext.models.batch_context import BatchContext
@@ -206,26 +206,20 @@ class Transformer(TranslationModel):
         x_RTD = self._embedder(layouts).next(tokens, sentence, position, rank, state)
         if context is not None:
             x_RTD = context.mix(x_RTD, sentence, state)
+        layout: AnyLayout
         if state.caches:
-            step = Step(sentence, position, rank, state, self._shared("target"))
-            x_RTD = self._step(x_RTD, step)
-            return x_RTD if context is None else x_RTD[:, -tokens.size(1) :]
-        assert layouts.target is not None
-        layout = layouts.target.bound(self._shared("target"), state.source, state.context_side)
-        x = layout.pack(x_RTD)
+            layout, x = Step(sentence, position, rank, state, self._shared("target")), x_RTD
+        else:
+            assert layouts.target is not None
+            layout = layouts.target.bound(self._shared("target"), state.source, state.context_side)
+            x = layout.pack(x_RTD)
         for block in self.decoder:
             x = through(block, x, layout, self.recomputes)
         x = self.decoder_norm(x)
         if self.target_document is not None:
             x = self.target_document(x, layout)
-        return layout.unpack(x)[:, -tokens.size(1) :]
-
-    def _step(self, x: Tensor, step: Step) -> Tensor:
-        """Apply the decoder to the next tokens [R, T, D], after those in the caches."""
-        for block in self.decoder:
-            x = block(x, step)
-        x = self.decoder_norm(x)
-        if self.target_document is not None:
-            x = self.target_document(x, step)
-        step.state.step(step.sentence, step.rank)
-        return x
+        if isinstance(layout, Step):
+            state.step(sentence, rank)
+        else:
+            x = layout.unpack(x)
+        return x[:, -tokens.size(1) :]

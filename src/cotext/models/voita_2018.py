@@ -17,7 +17,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from cotext.layers.blocks import EncoderBlock, Size, Stack, Stacks
+from cotext.layers.blocks import Size, Stack, Stacks, TransformerBlock
 from cotext.layers.context_attention import ContextSublayer
 from cotext.layers.int8_linear import gated
 from cotext.layers.layout import AnyLayout, Layout
@@ -31,15 +31,13 @@ class SharedContext(ContextEncoder):
 
     extra_tokens = 1
 
-    def __init__(self, size: Size, layers: Sequence[EncoderBlock], stacks: Stacks) -> None:
+    def __init__(self, size: Size, layers: Sequence[TransformerBlock], stacks: Stacks) -> None:
         super().__init__(size, layers, stacks)
         self.first = nn.Parameter(torch.randn(size.dimension) * size.dimension**-0.5)
         [*_, last] = stacks.encoder
         last.context_attention = BesideSelfAttention(size)
 
-    def read(
-        self, rows: ContextRows, layout: Layout, embed: RowEmbedder, encoder: Stack[EncoderBlock]
-    ) -> Tensor:
+    def read(self, rows: ContextRows, layout: Layout, embed: RowEmbedder, encoder: Stack) -> Tensor:
         first_BD = embed.first(self.first.expand(len(rows.context.tokens), -1), "source")
         x = layout.pack(torch.cat((first_BD[:, None], embed.source(rows.context, behind=1)), dim=1))
         [*shared, _] = encoder
