@@ -1,5 +1,6 @@
-"""What stands around an attention that is tried alone: its rows, the source that it reads, and tables."""
+"""What tests of attention share: rows and their layouts, random numbers, attention in plain products."""
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -45,3 +46,9 @@ def sentences(rows: Sequence[Sequence[int]], first: int = 0) -> Tensor:
         for row in rows
     ]
     return torch.nn.utils.rnn.pad_sequence(indices, batch_first=True, padding_value=-1)
+
+
+def attended(query: Tensor, keys: Tensor, values: Tensor, heads: int = 2) -> Tensor:
+    """Attention of one query [D] to keys and values [S, D], head by head, without projections."""
+    parts = zip(query.chunk(heads), keys.chunk(heads, dim=1), values.chunk(heads, dim=1), strict=True)
+    return torch.cat([(k @ q / math.sqrt(len(q))).softmax(dim=0) @ v for q, k, v in parts])

@@ -4,7 +4,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from cotext.layers.buckets import sentence_spans
 from cotext.layers.kernels import joined
 from cotext.layers.kernels.sdpa import watch_weights
 from cotext.layers.layout import Layout, Packed
@@ -90,7 +89,6 @@ def test_nodes_of_rows_by_hand() -> None:
     real = nodes.token_indices >= 0
     found = [set(row[there].tolist()) for row, there in zip(nodes.token_indices, real, strict=True)]
     assert found == [{0, 1, 2, 3, 5}, {6, 9}]
-    assert sentence_spans(sentence)[0].tolist() == [[0, 2], [2, 3], [3, 6]]
 
 
 def test_what_is_kept_for_the_gradients_grows_as_the_row_does() -> None:
