@@ -33,7 +33,6 @@ FACTORS: dict[str, dict[str, dict[str, Any]]] = {
         "gated": {"encoder": GATED},
         "current on top": {"encoder": {"top": {"layers": 1, "span": "current"}}},
         "nodes": {"encoder": {"span": "nodes"}},
-        "node queries": {"encoder": {"span": "node_queries"}},
     },
     "encoder score": {
         "content": {},

@@ -244,6 +244,7 @@ def test_only_the_builders_know_parts_and_losses_by_name() -> None:
             "precision",
             "batch_context",
             "context_encoder",
+            "row_embedder",
             "reach",
             "parts",
             "unused",

@@ -125,7 +125,6 @@ SYSTEMS: dict[str, dict[str, Any]] = {
 }
 # Of models that predict all at once, beside those of recipes.
 AT_ONCE: dict[str, dict[str, Any]] = {
-    "node queries": {"attention": {"span": "sentence", "top": {"layers": 1, "span": "node_queries"}}},
     "gated nodes": {"attention": {"span": "sentence", "top": {"layers": 1, "span": "nodes", "mix": "gated"}}},
     "positions in sentences": {"attention": {"span": "sentence", "score": "positions"}},
     "rotary": {"attention": {"score": "rotary"}},

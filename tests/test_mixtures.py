@@ -1,9 +1,8 @@
-"""Recipes that combine ideas: no slot of theirs does nothing, and what has no kernel is refused by name."""
+"""Recipes that combine ideas: no slot of theirs does nothing."""
 
 from functools import cache
 from typing import Any
 
-import pytest
 import torch
 
 from cotext.config.recipe import Config, load_config, recipe_names
@@ -14,11 +13,8 @@ from cotext.data.sampling import instances_of
 from cotext.data.store import TokenDocument
 from cotext.losses.build import build_loss
 from cotext.models.build import build_model
-from cotext.models.checks import check
-from cotext.runtime.errors import CotextError
 from tests.golden import SETTINGS, SOURCE, TARGET, TOKENIZER
 from tests.loops import loop_over
-from tests.tiny import tiny_config, window
 
 COMBINED = [name for name in recipe_names() if name.split("/")[0] in ("mixtures", "modern", "han")]
 # Key of a slot that a recipe fills, and its neutral value.
@@ -104,70 +100,3 @@ def test_no_slot_does_nothing(recipe: str, key: str) -> None:
     whole = outcome(config_of(recipe), weights)
     without = outcome(config_of(recipe, *overrides(key)), weights)
     assert abs(float(whole - without)) > 1e-6 * abs(float(whole))
-
-
-REFUSED: dict[str, tuple[dict[str, Any], str]] = {
-    "a memory in the encoder": (
-        {"encoder": {"span": "memory"}},
-        r"model\.encoder\.span = memory.*row, sentence",
-    ),
-    "a memory with contents": (
-        {"decoder": {"span": "memory"}},
-        r"model\.attention\.score = content.*transformer_xl",
-    ),
-    "nodes of what is to come": (
-        {"decoder": {"span": "nodes"}},
-        r"model\.decoder\.span = nodes.*non_autoregressive",
-    ),
-    "nodes of what is to come, on top": (
-        {"attention": {"top": {"layers": 1, "span": "nodes"}}},
-        r"model\.attention\.top\.span = nodes.*non_autoregressive",
-    ),
-    "segment distances of a target": (
-        {"decoder": {"score": "segment_distance"}},
-        r"model\.decoder\.score = segment_distance.*no kernel",
-    ),
-    "more top layers than layers": (
-        {"attention": {"top": {"layers": 9}}},
-        r"model\.attention\.top\.layers = 9.*\d layers",
-    ),
-    "absolute positions beside those of sentences": (
-        {"attention": {"score": "absolute"}, "positions": "reset"},
-        r"model\.positions = reset.*absolute",
-    ),
-    "a shift of the target alone": (
-        {"target_positions": "shifted"},
-        r"model\.target_positions = shifted.*model\.positions = shifted",
-    ),
-    "source sentences that are gone": (
-        {"encoder": {"top": {"layers": 1, "span": "current"}}, "cross": {"span": "sentence"}},
-        r"model\.cross\.span = sentence.*choose row",
-    ),
-    "a layer over sentences that are gone": (
-        {"encoder": {"top": {"layers": 1, "span": "current"}}, "document_layer": "segment_gate"},
-        r"document_layer = segment_gate.*current",
-    ),
-    "a segment gate on the target": (
-        {"document_layer": "segment_gate", "document": {"target": True}},
-        r"document\.target.*segment_gate.*in the encoder; remove",
-    ),
-    "a document layer on no side": (
-        {"document_layer": "hierarchical", "document": {"source": False}},
-        r"neither model\.document\.source nor",
-    ),
-    "a loss of paths from left to right": ({"writes": "non_autoregressive"}, r"loss\.name = glancing"),
-}
-
-
-@loop_over("what", REFUSED)
-def test_what_has_no_kernel_is_refused_by_name(what: str) -> None:
-    model, message = REFUSED[what]
-    with pytest.raises(CotextError, match=f"(?s){message}"):
-        check(tiny_config(model=model, view=window(2)))
-
-
-@pytest.mark.parametrize("key", ["batch_context", "document_layer"])
-def test_non_autoregressive_models_take_no_parts_of_others(key: str) -> None:
-    kind = {"batch_context": "flat", "document_layer": "hierarchical"}[key]
-    with pytest.raises(CotextError, match=rf"model\.{key} = {kind}.*non_autoregressive"):
-        check(load_config("casa/casa", "tiny", [f"model.{key}={kind}"]))

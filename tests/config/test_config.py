@@ -217,12 +217,25 @@ def test_sizes_are_laid_over_subsections() -> None:
             ["document_layer=segment_gate", "encoder.top={layers: 1, span: current}"],
             "leaves the current ones alone; choose one of the two",
         ),
+        (["attention.score=content", "decoder.span=nodes"], "takes model.writes = non_autoregressive"),
+        (
+            ["attention.score=content", "attention.top={layers: 1, span: nodes}"],
+            "model.attention.top.span = nodes: no kernel decodes with it step by step",
+        ),
+        (
+            ["encoder.top={layers: 1, span: current}", "cross.span=sentence"],
+            "model.cross.span = sentence: where cross-attention sees current sentences alone",
+        ),
+        (["document_layer=hierarchical", "document.source=false"], "neither model.document.source nor"),
         (["writes=non_autoregressive"], "takes loss.name = glancing"),
         (
             ["attention.score=content", "positions=none", "position_encoding=learned"],
             "choose absolute, reset or shifted on both sides",
         ),
-        (["position_encoding=learned", "wavelengths=half"], "learned positions have no wavelengths"),
+        (
+            ["position_encoding=learned", "wavelengths=half"],
+            "model.wavelengths = half has no effect on learned positions",
+        ),
         (
             ["position_encoding=learned", "learned_positions=7", "first_position=7"],
             "there are 7 learned positions",

@@ -4,29 +4,16 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 import pytest
-import torch
 
 from cotext.config.model import ModelConfig
-from cotext.config.recipe import Config, load_config, recipe_names
+from cotext.config.recipe import load_config, recipe_names
 from cotext.config.sizes import SIZES, STACKS
-from cotext.layers.multi_head import SelfAttention
-from cotext.layers.node_spans import NodeSpan
-from cotext.models.build import build_model
-from cotext.models.g_transformer import GatedAttention
-from cotext.models.interface import Model
-from cotext.models.mcn import SegmentGate
 from tests.loops import loop_over
 
 # Rows of several papers that are one system.
 THE_SAME = {frozenset({"docflat/g-transformer", "g-transformer/finetune"})}
 # Recipes of other corpora: a size decides what they differ in, dropout and batches.
 CORPORA = ("-news", "-europarl")
-
-
-def built(config: Config) -> Model:
-    model = config.model.model_copy(update={"shift": 8})
-    with torch.device("meta"):
-        return build_model(config.model_copy(update={"model": model}), 100)
 
 
 def top_layers(model: ModelConfig) -> dict[str, int]:
@@ -76,33 +63,6 @@ def test_every_stack_has_both_kinds_of_layers(size: str) -> None:
             assert (layers > 0) == (asked[name] > 0), recipe
             assert layers == asked[name] if size == "base" else layers < max(shortest, 2), recipe
     assert seen > 20
-
-
-@loop_over("size", SIZES)
-def test_casa_has_local_and_context_layers_on_every_side(size: str) -> None:
-    system = built(load_config("casa/casa", size))
-    for stack in (system.encoder, system.decoder):
-        spans = [block.attention.span for block in stack if isinstance(block.attention, SelfAttention)]
-        context = [isinstance(span, NodeSpan) for span in spans]
-        assert not context[0]
-        assert context[-1]
-
-
-@loop_over("size", SIZES)
-@loop_over("recipe", ["g-transformer/randinit", "casa/2to2", "casa/shadow-10-2"])
-def test_g_transformer_has_local_and_global_layers(recipe: str, size: str) -> None:
-    system = built(load_config(recipe, size))
-    gated = [isinstance(block.attention, GatedAttention) for block in system.encoder]
-    assert not gated[0]
-    assert gated[-1]
-    assert any(isinstance(block.attention, GatedAttention) for block in system.decoder)
-
-
-@loop_over("size", SIZES)
-def test_mcn_has_local_layers_below_the_global_one(size: str) -> None:
-    system = built(load_config("mcn/final", size))
-    assert isinstance(system.source_document, SegmentGate)
-    assert len(system.encoder) == load_config("mcn/sent", size).model.encoder_layers >= 2
 
 
 def test_what_is_asked_for_has_the_last_word() -> None:

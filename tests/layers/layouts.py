@@ -1,5 +1,9 @@
-"""What stands around an attention that is tried alone: its rows, the source that it reads, and tables."""
+"""What tests of attention share: rows and their layouts, random numbers, attention in plain products."""
 
+import math
+from collections.abc import Sequence
+
+import torch
 from torch import Tensor
 
 from cotext.layers.layout import Layout, Packed, Shared
@@ -28,3 +32,23 @@ def source_side(attention: CrossAttention, memory: Tensor, sentence: Tensor) -> 
     """Source states [B, S, D] as one cross-attention reads them."""
     rows = layout(sentence, memory.size(-1))
     return SourceSide([attention.project(rows.pack(memory), rows)], sentence)
+
+
+def doubles(*shape: int, seed: int = 0) -> Tensor:
+    """Random numbers of the normal distribution, in double precision."""
+    return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+
+
+def sentences(rows: Sequence[Sequence[int]], first: int = 0) -> Tensor:
+    """Sentence indices [B, T] of rows with sentences of these lengths, from `first` on; -1 on padding."""
+    indices = [
+        torch.arange(first, first + len(row)).repeat_interleave(torch.tensor(row, dtype=torch.long))
+        for row in rows
+    ]
+    return torch.nn.utils.rnn.pad_sequence(indices, batch_first=True, padding_value=-1)
+
+
+def attended(query: Tensor, keys: Tensor, values: Tensor, heads: int = 2) -> Tensor:
+    """Attention of one query [D] to keys and values [S, D], head by head, without projections."""
+    parts = zip(query.chunk(heads), keys.chunk(heads, dim=1), values.chunk(heads, dim=1), strict=True)
+    return torch.cat([(k @ q / math.sqrt(len(q))).softmax(dim=0) @ v for q, k, v in parts])

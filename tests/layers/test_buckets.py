@@ -22,26 +22,12 @@ from cotext.layers.multi_head import (
 )
 from cotext.layers.sentence_spans import SentenceSpan
 from cotext.layers.state import SourceSide
-from tests.layers.layouts import layout, source_side
+from tests.layers.layouts import doubles, layout, sentences, source_side
 
 D, HEADS = 8, 2
 Rows = list[list[int]]  # the lengths of the sentences of every row
 
 rows_of_lengths = st.lists(st.lists(st.integers(1, 9), min_size=1, max_size=5), min_size=1, max_size=4)
-
-
-def sentences(rows: Rows, first: int = 0) -> Tensor:
-    """Sentence indices [B, T], -1 on padding."""
-    longest = max(map(sum, rows))
-    out = torch.full((len(rows), longest), -1)
-    for i, lengths in enumerate(rows):
-        index = torch.arange(first, first + len(lengths)).repeat_interleave(torch.tensor(lengths))
-        out[i, : len(index)] = index
-    return out
-
-
-def doubles(*shape: int, seed: int = 0) -> Tensor:
-    return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
 
 
 def local_self(dropout: float = 0.0) -> SelfAttention:
@@ -78,27 +64,13 @@ def test_buckets_of_a_hand_written_case() -> None:
     found = Sentences(sentences([[5, 2, 4], [2, 3, 4]]))
     # log(5 / L) / log(1.5): 0 for 5 and 4, 1 for 3, 2 for 2
     assert [b.tokens for b in found.buckets] == [13, 3, 4]
-    assert found.rows.index_N.tolist() == [
-        *range(5),
-        *range(7, 11),
-        *range(16, 20),
-        13,
-        14,
-        15,
-        5,
-        6,
-        11,
-        12,
-    ]
+    first = [*range(5), *range(7, 11), *range(16, 20)]
+    assert found.rows.index_N.tolist() == [*first, 13, 14, 15, 5, 6, 11, 12]
     x_ND = torch.arange(20.0)[:, None]
     longest = found.split(x_ND)[0][1]
     assert longest[:, :, 0].tolist() == [[0, 1, 2, 3, 4], [5, 6, 7, 8, 0], [9, 10, 11, 12, 0]]
     assert found.buckets[0].mask is not None
-    assert found.buckets[0].mask[:, 0, 0].tolist() == [
-        [True] * 5,
-        [True] * 4 + [False],
-        [True] * 4 + [False],
-    ]
+    assert found.buckets[0].mask[:, 0, 0].tolist() == [[True] * 5, *[[True] * 4 + [False]] * 2]
     assert found.buckets[1].mask is None
 
 

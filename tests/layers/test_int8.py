@@ -7,22 +7,23 @@ from torch import nn
 from cotext.layers.int8_linear import Int8Linear, joint, outputs
 from cotext.layers.kernels.int8 import (
     OFFSET,
-    Float,
-    IntMM,
-    OneDNN,
     Product,
+    ProductKind,
+    as_float,
     dequantised,
     fastest,
+    int_mm,
     is_exact,
+    onednn,
     quantised_rows,
     quantised_weight,
 )
 
-KINDS = [kind for kind in (OneDNN, IntMM, Float) if is_exact(kind)]
+KINDS = [kind for kind in (onednn, int_mm, as_float) if is_exact(kind)]
 kinds = pytest.mark.parametrize("kind", KINDS)
 
 
-def layer_and_states(kind: type[Product]) -> tuple[nn.Linear, Int8Linear, torch.Tensor]:
+def layer_and_states(kind: ProductKind) -> tuple[nn.Linear, Int8Linear, torch.Tensor]:
     torch.manual_seed(3)
     plain = nn.Linear(48, 40)
     weight, bias = plain.weight.detach(), plain.bias.detach()
@@ -31,7 +32,7 @@ def layer_and_states(kind: type[Product]) -> tuple[nn.Linear, Int8Linear, torch.
 
 
 @kinds
-def test_by_hand(kind: type[Product]) -> None:
+def test_by_hand(kind: ProductKind) -> None:
     # Rows of weights: the largest is 127 and 254, hence scales of 1 and 2. Of states: scales of 1 and 0.5.
     weight = torch.tensor([[127.0, -3.0], [10.0, 254.0]])
     states = torch.tensor([[127.0, 2.4], [-63.5, 10.1]])
@@ -48,7 +49,7 @@ def test_by_hand(kind: type[Product]) -> None:
 
 
 @kinds
-def test_within_half_a_step_of_either_factor(kind: type[Product]) -> None:
+def test_within_half_a_step_of_either_factor(kind: ProductKind) -> None:
     plain, layer, x = layer_and_states(kind)
     weight = plain.weight.detach()
     off_x, off_w = (y.abs().amax(dim=1) / 127 * 0.5001 for y in (x, weight))
@@ -59,7 +60,7 @@ def test_within_half_a_step_of_either_factor(kind: type[Product]) -> None:
 
 
 @kinds
-def test_a_row_is_the_same_to_the_last_bit_in_any_batch(kind: type[Product]) -> None:
+def test_a_row_is_the_same_to_the_last_bit_in_any_batch(kind: ProductKind) -> None:
     _, layer, x = layer_and_states(kind)
     together = layer(x)
     for rows in (slice(0, 1), slice(5, 9), slice(20, 37)):
@@ -70,7 +71,7 @@ def test_a_row_is_the_same_to_the_last_bit_in_any_batch(kind: type[Product]) -> 
 
 
 @kinds
-def test_parts_and_two_inputs(kind: type[Product]) -> None:
+def test_parts_and_two_inputs(kind: ProductKind) -> None:
     plain, layer, x = layer_and_states(kind)
     assert torch.equal(outputs(layer, x, 16), layer(x)[:, 16:])
     assert torch.equal(outputs(layer, x, 0, 16), layer(x)[:, :16])
@@ -95,24 +96,20 @@ def test_what_is_no_number_stays_none() -> None:
     assert bool(layer(x)[4].isfinite().all())
 
 
-class Saturating(Float):
+def saturating(weight: torch.Tensor, scale: torch.Tensor) -> Product:
     """Sums that are cut off, as those of processors without instructions for them are."""
-
-    def __call__(self, rows_ND: torch.Tensor) -> torch.Tensor:
-        return super().__call__(rows_ND).clamp(max=2**15 * 10)
+    return lambda rows: as_float(weight, scale)(rows).clamp(max=2**15 * 10)
 
 
-class Missing(Float):
+def missing(weight: torch.Tensor, scale: torch.Tensor) -> Product:
     """An operator that this torch does not have."""
-
-    def __call__(self, rows_ND: torch.Tensor) -> torch.Tensor:
-        raise AttributeError("no such operator")
+    raise AttributeError("no such operator")
 
 
-@pytest.mark.parametrize("kind", [Saturating, Missing])
-def test_what_cuts_off_or_is_not_there_is_not_chosen(kind: type[Product]) -> None:
+@pytest.mark.parametrize("kind", [saturating, missing])
+def test_what_cuts_off_or_is_not_there_is_not_chosen(kind: ProductKind) -> None:
     assert not is_exact(kind)
-    assert is_exact(Float)
+    assert is_exact(as_float)
 
 
 @pytest.mark.filterwarnings("error")

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn.functional import layer_norm, linear
 
 from cotext.layers.alibi import AlibiScore
-from cotext.layers.blocks import DecoderBlock, EncoderBlock, Residual, Size
+from cotext.layers.blocks import Residual, Size, TransformerBlock
 from cotext.layers.kernels.dropout import Dropout, dropout, keep_mask, relu_dropout
 from cotext.layers.kernels.packing import Packing
 from cotext.layers.kernels.sdpa import attend
@@ -28,19 +28,8 @@ from cotext.layers.multi_head import (
 from cotext.layers.state import SourceSide
 from cotext.models.build import build_model
 from cotext.models.interface import Model
-from tests.layers.layouts import layout
+from tests.layers.layouts import doubles, layout, sentences
 from tests.tiny import tiny_config
-
-
-def doubles(*shape: int, seed: int = 0) -> Tensor:
-    generator = torch.Generator().manual_seed(seed)
-    return torch.randn(*shape, dtype=torch.float64, generator=generator)
-
-
-def sentences(lengths: list[int]) -> Tensor:
-    """One sentence a row, -1 on padding."""
-    return torch.where(torch.arange(max(lengths)) < torch.tensor(lengths)[:, None], 0, -1)
-
 
 # Activations
 
@@ -140,7 +129,7 @@ def test_relu_dropout_is_dropout_of_relu() -> None:
 @given(st.lists(st.integers(1, 6), min_size=1, max_size=5))
 @settings(max_examples=40)
 def test_unpacking_undoes_packing_but_for_padding(lengths: list[int]) -> None:
-    sentence = sentences(lengths)
+    sentence = sentences([[n] for n in lengths])
     packing = Packing.of(sentence)
     assert (packing is None) == (len(set(lengths)) == 1)
     if packing is None:
@@ -163,7 +152,7 @@ def test_gradients_of_packing_and_unpacking() -> None:
 @pytest.mark.parametrize("kind", ["full", "causal", "padded"])
 def test_attention_with_dropout_has_the_gradients_of_its_definition(kind: str) -> None:
     q, k, v = (doubles(2, 2, 4, 3, seed=seed).requires_grad_() for seed in range(3))
-    mask = visible(sentences([4, 2])) if kind == "padded" else None
+    mask = visible(sentences([[4], [2]])) if kind == "padded" else None
     torch.manual_seed(2)
     out = attend(q, k, v, mask, kind == "causal", 0.25)
 
@@ -246,10 +235,10 @@ def test_residual_orders() -> None:
 def test_blocks_without_padding_equal_blocks_with_it(pre_norm: bool) -> None:
     torch.manual_seed(3)
     size = Size(8, 12, 2, 1, 1, pre_norm=pre_norm)
-    encoder = EncoderBlock(size, plain_attention(SelfAttention, 8)).double()
+    encoder = TransformerBlock(size, plain_attention(SelfAttention, 8)).double()
     cross = plain_attention(CrossAttention, 8)
-    decoder = DecoderBlock(size, plain_attention(SelfAttention, 8), cross).double()
-    source, target = sentences([5, 2, 4]), sentences([3, 6, 1])
+    decoder = TransformerBlock(size, plain_attention(SelfAttention, 8), cross).double()
+    source, target = sentences([[5], [2], [4]]), sentences([[3], [6], [1]])
     x_BSD, x_BTD = doubles(3, 5, 8), doubles(3, 6, 8, seed=1)
 
     def run(keep_padding: bool) -> tuple[Tensor, Tensor]:

@@ -25,8 +25,10 @@ from cotext.layers.positions import (
     sinusoidal,
 )
 from cotext.models.build import build_model
-from cotext.models.transformer import RowEmbedder, Transformer
+from cotext.models.row_embedder import RowEmbedder
+from cotext.models.transformer import Transformer
 from cotext.runtime.errors import CotextError
+from tests.loops import loop_over
 from tests.tiny import tiny_config, window
 
 # Two rows of unequal lengths: sentences of 3, 2 and 1 tokens; a first sentence of 2 and one of 1.
@@ -232,19 +234,11 @@ def test_training_moves_all_positions_of_a_row_alike(positions: Kind) -> None:
     assert torch.equal(placed(embedding, "source"), placed(plain, "source"))
 
 
-@pytest.mark.parametrize(
-    ("model", "words"),
-    [
-        ({"positions": "none"}, "no positions to move with model.positions = none"),
-        ({"position_encoding": "learned"}, "ends after 1026 rows"),
-        (
-            {"attention": {"score": "absolute"}},
-            "model.attention.score = absolute adds positions in every layer",
-        ),
-    ],
+@loop_over(
+    "model", [{"positions": "none"}, {"position_encoding": "learned"}, {"cross": {"score": "absolute"}}]
 )
-def test_positions_that_cannot_be_moved_are_refused(model: dict[str, Any], words: str) -> None:
-    with pytest.raises(CotextError, match=words):
+def test_positions_that_cannot_be_moved_are_refused(model: dict[str, Any]) -> None:
+    with pytest.raises(CotextError, match=r"train\.position_offset = 8 moves only sinusoidal positions"):
         build_model(tiny_config(model=model, train={"position_offset": 8}), VOCABULARY)
 
 

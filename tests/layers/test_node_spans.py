@@ -2,15 +2,14 @@
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from cotext.layers.buckets import sentence_spans
 from cotext.layers.kernels import joined
 from cotext.layers.kernels.sdpa import watch_weights
 from cotext.layers.layout import Layout, Packed
 from cotext.layers.multi_head import AttentionSize, CrossAttention, Score, SelfAttention
 from cotext.layers.node_spans import NodeSpan
-from tests.layers.layouts import layout, source_side
+from tests.layers.layouts import doubles, layout, sentences, source_side
 
 D, HEADS = 8, 2
 # Sentences of one, two and three tokens have nothing between their nodes, or one token.
@@ -18,14 +17,8 @@ ROWS = ([5, 1, 3, 8, 2], [4], [2, 2], [1, 1, 7])
 SOURCE = ([3, 1, 6, 2, 4], [2], [5, 1], [3, 3, 1])
 
 
-def sentences(rows: tuple[list[int], ...]) -> Tensor:
-    sides = [torch.arange(len(row)).repeat_interleave(torch.tensor(row)) for row in rows]
-    return nn.utils.rnn.pad_sequence(sides, batch_first=True, padding_value=-1)
-
-
 def states(seed: int, *shape: int) -> Tensor:
-    made = torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
-    return made.requires_grad_()
+    return doubles(*shape, seed=seed).requires_grad_()
 
 
 def attentions() -> tuple[SelfAttention, CrossAttention]:
@@ -96,7 +89,6 @@ def test_nodes_of_rows_by_hand() -> None:
     real = nodes.token_indices >= 0
     found = [set(row[there].tolist()) for row, there in zip(nodes.token_indices, real, strict=True)]
     assert found == [{0, 1, 2, 3, 5}, {6, 9}]
-    assert sentence_spans(sentence)[0].tolist() == [[0, 2], [2, 3], [3, 6]]
 
 
 def test_what_is_kept_for_the_gradients_grows_as_the_row_does() -> None:

@@ -15,7 +15,7 @@ from cotext.layers.kernels.gated_others import Apart, attend_apart
 from cotext.layers.layout import Packed
 from cotext.layers.multi_head import AttentionSize, CrossAttention, Score, SelfAttention
 from cotext.layers.others import GatedOthersSpan, ProjectedOthersSpan
-from tests.layers.layouts import layout, source_side
+from tests.layers.layouts import attended, layout, source_side
 from tests.tiny import PlainWordTokenizer, random_model, tiny_config, window
 
 TOKENIZER = PlainWordTokenizer([*"abcdefgh"])
@@ -129,12 +129,6 @@ SENTENCES = torch.tensor([[0, 0, 1, 1, 1, 2], [0, 1, 1, -1, -1, -1]])
 SIZE = AttentionSize(8, 2, 0.0)
 
 
-def product(q: Tensor, k: Tensor, v: Tensor, seen: list[int]) -> Tensor:
-    """Multi-head attention of one query [D] to the chosen keys [S, D], before the output projection."""
-    heads = zip(*(x.chunk(2, dim=-1) for x in (q, k[seen], v[seen])), strict=True)
-    return torch.cat([(k @ q / math.sqrt(len(q))).softmax(dim=0) @ v for q, k, v in heads])
-
-
 def joined(attention: SelfAttention | CrossAttention, long: Tensor, short: Tensor) -> Tensor:
     """W [long; short] + b with one matrix W."""
     span = attention.span
@@ -158,7 +152,7 @@ def test_a_long_and_a_short_mask_are_joined_by_a_projection(causal: bool) -> Non
                 continue
             seen = [s for s, other in enumerate(row) if other >= 0 and (s <= t or not causal)]
             short = [s for s in seen if row[s] == own]
-            wanted = joined(attention, product(q[t], k, v, seen), product(q[t], k, v, short))
+            wanted = joined(attention, attended(q[t], k[seen], v[seen]), attended(q[t], k[short], v[short]))
             torch.testing.assert_close(found[b, t], wanted)
 
 
@@ -179,7 +173,7 @@ def test_the_short_mask_of_cross_attention_is_the_translated_sentence() -> None:
                 continue
             seen = [s for s, other in enumerate(SENTENCES[b].tolist()) if other >= 0]
             short = [s for s in seen if SENTENCES[b, s] == own]
-            wanted = joined(attention, product(q[t], k, v, seen), product(q[t], k, v, short))
+            wanted = joined(attention, attended(q[t], k[seen], v[seen]), attended(q[t], k[short], v[short]))
             torch.testing.assert_close(found[b, t], wanted)
 
 

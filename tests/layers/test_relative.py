@@ -7,15 +7,11 @@ import torch
 from torch import Tensor
 
 from cotext.layers.kernels import relative
-from cotext.layers.kernels.relative import attend_at_distances, attend_relative, relative_with_bias
+from cotext.layers.kernels.relative import attend_at_distances, attend_relative
 from cotext.layers.masks import causal as causal_mask
+from tests.layers.layouts import doubles
 
 SPAN = 3
-
-
-def doubles(*shape: int, seed: int = 0) -> Tensor:
-    generator = torch.Generator().manual_seed(seed)
-    return torch.randn(*shape, dtype=torch.float64, generator=generator)
 
 
 def by_definition(
@@ -60,8 +56,9 @@ def test_outputs_and_gradients(
     expected = by_definition(*inputs, table, padding & order, distances(queries, keys))
     grad = doubles(*expected.shape, seed=9)
     gradients = torch.autograd.grad(expected, [*inputs, table], grad)
-    for way in (attend_relative, relative_with_bias):
-        found = way(*inputs, table, padding if padded else None, causal, 0.0)
+    for on_cpu in (True, False):
+        monkeypatch.setattr(relative, "on_cpu", lambda x, on_cpu=on_cpu: on_cpu)
+        found = attend_relative(*inputs, table, padding if padded else None, causal, 0.0)
         torch.testing.assert_close(found, expected)
         torch.testing.assert_close(torch.autograd.grad(found, [*inputs, table], grad), gradients)
 

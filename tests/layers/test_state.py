@@ -1,5 +1,6 @@
 """The decoder's state: whatever search does to it, a step equals the full forward pass of that row."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -105,6 +106,17 @@ class Rows:
         return [row // self.beam * self.beam + w for row, w in enumerate(within)]
 
 
+def search_at_random(rows: Rows, beam: int, steps: int, stay: Mapping[int, list[int]]) -> None:
+    """Random tokens and origins; after some of the steps only the entries of `stay` remain."""
+    generator = torch.Generator().manual_seed(beam)
+    rows.widen(beam)
+    for step in range(steps):
+        rows.step(rows.random_tokens(generator))
+        rows.reorder(rows.random_origin(generator))
+        if step in stay:
+            rows.select(stay[step])
+
+
 PREFIXES = [[0], [0, 4, 5, SEP, 3], [0, 4, SEP], [0, 1, 2, 3]]
 
 
@@ -114,16 +126,9 @@ PREFIXES = [[0], [0, 4, 5, SEP, 3], [0, 4, SEP], [0, 1, 2, 3]]
 def test_every_step_equals_the_full_pass_through_reordering_and_departures(
     positions: Kind, beam: int
 ) -> None:
-    generator = torch.Generator().manual_seed(beam)
     rows = Rows(model(positions), source([7, 3, 9, 4]), PREFIXES, slots=80)
-    rows.widen(beam)
-    for step in range(3 * STEPS_BETWEEN_COLLECTIONS):
-        rows.step(rows.random_tokens(generator))
-        rows.reorder(rows.random_origin(generator))
-        if step == 10:
-            rows.select([0, 3, 2])  # the gap is filled by the last
-        if step == 25:
-            rows.select([2, 1])
+    # The gap is filled by the last.
+    search_at_random(rows, beam, 3 * STEPS_BETWEEN_COLLECTIONS, {10: [0, 3, 2], 25: [2, 1]})
 
 
 @torch.no_grad()

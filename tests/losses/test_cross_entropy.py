@@ -69,15 +69,6 @@ def test_an_output_bias_beside_plain_autograd(smoothing: float, chunk: int) -> N
     assert torch.autograd.grad(halves, bias)[0].dtype == torch.float64
 
 
-def test_a_bias_alone_is_trained() -> None:
-    hidden, weight, label, discount = (x.detach() for x in example())
-    bias = torch.zeros(VOCABULARY, dtype=torch.float64, requires_grad=True)
-    loss, *_ = output_loss(hidden, weight, label, discount, 0.1, 5, bias)
-    [got] = gradients(loss, bias)
-    expected = cross_entropy(hidden @ weight.T + bias, label, label_smoothing=0.1, reduction="none")
-    torch.testing.assert_close(got, gradients((discount * expected).sum(), bias)[0])
-
-
 def test_large_logits_stay_finite() -> None:
     hidden, weight, label, discount = example(torch.float32)
     loss, nll, _ = output_loss(hidden * 1e4, weight, label, discount, 0.1)

@@ -140,17 +140,6 @@ def test_sum_over_all_forced_paths(
     agree(lengths, targets, forced=True, chunk=chunk)
 
 
-def test_by_hand() -> None:
-    # Uniform over two tokens: of the 8 paths of three positions 6 say `a`: not `---`, not `a-a`.
-    hidden, weight = torch.zeros(3, 1, dtype=torch.float64), torch.zeros(2, 1, dtype=torch.float64)
-    nll = ctc_nll(hidden, weight, units([3], [[1]]), BLANK)
-    torch.testing.assert_close(nll.exp(), torch.tensor([8 / 6], dtype=torch.float64))
-    # B ? ? E over five tokens: BaaE, B-aE, Ba-E, BBaE, BaEE: 5 of 25.
-    hidden, weight = torch.zeros(4, 1, dtype=torch.float64), torch.zeros(5, 1, dtype=torch.float64)
-    nll = ctc_nll(hidden, weight, units([4], [[B, 3, E]], forced=True), BLANK)
-    torch.testing.assert_close(nll.exp(), torch.tensor([5.0], dtype=torch.float64))
-
-
 @pytest.mark.parametrize(
     ("lengths", "texts"),
     [((4, 3, 5), ([3], [4], [4, 3])), ((5, 2, 4), ([3, 3], [], [4])), ((3, 6), ([3], [4, 4]))],

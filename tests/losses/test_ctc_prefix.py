@@ -48,7 +48,7 @@ def test_beginnings_by_enumeration(forced: bool) -> None:
             continue
         hidden, weight = (x.detach() for x in example(sum(lengths)))
         asked = units(lengths, targets, forced)
-        found = beginnings(hidden, partial(linear, weight=weight), asked, BLANK)
+        found_begins, found_whole = beginnings(hidden, partial(linear, weight=weight), asked, BLANK)
         log_p, start = (hidden @ weight.T).log_softmax(dim=1), 0
         for g, (length, target) in enumerate(zip(lengths, targets, strict=True)):
             begins, whole = enumerated(
@@ -56,10 +56,10 @@ def test_beginnings_by_enumeration(forced: bool) -> None:
             )
             start += length
             if not fits(asked, BLANK)[g]:
-                assert found.whole[g] == -torch.inf
+                assert found_whole[g] == -torch.inf
                 continue
-            assert found.whole[g].exp() == pytest.approx(whole)
-            assert found.begins[g, : len(target)].exp().tolist() == pytest.approx(begins)
+            assert found_whole[g].exp() == pytest.approx(whole)
+            assert found_begins[g, : len(target)].exp().tolist() == pytest.approx(begins)
 
 
 def test_the_whole_is_the_likelihood_and_every_step_loses() -> None:
@@ -67,9 +67,9 @@ def test_the_whole_is_the_likelihood_and_every_step_loses() -> None:
     targets = [[1, 3, 4, 3, 2], [1, 4, 4, 3, 2], [1, 3, 2]]
     hidden, weight = (x.detach() for x in example(sum(lengths), seed=3))
     asked = units(lengths, targets, forced=True)
-    found = beginnings(hidden, partial(linear, weight=weight), asked, BLANK)
-    torch.testing.assert_close(-found.whole, ctc_nll(hidden, weight, asked, BLANK))
-    for begins, whole, target in zip(found.begins, found.whole, targets, strict=True):
+    all_begins, all_whole = beginnings(hidden, partial(linear, weight=weight), asked, BLANK)
+    torch.testing.assert_close(-all_whole, ctc_nll(hidden, weight, asked, BLANK))
+    for begins, whole, target in zip(all_begins, all_whole, targets, strict=True):
         chain = [*begins[: len(target)].tolist(), float(whole)]
         assert chain[0] == pytest.approx(0)  # the bracket that is forced
         assert all(later <= before + 1e-12 for before, later in pairwise(chain))

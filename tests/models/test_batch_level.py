@@ -27,7 +27,6 @@ from tests.models.test_docflat import (
     VIEWS,
     SentenceHypothesis,
     alone,
-    attended,
     batch_of,
     begun_of,
     close,
@@ -38,6 +37,7 @@ from tests.models.test_docflat import (
     instances,
     joined,
     meeting,
+    product,
     source_of,
 )
 from tests.tiny import random_model, tiny_config, window
@@ -249,7 +249,7 @@ def test_equation_11_by_hand() -> None:
         out = rows(x, means, sees, current)
     for i, keys in enumerate((means[:2], means[:2], means[2:])):
         for t in range(3):
-            close(out[i, t], rows.norm(x[i, t] + attended(rows, means[i], keys)))
+            close(out[i, t], rows.norm(x[i, t] + product(rows, means[i], keys)))
     [tokens] = shown
     assert tokens is not None
     assert tokens.query.tolist() == tokens.key.tolist() == [[1, 3, 6]]
@@ -267,7 +267,7 @@ class WrittenMeans(SentenceHypothesis):
             return h[-1]
         mean = h[current].mean(dim=0, keepdim=True)
         rows = self.context.target_rows
-        x: Tensor = rows.norm(h[-1] + attended(rows, mean[0], torch.cat([mean, *others])))
+        x: Tensor = rows.norm(h[-1] + product(rows, mean[0], torch.cat([mean, *others])))
         return x
 
 
@@ -294,7 +294,7 @@ def test_current_tokens_of_the_target_see_the_mean_so_far_and_that_of_the_senten
         x = list(h[:first])
         for t in range(first, len(h)):
             mean = h[first : t + 1].mean(dim=0)
-            x.append(rows.norm(h[t] + attended(rows, mean, torch.cat([mean[None], *before]))))
+            x.append(rows.norm(h[t] + product(rows, mean, torch.cat([mean[None], *before]))))
         k = batch.input_sentence[i : i + 1, : len(h)]
         expected = decoded(model, torch.stack(x)[None], k, source_of(state.source, i))
         close(hidden[i, : len(h)], expected[0])

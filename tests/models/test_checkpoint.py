@@ -347,10 +347,6 @@ class TestRefusedModels:
         with pytest.raises(CotextError, match=r"no such model file; has the run been trained\?"):
             ckpt.load_run(tmp_path)
 
-    def test_no_such_checkpoint(self, trained: Path) -> None:
-        with pytest.raises(CotextError, match="3"):
-            ckpt.load_run(trained, update=3)
-
     @pytest.mark.parametrize("length", [0, 4, 100, 5000, -1])
     def test_truncated(self, run: Path, length: int) -> None:
         path = run / "model.safetensors"

@@ -16,12 +16,13 @@ from cotext.data.build import special_symbols
 from cotext.data.collate import make_batch
 from cotext.data.views import Window
 from cotext.evaluation.studies.attention.sentence_maps import sentence_maps
-from cotext.layers.blocks import DecoderBlock, EncoderBlock
+from cotext.layers.blocks import TransformerBlock
 from cotext.layers.kernels.sdpa import watch_weights
 from cotext.models.doct import GatedSublayer, SeparateContext
 from cotext.models.transformer import Transformer
 from cotext.models.voita_2018 import BesideSelfAttention, SharedContext
 from tests.golden import TOKENIZER
+from tests.layers.layouts import attended
 from tests.tiny import random_model, tiny_config, window
 
 WORDS = [[4, 5, 6], [7], [8, 9], [4, 8]]
@@ -63,13 +64,9 @@ def embedded(model: Transformer, tokens: list[int], first: Tensor | None = None)
 
 
 def mixed(q: Tensor, k: Tensor, v: Tensor, causal: bool = False) -> Tensor:
-    """Multi-head attention of [T, D] to [S, D], token by token and head by head."""
-    out = torch.zeros_like(q)
-    for t in range(len(q)):
-        seen = t + 1 if causal else len(k)
-        heads = zip(q[t].chunk(2), k[:seen].chunk(2, dim=1), v[:seen].chunk(2, dim=1), strict=True)
-        out[t] = torch.cat([(b @ a / math.sqrt(len(a))).softmax(dim=0) @ c for a, b, c in heads])
-    return out
+    """Multi-head attention of [T, D] to [S, D], token by token."""
+    seen = [slice(t + 1 if causal else len(k)) for t in range(len(q))]
+    return torch.stack([attended(q[t], k[keys], v[keys]) for t, keys in enumerate(seen)])
 
 
 def own(attention: Any, x: Tensor, causal: bool = False) -> Tensor:
@@ -94,18 +91,18 @@ def behind(sublayer: nn.Module | None, x: Tensor, context: Tensor | None) -> Ten
     return result
 
 
-def encoded(block: EncoderBlock, x: Tensor, context: Tensor | None) -> Tensor:
-    attended, sublayer = own(block.attention, x), block.context_attention
+def encoded(block: TransformerBlock, x: Tensor, context: Tensor | None) -> Tensor:
+    states, sublayer = own(block.attention, x), block.context_attention
     if context is not None and isinstance(sublayer, BesideSelfAttention):
         c = other(sublayer.attention, x, context)
-        gate = (sublayer.gate.weight @ torch.cat((attended, c), dim=1).T).T + sublayer.gate.bias
-        attended = gate.sigmoid() * attended + (1 - gate.sigmoid()) * c
-    x = behind(sublayer, block.after_attention.norm(x + attended), context)
+        gate = (sublayer.gate.weight @ torch.cat((states, c), dim=1).T).T + sublayer.gate.bias
+        states = gate.sigmoid() * states + (1 - gate.sigmoid()) * c
+    x = behind(sublayer, block.after_attention.norm(x + states), context)
     result: Tensor = block.after_feed_forward.norm(x + block.feed_forward(x))
     return result
 
 
-def decoded(block: DecoderBlock, x: Tensor, memory: Tensor, context: Tensor | None) -> Tensor:
+def decoded(block: TransformerBlock, x: Tensor, memory: Tensor, context: Tensor | None) -> Tensor:
     x = block.after_attention.norm(x + own(block.attention, x, causal=True))
     x = behind(block.context_attention, x, context)
     x = block.after_cross.norm(x + other(block.cross, x, memory))

@@ -1,7 +1,6 @@
 """DocFlat: who sees whom across the rows of a batch, and that every way of decoding computes the same."""
 
 import itertools
-import math
 from dataclasses import replace
 from typing import Any
 
@@ -28,7 +27,7 @@ from cotext.layers.positions import ranks
 from cotext.layers.state import STEPS_BETWEEN_COLLECTIONS, SourceSide
 from cotext.models.docflat import FlatBatch, FlatTarget
 from cotext.models.transformer import Transformer
-from tests.layers.layouts import layout
+from tests.layers.layouts import attended, layout
 from tests.tiny import PlainWordTokenizer, random_model, tiny_config, window
 
 TOKENIZER = PlainWordTokenizer(["the", "cat", "sat", "on", "a", "mat", "it", "saw", "again"])
@@ -162,26 +161,17 @@ def test_what_is_seen_is_attention_over_exactly_that(side: str, cross_document: 
             close(out[token], by_hand(context, flat[token], flat[[int(k) for k in keys]]))
 
 
-def attended(attention: Any, query: Tensor, keys: Tensor) -> Tensor:
-    """Multi-head attention of one vector [D] to several [S, D]."""
-    size = len(query)
-    (q,), k, v = (
-        (x @ w.T + b).view(len(x), attention.heads, -1)
-        for x, w, b in zip(
-            (query[None], keys, keys),
-            torch.split(attention.qkv.weight, size),
-            torch.split(attention.qkv.bias, size),
-            strict=True,
-        )
-    )
-    weights = (torch.einsum("hk,shk->hs", q, k) / math.sqrt(q.size(1))).softmax(dim=1)
-    out: Tensor = attention.out(torch.einsum("hs,shk->hk", weights, v).flatten())
+def product(attention: Any, query: Tensor, keys: Tensor) -> Tensor:
+    """Multi-head attention of one vector [D] to several [S, D], projected."""
+    q, _, _ = attention.qkv(query).chunk(3)
+    _, k, v = attention.qkv(keys).chunk(3, dim=1)
+    out: Tensor = attention.out(attended(q, k, v, attention.heads))
     return out
 
 
 def by_hand(context: FlatContext, query: Tensor, keys: Tensor) -> Tensor:
     """One token [D] that sees some [S, D]."""
-    mixed = attended(context.attention, query, keys)
+    mixed = product(context.attention, query, keys)
     if context.gate is None:
         identity: Tensor = context.norm(query + mixed)
         return identity

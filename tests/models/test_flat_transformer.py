@@ -86,16 +86,6 @@ def test_context_matters_through_the_lower_layers_alone(view: dict[str, object],
         assert changes(model, batch, row, t) == (reaches, reaches)
 
 
-@pytest.mark.parametrize("view", [DOC_TO_SENT, DOC_TO_DOC])
-def test_the_decoder_sees_the_current_sentence_alone(view: dict[str, object]) -> None:
-    config = config_of(view)
-    batch = batch_of(config)
-    state = random_model(config, TOKENIZER).encode(batch.source)
-    assert state.source.mask is not None
-    assert state.source.mask[:, 0, 0].sum(dim=1).tolist() == [len(s) + 1 for s in DOCUMENT]
-    assert state.source.keys_values[0][0].size(2) == max(len(s) + 1 for s in DOCUMENT)
-
-
 @torch.no_grad()
 def test_top_layers_by_hand() -> None:
     """Row by row: lower block over all, then upper block over the current tokens, at the row's positions."""

@@ -17,7 +17,7 @@ from cotext.models.g_transformer import GatedAttention
 from cotext.models.transformer import Transformer
 from cotext.training.warm_start import inherit
 from tests.layers.layouts import layout
-from tests.layers.test_state import PREFIXES, VOCABULARY, Rows, source, system
+from tests.layers.test_state import PREFIXES, VOCABULARY, Rows, search_at_random, source, system
 
 LENGTHS = ([3, 2, 4], [2, 1])  # of the source sentences of two rows
 TARGET_LENGTHS = ([2, 4, 3], [5, 1])
@@ -162,30 +162,6 @@ def test_every_step_equals_the_full_pass_through_reordering_and_departures(
     global_layers: int, beam: int
 ) -> None:
     """Beams fall into different sentences, and past the last one of the source."""
-    generator = torch.Generator().manual_seed(beam)
     rows = Rows(model(global_layers), source([7, 3, 9, 4]), PREFIXES, slots=80)
-    rows.widen(beam)
-    for step in range(2 * STEPS_BETWEEN_COLLECTIONS + 4):
-        rows.step(rows.random_tokens(generator))
-        rows.reorder(rows.random_origin(generator))
-        if step == 5:
-            rows.select([0, 3, 2])
-        if step == 10:
-            rows.select([2, 1])
+    search_at_random(rows, beam, 2 * STEPS_BETWEEN_COLLECTIONS + 4, {5: [0, 3, 2], 10: [2, 1]})
     assert rows.state.near > 0
-
-
-@torch.no_grad()
-def test_local_attention_reads_no_more_than_the_current_sentences() -> None:
-    """Forty sentences of four tokens: what is read does not grow with what was written."""
-    system = model(1)
-    given, _, _ = example(([3] * 40,), ([1],))
-    state = system.encode(given)
-    state.open(160)
-    for t in range(160):
-        k = torch.tensor([[t // 4]])
-        seen = state.within_sentence(k, state.slot_mask(1, k.device))
-        assert seen.stop - seen.first == t % 4 + 1
-        tokens, _ = state.source.within(k)
-        assert (tokens.start, tokens.stop) == (3 * (t // 4), 3 * (t // 4) + 3)
-        system.decode(torch.tensor([[t % 10]]), k, state)

@@ -1,7 +1,5 @@
 """Hierarchical attention, on its equations token by token; what holds of every system is in the cover."""
 
-import math
-
 import torch
 from torch import Tensor
 
@@ -15,6 +13,7 @@ from cotext.layers.layout import Layout, Packed
 from cotext.models.han import HierarchicalAttention
 from cotext.models.transformer import Transformer
 from tests.golden import SETTINGS, SOURCE, TARGET, TOKENIZER
+from tests.layers.layouts import attended
 from tests.tiny import random_model
 
 SENTENCES = torch.tensor([[0, 0, 1, 1, 1, 2, 3, 3, 4], [0, 1, 1, 2, -1, -1, -1, -1, -1]])
@@ -38,19 +37,11 @@ def batch_of(recipe: str) -> Batch:
     return make_batch(list(rows), special_symbols(TOKENIZER, config.view))
 
 
-def heads(x: Tensor, layer: HierarchicalAttention) -> list[Tensor]:
-    return list(x.chunk(layer.words.heads, dim=-1))
-
-
-def attended(query: Tensor, memory: Tensor, layer: HierarchicalAttention, words: bool) -> Tensor:
-    """Multi-head attention of one vector [D] to several [n, D], head by head."""
+def product(query: Tensor, memory: Tensor, layer: HierarchicalAttention, words: bool) -> Tensor:
+    """Multi-head attention of one vector [D] to several [n, D], projected and normalised."""
     part = layer.words if words else layer.of_sentences
     keys, values = part.key_value(memory).chunk(2, dim=-1)
-    mixed = []
-    for q, k, v in zip(*(heads(x, layer) for x in (part.query(query), keys, values)), strict=True):
-        weights = (k @ q / math.sqrt(len(q))).softmax(dim=0)
-        mixed.append(weights @ v)
-    normalised: Tensor = part.norm(part.out(torch.cat(mixed)))
+    normalised: Tensor = part.norm(part.out(attended(part.query(query), keys, values)))
     return normalised
 
 
@@ -71,8 +62,8 @@ def test_a_token_reads_each_sentence_then_the_sentences() -> None:
             if not before:
                 assert torch.equal(found[b, t], h)
                 continue
-            answers = [attended(h, x[b][SENTENCES[b] == j], layer, words=True) for j in before]
-            d = layer.norm(layer.feed_forward(attended(h, torch.stack(answers), layer, words=False)))
+            answers = [product(h, x[b][SENTENCES[b] == j], layer, words=True) for j in before]
+            d = layer.norm(layer.feed_forward(product(h, torch.stack(answers), layer, words=False)))
             gate = layer.gate(torch.cat((h, d))).sigmoid()
             torch.testing.assert_close(found[b, t], gate * h + (1 - gate) * d)
 

@@ -15,12 +15,13 @@ from cotext.data.batch import Instance
 from cotext.data.build import build_view, special_symbols
 from cotext.data.collate import make_batch
 from cotext.evaluation.studies.attention.sentence_maps import sentence_maps
-from cotext.layers import layout as segments
-from cotext.layers.blocks import EncoderBlock, Size
+from cotext.layers import positions
+from cotext.layers.blocks import Size, TransformerBlock
 from cotext.layers.buckets import Sentences
-from cotext.layers.kernels.relative import attend_from_memory, memory_with_bias
+from cotext.layers.kernels import relative
+from cotext.layers.kernels.relative import attend_from_memory
 from cotext.layers.kernels.sdpa import TokenIndices, watch_weights
-from cotext.layers.layout import CLIP, Layout, Packed
+from cotext.layers.layout import Layout, Packed
 from cotext.layers.multi_head import (
     AttentionSize,
     CrossAttention,
@@ -29,7 +30,7 @@ from cotext.layers.multi_head import (
     SelfAttention,
     split_heads,
 )
-from cotext.layers.positions import sinusoidal
+from cotext.layers.positions import CLIP, sinusoidal
 from cotext.layers.segment_distance import SegmentDistanceScore
 from cotext.layers.state import STEPS_BETWEEN_COLLECTIONS, DecoderState
 from cotext.layers.transformer_xl import TransformerXLScore
@@ -38,8 +39,8 @@ from cotext.models.interface import DocumentSettings
 from cotext.models.mcn import SegmentGate
 from cotext.models.transformer import Transformer
 from cotext.training.warm_start import inherit
-from tests.layers.layouts import layout
-from tests.layers.test_state import PREFIXES, Rows, source
+from tests.layers.layouts import doubles, layout, sentences
+from tests.layers.test_state import PREFIXES, Rows, search_at_random, source
 from tests.layers.test_state import system as system_of
 from tests.models.test_g_transformer import example, keys, moved, with_source
 from tests.tiny import PlainWordTokenizer, tiny_config
@@ -78,15 +79,7 @@ def model(layers: int = 2, memory: int = 1, context: int | None = None, **slots:
 
 
 def random(*shape: int, seed: int = 0) -> Tensor:
-    generator = torch.Generator().manual_seed(seed)
-    return torch.randn(*shape, dtype=torch.float64, generator=generator, requires_grad=True)
-
-
-def sentences_of(*rows: list[int]) -> Tensor:
-    """Sentence indices of rows of sentences of these lengths, padded."""
-    longest = max(map(sum, rows))
-    padded = [[k for k, n in enumerate(row) for _ in range(n)] + [-1] * (longest - sum(row)) for row in rows]
-    return torch.tensor(padded)
+    return doubles(*shape, seed=seed).requires_grad_()
 
 
 # --- segment-level relative attention
@@ -126,7 +119,7 @@ def naive(attention: SelfAttention, x: Tensor, sentence: Tensor, context: int | 
 @pytest.mark.parametrize("packed", [True, False])
 def test_segment_attention_by_its_equations(relative: bool, context: int | None, packed: bool) -> None:
     """With gradients; one row has more sentences than there are vectors on either side, one has a single."""
-    check_segment_attention(sentences_of([2, 1, 3], [1] * 24, [5]), relative, context, packed)
+    check_segment_attention(sentences([[2, 1, 3], [1] * 24, [5]]), relative, context, packed)
 
 
 @pytest.mark.parametrize("context", [None, 30])
@@ -135,16 +128,16 @@ def test_segment_attention_of_many_sentences_comes_in_chunks(
     tokens: int, context: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Sentences beyond the clipped distance on both sides of a chunk; rows that end early, or in a chunk."""
-    monkeypatch.setattr(segments, "CHUNK_TOKENS", tokens)
-    sentence = sentences_of([1, 2] * 52, [1, 3, 2] * 6, [5])
+    monkeypatch.setattr(positions, "CHUNK_TOKENS", tokens)
+    sentence = sentences([[1, 2] * 52, [1, 3, 2] * 6, [5]])
     assert len(layout(sentence).segments.chunks) == -(-156 // tokens)
     check_segment_attention(sentence, True, context, True)
 
 
 def test_columns_of_a_chunk_do_not_grow_with_the_row(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(segments, "CHUNK_TOKENS", 40)
+    monkeypatch.setattr(positions, "CHUNK_TOKENS", 40)
     widest = [
-        max(chunk.columns for chunk in layout(sentences_of([2] * count)).segments.chunks)
+        max(chunk.columns for chunk in layout(sentences([[2] * count])).segments.chunks)
         for count in (150, 400)
     ]
     assert widest == [20 + 2 * CLIP] * 2
@@ -173,29 +166,6 @@ def check_segment_attention(sentence: Tensor, relative: bool, context: int | Non
         strict=True,
     ):
         torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-9)
-
-
-def test_a_hand_worked_case_of_two_sentences() -> None:
-    """One head of size 1: logits and values by hand, distances counted as query - key."""
-    attention = row_attention(AttentionSize(1, 1, 0.0), relative=True)
-    score = attention.score
-    assert isinstance(score, SegmentDistanceScore)
-    with torch.no_grad():
-        attention.qkv.weight.copy_(torch.tensor([[1.0], [1.0], [1.0]]))
-        attention.qkv.bias.zero_()
-        attention.out.weight.fill_(1.0)
-        attention.out.bias.zero_()
-        assert float(score.of_keys.abs().sum() + score.of_values.abs().sum()) == 0  # the start
-        score.of_keys[CLIP - 1 : CLIP + 2] = torch.tensor([[0.5], [0.0], [-1.0]])
-        score.of_values[CLIP - 1 : CLIP + 2] = torch.tensor([[10.0], [20.0], [30.0]])
-    x = torch.tensor([[[1.0], [2.0]]], dtype=torch.float64)
-    found = attention(x, layout(torch.tensor([[0, 1]]), 1)).detach()
-    # Token 0 sees itself at distance 0 and token 1 at -1: logits 1 * (1 + 0), 1 * (2 + 0.5).
-    a = math.exp(1.0) / (math.exp(1.0) + math.exp(2.5))
-    assert float(found[0, 0, 0]) == pytest.approx(a * (1 + 20) + (1 - a) * (2 + 10))
-    # Token 1 sees token 0 at distance 1 and itself at 0: logits 2 * (1 - 1), 2 * (2 + 0).
-    b = 1 / (1 + math.exp(4.0))
-    assert float(found[0, 1, 0]) == pytest.approx(b * (1 + 30) + (1 - b) * (2 + 20))
 
 
 # --- fusion
@@ -276,7 +246,7 @@ def test_no_context_is_every_sentence_by_itself() -> None:
 # --- attention from a memory
 
 
-def test_attention_from_a_memory_by_its_equation() -> None:
+def test_attention_from_a_memory_by_its_equation(monkeypatch: pytest.MonkeyPatch) -> None:
     """Against loops over pairs, by both ways of computing it, gradients included."""
     batch, queries, size, heads = 2, 3, 8, 2
     total = 5
@@ -302,8 +272,9 @@ def test_attention_from_a_memory_by_its_equation() -> None:
     inputs = [q, k, v, biases, r]
     upstream = torch.randn_like(out)
     expected = torch.autograd.grad((out * upstream).sum(), inputs)
-    for way in (attend_from_memory, memory_with_bias):
-        found = way(q, k, v, biases, r, mask, heads, 0.0)
+    for on_cpu in (True, False):
+        monkeypatch.setattr(relative, "on_cpu", lambda x, on_cpu=on_cpu: on_cpu)
+        found = attend_from_memory(q, k, v, biases, r, mask, heads, 0.0)
         torch.testing.assert_close(found, out, rtol=1e-9, atol=1e-9)
         grads = torch.autograd.grad((found * upstream).sum(), inputs)
         for one, other in zip(grads, expected, strict=True):
@@ -439,16 +410,9 @@ def test_the_decoder_knows_distances_and_nothing_else_of_where_it_stands() -> No
 @torch.no_grad()
 def test_every_step_equals_the_full_pass_through_reordering_and_departures(memory: int, beam: int) -> None:
     """Beams fall into different sentences, each with a memory of its own, and past the last of the source."""
-    generator = torch.Generator().manual_seed(beam)
     rows = Rows(model(memory=memory), source([7, 3, 9, 4]), PREFIXES, slots=80)
-    rows.widen(beam)
-    for step in range((2 if memory == 1 < beam else 1) * STEPS_BETWEEN_COLLECTIONS + 4):
-        rows.step(rows.random_tokens(generator))
-        rows.reorder(rows.random_origin(generator))
-        if step == 5:
-            rows.select([0, 3, 2])
-        if step == 10:
-            rows.select([2, 1])
+    steps = (2 if memory == 1 < beam else 1) * STEPS_BETWEEN_COLLECTIONS + 4
+    search_at_random(rows, beam, steps, {5: [0, 3, 2], 10: [2, 1]})
     assert rows.state.near > 0 or memory == 2
 
 
@@ -464,6 +428,8 @@ def test_no_more_is_read_than_the_memory(memory: int) -> None:
         k = torch.tensor([[t // 4]])
         seen = state.within_sentence(k, state.slot_mask(1, k.device), memory)
         assert seen.stop - seen.first == 4 * min(memory, t // 4) + t % 4 + 1
+        read, _ = state.source.within(k)
+        assert (read.start, read.stop) == (3 * (t // 4), 3 * (t // 4) + 3)
         system.decode(torch.tensor([[t % 10]]), k, state)
     assert len(state.kept) == 2
     assert all(len(r) <= 8 * (memory + 1) for r in state.kept.values())
@@ -498,7 +464,7 @@ def test_shown_weights_are_those_of_the_equation() -> None:
     system = model()
     top = system.source_document
     assert isinstance(top, SegmentGate)
-    assert isinstance(top.layer, EncoderBlock)
+    assert isinstance(top.layer, TransformerBlock)
     attention = top.layer.attention
     assert isinstance(attention, SelfAttention)
     assert isinstance(attention.score, SegmentDistanceScore)

@@ -18,7 +18,7 @@ from cotext.models.build import build_model
 from cotext.models.p_transformer import PositionScore
 from cotext.models.transformer import Transformer
 from cotext.training.warm_start import at_span
-from tests.layers.layouts import layout, source_side
+from tests.layers.layouts import doubles, layout, source_side
 
 SYMBOLS = SpecialSymbols(pad=20, bos=21, eos=22, separators=(23,))
 SMALL = ["model.dimension=16", "model.feed_forward=32", "model.heads=2", "model.dropout=0"]
@@ -32,11 +32,6 @@ ABLATIONS = {
 }
 PLAIN = "model.attention.score=content"
 SPAN = 512
-
-
-def doubles(*shape: int, seed: int = 0) -> Tensor:
-    generator = torch.Generator().manual_seed(seed)
-    return torch.randn(*shape, dtype=torch.float64, generator=generator)
 
 
 def batch() -> Batch:

@@ -7,17 +7,18 @@ import pytest
 import torch
 from torch import Tensor
 
-from cotext.config.recipe import Config, load_config
+from cotext.config.recipe import Config
 from cotext.data.batch import Batch, Instance, SpecialSymbols
 from cotext.data.build import build_view
 from cotext.data.collate import make_batch
 from cotext.data.documents import Document, ParallelDocument
 from cotext.layers.positions import sinusoidal
 from cotext.models.build import build_model
-from cotext.models.transformer import RowEmbedder, Transformer
+from cotext.models.row_embedder import RowEmbedder
+from cotext.models.transformer import Transformer
 from cotext.runtime.errors import CotextError
 from cotext.translation.translator import DocumentTranslator
-from tests.layers.test_state import SEP, Rows, source, system
+from tests.layers.test_state import SEP, Rows, search_at_random, source, system
 from tests.tiny import PlainWordTokenizer, random_model, tiny_config, window
 
 SYMBOLS = SpecialSymbols(pad=20, bos=21, eos=22, separators=(23,))
@@ -136,21 +137,13 @@ def test_larger_windows_than_in_training_share_the_farthest_learned_segment() ->
 @torch.no_grad()
 def test_every_step_of_search_equals_the_full_pass(segments: str, beam: int) -> None:
     """In rows whose current sentences differ, which are widened, reordered and left."""
-    generator = torch.Generator().manual_seed(beam)
     model = system(segments=segments, segments_from="current")
     if model.embedding.segment is not None:
         torch.nn.init.normal_(model.embedding.segment)
     given = source([7, 3, 9, 4])
     given.current[:] = torch.tensor([[2, 3], [0, 1], [3, 4], [1, 2]])
     rows = Rows(model, given, [[0], [0, 4, 5, SEP, 3], [0, 4, SEP], [0, 1, 2, 3]], slots=80)
-    rows.widen(beam)
-    for step in range(12):
-        rows.step(rows.random_tokens(generator))
-        rows.reorder(rows.random_origin(generator))
-        if step == 4:
-            rows.select([0, 3, 2])
-        if step == 8:
-            rows.select([2, 1])
+    search_at_random(rows, beam, 12, {4: [0, 3, 2], 8: [2, 1]})
 
 
 WORDS = PlainWordTokenizer(["a", "cat", "sat", "it", "saw", "mat"])
@@ -189,8 +182,3 @@ def test_views_without_a_single_last_current_sentence_are_refused(view: dict[str
 def test_views_of_one_current_sentence_are_not(kind: str) -> None:
     model = {"segments": "learned", "segments_from": "current"}
     build_model(tiny_config(model=model, view={"kind": kind}), VOCABULARY)
-
-
-@pytest.mark.parametrize("recipe", ["s4to4-lrn-cd", "s4to4-sin-cd"])
-def test_recipes_of_table_6_count_as_the_authors_do(recipe: str) -> None:
-    assert load_config(f"focused-concatenation/{recipe}").model.segments_from == "current"

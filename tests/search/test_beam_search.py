@@ -13,7 +13,7 @@ from torch import Tensor
 
 from cotext.config.decoding import LengthPenaltyForm
 from cotext.data.batch import Source, SpecialSymbols
-from cotext.layers.layouts import Layouts
+from cotext.layers.layout import Layouts
 from cotext.models.build import build_model
 from cotext.models.interface import TranslationModel
 from cotext.models.transformer import Transformer

@@ -18,7 +18,7 @@ from cotext.data.build import special_symbols
 from cotext.data.collate import make_batch
 from cotext.data.sampling import instances_of
 from cotext.data.views import SentenceView, Window
-from cotext.layers.layouts import Layouts
+from cotext.layers.layout import Layouts
 from cotext.models import checkpoint as ckpt
 from cotext.models.build import build_model
 from cotext.models.interface import TranslationModel

@@ -15,7 +15,7 @@ from cotext.config.recipe import Config, parse_config
 from cotext.data.batch import Batch, Instance, Source
 from cotext.data.collate import make_batch
 from cotext.data.documents import Document, ParallelDocument
-from cotext.layers.layouts import Layouts
+from cotext.layers.layout import Layouts
 from cotext.layers.state import DecoderState
 from cotext.models.interface import TranslationModel
 from cotext.models.transformer import Transformer

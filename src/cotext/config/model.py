@@ -2,7 +2,7 @@
 
 The attention of each stack is span x score x mix:
 
-    span     which keys a query attends to       row, sentence, memory, nodes, node_queries, current
+    span     which keys a query attends to       row, sentence, memory, nodes, current
     score    how query and key are compared      content, absolute, relative, positions, transformer_xl,
                                                  segment_distance, rotary, alibi
     mix      of the two spans of top layers      one (only the top span) or gated (both)
@@ -17,7 +17,7 @@ from pydantic import AfterValidator, Field, NonNegativeFloat
 from cotext.config.fields import BelowOne, Closed, Count, Fraction, Layers, Sentences, Symbols, Width
 from cotext.config.parts import DOCUMENT_LAYERS, Part
 
-Span = Literal["row", "sentence", "memory", "nodes", "node_queries", "current"]
+Span = Literal["row", "sentence", "memory", "nodes", "current"]
 SCORES = (
     "content",
     "absolute",
@@ -58,9 +58,8 @@ class AttentionConfig(Closed):
     """The tokens that a token attends to. `row`: the whole row, which is a sequence of the batch (on the
     target side, all tokens before it). `sentence`: its own sentence (in cross-attention, the source sentence
     that it translates). `memory`: its sentence and `memory_sentences` before it; decoder only. `nodes`: its
-    sentence, and the first and last token of every other sentence (Yu et al. 2024). `node_queries`: its
-    sentence, or the whole row for the first and last token of a sentence (their equation 14 as printed).
-    `current`: the sentences to translate, without context; encoder only."""
+    sentence, and the first and last token of every other sentence (Yu et al. 2024). `current`: the sentences
+    to translate, without context; encoder only."""
     score: ScoreKind = "content"
     """Inputs of attention scores. `content`: only the states. `absolute`: absolute positions, added to
     queries and keys in every layer. `relative`: a table of relative positions, in self-attention.

@@ -18,7 +18,7 @@ from cotext.config.decoding import DecodeConfig
 from cotext.config.fields import Closed
 from cotext.config.model import ModelConfig
 from cotext.config.parts import pinned
-from cotext.config.sizes import sized
+from cotext.config.sizes import size_settings
 from cotext.config.training import LossConfig, TrainConfig
 from cotext.config.view import ViewConfig
 from cotext.runtime.errors import CotextError, nearest, nearest_known, shown
@@ -103,7 +103,7 @@ def load_config(recipe: str, size: str | None = None, overrides: Iterable[str] =
     """
     content, where = read_recipe(recipe)
     if size is not None:
-        content = sized(content, parse_config(content, where).model_dump(), size)
+        _lay_over(content, size_settings(parse_config(content, where).model_dump(), size))
     for override in overrides:
         _apply_override(content, override)
     return parse_config(_pinned(content, Path()), where)

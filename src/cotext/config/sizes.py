@@ -79,10 +79,8 @@ STACKS = ("attention", "encoder", "decoder", "cross")
 BASE_RATE = 7e-4  # from scratch at base size: the peak of Vaswani et al. 2017, equation 3
 
 
-def sized(written: Mapping[str, Any], recipe: Mapping[str, Any], size: str) -> dict[str, Any]:
-    """Return the content of a recipe (`written`) with the changes of a size.
-
-    `recipe` is its full configuration, including defaults.
+def size_settings(recipe: Mapping[str, Any], size: str) -> dict[str, Any]:
+    """Return the settings of a size that replace those of a recipe (`recipe`, including defaults).
 
     Raises:
         CotextError: unknown size.
@@ -105,17 +103,4 @@ def sized(written: Mapping[str, Any], recipe: Mapping[str, Any], size: str) -> d
         if train["init"]:
             rate = train["learning_rate"] * changes["train"]["learning_rate"] / BASE_RATE
             changes["train"]["learning_rate"] = float(f"{rate:.2g}")
-    return {
-        **written,
-        **{section: _laid_over(written.get(section) or {}, values) for section, values in changes.items()},
-    }
-
-
-def _laid_over(written: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
-    """Merge the values of a size into the values of a recipe, section by section."""
-    subsections = {
-        key: _laid_over(written.get(key) or {}, value)
-        for key, value in values.items()
-        if isinstance(value, dict)
-    }
-    return {**written, **values, **subsections}
+    return changes

@@ -40,7 +40,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from cotext.data.views import Window
-from cotext.layers.layouts import Layouts
+from cotext.layers.layout import Layouts
 from cotext.layers.masks import is_current
 from cotext.layers.moving import to_device
 

@@ -22,7 +22,7 @@ from cotext.interchange.ctranslate2 import (
     write_engine,
 )
 from cotext.interchange.model_names import CHECKSUMS
-from cotext.layers.kernels.int8 import OneDNN, is_exact
+from cotext.layers.kernels.int8 import is_exact, onednn
 from cotext.models.checkpoint import load_run
 from cotext.models.engine_folder import CTRANSLATE2, FORMAT, INSTALL
 from cotext.models.interface import Engine
@@ -110,7 +110,7 @@ def _objections(opened: OpenedRun) -> Iterator[str]:
         yield f"the device {device}, only with cpu"
     if decode.precision not in QUANTIZATION:
         yield f"decode.precision = {decode.precision}"
-    if decode.precision == "int8" and not is_exact(OneDNN):  # without VNNI, CTranslate2 saturates sums
+    if decode.precision == "int8" and not is_exact(onednn):  # without VNNI, CTranslate2 saturates sums
         yield "decode.precision = int8 on this processor, whose int8 products are not exact"
     yield from (
         f"decode.{key} = {getattr(decode, key)}" for key in PLAIN if getattr(decode, key) != PLAIN[key]

@@ -41,5 +41,6 @@ class AlibiScore(Score, Blended):
     def _bias(self, keys: Keys, like: Tensor) -> Tensor:
         """[B, H, T, S]."""
         head = torch.arange(1, self.size.heads + 1, device=like.device, dtype=torch.float32)
+        # In float32: bfloat16 has no numbers for neighbouring distances above 256.
         slope = self.in_force * 2 ** (-8 * head / self.size.heads)
         return (-slope[:, None, None] * keys.distance().abs()[:, None]).to(like.dtype)

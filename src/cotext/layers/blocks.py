@@ -5,9 +5,9 @@ Shapes: B entries, R rows, T tokens, S source tokens, D model.
     post-norm   x = norm(x + f(x))         pre-norm   x = x + f(norm(x)), one more norm at the top
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from typing import Protocol
 
 import torch
 from torch import Tensor, nn
@@ -15,7 +15,7 @@ from torch.utils.checkpoint import checkpoint
 
 from cotext.layers.context_attention import ContextAttention, ContextSublayer
 from cotext.layers.kernels.dropout import Dropout
-from cotext.layers.layout import AnyLayout, Layout, Packed
+from cotext.layers.layout import AnyLayout, Packed
 from cotext.layers.multi_head import Activation, AttentionSize, CrossAttention, FeedForward, SelfAttention
 
 
@@ -47,19 +47,6 @@ class Size:
         return nn.LayerNorm(self.dimension) if self.pre_norm else nn.Identity()
 
 
-Block = TypeVar("Block", bound=nn.Module)
-
-
-class Stack(nn.ModuleList, Generic[Block]):
-    """A ModuleList of blocks with the type of its blocks."""
-
-    def __init__(self, blocks: Iterable[Block]) -> None:
-        super().__init__(blocks)
-
-    def __iter__(self) -> Iterator[Block]:
-        return super().__iter__()  # type: ignore[return-value]
-
-
 class Residual(nn.Module):
     """Residual connection of a sublayer: dropout, addition and layer norm, in the order of `pre_norm`."""
 
@@ -71,47 +58,26 @@ class Residual(nn.Module):
 
     def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
         """[R, T, D] -> [R, T, D]."""
-        out: Tensor
         if self.pre_norm:
-            out = x + self.dropout(sublayer(self.norm(x)))
-        else:
-            out = self.norm(x + self.dropout(sublayer(x)))
-        return out
+            return x + self.dropout(sublayer(self.norm(x)))
+        return self.norm(x + self.dropout(sublayer(x)))
 
 
-class EncoderBlock(nn.Module):
-    """Self-attention and feed-forward; `context_attention`: attention to context that was encoded apart."""
+class TransformerBlock(nn.Module):
+    """Self-attention, cross-attention and feed-forward.
 
-    context_attention: ContextSublayer | None
-
-    def __init__(self, size: Size, attention: nn.Module) -> None:
-        super().__init__()
-        self.attention = attention
-        self.context_attention = None
-        self.current_only = any(module.span.current_only for module in self_attentions(attention))
-        self.feed_forward = size.feed_forward_layer()
-        self.after_attention = Residual(size.dimension, size.dropout, size.pre_norm)
-        self.after_feed_forward = Residual(size.dimension, size.dropout, size.pre_norm)
-
-    def forward(self, x: Tensor, layout: Layout) -> Tensor:
-        """[B, S, D] -> [B, S, D], or without padding [N, D] -> [N, D]."""
-        x = _attended(self, x, layout)
-        x = self.after_feed_forward(x, self.feed_forward)
-        return x
-
-
-class DecoderBlock(nn.Module):
-    """Self-attention, cross-attention and feed-forward; `context_attention`: see `EncoderBlock`.
-
-    `cross` is None in a language model, which has no source.
+    `cross` is None in an encoder, and in a language model, which has no source. `context_attention`:
+    attention to context that was encoded apart.
     """
 
     context_attention: ContextSublayer | None
 
-    def __init__(self, size: Size, attention: nn.Module, cross: nn.Module | None) -> None:
+    def __init__(self, size: Size, attention: nn.Module, cross: nn.Module | None = None) -> None:
         super().__init__()
         self.attention = attention
         self.context_attention = None
+        # From this block on, only current tokens are left: see `Layout.of_current`.
+        self.current_only = any(module.span.current_only for module in self_attentions(attention))
         self.cross = cross
         self.feed_forward = size.feed_forward_layer()
         self.after_attention = Residual(size.dimension, size.dropout, size.pre_norm)
@@ -121,35 +87,30 @@ class DecoderBlock(nn.Module):
 
     def forward(self, x: Tensor, layout: AnyLayout) -> Tensor:
         """[R, T, D] -> [R, T, D], or without padding [N, D] -> [N, D]."""
-        x = _attended(self, x, layout)
+        x = self._attended(x, layout)
         if (cross := self.cross) is not None:
             x = self.after_cross(x, lambda x: cross(x, layout))
-        x = self.after_feed_forward(x, self.feed_forward)
-        return x
+        return self.after_feed_forward(x, self.feed_forward)
+
+    def _attended(self, x: Tensor, layout: AnyLayout) -> Tensor:
+        """Apply self-attention and, if the layout has context, attention to it."""
+        context = self.context_attention
+        # In a batch without context, the block is that of the sentence model.
+        if context is None or layout.context_side is None:
+            return self.after_attention(x, lambda x: self.attention(x, layout))
+        states = self.after_attention(x, lambda x: context.beside(x, self.attention(x, layout), layout))
+        return context.behind(states, layout)
 
 
-def _attended(block: EncoderBlock | DecoderBlock, x: Tensor, layout: AnyLayout) -> Tensor:
-    """Apply self-attention and, if the layout has context, attention to it."""
-    context = block.context_attention
-    states: Tensor
-    if context is None or layout.context_side is None:
-        states = block.after_attention(x, lambda x: block.attention(x, layout))
-        return states
-    states = block.after_attention(x, lambda x: context.beside(x, block.attention(x, layout), layout))
-    return context.behind(states, layout)
-
-
-def through(block: EncoderBlock | DecoderBlock, x: Tensor, layout: Layout, recomputed: bool) -> Tensor:
-    """Apply a block to complete rows.
+def through(block: TransformerBlock, x: Tensor, layout: AnyLayout, recomputed: bool) -> Tensor:
+    """Apply a block.
 
     `recomputed`: keep no activations inside the block; the backward pass computes them again, with the same
     random numbers (Chen et al. 2016).
     """
     if recomputed and torch.is_grad_enabled():
-        states: Tensor = checkpoint(block, x, layout, use_reentrant=False)
-        return states
-    out: Tensor = block(x, layout)
-    return out
+        return checkpoint(block, x, layout, use_reentrant=False)
+    return block(x, layout)
 
 
 class LayerAbove(Protocol):
@@ -159,12 +120,19 @@ class LayerAbove(Protocol):
     answers: tuple[str, ...]
 
 
+class Stack(nn.ModuleList):
+    """A ModuleList of blocks, with their type."""
+
+    def __iter__(self) -> Iterator[TransformerBlock]:
+        return super().__iter__()  # type: ignore[return-value]
+
+
 @dataclass(frozen=True, slots=True)
 class Stacks:
     """Encoder and decoder blocks, and the norms after them."""
 
-    encoder: Stack[EncoderBlock]
-    decoder: Stack[DecoderBlock]
+    encoder: Stack
+    decoder: Stack
     encoder_norm: nn.Module
     decoder_norm: nn.Module
 

@@ -27,6 +27,7 @@ from torch.autograd.function import once_differentiable
 
 from cotext.layers.kernels.packing import Packing
 from cotext.layers.kernels.sdpa import TokenIndices
+from cotext.layers.masks import causal as causal_mask
 
 BUCKET_RATIO = 1.5  # longest to shortest sentence of a bucket
 
@@ -54,6 +55,7 @@ class _Fetch(Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        # Rows fetched for padding must not add to the gradient of the row that stands in for them.
         index, real_M = ctx.saved_tensors
         grad_MD, origin_M = grads[0].index_select(0, real_M), index[real_M]
         grad_PD = grad_MD.new_zeros(ctx.size, grad_MD.size(1))
@@ -75,6 +77,7 @@ class ExtraTokens:
         real_GL = at_GL >= 0
         self.mask = None if bool(real_GL.all()) else real_GL[:, None, None, :]
         self.sentences, self.tokens = at_GL.shape
+        # On padding, any row is fetched; `mask` hides it.
         self.index = at_GL.clamp(min=0).flatten()
         self.token_indices = token_GL
         self.real_M = real_GL.flatten().nonzero()[:, 0]
@@ -89,9 +92,7 @@ class ExtraTokens:
 
     def fetch(self, x_PD: Tensor) -> Tensor:
         """Fetch the rows `at_GL` of x: [P, D] -> [G, L, D]."""
-        fetched: Tensor = _Fetch.apply(  # type: ignore[no-untyped-call]
-            x_PD, self.index, self.real_M, self.distinct
-        )
+        fetched: Tensor = _Fetch.apply(x_PD, self.index, self.real_M, self.distinct)
         return fetched.view(self.sentences, -1, x_PD.size(1))
 
 
@@ -153,6 +154,7 @@ class _Rows:
         longest = int((stop - start).max())
         if longest == 0:
             return None
+        # Padded on the left, so that a memory ends where its sentence begins, and distances are the same.
         at_GM = stop + torch.arange(-longest, 0, device=stop.device)
         real, at_GM = at_GM >= start, at_GM.clamp(min=0)
         return ExtraTokens(
@@ -180,6 +182,7 @@ class Sentences:
         length_G = longer_G = by_row.length_G
         start_G = counterpart_G = memory_G = None
         if spans is not None:
+            # A search may write more sentences than the source has: they attend to the last source sentence.
             start_G, stop_G = spans[by_row.row_G, by_row.k_G.clamp(max=spans.size(1) - 1)].unbind(dim=1)
             counterpart_G = stop_G - start_G
             start_G = start_G + by_row.row_G * source_tokens
@@ -219,3 +222,53 @@ class Sentences:
         """Return the tokens of every bucket, with one row per sentence: [G, L, D] each."""
         parts = torch.split(x_ND, [bucket.tokens for bucket in self.buckets])
         return [(b, b.unpack(part)) for b, part in zip(self.buckets, parts, strict=True)]
+
+
+# --- Memories: for the sentences of a bucket, the tokens of earlier sentences, and their distances.
+#
+# Shapes: G sentences of a bucket, L tokens of its longest, M tokens of its longest memory, N real tokens of
+# all rows, D model.
+
+
+class BucketMemory:
+    """The earlier tokens that the sentences of one bucket attend to; the same in all layers."""
+
+    def __init__(self, bucket: Bucket, device: torch.device) -> None:
+        self.bucket, self.memory = bucket, bucket.memory
+        longest = bucket.tokens // bucket.sentences if bucket.own is None else bucket.own.tokens
+        # Keys of the memory come before those of the sentence.
+        remembered = 0 if self.memory is None else self.memory.tokens
+        keys = remembered + longest
+        # Padding is to the right of all real tokens, so the causal mask already hides it.
+        self.mask = causal_mask(longest, keys, device)[None, None]
+        if self.memory is not None and self.memory.mask is not None:
+            real = torch.ones(bucket.sentences, 1, 1, keys, dtype=torch.bool, device=device)
+            real[..., :remembered] = self.memory.mask
+            self.mask = self.mask & real
+        # By key - query, ascending. Later keys are masked; clamping keeps their index valid.
+        self.distance = torch.arange(keys - 1, -longest, -1, device=device).clamp(min=0)
+
+    def fetch(self, own_ND: Tensor, detached: Tensor) -> Tensor:
+        """Return inputs of keys and values: [n, 2D] of the bucket, [N, 2D] of all -> [G, M + L, 2D]."""
+        own_ND = self.bucket.unpack(own_ND)
+        return own_ND if self.memory is None else torch.cat((self.memory.fetch(detached), own_ND), dim=1)
+
+    def token_indices(self) -> TokenIndices:
+        own = self.bucket.token_indices()
+        if self.memory is None:
+            return own
+        return TokenIndices(own.query, torch.cat((self.memory.token_indices, own.key), dim=1))
+
+
+class MemoryLayout:
+    """Memories of the sentences of complete rows; distances are in the range 0 to `distances` - 1."""
+
+    def __init__(self, sentences: Sentences) -> None:
+        device = sentences.rows.index_N.device
+        self.buckets = [BucketMemory(bucket, device) for bucket in sentences.buckets]
+        self.distances = max(int(memory.distance[0]) for memory in self.buckets) + 1
+
+    @property
+    def empty(self) -> bool:
+        """Whether all memories are empty, because no sentence has an earlier sentence."""
+        return all(bucket.memory is None for bucket in self.buckets)

@@ -42,8 +42,7 @@ class Codebook(nn.Module):
         """Return the nearest code of every vector: [..., D] -> [...]."""
         # |x - v|^2 without |x|^2, which is the same for all codes.
         product = linear(x.to(self.vectors.dtype), self.vectors)
-        code: Tensor = torch.argmin(self.vectors.square().sum(dim=1) - 2 * product, dim=-1)
-        return code
+        return torch.argmin(self.vectors.square().sum(dim=1) - 2 * product, dim=-1)
 
     def vector(self, code: Tensor) -> Tensor:
         """[...] -> [..., D]."""

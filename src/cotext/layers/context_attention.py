@@ -6,10 +6,8 @@ Shapes: B entries, R rows, T tokens, N real tokens, D model. States are [N, D], 
 
 from dataclasses import replace
 
-import torch
 from torch import Tensor, nn
 
-from cotext.layers.int8_linear import joint
 from cotext.layers.kernels.sdpa import TokenIndices
 from cotext.layers.layout import AnyLayout, Keys, Layout
 from cotext.layers.multi_head import AttentionSize, CrossAttention, RowSpan, Score
@@ -25,8 +23,10 @@ class ContextSpan(RowSpan):
         side = layout.source
         assert isinstance(side, ContextSide)
         if isinstance(layout, Layout):
+            # Recorded weights leave out rows without context.
             query = layout.token_indices.where(side.exists[:, None], -1)
             keys = replace(keys, tokens=lambda: TokenIndices(query, side.index))
+        # Zeros keep the product finite; `has_context` discards its result.
         return score.attend_source(q_BHTK * side.exists[:, None, None, None], kv, keys)
 
 
@@ -58,7 +58,3 @@ class ContextSublayer(nn.Module):
     def behind(self, x: Tensor, layout: AnyLayout) -> Tensor:
         """Change the states after self-attention and its residual connection."""
         return x
-
-    def _gated(self, a: Tensor, context: Tensor) -> Tensor:
-        context = context.to(a.dtype)
-        return torch.lerp(context, a, joint(self.gate, a, context).sigmoid().to(a.dtype))

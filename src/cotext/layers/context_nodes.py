@@ -16,10 +16,9 @@ If weights are recorded or dropped, all keys of a sentence must be in one tensor
     keys of sentence 1      B c E    B E . .  B E
                             its own  nodes of 0 and 2
 
-In equation 14 as printed, nodes are queries: they attend to every token of their row, and other tokens only
-to their own sentence (`node_query_mask`). This needs a mask between all tokens.
+In equation 14 as printed, nodes are the queries that attend to whole rows. The text of the paper says keys.
 
-Shapes: B rows, T queries, S tokens of a row, P = B * S, N real tokens of all rows, n most sentences of a row,
+Shapes: B rows, S tokens of a row, P = B * S, N real tokens of all rows, n most sentences of a row,
 G sentences of a bucket, L tokens of its longest, M nodes added to it, D model.
 """
 
@@ -69,6 +68,7 @@ class Nodes:
         return [self._nodes_of(bucket) for bucket in self._buckets]
 
     def _nodes_of(self, bucket: Bucket) -> ExtraTokens:
+        # The first token tells the row and the index of its sentence.
         opening_G = bucket.token_indices().query[:, 0]
         row_G, k_G = opening_G // self._queries.size(1), self._queries.flatten()[opening_G]
         others = self.real[row_G] & (self.of != k_G[:, None])
@@ -85,17 +85,3 @@ def between_nodes(x_GHLK: Tensor, mask: Tensor | None) -> Tensor:
     between = torch.zeros_like(real)
     between[..., 1:-1] = real[..., 2:]
     return between
-
-
-def node_query_mask(queries: Tensor, keys: Tensor) -> Tensor:
-    """Return the mask with which first and last tokens of a sentence attend to the row: [B, 1, T, S].
-
-    Other tokens attend to their sentence. Sentence indices are [B, T] and [B, S], -1 on padding. No token
-    attends to padding. Padding queries attend to all real tokens, so that no softmax is empty.
-    """
-    edge = torch.ones_like(queries[:, :1], dtype=torch.bool)
-    changes = queries[:, 1:] != queries[:, :-1]
-    node = torch.cat((edge, changes), dim=1) | torch.cat((changes, edge), dim=1)
-    everything = (node | (queries < 0))[:, :, None]
-    same = queries[:, :, None] == keys[:, None, :]
-    return ((same | everything) & (keys >= 0)[:, None, :])[:, None]

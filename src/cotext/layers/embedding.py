@@ -179,6 +179,7 @@ class SentenceEmbedding(nn.Module, Blended):
             assert self.segment is not None
             x = x + self.segment[k.clamp(max=self.max_segments - 1)]
         elif kind.segments == "sinusoidal":
+            # Segment 0 is not a zero vector, so that it has to be left out where it must have no effect.
             encoded = sinusoidal(k + 1 if self.from_current else k, x.size(-1)).to(x.dtype)
             if not self.from_first:
                 encoded = encoded * (k > 0)[:, :, None]
@@ -188,5 +189,4 @@ class SentenceEmbedding(nn.Module, Blended):
     def finished(self, x: Tensor, side: Side) -> Tensor:
         """Apply norm and dropout to sums of vectors, positions and segments: [..., D] -> [..., D]."""
         norm = self.source_norm if side == "source" else self.target_norm
-        dropped: Tensor = self.dropout(x if norm is None else norm(x))
-        return dropped
+        return self.dropout(x if norm is None else norm(x))

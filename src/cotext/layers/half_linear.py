@@ -26,5 +26,6 @@ def product(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """Return W x + bias in the type of x, for W in any precision."""
     if weight.dtype not in (torch.bfloat16, torch.float16):
         return linear(x, weight, bias)
+    # The bias is added afterwards, so that it is not rounded.
     out = linear(x.to(weight.dtype), weight).to(x.dtype)
     return out if bias is None else out + bias

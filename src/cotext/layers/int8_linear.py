@@ -1,6 +1,6 @@
 """Linear layers in int8, for translating and scoring on a CPU: see `kernels/int8.py`.
 
-`outputs` and `joint` compute parts of linear layers of any kind.
+`outputs`, `joint` and `gated` take linear layers of any kind.
 
 Shapes: D inputs, V outputs.
 """
@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from cotext.layers.half_linear import product
-from cotext.layers.kernels.int8 import OFFSET, Product, fastest, quantised_rows
+from cotext.layers.kernels.int8 import OFFSET, ProductKind, fastest, quantised_rows
 
 
 class Int8Linear(nn.Module):
@@ -19,7 +19,7 @@ class Int8Linear(nn.Module):
     """
 
     def __init__(
-        self, weight: Tensor, scale: Tensor, bias: Tensor | None, product: type[Product] | None = None
+        self, weight: Tensor, scale: Tensor, bias: Tensor | None, product: ProductKind | None = None
     ) -> None:
         super().__init__()
         self.out_features, self.in_features = weight.shape
@@ -31,6 +31,7 @@ class Int8Linear(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """[..., D] -> [..., V], in the type of x."""
+        # A scale per row, so that a row does not depend on the others in its batch.
         rows, scale = quantised_rows(x.reshape(-1, self.in_features).float())
         product = self.product(rows).mul_(scale)
         if self.bias is not None:
@@ -62,8 +63,7 @@ class Int8Linear(nn.Module):
 def outputs(layer: nn.Module, x: Tensor, start: int, stop: int | None = None) -> Tensor:
     """Compute the outputs start .. stop of a linear layer: [..., D] -> [..., stop - start]. None: all."""
     if isinstance(layer, Int8Linear):
-        out: Tensor = layer.part(start, layer.out_features if stop is None else stop)(x)
-        return out
+        return layer.part(start, layer.out_features if stop is None else stop)(x)
     assert isinstance(layer, nn.Linear)
     return product(x, layer.weight[start:stop], layer.bias[start:stop])
 
@@ -71,8 +71,14 @@ def outputs(layer: nn.Module, x: Tensor, start: int, stop: int | None = None) ->
 def joint(projection: nn.Module, a: Tensor, b: Tensor) -> Tensor:
     """Compute W [a; b] + bias of two [..., D] without concatenating them: [..., V]."""
     if isinstance(projection, Int8Linear):
-        whole: Tensor = projection(torch.cat((a, b), dim=-1))
-        return whole
+        # A matrix in int8 can be divided by outputs, which have scales of their own, but not by inputs.
+        return projection(torch.cat((a, b), dim=-1))
     assert isinstance(projection, nn.Linear)
     weight_a, weight_b = projection.weight.chunk(2, dim=1)
     return product(a, weight_a, projection.bias) + product(b, weight_b)
+
+
+def gated(gate: nn.Module, a: Tensor, b: Tensor) -> Tensor:
+    """Return g * a + (1 - g) * b with g = sigmoid(W [a; b] + bias), for W, bias of `gate`: [..., D] each."""
+    b = b.to(a.dtype)
+    return torch.lerp(b, a, joint(gate, a, b).sigmoid().to(a.dtype))

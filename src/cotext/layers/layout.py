@@ -23,133 +23,20 @@ from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
 from operator import attrgetter
-from typing import Self
+from typing import Any, Self
 
 import torch
 from torch import Tensor
 
-from cotext.layers.buckets import Bucket, Sentences
-from cotext.layers.context_nodes import Nodes, node_query_mask
+from cotext.layers.buckets import MemoryLayout, Sentences
+from cotext.layers.context_nodes import Nodes
 from cotext.layers.kernels.gated_others import Apart
 from cotext.layers.kernels.packing import Packing
 from cotext.layers.kernels.sdpa import TokenIndices
 from cotext.layers.masks import causal as causal_mask
 from cotext.layers.masks import is_current, visible
-from cotext.layers.positions import LearnedPositions, PositionTable, ranks
+from cotext.layers.positions import LearnedPositions, PositionTable, Segments, ranks
 from cotext.layers.state import ContextSide, DecoderState, SlotMask, SourceSide
-
-# --- Distances between sentences, for attention that depends on how many sentences apart two tokens are.
-#
-# Distances are clipped: all sentences at least `CLIP` before a query have the same distance, and so have
-# those at least `CLIP` after it. The queries of a few neighbouring sentences therefore need one column for
-# each sentence near them, and one column on each side for all the others:
-#
-#     row of 100 sentences, queries of 40 ... 43     0 ... 20  21  22  ...  40 ... 43  ...  61  62  63 ... 99
-#     columns                                        0         1   2                       41  42  43
-#
-# Shapes: B rows, S tokens, T queries of a chunk, C columns.
-
-
-CLIP = 20  # larger distances share a vector
-FEW = (
-    5 * CLIP
-)  # rows of up to this number of sentences are one chunk: recomputing chunks would cost more than it saves
-CHUNK_TOKENS = 512
-
-
-@dataclass(frozen=True, slots=True)
-class Chunk:
-    """The tokens `first` ... `stop` of all rows as queries, and the columns for the sentences of their keys.
-
-    Column c of a row is sentence `base` + c. The first and last columns also stand for all sentences beyond
-    them.
-    """
-
-    first: int
-    stop: int
-    base: Tensor  # [B, 1]
-    columns: int
-
-    def column(self, sentence: Tensor) -> Tensor:
-        """The column of every token: [B, S]."""
-        return (sentence - self.base).clamp(0, self.columns - 1)
-
-    def distance(self, sentence: Tensor) -> Tensor:
-        """Return the clipped distance in sentences from columns to queries, counted from 0: [B, T, C]."""
-        column = self.base + torch.arange(self.columns, device=sentence.device)
-        apart = sentence[:, self.first : self.stop, None] - column[:, None]
-        return apart.clamp(-CLIP, CLIP) + CLIP
-
-
-class Segments:
-    """Sentence indices [B, S], -1 on padding, prepared for `segment_distance.py`."""
-
-    def __init__(self, sentence: Tensor) -> None:
-        self.sentence = sentence.clamp(min=0)
-        tokens, count = sentence.size(1), int(self.sentence.max()) + 1
-        self.whole = Chunk(0, tokens, torch.zeros_like(self.sentence[:, :1]), count)
-        self.chunks = [self.whole]
-        if count > FEW:
-            firsts = range(0, tokens, CHUNK_TOKENS)
-            self.chunks = [self._chunk(first, min(tokens, first + CHUNK_TOKENS)) for first in firsts]
-
-    def _chunk(self, first: int, stop: int) -> Chunk:
-        sentence = self.sentence[:, first:stop]
-        last = sentence.amax(dim=1, keepdim=True)
-        # Columns start CLIP sentences before the first query; everything before shares the first column.
-        base = (sentence[:, :1] - CLIP).clamp(min=0)
-        return Chunk(first, stop, base, int((last + CLIP - base).max()) + 1)
-
-
-# --- Memories: for the sentences of a bucket, the tokens of earlier sentences, and their distances.
-#
-# Shapes: G sentences of a bucket, L tokens of its longest, M tokens of its longest memory, N real tokens of
-# all rows, D model.
-
-
-class BucketMemory:
-    """The earlier tokens that the sentences of one bucket attend to; the same in all layers."""
-
-    def __init__(self, bucket: Bucket, device: torch.device) -> None:
-        self.bucket, self.memory = bucket, bucket.memory
-        longest = bucket.tokens // bucket.sentences if bucket.own is None else bucket.own.tokens
-        # Keys of the memory come before those of the sentence.
-        remembered = 0 if self.memory is None else self.memory.tokens
-        keys = remembered + longest
-        # Padding is to the right of all real tokens, so the causal mask already hides it.
-        self.mask = causal_mask(longest, keys, device)[None, None]
-        if self.memory is not None and self.memory.mask is not None:
-            real = torch.ones(bucket.sentences, 1, 1, keys, dtype=torch.bool, device=device)
-            real[..., :remembered] = self.memory.mask
-            self.mask = self.mask & real
-        # By key - query, ascending. Later keys are masked; clamping keeps their index valid.
-        self.distance = torch.arange(keys - 1, -longest, -1, device=device).clamp(min=0)
-
-    def fetch(self, own_ND: Tensor, detached: Tensor) -> Tensor:
-        """Return inputs of keys and values: [n, 2D] of the bucket, [N, 2D] of all -> [G, M + L, 2D]."""
-        own_ND = self.bucket.unpack(own_ND)
-        return own_ND if self.memory is None else torch.cat((self.memory.fetch(detached), own_ND), dim=1)
-
-    def token_indices(self) -> TokenIndices:
-        own = self.bucket.token_indices()
-        if self.memory is None:
-            return own
-        return TokenIndices(own.query, torch.cat((self.memory.token_indices, own.key), dim=1))
-
-
-class MemoryLayout:
-    """Memories of the sentences of complete rows; distances are in the range 0 to `distances` - 1."""
-
-    def __init__(self, sentences: Sentences) -> None:
-        device = sentences.rows.index_N.device
-        self.buckets = [BucketMemory(bucket, device) for bucket in sentences.buckets]
-        self.distances = max(int(memory.distance[0]) for memory in self.buckets) + 1
-
-    @property
-    def empty(self) -> bool:
-        """Whether all memories are empty, because no sentence has an earlier sentence."""
-        return all(bucket.memory is None for bucket in self.buckets)
-
 
 # --- Keys of a query's own sentence, and keys of other sentences: in rows, caches and sources.
 #
@@ -331,8 +218,7 @@ class Layout:
     @cached_property
     def absolute(self) -> Tensor:
         """Encodings of the positions of all tokens, packed: [N, D] or [B, T, D]."""
-        encoded: Tensor = self.shared.table(self.packed_position, self.longest)
-        return encoded
+        return self.shared.table(self.packed_position, self.longest)
 
     @cached_property
     def is_current(self) -> Tensor:
@@ -415,8 +301,10 @@ class Layout:
         context = self.shared.source_sentences
         if context is not None and not self.causal:
             # Only sentences up to this distance are visible.
-            apart = (self.sentence[:, :, None] - self.sentence[:, None, :]).abs() <= context
-            mask = apart[:, None] if mask is None else apart[:, None] & mask
+            near = (self.sentence[:, :, None] - self.sentence[:, None, :]).abs() <= context
+            # Queries of padding attend to all sentences: a softmax over no keys would be NaN.
+            near |= (self.sentence < 0)[:, :, None]
+            mask = near[:, None] if mask is None else near[:, None] & mask
         indices = self._indices
         tokens = None if indices is None else lambda: TokenIndices(indices, indices)
         return Keys(mask, self.causal, True, lambda: (self.position, self.position), tokens)
@@ -457,16 +345,6 @@ class Layout:
     def source_nodes(self) -> Nodes:
         """Nodes of the source sentences, without the sentence that a target sentence translates."""
         return Nodes(self.sentences.buckets, self.sentence, self.source.sentence, None)
-
-    @cached_property
-    def node_query_mask(self) -> Tensor:
-        """See `context_nodes.node_query_mask`: [B, 1, T, T]."""
-        return node_query_mask(self.sentence, self.sentence)
-
-    @cached_property
-    def source_node_query_mask(self) -> Tensor:
-        """The same for source tokens: [B, 1, T, S]."""
-        return node_query_mask(self.sentence, self.source.sentence)
 
     @cached_property
     def aligned_position(self) -> Tensor:
@@ -544,8 +422,7 @@ class Step:
     @cached_property
     def absolute(self) -> Tensor:
         """Encodings of the positions of the tokens in their rows: [B, W * T, D]."""
-        encoded: Tensor = self.shared.table(self.packed_position)
-        return encoded
+        return self.shared.table(self.packed_position)
 
     @cached_property
     def aligned_position(self) -> Tensor:
@@ -589,3 +466,36 @@ class Step:
 
 
 AnyLayout = Layout | Step
+
+
+# --- All layouts of a batch, made before its forward pass.
+
+
+@dataclass(frozen=True, slots=True)
+class ContextLayout:
+    """The sentences of rows [B, T], with tokens that a batch context adds before them, and its own data."""
+
+    sentence: Tensor
+    found: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class Layouts:
+    """The layouts of a batch, made before its forward pass.
+
+    `source`: layout of the encoder's rows. `side`: source side of cross-attention, without keys and values.
+    `target`: layout of the decoder's rows, with inputs of `input_sentence` [B, T], if known. `context` and
+    `target_context`: layouts of a batch context. `context_rows`: the two parts of source rows, for a context
+    encoder. `shift`: upper bound of all position shifts. `texts`: maximum number of texts of a row, for
+    `soft_copy`.
+    """
+
+    source: Layout
+    side: SourceSide
+    target: Layout | None = None
+    input_sentence: Tensor | None = None
+    context: ContextLayout | None = None
+    target_context: ContextLayout | None = None
+    context_rows: Any = None
+    shift: int = 0
+    texts: int = 1

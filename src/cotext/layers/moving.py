@@ -19,8 +19,7 @@ def moved(thing: T, place: Callable[[Tensor], Tensor]) -> T:
 
     Modules, parameters and objects of other packages are not copied.
     """
-    copied: T = _moved(thing, place, {})
-    return copied
+    return _moved(thing, place, {})
 
 
 def to_device(thing: T, device: torch.device) -> T:

@@ -88,8 +88,7 @@ class Score(nn.Module):
 
     def project(self, fused: nn.Linear, x: Tensor, layout: AnyLayout, compared: int) -> Tensor:
         """Apply a fused projection: the first `compared` outputs are queries and keys, the rest values."""
-        projected: Tensor = fused(x)
-        return projected
+        return fused(x)
 
     def attend(self, q_BHTK: Tensor, kv: KeysValues, keys: Keys, layout: AnyLayout) -> Tensor:
         """One product of a self-attention: [B, H, T, K]."""
@@ -128,8 +127,7 @@ class RowSpan:
 
     def output(self, out: nn.Linear, mixed: Tensor) -> Tensor:
         """Project the merged heads of all products: [..., products * D] -> [..., D]."""
-        projected: Tensor = out(mixed)
-        return projected
+        return out(mixed)
 
     def slots(self, step: Step) -> SlotMask:
         """Return the cache slots that the next tokens attend to."""
@@ -249,5 +247,4 @@ class FeedForward(nn.Module):
             wide = relu_dropout(wide, self.dropout, self.training)
         else:
             wide = dropout(ACTIVATIONS[self.activation](wide), self.dropout, self.training)
-        narrow: Tensor = self.narrow(wide)
-        return narrow
+        return self.narrow(wide)

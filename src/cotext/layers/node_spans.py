@@ -5,6 +5,7 @@ it, D model.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 import torch
@@ -23,9 +24,9 @@ from cotext.layers.state import KeysValues
 class NodeSpan(RowSpan):
     """Attention to a token's sentence (in cross-attention, its source) and the nodes of all other sentences.
 
-    This span supports only complete rows. Nodes are keys of the whole row, and are not copied. With `dropout`
-    of attention weights, in training, they are copied to every sentence, because the weights of all keys of a
-    query must be in one tensor.
+    This span supports only complete rows. Nodes are keys of the whole row, and are not copied. They are
+    copied to every sentence for `dropout` of attention weights and for recording, which need the weights of
+    all keys of a query in one tensor.
     """
 
     by_sentence = True
@@ -35,54 +36,76 @@ class NodeSpan(RowSpan):
         self.answers, self.source_answers = (f"nodes.{where}",), (f"source_nodes.{where}",)
 
     def attend(self, attention: SelfAttention, x: Tensor, layout: Layout) -> Tensor:
-        score, heads = attention.score, attention.heads
+        score = attention.score
         qkv_ND = score.project(attention.qkv, x, layout, 2 * x.size(-1))
         query_ND, *keys_values = qkv_ND.chunk(3, dim=-1)
-        own = [qkv.chunk(3, dim=-1) for _, qkv in layout.sentences.split(qkv_ND)]
-        # The fast path never has all weights of a query at once, which recording and dropout need.
-        if not (watched() or score.dropout):
-            groups = [
-                _own_group(bucket, split_heads(query, heads), (k, v), bucket.mask, heads)
-                for bucket, (query, k, v) in zip(layout.sentences.buckets, own, strict=True)
-            ]
-            return _attend_joined(groups, _row_group(query_ND, keys_values, layout.nodes, layout, heads))
-        mixed = []
-        for bucket, parts, nodes in zip(layout.sentences.buckets, own, layout.nodes.buckets, strict=True):
-            query, *here = parts
-            k, v = (
-                split_heads(torch.cat((side, nodes.fetch(there)), dim=1), heads)
-                for side, there in zip(here, keys_values, strict=True)
-            )
-            mask = _joined_mask(bucket.mask, nodes, query.size(1))
-            keys = Keys(mask, tokens=partial(_token_indices, bucket, None, nodes))
-            mixed.append(
-                bucket.pack(merge_heads(score.attend(split_heads(query, heads), (k, v), keys, layout)))
-            )
-        return torch.cat(mixed)
+        own = []
+        for bucket, qkv in layout.sentences.split(qkv_ND):
+            query, *sides = qkv.chunk(3, dim=-1)
+            own.append(_Own(bucket, split_heads(query, attention.heads), sides, bucket.mask))
+        if watched() or score.dropout:
+            return _attend_copied(own, keys_values, layout.nodes, partial(score.attend, layout=layout))
+        return _attend_shared(own, query_ND, keys_values, layout.nodes, layout)
 
     def attend_source(self, attention: CrossAttention, x: Tensor, layout: Layout) -> Tensor:
-        score, heads = attention.score, attention.heads
+        score = attention.score
         source_PD = source_tokens(layout, attention.index)
         query_ND = score.project(attention.query, x, layout, x.size(-1))
-        # The fast path never has all weights of a query at once, which recording and dropout need.
-        if not (watched() or score.dropout):
-            groups = []
-            for bucket, query in layout.sentences.split(query_ND):
-                own = bucket.source
-                assert own is not None
-                fetched = [own.fetch(side) for side in source_PD]
-                groups.append(_own_group(bucket, attention.split(query), fetched, own.mask, heads))
-            return _attend_joined(groups, _row_group(query_ND, source_PD, layout.source_nodes, layout, heads))
-        mixed = []
-        buckets_of = layout.sentences.split(query_ND)
-        for (bucket, query), nodes in zip(buckets_of, layout.source_nodes.buckets, strict=True):
-            own = bucket.source
-            assert own is not None
-            k, v = (split_heads(torch.cat((own.fetch(s), nodes.fetch(s)), dim=1), heads) for s in source_PD)
-            mask = _joined_mask(own.mask, nodes, own.tokens)
-            keys = Keys(mask, tokens=partial(_token_indices, bucket, own.token_indices, nodes))
-            mixed.append(bucket.pack(merge_heads(score.attend_source(attention.split(query), (k, v), keys))))
-        return torch.cat(mixed)
+        own = []
+        for bucket, query in layout.sentences.split(query_ND):
+            source = bucket.source
+            assert source is not None
+            sides = [source.fetch(side) for side in source_PD]
+            own.append(_Own(bucket, attention.split(query), sides, source.mask, source.token_indices))
+        if watched() or score.dropout:
+            return _attend_copied(own, source_PD, layout.source_nodes, score.attend_source)
+        return _attend_shared(own, query_ND, source_PD, layout.source_nodes, layout)
+
+
+@dataclass(frozen=True, slots=True)
+class _Own:
+    """The sentences of a bucket as queries, with the tokens of their own sentences as keys and values."""
+
+    bucket: Bucket
+    query: Tensor  # [G, H, L, K]
+    sides: Sequence[Tensor]  # keys and values, [G, L', D] each
+    mask: Tensor | None  # [G, 1, 1, L']
+    token_indices: Tensor | None = None  # [G, L'], if the keys are source tokens
+
+
+def _attend_copied(
+    own: Sequence[_Own], all_sides: Sequence[Tensor], nodes: Nodes, attend: Callable[..., Tensor]
+) -> Tensor:
+    """Attend with nodes copied to every sentence: [N, D]. `all_sides`: keys and values of all tokens."""
+    mixed = []
+    for part, extra in zip(own, nodes.buckets, strict=True):
+        heads = part.query.size(1)
+        k, v = (
+            split_heads(torch.cat((side, extra.fetch(whole)), dim=1), heads)
+            for side, whole in zip(part.sides, all_sides, strict=True)
+        )
+        mask = _joined_mask(part.mask, extra, part.sides[0].size(1))
+        keys = Keys(mask, tokens=partial(_token_indices, part.bucket, part.token_indices, extra))
+        mixed.append(part.bucket.pack(merge_heads(attend(part.query, (k, v), keys))))
+    return torch.cat(mixed)
+
+
+def _attend_shared(
+    own: Sequence[_Own], query_ND: Tensor, all_sides: Sequence[Tensor], nodes: Nodes, layout: Layout
+) -> Tensor:
+    """Attend to nodes that all sentences of a row share: [N, D]."""
+    heads = own[0].query.size(1)
+    groups = []
+    for part in own:
+        k, v = (split_heads(side, heads) for side in part.sides)
+        # Nodes are keys of the row: here, the keys are only the tokens between them.
+        mask, bucket = between_nodes(k, part.mask), part.bucket
+        groups.append(_Group(part.query, (k, v), mask, bucket.pack, bucket.unpack))
+    q, k, v = (
+        split_heads(x, heads)
+        for x in (layout.unpack(query_ND), *(nodes.rows.fetch(side) for side in all_sides))
+    )
+    return _attend_joined(groups, _Group(q, (k, v), nodes.rows.mask, layout.pack, layout.unpack))
 
 
 class _Group:
@@ -118,25 +141,6 @@ class _Group:
         return self.pack(mixed.flatten(2))
 
 
-def _own_group(
-    bucket: Bucket, q_GHLK: Tensor, keys_values: Sequence[Tensor], mask: Tensor | None, heads: int
-) -> _Group:
-    """Return the sentences of a bucket with the tokens between their nodes as keys, [G, L', D] each."""
-    k, v = (split_heads(side, heads) for side in keys_values)
-    return _Group(q_GHLK, (k, v), between_nodes(k, mask), bucket.pack, bucket.unpack)
-
-
-def _row_group(
-    query_ND: Tensor, keys_values: Sequence[Tensor], nodes: Nodes, layout: Layout, heads: int
-) -> _Group:
-    """Return whole rows with all their nodes as keys."""
-    q, k, v = (
-        split_heads(x, heads)
-        for x in (layout.unpack(query_ND), *(nodes.rows.fetch(side) for side in keys_values))
-    )
-    return _Group(q, (k, v), nodes.rows.mask, layout.pack, layout.unpack)
-
-
 def _attend_joined(own: Sequence[_Group], shared: _Group) -> Tensor:
     """Combine attention to keys in buckets (`own`, one group each) and to keys of rows: [N, D]."""
     parts = [group.packed() for group in own]
@@ -164,20 +168,3 @@ def _joined_mask(own: Tensor | None, nodes: ExtraTokens, tokens: int) -> Tensor:
 def _token_indices(bucket: Bucket, own: Tensor | None, nodes: ExtraTokens) -> TokenIndices:
     indices = bucket.token_indices(own)
     return bucket.token_indices(torch.cat((indices.key, nodes.token_indices), dim=1))
-
-
-class NodeQuerySpan(RowSpan):
-    """Attention of first and last tokens of sentences to the row, and of other tokens to their sentence.
-
-    This span supports only complete rows.
-    """
-
-    def attend(self, attention: SelfAttention, x: Tensor, layout: Layout) -> Tensor:
-        score = attention.score
-        q, k, v = attention.split(layout.unpack(score.project(attention.qkv, x, layout, 2 * x.size(-1))))
-        return layout.pack(merge_heads(score.attend(q, (k, v), Keys(layout.node_query_mask), layout)))
-
-    def attend_source(self, attention: CrossAttention, x: Tensor, layout: Layout) -> Tensor:
-        query = layout.unpack(attention.score.project(attention.query, x, layout, x.size(-1)))
-        kv, keys = layout.source.keys_values[attention.index], Keys(layout.source_node_query_mask)
-        return layout.pack(merge_heads(attention.score.attend_source(attention.split(query), kv, keys)))

@@ -60,6 +60,7 @@ class GatedOthersSpan(nn.Module, RowSpan, StartsFromOthers):
         def attend(keys: Keys) -> Tensor:
             return score.attend(q_BHTK, kv, keys, layout)
 
+        # One kernel for both softmaxes has neither positions nor dropout.
         fast = type(score).attend is Score.attend and not score.dropout
         return self._attend(attend, fast, q_BHTK, kv, keys, layout.apart)
 
@@ -93,6 +94,7 @@ class GatedOthersSpan(nn.Module, RowSpan, StartsFromOthers):
             return attend(keys)
         if fast and not watched():
             return attend_apart(q_BHTK, *kv, self.open, apart)
+        # Queries without keys in other sentences attend to an arbitrary key (`Apart`): its share is 0.
         share = self.open.to(q_BHTK.dtype)[:, None, None] * apart.seen
         with show_together(self.open, apart.seen):
             own, others = (
@@ -123,8 +125,7 @@ class ProjectedOthersSpan(nn.Module, RowSpan, StartsFromOthers):
 
     def output(self, out: nn.Linear, mixed: Tensor) -> Tensor:
         long, short = mixed.chunk(2, dim=-1)
-        projected: Tensor = out(short) + self.long(long)
-        return projected
+        return out(short) + self.long(long)
 
     def neutral_start(self) -> Mapping[str, float]:
         return {"long.weight": 0.0}

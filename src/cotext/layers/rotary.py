@@ -31,8 +31,10 @@ class RotaryScore(Score, Blended):
 
 def rotated(x: Tensor, position: Tensor, size: int) -> Tensor:
     """Rotate heads of `size` K: [..., n * K] at positions [...]."""
+    # In float32: half precision would round the angles of far positions.
     half = torch.arange(size // 2, device=x.device, dtype=torch.float32)
     angle = position[..., None].float() * BASE ** (-2 * half / size)
     cos, sin = (values.to(x.dtype)[..., None, :] for values in (angle.cos(), angle.sin()))
+    # Pairs of the two halves, where equation 34 has neighbours: only the order of numbers differs.
     first, second = x.view(*x.shape[:-1], -1, size).chunk(2, dim=-1)
     return torch.cat((first * cos - second * sin, first * sin + second * cos), dim=-1).flatten(-2)

@@ -13,8 +13,8 @@ these columns, the query contains its products with gammaK, and the output the t
     key, value      k_j    0    ...    1    ...
     output          z_i    weights of sentence 0    of sentence 1            ...
 
-In rows of many sentences, queries are processed in chunks (`layout.py`), so that the number of columns does
-not grow with the row. The tensors of a chunk are recomputed in the backward pass.
+In rows of many sentences, queries are processed in chunks (`positions.py`), so that the number of columns
+does not grow with the row. The tensors of a chunk are recomputed in the backward pass.
 
 Shapes: B rows, S tokens, T queries of a chunk, C columns for sentences, H heads, K per head.
 """
@@ -27,8 +27,9 @@ from torch.nn.functional import one_hot
 from torch.utils.checkpoint import checkpoint
 
 from cotext.layers.kernels.sdpa import attend, watched
-from cotext.layers.layout import CLIP, AnyLayout, Chunk, Keys, Layout
+from cotext.layers.layout import AnyLayout, Keys, Layout
 from cotext.layers.multi_head import AttentionSize, Score
+from cotext.layers.positions import CLIP, Chunk
 from cotext.layers.state import KeysValues
 
 
@@ -87,5 +88,4 @@ class SegmentDistanceScore(Score):
         mixed, mass = output[..., :size], output[..., size:]
         # Several sentences may have the same clipped distance: add up their weights.
         by_distance = mass.new_zeros(*mass.shape[:3], 2 * CLIP + 1).scatter_add(3, distance, mass)
-        out: Tensor = mixed + by_distance @ of_values
-        return out
+        return mixed + by_distance @ of_values

@@ -50,6 +50,7 @@ class SentenceSpan(RowSpan):
         for bucket, query in layout.sentences.split(query_ND):
             source = bucket.source
             assert source is not None
+            # Only the source sentence is fetched, so that no mask between sentences is needed.
             k, v = (split_heads(source.fetch(side), attention.heads) for side in keys_values)
             tokens = partial(bucket.token_indices, source.token_indices)
             keys = Keys(source.mask, positions=partial(aligned_of, tokens, layout), tokens=tokens)

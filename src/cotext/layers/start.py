@@ -13,6 +13,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
+GATE_START = 4.0  # sigmoid(4) = 0.982 of the other model's states
 LEAST = 1e-13  # share of a new symbol before the first update; lost in rounding
 
 
@@ -45,10 +46,24 @@ class ZeroGate(nn.Module, StartsFromOthers):
 
     def forward(self, x: Tensor, changed: Tensor) -> Tensor:
         """[..., D] each -> [..., D]."""
+        # In this form, the result is exactly x while a is 0.
         return x + self.share.to(x.dtype) * (changed - x)
 
     def neutral_start(self) -> Mapping[str, float]:
         return {"share": 0.0}
+
+
+class AlmostClosed(StartsFromOthers):
+    """A module whose `gate` starts almost closed to a part that the other model lacks.
+
+    The part has not yet learned what to look for. Behind a second gate that starts closed (`start`), the gate
+    starts half open.
+    """
+
+    start: ZeroGate | None
+
+    def neutral_start(self) -> Mapping[str, float]:
+        return {"gate.weight": 0.0, "gate.bias": GATE_START if self.start is None else 0.0}
 
 
 class Blended:

@@ -133,6 +133,7 @@ class SourceSide:
 
         [B, T] sentence indices -> a range of source tokens, and a mask [B, 1, T, tokens].
         """
+        # One range for all entries, because keys and values are read as a slice, without a copy.
         start, stop = self.span_of(sentence)
         first, end = int(start.min()), int(stop.max())
         at = torch.arange(first, end, device=sentence.device)
@@ -144,6 +145,7 @@ class SourceSide:
 
     def select(self, entries: Tensor) -> None:
         """Keep the given entries [B'], truncated to the longest of them."""
+        # Computed spans are kept: computing them again would read tensor values.
         spans = self.spans.index_select(0, entries) if "spans" in self.__dict__ else None
         self.sentence = self.sentence.index_select(0, entries)
         longest = self.tokens
@@ -248,6 +250,7 @@ class DecoderState:
         self.source.open()
         if self.context_side is not None:
             self.context_side.open()
+        # The caches take device, type and shape from the keys of cross-attention.
         like = self.source.keys_values[0][0]
         slots += 0 if self.context is None else self.context.extra_slots
         self.capacity = slots
@@ -262,6 +265,7 @@ class DecoderState:
         if self.length is None or self.sentence is None or self.rank is None:
             t = torch.arange(sentence.size(1), device=sentence.device)
             return t.expand_as(sentence), ranks(sentence)
+        # The next tokens may go on with the sentence of the last token.
         first, after = self.length[:, None], (sentence == self.sentence[:, None]) * (self.rank + 1)[:, None]
         if sentence.size(1) == 1:  # every step of search except the first
             return first, after
@@ -362,6 +366,7 @@ class DecoderState:
             wide = torch.zeros(entries, self.capacity, dtype=torch.long, device=device)
             wide[:, : self.used] = getattr(self, name)[:, : self.used]
             setattr(self, name, wide)
+        # Positions are stored by row, and become those of each beam.
         self._select_rows(torch.arange(entries, device=device).repeat_interleave(beam))
 
     def reorder(self, origin: Tensor) -> None:

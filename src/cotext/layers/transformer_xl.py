@@ -24,9 +24,10 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 from torch.nn.functional import linear, scaled_dot_product_attention
 
+from cotext.layers.buckets import BucketMemory
 from cotext.layers.kernels.relative import attend_from_memory, memory_bias
 from cotext.layers.kernels.sdpa import show_weights, watched
-from cotext.layers.layout import AnyLayout, BucketMemory, Keys, Layout, Step
+from cotext.layers.layout import AnyLayout, Keys, Layout, Step
 from cotext.layers.multi_head import AttentionSize, Score, SelfAttention, merge_heads, split_heads
 from cotext.layers.positions import PositionTable
 from cotext.layers.sentence_spans import SentenceSpan
@@ -77,8 +78,7 @@ class TransformerXLScore(Score, StartsFromOthers):
     def distances(self, count: int, like: Tensor) -> Tensor:
         """Return the projected encodings of the distances 0 ... count - 1: [count, D]."""
         encoded = self.table(torch.arange(count, device=like.device), count).to(like.dtype)
-        projected: Tensor = self.distance(encoded)
-        return projected
+        return self.distance(encoded)
 
     def attend_memory(
         self, q_GLD: Tensor, k: Tensor, v: Tensor, r_nD: Tensor, memory: BucketMemory
@@ -87,6 +87,7 @@ class TransformerXLScore(Score, StartsFromOthers):
         biases, heads = torch.stack((self.content_bias, self.distance_bias)), self.size.heads
         r = r_nD.index_select(0, memory.distance)
         if watched():
+            # The biases make queries of padding nonzero, but only zeros are recorded as padding.
             real = (q_GLD.abs().amax(dim=2, keepdim=True) > 0).to(q_GLD.dtype)
             content, keys = (split_heads(x, heads) for x in ((q_GLD + biases[0]) * real, k))
             bias = memory_bias(q_GLD + biases[1], r, k.size(1), heads)
@@ -98,8 +99,7 @@ class TransformerXLScore(Score, StartsFromOthers):
         alone = attend_from_memory(
             q_GLD, k[:, own:], v[:, own:], biases, r[own:], memory.mask[..., own:], heads, self.dropout
         )
-        mixed: Tensor = self.start(alone, seen)
-        return mixed
+        return self.start(alone, seen)
 
     def attend(self, q_BHTK: Tensor, kv: KeysValues, keys: Keys, layout: AnyLayout) -> Tensor:
         """Attend from the next tokens to the slots of a cache: [B, H, T, K]."""
@@ -150,11 +150,12 @@ class MemorySpan(SentenceSpan):
         score, past, dimension = attention.score, layout.memory, x.size(-1)
         assert isinstance(score, TransformerXLScore)
         if past.empty or not torch.is_grad_enabled():
+            # Without a memory or gradients, there is nothing to detach.
             detached = own = attention.qkv(x)
         else:
             weight = attention.qkv.weight
             detached = linear(x.detach(), weight, attention.qkv.bias)
-            own = _SharedProjection.apply(detached, x, weight)  # type: ignore[no-untyped-call]
+            own = _SharedProjection.apply(detached, x, weight)
         detached = detached[:, dimension:]
         r_nD = score.distances(past.distances, x)
         mixed = []

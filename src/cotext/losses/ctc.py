@@ -327,9 +327,7 @@ def lattices_nll(
     hidden_ND = in_autocast_dtype(hidden_ND)
     # The function chooses the precision of each of its products itself.
     with torch.autocast(hidden_ND.device.type, enabled=False):
-        nll_G: Tensor = _CTC.apply(  # type: ignore[no-untyped-call]
-            hidden_ND, weight_VD, lattices, units, chunk
-        )
+        nll_G: Tensor = _CTC.apply(hidden_ND, weight_VD, lattices, units, chunk)
     return nll_G
 
 
@@ -425,21 +423,15 @@ def _best_path(group: Group, scores_KTC: Tensor) -> Tensor:
 # prefix. This is the chain rule, although nothing is predicted from left to right. S = L + 1 blanks here.
 
 
-@dataclass(frozen=True, slots=True)
-class Beginnings:
-    """Log-probabilities of prefixes, -inf where a unit has no path.
-
-    `begins` [G, L]: the text of a unit begins with its labels up to this one. `whole` [G]: the text is
-    exactly the target.
-    """
-
-    begins: Tensor
-    whole: Tensor
-
-
 @torch.no_grad()
-def beginnings(hidden_ND: Tensor, logits: Logits, units: Units, blank: int, chunk: int = 512) -> Beginnings:
-    """Return the prefix probabilities of every unit's target, in double precision."""
+def beginnings(
+    hidden_ND: Tensor, logits: Logits, units: Units, blank: int, chunk: int = 512
+) -> tuple[Tensor, Tensor]:
+    """Return log-probabilities of the beginnings of targets, in double precision; -inf without a path.
+
+    Returns:
+        [G, L]: the text of a unit begins with its labels up to this one; [G]: it is exactly the target.
+    """
     begins_GL = hidden_ND.new_full(units.target.shape, -torch.inf, dtype=torch.float64)
     whole_G = begins_GL.new_full(units.target.shape[:1], -torch.inf)
     lattices = Lattices.of(units, blank, hidden_ND.size(1))
@@ -450,7 +442,7 @@ def beginnings(hidden_ND: Tensor, logits: Logits, units: Units, blank: int, chun
         unit = lattices.unit[group.which]
         begins_GL[unit, : begins_KL.size(1)] = begins_KL
         whole_G[unit] = whole_K
-    return Beginnings(begins_GL, whole_G)
+    return begins_GL, whole_G
 
 
 def _forward(group: Group, log_p_KTC: Tensor) -> tuple[Tensor, Tensor]:

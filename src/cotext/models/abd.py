@@ -28,16 +28,17 @@ import torch
 from torch import Tensor, nn
 
 from cotext.data.batch import Source
-from cotext.layers.flat_batch import ExtraKeys
+from cotext.layers.flat_batch import ExtraKeys, RowOrder
 from cotext.layers.int8_linear import outputs
 from cotext.layers.kernels.dropout import Dropout
 from cotext.layers.kernels.sdpa import TokenIndices, attend
-from cotext.layers.layouts import ContextLayout
+from cotext.layers.layout import ContextLayout
 from cotext.layers.masks import is_current
 from cotext.layers.multi_head import AttentionSize, merge_heads, projection, split_heads
 from cotext.layers.start import ZeroGate
-from cotext.layers.state import DecoderState, TargetContext
-from cotext.models.batch_context import BatchContext, BatchSides, Embedder
+from cotext.layers.state import DecoderState
+from cotext.models.batch_context import BatchContext, BatchSides, RowsTarget
+from cotext.models.row_embedder import RowEmbedder
 
 
 class DatapointAttention(nn.Module):
@@ -122,7 +123,7 @@ class Datapoints(BatchContext):
             complete = rows.join(self.order_of(other, training))
         return ContextLayout(sentence, _most(rows.follows(complete) & has_mean))
 
-    def read(self, source: Source, embed: Embedder, found: None) -> Tensor:
+    def read(self, source: Source, embed: RowEmbedder, found: None) -> Tensor:
         x_BSD, sentence = embed.source(source), source.sentence
         if self.source_rows is None:
             return x_BSD
@@ -133,55 +134,30 @@ class Datapoints(BatchContext):
             means = torch.cat((means, _means(embed.source(other), other.sentence >= 0)))
             group = torch.cat((group, self.order_of(other, self.training).group))
         current_BS = is_current(sentence, source.current)
-        output: Tensor = self.source_rows(x_BSD, means, rows.group[:, None] == group, current_BS)
-        return output
+        return self.source_rows(x_BSD, means, rows.group[:, None] == group, current_BS)
 
-    def target(self, source: Source, embed: Embedder, found: None) -> "DatapointsTarget | None":
+    def target(self, source: Source, embed: RowEmbedder, found: None) -> "DatapointsTarget | None":
         attention = self.target_rows
         return None if attention is None else DatapointsTarget(self, attention, source, embed)
 
 
-class DatapointsTarget(TargetContext):
-    """Attention between datapoints of a decoder.
-
-    `complete`: means of rows that will not change: extra rows, then finished rows.
-    """
+class DatapointsTarget(RowsTarget):
+    """Attention between datapoints of a decoder, with the means of complete rows."""
 
     def __init__(
-        self, parent: Datapoints, attention: DatapointAttention, source: Source, embed: Embedder
+        self, parent: Datapoints, attention: DatapointAttention, source: Source, embed: RowEmbedder
     ) -> None:
-        self.attention, self.embed, self.source = attention, embed, source
-        self.rows, self.current = parent.order_of(source, parent.training), source.current
-        hidden = embed.weight.new_empty(0, embed.weight.size(1))
-        self.complete = ExtraKeys(hidden, self.rows.take(self.rows.group.new_empty(0)))
-        if source.extra_rows is not None:
-            given, other = source.extra_rows, source.extra_rows.source
-            means, indices = self._complete_means(given.target_input, given.input_sentence, other)
-            self.complete = ExtraKeys(means, parent.order_of(other, parent.training).take(indices))
+        super().__init__(parent, source, embed)
+        self.attention = attention
         self.total: Tensor | None = None  # [R, 1, D], sum of the current embeddings so far
         self.count: Tensor | None = None  # [R, 1, 1]
 
-    def _complete_means(self, tokens: Tensor, sentence: Tensor, source: Source) -> tuple[Tensor, Tensor]:
-        """Return the means [E, D] of complete rows [R, T] with current tokens, and their indices [E]."""
+    def keys_of(self, tokens: Tensor, sentence: Tensor, source: Source, order: RowOrder) -> ExtraKeys:
+        """Return the means of the rows that have current tokens."""
         current_RT = is_current(sentence, source.current)
         indices = current_RT.any(dim=1).nonzero().flatten()
         x_RTD = self.embed.target(tokens, sentence, source)
-        return _means(x_RTD[indices], current_RT[indices]), indices
-
-    def finish(self, entries: Tensor, tokens: Tensor, sentence: Tensor) -> None:
-        """Keep the means of finished rows, for other rows: decoder inputs [E, T], -1 on padding."""
-        ended, indices = self._complete_means(tokens, sentence, self.source.select(entries))
-        means = torch.cat((self.complete.hidden, ended))
-        self.complete = ExtraKeys(means, self.complete.order.join(self.rows.take(entries[indices])))
-
-    def select(self, entries: Tensor) -> None:
-        self.source = self.source.select(entries)
-        self.rows = self.rows.take(entries)
-        self.current = self.current.index_select(0, entries)
-        # Drop the means of documents that are finished completely.
-        order = self.complete.order
-        needed = torch.isin(order.group, self.rows.group).nonzero().flatten()
-        self.complete = ExtraKeys(self.complete.hidden[needed], order.take(needed))
+        return ExtraKeys(_means(x_RTD[indices], current_RT[indices]), order.take(indices))
 
     def select_rows(self, rows: Tensor) -> None:
         if self.total is not None and self.count is not None:

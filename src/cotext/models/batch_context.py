@@ -1,39 +1,20 @@
 """The slot `model.batch_context`: attention between the rows of a batch, before the first block.
 
-Shapes: B entries, R rows, S source tokens, T target tokens, D model, V vocabulary.
+Shapes: B entries, R rows, E finished entries, S source tokens, T target tokens, D model.
 """
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from cotext.data.batch import Source
-from cotext.layers.embedding import Side
-from cotext.layers.flat_batch import RowOrder
-from cotext.layers.layouts import ContextLayout
+from cotext.layers.flat_batch import ExtraKeys, RowOrder
+from cotext.layers.layout import ContextLayout
 from cotext.layers.state import TargetContext
-
-
-class Embedder(Protocol):
-    """Embeddings of complete rows, for the parts of a model."""
-
-    @property
-    def weight(self) -> Tensor:
-        """Embeddings of all target tokens: [V, D]."""
-
-    def bare(self, source: Source) -> Tensor:
-        """Return source embeddings without positions, [B, S] -> [B, S, D]."""
-
-    def source(self, source: Source, behind: int = 0) -> Tensor:
-        """Embed source rows, [B, S] -> [B, S, D], after `behind` extra tokens of their first sentence."""
-
-    def target(self, tokens: Tensor, sentence: Tensor, source: Source) -> Tensor:
-        """Embed complete decoder inputs of the rows of a source, [B, T] -> [B, T, D]."""
-
-    def first(self, x_RD: Tensor, side: Side) -> Tensor:
-        """Embed extra vectors before their rows: [R, D] -> [R, D]."""
+from cotext.models.row_embedder import RowEmbedder
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +51,45 @@ class BatchContext(nn.Module, ABC):
         """Return such data for complete target rows with inputs of `sentence` [B, T]."""
 
     @abstractmethod
-    def read(self, source: Source, embed: Embedder, found: Any) -> Tensor:
+    def read(self, source: Source, embed: RowEmbedder, found: Any) -> Tensor:
         """Return embedded source rows [B, S', D] with context of other rows; `found`: see `source_layout`."""
 
     @abstractmethod
-    def target(self, source: Source, embed: Embedder, found: Any) -> TargetContext | None:
+    def target(self, source: Source, embed: RowEmbedder, found: Any) -> TargetContext | None:
         """Return the target side, with which the decoder attends to other rows; None if it does not."""
+
+
+class RowsTarget(TargetContext):
+    """A target side on which rows attend to complete rows of their document.
+
+    `complete`: what they attend to. First come the extra rows, then rows that are finished.
+    """
+
+    def __init__(self, parent: BatchContext, source: Source, embed: RowEmbedder) -> None:
+        self.embed, self.source = embed, source
+        self.rows, self.current = parent.order_of(source, parent.training), source.current
+        hidden = embed.weight.new_empty(0, embed.weight.size(1))
+        self.complete = ExtraKeys(hidden, self.rows.take(self.rows.group.new_empty(0)))
+        if source.extra_rows is not None:
+            given, other = source.extra_rows, source.extra_rows.source
+            order = parent.order_of(other, parent.training)
+            self.complete = self.keys_of(given.target_input, given.input_sentence, other, order)
+
+    @abstractmethod
+    def keys_of(self, tokens: Tensor, sentence: Tensor, source: Source, order: RowOrder) -> ExtraKeys:
+        """Return what other rows attend to in complete rows [R, T]; `order` [R] is that of these rows."""
+
+    def finish(self, entries: Tensor, tokens: Tensor, sentence: Tensor) -> None:
+        """Add finished rows to the complete rows: decoder inputs [E, T], -1 on padding."""
+        ended = self.keys_of(tokens, sentence, self.source.select(entries), self.rows.take(entries))
+        hidden = torch.cat((self.complete.hidden, ended.hidden))
+        self.complete = ExtraKeys(hidden, self.complete.order.join(ended.order))
+
+    def select(self, entries: Tensor) -> None:
+        self.source = self.source.select(entries)
+        self.rows = self.rows.take(entries)
+        self.current = self.current.index_select(0, entries)
+        # No remaining row attends to a document that is finished completely.
+        order = self.complete.order
+        needed = torch.isin(order.group, self.rows.group).nonzero().flatten()
+        self.complete = ExtraKeys(self.complete.hidden[needed], order.take(needed))

@@ -14,11 +14,11 @@ from cotext.config.recipe import Config
 from cotext.data.build import build_mixture, further_symbols
 from cotext.data.tokenizer import SPECIAL_SYMBOLS
 from cotext.layers.alibi import AlibiScore
-from cotext.layers.blocks import DecoderBlock, EncoderBlock, Size, Stack, Stacks
+from cotext.layers.blocks import Size, Stack, Stacks, TransformerBlock
 from cotext.layers.embedding import EmbeddingKind, InputKind, SentenceEmbedding
 from cotext.layers.initialisation import initialise
 from cotext.layers.multi_head import AttentionSize, CrossAttention, RowSpan, Score, SelfAttention
-from cotext.layers.node_spans import NodeQuerySpan, NodeSpan
+from cotext.layers.node_spans import NodeSpan
 from cotext.layers.others import GatedOthersSpan, ProjectedOthersSpan
 from cotext.layers.rotary import RotaryScore
 from cotext.layers.segment_distance import SegmentDistanceScore
@@ -37,7 +37,7 @@ from cotext.models.interface import DocumentLayer, Model
 from cotext.models.mbe import BatchMean
 from cotext.models.nat import LatentCodes, NonAutoregressiveTransformer
 from cotext.models.p_transformer import PositionScore, relative_table
-from cotext.models.parts import document_layer, document_settings, own_score
+from cotext.models.parts import document_layer, own_part
 from cotext.models.transformer import Parts, Transformer
 from cotext.models.voita_2018 import SharedContext
 from cotext.runtime.errors import CotextError
@@ -52,7 +52,6 @@ SPANS: dict[str, Callable[[AttentionConfig, AttentionSize], RowSpan]] = {
     "sentence": lambda config, size: SentenceSpan(),
     "memory": lambda config, size: MemorySpan(config.memory_sentences),
     "nodes": lambda config, size: NodeSpan(size.dropout),
-    "node_queries": lambda config, size: NodeQuerySpan(),
     "current": lambda config, size: CurrentSpan(),
 }
 SCORES: dict[str, Callable[[AttentionSize], Score]] = {
@@ -174,7 +173,7 @@ def _non_autoregressive(model: ModelConfig, embedding: SentenceEmbedding) -> Non
 def _document_layer(model: ModelConfig, size: Size) -> DocumentLayer | None:
     if model.document_layer == "none":
         return None
-    return document_layer(model.document_layer)(size, document_settings(model))
+    return document_layer(model.document_layer)(size, model.document)
 
 
 def _context_encoder(model: ModelConfig, size: Size, stacks: Stacks) -> ContextEncoder | None:
@@ -182,7 +181,7 @@ def _context_encoder(model: ModelConfig, size: Size, stacks: Stacks) -> ContextE
     if model.context_encoder == "none":
         return None
     layers = [
-        EncoderBlock(size, _attention(SelfAttention, model, "encoder", size, 0))
+        TransformerBlock(size, _attention(SelfAttention, model, "encoder", size, 0))
         for _ in range(model.context_layers)
     ]
     return CONTEXT_ENCODERS[model.context_encoder](size, layers, stacks)
@@ -215,16 +214,16 @@ def _relative(model: ModelConfig, size: Size) -> nn.Parameter | None:
 
 def _stacks(model: ModelConfig, size: Size) -> Stacks:
     encoder = Stack(
-        EncoderBlock(size, _attention(SelfAttention, model, "encoder", size, i))
+        TransformerBlock(size, _attention(SelfAttention, model, "encoder", size, i))
         for i in range(size.encoder_layers if model.reads_source else 0)
     )
     encoder_norm = size.norm() if model.reads_source else nn.Identity()
     return Stacks(encoder, _decoder(model, size), encoder_norm, size.norm())
 
 
-def _decoder(model: ModelConfig, size: Size) -> Stack[DecoderBlock]:
+def _decoder(model: ModelConfig, size: Size) -> Stack:
     return Stack(
-        DecoderBlock(
+        TransformerBlock(
             size,
             _attention(SelfAttention, model, "decoder", size, i),
             _attention(CrossAttention, model, "cross", size, i) if model.reads_source else None,
@@ -252,7 +251,7 @@ def _attention(
     """Return an attention, or two behind a gate if the layer has two spans."""
     name = model.stack(side).score
     score = CROSS_SCORES.get(name, name) if side == "cross" else name
-    make_score = own_score(score) if is_own(score) else SCORES[score]
+    make_score = own_part(score, Score) if is_own(score) else SCORES[score]
     spans = _spans(model, side, size, layer)
     local, *wide = (kind(size.attention, span, make_score(size.attention)) for span in spans)
     return GatedAttention(size.dimension, local, wide[0], size.neutral_start) if wide else local

@@ -6,7 +6,8 @@ from cotext.config.model import ModelConfig
 from cotext.config.parts import is_own
 from cotext.config.recipe import Config
 from cotext.data.build import check_align
-from cotext.models.parts import document_layer, own_score
+from cotext.layers.multi_head import Score
+from cotext.models.parts import document_layer, own_part
 from cotext.runtime.errors import CotextError
 
 Side = Literal["encoder", "decoder", "cross"]
@@ -21,14 +22,12 @@ KERNELS: dict[Side, dict[str, tuple[str, ...]]] = {
         "sentence": SELF,
         "current": SELF,
         "nodes": NODES,
-        "node_queries": NODES,
     },
     "decoder": {
         "row": SELF,
         "sentence": SELF,
         "memory": ("transformer_xl",),
         "nodes": NODES,
-        "node_queries": NODES,
     },
     # In cross-attention, `positions` are absolute, and `relative` and `rotary` positions have no effect.
     "cross": {
@@ -36,11 +35,8 @@ KERNELS: dict[Side, dict[str, tuple[str, ...]]] = {
         "sentence": SELF,
         "current": SELF,
         "nodes": NODES,
-        "node_queries": NODES,
     },
 }
-# Spans that attend to later target sentences: only for non-autoregressive models.
-TWO_SIDED = ("nodes", "node_queries")
 
 
 def check(config: Config) -> None:
@@ -95,24 +91,30 @@ def _check_training(config: Config) -> None:
 
 def _check_language_model(model: ModelConfig) -> None:
     """Reject parts that read the source in a model without one."""
-    for key, value, needed in (
+    _require(
+        "model.reads_source = false",
         ("writes", model.writes, "left_to_right"),
         ("batch_context", model.batch_context, "none"),
         ("context_encoder", model.context_encoder, "none"),
         ("document_layer", model.document_layer, "none"),
         ("separate_embeddings", model.separate_embeddings, False),
         ("decoder.span", model.stack("decoder").span, "row"),
-    ):
-        if value != needed:
-            raise CotextError(
-                f"model.reads_source = false: a language model has no model.{key} = {value}; choose "
-                f"{str(needed).lower()}"
-            )
+    )
     if model.positions == "shifted" and model.shift == "sequence":
         raise CotextError(
             "model.shift = sequence: a language model (model.reads_source = false) does not read source "
             "sentences; choose corpus or a number"
         )
+
+
+def _require(setting: str, *values: tuple[str, object, object]) -> None:
+    """Raise CotextError if a key of the section `model` does not have its only value with a setting."""
+    for key, value, needed in values:
+        if value != needed:
+            raise CotextError(
+                f"model.{key} = {str(value).lower()} cannot be combined with {setting}; choose "
+                f"{str(needed).lower()}"
+            )
 
 
 def _check_attention(model: ModelConfig) -> None:
@@ -147,7 +149,7 @@ def keeps_current(model: ModelConfig) -> bool:
 def _check_kernel(model: ModelConfig, side: Side, key: str, span: str, score: str) -> None:
     scores = KERNELS[side].get(span)
     if is_own(score):
-        own = own_score(score)
+        own = own_part(score, Score)
         scores = (*(scores or ()), score) if side in own.sides and span in own.spans else scores
     where = {"encoder": "the encoder", "decoder": "the decoder", "cross": "cross-attention"}[side]
     if scores is None:
@@ -158,7 +160,8 @@ def _check_kernel(model: ModelConfig, side: Side, key: str, span: str, score: st
             f"{_key(model, side, 'score')} = {score}: there is no kernel for it with the span "
             f"{span} in {where}; choose {' or '.join(scores)}"
         )
-    if span in TWO_SIDED and side != "encoder" and model.writes == "left_to_right":
+    # Nodes are also those of later target sentences.
+    if span == "nodes" and side != "encoder" and model.writes == "left_to_right":
         raise CotextError(
             f"{_key(model, side, key)} = {span}: no kernel decodes with it step by step; it takes "
             "model.writes = non_autoregressive"
@@ -199,59 +202,48 @@ def _check_segments(config: Config) -> None:
 
 
 def _check_offset(config: Config) -> None:
-    """Reject an offset of positions if there are none at the input, or others that cannot be moved."""
+    """Reject an offset of positions that are not sinusoids at the input."""
     model, offset = config.model, config.train.position_offset
-    if not offset:
-        return
-    setting = f"train.position_offset = {offset}"
-    if {model.positions, model.target_positions or model.positions} == {"none"}:
+    has_none = {model.positions, model.target_positions or model.positions} == {"none"}
+    in_layers = any(model.stack(side).score in ("absolute", "positions") for side in SIDES)
+    if offset and (has_none or in_layers or model.position_encoding == "learned"):
         raise CotextError(
-            f"{setting}: there are no positions to move with model.positions = none; remove the setting"
+            f"train.position_offset = {offset} moves only sinusoidal positions at the input: remove it, or "
+            "choose other model.positions than none, other scores than absolute and positions, and "
+            "model.position_encoding = sinusoidal"
         )
-    if model.position_encoding == "learned":
-        raise CotextError(
-            f"{setting}: a table of learned positions ends after {model.learned_positions} rows; "
-            "remove the setting, or choose model.position_encoding = sinusoidal"
-        )
-    for side in SIDES:
-        if (score := model.stack(side).score) in ("absolute", "positions"):
-            raise CotextError(
-                f"{setting}: {_key(model, side, 'score')} = {score} adds positions in every layer, which "
-                "would not be moved; remove the setting, or choose another score"
-            )
 
 
 def _check_learned_positions(model: ModelConfig) -> None:
-    if "none" in (model.positions, model.target_positions):
-        raise CotextError(
-            "model.position_encoding = learned: a side without positions (none) has no use for its table; "
-            "choose absolute, reset or shifted on both sides"
-        )
-    if model.wavelengths != "half_minus_one":
-        raise CotextError(
-            f"model.wavelengths = {model.wavelengths}: learned positions have no wavelengths; remove it, "
-            "or choose model.position_encoding = sinusoidal"
-        )
-    if model.first_position >= model.learned_positions:
-        raise CotextError(
-            f"model.first_position = {model.first_position}: there are {model.learned_positions} learned "
-            "positions (model.learned_positions), counted from 0; choose one of them"
-        )
+    for clash, reason in (
+        (
+            "none" in (model.positions, model.target_positions),
+            "a side without positions (none) has no use for its table; choose absolute, reset or shifted on "
+            "both sides",
+        ),
+        (
+            model.wavelengths != "half_minus_one",
+            f"model.wavelengths = {model.wavelengths} has no effect on learned positions; remove it",
+        ),
+        (
+            model.first_position >= model.learned_positions,
+            f"model.first_position = {model.first_position}, but there are {model.learned_positions} learned "
+            "positions (model.learned_positions), counted from 0",
+        ),
+    ):
+        if clash:
+            raise CotextError(f"model.position_encoding = learned: {reason}")
 
 
 def _check_parts(model: ModelConfig) -> None:
     if model.writes == "non_autoregressive":
-        for key in ("batch_context", "context_encoder", "document_layer"):
-            if (value := getattr(model, key)) != "none":
-                raise CotextError(
-                    f"model.{key} = {value}: there is no kernel for it with model.writes = "
-                    "non_autoregressive; choose none"
-                )
-        if model.output_bias:
-            raise CotextError(
-                "model.output_bias = true: there is no kernel for it with model.writes = non_autoregressive; "
-                "choose false"
-            )
+        _require(
+            "model.writes = non_autoregressive",
+            ("batch_context", model.batch_context, "none"),
+            ("context_encoder", model.context_encoder, "none"),
+            ("document_layer", model.document_layer, "none"),
+            ("output_bias", model.output_bias, False),
+        )
         return
     _check_context_encoder(model)
     document = model.document

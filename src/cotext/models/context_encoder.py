@@ -19,12 +19,12 @@ import torch
 from torch import Tensor, nn
 
 from cotext.data.batch import Source
-from cotext.layers.blocks import EncoderBlock, Size, Stack, Stacks
+from cotext.layers.blocks import Size, Stack, Stacks, TransformerBlock
 from cotext.layers.context_attention import ContextAttention
 from cotext.layers.layout import Layout, Packed
 from cotext.layers.masks import is_current
 from cotext.layers.state import ContextSide
-from cotext.models.batch_context import Embedder
+from cotext.models.row_embedder import RowEmbedder
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class ContextEncoder(nn.Module, ABC):
 
     extra_tokens: ClassVar[int] = 0
 
-    def __init__(self, size: Size, layers: Sequence[EncoderBlock], stacks: Stacks) -> None:
+    def __init__(self, size: Size, layers: Sequence[TransformerBlock], stacks: Stacks) -> None:
         """`layers`: encoder blocks of its own, as many as `model.context_layers`; `stacks` are changed."""
         super().__init__()
         self.layers, self.norm = Stack(layers), size.norm()
@@ -70,9 +70,7 @@ class ContextEncoder(nn.Module, ABC):
         return ContextRows(current, part, layout, ContextSide(sentence, exists, index), current_index)
 
     @abstractmethod
-    def read(
-        self, rows: ContextRows, layout: Layout, embed: Embedder, encoder: Stack[EncoderBlock]
-    ) -> Tensor:
+    def read(self, rows: ContextRows, layout: Layout, embed: RowEmbedder, encoder: Stack) -> Tensor:
         """Encode the context; return its states, packed by `layout`."""
 
 

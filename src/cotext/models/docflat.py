@@ -31,11 +31,12 @@ from cotext.layers.flat_batch import (
     RowOrder,
     Sequences,
 )
-from cotext.layers.layouts import ContextLayout
+from cotext.layers.layout import ContextLayout
 from cotext.layers.masks import causal, is_current
 from cotext.layers.multi_head import AttentionSize
-from cotext.layers.state import DecoderState, TargetContext
-from cotext.models.batch_context import BatchContext, BatchSides, Embedder
+from cotext.layers.state import DecoderState
+from cotext.models.batch_context import BatchContext, BatchSides, RowsTarget
+from cotext.models.row_embedder import RowEmbedder
 
 
 class FlatBatch(BatchContext):
@@ -79,7 +80,7 @@ class FlatBatch(BatchContext):
         layout = FlatLayout(is_current(sentence, source.current), rows, causal, beside)
         return ContextLayout(sentence, layout)
 
-    def read(self, source: Source, embed: Embedder, found: FlatLayout) -> Tensor:
+    def read(self, source: Source, embed: RowEmbedder, found: FlatLayout) -> Tensor:
         x_BSD, extra = embed.source(source), None
         if self.source_context is None:
             return x_BSD
@@ -87,36 +88,32 @@ class FlatBatch(BatchContext):
             other = source.extra_rows.source
             chosen = is_current(other.sentence, other.current)
             extra = _extra_keys(embed.source(other), chosen, self.order_of(other, self.training))
-        mixed: Tensor = self.source_context(x_BSD, found, extra)
-        return mixed
+        return self.source_context(x_BSD, found, extra)
 
-    def target(self, source: Source, embed: Embedder, found: FlatLayout) -> "FlatTarget | None":
+    def target(self, source: Source, embed: RowEmbedder, found: FlatLayout) -> "FlatTarget | None":
         context = self.target_context
         return None if context is None else FlatTarget(self, context, source, embed)
 
 
-class FlatTarget(TargetContext):
-    """Flat-batch attention of a decoder.
+class FlatTarget(RowsTarget):
+    """Flat-batch attention of a decoder to its own rows and to the current tokens of complete rows.
 
-    `extra`: current target tokens of complete rows to attend to: extra rows, then finished rows. If every
-    entry is alone in its group, they are placed before its cache; `lead` is the mask of these tokens. If
-    groups have several entries, `active` holds the attention masks between them.
+    If every entry is alone in its group, complete rows are placed before its cache; `lead` is the mask of
+    their tokens. If groups have several entries, `active` holds the attention masks between them.
     """
 
-    def __init__(self, parent: FlatBatch, context: FlatContext, source: Source, embed: Embedder) -> None:
-        self.context, self.embed, self.source = context, embed, source
-        self.rows, self.current = parent.order_of(source, parent.training), source.current
-        hidden = embed.weight.new_empty(0, embed.weight.size(1))
-        self.extra = ExtraKeys(hidden, self.rows.take(self.rows.group.new_empty(0)))
-        if source.extra_rows is not None:
-            given, other = source.extra_rows, source.extra_rows.source
-            x_CTD = embed.target(given.target_input, given.input_sentence, other)
-            chosen = is_current(given.input_sentence, other.current)
-            self.extra = _extra_keys(x_CTD, chosen, parent.order_of(other, parent.training))
+    def __init__(self, parent: FlatBatch, context: FlatContext, source: Source, embed: RowEmbedder) -> None:
+        super().__init__(parent, source, embed)
+        self.context = context
         self.meets = False
         self.cache = 0
         self.lead: Tensor | None = None  # [B, P]
         self.active: ActiveGroups | None = None
+
+    def keys_of(self, tokens: Tensor, sentence: Tensor, source: Source, order: RowOrder) -> ExtraKeys:
+        """Return the current tokens."""
+        chosen = is_current(sentence, source.current)
+        return _extra_keys(self.embed.target(tokens, sentence, source), chosen, order)
 
     def open(self, state: DecoderState) -> None:
         entries = len(self.rows.group)
@@ -126,30 +123,23 @@ class FlatTarget(TargetContext):
         keys = values = like.new_empty(entries, like.size(1), 0, like.size(3))
         if not self.meets:
             # Entry i is the only one of its group.
-            entry_M, token_M = self.rows.follows(self.extra.order).nonzero(as_tuple=True)
+            entry_M, token_M = self.rows.follows(self.complete.order).nonzero(as_tuple=True)
             if len(token_M):
-                laid = Sequences(entry_M, self.extra.order.begin[token_M], entries)
+                laid = Sequences(entry_M, self.complete.order.begin[token_M], entries)
                 keys, values = (
                     laid.slots.unpack(x[token_M].flatten(1)).view(entries, -1, *x.shape[1:]).transpose(1, 2)
-                    for x in self.context.attention.keys_values(self.extra.hidden)
+                    for x in self.context.attention.keys_values(self.complete.hidden)
                 )
                 self.lead = laid.real_GL
         self.cache = len(state.caches)
         state.caches.append(PrefixedCache(keys.to(like.dtype), values.to(like.dtype), state.capacity))
 
     def finish(self, entries: Tensor, tokens: Tensor, sentence: Tensor) -> None:
-        """Keep the decoder inputs of finished rows for other rows: [E, T], -1 on padding."""
-        if self.meets:
-            x_ETD = self.embed.target(tokens, sentence, self.source.select(entries))
-            chosen = is_current(sentence, self.current[entries])
-            ended = _extra_keys(x_ETD, chosen, self.rows.take(entries))
-            hidden = torch.cat((self.extra.hidden, ended.hidden))
-            self.extra = ExtraKeys(hidden, self.extra.order.join(ended.order))
+        if self.meets:  # otherwise, no other row attends to them
+            super().finish(entries, tokens, sentence)
 
     def select(self, entries: Tensor) -> None:
-        self.source = self.source.select(entries)
-        self.rows = self.rows.take(entries)
-        self.current = self.current.index_select(0, entries)
+        super().select(entries)
         self.lead = None if self.lead is None else self.lead.index_select(0, entries)
         self.active = None
 
@@ -157,9 +147,8 @@ class FlatTarget(TargetContext):
         """Add flat-batch attention to embedded decoder inputs: [R, T, D] -> [R, T, D]."""
         if state.caches:
             return self._step(x_RTD, sentence, state)
-        extra = None if self.extra.empty else self.extra
-        mixed: Tensor = self.context(x_RTD, state.layouts.target_context.found, extra)
-        return mixed
+        extra = None if self.complete.empty else self.complete
+        return self.context(x_RTD, state.layouts.target_context.found, extra)
 
     def _step(self, x_RTD: Tensor, sentence: Tensor, state: DecoderState) -> Tensor:
         """Attend from the next tokens of rows that are being decoded: [R, T, D] -> [R, T, D]."""
@@ -184,11 +173,8 @@ class FlatTarget(TargetContext):
     def _groups(self) -> ActiveGroups:
         """Return the masks between entries, which stay the same until a row is finished."""
         if self.active is None:
-            # Drop the tokens of documents that are finished completely.
-            needed = torch.isin(self.extra.order.group, self.rows.group).nonzero().flatten()
-            self.extra = ExtraKeys(self.extra.hidden[needed], self.extra.order.take(needed))
-            ended = self.context.attention.keys_values(self.extra.hidden)
-            self.active = ActiveGroups(self.rows, ended, self.extra.order)
+            ended = self.context.attention.keys_values(self.complete.hidden)
+            self.active = ActiveGroups(self.rows, ended, self.complete.order)
         return self.active
 
     def _own(self, sentence: Tensor, state: DecoderState) -> Tensor:

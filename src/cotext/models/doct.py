@@ -19,30 +19,28 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from cotext.layers.blocks import EncoderBlock, Size, Stack, Stacks
+from cotext.layers.blocks import Size, Stack, Stacks, TransformerBlock
 from cotext.layers.context_attention import ContextSublayer
+from cotext.layers.int8_linear import gated
 from cotext.layers.layout import AnyLayout, Layout
 from cotext.layers.start import ZeroGate
-from cotext.models.batch_context import Embedder
 from cotext.models.context_encoder import ContextEncoder, ContextRows
+from cotext.models.row_embedder import RowEmbedder
 
 
 class SeparateContext(ContextEncoder):
     """A separate stack, whose output every block attends to."""
 
-    def __init__(self, size: Size, layers: Sequence[EncoderBlock], stacks: Stacks) -> None:
+    def __init__(self, size: Size, layers: Sequence[TransformerBlock], stacks: Stacks) -> None:
         super().__init__(size, layers, stacks)
         for block in (*stacks.encoder, *stacks.decoder):
             block.context_attention = GatedSublayer(size)
 
-    def read(
-        self, rows: ContextRows, layout: Layout, embed: Embedder, encoder: Stack[EncoderBlock]
-    ) -> Tensor:
+    def read(self, rows: ContextRows, layout: Layout, embed: RowEmbedder, encoder: Stack) -> Tensor:
         x = layout.pack(embed.source(rows.context))
         for block in self.layers:
             x = block(x, layout)
-        states: Tensor = self.norm(x)
-        return states
+        return self.norm(x)
 
 
 class GatedSublayer(ContextSublayer):
@@ -55,7 +53,7 @@ class GatedSublayer(ContextSublayer):
 
     def behind(self, x: Tensor, layout: AnyLayout) -> Tensor:
         y = self.attention(self.norm(x) if self.pre_norm else x, layout)
-        mixed = self._gated(x, y)
+        mixed = gated(self.gate, x, y)
         if not self.pre_norm:
             mixed = self.norm(mixed)
         if self.start is not None:

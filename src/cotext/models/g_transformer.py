@@ -20,19 +20,15 @@ Shapes: D model.
 
 from collections.abc import Mapping
 
-import torch
 from torch import Tensor, nn
 
-from cotext.layers.int8_linear import joint
+from cotext.layers.int8_linear import gated
 from cotext.layers.layout import AnyLayout
 from cotext.layers.multi_head import CrossAttention, SelfAttention
-from cotext.layers.start import StartsFromOthers, ZeroGate
-
-# sigmoid(4) = 0.982: the share of local attention, if training starts from a sentence model.
-GATE_START = 4.0
+from cotext.layers.start import AlmostClosed, ZeroGate
 
 
-class GatedAttention(nn.Module, StartsFromOthers):
+class GatedAttention(nn.Module, AlmostClosed):
     """A local and a global attention over the same tokens, mixed by a gate."""
 
     def __init__(
@@ -50,17 +46,10 @@ class GatedAttention(nn.Module, StartsFromOthers):
 
     def forward(self, x: Tensor, layout: AnyLayout) -> Tensor:
         near, far = self.local(x, layout), self.wide(x, layout)
-        mixed = torch.lerp(far, near, joint(self.gate, near, far).sigmoid())
+        mixed = gated(self.gate, near, far)
         return mixed if self.start is None else self.start(near, mixed)
 
     def adopted_names(self) -> Mapping[str, str]:
         """Return the names to copy: both attentions start as copies of the attention of a plain layer."""
         names = (name for name, _ in self.named_parameters())
         return {name: name.partition(".")[2] for name in names if name.startswith(("local.", "wide."))}
-
-    def neutral_start(self) -> Mapping[str, float]:
-        """Gates start almost closed to global attention, which has not yet learned what to look for.
-
-        Behind a second gate that starts closed, they start half open.
-        """
-        return {"gate.weight": 0.0, "gate.bias": GATE_START if self.start is None else 0.0}

@@ -15,22 +15,18 @@ Shapes: B entries, W beams, R rows, T tokens (while decoding, tokens of all beam
 sentences, H heads, K per head, D model.
 """
 
-from collections.abc import Mapping
-
 import torch
 from torch import Tensor, nn
 
 from cotext.layers.blocks import Size
-from cotext.layers.int8_linear import joint
+from cotext.layers.int8_linear import gated
 from cotext.layers.kernels.dropout import Dropout
 from cotext.layers.kernels.sdpa import attend
 from cotext.layers.layout import AnyLayout, Step
 from cotext.layers.multi_head import merge_heads, projection, split_heads
-from cotext.layers.start import StartsFromOthers, ZeroGate
+from cotext.layers.start import AlmostClosed, ZeroGate
 from cotext.layers.state import KeysValues
 from cotext.models.interface import DocumentLayer, DocumentSettings, Reach
-
-GATE_START = 4.0  # sigmoid(4) = 0.982 of the state, if training starts from a model without the layer
 
 
 class _Product(nn.Module):
@@ -55,11 +51,10 @@ class _Product(nn.Module):
 
     def result(self, mixed_BHTK: Tensor) -> Tensor:
         """[B, H, T, K] -> [B, T, D]."""
-        normalised: Tensor = self.norm(self.out(merge_heads(mixed_BHTK)))
-        return normalised
+        return self.norm(self.out(merge_heads(mixed_BHTK)))
 
 
-class HierarchicalAttention(DocumentLayer, StartsFromOthers):
+class HierarchicalAttention(DocumentLayer, AlmostClosed):
     """Attention to the words of each earlier sentence, then to these sentences."""
 
     caches = 1
@@ -68,7 +63,7 @@ class HierarchicalAttention(DocumentLayer, StartsFromOthers):
 
     def __init__(self, size: Size, settings: DocumentSettings) -> None:
         super().__init__(size, settings)
-        self.sentences = settings.sentences
+        self.sentences = settings.before
         self.attention_dropout = size.attention_dropout
         self.words, self.of_sentences = _Product(size), _Product(size)
         self.feed_forward = size.feed_forward_layer()
@@ -79,7 +74,7 @@ class HierarchicalAttention(DocumentLayer, StartsFromOthers):
 
     @classmethod
     def reach(cls, settings: DocumentSettings, row: Reach) -> Reach:
-        return Reach(settings.sentences)
+        return Reach(settings.before)
 
     def forward(self, x: Tensor, layout: AnyLayout) -> Tensor:
         if not isinstance(layout, Step):
@@ -116,8 +111,7 @@ class HierarchicalAttention(DocumentLayer, StartsFromOthers):
         any_BT1 = exists_BTm.any(dim=2, keepdim=True)
         d = self.feed_forward(self._chosen(h_BTD, torch.stack(results, dim=2), exists_BTm | ~any_BT1))
         d = self.norm(self.dropout(d))
-        gate = joint(self.gate, h_BTD, d).sigmoid().to(h_BTD.dtype)
-        mixed = torch.lerp(d.to(h_BTD.dtype), h_BTD, gate)
+        mixed = gated(self.gate, h_BTD, d)
         if self.start is not None:
             mixed = self.start(h_BTD, mixed)
         return torch.where(any_BT1, mixed, h_BTD)
@@ -130,7 +124,3 @@ class HierarchicalAttention(DocumentLayer, StartsFromOthers):
         scores = (query @ k.transpose(-2, -1)) * query.size(-1) ** -0.5
         weights = scores.masked_fill(~exists_BTm.flatten(0, 1)[:, None, None], -torch.inf).softmax(dim=-1)
         return self.of_sentences.result(weights @ v).view_as(h_BTD)
-
-    def neutral_start(self) -> Mapping[str, float]:
-        """Return a bias that almost closes the gate; behind a second, closed gate, it is half open."""
-        return {"gate.weight": 0.0, "gate.bias": GATE_START if self.start is None else 0.0}

@@ -13,12 +13,11 @@ from typing import Any, ClassVar, Final, Literal
 from torch import Tensor, nn
 
 from cotext.config.decoding import Precision
-from cotext.config.model import Level, Weights
+from cotext.config.model import DocumentConfig
 from cotext.data.batch import Source
 from cotext.layers.blocks import Size
 from cotext.layers.int8_linear import Int8Linear
-from cotext.layers.layout import AnyLayout
-from cotext.layers.layouts import Layouts
+from cotext.layers.layout import AnyLayout, Layouts
 from cotext.layers.others import GatedOthersSpan
 from cotext.layers.start import Blended, NewSymbols, StartsFromOthers
 from cotext.runtime.errors import CotextError
@@ -165,17 +164,7 @@ BEFORE: Final = Reach(inf)
 ALL: Final = Reach(inf, inf)
 
 
-@dataclass(frozen=True, slots=True)
-class DocumentSettings:
-    """Settings of document layers: see `DocumentConfig`."""
-
-    sentences: int = 3
-    relative: bool = True
-    gate: bool = True
-    feed_forward: bool = True
-    level: Level = "both"
-    word_weights: Weights = "softmax"
-    later: bool = True
+DocumentSettings = DocumentConfig  # as parts and files of users call it
 
 
 class DocumentLayer(nn.Module, ABC):

@@ -18,10 +18,11 @@ import torch
 from torch import Tensor
 
 from cotext.data.batch import Source
-from cotext.layers.layouts import ContextLayout
+from cotext.layers.layout import ContextLayout
 from cotext.layers.start import Blended
 from cotext.layers.state import DecoderState, TargetContext
-from cotext.models.batch_context import BatchContext, Embedder
+from cotext.models.batch_context import BatchContext
+from cotext.models.row_embedder import RowEmbedder
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,17 +56,17 @@ class BatchMean(BatchContext, Blended):
     def target_layout(self, source: Source, sentence: Tensor, training: bool) -> ContextLayout:
         return ContextLayout(_begun(sentence) if self.sides.target else sentence)
 
-    def read(self, source: Source, embed: Embedder, found: Groups) -> Tensor:
+    def read(self, source: Source, embed: RowEmbedder, found: Groups) -> Tensor:
         x_BSD = embed.source(source, behind=int(self.sides.source))
         if not self.sides.source:
             return x_BSD
         first = embed.first(self._mean(source, embed, found), "source")
         return torch.cat((first[:, None], x_BSD), dim=1)
 
-    def target(self, source: Source, embed: Embedder, found: Groups) -> "MeanTarget | None":
+    def target(self, source: Source, embed: RowEmbedder, found: Groups) -> "MeanTarget | None":
         return MeanTarget(self._mean(source, embed, found), embed) if self.sides.target else None
 
-    def _mean(self, source: Source, embed: Embedder, groups: Groups) -> Tensor:
+    def _mean(self, source: Source, embed: RowEmbedder, groups: Groups) -> Tensor:
         """Return the mean over the words of all rows of a group, for every row of the batch: [B, D]."""
         sides = [source] if source.extra_rows is None else [source, source.extra_rows.source]
         sums, counts = zip(*(_sum(side, embed) for side in sides), strict=True)
@@ -80,7 +81,7 @@ class MeanTarget(TargetContext):
 
     extra_slots = 1
 
-    def __init__(self, mean_BD: Tensor, embed: Embedder) -> None:
+    def __init__(self, mean_BD: Tensor, embed: RowEmbedder) -> None:
         self.mean, self.embed = mean_BD, embed
 
     def select(self, entries: Tensor) -> None:
@@ -99,7 +100,7 @@ class MeanTarget(TargetContext):
         return torch.cat((first[:, None], x_RTD), dim=1)
 
 
-def _sum(source: Source, embed: Embedder) -> tuple[Tensor, Tensor]:
+def _sum(source: Source, embed: RowEmbedder) -> tuple[Tensor, Tensor]:
     """Return the sum of the word embeddings of each row, and their number: [R, D], [R, 1]."""
     real_RS = (source.sentence >= 0).to(embed.weight.dtype)
     words_RSD = embed.bare(source)

@@ -17,7 +17,7 @@ Shapes: N = number of tokens of all rows without padding, D = model dimension.
 import torch
 from torch import Tensor, nn
 
-from cotext.layers.blocks import EncoderBlock, Size
+from cotext.layers.blocks import Size, TransformerBlock
 from cotext.layers.int8_linear import joint
 from cotext.layers.kernels.dropout import Dropout
 from cotext.layers.layout import AnyLayout, Layout
@@ -44,7 +44,7 @@ class SegmentGate(DocumentLayer):
         super().__init__(size, settings)
         score = SegmentDistanceScore if settings.relative else Score
         attention = SelfAttention(size.attention, RowSpan(), score(size.attention))
-        self.layer = EncoderBlock(size, attention) if settings.feed_forward else attention
+        self.layer = TransformerBlock(size, attention) if settings.feed_forward else attention
         self.gate = nn.Linear(2 * size.dimension, size.dimension) if settings.gate else None
         self.norm = nn.LayerNorm(size.dimension)
         self.start = ZeroGate(size.dimension) if size.neutral_start else None

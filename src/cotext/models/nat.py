@@ -27,11 +27,10 @@ from torch.nn.functional import cross_entropy
 
 from cotext.config.model import NatConfig
 from cotext.data.batch import Source
-from cotext.layers.blocks import DecoderBlock, Stack, Stacks, cross_attentions, number_attentions, through
+from cotext.layers.blocks import Stack, Stacks, cross_attentions, number_attentions, through
 from cotext.layers.codebook import Codebook, CodeGate, frequencies, perplexity
 from cotext.layers.embedding import SentenceEmbedding, Side
-from cotext.layers.layout import Layout, Shared
-from cotext.layers.layouts import Layouts
+from cotext.layers.layout import Layout, Layouts, Shared
 from cotext.layers.soft_copy import glanced, soft_copy, stretched
 from cotext.layers.state import SourceSide
 from cotext.models.interface import AuxiliaryLoss, Draft, NonAutoregressiveModel
@@ -44,9 +43,7 @@ CODES_READ = 0.5  # correct codes in training / positions predicted wrong: `--vq
 class LatentCodes(nn.Module):
     """A codebook, a decoder that predicts codes, and the gate that mixes codes in."""
 
-    def __init__(
-        self, dimension: int, settings: NatConfig, predictor: Stack[DecoderBlock], norm: nn.Module
-    ) -> None:
+    def __init__(self, dimension: int, settings: NatConfig, predictor: Stack, norm: nn.Module) -> None:
         super().__init__()
         self.settings = settings
         self.codebook = Codebook(settings.codes, dimension)
@@ -169,7 +166,7 @@ class NonAutoregressiveTransformer(NonAutoregressiveModel):
             x_BTD = self.latent.gate(x_BTD, torch.where(is_known, vectors, draft.copied))
         return self._through(self.decoder, self.decoder_norm, draft, x_BTD)
 
-    def _through(self, blocks: Stack[DecoderBlock], norm: nn.Module, draft: Draft, x_BTD: Tensor) -> Tensor:
+    def _through(self, blocks: Stack, norm: nn.Module, draft: Draft, x_BTD: Tensor) -> Tensor:
         """Pass inputs of positions through decoder blocks: [B, T, D] -> [B, T, D]."""
         layout, sentence = draft.memory.layout, draft.sentence
         x = layout.pack(
@@ -179,8 +176,7 @@ class NonAutoregressiveTransformer(NonAutoregressiveModel):
         )
         for block in blocks:
             x = through(block, x, layout, self.recomputes)
-        unpacked: Tensor = layout.unpack(norm(x))
-        return unpacked
+        return layout.unpack(norm(x))
 
     def auxiliary_loss(self, draft: Draft, tokens: Tensor, ratio: float) -> AuxiliaryLoss | None:
         """See `NonAutoregressiveModel`: the loss of lengths of rows, and of codes."""

@@ -54,8 +54,7 @@ class PositionScore(Score):
         if self.gate is not None:
             aware = self.gate(x, aware)
         if compared == fused.out_features:
-            projected: Tensor = fused(aware)
-            return projected
+            return fused(aware)
         return torch.cat((outputs(fused, aware, 0, compared), outputs(fused, x, compared)), dim=-1)
 
     def attend(self, q_BHTK: Tensor, kv: KeysValues, keys: Keys, layout: AnyLayout) -> Tensor:

@@ -3,10 +3,8 @@
 from importlib import import_module
 from typing import Any, TypeVar
 
-from cotext.config.model import ModelConfig
 from cotext.config.parts import DOCUMENT_LAYERS, OWN
-from cotext.layers.multi_head import Score
-from cotext.models.interface import DocumentLayer, DocumentSettings
+from cotext.models.interface import DocumentLayer
 from cotext.runtime import own_code
 from cotext.runtime.errors import CotextError
 
@@ -18,13 +16,7 @@ def document_layer(name: str) -> type[DocumentLayer]:
     if name not in DOCUMENT_LAYERS:
         return own_part(name, DocumentLayer)  # type: ignore[type-abstract]
     module, _, kind = DOCUMENT_LAYERS[name].partition(":")
-    layer: type[DocumentLayer] = getattr(import_module(module), kind)
-    return layer
-
-
-def own_score(name: str) -> type[Score]:
-    """Return the class of a user's file named as a score; raise the same errors as `own_part`."""
-    return own_part(name, Score)
+    return getattr(import_module(module), kind)
 
 
 def own_part(name: str, base: type[Kind]) -> type[Kind]:
@@ -48,17 +40,3 @@ def own_part(name: str, base: type[Kind]) -> type[Kind]:
             f"{where}: does not define {', '.join(missing)}; see {base.__module__}.{base.__name__}"
         )
     return part
-
-
-def document_settings(model: ModelConfig) -> DocumentSettings:
-    """Return the settings of the document layer."""
-    document = model.document
-    return DocumentSettings(
-        document.before,
-        document.relative,
-        document.gate,
-        document.feed_forward,
-        document.level,
-        document.word_weights,
-        document.later,
-    )

@@ -60,8 +60,7 @@ def output_logits(model: Model, hidden_ND: Tensor) -> Tensor:
     """Return the logits of all symbols, in int8 without gradients: [N, D] -> [N, V]."""
     if model.int8_output is None:
         return linear(hidden_ND, model.output_weight, model.output_bias)
-    logits_NV: Tensor = model.int8_output(hidden_ND)
-    return logits_NV
+    return model.int8_output(hidden_ND)
 
 
 def output_of(model: Model, symbols_U: Tensor) -> Callable[[Tensor], Tensor]:
@@ -76,9 +75,8 @@ def in_precision(loaded: LoadedModel, precision: Precision, device: torch.device
     """Convert a loaded model to `decode.precision`.
 
     Raises:
-        CotextError: int8 on a device that is not a CPU, float16 on a CPU, either for an engine, or a model
-        that
-            was not loaded in float32.
+        CotextError: int8 on another device than a CPU, float16 on a CPU, any precision for an engine, or a
+            model that was not loaded in float32.
     """
     if precision == loaded.precision:
         return loaded

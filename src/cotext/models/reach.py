@@ -9,7 +9,7 @@ sentences, which positions reveal, are not counted.
 from cotext.config.model import ModelConfig, StackName
 from cotext.config.recipe import Config
 from cotext.models.interface import ALL, BEFORE, OWN, Reach
-from cotext.models.parts import document_layer, document_settings
+from cotext.models.parts import document_layer
 
 
 def source_reach(config: Config) -> Reach:
@@ -82,7 +82,7 @@ def _document_layer(model: ModelConfig) -> Reach:
     """Return the range of the layer on top of a stack."""
     if model.document_layer == "none":
         return OWN
-    return document_layer(model.document_layer).reach(document_settings(model), _limited(model))
+    return document_layer(model.document_layer).reach(model.document, _limited(model))
 
 
 def _source_row(config: Config) -> Reach:

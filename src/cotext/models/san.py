@@ -27,7 +27,7 @@ import torch
 from torch import Tensor, nn
 
 from cotext.layers.blocks import Size
-from cotext.layers.int8_linear import joint
+from cotext.layers.int8_linear import gated
 from cotext.layers.kernels.dropout import Dropout
 from cotext.layers.kernels.sdpa import show_these
 from cotext.layers.layout import AnyLayout, Step
@@ -101,8 +101,8 @@ class SelectiveAttention(DocumentLayer):
         exists = others.any(dim=3)  # [B, 1, T]
         show_these(weights, queries[0] * exists[..., None])
         context = self.norm(self.dropout(self.out(merge_heads(self.weight_dropout(weights) @ v))))
-        d = self.output_norm(self.feed_forward(context)).to(h_BTD.dtype)
-        mixed = torch.lerp(d, h_BTD, joint(self.gate, h_BTD, d).sigmoid().to(h_BTD.dtype))
+        d = self.output_norm(self.feed_forward(context))
+        mixed = gated(self.gate, h_BTD, d)
         if self.start is not None:
             mixed = self.start(h_BTD, mixed)
         return torch.where(exists[:, 0, :, None], mixed, h_BTD)

@@ -16,20 +16,18 @@ Shapes: B entries, R rows, S source tokens, T target tokens, D model, V vocabula
 from dataclasses import dataclass, replace
 from typing import Literal
 
-import torch
 from torch import Tensor, nn
 
 from cotext.data.batch import Source
 from cotext.layers.blocks import Stacks, cross_attentions, number_attentions, self_attentions, through
-from cotext.layers.embedding import CONTEXT, CURRENT, SentenceEmbedding, Side
-from cotext.layers.layout import Layout, Shared, Step
-from cotext.layers.layouts import Layouts
-from cotext.layers.masks import is_current
-from cotext.layers.positions import mean_sentence_length, ranks
+from cotext.layers.embedding import SentenceEmbedding, Side
+from cotext.layers.layout import AnyLayout, Layout, Layouts, Shared, Step
+from cotext.layers.positions import mean_sentence_length
 from cotext.layers.state import ContextSide, DecoderState, SourceSide
 from cotext.models.batch_context import BatchContext
 from cotext.models.context_encoder import ContextEncoder, context_attentions
 from cotext.models.interface import DocumentLayer, TranslationModel
+from cotext.models.row_embedder import RowEmbedder
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +86,7 @@ class Transformer(TranslationModel):
     def _shared(self, side: Side) -> Shared:
         return Shared(self.embedding.encoding(side), self.relative, self.source_sentences)
 
-    def _embedder(self, layouts: Layouts) -> "RowEmbedder":
+    def _embedder(self, layouts: Layouts) -> RowEmbedder:
         return RowEmbedder(self.embedding, self.shift, layouts.shift)
 
     def layouts(
@@ -177,7 +175,7 @@ class Transformer(TranslationModel):
             last=embed.last_of(source),
         )
 
-    def _without_source(self, source: Source, layouts: Layouts, embed: "RowEmbedder") -> DecoderState:
+    def _without_source(self, source: Source, layouts: Layouts, embed: RowEmbedder) -> DecoderState:
         """Return the state of a language model, which has no cross-attention."""
         heads = self_attentions(self.decoder)[0].heads
         # Caches take their shape and type from these keys and values of no token.
@@ -186,7 +184,7 @@ class Transformer(TranslationModel):
         side, last = layouts.side.filled([(none, none)]), embed.last_of(source)
         return DecoderState(side, attentions=self._caches, rows=source, layouts=layouts, last=last)
 
-    def _read_context(self, layouts: Layouts, embed: "RowEmbedder") -> ContextSide | None:
+    def _read_context(self, layouts: Layouts, embed: RowEmbedder) -> ContextSide | None:
         """Encode context sentences apart and project them for every attention to them."""
         rows = layouts.context_rows
         if rows is None or self.context_encoder is None:
@@ -208,129 +206,20 @@ class Transformer(TranslationModel):
         x_RTD = self._embedder(layouts).next(tokens, sentence, position, rank, state)
         if context is not None:
             x_RTD = context.mix(x_RTD, sentence, state)
+        layout: AnyLayout
         if state.caches:
-            step = Step(sentence, position, rank, state, self._shared("target"))
-            x_RTD = self._step(x_RTD, step)
-            return x_RTD if context is None else x_RTD[:, -tokens.size(1) :]
-        assert layouts.target is not None
-        layout = layouts.target.bound(self._shared("target"), state.source, state.context_side)
-        x = layout.pack(x_RTD)
+            layout, x = Step(sentence, position, rank, state, self._shared("target")), x_RTD
+        else:
+            assert layouts.target is not None
+            layout = layouts.target.bound(self._shared("target"), state.source, state.context_side)
+            x = layout.pack(x_RTD)
         for block in self.decoder:
             x = through(block, x, layout, self.recomputes)
         x = self.decoder_norm(x)
         if self.target_document is not None:
             x = self.target_document(x, layout)
-        return layout.unpack(x)[:, -tokens.size(1) :]
-
-    def _step(self, x: Tensor, step: Step) -> Tensor:
-        """Apply the decoder to the next tokens [R, T, D], after those in the caches."""
-        for block in self.decoder:
-            x = block(x, step)
-        x = self.decoder_norm(x)
-        if self.target_document is not None:
-            x = self.target_document(x, step)
-        step.state.step(step.sentence, step.rank)
-        return x
-
-
-@dataclass(frozen=True, slots=True)
-class RowEmbedder:
-    """Embeddings with positions and segments: an `Embedder`, and embeddings of the next decoder inputs."""
-
-    embedding: SentenceEmbedding
-    shift: int | Literal["sequence"]
-    most_shift: int  # upper bound of the shifts in complete rows
-
-    @property
-    def weight(self) -> Tensor:
-        return self.embedding.weight
-
-    def bare(self, source: Source) -> Tensor:
-        return self.embedding.bare(source.tokens, "source")
-
-    def shift_of(self, source: Source) -> Tensor | None:
-        """Return the segment shift of every row, if it differs between rows: [B]."""
-        return mean_sentence_length(source.sentence) if self.shift == "sequence" else None
-
-    def last_of(self, source: Source) -> Tensor | None:
-        """Return the last current sentence of every row, if segments count back from it: [B]."""
-        return source.current[:, 1] - 1 if self.embedding.from_current else None
-
-    def source(self, source: Source, behind: int = 0) -> Tensor:
-        sentence, rank = source.sentence, None
-        segment = self.embedding.segments("source", sentence, self.last_of(source))
-        if self.embedding.source.segments == "current":
-            segment = torch.where(is_current(sentence, source.current), CURRENT, CONTEXT)
-        if self.embedding.reads_ranks("source"):
-            rank = ranks(sentence) + behind * (sentence == sentence[:, :1])
-        return self.embedding.placed(
-            self.bare(source),
-            "source",
-            sentence,
-            torch.arange(behind, behind + sentence.size(1), device=sentence.device).expand_as(sentence),
-            rank,
-            self._shift(self.shift_of(source)),
-            segment,
-            behind + sentence.size(1) + self.most_shift,
-        )
-
-    def target(self, tokens: Tensor, sentence: Tensor, source: Source) -> Tensor:
-        position = torch.arange(sentence.size(1), device=sentence.device).expand_as(sentence)
-        closed = self.embedding.input_sentence(sentence, None)
-        rank = ranks(sentence) if self.embedding.reads_ranks("target") else None
-        segment = self._segment(closed, self.last_of(source), position == 0)
-        return self._target(tokens, closed, position, rank, self.shift_of(source), segment, sentence.size(1))
-
-    def next(
-        self, tokens: Tensor, sentence: Tensor, position: Tensor, rank: Tensor, state: DecoderState
-    ) -> Tensor:
-        """Embed the next decoder inputs [R, T]; the others, [R, T'], also describe extra tokens in front."""
-        extra = sentence.size(1) - tokens.size(1)
-        closed = self.embedding.input_sentence(sentence, state.sentence)
-        most: int | None = sentence.size(1)
-        if state.caches:  # free search may write more sentences than the source has, with larger shifts
-            most = state.capacity if self.shift == 0 else None
-        if extra:
-            closed, position, rank = (values[:, extra:] for values in (closed, position, rank))
-        segment = None
-        if self.embedding.target.segments != "none":
-            opens = position == extra  # the first input after extra tokens
-            segment = self._segment(closed, state.last, opens)
-        return self._target(tokens, closed, position, rank, state.shift, segment, most)
-
-    def first(self, x_RD: Tensor, side: Side) -> Tensor:
-        if self.embedding.source.positions != "none":
-            x_RD = x_RD + self.embedding.encoding(side)(x_RD.new_zeros(len(x_RD), dtype=torch.long), 1)
-        return self.embedding.finished(x_RD, side)
-
-    def _target(
-        self,
-        tokens: Tensor,
-        sentence: Tensor,
-        position: Tensor,
-        rank: Tensor | None,
-        shift: Tensor | None,
-        segment: Tensor | None,
-        most: int | None,
-    ) -> Tensor:
-        """`most`: an upper bound of the tokens of a row, if there is one."""
-        x = self.embedding.bare(tokens, "target")
-        below = None if most is None else most + self.most_shift
-        return self.embedding.placed(
-            x, "target", sentence, position, rank, self._shift(shift), segment, below
-        )
-
-    def _segment(self, sentence: Tensor, last: Tensor | None, opens: Tensor) -> Tensor | None:
-        """Return segments of decoder inputs if they are not sentences; `opens`: the first input of a row."""
-        if self.embedding.target.segments == "current":
-            return torch.full_like(sentence, CURRENT)
-        segment = self.embedding.segments("target", sentence, last)
-        if segment is None or self.embedding.bracketed:
-            return segment
-        return segment.masked_fill(opens, 0)  # it closed the current sentence of the previous row
-
-    def _shift(self, per_row: Tensor | None) -> Tensor | int:
-        if per_row is not None:
-            return per_row
-        assert self.shift != "sequence"
-        return self.shift
+        if isinstance(layout, Step):
+            state.step(sentence, rank)
+        else:
+            x = layout.unpack(x)
+        return x[:, -tokens.size(1) :]

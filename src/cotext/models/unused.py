@@ -20,15 +20,9 @@ from cotext.runtime.reading import parse_yaml, read_text
 class Use(NamedTuple):
     """The part that settings belong to, and whether it is chosen."""
 
-    keys: tuple[str, ...]  # a key that ends with a dot: all of a section
+    keys: tuple[str, ...]  # beginnings of keys; with a dot at the end: all of a section
     purpose: str
     chosen: Callable[[Config], bool]
-
-    def covers(self, key: str) -> bool:
-        """Whether a setting belongs to the part."""
-        return any(
-            key.startswith(own_key) if own_key.endswith(".") else key == own_key for own_key in self.keys
-        )
 
 
 def refuse_unused(config: Config, recipe: str, overrides: Iterable[str]) -> None:
@@ -49,7 +43,7 @@ def refuse_unused(config: Config, recipe: str, overrides: Iterable[str]) -> None
     for key, _, value in differences(Config(), config):
         if not any(key == own or key.startswith(f"{own}.") for own in written):
             continue
-        unmet = next((use for use in uses if use.covers(key) and not use.chosen(config)), None)
+        unmet = next((use for use in uses if key.startswith(use.keys) and not use.chosen(config)), None)
         if unmet is not None:
             problems.append(
                 f"{key} = {shown(value)} has no effect: it applies only to {unmet.purpose}; remove it"

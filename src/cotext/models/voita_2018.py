@@ -12,19 +12,18 @@ authors published no code for this paper. Equations are those of the paper, of w
 Shapes: B rows, D model; states as in `layers/context_attention.py`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
 
-from cotext.layers.blocks import EncoderBlock, Size, Stack, Stacks
+from cotext.layers.blocks import Size, Stack, Stacks, TransformerBlock
 from cotext.layers.context_attention import ContextSublayer
+from cotext.layers.int8_linear import gated
 from cotext.layers.layout import AnyLayout, Layout
-from cotext.layers.start import StartsFromOthers, ZeroGate
-from cotext.models.batch_context import Embedder
+from cotext.layers.start import AlmostClosed, ZeroGate
 from cotext.models.context_encoder import ContextEncoder, ContextRows
-
-GATE_START = 4.0  # sigmoid(4) = 0.982 of self-attention, if training starts from a sentence model
+from cotext.models.row_embedder import RowEmbedder
 
 
 class SharedContext(ContextEncoder):
@@ -32,25 +31,22 @@ class SharedContext(ContextEncoder):
 
     extra_tokens = 1
 
-    def __init__(self, size: Size, layers: Sequence[EncoderBlock], stacks: Stacks) -> None:
+    def __init__(self, size: Size, layers: Sequence[TransformerBlock], stacks: Stacks) -> None:
         super().__init__(size, layers, stacks)
         self.first = nn.Parameter(torch.randn(size.dimension) * size.dimension**-0.5)
         [*_, last] = stacks.encoder
         last.context_attention = BesideSelfAttention(size)
 
-    def read(
-        self, rows: ContextRows, layout: Layout, embed: Embedder, encoder: Stack[EncoderBlock]
-    ) -> Tensor:
+    def read(self, rows: ContextRows, layout: Layout, embed: RowEmbedder, encoder: Stack) -> Tensor:
         first_BD = embed.first(self.first.expand(len(rows.context.tokens), -1), "source")
         x = layout.pack(torch.cat((first_BD[:, None], embed.source(rows.context, behind=1)), dim=1))
         [*shared, _] = encoder
         for block in (*shared, *self.layers):
             x = block(x, layout)
-        states: Tensor = self.norm(x)
-        return states
+        return self.norm(x)
 
 
-class BesideSelfAttention(ContextSublayer, StartsFromOthers):
+class BesideSelfAttention(ContextSublayer, AlmostClosed):
     """A gated sum of self-attention and context attention."""
 
     def __init__(self, size: Size) -> None:
@@ -58,11 +54,7 @@ class BesideSelfAttention(ContextSublayer, StartsFromOthers):
         self.start = ZeroGate(size.dimension) if size.neutral_start else None
 
     def beside(self, x: Tensor, own: Tensor, layout: AnyLayout) -> Tensor:
-        mixed = self._gated(own, self.attention(x, layout))
+        mixed = gated(self.gate, own, self.attention(x, layout))
         if self.start is not None:
             mixed = self.start(own, mixed)
         return torch.where(layout.has_context, mixed, own)
-
-    def neutral_start(self) -> Mapping[str, float]:
-        """Return a bias that almost closes the gate; behind a second, closed gate, it is half open."""
-        return {"gate.weight": 0.0, "gate.bias": GATE_START if self.start is None else 0.0}

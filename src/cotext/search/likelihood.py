@@ -132,10 +132,10 @@ def path_token_nll(model: NonAutoregressiveModel, batch: Batch) -> Tensor:
     draft = model.encode(batch.source)
     hidden_ND = model.decode(draft)[draft.sentence >= 0]
     batch_units = units(model.path, draft.sentence, tokens, sentence)
-    prefixes = beginnings(hidden_ND, partial(output_logits, model), batch_units, model.blank)
+    begins, whole = beginnings(hidden_ND, partial(output_logits, model), batch_units, model.blank)
     place = torch.arange(batch_units.target.size(1), device=tokens.device)
     end = place == batch_units.target_length[:, None] - 1
-    log_p = torch.where(end, prefixes.whole[:, None], prefixes.begins)
+    log_p = torch.where(end, whole[:, None], begins)
     nll = (log_p[:, :-1] - log_p[:, 1:]).masked_fill(~fits(batch_units, model.blank)[:, None], math.inf)
     # The first label, the bracket that opens a sentence, is not predicted.
     return nll[batch_units.is_label[:, 1:]]

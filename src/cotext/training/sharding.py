@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from cotext.config.training import TrainConfig
-from cotext.layers.blocks import DecoderBlock, EncoderBlock
+from cotext.layers.blocks import TransformerBlock
 from cotext.layers.multi_head import CrossAttention
 from cotext.runtime.errors import CotextError
 
@@ -48,7 +48,7 @@ def shard(objective: nn.Module, device: torch.device, processes: int) -> None:
     warnings.filterwarnings("ignore", "FSDP2-wrapped module .* returned a view", UserWarning)
     # Inner modules first: an outer group contains only modules that are not yet in a group.
     for module in reversed(list(objective.modules())):
-        if isinstance(module, EncoderBlock | DecoderBlock | CrossAttention):
+        if isinstance(module, TransformerBlock | CrossAttention):
             fully_shard(module, mesh=mesh)
         if isinstance(module, CrossAttention):
             register_fsdp_forward_method(module, "project")

@@ -69,6 +69,7 @@ class _ReluDropout(Function):
     @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         (out,) = ctx.saved_tensors
+        # Dropped elements are 0 in the output, as those that the ReLU set to 0.
         passed = torch.ops.aten.threshold_backward(grads[0], out, 0)
         factor = 1 / (1 - ctx.rate)
         return passed * factor if passed.dtype == torch.bfloat16 else passed.mul_(factor), None
@@ -76,26 +77,20 @@ class _ReluDropout(Function):
 
 def relu_dropout(x: Tensor, rate: float, training: bool) -> Tensor:
     """Apply ReLU, then dropout; overwrites `x`, which the caller must not use again."""
-    out: Tensor
     if not training or rate == 0:
-        out = x.relu_()
-    elif x.device.type == "cpu" and rate < 1:
-        out = _ReluDropout.apply(x, rate)  # type: ignore[no-untyped-call]
-    else:
-        out = nn.functional.dropout(x.relu_(), rate)
-    return out
+        return x.relu_()
+    if x.device.type == "cpu" and rate < 1:
+        return _ReluDropout.apply(x, rate)
+    return nn.functional.dropout(x.relu_(), rate)
 
 
 def dropout(x: Tensor, rate: float, training: bool) -> Tensor:
     """In training, zero elements with probability `rate` and scale up the others (Srivastava et al. 2014)."""
-    out: Tensor
     if not training or rate == 0:
-        out = x
-    elif x.device.type == "cpu" and rate < 1:
-        out = _Dropout.apply(x, rate)  # type: ignore[no-untyped-call]
-    else:
-        out = nn.functional.dropout(x, rate)
-    return out
+        return x
+    if x.device.type == "cpu" and rate < 1:
+        return _Dropout.apply(x, rate)
+    return nn.functional.dropout(x, rate)
 
 
 class Dropout(nn.Module):

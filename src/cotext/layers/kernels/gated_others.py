@@ -71,10 +71,7 @@ def attend_apart(
     """Mix the values of own keys, and of other keys behind the gate: [B, H, T, K]."""
     gate = gate_H.to(q_BHTK.dtype)[:, None, None]
     if q_BHTK.device.type == "cpu":
-        mixed: Tensor = _AttendApart.apply(  # type: ignore[no-untyped-call]
-            q_BHTK, k_BHSK, v_BHSK, gate, apart
-        )
-        return mixed
+        return _AttendApart.apply(q_BHTK, k_BHSK, v_BHSK, gate, apart)
     own, others = (
         scaled_dot_product_attention(q_BHTK, k_BHSK, v_BHSK, attn_mask=mask)
         for mask in (apart.own, apart.others)
@@ -91,6 +88,7 @@ class _AttendApart(Function):
         for rows, queries, keys in _chunks(q, k, apart.causal):
             own, others = _softmaxes(q, k, apart, rows, queries, keys)
             share = gate * apart.seen[rows, :, queries]
+            # The weights are added first, so that one product with the values is enough.
             out[rows, :, queries] = torch.addcmul(own, others, share) @ v[rows, :, keys]
         return out
 
@@ -135,5 +133,6 @@ def _softmaxes(
 ) -> tuple[Tensor, Tensor]:
     """Return the weights of own and of other keys, regardless of `seen`: [rows, H, queries, keys] each."""
     scores = (q[rows, :, queries] * q.size(-1) ** -0.5) @ k[rows, :, keys].transpose(-2, -1)
+    # Both softmaxes are over the same scores, with the keys of the other set masked.
     own, others = ((scores + bias[rows, :, queries, keys]).softmax(dim=-1) for bias in apart.biases)
     return own, others

@@ -14,7 +14,7 @@ Rows are stored as uint8, with OFFSET added.
 Shapes: N rows of states, V rows of weights, D numbers of each.
 """
 
-from abc import ABC, abstractmethod
+from collections.abc import Callable
 from functools import cache
 
 import torch
@@ -51,61 +51,44 @@ def _signed(rows_ND: Tensor) -> Tensor:
     return rows_ND.bitwise_xor(OFFSET).view(torch.int8)
 
 
-class Product(ABC):
-    """A matrix of integers, prepared for products with rows of integers."""
-
-    @abstractmethod
-    def __init__(self, weight_VD: Tensor, scale_V: Tensor) -> None:
-        """Prepare int8 weights and the scale of every row."""
-
-    @abstractmethod
-    def __call__(self, rows_ND: Tensor) -> Tensor:
-        """uint8 [N, D], with OFFSET added -> float32 [N, V], multiplied by the scales of the weights."""
+# The product of a matrix with rows, times its scales: uint8 [N, D] with OFFSET added -> float32 [N, V].
+Product = Callable[[Tensor], Tensor]
+ProductKind = Callable[[Tensor, Tensor], Product]  # from int8 weights [V, D] and the scale of every row [V]
 
 
-class OneDNN(Product):
-    """The operator of compiled quantised models in torch; only on x86."""
+def onednn(weight_VD: Tensor, scale_V: Tensor) -> Product:
+    """Use the operator of compiled quantised models in torch; only on x86."""
+    packed = torch.ops.onednn.qlinear_prepack(weight_VD.contiguous(), None)
+    weight = packed, scale_V, torch.zeros_like(scale_V, dtype=torch.long)
+    # Of the output: bias, scale, zero point and type, then the operation that follows.
+    output = None, 1.0, 0, torch.float32
+    nothing: tuple[str, list[float], str] = ("none", [], "")
 
-    def __init__(self, weight_VD: Tensor, scale_V: Tensor) -> None:
-        self.packed = torch.ops.onednn.qlinear_prepack(weight_VD.contiguous(), None)
-        self.scale, self.zeros = scale_V, torch.zeros_like(scale_V, dtype=torch.long)
+    def product(rows_ND: Tensor) -> Tensor:
+        return torch.ops.onednn.qlinear_pointwise(rows_ND, 1.0, OFFSET, *weight, *output, *nothing)
 
-    def __call__(self, rows_ND: Tensor) -> Tensor:
-        weight = self.packed, self.scale, self.zeros
-        # Of the output: bias, scale, zero point and type, then the operation that follows.
-        output = None, 1.0, 0, torch.float32
-        nothing: tuple[str, list[float], str] = ("none", [], "")
-        product: Tensor = torch.ops.onednn.qlinear_pointwise(rows_ND, 1.0, OFFSET, *weight, *output, *nothing)
-        return product
+    return product
 
 
-class IntMM(Product):
-    """Torch's matrix product from int8 to int32."""
-
-    def __init__(self, weight_VD: Tensor, scale_V: Tensor) -> None:
-        self.weight_DV, self.scale = weight_VD.contiguous().t(), scale_V
-
-    def __call__(self, rows_ND: Tensor) -> Tensor:
-        return torch._int_mm(_signed(rows_ND), self.weight_DV).float().mul_(self.scale)
+def int_mm(weight_VD: Tensor, scale_V: Tensor) -> Product:
+    """Use torch's matrix product from int8 to int32."""
+    weight_DV = weight_VD.contiguous().t()
+    return lambda rows_ND: torch._int_mm(_signed(rows_ND), weight_DV).float().mul_(scale_V)
 
 
-class Float(Product):
-    """The same integers as float32; sums above 2^24 are rounded. The fallback without an exact product."""
-
-    def __init__(self, weight_VD: Tensor, scale_V: Tensor) -> None:
-        self.weight_VD, self.scale = weight_VD.float(), scale_V
-
-    def __call__(self, rows_ND: Tensor) -> Tensor:
-        return linear(_signed(rows_ND).float(), self.weight_VD).mul_(self.scale)
+def as_float(weight_VD: Tensor, scale_V: Tensor) -> Product:
+    """Use the same integers as float32, where no product is exact; sums above 2^24 are rounded."""
+    weight = weight_VD.float()
+    return lambda rows_ND: linear(_signed(rows_ND).float(), weight).mul_(scale_V)
 
 
 @cache
-def fastest() -> type[Product]:
+def fastest() -> ProductKind:
     """Return the first kind of product that is exact on this machine."""
-    return next(kind for kind in (OneDNN, IntMM, Float) if kind is Float or is_exact(kind))
+    return next((kind for kind in (onednn, int_mm) if is_exact(kind)), as_float)
 
 
-def is_exact(kind: type[Product]) -> bool:
+def is_exact(kind: ProductKind) -> bool:
     """Return whether a kind of product is available and exact, also for the largest sums.
 
     On processors without int8 instructions, sums of neighbours are truncated to 16 bits.

@@ -20,6 +20,7 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
 from cotext.layers.kernels.precision import precise
+from cotext.layers.kernels.sdpa import on_cpu
 
 CHUNK_QUERIES = 256  # number of queries whose weights are in memory at a time, if the device is not a CPU
 
@@ -43,6 +44,7 @@ def mix_apart(q_BHTK: Tensor, k_BHSK: Tensor, v_BHSK: Tensor, mask: Tensor | Non
             chunks = [_chunk(part, k, v, mask) for part in torch.split(q, CHUNK_QUERIES, dim=2)]
             out, total = (torch.cat(x, dim=2) for x in zip(*chunks, strict=True))
         if mask is not None:
+            # The kernel's l is arbitrary for queries without keys; minus infinity gives them no weight.
             total = total.masked_fill(~mask.any(dim=-1), -math.inf)
         mixed: Tensor = out.transpose(1, 2)
         return mixed, total.transpose(1, 2)
@@ -51,6 +53,7 @@ def mix_apart(q_BHTK: Tensor, k_BHSK: Tensor, v_BHSK: Tensor, mask: Tensor | Non
 def joined(first: Mixed, second: Mixed) -> Mixed:
     """Join the values mixed over two sets of keys; every query attends to at least one set."""
     total = torch.logaddexp(first[1], second[1])
+    # The total is at least as large as each part, so that no exponential overflows.
     shares = ((out, (part - total).exp()) for out, part in (first, second))
     (out_1, share_1), (out_2, share_2) = shares
     return out_1 * share_1[..., None] + out_2 * share_2[..., None], total
@@ -64,15 +67,7 @@ def with_gradients(
     `apart` are the values mixed over only this set, and `whole` the values mixed over both sets: [B, T, H, K]
     and [B, T, H] each, in the order of these queries.
     """
-    added: Tensor = _Place.apply(  # type: ignore[no-untyped-call]
-        q_BHTK, k_BHSK, v_BHSK, mask, *apart, *whole
-    )
-    return added
-
-
-def on_cpu(x: Tensor) -> bool:
-    """Return whether torch's attention kernel for CPUs, which returns l, is used."""
-    return x.device.type == "cpu"
+    return _Place.apply(q_BHTK, k_BHSK, v_BHSK, mask, *apart, *whole)
 
 
 class _Place(Function):

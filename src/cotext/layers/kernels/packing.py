@@ -49,8 +49,7 @@ class _Unpack(Function):
 
 def take_rows(x_MD: Tensor, index_N: Tensor) -> Tensor:
     """Return the rows at distinct indices: [N, D]."""
-    taken: Tensor = _Pack.apply(x_MD, index_N)  # type: ignore[no-untyped-call]
-    return taken
+    return _Pack.apply(x_MD, index_N)
 
 
 class Packing:
@@ -73,5 +72,5 @@ class Packing:
     def unpack(self, x_ND: Tensor) -> Tensor:
         """[N, D] -> [B, T, D], zeros on padding."""
         size = self.rows * self.tokens
-        spread: Tensor = _Unpack.apply(x_ND, self.index_N, size)  # type: ignore[no-untyped-call]
+        spread: Tensor = _Unpack.apply(x_ND, self.index_N, size)
         return spread.view(self.rows, self.tokens, -1)

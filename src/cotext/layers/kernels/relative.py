@@ -25,7 +25,7 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
 from cotext.layers.kernels.dropout import dropout_scale, keep_mask
-from cotext.layers.kernels.sdpa import TokenIndices, biased, in_float32, show_weights, watched
+from cotext.layers.kernels.sdpa import TokenIndices, biased, in_float32, on_cpu, show_weights, watched
 from cotext.layers.masks import causal as causal_mask
 
 CHUNK_QUERIES = 64  # weights of a chunk fit into the cache; a causal chunk skips later keys
@@ -51,23 +51,10 @@ def attend_relative(
         bias = _relative_bias(q_BHTK, table, k_BHSK.size(2))
         show_weights(q_BHTK, k_BHSK, mask, causal, bias, tokens)
     # Under autocast, projected queries have a lower precision than the parameters.
-    inputs = q_BHTK, k_BHSK, v_BHSK, table.to(q_BHTK.dtype), mask, causal, dropout
-    if q_BHTK.device.type != "cpu":
-        return relative_with_bias(*inputs)
-    mixed: Tensor = _RelativeAttention.apply(*inputs)  # type: ignore[no-untyped-call]
-    return mixed
-
-
-def relative_with_bias(
-    q_BHTK: Tensor,
-    k_BHSK: Tensor,
-    v_BHSK: Tensor,
-    table: Tensor,
-    mask: Tensor | None,
-    causal: bool,
-    dropout: float,
-) -> Tensor:
-    """Compute `attend_relative` by one call of torch with Q R^T as a bias, which is fast on a GPU."""
+    table = table.to(q_BHTK.dtype)
+    if on_cpu(q_BHTK):
+        return _RelativeAttention.apply(q_BHTK, k_BHSK, v_BHSK, table, mask, causal, dropout)
+    # One call of torch, with Q R^T as a bias, is fast on a GPU.
     bias = _relative_bias(q_BHTK, table, k_BHSK.size(2))
     return biased(q_BHTK, k_BHSK, v_BHSK, bias, mask, causal, dropout)
 
@@ -75,8 +62,7 @@ def relative_with_bias(
 def _relative_bias(q_BHTK: Tensor, table: Tensor, keys: int) -> Tensor:
     """Return Q R^T / sqrt(K) by key: [B, H, T, keys]."""
     vectors = table[_rows_of_table(table, 0, q_BHTK.size(2), keys)]
-    bias: Tensor = _skewed(q_BHTK @ vectors.T, keys) * q_BHTK.size(-1) ** -0.5
-    return bias
+    return _skewed(q_BHTK @ vectors.T, keys) * q_BHTK.size(-1) ** -0.5
 
 
 @in_float32
@@ -88,6 +74,7 @@ def attend_at_distances(
     Positive distances must be masked.
     """
     span = table.size(0) // 2
+    # Products only with the distances that occur: search reads few keys at a time.
     longest = min(span, -int(distance_BTS.min()))
     by_distance = q_BHTK @ table[span - longest : span + 1].T
     index = (distance_BTS.clamp(-longest, 0) + longest)[:, None].expand(-1, q_BHTK.size(1), -1, -1)
@@ -111,36 +98,19 @@ def attend_from_memory(
     The last T of the S keys belong to the queries. `r_nD` contains R for the distances key - query from 1 - S
     to T - 1, and `biases_2D` contains u and w. `mask` [B or 1, 1, T, S]: True = may attend.
     """
-    inputs = q_BTD, k_BSD, v_BSD, biases_2D.to(q_BTD.dtype), r_nD.to(q_BTD.dtype), mask, heads, dropout
-    if q_BTD.device.type != "cpu":
-        return memory_with_bias(*inputs)
-    mixed: Tensor = _MemoryAttention.apply(*inputs)  # type: ignore[no-untyped-call]
-    return mixed
+    biases, r_nD = biases_2D.to(q_BTD.dtype), r_nD.to(q_BTD.dtype)
+    if on_cpu(q_BTD):
+        return _MemoryAttention.apply(q_BTD, k_BSD, v_BSD, biases, r_nD, mask, heads, dropout)
+    bias = memory_bias(q_BTD + biases[1], r_nD, k_BSD.size(1), heads)
+    q, k, v = (_split(x, heads) for x in (q_BTD + biases[0], k_BSD, v_BSD))
+    return biased(q, k, v, bias, mask, dropout=dropout).transpose(1, 2).flatten(2)
 
 
 def memory_bias(by_place_BTD: Tensor, r_nD: Tensor, keys: int, heads: int) -> Tensor:
     """Return (Q + w) R^T / sqrt(K) by key: [B, H, T, keys]."""
     by_place_BHTK, r_nHK = _split(by_place_BTD, heads), r_nD.view(r_nD.size(0), heads, -1)
     by_distance = torch.einsum("bhtk,nhk->bhtn", by_place_BHTK, r_nHK).contiguous()
-    bias: Tensor = _skewed(by_distance, keys) * by_place_BHTK.size(-1) ** -0.5
-    return bias
-
-
-def memory_with_bias(
-    q_BTD: Tensor,
-    k_BSD: Tensor,
-    v_BSD: Tensor,
-    biases_2D: Tensor,
-    r_nD: Tensor,
-    mask: Tensor,
-    heads: int,
-    dropout: float,
-) -> Tensor:
-    """Compute `attend_from_memory` by one call of torch, which is fast on a GPU."""
-    bias = memory_bias(q_BTD + biases_2D[1], r_nD, k_BSD.size(1), heads)
-    q, k, v = (_split(x, heads) for x in (q_BTD + biases_2D[0], k_BSD, v_BSD))
-    mixed = biased(q, k, v, bias, mask, dropout=dropout)
-    return mixed.transpose(1, 2).flatten(2)
+    return _skewed(by_distance, keys) * by_place_BHTK.size(-1) ** -0.5
 
 
 def _split(x_BTD: Tensor, heads: int) -> Tensor:
@@ -156,6 +126,7 @@ def _rows_of_table(table: Tensor, first: int, stop: int, keys: int) -> Tensor:
 
 def _skewed(by_distance: Tensor, keys: int) -> Tensor:
     """Return products by distance [B, H, C, n] as products by key, a view [B, H, C, keys]."""
+    # A row stride one shorter than a row moves each row by one column; no number is copied.
     rows, heads, queries, distances = by_distance.shape
     *outer, _, _ = by_distance.stride()
     return by_distance.as_strided((rows, heads, queries, keys), (*outer, distances - 1, 1), queries - 1)
@@ -252,6 +223,7 @@ class _MemoryAttention(Function):
         r = r.view(r.size(0), heads, -1).permute(1, 2, 0)
         by_distance = torch.bmm(by_place.flatten(1, 2), r).view(heads, rows, queries, -1)
         bias = _skewed(by_distance, keys).flatten(0, 1)
+        # `beta` scales the products with R, and `alpha` those with K: both by 1 / sqrt(K).
         weight = torch.baddbmm(bias, content.flatten(0, 1), k.transpose(1, 2), beta=scale, alpha=scale)
         weight.view(heads, rows, queries, keys).masked_fill_(~mask.transpose(0, 1), -math.inf)
         weight = weight.softmax(dim=-1)
