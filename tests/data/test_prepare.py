@@ -15,12 +15,11 @@ from cotext.data import corpora
 from cotext.data import prepare as prepare_module
 from cotext.data.controlled import VERSION
 from cotext.data.corpora import document_notes
-from cotext.data.encoding import EncodedChunk
 from cotext.data.formats import read_documents, read_parallel, write_parallel
 from cotext.data.languages import Languages
 from cotext.data.preparation import Preparation
-from cotext.data.preparation_report import Report
 from cotext.data.prepare import prepare, prepare_controlled
+from cotext.data.prepared import Report
 from cotext.data.requests import ControlledRequest, PreparationRequest
 from cotext.data.splitting import Splitting
 from cotext.data.statistics import Histogram, StatisticsCollector
@@ -468,8 +467,8 @@ def test_collector_and_bounded_histogram_on_a_hand_worked_corpus() -> None:
     assert histogram.distribution().percentiles == {50: 5, 90: 100, 99: 100}
     collector = StatisticsCollector(unk=0)
     source, target = [[1, 2], [], [0] * 4 + [7] * 8, [1, 2]], [[3, 0, 4], [], [5] * 4, [3, 0, 4]]
-    collector.add(EncodedChunk.of("ab", [3, 1], Flat.of(source), Flat.of(target)))
-    collector.add(EncodedChunk.of("c", [2], Flat.of([[6] * 3, [1, 2]]), Flat.of([[7] * 10, []])))
+    collector.add([3, 1], Flat.of(source), Flat.of(target))
+    collector.add([2], Flat.of([[6] * 3, [1, 2]]), Flat.of([[7] * 10, []]))
     found = collector.statistics()
     assert (found.documents, found.sentences) == (3, 6)
     assert (found.source_tokens, found.target_tokens) == (21, 20)
@@ -482,9 +481,6 @@ def test_collector_and_bounded_histogram_on_a_hand_worked_corpus() -> None:
     assert found.document_sentences.percentiles == {50: 2, 90: 3, 99: 3}
     # 12 to 4 is exactly three times, hence no outlier; 3 to 10 is more.
     assert found.ratio_outliers == 1
-    example = found.ratio_examples[0]
-    assert (example.document, example.sentence) == ("c", 1)
-    assert (example.source_tokens, example.target_tokens) == (3, 10)
 
 
 def test_controlled_corpora_of_one_seed_share_a_vocabulary_of_whole_words(

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from cotext.data.preparation_report import Report
 from cotext.data.prepare import prepare
+from cotext.data.prepared import Report
 from cotext.data.requests import PreparationRequest
 from cotext.data.store import TokenStore
 from cotext.data.tokenizer import TokenizerSettings, load_tokenizer, train_tokenizer

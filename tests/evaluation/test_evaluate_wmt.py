@@ -59,7 +59,7 @@ def test_what_does_not_fit_is_refused(files: Path) -> None:
     lines = (files / "sub.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)[:6]
     part, twice, empty = (files / f"{name}.jsonl" for name in ("part", "twice", "empty"))
     part.write_text("".join(lines[:5]), encoding="utf-8")
-    must_refuse("part.jsonl: lacks 1 of 6 documents", *given, part)
+    must_refuse("part.jsonl: lacks 1 of the documents of the task", *given, part)
     twice.write_text("".join([*lines, lines[0]]), encoding="utf-8")
     must_refuse("twice.jsonl: has documents twice", *given, twice)
     changed = {**json.loads(lines[0]), "hypothesis": "<p>a</p><p></p><p></p>"}

@@ -25,17 +25,6 @@ CUT_OFF = "truncated at the length limit (--set max_ratio=... or max_extra=...)"
 LONG = "longer than the training data"
 
 
-@contextmanager
-def telling_how_to_skip() -> Iterator[None]:
-    """Add the option --skip-unequal to the message of `UnequalSidesError`."""
-    from cotext.data.formats.corpus import UnequalSidesError
-
-    try:
-        yield
-    except UnequalSidesError as error:
-        raise CotextError(f"{error}. Use --skip-unequal to skip such documents") from None
-
-
 def counted(number: int, thing: str) -> str:
     """Return a number and its noun, as in "2 sentences"."""
     return f"{number:,} {thing}{'' if number == 1 else 's'}"

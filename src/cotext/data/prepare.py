@@ -28,7 +28,6 @@ from cotext.data.corpora import (
     encode_corpus,
     input_checksums,
     selection_notes,
-    set_aside_notes,
     taken_tokenizer,
     text_checksums,
     tokenizer_notes,
@@ -39,8 +38,7 @@ from cotext.data.formats.streams import Alignment
 from cotext.data.languages import Languages, check_sides
 from cotext.data.overlap import HeldOut
 from cotext.data.preparation import STATE, Preparation, preparing
-from cotext.data.preparation_report import Report, report_of
-from cotext.data.prepared import REPORT, file_digests, write_report
+from cotext.data.prepared import REPORT, Report, file_digests, report_of, write_report
 from cotext.data.requests import ControlledRequest, PreparationRequest
 from cotext.data.selection import Selection, parse_rules
 from cotext.data.set_aside import Read, part_of, set_aside
@@ -96,31 +94,12 @@ def prepare(request: PreparationRequest, on_documents: OnDocuments = lambda stag
     }
     with preparing(request.out, request.overwrite, [*texts, *(p for c in corpora for p in c.files)]) as work:
         job = _job(command, input_checksums(corpora, request.format), pair, chosen, texts)
-        return _carry_out(work, job, corpora, chosen, request, on_documents)
-
-
-def _carry_out(
-    work: Preparation,
-    job: dict[str, Any],
-    corpora: Sequence[CorpusSplit],
-    chosen: TokenizerSettings | Tokenizer,
-    request: PreparationRequest,
-    on_documents: OnDocuments,
-) -> Report:
-    """Carry out the remaining stages of a job, and publish the folder."""
-    report = work.begin(job)
-    if not report:
-        build_tokenizer(
-            work,
-            corpora,
-            chosen,
-            request.max_characters,
-            on_documents,
-            texts=request.tokenizer_text,
-        )
-        report = _build(work, corpora, job, chosen, request.processes, on_documents)
-    work.publish()
-    return report_of(report, work.out / REPORT)
+        report = work.begin(job)
+        if not report:
+            build_tokenizer(work, corpora, chosen, request.max_characters, on_documents, texts=texts)
+            report = _build(work, corpora, job, chosen, request.processes, on_documents)
+        work.publish()
+        return report_of(report, work.out / REPORT)
 
 
 def _corpora(
@@ -130,11 +109,7 @@ def _corpora(
     rules: dict[str, float],
     splitters: tuple[Splitter, Splitter] | None,
 ) -> list[CorpusSplit]:
-    """Return the corpora.
-
-    Cleaning rules apply only to training data. Sentence splitting applies to training data or, with
-    `paragraphs`, to all splits.
-    """
+    """Return the corpora. Cleaning and, without `paragraphs`, splitting apply only to training data."""
     corpora: list[CorpusSplit] = []
     parts: dict[str, frozenset[int]] = {}
     for split, (source, target) in given.items():
@@ -259,7 +234,7 @@ def _build(
 ) -> dict[str, Any]:
     """Encode the corpora that are not encoded yet; write and return the report."""
     folder = work.folder
-    tokenizer = load_tokenizer(folder / "tokenizer")
+    tokenizer, aside = load_tokenizer(folder / "tokenizer"), job["command"].get("set_aside", {})
     encoded: dict[str, Any] = {}
     for corpus in corpora:
         noted = work.done(corpus.split)
@@ -277,7 +252,12 @@ def _build(
             *tokenizer_notes(
                 chosen, tokenizer, work.done("tokenizer")["sentences"], [*job["tokenizer"].get("text", ())]
             ),
-            *set_aside_notes(job["command"].get("set_aside", {})),
+            *(
+                f"{part}: {count:,} whole documents set aside from the training corpus, "
+                f"by seed {aside['seed']}"
+                for part, count in aside.items()
+                if part != "seed"
+            ),
             *document_notes({split: results["statistics"] for split, results in encoded.items()}),
             *(line for results in encoded.values() for line in results["notes"]),
         ),
@@ -296,10 +276,7 @@ def _encoded(
     workers: int,
     on_documents: OnDocuments,
 ) -> dict[str, Any]:
-    """Encode a corpus and return its section of the report.
-
-    For training data, the section includes the overlap with the held-out sets.
-    """
+    """Encode a corpus; return its section of the report, for training data with the overlap."""
     sets = HeldOut({other.split: other.text() for other in held_out} if corpus.split == "train" else {})
     tokenizer = folder / "tokenizer"
     statistics, found = encode_corpus(folder, corpus, tokenizer, sets.wanted, workers, on_documents)

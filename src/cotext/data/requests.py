@@ -26,8 +26,8 @@ class CorpusFormat(Request):
     """The format of the input corpora."""
 
     format: str | None = option(
-        "Corpus format: text, docids, d-lines, iwslt-tags, wmt-xml, tmx, tsv, jsonl or wmt (wmt:cs-de_DE "
-        "picks one language pair). Default: detected from the content.",
+        "Corpus format: text, docids, d-lines, wmt-xml, tmx, tsv, jsonl or wmt (wmt:cs-de_DE picks one "
+        "language pair). Default: detected from the content.",
         default=None,
     )
 
@@ -75,9 +75,6 @@ class AlignmentRequest(SentenceSplitting):
         "Its translation. Several documents are paired by their names without endings and languages."
     )
     out: Path = option("Corpus to write: .tsv, .jsonl or .tmx, also compressed (.xz, .gz).")
-    run: Path | None = option(
-        "Run whose translation probabilities guide the alignment, too.", default=None, is_run=True
-    )
     source_language: str = option("Language code. Default: guessed from the file names.", default="")
     target_language: str = option("Language code. Default: guessed from the file names.", default="")
 

@@ -5,7 +5,6 @@ and on real text is in docs/results/sentences-and-files.md.
 """
 
 import re
-from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 from typing import Final
@@ -175,29 +174,8 @@ STARTING: Final = {
     "fi": "hän he me minä sinä se ne tämä mutta ja tai jos kun sitten siellä täällä ei kukaan",
 }
 # Languages in which "3." means "third", inside a sentence.
-ORDINAL: Final = frozenset(
-    [
-        "de",
-        "da",
-        "no",
-        "nb",
-        "nn",
-        "fi",
-        "is",
-        "et",
-        "lv",
-        "cs",
-        "sk",
-        "pl",
-        "hu",
-        "hr",
-        "sl",
-        "sr",
-        "bs",
-        "tr",
-        "lb",
-    ]
-)
+_ORDINAL = "de da no nb nn fi is et lv cs sk pl hu hr sl sr bs tr lb"
+ORDINAL: Final = frozenset(_ORDINAL.split())
 # Languages with words without a vowel, such as "vlk" (wolf).
 SYLLABIC: Final = frozenset(["cs", "sk", "hr", "sl", "sr", "bs", "mk"])
 
@@ -282,23 +260,12 @@ class EndRules:
 
     def __init__(self, language: str, abbreviations: frozenset[str] = frozenset()) -> None:
         self._language = language
-        given = frozenset(re.sub(r"\s", "", word).lower().removesuffix(".") for word in abbreviations)
-        self._leading = words_of(LEADING, language) | given
-        self._given = given
+        self._given = frozenset(re.sub(r"\s", "", word).lower().removesuffix(".") for word in abbreviations)
+        self._leading = words_of(LEADING, language) | self._given
+        self._numbered, self._often = words_of(NUMBERED, language), words_of(OFTEN, language)
+        self._starting = words_of(STARTING, language)
         self._ordinal = not language or language in ORDINAL
         self._pattern = _ENDS[language == "el"]
-
-    @cached_property
-    def _numbered(self) -> frozenset[str]:
-        return words_of(NUMBERED, self._language)
-
-    @cached_property
-    def _often(self) -> frozenset[str]:
-        return words_of(OFTEN, self._language)
-
-    @cached_property
-    def _starting(self) -> frozenset[str]:
-        return words_of(STARTING, self._language)
 
     def ends(self, text: str) -> list[int]:
         """Return the offsets of sentence boundaries; white space belongs to the sentence before it."""

@@ -124,7 +124,7 @@ class Coverage:
     size: float
     vocabulary: int
 
-    def render(self, count: int | str) -> str:
+    def render(self, count: int) -> str:
         """Return a line of text; `count` is the number of candidates per source token."""
         return (
             f"shortlist={count}: {self.size:.0f} of {self.vocabulary:,} tokens for a sentence; of the dev "
@@ -169,11 +169,6 @@ def coverage(shortlist: Shortlist, store: "TokenStore", count: int, tokenizer: T
     return Coverage(
         100 * inside / max(tokens, 1), whole * per_sentence, size / max(sentences, 1), tokenizer.pieces
     )
-
-
-def coverages(shortlist: Shortlist, store: "TokenStore", tokenizer: Tokenizer) -> dict[int, Coverage]:
-    """Measure the coverage with a quarter of the candidates per source token, and with all of them."""
-    return {count: coverage(shortlist, store, count, tokenizer) for count in (CANDIDATES // 4, CANDIDATES)}
 
 
 def _put_first(candidates: Ids, pieces: int) -> None:

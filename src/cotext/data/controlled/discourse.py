@@ -414,7 +414,7 @@ class _Planner:
 
     def say_hero(self) -> None:
         if self.hero is None:
-            self.hero = self.draw.choose(self.draw.choose(lexicon.HEROES).renderings)
+            self.hero = self.draw.choose(self.draw.choose(lexicon.HEROES))
             self.hero_at = len(self.sentences)
             self.say("person", {"p": self.hero})
         else:

@@ -74,23 +74,9 @@ def read_side_file(side_path: Path) -> Iterator[tuple[str, int]]:
         for _, document_id, count in _count_lines(side_path):
             yield document_id, count
     else:
-        for document_id, lines in groupby(_id_lines(side_path), key=itemgetter(1)):
+        for document_id, lines in groupby(_stripped_lines(side_path), key=itemgetter(1)):
             if document_id:
                 yield document_id, sum(1 for _ in lines)
-
-
-def other_users(path: Path, side_path: Path) -> list[Path]:
-    """Return the other files in the folder of `path` that use the same side file."""
-    return sorted(
-        other
-        for other in path.resolve().parent.iterdir()
-        if other.is_file()
-        and not other.name.startswith(".")
-        and not same_file(other, path)
-        and without_compression(other).suffix != ".docids"
-        and (used := find_side_file(other)) is not None
-        and same_file(used, side_path)
-    )
 
 
 def empty_lines_between(side_path: Path) -> bool:
@@ -102,7 +88,7 @@ def empty_lines_between(side_path: Path) -> bool:
     if _counts_sentences(side_path):
         return True
     first: str | None = None
-    for _, document_id in _id_lines(side_path):
+    for _, document_id in _stripped_lines(side_path):
         if first is not None and document_id != first:
             return document_id == ""
         first = first or document_id or None
@@ -110,15 +96,14 @@ def empty_lines_between(side_path: Path) -> bool:
 
 
 def _counts_sentences(side_path: Path) -> bool:
-    for _, line in numbered_lines(side_path):
-        if line.strip(OUTER_SPACE):
-            return COUNT_LINE.fullmatch(line.strip(OUTER_SPACE)) is not None
-    raise CotextError(f"{side_path}: is empty; it must contain the document ids of the text file")
+    first = next((line for _, line in _stripped_lines(side_path) if line), "")
+    if not first:
+        raise CotextError(f"{side_path}: is empty; it must contain the document ids of the text file")
+    return COUNT_LINE.fullmatch(first) is not None
 
 
 def _count_lines(side_path: Path) -> Iterator[tuple[int, str, int]]:
-    for number, line in numbered_lines(side_path):
-        text = line.strip(OUTER_SPACE)
+    for number, text in _stripped_lines(side_path):
         match = COUNT_LINE.fullmatch(text)
         if match:
             yield number, match[1].strip(OUTER_SPACE), int(match[2])
@@ -129,13 +114,12 @@ def _count_lines(side_path: Path) -> Iterator[tuple[int, str, int]]:
             )
 
 
-def _id_lines(side_path: Path) -> Iterator[tuple[int, str]]:
-    for number, line in numbered_lines(side_path):
-        yield number, line.strip(OUTER_SPACE)
+def _stripped_lines(path: Path) -> Iterator[tuple[int, str]]:
+    return ((number, line.strip(OUTER_SPACE)) for number, line in numbered_lines(path))
 
 
 def _read_by_counts(path: Path, side_path: Path) -> Iterator[Record]:
-    lines = ((number, line.strip(OUTER_SPACE)) for number, line in numbered_lines(path))
+    lines = _stripped_lines(path)
     empty_line_between: bool | None = None
     line_number = 0
     waiting: tuple[int, str] | None = None
@@ -178,18 +162,17 @@ def _read_by_counts(path: Path, side_path: Path) -> Iterator[Record]:
 
 def _read_by_lines(path: Path, side_path: Path) -> Iterator[Record]:
     def named_sentences() -> Iterator[tuple[int, str, str]]:
-        for text, side in zip_longest(numbered_lines(path), _id_lines(side_path)):
+        for text, side in zip_longest(_stripped_lines(path), _stripped_lines(side_path)):
             if text is None or side is None:
-                ended, longer = (path, side_path) if text is None else (side_path, path)
-                if not (text or side)[1].strip(OUTER_SPACE):
+                number, content = text or side
+                if not content:
                     continue
-                number = (text or side)[0]
+                ended, longer = (path, side_path) if text is None else (side_path, path)
                 raise CotextError(
                     f"{ended}: has fewer lines than {longer}, which has a line {number}; the side file needs "
                     "exactly one document id for every line of text"
                 )
-            number, document_id = side
-            sentence = text[1].strip(OUTER_SPACE)
+            (number, document_id), sentence = side, text[1]
             if sentence and not document_id:
                 raise CotextError(f"{side_path}:{number}: no document id for the sentence {path}:{number}")
             yield number, document_id, sentence

@@ -21,12 +21,12 @@ from cotext.data.tokenizer.imported import (
     PieceTable,
     TextSide,
     extended,
-    open_model,
     read_object,
     read_vocabulary,
     unnamed,
 )
 from cotext.data.tokenizer.protocol import MAX_VOCABULARY, Side
+from cotext.data.tokenizer.sentencepiece import open_model
 from cotext.runtime.errors import CotextError, shown
 
 MODEL, PIECES, LANGUAGES = "sentencepiece.bpe.model", "pieces.json", "languages.json"

@@ -13,7 +13,6 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any, Self
 
-import sentencepiece
 from sentencepiece import SentencePieceProcessor
 
 from cotext.data.tokenizer.protocol import (
@@ -23,7 +22,7 @@ from cotext.data.tokenizer.protocol import (
     fingerprint_of_files,
     save,
 )
-from cotext.data.tokenizer.sentencepiece import encode_all
+from cotext.data.tokenizer.sentencepiece import encode_all, open_model
 from cotext.runtime.errors import CotextError, shown
 from cotext.runtime.reading import parse_json
 
@@ -125,16 +124,6 @@ def extended(names: Sequence[str], rows: int | None, what: str) -> list[str]:
 def unnamed(names: Sequence[str]) -> set[str]:
     """Return the names of the unused rows at the end, which `extended` or fairseq adds."""
     return set(takewhile(lambda name: name.startswith("madeupword"), reversed(names)))
-
-
-def open_model(content: bytes, what: str) -> sentencepiece.SentencePieceProcessor:
-    """Load a sentencepiece model; raise CotextError for other content."""
-    if not content:  # sentencepiece accepts empty models
-        raise CotextError(f"{what}: not a sentencepiece model: it is empty")
-    try:
-        return sentencepiece.SentencePieceProcessor(model_proto=content)
-    except RuntimeError as error:
-        raise CotextError(f"{what}: not a sentencepiece model: {error}") from None
 
 
 _BREAKS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029▁]")

@@ -35,6 +35,17 @@ def encode_all(
     return encoded
 
 
+def open_model(content: bytes, what: str = "") -> sentencepiece.SentencePieceProcessor:
+    """Load a sentencepiece model; raises CotextError for other content. `what` begins the message."""
+    problem = "it is empty"  # sentencepiece accepts empty models
+    if content:
+        try:
+            return sentencepiece.SentencePieceProcessor(model_proto=content)
+        except RuntimeError as error:
+            problem = str(error)
+    raise CotextError(f"{f'{what}: ' if what else ''}not a sentencepiece model: {problem}")
+
+
 class SentencePieceTokenizer:
     """Unigram subwords (Kudo 2018) of text in normal form C.
 
@@ -52,12 +63,7 @@ class SentencePieceTokenizer:
 
     def __init__(self, model: bytes, num_threads: int = 1) -> None:
         """Load a trained model; raises CotextError if it is not a sentencepiece model."""
-        if not model:  # sentencepiece accepts empty models
-            raise CotextError("not a sentencepiece model: it is empty")
-        try:
-            self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
-        except RuntimeError as error:
-            raise CotextError(f"not a sentencepiece model: {error}") from error
+        self._processor = open_model(model)
         self._model = model
         self.fingerprint = fingerprint_of(self.kind, model)
         self._num_threads = num_threads

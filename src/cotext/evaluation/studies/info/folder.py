@@ -6,8 +6,7 @@ from typing import Any, Final
 
 from cotext.data.formats.corpus import checked_records
 from cotext.data.formats.table import detect_format, find_format
-from cotext.data.preparation_report import report_of
-from cotext.data.prepared import REPORT, TRAIN, read_report
+from cotext.data.prepared import REPORT, TRAIN, read_report, report_of
 from cotext.evaluation.studies.compare.recipe import missing_seeds, require_alike
 from cotext.evaluation.studies.info.run import (
     MARKS,
