@@ -84,17 +84,13 @@ class Shortlist:
         return shortlist
 
     def _fits(self, tokenizer: Tokenizer) -> bool:
-        tables = ((self.candidates, 2, -1), (self.frequent, 1, 0))
-        return (
-            all(
-                table.dtype == np.int32
-                and table.ndim == dimensions
-                and table.size > 0
-                and least <= table.min()
-                and table.max() < tokenizer.pieces
-                for table, dimensions, least in tables
-            )
-            and len(self.candidates) == tokenizer.source_vocabulary_size
+        return len(self.candidates) == tokenizer.source_vocabulary_size and all(
+            table.dtype == np.int32
+            and table.ndim == dimensions
+            and table.size > 0
+            and least <= table.min()
+            and table.max() < tokenizer.pieces
+            for table, dimensions, least in ((self.candidates, 2, -1), (self.frequent, 1, 0))
         )
 
 

@@ -9,7 +9,6 @@ from typing import Final
 
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.formats.docids import (
-    empty_lines_between,
     encode_side_line,
     read_side_file,
     side_file_to_write,
@@ -273,8 +272,6 @@ def _write(
     side_paths = dict.fromkeys(map(side_file_to_write, paths)) if row.name == "docids" else {}
     # Existing side files are kept, because they may belong to other texts; they must name the same documents.
     kept = {path: read_side_file(path) for path in side_paths if path.exists()}
-    # With a side file that has an id for every line, empty lines cannot be added.
-    between = row.between if all(map(empty_lines_between, kept)) else ""
     previous: str | None = None
     with atomic_sinks([*paths, *(path for path in side_paths if path not in kept)]) as sinks:
         for records in documents:
@@ -287,7 +284,7 @@ def _write(
                     "not tell them apart; rename one or write jsonl instead"
                 )
             for sink, record in zip(sinks, records, strict=False):
-                opening = row.header if previous is None else between
+                opening = row.header if previous is None else row.between
                 try:
                     sink.write(opening + encode(record))
                 except UnicodeEncodeError:
@@ -311,11 +308,12 @@ def _write(
 
 
 def _check_kept(
-    side_files: Mapping[Path, Iterator[tuple[str, int]]], expected: tuple[str, int] | None
+    side_files: Mapping[Path, Iterator[tuple[int, str, int]]], expected: tuple[str, int] | None
 ) -> None:
     """Raise CotextError unless the next document of each side file is as expected; None: there is no next."""
     for path, documents in side_files.items():
-        if next(documents, None) != expected:
+        found = next(documents, None)
+        if (found and found[1:]) != expected:
             raise CotextError(
                 f"{path}: exists and names other documents; delete it, or choose an output name that begins "
                 "differently"

@@ -200,7 +200,6 @@ class ImportedTokenizer:
 
     @property
     def files(self) -> tuple[str, ...]:
-        """The names of its files, without tokenizer.json."""
         return tuple(self._files)
 
     def names_alike(self, code: str) -> list[str]:
@@ -211,7 +210,6 @@ class ImportedTokenizer:
 
     @property
     def unwritten(self) -> tuple[int, ...]:
-        """The ids that must not be generated, such as language symbols, in ascending order."""
         return tuple(sorted(self._sides["target"].table.symbols))
 
     def with_threads(self, num_threads: int) -> Self:
@@ -245,7 +243,6 @@ class ImportedTokenizer:
         return type(self)(self._files, *sides, self.languages, chosen, num_threads)
 
     def encode(self, sentence: str, side: Side = "source") -> list[int]:
-        """Return the subword ids of a sentence, without special symbols."""
         return self.encode_batch([sentence], side)[0]
 
     def encode_batch(self, sentences: Sequence[str], side: Side = "source") -> list[list[int]]:
@@ -257,7 +254,6 @@ class ImportedTokenizer:
         return [[i if i < self.pieces else i + SPECIAL_SYMBOLS for i in sentence] for sentence in ids]
 
     def decode(self, ids: Sequence[int], side: Side = "target") -> str:
-        """Return the text as one line; symbols decode to nothing, the unknown token to "⁇"."""
         model, table = self._sides[side].model, self._sides[side].table
         pieces = [int(i) for i in ids if not self.pieces <= i < self.vocabulary_size]
         pieces = [i if i < self.pieces else i - SPECIAL_SYMBOLS for i in pieces]
@@ -265,15 +261,12 @@ class ImportedTokenizer:
         return one_line(model.decode(names)) if names else ""
 
     def blank(self) -> list[int]:
-        """Return, in ascending order, the ids that decode to nothing in any position.
-
-        Bytes from 0x80 are not included, because several of them form a character.
-        """
         return list(self._blank)
 
     @cached_property
     def _blank(self) -> tuple[int, ...]:
         model, table = self._sides["target"].model, self._sides["target"].table
+        # Bytes from 0x80 are not included, because several of them form a character.
         blank = []
         for i, name in enumerate(table.names):
             number = model.piece_to_id(name)
@@ -287,7 +280,6 @@ class ImportedTokenizer:
         return tuple(blank)
 
     def save(self, folder: Path) -> None:
-        """Write tokenizer.json and the model files into the folder, which is created if necessary."""
         save(folder, self, self._files, asdict(self.chosen))
 
 

@@ -197,7 +197,6 @@ class MosesBPETokenizer:
         return cls(json.dumps(content, ensure_ascii=False).encode())
 
     def encode(self, sentence: str, side: Side = "source") -> list[int]:
-        """Return the subword ids of a sentence, without special symbols."""
         words = self.words.split(clean(sentence))
         return [self._ids.get(piece, self.unk) for piece in self._bpe.segment_tokens(words)]
 
@@ -205,17 +204,14 @@ class MosesBPETokenizer:
         return [self.encode(sentence) for sentence in sentences]
 
     def decode(self, ids: Sequence[int], side: Side = "target") -> str:
-        """Return the detokenised text as one line; the unknown token decodes to "⁇"."""
         pieces = ("⁇" if i == self.unk else self._pieces[i] for i in ids if i < self.pieces)
         words = f"{' '.join(pieces)} ".replace("@@ ", "").split()
         return self.words.join(words)
 
     def blank(self) -> list[int]:
-        """Return, in ascending order, the ids that decode to nothing in any position."""
         return [i for i in range(self.pieces) if not self.decode([i])]
 
     def save(self, folder: Path) -> None:
-        """Write tokenizer.json and the model file into the folder, which is created if necessary."""
         save(folder, self, {self.model_name: self._model})
 
 

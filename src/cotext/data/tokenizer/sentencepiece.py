@@ -115,11 +115,9 @@ class SentencePieceTokenizer:
         return tokenizer
 
     def with_threads(self, num_threads: int) -> Self:
-        """Return the same tokenizer with this number of threads for `encode_batch`."""
         return type(self)(self._model, num_threads)
 
     def encode(self, sentence: str, side: Side = "source") -> list[int]:
-        """Return the subword ids of a sentence, without special symbols."""
         ids: list[int] = self._processor.encode(clean(sentence))
         return ids
 
@@ -127,14 +125,10 @@ class SentencePieceTokenizer:
         return encode_all(self._processor, [clean(s) for s in sentences], self._num_threads, int)
 
     def decode(self, ids: Sequence[int], side: Side = "target") -> str:
-        """Return the text as one line; special symbols and incomplete characters decode to nothing."""
         return clean(self._processor.decode([int(i) for i in ids if i < self.pieces]))
 
     def blank(self) -> list[int]:
-        """Return, in ascending order, the ids that decode to nothing in any position.
-
-        Bytes from 0x80 are not included, because several of them form a character.
-        """
+        # Bytes from 0x80 are not included, because several of them form a character.
         processor = self._processor
         return [
             i
@@ -144,7 +138,6 @@ class SentencePieceTokenizer:
         ]
 
     def save(self, folder: Path) -> None:
-        """Write tokenizer.json and the model file into the folder, which is created if necessary."""
         save(folder, self, {self.model_name: self._model})
 
 
