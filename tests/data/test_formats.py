@@ -189,12 +189,9 @@ def test_files_as_found_are_detected_and_read(format: str, tmp_path: Path) -> No
 
 
 @loop_over("text", ["A b.\nC\u2028d.\nE.\n", "A b.\nC\u2028d.\n\nE.\n\n"])
-@loop_over("side", ["1\t2\n2\t1\n", "1\n1\n2\n", "1\n1\n\n2\n"])
-def test_docids_in_both_variants_with_and_without_empty_lines(text: str, side: str, tmp_path: Path) -> None:
-    if "\t" not in side and ("\n\n" in side) != ("\n\n" in text):
-        pytest.skip("one id per line goes line by line")
+def test_docids_with_and_without_empty_lines(text: str, tmp_path: Path) -> None:
     (tmp_path / "a.en").write_text(text, newline="")
-    (tmp_path / "a.docids").write_text(side)
+    (tmp_path / "a.docids").write_text("1\t2\n2\t1\n")
     assert detect_format(tmp_path / "a.en") == "docids"
     assert list(read_documents(tmp_path / "a.en")) == EXPECTED
 
@@ -331,12 +328,7 @@ XML_BOMB = (
             r"a\.docids:2: expected a document id, a tab and the number of sentences",
         ),
         ({"a.en": b"A.\n", "a.docids": b"w\t0\nx\t1\n"}, None, r"document 'w' is empty"),
-        (
-            {"a.en": b"A.\nB.\n", "a.docids": b"x\n"},
-            None,
-            r"a\.docids: has fewer lines than .*a\.en, which has a line 2",
-        ),
-        ({"a.en": b"A.\nB.\n", "a.docids": b"x\n\n"}, None, r"a\.docids:2: no document id for .*a\.en:2"),
+        ({"a.en": b"A.\nB.\n", "a.docids": b"x\nx\n"}, None, r"a\.docids:1: .* but found 'x'; .*: paste IDS"),
         (b"<dataset>\n<doc id='x'>\n</dataset>", None, r"a\.en:3: malformed XML .*mismatched"),
         (b"<dataset>\n<doc id='x'>", None, r"a\.en:2: malformed XML"),
         (XML_BOMB, None, r"a\.en:2: contains a DOCTYPE"),
@@ -502,25 +494,7 @@ def test_equal_documents_give_equal_bytes(tmp_path: Path) -> None:
         assert paths[0].read_bytes() == paths[1].read_bytes()
 
 
-def test_a_translation_beside_its_source_leaves_their_side_file_alone(tmp_path: Path) -> None:
-    (tmp_path / "a.en").write_text("A.\nB.\nC.\n")
-    (tmp_path / "a.docids").write_text("x\nx\ny\n")
-    pairs = [ParallelDocument("x", ("A.", "B."), ("a", "")), ParallelDocument("y", ("C.",), ("c",))]
-    write_translations(tmp_path / "b.de", pairs, "docids")
-    assert (tmp_path / "b.docids").read_text() == "x\t2\ny\t1\n"
-    write_translations(tmp_path / "a.de", pairs, "docids")
-    assert (tmp_path / "a.docids").read_text() == "x\nx\ny\n"
-    # An id for every line leaves no room for an empty line between documents.
-    assert (tmp_path / "a.de").read_text() == "a\n\nc\n"
-    assert list(read_parallel(tmp_path / "a.en", tmp_path / "a.de")) == pairs
-    (tmp_path / "c.en").write_text("A.\nB.\n\nC.\n")
-    (tmp_path / "c.docids").write_text("x\nx\n\ny\n")
-    write_translations(tmp_path / "c.de", pairs, "docids")
-    assert (tmp_path / "c.de").read_text() == "a\n\n\nc\n"
-    assert list(read_parallel(tmp_path / "c.en", tmp_path / "c.de")) == pairs
-
-
-def test_a_side_file_with_counts_is_shared(tmp_path: Path) -> None:
+def test_a_side_file_is_shared(tmp_path: Path) -> None:
     (tmp_path / "a.en").write_text("A.\nB.\nC.\n")
     (tmp_path / "a.docids").write_text("x\t2\ny\t1\n")
     before = (tmp_path / "a.docids").stat().st_ino

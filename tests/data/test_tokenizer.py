@@ -160,11 +160,6 @@ def test_vocabularies_too_large_and_too_small_name_the_limit() -> None:
     ("sentences", "options", "message"),
     [
         ([" ", "\u2028"], TokenizerSettings(), "every sentence is empty"),
-        (
-            SENTENCES,
-            TokenizerSettings(kind="words"),
-            "unknown tokenizer 'words'; choose one of sentencepiece, sentencepiece-bpe, moses-bpe",
-        ),
         (SENTENCES, TokenizerSettings(vocabulary=0), "at least one"),
         (SENTENCES, TokenizerSettings(kind="moses-bpe", vocabulary=9000), r"the text supports \d+ merges"),
         (["a", "b"], TokenizerSettings(kind="moses-bpe"), "no pair of characters"),

@@ -152,11 +152,7 @@ def _conclude(found: "dict[str, list[Evidence]]", reports: dict[str, Any], tell:
 
 
 def _by_endpoint(request: ContrastiveRequest, suites: "Suites", json: bool) -> None:
-    """Evaluate the translations of suites by a language model behind an API.
-
-    Raises:
-        CotextError: an option applies only to runs, or an error of `write_endpoint_forms`.
-    """
+    """Evaluate the translations of suites by a language model behind an API."""
     from cotext.data.languages import check_pair
     from cotext.evaluation.studies.contrastive.contrastive_rows import ContextWindow
     from cotext.language_models.client import Client

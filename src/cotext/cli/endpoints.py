@@ -25,9 +25,8 @@ _FOR_RUNS = tuple(_RUN_OPTIONS.split())
 def translate_by_endpoint(request: TranslationRequest, json: bool) -> None:
     """Translate corpora with the language model of an endpoint file.
 
-    Raises:
-        CotextError: an option applies only to runs, or a file is not a corpus. Also the errors of
-            `translate_file`.
+    Raises CotextError if an option applies only to runs, or a file is not a corpus. Also the errors of
+    `translate_file`.
     """
     from functools import partial
 
@@ -68,11 +67,7 @@ def translate_by_endpoint(request: TranslationRequest, json: bool) -> None:
 
 
 def _corpus_format(file: Path, format: str | None, wmt: str) -> str:
-    """Return the name of the format of a corpus. For WMT files, this is the value of `wmt`, with languages.
-
-    Raises:
-        CotextError: the file is not a corpus.
-    """
+    """Return the name of the format of a corpus; `wmt`, which contains languages, for WMT files."""
     from cotext.files.table import format_of
 
     found = format_of(file, format)

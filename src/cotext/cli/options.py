@@ -34,8 +34,7 @@ def counted(number: int, thing: str) -> str:
 def output(out: Path | None, inputs: Iterable[Path | None]) -> Iterator[None]:
     """Check in advance that a file can be written, and lock it for the duration of the block.
 
-    Raises:
-        CotextError: an error of `check_output`, or another process is writing the file.
+    Raises the errors of `check_output`, and CotextError if another process is writing the file.
     """
     if out is None:
         yield
@@ -51,8 +50,7 @@ def output(out: Path | None, inputs: Iterable[Path | None]) -> Iterator[None]:
 def check_shard_output(out: Path, inputs: Iterable[Path | None]) -> None:
     """Check in advance that the output of a job in shards can be written and does not exist.
 
-    Raises:
-        CotextError: an error of `check_output`, or the file exists.
+    Raises the errors of `check_output`, and CotextError if the file exists.
     """
     from cotext.runtime.files import require_new
     from cotext.translation.translate_file import check_output
@@ -189,11 +187,7 @@ def _folders(value: Any) -> Any:
 
 
 def settings(pairs: Sequence[str]) -> dict[str, Any]:
-    """Read the values of `--set`.
-
-    Raises:
-        CotextError: a value does not have the form key=value.
-    """
+    """Read the values of `--set`; raises CotextError if a value does not have the form key=value."""
     from cotext.runtime.reading import parse_yaml
 
     found = {}

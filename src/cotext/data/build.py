@@ -36,8 +36,7 @@ def further_symbols(view: ViewConfig) -> int:
 
     The first indexed separator is the plain separator, and is not counted.
 
-    Raises:
-        CotextError: the number is `corpus`, and was not resolved.
+    Raises CotextError if the number is still `corpus`.
     """
     if view.separators == "indexed":
         return view.indexed_separators - 1

@@ -98,8 +98,7 @@ def encode_corpus(
     `tokenizer` is the folder of the tokenizer, `wanted` are hashes of held-out sentences to look for. The
     number of worker processes does not change the result. Returns statistics, and the hashes that occur.
 
-    Raises:
-        CotextError: invalid input, a sentence that cannot be encoded, a worker was killed.
+    Raises CotextError if a sentence cannot be encoded, or a worker was killed.
     """
     loaded = load_tokenizer(tokenizer)
     collector, found = StatisticsCollector(loaded.unk), set[int]()
@@ -279,9 +278,8 @@ def taken_tokenizer(folder: Path, symbols: LanguageChoice, pair: Languages) -> T
     For a multilingual tokenizer, the choice is `symbols`, otherwise the choice already stored in the folder,
     otherwise the languages with the codes of the corpus (`pair`).
 
-    Raises:
-        CotextError: the tokenizer has no language symbols, or a language is unknown; also the errors of
-            `load_tokenizer`.
+    Raises CotextError if the tokenizer has no language symbols, or a language is unknown; also the errors of
+    `load_tokenizer`.
     """
     tokenizer = load_tokenizer(folder / "tokenizer")
     if not isinstance(tokenizer, ImportedTokenizer) or not tokenizer.languages:
@@ -322,8 +320,7 @@ class _Sentences:
 def text_checksums(files: Sequence[Path]) -> dict[str, str]:
     """Return the SHA-256 of training files of the tokenizer, by path.
 
-    Raises:
-        CotextError: a file is missing or empty, is not a corpus, or can be read only once.
+    Raises CotextError if a file is missing or empty, is not a corpus, or can be read only once.
     """
     for path in files:
         detect_format(path)
@@ -336,8 +333,7 @@ def sentences_of_texts(files: Iterable[Path]) -> Iterator[Sequence[str]]:
     In the format `text`, each line is yielded separately. Document boundaries have no effect here, and a
     large file may have no empty lines, or several in a row.
 
-    Raises:
-        CotextError: a file is missing, empty or malformed.
+    Raises CotextError if a file is missing, empty or malformed.
     """
     for path in files:
         name = detect_format(path)

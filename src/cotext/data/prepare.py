@@ -63,9 +63,8 @@ def prepare(request: PreparationRequest, on_documents: OnDocuments = lambda stag
     from the training files (`languages_of_files`). `out` is created only when all files are complete. To
     resume after an interruption, call again with the same arguments.
 
-    Raises:
-        CotextError: a corpus file is invalid, a sentence is longer than `max_characters`, or source and
-            target files are swapped; also the errors of `taken_tokenizer` and `preparing`.
+    Raises CotextError if a corpus file is invalid, a sentence is longer than `max_characters`, or source and
+    target files are swapped; also the errors of `taken_tokenizer` and `preparing`.
     """
     given = {
         "train": (request.source, request.target),
@@ -199,12 +198,7 @@ def _job(
     chosen: TokenizerSettings | Tokenizer,
     tokenizer_text: Sequence[Path] = (),
 ) -> dict[str, Any]:
-    """Return everything that determines the content of a prepared folder; `inputs` maps files to digests.
-
-    Raises:
-        CotextError: `tokenizer_text` is given for a tokenizer that is already trained, or a file of it cannot
-            be read.
-    """
+    """Return everything that determines the content of a prepared folder; `inputs` maps files to digests."""
     if isinstance(chosen, TokenizerSettings):
         how = asdict(chosen)
         if tokenizer_text:

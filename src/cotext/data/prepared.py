@@ -32,8 +32,7 @@ def write_report(folder: Path, content: Mapping[str, Any]) -> None:
 def read_report(folder: Path) -> dict[str, Any]:
     """Return the content of report.json, or an empty dict if it does not exist.
 
-    Raises:
-        CotextError: the report is damaged; also the errors of `read_json`.
+    Raises CotextError if the report is damaged; also the errors of `read_json`.
     """
     path = folder / REPORT
     if not path.exists():
@@ -59,8 +58,7 @@ def file_digests(folder: Path, without: Iterable[str] = ()) -> dict[str, str]:
 def checked_digests(folder: Path, names: Iterable[str]) -> dict[str, str]:
     """Check files of a prepared folder and return their digests; files that never existed are skipped.
 
-    Raises:
-        CotextError: a file is missing or differs from the report. Without a report, nothing is checked.
+    Raises CotextError if a file is missing or differs from the report. Without a report, nothing is checked.
     """
     noted = read_report(folder).get("files", {})
     names = [name for name in names if name in noted or (folder / name).is_file()]

@@ -43,9 +43,8 @@ class SentenceSplitting(Request):
     def require_split(self, used: bool, remedy: str) -> None:
         """Check the splitting options.
 
-        Raises:
-            CotextError: abbreviations are given, but not `used`; the message ends with `remedy`. Also the
-                errors of `splitting`.
+        Raises CotextError if abbreviations are given, but not `used`; the message ends with `remedy`. Also
+        the errors of `splitting`.
         """
         if not used and self.abbreviations:
             raise CotextError(

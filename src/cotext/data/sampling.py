@@ -100,9 +100,8 @@ class Sampler:
     def batches(self, start: Cursor) -> Iterator[tuple[Batch, Cursor]]:
         """Yield batches from `start`, each with the cursor of the next batch; never ends.
 
-        Raises:
-            CotextError: this shard has no documents, no instance of the store fits, or there is no batch at
-                `start`.
+        Raises CotextError if this shard has no documents, no instance of the store fits, or there is no batch
+        at `start`.
         """
         cursor = start
         self._require_documents()
@@ -139,8 +138,7 @@ class Sampler:
     def require_instances(self) -> None:
         """Check, without reading a pool, that there are instances to draw.
 
-        Raises:
-            CotextError: see `batches`; also if there is no second document for the context `foreign`.
+        Raises the errors of `batches`, and CotextError if the context `foreign` has no second document.
         """
         self._require_documents()
         self._require_fit()

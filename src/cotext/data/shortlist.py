@@ -131,8 +131,7 @@ class Coverage:
 def learned_shortlist(store: "TokenStore", tokenizer: Tokenizer) -> Shortlist:
     """Learn a table from at most `PAIRS` sentence pairs, evenly spaced in a training corpus.
 
-    Raises:
-        CotextError: the corpus has no sentence pair, or was made with another tokenizer.
+    Raises CotextError if the corpus has no sentence pair, or was made with another tokenizer.
     """
     store.require_tokenizer(tokenizer)
     every = max(1, -(-store.totals.sentences // PAIRS))

@@ -67,9 +67,8 @@ def join(windows: Sequence[Window], hypotheses: Sequence[Sequence[T]]) -> list[T
 
     `hypotheses[i]` has one entry per target sentence of `windows[i]`.
 
-    Raises:
-        CotextError: a hypothesis does not have one entry per target sentence, or not every sentence of the
-            document is current in exactly one window.
+    Raises CotextError if a hypothesis does not have one entry per target sentence, or not every sentence of
+    the document is current in exactly one window.
     """
     sentences: dict[int, T] = {}
     for window, hypothesis in zip(windows, hypotheses, strict=True):

@@ -42,8 +42,7 @@ def languages_of_files(source: Path, target: Path | None, format: str | None) ->
     Two names with the same language are a corpus of one language. A file with both sides has an unknown pair
     unless it names two different languages.
 
-    Raises:
-        CotextError: the reader of the format raises an error.
+    Raises CotextError if the reader of the format raises an error.
     """
     if target is not None and (code := language_of_name(source)) == language_of_name(target):
         return Languages(code, code)

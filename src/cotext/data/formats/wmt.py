@@ -173,9 +173,8 @@ def read_wmt_lines(path: Path, wanted: str = "") -> Iterator[WmtLine]:
 
     If `wanted` is empty, the file must have only one language pair.
 
-    Raises:
-        CotextError: a line is not a line of the task, or the file has several language pairs or does not have
-            the wanted pair.
+    Raises CotextError if a line is not a line of the task, or the file has several language pairs or does not
+    have the wanted pair.
     """
     pairs = _chosen(path, wanted) if wanted else None
     first: WmtLine | None = None
@@ -207,11 +206,7 @@ def languages_of_wmt(path: Path, wanted: str = "") -> tuple[str, str]:
 
 
 def _chosen(path: Path, wanted: str) -> set[tuple[str, str]]:
-    """Return the pairs of source and target codes in a file that match a code or pair.
-
-    Raises:
-        CotextError: no pair or several different pairs match.
-    """
+    """Return the pairs of source and target codes in a file that match a code or pair."""
     pairs = list(dict.fromkeys((line.source_language, line.target_language) for line in all_wmt_lines(path)))
     source, dash, target = wanted.partition("-")
     if not dash:

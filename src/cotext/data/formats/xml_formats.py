@@ -189,9 +189,8 @@ def read_units(path: Path) -> Iterator[Unit]:
 def read_tmx(path: Path) -> Iterator[Record]:
     """Read documents; a line break inside a segment becomes a space.
 
-    Raises:
-        CotextError: the file has more than two languages, or a document has units with one and with two
-            languages; also the errors of `read_units`.
+    Raises CotextError if the file has more than two languages, or a document has units with one and with two
+    languages; also the errors of `read_units`.
     """
     known: set[str] = set()
     by_document = groupby(read_units(path), key=attrgetter("document"))
@@ -232,8 +231,7 @@ def pairs(
     or else the number of the unit in its document, from 1. Regions of language codes are ignored ("en" also
     finds "en-US"), but an equal code is preferred.
 
-    Raises:
-        CotextError: the file is missing or malformed, or exceeds a limit.
+    Raises CotextError if the file is missing or malformed, or exceeds a limit.
     """
     document, position = None, 0
     for unit in read_units(path):

@@ -57,8 +57,7 @@ class PieceTable:
     def of(cls, names: Sequence[str], is_symbol: Collection[str], what: str) -> "PieceTable":
         """Create the table from the names of rows; `is_symbol` contains the names that are not text.
 
-        Raises:
-            CotextError: there is no end of sentence, or no unknown token.
+        Raises CotextError if there is no end of sentence, or no unknown token.
         """
         for needed in (END, UNKNOWN):
             if needed not in names:
@@ -89,8 +88,7 @@ def read_object(content: bytes, what: str) -> dict[str, Any]:
 def read_vocabulary(content: bytes, what: str) -> list[str]:
     """Return the names of rows, in order, from a JSON object of names and row numbers.
 
-    Raises:
-        CotextError: not such an object, or the row numbers are not 0, 1, 2 ...
+    Raises CotextError if it is not such an object, or the row numbers are not 0, 1, 2 ...
     """
     rows = read_object(content, what)
     if len(rows) > MAX_VOCABULARY:
@@ -109,8 +107,7 @@ def read_vocabulary(content: bytes, what: str) -> list[str]:
 def extended(names: Sequence[str], rows: int | None, what: str) -> list[str]:
     """Return names for all rows of a matrix, which may have more rows than the vocabulary has names.
 
-    Raises:
-        CotextError: it has fewer rows, or too many.
+    Raises CotextError if it has fewer rows, or too many.
     """
     if rows is None:
         return list(names)
@@ -219,8 +216,7 @@ class ImportedTokenizer:
     def with_languages(self, source: str, target: str) -> Self:
         """Return the tokenizer for other languages; an empty language means no change.
 
-        Raises:
-            CotextError: there is no symbol for a language.
+        Raises CotextError if there is no symbol for a language.
         """
         chosen = LanguageChoice(
             self._found(source, "--source-language") if source else self.chosen.source,
@@ -320,8 +316,7 @@ class MarianTokenizer(ImportedTokenizer):
         The last file exists only with separate vocabularies. `rows` is the number of rows of the embedding
         matrix, if it is larger than the vocabulary; `target_rows` is this number for the target embedding.
 
-        Raises:
-            CotextError: a file is invalid, or the files belong to different models.
+        Raises CotextError if a file is invalid, or the files belong to different models.
         """
         files = {"source.spm": source_spm, "target.spm": target_spm}
         files["vocab.json"] = _of_rows(vocabulary, rows, "vocab.json")

@@ -158,8 +158,7 @@ def _foreign(path: Path) -> CotextError:
 def choose_languages(tokenizer: Tokenizer, source: str, target: str) -> Tokenizer:
     """Return the tokenizer for other languages; an empty language means no change.
 
-    Raises:
-        CotextError: the tokenizer has no symbol for the language.
+    Raises CotextError if the tokenizer has no symbol for the language.
     """
     if not source and not target:
         return tokenizer

@@ -38,8 +38,7 @@ class WordSplitter:
     `truecase`: a truecasing model. `best` has the most frequent form of a word inside of sentences, by its
     lower case; `known` has all forms.
 
-    Raises:
-        CotextError: a required package is not installed or has another version.
+    Raises CotextError if a required package is not installed or has another version.
     """
 
     def __init__(self, language: str, chinese: str = "", truecase: Mapping[str, Any] | None = None) -> None:
