@@ -12,7 +12,7 @@ from cotext.data.documents import ParallelDocument
 from cotext.data.formats import write_parallel
 from cotext.evaluation.requests import DocumentRequest
 from cotext.evaluation.studies.attention.report import report_attention
-from tests.command_line import World, documents_file, listing, must_refuse, succeed
+from tests.command_line import World, must_refuse, succeed
 from tests.tiny_runs import toy_documents, train_here
 
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -83,20 +83,6 @@ def test_what_is_written(docflat: Path, tmp_path: Path) -> None:
     assert set(found["gates"]["batch_context.target_context.gate"]["by_distance"]) == {"0", "1", "2", "3"}
 
 
-def test_the_translation_is_the_runs_own_where_none_is_given(world: World, tmp_path: Path) -> None:
-    source = documents_file(tmp_path / "d.en", 3, 4)
-    before = listing(world.run)
-    report = report_attention(DocumentRequest(run=world.run, document=source, out=tmp_path / "out"))
-    assert report.translated_by_run
-    assert len(report.document.target) == len(report.document.source)
-    assert all(report.document.target)
-    given = {"run": world.run, "document": source, "out": tmp_path / "out", "id": report.document.id}
-    again = report_attention(DocumentRequest(**given, decode={"beam": 1}))
-    assert "beam:1" in again.signature
-    assert {path.name for path in (tmp_path / "out").iterdir()} == {"attention.json", *report.pictures}
-    assert listing(world.run) == before
-
-
 def test_sentences_without_words_keep_their_numbers(world: World, tmp_path: Path) -> None:
     path = tmp_path / "d.jsonl"
     documents = [ParallelDocument("a", ("the cat", "", "a dog"), ("die katze", "", "eine hund"))]
@@ -164,29 +150,6 @@ def test_from_sentence_to_sentence(mcn: Path, tmp_path: Path) -> None:
             if sees(i, i):
                 assert math.isclose(sum(v or 0 for v in row), 1, abs_tol=1e-4)
                 assert math.isclose(each["share_outside"][i], 0, abs_tol=1e-6)
-
-
-def test_gates_to_other_sentences(world: World, tmp_path: Path) -> None:
-    view = {"kind": "window", "before": 1, "separators": "bracket", "max_tokens": 60}
-    model = {"attention": {"others": "gated", "gate_rate": 300.0}, "positions": "reset"}
-    run, out = tmp_path / "run", tmp_path / "out"
-    trained(world, run, view=view, model=model, train={"warmup_updates": 1})
-    source, target, documents = parallel(tmp_path, "docids")
-    chosen = next(d for d in documents if len(d.source) == 6)
-    done = succeed("attention", run, source, "--target", target, "--document", chosen.id, "--out", out)
-    gates = json.loads((out / "attention.json").read_text())["gates"]
-    names = {"encoder.0.attention", "encoder.1.attention", "decoder.0.attention", "decoder.0.cross"}
-    assert gates.keys() == names
-    for each in gates.values():
-        opened = [abs(value) for value in each["open_by_head"]]
-        assert math.isclose(each["openness"], sum(opened) / 2)
-        assert each["openness"] > 0
-        # With one sentence before, all that is given to others goes there.
-        assert each["passed_by_distance"].keys() == {"1"}
-        assert all(map(math.isclose, each["passed_by_distance"]["1"], opened))
-    header = next(line for line in done.out.splitlines() if line.startswith("gates to other sentences"))
-    assert header.split()[4:] == ["head", "1", "head", "2", "1", "back"]
-    assert all(f"{each['open_by_head'][1]:+.3f}" in done.out for each in gates.values())
 
 
 def test_a_sentence_alone_has_no_map_of_its_document(mcn: Path, tmp_path: Path) -> None:

@@ -103,33 +103,6 @@ def test_cxmi(world: World, tmp_path: Path) -> None:
     assert again.splitlines()[2].split()[:4] == shown.splitlines()[3].split()[:4]
 
 
-def test_profile(tmp_path: Path) -> None:
-    source, target, _ = parallel(tmp_path)
-    out = tmp_path / "profile.json"
-    options = ("--hypothesis", target, "--hypothesis", source, "--reference", target, "--protocol", "chrf")
-    shown = succeed("profile", *options, "--out", out).out
-    assert "d.de chrF" in shown
-    found = json.loads(out.read_text())
-    assert [b["first"] for b in found["by_position"]] == [1, 2, 3]
-    assert [b["first"] for b in found["by_length"]] == [1, 3]
-    assert all(b["scores"][0][0]["value"] == pytest.approx(100) for b in found["by_position"])
-    assert all(b["scores"][1][0]["value"] < 60 for b in found["by_position"])
-
-
-def test_generate(world: World, tmp_path: Path) -> None:
-    suite, out = world.folder / "suite.json", tmp_path / "figures.json"
-    done = succeed("contrastive", world.run, suite, "--generate", "--set", "beam=1", "--out", out)
-    assert "own translation" in done.out
-    found = json.loads(out.read_text())["toy/order"]
-    generative = found["generative"]
-    assert "beam:1" in generative["signature"]
-    overall = generative["overall"]
-    assert overall["right"] + overall["wrong"] + overall["both"] + overall["neither"] == overall["total"] == 6
-    plain = succeed("contrastive", world.run, suite).out
-    assert "own translation" not in plain
-    assert plain.split("\n\n")[0] == done.out.split("\n\n")[0]
-
-
 def test_controls(world: World, tmp_path: Path) -> None:
     suite, out = world.folder / "suite.json", tmp_path / "figures.json"
     shown = succeed("contrastive", world.run, suite, "--controls", "--out", out).out

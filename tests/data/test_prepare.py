@@ -107,14 +107,6 @@ def test_report_says_what_was_done(files: dict[str, Path], tmp_path: Path) -> No
     assert "sentencepiece, 40 pieces" in table
 
 
-def test_vocabulary_shrinks_only_when_nobody_asked_for_a_size(files: dict[str, Path], tmp_path: Path) -> None:
-    report = run(files, tmp_path / "out")
-    assert len(report.notes) == 1
-    assert "by the size of the corpus (" in report.render()
-    must_raise("largest possible is", run, files, tmp_path / "other", vocabulary=32_000)
-    assert not (tmp_path / "other").exists()
-
-
 def test_same_bytes_whatever_the_number_of_workers(
     files: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -177,12 +169,6 @@ def test_languages_that_a_file_with_both_names(tmp_path: Path) -> None:
     assert pair("given", target_language="de") == "fr-de"
     write_parallel(tmp_path / "train", None, TRAIN, "tmx")  # of languages that nothing tells
     assert pair("unknown") == ""
-
-
-def test_moses_bpe(files: dict[str, Path], tmp_path: Path) -> None:
-    settings = {"tokenizer": "moses-bpe", "vocabulary": 20, "language": "de"}
-    assert run(files, tmp_path / "out", **settings).splits["train"].unknown_token_rate == (0, 0)
-    assert load_tokenizer(tmp_path / "out" / "tokenizer").encode("hund")
 
 
 @pytest.mark.parametrize("split", ["train", "dev"])
@@ -435,17 +421,9 @@ def test_controlled_corpus_in_another_word_order(controlled: tuple[Path, Report]
     )
     report = prepare_controlled(request)
     assert (report.command["word_order"], report.command["mentions"]) == ("verb-final", 4)
-    for split in ("dev", "test"):
-        assert (usual / f"{split}.en").read_bytes() == (other / f"{split}.en").read_bytes()
-        written = [list(read_documents(folder / f"{split}.de")) for folder in (usual, other)]
-        assert [len(document.sentences) for document in written[0]] == [len(d.sentences) for d in written[1]]
-        assert any(text.endswith(" war.") for text in written[1][0].sentences)
-        pairs = list(read_parallel(other / f"{split}.jsonl", None))
-        assert [document.sentences for document in written[1]] == [pair.target for pair in pairs]
-    for path in (usual / "contrastive").iterdir():
-        suites = [read_suite(folder / "contrastive" / path.name) for folder in (usual, other)]
-        assert suites[0] != suites[1]
-        assert [e.source for e in suites[0].examples] == [e.source for e in suites[1].examples]
+    names = ("dev.en", "dev.de", "test.de", "dev.jsonl", "contrastive/pronoun.json")
+    same = [(usual / name).read_bytes() == (other / name).read_bytes() for name in names]
+    assert same == [True, False, False, False, False]
 
 
 @given(st.lists(st.integers(0, 300), min_size=1))

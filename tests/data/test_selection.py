@@ -6,13 +6,24 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from cotext.data.documents import ParallelDocument
 from cotext.data.formats import read_parallel, write_parallel
 from cotext.data.formats.streams import Alignment
 from cotext.data.languages import Languages
 from cotext.data.overlap import HeldOut, Overlap, found_in
-from cotext.data.selection import PASSAGE_SENTENCES, RULES, Cleaner, Selection, parse_rules, render
+from cotext.data.selection import (
+    PASSAGE_SENTENCES,
+    PRIORS,
+    RULES,
+    Cleaner,
+    Selection,
+    align_lengths,
+    parse_rules,
+    render,
+)
 from cotext.data.splitting import Splitter
 from tests.command_line import must_refuse, succeed
 from tests.loops import loop_over
@@ -205,6 +216,31 @@ def test_prepare_splits_and_cleans_the_training_data_alone(tmp_path: Path) -> No
     assert report["splits"]["test"]["sentences"] == 2
     assert report["command"]["clean"] == {"empty": 0, "ratio": 3}
     assert report["selected"]["train"]["cleaned"]["pairs"] == {"empty": 1}
+
+
+def test_beads_by_hand() -> None:
+    assert align_lengths([50, 20, 90], [50, 20, 90]) == [((0,), (0,)), ((1,), (1,)), ((2,), (2,))]
+    assert align_lengths([100, 50], [48, 55, 52]) == [((0,), (0, 1)), ((1,), (2,))]
+    assert align_lengths([20, 60, 55], [21, 118]) == [((0,), (0,)), ((1, 2), (1,))]
+    # Of texts of other lengths, too.
+    assert align_lengths([100, 50], [16, 18, 17]) == [((0,), (0, 1)), ((1,), (2,))]
+    assert align_lengths([10, 10, 10], [30]) == []
+    assert align_lengths([10], []) == []
+    assert align_lengths([], []) == []
+
+
+LENGTHS = st.lists(st.integers(0, 300), max_size=8)
+
+
+@given(LENGTHS, LENGTHS)
+def test_beads_cover_all_once_in_order(source: list[int], target: list[int]) -> None:
+    beads = align_lengths(source, target)
+    possible = len(source) <= 2 * len(target) and len(target) <= 2 * len(source)
+    assert bool(beads) == (possible and bool(source))
+    if beads:
+        assert [i for bead in beads for i in bead[0]] == list(range(len(source)))
+        assert [j for bead in beads for j in bead[1]] == list(range(len(target)))
+        assert {(len(a), len(b)) for a, b in beads} <= set(PRIORS)
 
 
 def test_sides_of_unequal_numbers_are_aligned_by_length_inside_their_line() -> None:

@@ -8,6 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Final, Self
 
 from cotext.data.tokenizer.protocol import (
@@ -137,7 +138,7 @@ class MosesBPETokenizer:
 
     def __init__(self, model: bytes) -> None:
         """Load a trained model; raises CotextError if it is damaged, or the extra is not installed."""
-        apply_bpe, _ = _subword_nmt()
+        package = _subword_nmt()
         try:
             content = parse_json(model.decode(), "the model")
         except (ValueError, CotextError) as error:
@@ -149,7 +150,7 @@ class MosesBPETokenizer:
             raise CotextError(f"not a moses-bpe model: {error}") from error
         self._model = model
         self.fingerprint = fingerprint_of(self.kind, model)
-        self._bpe = apply_bpe.BPE(io.StringIO(codes))
+        self._bpe = package.apply_bpe.BPE(io.StringIO(codes))
         self._ids = {piece: i for i, piece in enumerate(self._pieces)}
         self.pieces = len(self._pieces)
         self.pad, self.bos, self.eos, self.sep = range(self.pieces, self.pieces + SPECIAL_SYMBOLS)
@@ -160,7 +161,7 @@ class MosesBPETokenizer:
     @classmethod
     def train(cls, sample: Sequence[str], settings: TokenizerSettings, corpus_sentences: int = 0) -> Self:
         """Learn `vocabulary` merges from clean, non-empty sentences; by default 32,000, as in the papers."""
-        apply_bpe, learn_bpe = _subword_nmt()
+        package = _subword_nmt()
         chinese = str(_jieba("").__version__) if settings.jieba else ""
         splitter = WordSplitter(settings.language, chinese)
         if settings.truecase:
@@ -172,7 +173,7 @@ class MosesBPETokenizer:
         merged = io.StringIO()
         try:
             with contextlib.redirect_stderr(io.StringIO()):  # hides its progress bar
-                learn_bpe.learn_bpe(counts, merged, settings.vocabulary or MERGES, is_dict=True)
+                package.learn_bpe.learn_bpe(counts, merged, settings.vocabulary or MERGES, is_dict=True)
         except ValueError as error:  # from `max` of an empty sequence
             raise CotextError("the text has no pair of characters to merge") from error
         codes = merged.getvalue()
@@ -182,7 +183,7 @@ class MosesBPETokenizer:
                 f"the text supports {merges} merges, fewer than the requested {settings.vocabulary}: request "
                 "at most that, or for no size to get the largest possible"
             )
-        segmenter = apply_bpe.BPE(io.StringIO(codes))
+        segmenter = package.apply_bpe.BPE(io.StringIO(codes))
         frequencies: Counter[str] = Counter()
         for word, count in words.items():
             for piece in segmenter.segment_tokens([word]):
@@ -214,7 +215,7 @@ class MosesBPETokenizer:
         save(folder, self, {self.model_name: self._model})
 
 
-def _subword_nmt() -> tuple[Any, Any]:
+def _subword_nmt() -> SimpleNamespace:
     """Return the modules `apply_bpe` and `learn_bpe`; raises CotextError if a package is not installed."""
     try:
         from subword_nmt import apply_bpe, learn_bpe
@@ -222,4 +223,4 @@ def _subword_nmt() -> tuple[Any, Any]:
         raise CotextError(
             f"the moses-bpe tokenizer needs {error.name}: pip install cotext[replication]"
         ) from error
-    return apply_bpe, learn_bpe
+    return SimpleNamespace(apply_bpe=apply_bpe, learn_bpe=learn_bpe)
