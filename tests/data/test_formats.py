@@ -23,7 +23,6 @@ from cotext.data.formats import (
     write_parallel,
     write_translations,
 )
-from cotext.runtime.errors import CotextError
 from tests.loops import loop_over
 from tests.refusals import must_raise
 
@@ -215,34 +214,6 @@ def test_borders_named_formats_and_ids_of_pairs(tmp_path: Path) -> None:
     (tmp_path / "a.en").write_text("A.\n\nB.\n")
     (tmp_path / "b.jsonl").write_text('{"id": "x", "sentences": ["a"]}\n{"id": "y", "sentences": ["b"]}\n')
     assert [p.id for p in read_parallel(tmp_path / "a.en", tmp_path / "b.jsonl")] == ["x", "y"]
-
-
-FRAGMENTS = [
-    *(b"\xff", b"\0", b"\n", b"\r\n", b"\t", b"\xef\xbb\xbf", b" ", b"a", b"x\t1\n", b"<d>\n"),
-    *(b"<doc id='x'>", b"<!DOCTYPE x>", *b"<dataset> </doc> <src> </src> <ref> <seg>a</seg>".split()),
-    *(b'{"id": "x", "source": [', b'"a"', b", ", b"]}", b'"target": [', b"\\ud800", b"1e999", b"[" * 2000),
-]
-
-
-@settings(max_examples=150)
-@given(data=st.data())
-def test_whatever_is_in_a_file_the_answer_is_documents_or_one_clear_error(
-    data: st.DataObject, folder: Path
-) -> None:
-    pieces = st.lists(st.sampled_from(FRAGMENTS) | st.binary(max_size=3), max_size=12).map(b"".join)
-    path = folder / "anything.en"
-    path.write_bytes(data.draw(pieces))
-    (folder / "anything.docids").write_bytes(data.draw(pieces))
-    for format in [None, *FORMATS]:
-        refusal, documents = "anything.", []
-        try:
-            documents = list(read_documents(path, format))
-        except CotextError as error:
-            refusal = str(error)
-        else:
-            assert documents
-        assert "anything." in refusal
-        assert all(len(document) > 0 for document in documents)
 
 
 GOOD = {"b.de": b"Eins.\n\nZwei.\nDrei.\n"}

@@ -147,16 +147,6 @@ def test_no_sample_of_a_tokenizer(files: dict[str, Path], tmp_path: Path, given:
     assert not (tmp_path / "data").exists()
 
 
-def test_one_file_with_both_languages(tmp_path: Path) -> None:
-    for name, corpus in (("train", TRAIN), ("dev", DEV)):
-        write_parallel(tmp_path / f"{name}.jsonl", None, corpus, "jsonl")
-    sides = {"source": tmp_path / "train.jsonl", "dev_source": tmp_path / "dev.jsonl"}
-    report = prepare(PreparationRequest(**sides, out=tmp_path / "out"))
-    assert set(report.splits) == {"train", "dev"}
-    assert [d.id for d in TokenStore(tmp_path / "out" / "train.arrow")] == [d.id for d in TRAIN]
-    assert "test.arrow" not in listing(tmp_path / "out")
-
-
 def test_languages_that_a_file_with_both_names(tmp_path: Path) -> None:
     for name, corpus in (("train", TRAIN), ("dev", DEV)):
         write_parallel(tmp_path / name, None, corpus, "tmx", ("fr-FR", "ita_Latn"))
