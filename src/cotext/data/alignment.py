@@ -207,22 +207,20 @@ class Lengths:
         return ratio
 
 
-def learned_links(entry: Ints, place: Ints, own: Ints, rounds: int) -> tuple[Links, Links, Links]:
+def _word_probabilities(entry: Ints, place: Ints, own: Ints) -> Links:
     """Learn IBM Model 1 by expectation and maximisation (Brown et al. 1993, section 4.1).
 
     A cell is a pair of an occurrence of a word and a word on the other side that may generate it. An entry is
     a pair of words in the lexicon. `entry`: the entry of each cell. `place`: the generated occurrence of each
-    cell. `own`: the generating word of each entry. Returns the probability and the expected count of each
-    entry, and the posterior of each cell.
+    cell. `own`: the generating word of each entry. Returns the probability of each entry.
     """
     probability: Links = np.ones(len(own))
-    expected, shares = probability, probability[entry]
-    for _ in range(rounds):
+    for _ in range(_ROUNDS):
         shares = probability[entry]
         shares /= np.bincount(place, shares)[place]
         expected = np.bincount(entry, shares, minlength=len(own)).astype(np.float64, copy=False)
         probability = expected / np.bincount(own, expected)[own]
-    return probability, expected, shares
+    return probability
 
 
 class Words:
@@ -241,7 +239,7 @@ class Words:
         cells = source[_stretches((np.cumsum(sizes) - sizes)[pair], sizes[pair])] * vocabulary + target[place]
         entries, entry = np.unique(cells, return_inverse=True)
         own, theirs = entries // vocabulary, entries % vocabulary
-        probability, _, _ = learned_links(entry, place, own, _ROUNDS)
+        probability = _word_probabilities(entry, place, own)
         values = np.maximum(0, probability - DISCOUNT / given[own]).astype(np.float32)
         self._same = (2 * SAME / (given + 2)).astype(np.float32)
         self._frequency = (np.maximum(counts, 1) / max(1, counts.sum())).astype(np.float32)

@@ -237,11 +237,7 @@ def holds_two_languages(path: Path, format: str | None = None) -> bool:
 def beginning(
     path: Path, target: Path | None, documents: int, split: str = "train", format: str | None = None
 ) -> list[Document] | list[ParallelDocument]:
-    """Return the first documents of a corpus, or of a split of prepared data, decoded by its tokenizer.
-
-    Raises:
-        CotextError: invalid input, or no such split.
-    """
+    """Return the first documents of a corpus, or of a split of prepared data, decoded by its tokenizer."""
     if path.is_dir():
         return list(islice(_stored(path, split), documents))
     if target is None and not holds_two_languages(path, format):

@@ -51,11 +51,7 @@ class Languages:
 
 
 def language_code(text: str, option: str) -> str:
-    """Normalise a language code: `de`, `DE`, `de-AT` and `de_AT` become `de`.
-
-    Raises:
-        CotextError: not a code of two or three letters.
-    """
+    """Return the language of a code such as `DE`, `de-AT` or `de_AT`; raises CotextError for other text."""
     code = re.split("[-_]", text.strip().lower(), maxsplit=1)[0]
     if not re.fullmatch("[a-z]{2,3}", code):
         raise CotextError(f"{option} {text}: pass a language code such as en, de or zh")
@@ -135,11 +131,7 @@ def name_of(code: str) -> str:
 
 @cache
 def language_identifier() -> Any:
-    """Return the language identifier of py3langid; `classify` and `rank` return languages with probabilities.
-
-    Raises:
-        ImportError: py3langid is not installed.
-    """
+    """Return the language identifier of py3langid; raises ImportError if it is not installed."""
     module = import_module("py3langid.langid")
     return module.LanguageIdentifier.from_model_file(module.MODEL_FILE, norm_probs=True)
 

@@ -52,6 +52,7 @@ from cotext.data.tokenizer import (
 )
 from cotext.runtime.errors import CotextError
 from cotext.runtime.version import __version__
+from cotext.runtime.workers import usable_cores
 
 CONTROLLED_TOKENIZER_DOCUMENTS = 5000
 
@@ -88,7 +89,11 @@ def prepare(request: PreparationRequest, on_documents: OnDocuments = lambda stag
     }
     command = {
         **{f"{name}_files": [str(path) for path in paths if path] for name, paths in given.items()},
-        **request.recorded(rules, splitters),
+        "format": request.format,
+        "max_characters": request.max_characters,
+        "split": [splitter.name for splitter in splitters or ()],
+        "clean": rules,
+        "skip_unequal": request.skip_unequal,
         **{name: value for name, value in extra.items() if value},
     }
     with preparing(request.out, request.overwrite, [*texts, *(p for c in corpora for p in c.files)]) as work:
@@ -96,7 +101,7 @@ def prepare(request: PreparationRequest, on_documents: OnDocuments = lambda stag
         report = work.begin(job)
         if not report:
             build_tokenizer(work, corpora, chosen, request.max_characters, on_documents, texts=texts)
-            report = _build(work, corpora, job, chosen, request.processes, on_documents)
+            report = _build(work, corpora, job, chosen, request.workers or usable_cores(), on_documents)
         work.publish()
         return report_of(report, work.out / REPORT)
 

@@ -110,8 +110,7 @@ class Report:
 def report_of(content: dict[str, Any], path: Path) -> Report:
     """Validate the content of a report; unknown keys are ignored. `path` is used in messages.
 
-    Raises:
-        CotextError: not a report.
+    Raises CotextError if it is not a report.
     """
     try:
         return TypeAdapter(Report).validate_python(content)

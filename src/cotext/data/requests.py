@@ -3,12 +3,11 @@
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from cotext.data.languages import Languages, language_code
 from cotext.runtime.errors import CotextError, shown
 from cotext.runtime.request import Request, option
-from cotext.runtime.workers import usable_cores
 
 if TYPE_CHECKING:
     from cotext.data.splitting import Splitter, Splitting
@@ -93,10 +92,10 @@ class AlignmentRequest(SentenceSplitting):
         return re.sub(r"\.(xz|gz)$", "", self.out.name.lower()).rpartition(".")[2]
 
 
-class TrainingCorpus(SentenceSplitting, CorpusFormat):
-    """Files of a training corpus, and options for reading them."""
+class PreparationRequest(SentenceSplitting, CorpusFormat):
+    """Corpora to encode into the data folder `out`; see `cotext.prepare`."""
 
-    out: Path = option("Data folder to make, or to add to.")
+    out: Path = option("Data folder to make.")
     source: Path = option(
         "Training corpus, source side (or both sides). XLIFF, PO and documents are converted to TMX first."
     )
@@ -110,38 +109,6 @@ class TrainingCorpus(SentenceSplitting, CorpusFormat):
     )
     skip_unequal: bool = option("Skip documents whose sides differ in number of sentences.", default=False)
     workers: int = option("Processes that encode text. 0: one for each processor.", default=0, least=0)
-
-    @property
-    def splits(self) -> bool:
-        """Whether lines of several sentences are split."""
-        return self.split
-
-    def splitters(self, languages: Languages) -> "tuple[Splitter, Splitter] | None":
-        """Return the splitters of source and target; None if lines are not split."""
-        if not self.splits:
-            return None
-        splitting = self.splitting()
-        return splitting.splitter(languages.source), splitting.splitter(languages.target)
-
-    def recorded(self, rules: dict[str, float], splitters: "tuple[Splitter, ...] | None") -> dict[str, Any]:
-        """Return the settings that determine the sentences of a corpus, for the report."""
-        return {
-            "format": self.format,
-            "max_characters": self.max_characters,
-            "split": [splitter.name for splitter in splitters or ()],
-            "clean": rules,
-            "skip_unequal": self.skip_unequal,
-        }
-
-    @property
-    def processes(self) -> int:
-        """The number of processes that encode text; it does not change the result."""
-        return self.workers or usable_cores()
-
-
-class PreparationRequest(TrainingCorpus):
-    """Corpora to encode into the data folder `out`; see `cotext.prepare`."""
-
     dev_source: Path | None = option("Development corpus, source side.", default=None)
     dev_target: Path | None = option("Development corpus, target side.", default=None, needs="dev_source")
     dev_documents: int = option(
@@ -230,6 +197,13 @@ class PreparationRequest(TrainingCorpus):
     def splits(self) -> bool:
         """Whether lines of several sentences are split."""
         return self.split or self.paragraphs
+
+    def splitters(self, languages: Languages) -> "tuple[Splitter, Splitter] | None":
+        """Return the splitters of source and target; None if lines are not split."""
+        if not self.splits:
+            return None
+        splitting = self.splitting()
+        return splitting.splitter(languages.source), splitting.splitter(languages.target)
 
     @property
     def set_aside(self) -> dict[str, int]:

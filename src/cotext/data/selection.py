@@ -39,8 +39,7 @@ Pair = tuple[str, str]
 def parse_rules(texts: Sequence[str]) -> dict[str, float]:
     """Parse rules such as `ratio`, `ratio=3` or `all`; return their numbers by name.
 
-    Raises:
-        CotextError: unknown rule, or invalid number.
+    Raises CotextError for an unknown rule or an invalid number.
     """
     rules: dict[str, float] = {}
     for text in texts:

@@ -43,8 +43,7 @@ def words_of(kind: str, language: str) -> frozenset[str]:
 def read_abbreviations(path: Path) -> frozenset[str]:
     """Read a file with one abbreviation per line, with or without full stop; # begins a comment line.
 
-    Raises:
-        CotextError: a line is not an abbreviation; also the errors of `cotext.runtime.reading.read_text`.
+    Raises CotextError if a line is not an abbreviation; also the errors of `read_text`.
     """
     abbreviations = set()
     for number, line in enumerate(read_text(path).splitlines(), 1):

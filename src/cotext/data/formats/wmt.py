@@ -297,8 +297,7 @@ def read_wmt(path: Path, wanted: str = "") -> Iterator[Record]:
 def in_order(path: Path, documents: Sequence[Document], ids: Sequence[str]) -> list[Document]:
     """Sort documents by the order of `ids`, because a submission may have any order.
 
-    Raises:
-        CotextError: not exactly these documents, each once.
+    Raises CotextError unless there are exactly these documents, each once.
     """
     by_id = {document.id: document for document in documents}
     for problem, wrong in (

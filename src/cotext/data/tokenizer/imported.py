@@ -169,8 +169,8 @@ class ImportedTokenizer:
     ) -> None:
         """Create a tokenizer from both sides, and the id of the symbol of every language.
 
-        Raises:
-            CotextError: an unknown chosen language, or the two sides have different ids of the unknown token.
+        Raises CotextError if a chosen language is unknown, or the sides have different ids of the unknown
+        token.
         """
         self._files, self._num_threads = dict(files), num_threads
         self._sides: Mapping[Side, TextSide] = {"source": source, "target": target}
