@@ -21,7 +21,6 @@ from cotext.data.preparation import Preparation
 from cotext.data.prepare import prepare, prepare_controlled
 from cotext.data.prepared import Report
 from cotext.data.requests import ControlledRequest, PreparationRequest
-from cotext.data.splitting import Splitting
 from cotext.data.statistics import Histogram, StatisticsCollector
 from cotext.data.store import Flat, TokenStore
 from cotext.data.suite_files import read_suite
@@ -112,7 +111,7 @@ def test_same_bytes_whatever_the_number_of_workers(
 ) -> None:
     """Also where documents are split, cleaned, and found again in a held-out set."""
     write_parallel(files["test_source"], files["test_target"], [*TEST, *TRAIN[20:24]], "text")
-    options = {"split": Splitting(), "clean": ["duplicates", "length=60"]}
+    options = {"split": True, "clean": ["duplicates", "length=60"]}
     report = run(files, tmp_path / "one", **options)
     assert report.overlap["test"].pairs > 5
     monkeypatch.setattr(corpora, "CHUNK_SENTENCES", 20)
