@@ -27,7 +27,7 @@ from cotext.runtime.errors import CotextError
 from cotext.runtime.version import __version__
 
 if TYPE_CHECKING:
-    from cotext.data.preparation_report import Report
+    from cotext.data.prepared import Report
     from cotext.evaluation.studies.evaluate.evaluate_files import Evaluation
     from cotext.translation.api import Translator
     from cotext.translation.file_report import FileReport

@@ -12,7 +12,7 @@ from cotext.data.documents import ParallelDocument
 from cotext.data.formats import write_parallel
 from cotext.evaluation.requests import DocumentRequest
 from cotext.evaluation.studies.attention.report import report_attention
-from tests.command_line import World, documents_file, listing, must_refuse, succeed
+from tests.command_line import World, must_refuse, succeed
 from tests.tiny_runs import toy_documents, train_here
 
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -80,20 +80,6 @@ def test_what_is_written(docflat: Path, tmp_path: Path) -> None:
     assert groups == [[i // 4 == j // 4 for j in range(6)] for i in range(6)]
     assert found["kinds"]["encoder"]["attentions"] == ["encoder.0.attention", "encoder.1.attention"]
     assert 0 < found["gates"]["batch_context.source_context.gate"]["openness"] < 1
-
-
-def test_the_translation_is_the_runs_own_where_none_is_given(world: World, tmp_path: Path) -> None:
-    source = documents_file(tmp_path / "d.en", 3, 4)
-    before = listing(world.run)
-    report = report_attention(DocumentRequest(run=world.run, document=source, out=tmp_path / "out"))
-    assert report.translated_by_run
-    assert len(report.document.target) == len(report.document.source)
-    assert all(report.document.target)
-    given = {"run": world.run, "document": source, "out": tmp_path / "out", "id": report.document.id}
-    again = report_attention(DocumentRequest(**given, decode={"beam": 1}))
-    assert "beam:1" in again.signature
-    assert {path.name for path in (tmp_path / "out").iterdir()} == {"attention.json", *report.pictures}
-    assert listing(world.run) == before
 
 
 def test_sentences_without_words_keep_their_numbers(world: World, tmp_path: Path) -> None:

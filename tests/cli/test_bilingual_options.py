@@ -21,15 +21,6 @@ def command(world: World, text: Path, out: str, *more: str | Path) -> list[str |
     return ["translate", world.run, text, "--out", text.with_name(out), *more]
 
 
-def test_a_page(world: World, text: Path) -> None:
-    page = text.with_name("page.html")
-    succeed(*command(world, text, "out.txt", "--bilingual", page))
-    content = page.read_text(encoding="utf-8")
-    assert content.count("<tr id=") == 4
-    assert "The big fish &lt; the cat &amp; a dog." in content
-    assert "<summary>context</summary>" in content
-
-
 def test_what_is_forced_as_a_whole_is_not_unsure(world: World, text: Path) -> None:
     text.write_text("The cat sees. A dog runs.\n\nbirds!\n\n" * 5)
     page, keep = text.with_name("page.html"), text.with_name("keep.txt")

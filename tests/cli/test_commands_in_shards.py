@@ -78,15 +78,6 @@ def test_shards_joined_are_what_one_process_writes(
     assert not folder_of(out).exists()
 
 
-def test_scores_for_programs(world: World, tmp_path: Path) -> None:
-    one, out = tmp_path / "one", tmp_path / "out"
-    succeed(*command("score", world, one), "--json")
-    found = json.loads(succeed(*command("score", world, out), "--shard", "1/1", "--json").out)
-    assert (found["shard"], found["documents"], found["resumed"]) == ("1/1", 24, 0)
-    succeed("join", out, "--json")
-    assert out.read_bytes() == one.read_bytes()
-
-
 def test_scores_of_what_was_written_come_with_it(world: World, tmp_path: Path) -> None:
     """Up to rounding: documents share batches with others in a shard than in one process."""
     one, out = tmp_path / "one", tmp_path / "out"

@@ -113,8 +113,8 @@ def test_the_settings_are_configurations_of_the_shipped_recipes() -> None:
 MINIATURE = replace(
     SETTINGS,
     systems=(
-        DemoSystem("sentence", "sentence", "focused-concatenation/base"),
-        DemoSystem("s2to2", "s2to2", "focused-concatenation/s2to2", ("loss.context_discount=0.5",)),
+        DemoSystem("sentence", "focused-concatenation/base"),
+        DemoSystem("s2to2", "focused-concatenation/s2to2", ("loss.context_discount=0.5",)),
     ),
     overrides=(
         "train.max_updates=4",

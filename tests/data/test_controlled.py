@@ -1,4 +1,4 @@
-"""The controlled corpus read by a reader of its own; nothing here uses the generator's grammar."""
+"""The controlled corpus read by a reader of its own: with the generator's words, not with its grammar."""
 
 import hashlib
 import re
@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from cotext.data import controlled
 from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite, write_suite
+from cotext.data.controlled import lexicon
 from cotext.data.controlled.lexicon import ordered
 from cotext.data.suite_files import read_suite
 from tests.refusals import must_raise
@@ -21,24 +22,7 @@ def words(sentence: str) -> list[str]:
     return re.findall(r"\w+", sentence)
 
 
-# English noun: its German noun and gender, written down again by hand.
-NOUNS = {
-    "table": ("Tisch", "m"), "chair": ("Stuhl", "m"), "cupboard": ("Schrank", "m"),
-    "carpet": ("Teppich", "m"), "mirror": ("Spiegel", "m"), "hat": ("Hut", "m"),
-    "coat": ("Mantel", "m"), "key": ("Schlüssel", "m"),
-    "spoon": ("Löffel", "m"), "ring": ("Ring", "m"), "bucket": ("Eimer", "m"), "basket": ("Korb", "m"),
-    "suitcase": ("Koffer", "m"), "umbrella": ("Regenschirm", "m"), "ball": ("Ball", "m"),
-    "computer": ("Computer", "m"),
-    "lamp": ("Lampe", "f"), "clock": ("Uhr", "f"), "bag": ("Tasche", "f"), "bottle": ("Flasche", "f"),
-    "cup": ("Tasse", "f"), "vase": ("Vase", "f"), "camera": ("Kamera", "f"), "guitar": ("Gitarre", "f"),
-    "flute": ("Flöte", "f"), "candle": ("Kerze", "f"), "box": ("Kiste", "f"), "necklace": ("Kette", "f"),
-    "drum": ("Trommel", "f"), "blanket": ("Decke", "f"), "doll": ("Puppe", "f"), "ladder": ("Leiter", "f"),
-    "book": ("Buch", "n"), "bed": ("Bett", "n"), "knife": ("Messer", "n"), "painting": ("Gemälde", "n"),
-    "bicycle": ("Fahrrad", "n"), "piano": ("Klavier", "n"), "radio": ("Radio", "n"),
-    "telephone": ("Telefon", "n"), "shirt": ("Hemd", "n"), "dress": ("Kleid", "n"), "pillow": ("Kissen", "n"),
-    "glass": ("Glas", "n"), "sofa": ("Sofa", "n"), "boat": ("Boot", "n"), "shelf": ("Regal", "n"),
-    "tent": ("Zelt", "n"),
-}  # fmt: skip
+NOUNS = {thing.en: (thing.de, thing.gender) for thing in lexicon.THINGS}
 # (gender, case): definite article, indefinite article, ending of an adjective after the latter.
 ARTICLES = {
     ("m", "nominative"): ("der", "ein", "er"), ("m", "accusative"): ("den", "einen", "en"),
@@ -50,39 +34,21 @@ PRONOUNS = {
     ("f", "nominative"): "sie", ("f", "accusative"): "sie",
     ("n", "nominative"): "es", ("n", "accusative"): "es",
 }  # fmt: skip
-ACTIVITIES = {
-    "danced": "hat getanzt", "sang": "hat gesungen", "laughed": "hat gelacht", "cried": "hat geweint",
-    "slept": "hat geschlafen", "worked": "hat gearbeitet", "swam": "ist geschwommen", "read": "hat gelesen",
-    "cooked": "hat gekocht", "painted": "hat gemalt", "smoked": "hat geraucht", "waited": "hat gewartet",
-    "played": "hat gespielt", "studied": "hat studiert", "prayed": "hat gebetet", "trained": "hat trainiert",
-    "argued": "hat gestritten", "fished": "hat geangelt", "wrote": "hat geschrieben", "ate": "hat gegessen",
-    "dreamed": "hat geträumt", "whistled": "hat gepfiffen", "ran": "ist gelaufen", "knitted": "hat gestrickt",
-}  # fmt: skip
+ACTIVITIES = {verb.en: f"{verb.aux} {verb.participle}" for verb in lexicon.ACTIVITIES}
 OTHER_EVENTS = set(
     words("bought sold found repaired cleaned lost hid needed photographed carried noticed discovered saw")
 )
 HEROES = {
-    "Charles": ("Karl", "Charles"), "George": ("Georg", "George"), "William": ("Wilhelm", "William"),
-    "Henry": ("Heinrich", "Henry"), "Elizabeth": ("Elisabeth", "Elizabeth"),
-    "Catherine": ("Katharina", "Catherine"), "Helen": ("Helene", "Helen"), "Jane": ("Johanna", "Jane"),
-    "butcher": ("Metzger", "Fleischer"), "carpenter": ("Tischler", "Schreiner"), "doctor": ("Arzt", "Doktor"),
-    "caretaker": ("Hausmeister", "Hauswart"), "plumber": ("Klempner", "Installateur"),
-    "priest": ("Pfarrer", "Priester"), "actor": ("Schauspieler", "Darsteller"), "guest": ("Gast", "Besucher"),
-}  # fmt: skip
-PEOPLE = set(
-    words("Peter Tom Paul Felix Martin Jonas Andrew Daniel Anna Lisa Laura Julia Sophie Clara Mary Eve")
-)
+    one.en.removeprefix("the "): tuple(person.nom.removeprefix("der ") for person in (one, other))
+    for one, other in lexicon.HEROES
+}
+PEOPLE = {person.en for person in lexicon.PEOPLE}
 STATEMENT = re.compile(
     r"(\w+) is (?:talking to|travelling with|sitting next to|drinking tea with) (\w+) \w+\."
 )
 FAMILIAR = {"du", "dich", "dir", "dein", "deine"}
 FORMAL = {"Sie", "Ihnen", "Ihr", "Ihre"}
-FAMILIAR_VERBS = set(
-    words("bist hast hattest kannst musst kennst kommst arbeitest wohnst sprichst lachst hältst")
-)
-FORMAL_VERBS = set(
-    words("sind haben hatten können müssen kennen kommen arbeiten wohnen sprechen lachen halten")
-)
+FAMILIAR_VERBS, FORMAL_VERBS = (set(address[5:]) for address in (lexicon.FAMILIAR, lexicon.FORMAL))
 CHANCE = {"pronoun": 3, "register": 2, "ellipsis": 3, "cohesion": 2, "cataphora": 3}
 DISTANCES = {
     "pronoun": {0, 1, 2, 3, 4, 5},
@@ -438,13 +404,14 @@ def test_another_word_order_moves_target_words_and_nothing_else(training, suites
             assert len(set(there.candidates)) == CHANCE[phenomenon(usual)]
 
 
-FINITE = FAMILIAR_VERBS | {
-    *words(
-        "war waren hatte ist kann suchte betrifft spricht reist sitzt trinkt hat haben sind hattest hatten"
-    ),
-    *words("kaufte verkaufte fand reparierte putzte verlor versteckte brauchte fotografierte trug bemerkte"),
-    *words("entdeckte sah können müssen kennen kommen arbeiten wohnen sprechen lachen halten"),
-}
+FINITE = (
+    FAMILIAR_VERBS
+    | FORMAL_VERBS - {"Sie"}
+    | {
+        *words("war waren hatte ist kann suchte betrifft spricht reist sitzt trinkt hat haben sind"),
+        *(verb.de for verb in (*lexicon.DEALINGS, *lexicon.DISCOVERIES)),
+    }
+)
 
 
 def test_in_verb_final_order_every_clause_ends_with_its_finite_verb():

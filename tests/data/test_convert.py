@@ -1,6 +1,5 @@
 """Corpora from every format into every other, and a look at their beginning."""
 
-import json
 from pathlib import Path
 
 from cotext.data.documents import Document, ParallelDocument
@@ -68,28 +67,6 @@ def test_what_a_format_cannot_hold_is_refused_and_nothing_written(tmp_path: Path
         assert [p.name for p in tmp_path.iterdir()] == ["in.jsonl"]
     write_documents(tmp_path / "one", SOURCES, "text")
     must_refuse("contains one language", "convert", tmp_path / "one", "--to", "d-lines", "--out", out, *both)
-
-
-def test_head_shows_the_first_documents_of_both_sides(world: World, tmp_path: Path) -> None:
-    sides = [world.folder / "train.en", world.folder / "train.de"]
-    first = toy_documents(24, 0)[:2]
-    expected = []
-    for number, d in enumerate(first, 1):
-        expected.append(f"document {number}, {len(d)} sentence{'s' * (len(d) > 1)}")
-        for place in range(min(len(d), 3)):
-            expected += [f"{place + 1:5}  {d.source[place]}", f"{'':5}  {d.target[place]}"]
-        if len(d) > 3:
-            expected.append(f"{'':5}  ... and {len(d) - 3} more")
-        expected.append("")
-    del expected[-1]  # between documents alone
-    options = ["--documents", "2", "--sentences", "3"]
-    assert succeed("head", *sides, *options).out.splitlines() == expected
-    # Prepared data give back the same text.
-    assert succeed("head", world.folder / "data", *options).out.splitlines() == expected
-    one = succeed("head", sides[0], *options).out.splitlines()
-    assert one == [line for line in expected if line[:5].strip() or not line.strip() or "..." in line]
-    found = json.loads(succeed("head", *sides, "--documents", "2", "--json").out)["documents"]
-    assert [(tuple(d["source"]), tuple(d["target"])) for d in found] == [(d.source, d.target) for d in first]
 
 
 def test_head_of_parts_and_of_what_is_not_there(world: World, tmp_path: Path) -> None:

@@ -3,9 +3,7 @@
 import json
 from pathlib import Path
 
-from cotext.data.convert import Detokeniser, Detokenisers
-from cotext.data.documents import ParallelDocument
-from cotext.data.languages import Languages
+from cotext.data.convert import Detokeniser
 from cotext.data.suite_files import read_suite
 from tests.command_line import cotext, must_refuse, succeed
 from tests.loops import loop_over
@@ -76,12 +74,6 @@ def test_words_are_joined_by_the_rules_of_a_language(language: str, tokenised: s
 @loop_over("mark", ["“ ", "„ x ", "‘ x’x ", "« ", "” ‘ “ ", "， ", "a ’ b "])
 def test_marks_without_end_take_no_time(mark: str) -> None:
     assert Detokeniser.of("zh").sentence(mark * 3000 + ".")
-
-
-def test_either_side_has_its_own_language() -> None:
-    document = ParallelDocument("d", ("I 've seen it .",), ("l' eau",))
-    [found] = Detokenisers.of(Languages("en", "fr")).documents([document])
-    assert found == ParallelDocument("d", ("I've seen it.",), ("l'eau",))
 
 
 def test_a_suite_has_another_name_and_the_same_choices(tmp_path: Path) -> None:

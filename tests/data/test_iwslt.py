@@ -1,29 +1,12 @@
-"""Files of the IWSLT talks as they come: train.tags and the XML of development and test sets."""
+"""The XML of the development and test sets of IWSLT."""
 
 from pathlib import Path
 
-import pytest
-
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.formats import detect_format, read_documents, read_parallel
-from cotext.data.formats.corpus import located_documents
 from tests.loops import loop_over
 from tests.refusals import must_raise
 
-HEAD = "<url>http://talks.example/{0}</url>\n<keywords>talks, sea</keywords>\n<speaker>A. B.</speaker>\n"
-HEAD += "<talkid>{0}</talkid>\n<title>A. B.: The sea</title>\n<description>It is &amp; wide.</description>\n"
-TALK_1 = HEAD.format(7) + "The sea is deep.\n\nIt is <i>salt</i> &amp; cold.\n"
-BEHIND = '<reviewer href="http://talks.example/r">R. S.</reviewer>\n<translator>T. U.</translator>\n'
-TALK_2 = HEAD.format(9) + "<url is what she wrote.\n"
-SENTENCES = [("The sea is deep.", "", "It is <i>salt</i> &amp; cold."), ("<url is what she wrote.",)]
-EDITIONS = {
-    "without doc": TALK_1 + TALK_2,
-    "metadata behind": TALK_1 + BEHIND + "\n" + TALK_2 + BEHIND,
-    "with doc": "".join(
-        f'<doc docid="{n}" genre="lectures">\n{talk}{BEHIND}</doc>\n\n'
-        for n, talk in ((7, TALK_1), (9, TALK_2))
-    ),
-}
 XML = """<?xml version="1.0" encoding="UTF-8"?>
 <mteval>
 <{0} setid="iwslt2017-tst2015" srclang="english">
@@ -39,69 +22,10 @@ XML = """<?xml version="1.0" encoding="UTF-8"?>
 """
 
 
-def of(folder: Path, text: str, name: str = "train.tags.en-de.en") -> Path:
+def of(folder: Path, text: str, name: str) -> Path:
     path = folder / name
     path.write_text(text)
     return path
-
-
-@pytest.mark.parametrize("edition", EDITIONS)
-def test_talks_are_documents_and_metadata_no_sentences(edition: str, tmp_path: Path) -> None:
-    path = of(tmp_path, EDITIONS[edition])
-    assert detect_format(path) == "iwslt-tags"
-    assert list(read_documents(path)) == [Document("7", SENTENCES[0]), Document("9", SENTENCES[1])]
-    lines = path.read_text().split("\n")
-    for document, location_of in located_documents(path):
-        for index, sentence in enumerate(document.sentences):
-            number = int(location_of(index).rpartition(":")[2])
-            assert lines[number - 1] == sentence
-
-
-def test_talks_have_numbers_and_two_sides(tmp_path: Path) -> None:
-    path = of(tmp_path, "<url>http://a.example</url>\nA.\n<url>http://b.example</url>\nB.\n")
-    assert [d.id for d in read_documents(path)] == ["1", "2"]
-    source = of(tmp_path, TALK_1 + TALK_2)
-    target = of(tmp_path, (TALK_1 + BEHIND + TALK_2).replace("deep", "tief"), "train.tags.en-de.de")
-    pairs = list(read_parallel(source, target))
-    assert [d.id for d in pairs] == ["7", "9"]
-    assert pairs[0].target[0] == "The sea is tief."
-
-
-@pytest.mark.parametrize(
-    ("target", "message"),
-    [
-        (TALK_1, r"train\.en has 2 documents but .*train\.de has only 1; .* document '9' at .*train\.en:16"),
-        (TALK_1 + TALK_2 + "More.\n", r"train\.en:16 and .*:16: document '9' .* 1 sentences .* but 2 in"),
-        (TALK_1 + TALK_2.replace("9", "8"), r"number 2 is '9' in the source but '8' in the target"),
-    ],
-)
-def test_sides_that_differ_are_refused(tmp_path: Path, target: str, message: str) -> None:
-    source = of(tmp_path, TALK_1 + TALK_2, "train.en")
-    must_raise(message, read_parallel, source, of(tmp_path, target, "train.de"))
-
-
-@loop_over(
-    ("text", "message"),
-    [
-        ("<url>http://a.example\nA.\n", r":1: <url> without </url> at the end of its line"),
-        (TALK_1 + "<title>A\n", r":10: <title> without </title>"),
-        (TALK_1 + BEHIND + "More.\n", r":12: text behind <translator>, which closes a talk"),
-        (TALK_1 + "</doc>\n</doc>\n", r":11: text outside of a talk"),
-        ("<doc>\n" + TALK_1 + "</doc>\nMore.\n", r":12: text outside of a talk"),
-        ("<doc>\n" + TALK_1 + "</doc>\n" + BEHIND, r":12: <reviewer> outside of a talk"),
-        (HEAD.format(1), r":1: document '1' is empty"),
-    ],
-)
-def test_malformed_talks_are_refused_by_line(tmp_path: Path, text: str, message: str) -> None:
-    path = of(tmp_path, text)
-    must_raise(r"train\.tags\.en-de\.en" + message, read_documents, path)
-
-
-@pytest.mark.parametrize(
-    "text", ["<title>No talk</title>\nA.\n", "<url> is a placeholder.\nA.\n", "<talkid is a name.\nA.\n"]
-)
-def test_text_that_begins_with_a_tag_is_text(tmp_path: Path, text: str) -> None:
-    assert detect_format(of(tmp_path, text)) == "text"
 
 
 @loop_over("root", ["srcset", "refset", "tstset"])

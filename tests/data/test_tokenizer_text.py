@@ -6,14 +6,13 @@ from typing import Any
 
 import pytest
 
-from cotext.data.preparation_report import Report
 from cotext.data.prepare import prepare
+from cotext.data.prepared import Report
 from cotext.data.requests import PreparationRequest
 from cotext.data.store import TokenStore
 from cotext.data.tokenizer import TokenizerSettings, load_tokenizer, train_tokenizer
 from cotext.runtime.files import checksum
 from tests.command_line import must_refuse, prepare_arguments, succeed, write_corpus
-from tests.data.test_prepare import Stages, contents
 from tests.refusals import must_raise
 
 ENGLISH = [f"the committee adopted resolution {number} without amendment ." for number in range(40)]
@@ -56,16 +55,6 @@ def test_the_tokenizer_is_that_of_the_text(corpus: Path, texts: Texts, tmp_path:
     assert len(tokenizer.encode("resolution")) < len(tokenizer.encode("noituloser"))
     assert report.splits["train"].documents == len(TokenStore(tmp_path / "out" / "train.arrow")) > 0
     assert run(corpus, tmp_path / "other", ()).tokenizer["fingerprint"] != report.tokenizer["fingerprint"]
-
-
-def test_an_interruption_goes_on(corpus: Path, texts: Texts, tmp_path: Path) -> None:
-    run(corpus, tmp_path / "expected", texts)
-    with pytest.raises(KeyboardInterrupt):
-        run(corpus, tmp_path / "out", texts, on_documents=Stages("encoding train"))
-    stages = Stages()
-    run(corpus, tmp_path / "out", texts, on_documents=stages)
-    assert "training the tokenizer" not in stages.seen
-    assert contents(tmp_path / "out") == contents(tmp_path / "expected")
 
 
 def test_the_corpus_is_checked_and_other_text_told(corpus: Path, texts: Texts, tmp_path: Path) -> None:

@@ -46,8 +46,6 @@ def test_czech_numbers_stay_words_and_what_has_no_words_is_refused() -> None:
     join = WordSplitter("cs").join
     assert join(["V", "roce", "1990", "a", "1995", "."]) == "V roce 1990 a 1995."
     assert join(["e'", "-", "mail", "„", "x", "“", "."]) == "e' - mail „x“."
-    for settings in (TokenizerSettings(truecase=True), TokenizerSettings(jieba=True)):
-        must_raise("choose moses-bpe", train_tokenizer, SENTENCES, settings)
     corpora = ("--source", "a", "--dev-source", "b", "--out", "c")
     must_refuse("--truecase needs --tokenizer moses-bpe", "prepare", *corpora, "--truecase")
 

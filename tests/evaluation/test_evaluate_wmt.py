@@ -59,7 +59,7 @@ def test_what_does_not_fit_is_refused(files: Path) -> None:
     lines = (files / "sub.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)[:6]
     part, twice, empty = (files / f"{name}.jsonl" for name in ("part", "twice", "empty"))
     part.write_text("".join(lines[:5]), encoding="utf-8")
-    must_refuse("part.jsonl: lacks 1 of 6 documents", *given, part)
+    must_refuse("part.jsonl: lacks 1 of the documents of the task", *given, part)
     twice.write_text("".join([*lines, lines[0]]), encoding="utf-8")
     must_refuse("twice.jsonl: has documents twice", *given, twice)
     changed = {**json.loads(lines[0]), "hypothesis": "<p>a</p><p></p><p></p>"}
@@ -90,4 +90,4 @@ def test_the_order_is_never_guessed(tmp_path: Path) -> None:
     twice = written("twice.jsonl", *(lines[n] for n in (0, 0, 1)))
     other = written("other.jsonl", *(lines[n] for n in (0, 1, 1)))
     request = EvaluationRequest(hypothesis=[other], reference=[twice])
-    must_raise("has two documents 'a'", evaluate_files, request)
+    must_raise("the task has 1 documents twice, as 'a'", evaluate_files, request)

@@ -69,9 +69,7 @@ def test_long_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, 
     [
         ("text", {"a.en": b"a\n" * 50}),
         ("d-lines", {"a.en": b"<d>\n" + b"\n" * 50}),
-        ("iwslt-tags", {"a.en": b"<talkid>1</talkid>\n" + b"\n" * 50}),
         ("tsv", {"a.en": b"1\ta\tb\n" * 50}),
-        ("docids", {"a.en": b"a\n" * 50, "a.docids": b"1\n" * 50}),
         ("docids", {"a.en": b"a\n" * 50, "a.docids": b"1\t50\n"}),
         ("tmx", {"a.en": b"<tmx>" + b"<tu><tuv xml:lang='en'><seg>a</seg></tuv></tu>" * 50 + b"</tmx>"}),
         ("wmt-xml", {"a.en": b"<d><doc><src>" + b"<seg>a</seg>" * 50 + b"</src></doc></d>"}),
@@ -95,7 +93,6 @@ def test_the_limit_is_of_documents_not_of_files(tmp_path: Path, monkeypatch: pyt
         "text": b"a\nb\n\n" * 50,
         "d-lines": b"<d>\na\nb\n" * 50,
         "tsv": b"".join(b"%d\ta\n%d\tb\n" % (n, n) for n in range(50)),
-        "iwslt-tags": b"<doc>\na\nb\n</doc>\n" * 50,
         "wmt-xml": b"<d>" + b"<doc><src><seg>a</seg><seg>b</seg></src></doc>" * 50 + b"</d>",
     }
     for format, content in documents.items():

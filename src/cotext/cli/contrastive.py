@@ -60,7 +60,7 @@ def contrastive(request: ContrastiveRequest, json: Json = False) -> None:
             do_shard(SuitesJob(opened, loaded, request), json)
             return
         found = _scored(opened, loaded, request)
-        write_reports(out, loaded, found, request, window, tell_of(json), json)
+        write_reports(out, loaded, found, request, window, json)
 
 
 def _scored(opened: "OpenedRun", suites: "Suites", request: ContrastiveRequest) -> "Iterator[Found]":
@@ -93,7 +93,6 @@ def write_reports(
     found: "Iterable[Found]",
     rules: SuiteRules,
     window: "ContextWindow",
-    tell: Tell,
     json: bool,
 ) -> None:
     """Print the reports on each suite and on all suites together, and write them to `out`."""
@@ -102,6 +101,7 @@ def write_reports(
     from cotext.evaluation.studies.contrastive.contrastive import evidence_of
     from cotext.evaluation.studies.contrastive.decisions import ALL_SUITES, pool, to_pool
 
+    tell = _tell_unless(json)
     evidence: dict[str, list[Evidence]] = {}
     reports: dict[str, Any] = {}
     judged: dict[str, ContrastiveReport] = {}
@@ -132,13 +132,9 @@ def write_reports(
     write_figures(out, reports)
 
 
-def tell_of(json: bool) -> Tell:
+def _tell_unless(json: bool) -> Tell:
     """Return the function that prints text for people; it prints nothing if JSON is printed."""
-    return _silent if json else typer.echo
-
-
-def _silent(text: str) -> None:
-    pass
+    return (lambda text: None) if json else typer.echo
 
 
 def _conclude(found: "dict[str, list[Evidence]]", reports: dict[str, Any], tell: Tell) -> None:
@@ -155,11 +151,7 @@ def _conclude(found: "dict[str, list[Evidence]]", reports: dict[str, Any], tell:
 
 
 def _by_endpoint(request: ContrastiveRequest, suites: "Suites", json: bool) -> None:
-    """Evaluate the translations of suites by a language model behind an API.
-
-    Raises:
-        CotextError: an option applies only to runs, or an error of `write_endpoint_forms`.
-    """
+    """Evaluate the translations of suites by a language model behind an API."""
     from cotext.data.languages import check_pair
     from cotext.evaluation.studies.contrastive.evidence import ContextWindow
     from cotext.language_models.client import Client
@@ -168,10 +160,10 @@ def _by_endpoint(request: ContrastiveRequest, suites: "Suites", json: bool) -> N
     with output(request.out, request.suites), Client(request.run, dict(request.decode)) as client:
         for path, suite in suites:
             check_pair(client.endpoint.languages, suite.languages, f"{path}", f"{request.run} translates")
-        tell = tell_of(json)
+        tell = _tell_unless(json)
         tell("evaluated by the translations of the model, without scores of candidates\n")
         found = ((None, _written_forms(client, suite)) for _, suite in suites)
-        write_reports(request.out, suites, found, SuiteRules(), ContextWindow(0, 0, 0), tell, json)
+        write_reports(request.out, suites, found, SuiteRules(), ContextWindow(0, 0, 0), json)
         tell(printable(str(client.counts)))
 
 

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from cotext.cli.options import Json, as_json, counted, do_shard, telling_how_to_skip
+from cotext.cli.options import Json, as_json, counted, do_shard
 from cotext.data.requests import ControlledRequest, PreparationRequest
 from cotext.training.requests import DistillRequest
 
 if TYPE_CHECKING:
-    from cotext.data.preparation_report import Report
+    from cotext.data.prepared import Report
     from cotext.training.distillation import Noted, Outcome
 
 
@@ -22,7 +22,7 @@ def prepare(request: PreparationRequest, json: Json = False) -> None:
     from cotext.runtime.progress import stages
 
     request = _with_pairs(request)
-    with stages() as progress, telling_how_to_skip():
+    with stages() as progress:
         report = prepare_corpus(request, progress)
     tell_prepared(request.out, report, json)
 

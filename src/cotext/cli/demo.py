@@ -26,7 +26,7 @@ from pathlib import Path
 import typer
 
 from cotext.cli.sample import PACKAGE, translate_sample
-from cotext.config.recipe import Config, load_config
+from cotext.config.recipe import load_config
 from cotext.data.controlled import SIZES
 from cotext.data.formats import read_documents, write_documents
 from cotext.data.prepare import prepare_controlled
@@ -39,29 +39,28 @@ from cotext.runtime.errors import CotextError
 from cotext.runtime.files import replacing
 from cotext.runtime.locks import NAME, working_in
 from cotext.runtime.processes import Job, run_jobs
-from cotext.runtime.progress import Meter, meter
+from cotext.runtime.progress import Meter, stages
 from cotext.runtime.version import __version__
 from cotext.runtime.workers import usable_cores
 
 
 @dataclass(frozen=True, slots=True)
 class DemoSystem:
-    """A system of the demonstration: name of its folder, title, recipe and settings."""
+    """A system of the demonstration: name of its folder, recipe and settings."""
 
     name: str
-    title: str
     recipe: str
     overrides: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class DemoSettings:
-    """The settings of the demonstration."""
+    """The settings of the demonstration. The system that takes longest to train is the last."""
 
     systems: tuple[DemoSystem, ...]
     overrides: tuple[str, ...]  # settings of all systems, before the settings of each system
     size: str
-    documents: str | int
+    documents: int
     seed: int
     contrastive_examples: int
     test_documents: int
@@ -70,14 +69,9 @@ class DemoSettings:
 SETTINGS = DemoSettings(
     # Context discounting learns more slowly: labels of the three context sentences have a weight of 0.01.
     systems=(
-        DemoSystem("sentence", "sentence", "focused-concatenation/base", ("train.max_updates=500",)),
-        DemoSystem("s4to4", "s4to4", "focused-concatenation/s4to4", ("train.max_updates=1125",)),
-        DemoSystem(
-            "s4to4-shift-cd",
-            "s4to4+shift+CD",
-            "focused-concatenation/s4to4-shift-cd",
-            ("train.max_updates=1500",),
-        ),
+        DemoSystem("sentence", "focused-concatenation/base", ("train.max_updates=500",)),
+        DemoSystem("s4to4", "focused-concatenation/s4to4", ("train.max_updates=1125",)),
+        DemoSystem("s4to4-shift-cd", "focused-concatenation/s4to4-shift-cd", ("train.max_updates=1500",)),
     ),
     overrides=(
         "train.log_every=20",
@@ -93,7 +87,7 @@ SETTINGS = DemoSettings(
         "train.learning_rate=0.003",
     ),
     size="tiny",
-    documents="small",
+    documents=SIZES["small"],
     seed=1,
     contrastive_examples=300,
     test_documents=50,
@@ -107,7 +101,7 @@ A system without the clue can only guess, so its accuracy should be at chance.
 """
 WORDS = (
     "sentence translates every sentence by itself. s4to4 reads a window of four sentences, the current one "
-    "and the three before it, in source and target. s4to4+shift+CD does so too. It shifts the positions of "
+    "and the three before it, in source and target. s4to4-shift-cd does so too. It shifts the positions of "
     "every sentence, which tells sentences apart (shift). In its loss the current sentence counts more than "
     "the others (context discounting, CD).",
 )
@@ -118,9 +112,8 @@ def run_demo(out: Path, settings: DemoSettings = SETTINGS, train: bool = True) -
 
     `train=False`: stop after the sample.
 
-    Raises:
-        CotextError: the folder contains other files or a demonstration with other settings; a step failed;
-            or there is nothing to do.
+    Raises CotextError if the folder contains other files or a demonstration with other settings; a step
+    failed; or there is nothing to do.
     """
     started = time.monotonic()
     with working_in(out):
@@ -164,23 +157,14 @@ def _open_folder(out: Path, settings: DemoSettings) -> None:
 def _prepare(out: Path, settings: DemoSettings) -> None:
     """Make the corpus and the files of test documents."""
     if not (out / "data" / "report.json").exists():
-        size = settings.documents
-        documents = SIZES[size] if isinstance(size, str) else size
-        with meter("preparing the corpus", 2 * documents) as progress:
-
-            def on_documents(stage: str, count: int) -> None:
-                if stage == "reading":
-                    progress.advance_to(count)
-                elif stage == "encoding train":
-                    progress.advance_to(documents + count)
-
-            request = ControlledRequest(
-                size=str(size),
-                out=out / "data",
-                seed=settings.seed,
-                contrastive_examples=settings.contrastive_examples,
-            )
-            prepare_controlled(request, on_documents)
+        request = ControlledRequest(
+            size=str(settings.documents),
+            out=out / "data",
+            seed=settings.seed,
+            contrastive_examples=settings.contrastive_examples,
+        )
+        with stages() as progress:
+            prepare_controlled(request, progress)
     for name in ("test.en", "test.de"):
         if not (out / name).exists():
             documents_of_side = read_documents(out / "data" / name, "text")
@@ -189,18 +173,10 @@ def _prepare(out: Path, settings: DemoSettings) -> None:
 
 def _jobs(out: Path, settings: DemoSettings) -> list[Job]:
     """Return the jobs: training, longest first, then evaluation, which starts when its system is trained."""
-    configs = {system.name: _config(system, settings) for system in settings.systems}
-
-    def length(system: DemoSystem) -> tuple[int, int]:
-        config = configs[system.name]
-        return config.train.max_updates, config.view.before + config.view.after
-
-    longest_first = sorted(settings.systems, key=length, reverse=True)
+    longest_first = settings.systems[::-1]
     training = [
-        _training(
-            out, system, configs[system.name], settings, f"train {system.title} ({n} of {len(configs)})"
-        )
-        for n, system in enumerate(longest_first, 1)
+        _training(out, system, settings, f"train {system.name} ({number} of {len(longest_first)})")
+        for number, system in enumerate(longest_first, 1)
     ]
     (out / "results").mkdir(exist_ok=True)
     measuring = [
@@ -209,18 +185,15 @@ def _jobs(out: Path, settings: DemoSettings) -> list[Job]:
     return [*training, *measuring]
 
 
-def _config(system: DemoSystem, settings: DemoSettings) -> Config:
-    return load_config(system.recipe, settings.size, _overrides(system, settings))
-
-
 def _overrides(system: DemoSystem, settings: DemoSettings) -> list[str]:
     """Return the settings of a system; its own settings replace the settings of all systems."""
     by_key = {override.partition("=")[0]: override for override in (*settings.overrides, *system.overrides)}
     return list(by_key.values())
 
 
-def _training(out: Path, system: DemoSystem, config: Config, settings: DemoSettings, name: str) -> Job:
-    run = out / system.name
+def _training(out: Path, system: DemoSystem, settings: DemoSettings, name: str) -> Job:
+    run, overrides = out / system.name, _overrides(system, settings)
+    config = load_config(system.recipe, settings.size, overrides)
 
     def finished() -> bool:
         metrics = read_metrics(run)
@@ -239,7 +212,10 @@ def _training(out: Path, system: DemoSystem, config: Config, settings: DemoSetti
 
     return Job(
         name=name,
-        command=_child(*_arguments(out, system, settings)),
+        command=_child(
+            *("train", system.recipe, "--size", settings.size, *overrides),
+            *("--data", str(out / "data"), "--out", str(run)),
+        ),
         log=out / "logs" / f"train-{system.name}.log",
         finished=finished,
         total=config.train.max_updates,
@@ -259,7 +235,7 @@ def _evaluation(out: Path, system: DemoSystem, training: str) -> Job:
     suites = [part for suite in request.suite for part in ("--suite", suite)]
     test = ("--source", out / "test.en", "--reference", out / "test.de")
     return Job(
-        name=f"measure {system.title}",
+        name=f"measure {system.name}",
         command=_child("compare", *request.runs, *test, *suites, "--no-use", "--out", page),
         log=out / "logs" / f"measure-{system.name}.log",
         finished=finished,
@@ -286,17 +262,6 @@ def _child(*arguments: str | Path) -> tuple[str, ...]:
     return (sys.executable, "-P", "-m", "cotext.cli.main", *map(str, arguments))
 
 
-def _arguments(out: Path, system: DemoSystem, settings: DemoSettings) -> list[str | Path]:
-    return [
-        "train",
-        system.recipe,
-        *("--size", settings.size),
-        *("--data", out / "data"),
-        *("--out", out / system.name),
-        *_overrides(system, settings),
-    ]
-
-
 def _conclude(out: Path, settings: DemoSettings, seconds: float) -> None:
     """Print where the results are, and commands to try next."""
     cotext, folder = own_command(), shlex.quote(str(out))
@@ -310,8 +275,6 @@ def _conclude(out: Path, settings: DemoSettings, seconds: float) -> None:
         f"  {cotext} contrastive {best} {folder}/data/contrastive/pronoun.json\n"
         f"  {cotext} translate {best} {test}.en --out test.de --set beam=1\n"
         f"  {cotext} evaluate --hypothesis test.de --source {test}.en --reference {test}.de\n"
-        f"  {cotext} prepare-controlled medium --out medium\n"
-        f"  {cotext} train {settings.systems[-1].recipe} --size small --data medium --out small\n"
         f"  {cotext} systems\n\n"
         "With your own documents, one sentence per line and an empty line between documents:\n"
         f"  {cotext} prepare --source train.en --target train.de --dev-source dev.en --dev-target dev.de "

@@ -16,24 +16,17 @@ if TYPE_CHECKING:
     from cotext.language_models.translate_file import EndpointReport
 
 # Options of `translate` that apply only to runs.
-_FOR_RUNS = (
-    *(
-        "glossary",
-        "keep",
-        "memory",
-        "bilingual",
-        "scores",
-    ),
-    *("abbreviations", "entries", "device", "checkpoint", "on", "workers", "shard"),
+_RUN_OPTIONS = (
+    "glossary keep memory bilingual scores abbreviations entries device checkpoint on workers shard"
 )
+_FOR_RUNS = tuple(_RUN_OPTIONS.split())
 
 
 def translate_by_endpoint(request: TranslationRequest, json: bool) -> None:
     """Translate corpora with the language model of an endpoint file.
 
-    Raises:
-        CotextError: an option applies only to runs, or a file is not a corpus. Also the errors of
-            `translate_file`.
+    Raises CotextError if an option applies only to runs, or a file is not a corpus. Also the errors of
+    `translate_file`.
     """
     from functools import partial
 
@@ -74,11 +67,7 @@ def translate_by_endpoint(request: TranslationRequest, json: bool) -> None:
 
 
 def _corpus_format(file: Path, format: str | None, wmt: str) -> str:
-    """Return the name of the format of a corpus. For WMT files, this is the value of `wmt`, with languages.
-
-    Raises:
-        CotextError: the file is not a corpus.
-    """
+    """Return the name of the format of a corpus; `wmt`, which contains languages, for WMT files."""
     from cotext.files.table import format_of
 
     found = format_of(file, format)

@@ -50,12 +50,11 @@ def _join(out: Path, parts: "Joined", overwrite: bool, json: bool) -> None:
 
         tell_files([out], [join_translations(out, parts, overwrite)], json)
     elif command == "contrastive":
-        from cotext.cli.contrastive import tell_of, write_reports
+        from cotext.cli.contrastive import write_reports
         from cotext.evaluation.studies.contrastive.contrastive import JoinedSuites
 
         joined = JoinedSuites(parts)
-        found = joined.found()
-        write_reports(out, joined.suites, found, joined.rules, joined.window, tell_of(json), json)
+        write_reports(out, joined.suites, joined.found(), joined.rules, joined.window, json)
     elif command == "cxmi":
         from cotext.evaluation.studies.context.context_corpus import joined_use
 

@@ -25,17 +25,6 @@ CUT_OFF = "truncated at the length limit (--set max_ratio=... or max_extra=...)"
 LONG = "longer than the training data"
 
 
-@contextmanager
-def telling_how_to_skip() -> Iterator[None]:
-    """Add the option --skip-unequal to the message of `UnequalSidesError`."""
-    from cotext.data.formats.corpus import UnequalSidesError
-
-    try:
-        yield
-    except UnequalSidesError as error:
-        raise CotextError(f"{error}. Use --skip-unequal to skip such documents") from None
-
-
 def counted(number: int, thing: str) -> str:
     """Return a number and its noun, as in "2 sentences"."""
     return f"{number:,} {thing}{'' if number == 1 else 's'}"
@@ -45,8 +34,7 @@ def counted(number: int, thing: str) -> str:
 def output(out: Path | None, inputs: Iterable[Path | None]) -> Iterator[None]:
     """Check in advance that a file can be written, and lock it for the duration of the block.
 
-    Raises:
-        CotextError: an error of `check_output`, or another process is writing the file.
+    Raises the errors of `check_output`, and CotextError if another process is writing the file.
     """
     if out is None:
         yield
@@ -62,8 +50,7 @@ def output(out: Path | None, inputs: Iterable[Path | None]) -> Iterator[None]:
 def check_shard_output(out: Path, inputs: Iterable[Path | None]) -> None:
     """Check in advance that the output of a job in shards can be written and does not exist.
 
-    Raises:
-        CotextError: an error of `check_output`, or the file exists.
+    Raises the errors of `check_output`, and CotextError if the file exists.
     """
     from cotext.runtime.files import require_new
     from cotext.translation.translate_file import check_output
@@ -200,11 +187,7 @@ def _folders(value: Any) -> Any:
 
 
 def settings(pairs: Sequence[str]) -> dict[str, Any]:
-    """Read the values of `--set`.
-
-    Raises:
-        CotextError: a value does not have the form key=value.
-    """
+    """Read the values of `--set`; raises CotextError if a value does not have the form key=value."""
     from cotext.runtime.reading import parse_yaml
 
     found = {}

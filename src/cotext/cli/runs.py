@@ -48,7 +48,7 @@ def shortlist(
     of the training corpus. The command reports how much of the development references it covers.
     """
     from cotext.data.prepared import TRAIN
-    from cotext.data.shortlist import CANDIDATES, SHORTLIST, coverages, learned_shortlist
+    from cotext.data.shortlist import CANDIDATES, SHORTLIST, coverage, learned_shortlist
     from cotext.data.store import TokenStore
     from cotext.data.tokenizer import load_tokenizer
     from cotext.models.run_folder import is_engine, require_one_run
@@ -58,7 +58,8 @@ def shortlist(
         raise CotextError(f"{run}: not a run folder; a shortlist can be made only for a run folder")
     tokenizer = load_tokenizer(run / "tokenizer")
     made = learned_shortlist(TokenStore(data / TRAIN), tokenizer)
-    found = coverages(made, TokenStore(data / "dev.arrow"), tokenizer)
+    dev = TokenStore(data / "dev.arrow")
+    found = {count: coverage(made, dev, count, tokenizer) for count in (CANDIDATES // 4, CANDIDATES)}
     made.save(run / SHORTLIST)
     if json:
         figures = {str(count): asdict(each) for count, each in found.items()}

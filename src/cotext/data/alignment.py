@@ -39,8 +39,6 @@ KINDS: Final = tuple(PRIORS)
 VARIANCE: Final = 6.8  # of target characters per source character, section 3.2 there
 NARROW: Final = 40  # half width of the band around an earlier path
 NARROW_WIDTH: Final = 601  # largest band that is searched directly, without an earlier path
-NEAR: Final = 2  # half width of the band around a path in which a system scores sentences
-MOST_NEAR: Final = 20  # nats by which such a score may be worse than the mean
 WIDE: Final = (200, 1500)  # smallest and largest half width of the band around the diagonal
 BLOCK: Final = 64  # source sentences whose words are compared at once
 OUTLIERS: Final = 0.05  # share of beads with arbitrary lengths
@@ -209,22 +207,20 @@ class Lengths:
         return ratio
 
 
-def learned_links(entry: Ints, place: Ints, own: Ints, rounds: int) -> tuple[Links, Links, Links]:
+def _word_probabilities(entry: Ints, place: Ints, own: Ints) -> Links:
     """Learn IBM Model 1 by expectation and maximisation (Brown et al. 1993, section 4.1).
 
     A cell is a pair of an occurrence of a word and a word on the other side that may generate it. An entry is
     a pair of words in the lexicon. `entry`: the entry of each cell. `place`: the generated occurrence of each
-    cell. `own`: the generating word of each entry. Returns the probability and the expected count of each
-    entry, and the posterior of each cell.
+    cell. `own`: the generating word of each entry. Returns the probability of each entry.
     """
     probability: Links = np.ones(len(own))
-    expected, shares = probability, probability[entry]
-    for _ in range(rounds):
+    for _ in range(_ROUNDS):
         shares = probability[entry]
         shares /= np.bincount(place, shares)[place]
         expected = np.bincount(entry, shares, minlength=len(own)).astype(np.float64, copy=False)
         probability = expected / np.bincount(own, expected)[own]
-    return probability, expected, shares
+    return probability
 
 
 class Words:
@@ -243,7 +239,7 @@ class Words:
         cells = source[_stretches((np.cumsum(sizes) - sizes)[pair], sizes[pair])] * vocabulary + target[place]
         entries, entry = np.unique(cells, return_inverse=True)
         own, theirs = entries // vocabulary, entries % vocabulary
-        probability, _, _ = learned_links(entry, place, own, _ROUNDS)
+        probability = _word_probabilities(entry, place, own)
         values = np.maximum(0, probability - DISCOUNT / given[own]).astype(np.float32)
         self._same = (2 * SAME / (given + 2)).astype(np.float32)
         self._frequency = (np.maximum(counts, 1) / max(1, counts.sum())).astype(np.float32)
@@ -407,8 +403,6 @@ class SharedWords:
 
 
 Scores = Callable[[range, range], Floats]  # as `Lengths.scores`, for ranges of source and target sentences
-# Returns log p(target | source) of each pair of texts, according to a translation system.
-Probabilities = Callable[[Sequence[tuple[str, str]]], Sequence[float]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -422,13 +416,10 @@ class Alignment:
     evidence: Sequence[float]
 
 
-def align_documents(
-    documents: Sequence[tuple[Sequence[str], Sequence[str]]], probabilities: Probabilities | None = None
-) -> list[Alignment]:
+def align_documents(documents: Sequence[tuple[Sequence[str], Sequence[str]]]) -> list[Alignment]:
     """Align documents, given as source and target sentences; no side may be empty.
 
-    The lexicon is learned from all documents. `probabilities` of a translation system are used, too, if
-    given.
+    The lexicon is learned from all documents.
     """
     vocabulary = Vocabulary()
     sides = [(vocabulary.side(source), vocabulary.side(target)) for source, target in documents]
@@ -451,7 +442,7 @@ def align_documents(
     ]
     lexicon = Lexicon(pairs, size)
     alignments = []
-    for texts, (source, target) in zip(documents, sides, strict=True):
+    for source, target in sides:
 
         def scores(i: range, j: range, source: Side = source, target: Side = target) -> Floats:
             one, other = source.part(i), target.part(j)
@@ -463,15 +454,6 @@ def align_documents(
             band = path_band(path, len(source), len(target))
         path = align_sides(source, target, band, scores)
         evidence = bead_scores(source, target, path, lexicon.scores)
-        if probabilities is not None:
-            near = NearScores.of(*texts, path, probabilities)
-            narrow = path_band(path, len(source), len(target))
-
-            def both(i: range, j: range, by_words: Scores = scores, near: NearScores = near) -> Floats:
-                return by_words(i, j) + near.scores(i, j)
-
-            path = align_sides(source, target, narrow, both)
-            evidence = bead_scores(source, target, path, lexicon.scores) + near.evidence(path)
         alignments.append(Alignment(path, evidence.tolist()))
     return alignments
 
@@ -539,55 +521,3 @@ class _Block:
     sources: range = range(0)
     targets: range = range(0)
     scores: Floats = field(default_factory=lambda: np.zeros((3, 0, 0), np.float32))
-
-
-@dataclass(frozen=True, slots=True)
-class NearScores:
-    """log p(target | source) of a system, relative to other sources of the same target near the path.
-
-    The log of the mean probability over these sources is subtracted.
-
-    Stored by the first source sentence, then by the number of source sentences and the target sentence.
-    """
-
-    by_source: dict[int, dict[tuple[int, int], float]]
-
-    @classmethod
-    def of(
-        cls, source: Sequence[str], target: Sequence[str], path: Sequence[Bead], probabilities: Probabilities
-    ) -> "NearScores":
-        """Score one or two source sentences with one target sentence, within `NEAR` of a path."""
-        cells: list[tuple[int, int, int]] = []
-        at = 0
-        for of_source, of_target in path:
-            at += len(of_source)
-            low, high = max(0, at - len(of_source) - NEAR), min(len(source), at + NEAR)
-            cells += [(i, k, j) for j in of_target for k in (1, 2) for i in range(low, high - k + 1)]
-        texts = [(" ".join(source[i : i + k]), target[j]) for i, k, j in cells]
-        by_target: dict[int, list[tuple[tuple[int, int, int], float]]] = {}
-        for cell, score in zip(cells, probabilities(texts), strict=True):
-            by_target.setdefault(cell[2], []).append((cell, score))
-        by_source: dict[int, dict[tuple[int, int], float]] = {}
-        for scored in by_target.values():
-            usual = float(np.logaddexp.reduce([score for _, score in scored])) - math.log(len(scored))
-            for (i, k, j), score in scored:
-                by_source.setdefault(i, {})[k, j] = max(-MOST_NEAR, score - usual)
-        return cls(by_source)
-
-    def scores(self, sources: range, targets: range) -> Floats:
-        """As `Lengths.scores`, for ranges of sentences."""
-        scores = np.full((3, len(sources), len(targets)), -MOST_NEAR, np.float32)
-        for i in sources:
-            for (k, j), score in self.by_source.get(i, {}).items():
-                if i + k - 1 in sources and j in targets:
-                    scores[2 * k - 2, i + k - 1 - sources.start, j - targets.start] = score
-        scores[1, :, 1:] = scores[0, :, 1:] + scores[0, :, :-1]
-        return scores
-
-    def evidence(self, path: Sequence[Bead]) -> Floats:
-        """Return the score of every bead; 0 for unaligned sentences."""
-        scores = []
-        for i, j in path:
-            near = self.by_source.get(i[0], {}) if i else {}
-            scores.append(sum(near.get((len(i), target), -MOST_NEAR) for target in j) if i else 0.0)
-        return np.array(scores, np.float32)

@@ -36,8 +36,7 @@ def further_symbols(view: ViewConfig) -> int:
 
     The first indexed separator is the plain separator, and is not counted.
 
-    Raises:
-        CotextError: the number is `corpus`, and was not resolved.
+    Raises CotextError if the number is still `corpus`.
     """
     if view.separators == "indexed":
         return view.indexed_separators - 1
@@ -51,8 +50,7 @@ def further_symbols(view: ViewConfig) -> int:
 def special_symbols(tokenizer: Tokenizer, view: ViewConfig) -> SpecialSymbols:
     """Return the special symbols of the tokenizer and, after them, the symbols that the recipe appends.
 
-    Raises:
-        CotextError: the recipe appends symbols, but a separate source vocabulary already uses these ids.
+    Raises CotextError if a separate source vocabulary already uses the ids of appended symbols.
     """
     first, count = tokenizer.vocabulary_size, further_symbols(view)
     if count and tokenizer.source_vocabulary_size > first:

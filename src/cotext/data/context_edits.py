@@ -45,8 +45,7 @@ def excerpt(document: ParallelDocument, sees: range, number: int, whole: bool = 
     `sees` is the range of visible sentences, including `number`. With `whole`, the excerpt contains all
     sentences, but only sentences in `sees` are context. Blank sentence pairs are never context.
 
-    Raises:
-        CotextError: `number` is not in `sees`, or `sees` exceeds the document.
+    Raises CotextError if `number` is not in `sees`, or `sees` exceeds the document.
     """
     if number not in sees or sees.stop > len(document):
         raise CotextError(

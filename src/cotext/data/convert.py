@@ -83,8 +83,7 @@ def _rules(language: str) -> tuple[Rule, ...]:
 class Detokeniser:
     """A detokeniser of one language, with the rules of Moses and additional rules. It decodes Moses escapes.
 
-    Raises:
-        CotextError: sacremoses is not installed.
+    Raises CotextError if sacremoses is not installed.
     """
 
     joiner: Any
@@ -180,9 +179,8 @@ def convert(
     languages if files of the format contain one language. `detokenise` undoes the Moses tokenizer. For a
     corpus in one language, the rules of the source are used.
 
-    Raises:
-        CotextError: the input is invalid, the format cannot represent the content, or an output is also an
-            input.
+    Raises CotextError if the input is invalid, the format cannot represent the content, or an output is also
+    an input.
     """
     for written in (out, out_target):
         for read in (source, target):
@@ -211,12 +209,7 @@ def convert(
 
 
 def _one_language(path: Path, format: Format) -> Iterator[Document]:
-    """Yield the documents of a file with one language.
-
-    Raises:
-        CotextError: the input is invalid, or a language would be lost: a document has both sides, or its side
-            differs from that of the first document.
-    """
+    """Yield the documents of a file with one language."""
     first: list[str] = []
     for record in checked_records(path, format):
         sides = [name for name in LISTS if getattr(record, name) is not None]
@@ -232,8 +225,7 @@ def _one_language(path: Path, format: Format) -> Iterator[Document]:
 def holds_two_languages(path: Path, format: str | None = None) -> bool:
     """Return whether the first document of a corpus file has two languages.
 
-    Raises:
-        CotextError: the input is invalid.
+    Raises CotextError if the input is invalid.
     """
     row = find_format(format or detect_format(path))
     if not row.holds_both_languages:
@@ -245,11 +237,7 @@ def holds_two_languages(path: Path, format: str | None = None) -> bool:
 def beginning(
     path: Path, target: Path | None, documents: int, split: str = "train", format: str | None = None
 ) -> list[Document] | list[ParallelDocument]:
-    """Return the first documents of a corpus, or of a split of prepared data, decoded by its tokenizer.
-
-    Raises:
-        CotextError: invalid input, or no such split.
-    """
+    """Return the first documents of a corpus, or of a split of prepared data, decoded by its tokenizer."""
     if path.is_dir():
         return list(islice(_stored(path, split), documents))
     if target is None and not holds_two_languages(path, format):

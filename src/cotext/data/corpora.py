@@ -3,26 +3,28 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any, Final
 
 from cotext.data.documents import ParallelDocument
-from cotext.data.encoding import ChunkEncoder, location_of
 from cotext.data.formats import detect_format
 from cotext.data.formats.corpus import checked_records
 from cotext.data.formats.docids import find_side_file
 from cotext.data.formats.streams import OUTER_SPACE, check_readable, numbered_lines
 from cotext.data.formats.table import find_format
 from cotext.data.languages import Languages
+from cotext.data.overlap import found_in
 from cotext.data.preparation import Preparation
 from cotext.data.selection import Selection, render
 from cotext.data.set_aside import BOUNDARIES
 from cotext.data.statistics import SplitStatistics, StatisticsCollector
-from cotext.data.store import StoreWriter
+from cotext.data.store import Flat, StoreWriter
 from cotext.data.tokenizer import (
     ImportedTokenizer,
     LanguageChoice,
     MosesBPETokenizer,
+    Side,
     Tokenizer,
     TokenizerSettings,
     chosen_languages,
@@ -38,6 +40,7 @@ CHUNK_SENTENCES: Final = 4096
 CHUNK_CHARACTERS: Final = 1_000_000
 CHUNKS_ALONE: Final = 8  # chunks encoded in this process; for fewer chunks, starting workers is slower
 PROGRESS_DOCUMENTS: Final = 1000
+SIDES: Final[tuple[Side, Side]] = ("source", "target")
 
 # Called with the name of the stage and the number of finished documents.
 OnDocuments = Callable[[str, int], None]
@@ -95,25 +98,102 @@ def encode_corpus(
     `tokenizer` is the folder of the tokenizer, `wanted` are hashes of held-out sentences to look for. The
     number of worker processes does not change the result. Returns statistics, and the hashes that occur.
 
-    Raises:
-        CotextError: invalid input, a sentence that cannot be encoded, a worker was killed.
+    Raises CotextError if a sentence cannot be encoded, or a worker was killed.
     """
     loaded = load_tokenizer(tokenizer)
     collector, found = StatisticsCollector(loaded.unk), set[int]()
     stage = f"encoding {corpus.split}"
     on_documents(stage, 0)
-    make = partial(ChunkEncoder.opened, tokenizer, wanted, corpus.files)
+    make = partial(chunk_encoder, tokenizer, wanted, corpus.files)
     with StoreWriter(folder / f"{corpus.split}.arrow", loaded.fingerprint) as writer:
-        for chunk in in_order(make, chunks_of(corpus.read()), workers, CHUNKS_ALONE):
+        for chunk in in_order(make, _chunks_of(corpus.read()), workers, CHUNKS_ALONE):
             for name, source, target in chunk.documents():
                 writer.add_flat(name, source, target)
-            collector.add(chunk)
+            collector.add(chunk.sizes, chunk.source, chunk.target)
             found |= chunk.found
             on_documents(stage, writer.totals.documents)
     return collector.statistics(), found
 
 
-def chunks_of(documents: Iterable[ParallelDocument]) -> Iterator[list[ParallelDocument]]:
+@dataclass(frozen=True, slots=True)
+class EncodedChunk:
+    """Consecutive documents as token ids.
+
+    `sizes`: sentences per document. `found`: the requested hashes of `cotext.data.overlap` that occur in the
+    documents.
+    """
+
+    names: tuple[str, ...]
+    sizes: tuple[int, ...]
+    source: Flat
+    target: Flat
+    found: frozenset[int]
+
+    def documents(self) -> Iterator[tuple[str, Flat, Flat]]:
+        """Yield name, source and target of each document, in the form for `StoreWriter.add_flat`."""
+        sides = [(side, [0, *accumulate(side.lengths.tolist())]) for side in (self.source, self.target)]
+        bounds = pairwise(accumulate(self.sizes, initial=0))
+        for name, (low, high) in zip(self.names, bounds, strict=True):
+            source, target = (
+                Flat(side.tokens[ends[low] : ends[high]], side.lengths[low:high]) for side, ends in sides
+            )
+            yield name, source, target
+
+
+def chunk_encoder(
+    tokenizer: Path, wanted: frozenset[int], files: tuple[Path, ...]
+) -> Callable[[Sequence[ParallelDocument]], EncodedChunk]:
+    """Return a function that encodes chunks of documents; called in each worker process.
+
+    `tokenizer`: its folder. `wanted`: hashes to look for. `files`: source files, for messages. The function
+    raises CotextError with file and line if a sentence cannot be encoded.
+    """
+    loaded = load_tokenizer(tokenizer)
+
+    def encode(documents: Sequence[ParallelDocument]) -> EncodedChunk:
+        texts = ([s for d in documents for s in d.source], [t for d in documents for t in d.target])
+        try:
+            source, target = (
+                Flat.of(loaded.encode_batch(sentences, side))
+                for side, sentences in zip(SIDES, texts, strict=True)
+            )
+        except Exception as error:
+            raise _located(documents, loaded, files) or error from error
+        names, sizes = tuple(document.id for document in documents), tuple(map(len, documents))
+        found = found_in(documents, wanted) if wanted else ()
+        return EncodedChunk(names, sizes, source, target, frozenset(found))
+
+    return encode
+
+
+def _located(
+    documents: Sequence[ParallelDocument], tokenizer: Tokenizer, files: Sequence[Path]
+) -> CotextError | None:
+    """Return an error for the first sentence that cannot be encoded, or None if each can."""
+    for document in documents:
+        for number, side in enumerate(SIDES):
+            for place, sentence in enumerate((document.source, document.target)[number], 1):
+                try:
+                    tokenizer.encode(sentence, side)
+                except Exception as error:  # tokenizer libraries raise various errors
+                    where = location_of(files, number, sentence)
+                    return CotextError(
+                        f"{where}document {document.id!r}, sentence {place}: cannot be encoded: {error}"
+                    )
+    return None
+
+
+def location_of(files: Sequence[Path], side: int, sentence: str) -> str:
+    """Return file and line of a sentence, to begin a message; empty if there are no files."""
+    if not files:
+        return ""
+    path = files[min(side, len(files) - 1)]
+    # The file is searched again, because line numbers are needed only for messages.
+    line = next((number for number, line in numbered_lines(path) if sentence in line), None)
+    return f"{path}: " if line is None else f"{path}:{line}: "
+
+
+def _chunks_of(documents: Iterable[ParallelDocument]) -> Iterator[list[ParallelDocument]]:
     """Group documents into chunks, each of which is encoded at once."""
     chunk: list[ParallelDocument] = []
     sentences = characters = 0
@@ -183,24 +263,13 @@ def document_notes(statistics: Mapping[str, Mapping[str, Any]]) -> tuple[str, ..
     )
 
 
-def set_aside_notes(command: Mapping[str, int]) -> tuple[str, ...]:
-    """Return notes on documents set aside from the training corpus."""
-    return tuple(
-        f"{part}: {count:,} whole documents set aside from the training corpus, by seed {command['seed']}"
-        for part, count in command.items()
-        if part != "seed"
-    )
-
-
 def selection_notes(corpus: CorpusSplit) -> list[str]:
     """Return notes on skipped documents, removed pairs, and lines with several sentences."""
-    if corpus.selection is None:
-        return []
 
     def location(side: int, sentence: str) -> str:
         return location_of(corpus.files, side, sentence).removesuffix(": ") or repr(sentence[:40])
 
-    return render(corpus.split, corpus.selection, location)
+    return [] if corpus.selection is None else render(corpus.split, corpus.selection, location)
 
 
 def taken_tokenizer(folder: Path, symbols: LanguageChoice, pair: Languages) -> Tokenizer:
@@ -209,9 +278,8 @@ def taken_tokenizer(folder: Path, symbols: LanguageChoice, pair: Languages) -> T
     For a multilingual tokenizer, the choice is `symbols`, otherwise the choice already stored in the folder,
     otherwise the languages with the codes of the corpus (`pair`).
 
-    Raises:
-        CotextError: the tokenizer has no language symbols, or a language is unknown; also the errors of
-            `load_tokenizer`.
+    Raises CotextError if the tokenizer has no language symbols, or a language is unknown; also the errors of
+    `load_tokenizer`.
     """
     tokenizer = load_tokenizer(folder / "tokenizer")
     if not isinstance(tokenizer, ImportedTokenizer) or not tokenizer.languages:
@@ -252,8 +320,7 @@ class _Sentences:
 def text_checksums(files: Sequence[Path]) -> dict[str, str]:
     """Return the SHA-256 of training files of the tokenizer, by path.
 
-    Raises:
-        CotextError: a file is missing or empty, is not a corpus, or can be read only once.
+    Raises CotextError if a file is missing or empty, is not a corpus, or can be read only once.
     """
     for path in files:
         detect_format(path)
@@ -266,8 +333,7 @@ def sentences_of_texts(files: Iterable[Path]) -> Iterator[Sequence[str]]:
     In the format `text`, each line is yielded separately. Document boundaries have no effect here, and a
     large file may have no empty lines, or several in a row.
 
-    Raises:
-        CotextError: a file is missing, empty or malformed.
+    Raises CotextError if a file is missing, empty or malformed.
     """
     for path in files:
         name = detect_format(path)

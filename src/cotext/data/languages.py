@@ -14,47 +14,12 @@ from typing import Any, Final
 
 from cotext.runtime.errors import CotextError
 
-# English names of languages by ISO 639-1 code.
-_NAMES: Final = """
-aa Afar, ab Abkhazian, ae Avestan, af Afrikaans, ak Akan, am Amharic, an Aragonese, ar Arabic,
-as Assamese, av Avaric, ay Aymara, az Azerbaijani, ba Bashkir, be Belarusian, bg Bulgarian,
-bi Bislama, bm Bambara, bn Bengali, bo Tibetan, br Breton, bs Bosnian, ca Catalan, ce Chechen,
-ch Chamorro, co Corsican, cr Cree, cs Czech, cu Church Slavic, cv Chuvash, cy Welsh, da Danish,
-de German, dv Divehi, dz Dzongkha, ee Ewe, el Greek, en English, eo Esperanto, es Spanish,
-et Estonian, eu Basque, fa Persian, ff Fulah, fi Finnish, fj Fijian, fo Faroese, fr French,
-fy Western Frisian, ga Irish, gd Scottish Gaelic, gl Galician, gn Guarani, gu Gujarati, gv Manx,
-ha Hausa, he Hebrew, hi Hindi, ho Hiri Motu, hr Croatian, ht Haitian Creole, hu Hungarian,
-hy Armenian, hz Herero, ia Interlingua, id Indonesian, ie Interlingue, ig Igbo, ii Sichuan Yi,
-ik Inupiaq, io Ido, is Icelandic, it Italian, iu Inuktitut, ja Japanese, jv Javanese, ka Georgian,
-kg Kongo, ki Kikuyu, kj Kuanyama, kk Kazakh, kl Kalaallisut, km Khmer, kn Kannada, ko Korean,
-kr Kanuri, ks Kashmiri, ku Kurdish, kv Komi, kw Cornish, ky Kyrgyz, la Latin, lb Luxembourgish,
-lg Ganda, li Limburgish, ln Lingala, lo Lao, lt Lithuanian, lu Luba-Katanga, lv Latvian,
-mg Malagasy, mh Marshallese, mi Maori, mk Macedonian, ml Malayalam, mn Mongolian, mr Marathi,
-ms Malay, mt Maltese, my Burmese, na Nauru, nb Norwegian Bokmål, nd North Ndebele, ne Nepali,
-ng Ndonga, nl Dutch, nn Norwegian Nynorsk, no Norwegian, nr South Ndebele, nv Navajo, ny Chichewa,
-oc Occitan, oj Ojibwa, om Oromo, or Odia, os Ossetian, pa Punjabi, pi Pali, pl Polish, ps Pashto,
-pt Portuguese, qu Quechua, rm Romansh, rn Rundi, ro Romanian, ru Russian, rw Kinyarwanda,
-sa Sanskrit, sc Sardinian, sd Sindhi, se Northern Sami, sg Sango, si Sinhala, sk Slovak,
-sl Slovenian, sm Samoan, sn Shona, so Somali, sq Albanian, sr Serbian, ss Swati, st Southern Sotho,
-su Sundanese, sv Swedish, sw Swahili, ta Tamil, te Telugu, tg Tajik, th Thai, ti Tigrinya,
-tk Turkmen, tl Tagalog, tn Tswana, to Tongan, tr Turkish, ts Tsonga, tt Tatar, tw Twi, ty Tahitian,
-ug Uyghur, uk Ukrainian, ur Urdu, uz Uzbek, ve Venda, vi Vietnamese, vo Volapük, wa Walloon,
-wo Wolof, xh Xhosa, yi Yiddish, yo Yoruba, za Zhuang, zh Chinese, zu Zulu
-"""
-NAMES: Final[dict[str, str]] = {
-    code: name for code, _, name in (entry.strip().partition(" ") for entry in _NAMES.split(","))
-}
+_LINES: Final = Path(__file__).with_suffix(".txt").read_text(encoding="utf-8").splitlines()
+_ROWS: Final = [line.split("\t") for line in _LINES if not line.startswith("#")]
+NAMES: Final[dict[str, str]] = {row[0]: row[1] for row in _ROWS}  # English names by ISO 639-1 code
 CODES: Final = frozenset(NAMES)
-
 # ISO 639-3 codes, which test sets use (`deu_Latn`), of languages with a code of two letters.
-_THREE = """
-afr:af amh:am ara:ar azj:az bel:be ben:bn bul:bg cat:ca ces:cs cmn:zh cym:cy dan:da deu:de ekk:et ell:el
-eng:en est:et eus:eu fas:fa fin:fi fra:fr gle:ga glg:gl guj:gu hau:ha heb:he hin:hi hrv:hr hun:hu hye:hy
-ind:id isl:is ita:it jpn:ja kan:kn kat:ka kaz:kk khm:km kor:ko lav:lv lit:lt lvs:lv mal:ml mar:mr mkd:mk
-mlt:mt mya:my nld:nl nob:nb pes:fa pol:pl por:pt ron:ro rus:ru slk:sk slv:sl sme:se spa:es sqi:sq srp:sr
-swa:sw swe:sv swh:sw tam:ta tel:te tgl:tl tha:th tur:tr ukr:uk urd:ur uzb:uz vie:vi zho:zh zsm:ms zul:zu
-"""
-TWO_LETTERS: Final = dict(pair.split(":") for pair in _THREE.split())
+TWO_LETTERS: Final = {code: row[0] for row in _ROWS for code in " ".join(row[2:]).split()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,11 +51,7 @@ class Languages:
 
 
 def language_code(text: str, option: str) -> str:
-    """Normalise a language code: `de`, `DE`, `de-AT` and `de_AT` become `de`.
-
-    Raises:
-        CotextError: not a code of two or three letters.
-    """
+    """Return the language of a code such as `DE`, `de-AT` or `de_AT`; raises CotextError for other text."""
     code = re.split("[-_]", text.strip().lower(), maxsplit=1)[0]
     if not re.fullmatch("[a-z]{2,3}", code):
         raise CotextError(f"{option} {text}: pass a language code such as en, de or zh")
@@ -170,11 +131,7 @@ def name_of(code: str) -> str:
 
 @cache
 def language_identifier() -> Any:
-    """Return the language identifier of py3langid; `classify` and `rank` return languages with probabilities.
-
-    Raises:
-        ImportError: py3langid is not installed.
-    """
+    """Return the language identifier of py3langid; raises ImportError if it is not installed."""
     module = import_module("py3langid.langid")
     return module.LanguageIdentifier.from_model_file(module.MODEL_FILE, norm_probs=True)
 

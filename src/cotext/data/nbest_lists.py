@@ -83,8 +83,7 @@ def _is_head(value: object) -> bool:
 def read_lists(path: Path) -> tuple[str, Iterator[ListedDocument]]:
     """Return the signature of n-best lists, and an iterator over their documents.
 
-    Raises:
-        CotextError: not n-best lists, another version, or a line out of order, with its number.
+    Raises CotextError for other files, another version, or a line out of order, with its number.
     """
     lines = numbered_lines(path)
     _, first = next(lines, (1, ""))

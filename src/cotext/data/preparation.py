@@ -42,8 +42,7 @@ class Preparation:
 
         `job` contains everything that determines the content of the folder, under the keys of the report.
 
-        Raises:
-            CotextError: the folder has other content, and must not be overwritten.
+        Raises CotextError if the folder has other content, and must not be overwritten.
         """
         if is_occupied(self.out) and not self._overwrite:
             report = read_report(self.out)
@@ -114,11 +113,7 @@ class Preparation:
         return report if _describes(report, job) else {}
 
     def _goes_on(self, job: dict[str, Any]) -> bool:
-        """Load the state of an interrupted job and return True; False if there is nothing to resume.
-
-        Raises:
-            CotextError: the folder is from another job and must not be discarded, or from none.
-        """
+        """Load the state of an interrupted job and return True; False if there is nothing to resume."""
         path = self.folder / STATE
         if not path.exists() and not (self.folder / REPORT).exists():
             if any(not entry.name.startswith(f".{STATE}") for entry in self.folder.iterdir()):
@@ -153,9 +148,8 @@ def preparing(out: Path, overwrite: bool, inputs: Sequence[Path]) -> Iterator[Pr
 
     After an interruption, the next call resumes. After an error, the partial result is deleted.
 
-    Raises:
-        CotextError: `out` exists and is not a prepared folder, or contains an input; another process works on
-            it; storage error.
+    Raises CotextError if `out` exists and is not a prepared folder, or contains an input; another process
+    works on it; storage error.
     """
     out = out.resolve()
     if out.is_file():

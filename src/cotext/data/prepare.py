@@ -28,7 +28,6 @@ from cotext.data.corpora import (
     encode_corpus,
     input_checksums,
     selection_notes,
-    set_aside_notes,
     taken_tokenizer,
     text_checksums,
     tokenizer_notes,
@@ -39,8 +38,7 @@ from cotext.data.formats.streams import Alignment
 from cotext.data.languages import Languages, check_sides
 from cotext.data.overlap import HeldOut
 from cotext.data.preparation import STATE, Preparation, preparing
-from cotext.data.preparation_report import Report, report_of
-from cotext.data.prepared import REPORT, file_digests, write_report
+from cotext.data.prepared import REPORT, Report, file_digests, report_of, write_report
 from cotext.data.requests import ControlledRequest, PreparationRequest
 from cotext.data.selection import Selection, parse_rules
 from cotext.data.set_aside import Read, part_of, set_aside
@@ -54,6 +52,7 @@ from cotext.data.tokenizer import (
 )
 from cotext.runtime.errors import CotextError
 from cotext.runtime.version import __version__
+from cotext.runtime.workers import usable_cores
 
 CONTROLLED_TOKENIZER_DOCUMENTS = 5000
 
@@ -65,9 +64,8 @@ def prepare(request: PreparationRequest, on_documents: OnDocuments = lambda stag
     from the training files (`languages_of_files`). `out` is created only when all files are complete. To
     resume after an interruption, call again with the same arguments.
 
-    Raises:
-        CotextError: a corpus file is invalid, a sentence is longer than `max_characters`, or source and
-            target files are swapped; also the errors of `taken_tokenizer` and `preparing`.
+    Raises CotextError if a corpus file is invalid, a sentence is longer than `max_characters`, or source and
+    target files are swapped; also the errors of `taken_tokenizer` and `preparing`.
     """
     given = {
         "train": (request.source, request.target),
@@ -91,36 +89,21 @@ def prepare(request: PreparationRequest, on_documents: OnDocuments = lambda stag
     }
     command = {
         **{f"{name}_files": [str(path) for path in paths if path] for name, paths in given.items()},
-        **request.recorded(rules, splitters),
+        "format": request.format,
+        "max_characters": request.max_characters,
+        "split": [splitter.name for splitter in splitters or ()],
+        "clean": rules,
+        "skip_unequal": request.skip_unequal,
         **{name: value for name, value in extra.items() if value},
     }
     with preparing(request.out, request.overwrite, [*texts, *(p for c in corpora for p in c.files)]) as work:
         job = _job(command, input_checksums(corpora, request.format), pair, chosen, texts)
-        return _carry_out(work, job, corpora, chosen, request, on_documents)
-
-
-def _carry_out(
-    work: Preparation,
-    job: dict[str, Any],
-    corpora: Sequence[CorpusSplit],
-    chosen: TokenizerSettings | Tokenizer,
-    request: PreparationRequest,
-    on_documents: OnDocuments,
-) -> Report:
-    """Carry out the remaining stages of a job, and publish the folder."""
-    report = work.begin(job)
-    if not report:
-        build_tokenizer(
-            work,
-            corpora,
-            chosen,
-            request.max_characters,
-            on_documents,
-            texts=request.tokenizer_text,
-        )
-        report = _build(work, corpora, job, chosen, request.processes, on_documents)
-    work.publish()
-    return report_of(report, work.out / REPORT)
+        report = work.begin(job)
+        if not report:
+            build_tokenizer(work, corpora, chosen, request.max_characters, on_documents, texts=texts)
+            report = _build(work, corpora, job, chosen, request.workers or usable_cores(), on_documents)
+        work.publish()
+        return report_of(report, work.out / REPORT)
 
 
 def _corpora(
@@ -130,11 +113,7 @@ def _corpora(
     rules: dict[str, float],
     splitters: tuple[Splitter, Splitter] | None,
 ) -> list[CorpusSplit]:
-    """Return the corpora.
-
-    Cleaning rules apply only to training data. Sentence splitting applies to training data or, with
-    `paragraphs`, to all splits.
-    """
+    """Return the corpora. Cleaning and, without `paragraphs`, splitting apply only to training data."""
     corpora: list[CorpusSplit] = []
     parts: dict[str, frozenset[int]] = {}
     for split, (source, target) in given.items():
@@ -224,12 +203,7 @@ def _job(
     chosen: TokenizerSettings | Tokenizer,
     tokenizer_text: Sequence[Path] = (),
 ) -> dict[str, Any]:
-    """Return everything that determines the content of a prepared folder; `inputs` maps files to digests.
-
-    Raises:
-        CotextError: `tokenizer_text` is given for a tokenizer that is already trained, or a file of it cannot
-            be read.
-    """
+    """Return everything that determines the content of a prepared folder; `inputs` maps files to digests."""
     if isinstance(chosen, TokenizerSettings):
         how = asdict(chosen)
         if tokenizer_text:
@@ -259,7 +233,7 @@ def _build(
 ) -> dict[str, Any]:
     """Encode the corpora that are not encoded yet; write and return the report."""
     folder = work.folder
-    tokenizer = load_tokenizer(folder / "tokenizer")
+    tokenizer, aside = load_tokenizer(folder / "tokenizer"), job["command"].get("set_aside", {})
     encoded: dict[str, Any] = {}
     for corpus in corpora:
         noted = work.done(corpus.split)
@@ -277,7 +251,12 @@ def _build(
             *tokenizer_notes(
                 chosen, tokenizer, work.done("tokenizer")["sentences"], [*job["tokenizer"].get("text", ())]
             ),
-            *set_aside_notes(job["command"].get("set_aside", {})),
+            *(
+                f"{part}: {count:,} whole documents set aside from the training corpus, "
+                f"by seed {aside['seed']}"
+                for part, count in aside.items()
+                if part != "seed"
+            ),
             *document_notes({split: results["statistics"] for split, results in encoded.items()}),
             *(line for results in encoded.values() for line in results["notes"]),
         ),
@@ -296,10 +275,7 @@ def _encoded(
     workers: int,
     on_documents: OnDocuments,
 ) -> dict[str, Any]:
-    """Encode a corpus and return its section of the report.
-
-    For training data, the section includes the overlap with the held-out sets.
-    """
+    """Encode a corpus; return its section of the report, for training data with the overlap."""
     sets = HeldOut({other.split: other.text() for other in held_out} if corpus.split == "train" else {})
     tokenizer = folder / "tokenizer"
     statistics, found = encode_corpus(folder, corpus, tokenizer, sets.wanted, workers, on_documents)

@@ -3,12 +3,11 @@
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from cotext.data.languages import Languages, language_code
 from cotext.runtime.errors import CotextError, shown
 from cotext.runtime.request import Request, option
-from cotext.runtime.workers import usable_cores
 
 if TYPE_CHECKING:
     from cotext.data.splitting import Splitter, Splitting
@@ -26,8 +25,8 @@ class CorpusFormat(Request):
     """The format of the input corpora."""
 
     format: str | None = option(
-        "Corpus format: text, docids, d-lines, iwslt-tags, wmt-xml, tmx, tsv, jsonl or wmt (wmt:cs-de_DE "
-        "picks one language pair). Default: detected from the content.",
+        "Corpus format: text, docids, d-lines, wmt-xml, tmx, tsv, jsonl or wmt (wmt:cs-de_DE picks one "
+        "language pair). Default: detected from the content.",
         default=None,
     )
 
@@ -43,9 +42,8 @@ class SentenceSplitting(Request):
     def require_split(self, used: bool, remedy: str) -> None:
         """Check the splitting options.
 
-        Raises:
-            CotextError: abbreviations are given, but not `used`; the message ends with `remedy`. Also the
-                errors of `splitting`.
+        Raises CotextError if abbreviations are given, but not `used`; the message ends with `remedy`. Also
+        the errors of `splitting`.
         """
         if not used and self.abbreviations:
             raise CotextError(
@@ -75,9 +73,6 @@ class AlignmentRequest(SentenceSplitting):
         "Its translation. Several documents are paired by their names without endings and languages."
     )
     out: Path = option("Corpus to write: .tsv, .jsonl or .tmx, also compressed (.xz, .gz).")
-    run: Path | None = option(
-        "Run whose translation probabilities guide the alignment, too.", default=None, is_run=True
-    )
     source_language: str = option("Language code. Default: guessed from the file names.", default="")
     target_language: str = option("Language code. Default: guessed from the file names.", default="")
 
@@ -97,10 +92,10 @@ class AlignmentRequest(SentenceSplitting):
         return re.sub(r"\.(xz|gz)$", "", self.out.name.lower()).rpartition(".")[2]
 
 
-class TrainingCorpus(SentenceSplitting, CorpusFormat):
-    """Files of a training corpus, and options for reading them."""
+class PreparationRequest(SentenceSplitting, CorpusFormat):
+    """Corpora to encode into the data folder `out`; see `cotext.prepare`."""
 
-    out: Path = option("Data folder to make, or to add to.")
+    out: Path = option("Data folder to make.")
     source: Path = option(
         "Training corpus, source side (or both sides). XLIFF, PO and documents are converted to TMX first."
     )
@@ -114,38 +109,6 @@ class TrainingCorpus(SentenceSplitting, CorpusFormat):
     )
     skip_unequal: bool = option("Skip documents whose sides differ in number of sentences.", default=False)
     workers: int = option("Processes that encode text. 0: one for each processor.", default=0, least=0)
-
-    @property
-    def splits(self) -> bool:
-        """Whether lines of several sentences are split."""
-        return self.split
-
-    def splitters(self, languages: Languages) -> "tuple[Splitter, Splitter] | None":
-        """Return the splitters of source and target; None if lines are not split."""
-        if not self.splits:
-            return None
-        splitting = self.splitting()
-        return splitting.splitter(languages.source), splitting.splitter(languages.target)
-
-    def recorded(self, rules: dict[str, float], splitters: "tuple[Splitter, ...] | None") -> dict[str, Any]:
-        """Return the settings that determine the sentences of a corpus, for the report."""
-        return {
-            "format": self.format,
-            "max_characters": self.max_characters,
-            "split": [splitter.name for splitter in splitters or ()],
-            "clean": rules,
-            "skip_unequal": self.skip_unequal,
-        }
-
-    @property
-    def processes(self) -> int:
-        """The number of processes that encode text; it does not change the result."""
-        return self.workers or usable_cores()
-
-
-class PreparationRequest(TrainingCorpus):
-    """Corpora to encode into the data folder `out`; see `cotext.prepare`."""
-
     dev_source: Path | None = option("Development corpus, source side.", default=None)
     dev_target: Path | None = option("Development corpus, target side.", default=None, needs="dev_source")
     dev_documents: int = option(
@@ -234,6 +197,13 @@ class PreparationRequest(TrainingCorpus):
     def splits(self) -> bool:
         """Whether lines of several sentences are split."""
         return self.split or self.paragraphs
+
+    def splitters(self, languages: Languages) -> "tuple[Splitter, Splitter] | None":
+        """Return the splitters of source and target; None if lines are not split."""
+        if not self.splits:
+            return None
+        splitting = self.splitting()
+        return splitting.splitter(languages.source), splitting.splitter(languages.target)
 
     @property
     def set_aside(self) -> dict[str, int]:

@@ -10,11 +10,11 @@ the budget, as many windows as fit. Runs of several documents may share a batch.
 may not, because their rows would attend to each other as if they were adjacent.
 """
 
-import functools
 import queue
 import threading
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import groupby, islice
 from typing import Literal, TypeVar
 
@@ -82,6 +82,7 @@ class Arrangement:
     context: Literal["own", "foreign"] = "own"
 
 
+@dataclass(frozen=True, slots=True)
 class Sampler:
     """An endless stream of shuffled batches over one shard of a store.
 
@@ -89,28 +90,18 @@ class Sampler:
     `max_row_tokens` are skipped; the cursor counts them.
     """
 
-    def __init__(
-        self,
-        store: TokenStore,
-        mixture: Mixture,
-        symbols: SpecialSymbols,
-        arrangement: Arrangement,
-        shard: int = 0,
-        shards: int = 1,
-    ) -> None:
-        self.store = store
-        self.mixture = mixture
-        self.symbols = symbols
-        self.arrangement = arrangement
-        self.shard = shard
-        self.shards = shards
+    store: TokenStore
+    mixture: Mixture
+    symbols: SpecialSymbols
+    arrangement: Arrangement
+    shard: int = 0
+    shards: int = 1
 
     def batches(self, start: Cursor) -> Iterator[tuple[Batch, Cursor]]:
         """Yield batches from `start`, each with the cursor of the next batch; never ends.
 
-        Raises:
-            CotextError: this shard has no documents, no instance of the store fits, or there is no batch at
-                `start`.
+        Raises CotextError if this shard has no documents, no instance of the store fits, or there is no batch
+        at `start`.
         """
         cursor = start
         self._require_documents()
@@ -147,8 +138,7 @@ class Sampler:
     def require_instances(self) -> None:
         """Check, without reading a pool, that there are instances to draw.
 
-        Raises:
-            CotextError: see `batches`; also if there is no second document for the context `foreign`.
+        Raises the errors of `batches`, and CotextError if the context `foreign` has no second document.
         """
         self._require_documents()
         self._require_fit()
@@ -192,15 +182,10 @@ class Sampler:
         ]
         if self.arrangement.context == "foreign":
             instances = self._in_foreign_context(instances, documents, random)
-        length = functools.partial(Instance.row_tokens, symbols=self.symbols)
-        fitting: list[Instance] = []
-        skipped, shed = cursor.skipped, cursor.shed
-        for instance in instances:
-            if length(instance) <= self.arrangement.max_row_tokens:
-                fitting.append(instance)
-                shed += instance.window.shed > 0
-            else:
-                skipped += 1
+        drawn = list(instances)
+        fitting = [i for i in drawn if i.row_tokens(self.symbols) <= self.arrangement.max_row_tokens]
+        skipped = cursor.skipped + len(drawn) - len(fitting)
+        shed = cursor.shed + sum(instance.window.shed > 0 for instance in fitting)
         arranged = self._shuffled if self.arrangement.order == "shuffled" else self._in_order
         groups = arranged(fitting, random)
         batches = [groups[g] for g in random.permutation(len(groups))]
@@ -208,7 +193,7 @@ class Sampler:
 
     def _shuffled(self, instances: list[Instance], random: np.random.Generator) -> list[list[Instance]]:
         """Group instances of similar length from any documents."""
-        length = functools.partial(Instance.row_tokens, symbols=self.symbols)
+        length = partial(Instance.row_tokens, symbols=self.symbols)
         # Shuffled before the stable sort, so that rows of equal length are grouped differently in each epoch.
         shuffled = [instances[i] for i in random.permutation(len(instances))]
         shuffled.sort(key=lambda i: (length(i), i.target_tokens))
@@ -296,7 +281,7 @@ def ordered_batches(
     document is kept in one batch, even over the budget. A batch has at most one such group per document.
     Instances that are too long are skipped.
     """
-    length = functools.partial(Instance.row_tokens, symbols=symbols)
+    length = partial(Instance.row_tokens, symbols=symbols)
     if group_windows is None:
         instances = (i for d in range(len(store)) for i in instances_of(store[d], view))
         fitting = sorted((i for i in instances if length(i) <= max_row_tokens), key=length)

@@ -39,8 +39,7 @@ Pair = tuple[str, str]
 def parse_rules(texts: Sequence[str]) -> dict[str, float]:
     """Parse rules such as `ratio`, `ratio=3` or `all`; return their numbers by name.
 
-    Raises:
-        CotextError: unknown rule, or invalid number.
+    Raises CotextError for an unknown rule or an invalid number.
     """
     rules: dict[str, float] = {}
     for text in texts:
@@ -171,8 +170,10 @@ class Cleaner:
         return max(source, target) > self.cleaned.rules["ratio"] * min(source, target)
 
     def _in_another_language(self, pair: Pair) -> bool:
-        sides = zip(pair, (self._languages.source, self._languages.target), strict=True)
-        return any(self._is_foreign(text, language) for text, language in sides)
+        source, target = pair
+        return self._is_foreign(source, self._languages.source) or self._is_foreign(
+            target, self._languages.target
+        )
 
     def _is_foreign(self, text: str, language: str) -> bool:
         # A Chinese character carries as much information as several letters.
@@ -265,9 +266,7 @@ class MultiSentenceCounts:
 
     `pairs`: all pairs. `several`: pairs with several sentences on a side, by punctuation. `first`: side (0
     source, 1 target) and text of the first such line. `split`: pairs that were split. `sentences`: the
-    resulting pairs. `aligned`: split pairs with different numbers of sentences, aligned by length. `joined`:
-    resulting pairs with more than one sentence on a side. `uneven`: pairs that could not be aligned and were
-    not split.
+    resulting pairs. `uneven`: pairs that could not be aligned and were not split.
     """
 
     pairs: int = 0
@@ -275,8 +274,6 @@ class MultiSentenceCounts:
     first: tuple[int, str] | None = None
     split: int = 0
     sentences: int = 0
-    aligned: int = 0
-    joined: int = 0
     uneven: int = 0
 
 
@@ -300,7 +297,11 @@ class Selection:
     def read(self, counting: bool = True) -> Iterator[ParallelDocument]:
         """Yield the documents; without `counting`, checks that only serve statistics are skipped."""
         if "ratio" in self.rules and self._lengths is None:
-            self._lengths = _characters(self._uncleaned(counting=False))
+            source = target = 0
+            for document in self._uncleaned(counting=False):
+                source += sum(map(len, document.source))
+                target += sum(map(len, document.target))
+            self._lengths = source, target
         documents = self._uncleaned(counting)
         if not self.rules:
             return documents
@@ -351,8 +352,6 @@ class Selection:
             return [pair]
         self.prose.split += 1
         self.prose.sentences += len(beads)
-        self.prose.aligned += len(source) != len(target)
-        self.prose.joined += sum(len(of_source) + len(of_target) > 2 for of_source, of_target in beads)
         return [
             (
                 join_sentences([source[index] for index in of_source], self.languages.source),
@@ -360,15 +359,6 @@ class Selection:
             )
             for of_source, of_target in beads
         ]
-
-
-def _characters(documents: Iterable[ParallelDocument]) -> tuple[int, int]:
-    """Return the numbers of characters of all source and of all target sentences."""
-    source = target = 0
-    for document in documents:
-        source += sum(map(len, document.source))
-        target += sum(map(len, document.target))
-    return source, target
 
 
 def render(split: str, selection: Selection, location: Callable[[int, str], str]) -> list[str]:
@@ -381,14 +371,9 @@ def render(split: str, selection: Selection, location: Callable[[int, str], str]
         hint = ""
         if selection.splitters is not None:
             hint = (
-                f"; {prose.split:,} were split into {prose.sentences:,}, {prose.uneven:,} left whole, as "
-                "their sides have unequal numbers of sentences"
+                f"; {prose.split:,} were split into {prose.sentences:,}, {prose.uneven:,} left whole, "
+                "because their sentences cannot be aligned by length"
             )
-            if prose.aligned:
-                hint += (
-                    f"; {prose.aligned:,} of those split have such sides and were aligned by length, "
-                    f"{prose.joined:,} of their sentences joined of two"
-                )
         elif split == "train":
             hint = "; --split splits them"
         lines.append(

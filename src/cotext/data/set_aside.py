@@ -27,8 +27,7 @@ def set_aside(
     Pieces of a document that was cut (d#1, d#2), documents with the same id, and documents with the same
     source are always in the same part.
 
-    Raises:
-        CotextError: there are too few documents to leave one for training.
+    Raises CotextError if there are too few documents to leave one for training.
     """
     groups = _groups(documents)
     if len(groups) <= sum(wanted.values()):

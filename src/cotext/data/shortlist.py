@@ -84,17 +84,13 @@ class Shortlist:
         return shortlist
 
     def _fits(self, tokenizer: Tokenizer) -> bool:
-        tables = ((self.candidates, 2, -1), (self.frequent, 1, 0))
-        return (
-            all(
-                table.dtype == np.int32
-                and table.ndim == dimensions
-                and table.size > 0
-                and least <= table.min()
-                and table.max() < tokenizer.pieces
-                for table, dimensions, least in tables
-            )
-            and len(self.candidates) == tokenizer.source_vocabulary_size
+        return len(self.candidates) == tokenizer.source_vocabulary_size and all(
+            table.dtype == np.int32
+            and table.ndim == dimensions
+            and table.size > 0
+            and least <= table.min()
+            and table.max() < tokenizer.pieces
+            for table, dimensions, least in ((self.candidates, 2, -1), (self.frequent, 1, 0))
         )
 
 
@@ -124,7 +120,7 @@ class Coverage:
     size: float
     vocabulary: int
 
-    def render(self, count: int | str) -> str:
+    def render(self, count: int) -> str:
         """Return a line of text; `count` is the number of candidates per source token."""
         return (
             f"shortlist={count}: {self.size:.0f} of {self.vocabulary:,} tokens for a sentence; of the dev "
@@ -135,8 +131,7 @@ class Coverage:
 def learned_shortlist(store: "TokenStore", tokenizer: Tokenizer) -> Shortlist:
     """Learn a table from at most `PAIRS` sentence pairs, evenly spaced in a training corpus.
 
-    Raises:
-        CotextError: the corpus has no sentence pair, or was made with another tokenizer.
+    Raises CotextError if the corpus has no sentence pair, or was made with another tokenizer.
     """
     store.require_tokenizer(tokenizer)
     every = max(1, -(-store.totals.sentences // PAIRS))
@@ -169,11 +164,6 @@ def coverage(shortlist: Shortlist, store: "TokenStore", count: int, tokenizer: T
     return Coverage(
         100 * inside / max(tokens, 1), whole * per_sentence, size / max(sentences, 1), tokenizer.pieces
     )
-
-
-def coverages(shortlist: Shortlist, store: "TokenStore", tokenizer: Tokenizer) -> dict[int, Coverage]:
-    """Measure the coverage with a quarter of the candidates per source token, and with all of them."""
-    return {count: coverage(shortlist, store, count, tokenizer) for count in (CANDIDATES // 4, CANDIDATES)}
 
 
 def _put_first(candidates: Ids, pieces: int) -> None:

@@ -1,5 +1,6 @@
 """Statistics of a corpus in one pass, in bounded memory."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -7,14 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:  # `cotext info` imports this module, and should not wait for the import of pyarrow
-    from cotext.data.encoding import EncodedChunk
+    from cotext.data.store import Flat
 
 PERCENTILES: Final = (50, 90, 99)
 # A pair is an outlier if the longer side has at least OUTLIER_TOKENS, and more than OUTLIER_RATIO times the
 # tokens of the other side.
 OUTLIER_TOKENS: Final = 10
 OUTLIER_RATIO: Final = 3
-RATIO_EXAMPLES: Final = 5
 
 Counts = NDArray[np.int64]
 
@@ -37,16 +37,6 @@ class BothSides:
 
 
 @dataclass(frozen=True, slots=True)
-class RatioExample:
-    """A sentence pair with a large length ratio; `sentence` counts from 1."""
-
-    document: str
-    sentence: int
-    source_tokens: int
-    target_tokens: int
-
-
-@dataclass(frozen=True, slots=True)
 class SplitStatistics:
     """Statistics of one split; lengths are in tokens."""
 
@@ -61,7 +51,6 @@ class SplitStatistics:
     empty_sentences: tuple[int, int]
     unknown_token_rate: tuple[float, float]
     ratio_outliers: int
-    ratio_examples: tuple[RatioExample, ...]
 
 
 class Histogram:
@@ -71,23 +60,19 @@ class Histogram:
         self._limit = limit
         self._counts: Counts = np.zeros(64, np.int64)
         self._number = 0
-        self._sum = 0
+        self.sum = 0
         self._maximum = 0
 
     def add(self, values: Counts) -> None:
         if not len(values):
             return
         self._number += len(values)
-        self._sum += int(values.sum())
+        self.sum += int(values.sum())
         self._maximum = max(self._maximum, int(values.max()))
         fresh = np.bincount(np.minimum(values, self._limit))
         if len(fresh) > len(self._counts):
             self._counts = np.pad(self._counts, (0, 2 * len(fresh) - len(self._counts)))
         self._counts[: len(fresh)] += fresh
-
-    @property
-    def sum(self) -> int:
-        return self._sum
 
     def distribution(self) -> Distribution:
         """Return the percentiles of the numbers added so far; larger values are reduced to the limit."""
@@ -96,7 +81,7 @@ class Histogram:
         return Distribution(
             {q: int(np.searchsorted(cumulative, max(rank, 1))) if rank else 0 for q, rank in ranks.items()},
             self._maximum,
-            self._sum / max(self._number, 1),
+            self.sum / max(self._number, 1),
         )
 
 
@@ -112,31 +97,22 @@ class StatisticsCollector:
         self._empty = [0, 0]
         self._unknown = [0, 0]
         self._outliers = 0
-        self._examples: list[RatioExample] = []
 
-    def add(self, chunk: "EncodedChunk") -> None:
-        """Count the documents of a chunk; every document must have at least one sentence."""
-        starts = np.cumsum(chunk.sizes) - chunk.sizes
-        self._documents += len(chunk.sizes)
-        self._document_sentences.add(chunk.sizes)
-        sides = chunk.source, chunk.target
+    def add(self, sizes: Sequence[int], source_side: "Flat", target_side: "Flat") -> None:
+        """Count documents of `sizes` sentences, at least one each, with concatenated sides."""
+        counts = np.array(sizes, np.int64)
+        starts = np.cumsum(counts) - counts
+        self._documents += len(counts)
+        self._document_sentences.add(counts)
+        sides = source_side, target_side
         source, target = (side.lengths.astype(np.int64) for side in sides)
         for side, lengths in enumerate((source, target)):
             self._sentence_tokens[side].add(lengths)
             self._document_tokens[side].add(np.add.reduceat(lengths, starts))
             self._empty[side] += int((lengths == 0).sum())
             self._unknown[side] += int((sides[side].tokens == self._unk).sum())
-        self._add_outliers(chunk.names, starts, source, target)
-
-    def _add_outliers(self, names: tuple[str, ...], starts: Counts, source: Counts, target: Counts) -> None:
         longer, shorter = np.maximum(source, target), np.minimum(source, target)
-        outliers = np.flatnonzero((longer >= OUTLIER_TOKENS) & (longer > OUTLIER_RATIO * shorter))
-        self._outliers += len(outliers)
-        for at in outliers[: RATIO_EXAMPLES - len(self._examples)].tolist():
-            number = int(np.searchsorted(starts, at, "right")) - 1
-            sentence = at - int(starts[number]) + 1
-            example = RatioExample(names[number], sentence, int(source[at]), int(target[at]))
-            self._examples.append(example)
+        self._outliers += int(((longer >= OUTLIER_TOKENS) & (longer > OUTLIER_RATIO * shorter)).sum())
 
     def statistics(self) -> SplitStatistics:
         sentences = self._document_sentences.sum
@@ -156,5 +132,4 @@ class StatisticsCollector:
                 self._unknown[1] / max(target_tokens, 1),
             ),
             ratio_outliers=self._outliers,
-            ratio_examples=tuple(self._examples),
         )

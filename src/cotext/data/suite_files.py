@@ -181,16 +181,6 @@ def read_contrapro_with_context(path: Path, text: str) -> ContrastiveSuite:
     return gathered(path, "contrapro-ctx1", "en", "de", examples())
 
 
-def is_contrapro(content: Any) -> bool:
-    """Return whether a JSON value is ContraPro as published: a list of examples with `errors`."""
-    return bool(
-        isinstance(content, list)
-        and content
-        and isinstance(content[0], dict)
-        and {"src segment", "errors"} <= content[0].keys()
-    )
-
-
 def read_contrapro(path: Path, entries: list[Any], context: SubtitleContext) -> ContrastiveSuite:
     """Read ContraPro as published: tested sentences, and their positions in OpenSubtitles.
 
@@ -277,7 +267,8 @@ def read_suite(path: Path, context: SubtitleContext | None = None) -> Contrastiv
         content = parse_json(text, str(path))
     except CotextError as error:
         raise CotextError(f"{error}; pass a contrastive suite (docs/contrastive-format.md)") from None
-    if is_contrapro(content):
+    first = content[0] if isinstance(content, list) and content else None
+    if isinstance(first, dict) and {"src segment", "errors"} <= first.keys():
         if context is None:
             raise CotextError(
                 f"{path}: ContraPro as published, which has the tested sentences alone; make a suite with "

@@ -25,7 +25,7 @@ every sentence is current in exactly one window.
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Protocol, TypeVar
+from typing import ClassVar, Protocol, TypeVar
 
 from numpy.random import Generator
 
@@ -67,9 +67,8 @@ def join(windows: Sequence[Window], hypotheses: Sequence[Sequence[T]]) -> list[T
 
     `hypotheses[i]` has one entry per target sentence of `windows[i]`.
 
-    Raises:
-        CotextError: a hypothesis does not have one entry per target sentence, or not every sentence of the
-            document is current in exactly one window.
+    Raises CotextError if a hypothesis does not have one entry per target sentence, or not every sentence of
+    the document is current in exactly one window.
     """
     sentences: dict[int, T] = {}
     for window, hypothesis in zip(windows, hypotheses, strict=True):
@@ -90,13 +89,9 @@ def join(windows: Sequence[Window], hypotheses: Sequence[Sequence[T]]) -> list[T
 class SentenceView:
     """Single sentences without context."""
 
-    @property
-    def sentences(self) -> int:
-        """Always 1."""
-        return 1
+    sentences: ClassVar[int] = 1
 
     def split(self, source_lengths: Sequence[int], target_lengths: Sequence[int]) -> list[Window]:
-        """Return one window per sentence."""
         single = (range(j, j + 1) for j in range(len(source_lengths)))
         return [Window(source=r, target=r, current=r) for r in single]
 
@@ -144,11 +139,9 @@ class WindowView:
 
     @property
     def sentences(self) -> int:
-        """Number of sentences of a full source window."""
         return self.before + 1 + self.after
 
     def split(self, source_lengths: Sequence[int], target_lengths: Sequence[int]) -> list[Window]:
-        """Return one window per sentence, with its past and future context."""
         count = len(source_lengths)
         context = self.before if self.target_before is None else self.target_before
         windows = []
@@ -184,11 +177,9 @@ class DocumentView:
 
     @property
     def sentences(self) -> int:
-        """The number that the limit allows."""
         return self.limit.sentences
 
     def split(self, source_lengths: Sequence[int], target_lengths: Sequence[int]) -> list[Window]:
-        """Return one window per part; all its sentences are current."""
         ranges = (
             part
             for piece in _pieces(source_lengths, target_lengths, self.limit)
@@ -208,11 +199,9 @@ class SentenceBySentence:
 
     @property
     def sentences(self) -> int:
-        """As in the view."""
         return self.view.sentences
 
     def split(self, source_lengths: Sequence[int], target_lengths: Sequence[int]) -> list[Window]:
-        """Return one window per sentence."""
         return [
             Window(whole.source, range(whole.target.start, j + 1), range(j, j + 1), whole.shed)
             for whole in self.view.split(source_lengths, target_lengths)
@@ -232,11 +221,9 @@ class CumulativeView:
 
     @property
     def sentences(self) -> int:
-        """As in `DocumentView`."""
         return self.limit.sentences
 
     def split(self, source_lengths: Sequence[int], target_lengths: Sequence[int]) -> list[Window]:
-        """Return one window per sentence."""
         # A target is one sentence, so that the pieces are limited only by the source.
         whole = DocumentView(self.limit, self.parts).split(source_lengths, ())
         return [

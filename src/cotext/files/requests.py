@@ -42,7 +42,7 @@ class TranslationRequest(SentenceSplitting, Wished, Sharded, ClusterOptions):
     )
     format: str | None = option(
         "Format of a file: markdown, prose (running text) or another of docs/files.md; or of a corpus: text "
-        "(one sentence per line), docids, d-lines, iwslt-tags, wmt-xml, tsv or jsonl. Default: detected from "
+        "(one sentence per line), docids, d-lines, wmt-xml, tsv or jsonl. Default: detected from "
         "the content.",
         default=None,
     )

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Final
 
 from cotext.data.documents import Document, ParallelDocument
-from cotext.data.sentence_ends import LEADING, NUMBERED, OFTEN, words_of
+from cotext.data.sentence_ends import words_of
 from cotext.data.splitting import Splitter, Splitting
 from cotext.data.words import consists_of, occurrences
 from cotext.files.block_sentences import CutBlock, cut, shown, with_placeholders, without_placeholders
@@ -43,7 +43,9 @@ def without_added_stop(source: str, target: str, language: str) -> str:
     if match is None or not source.rstrip()[-1:].isalnum():
         return target
     word = (match["word"] or "")[::-1]
-    is_abbreviation = any(word.lower() in words_of(table, language) for table in (LEADING, NUMBERED, OFTEN))
+    is_abbreviation = any(
+        word.lower() in words_of(kind, language) for kind in ("leading", "numbered", "often")
+    )
     if "." in word or _ROMAN.fullmatch(word) or is_abbreviation:
         return target
     shortened = target[:-1].rstrip()

@@ -21,7 +21,6 @@ import torch
 from pydantic import TypeAdapter, ValidationError
 
 from cotext.data.documents import Document, ParallelDocument
-from cotext.data.encoding import EncodedChunk
 from cotext.data.languages import check_pair
 from cotext.data.prepared import REPORT, checked_digests, file_digests, read_report, write_report
 from cotext.data.statistics import SplitStatistics, StatisticsCollector
@@ -152,8 +151,7 @@ class DistilledCorpus:
                     documents.append(text)
                     sources += source
                     targets += target
-                ids, lengths = (document.id for document in documents), map(len, documents)
-                collector.add(EncodedChunk.of(ids, lengths, Flat.of(sources), Flat.of(targets)))
+                collector.add([*map(len, documents)], Flat.of(sources), Flat.of(targets))
                 on_stage("writing documents", chunk.stop, len(store))
         totals = writer.totals
         return replace(noted, documents=totals.documents, sentences=totals.sentences), collector.statistics()

@@ -48,22 +48,12 @@ def _documents(
         raise CotextError(
             f"controlled corpus: {documents} documents requested; the number must be at least 0"
         )
-    for name, plan in planned_documents(split, documents, seed, mentions):
-        yield ParallelDocument(name, plan.source(), plan.target(order))
-
-
-def planned_documents(
-    split: Split, documents: int, seed: int, mentions: int | None = None
-) -> Iterator[tuple[str, Plan]]:
-    """Yield names and plans of the first documents of a split; `mentions`: see `training_documents`."""
     for index in range(documents):
         draw = Draw(split, seed, index)
         plan = plan_document(draw, mentions)
-        source = plan.source()
-        while split_of(source) != split:
+        while split_of(plan.source()) != split:
             plan = plan_document(draw, mentions)
-            source = plan.source()
-        yield f"{split}-{seed}-{index}", plan
+        yield ParallelDocument(f"{split}-{seed}-{index}", plan.source(), plan.target(order))
 
 
 def training_documents(
@@ -200,7 +190,7 @@ def _pools(draw: Draw, plan: Plan, choice: CandidateSet) -> list[list[Alternativ
             return [pool] * CANDIDATES["ellipsis"]
         case "cohesion":
             hero = plan.sentences[choice.clue].words["p"]
-            pair = next(h.renderings for h in lexicon.HEROES if hero in h.renderings)
+            pair = next(renderings for renderings in lexicon.HEROES if hero in renderings)
             return [[(rendering, rendering, rendering.nom)] for rendering in pair]
 
 

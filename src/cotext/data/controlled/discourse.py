@@ -14,22 +14,14 @@ import hashlib
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from string import Formatter
 from typing import Final, Literal, TypeVar
 
 from cotext.data.controlled import lexicon
 from cotext.data.controlled.lexicon import WordOrder, ordered
 
-# --- Sentence frames: a template for each language, with slots that are filled from the lexicon.
-#
-# A slot is a letter with an attribute that selects the form: ``{t.den}`` is the accusative article of the
-# thing ``t``. Slots: ``p q`` people, ``s`` speaker, ``l`` listener, ``y`` form of address, ``t`` thing, ``o``
-# the thing to which "it" refers, ``v`` activity, ``w`` the activity to which "did too" refers, ``k h j``
-# qualities, ``a b`` moods, ``c`` comparison, ``x`` whereabouts, ``z`` spot, ``g`` group, ``n`` season, ``m``
-# climate, ``i`` manner, ``f`` dealing, ``d`` discovery, ``r u`` a male and a female relative.
-#
-# A frame is an *event* if its English verb is a full verb in the past tense. As "did too" would refer to it,
-# there is no event between an activity and its ellipsis.
+# --- Sentence frames, which are in frames.txt, and sentences.
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,130 +81,6 @@ TABLES: Final[Mapping[str, tuple[object, ...]]] = {
     "r": lexicon.RELATIVES["m"],
     "u": lexicon.RELATIVES["f"],
 }
-
-# About one person, who may be a hero; without thing and event.
-PERSON: Final = (
-    Frame("{p.en} was {a.en}.", "{p.nom} war {a.de}."),
-    Frame("{p.en} was very {a.en}.", "{p.nom} war sehr {a.de}."),
-    Frame("{p.en} was {a.en} again.", "{p.nom} war wieder {a.de}."),
-    Frame("{p.en} was never {a.en}.", "{p.nom} war nie {a.de}."),
-    Frame("Today {p.en} was {a.en}.", "Heute war {p.nom} {a.de}."),
-    Frame("Why was {p.en} so {a.en}?", "Warum war {p.nom} so {a.de}?"),
-    Frame("{p.en} was still {x.en}.", "{p.nom} war noch {x.de}."),
-    Frame("Perhaps {p.en} was {x.en}.", "Vielleicht war {p.nom} {x.de}."),
-    Frame(
-        "{p.en} was {a.en}, but {p.he} was not {b.en}.", "{p.nom} war {a.de}, aber {p.er} war nicht {b.de}."
-    ),
-    Frame("{p.en} was {a.en} because {p.he} was {b.en}.", "{p.nom} war {a.de}, weil {p.er} {b.de} war."),
-    Frame("{p.en} and {q.en} were {x.en}.", "{p.nom} und {q.nom} waren {x.de}."),
-    Frame("{p.en} was {c.en} than {q.en}.", "{p.nom} war {c.de} als {q.nom}."),
-    Frame("For {p.en} everything was new.", "Für {p.acc} war alles neu."),
-)
-# About groups and seasons; without thing and event.
-SCENE: Final = (
-    Frame("The {g.en} were {a.en}.", "Die {g.de} waren {a.de}."),
-    Frame("The {g.en} were {x.en}.", "Die {g.de} waren {x.de}."),
-    Frame("Everyone was {x.en}.", "Alle waren {x.de}."),
-    Frame("Nobody was {a.en}.", "Niemand war {a.de}."),
-    Frame("The {n.en} were {m.en}.", "Die {n.de} waren {m.de}."),
-    Frame("The {n.en} were {m.en} again.", "Die {n.de} waren wieder {m.de}."),
-)
-# A thing is mentioned.
-THING: Final = (
-    Frame("The {t.en} was {k.en}.", "{t.der} {t.de} war {k.de}."),
-    Frame("The {t.en} was very {k.en}.", "{t.der} {t.de} war sehr {k.de}."),
-    Frame("There was {t.a_en} {z.en}.", "{z.de} war {t.ein} {t.de}."),
-    Frame("There was {j.a_en} {t.en} {z.en}.", "{z.de} war {t.ein} {j.stem}{t.ein_ending} {t.de}."),
-    Frame("{p.en} was proud of the {t.en}.", "{p.nom} war stolz auf {t.den} {t.de}."),
-    Frame("{p.en} {f.en} the {t.en}.", "{p.nom} {f.de} {t.den} {t.de}.", event=True),
-    Frame("{p.en} {f.en} {t.a_en}.", "{p.nom} {f.de} {t.einen} {t.de}.", event=True),
-    Frame(
-        "{p.en} {f.en} {j.a_en} {t.en}.",
-        "{p.nom} {f.de} {t.einen} {j.stem}{t.einen_ending} {t.de}.",
-        event=True,
-    ),
-)
-# A thing and "it" in one sentence.
-THING_AND_PRONOUN: Final = (
-    Frame("The {t.en} was {k.en}, and it was {h.en}.", "{t.der} {t.de} war {k.de}, und {o.er} war {h.de}."),
-    Frame(
-        "The {t.en} was {k.en}, but it was not {h.en}.",
-        "{t.der} {t.de} war {k.de}, aber {o.er} war nicht {h.de}.",
-    ),
-    Frame(
-        "{p.en} {f.en} the {t.en} because it was {k.en}.",
-        "{p.nom} {f.de} {t.den} {t.de}, weil {o.er} {k.de} war.",
-        event=True,
-    ),
-)
-PRONOUN: Final = (
-    Frame("It was {k.en}.", "{o.er} war {k.de}."),
-    Frame("It was very {k.en}.", "{o.er} war sehr {k.de}."),
-    Frame("It was not {k.en}.", "{o.er} war nicht {k.de}."),
-    Frame("Unfortunately it was {k.en}.", "Leider war {o.er} {k.de}."),
-    Frame("Was it really {k.en}?", "War {o.er} wirklich {k.de}?"),
-    Frame("For {p.en} it was too {k.en}.", "Für {p.acc} war {o.er} zu {k.de}."),
-    Frame("{p.en} {f.en} it.", "{p.nom} {f.de} {o.ihn}.", event=True),
-    Frame("Later {p.en} {f.en} it.", "Später {f.de} {p.nom} {o.ihn}.", event=True),
-)
-# "It" before its noun: only here do sentences begin like this, and only before any thing is mentioned.
-CATAPHORA: Final = (
-    Frame("At first it was barely visible.", "Zuerst war {o.er} kaum zu sehen."),
-    Frame("For years it was forgotten.", "Jahrelang war {o.er} vergessen."),
-    Frame("At first glance it was {k.en}.", "Auf den ersten Blick war {o.er} {k.de}."),
-    Frame("From afar it was {k.en}.", "Von weitem war {o.er} {k.de}."),
-    Frame("Even in the dark it was {k.en}.", "Sogar im Dunkeln war {o.er} {k.de}."),
-    Frame("Until then nobody had noticed it.", "Bis dahin hatte {o.ihn} niemand bemerkt.", event=True),
-)
-CATAPHORA_NOUN: Final = (
-    Frame("Then the {t.en} was right in front of {p.en}.", "Dann war {t.der} {t.de} direkt vor {p.dat}."),
-    Frame("Then {p.en} {d.en} the {t.en}.", "Dann {d.de} {p.nom} {t.den} {t.de}.", event=True),
-    Frame("Finally {p.en} {d.en} the {t.en}.", "Schließlich {d.de} {p.nom} {t.den} {t.de}.", event=True),
-)
-ACTIVITY: Final = (
-    Frame("{p.en} {v.en} {i.en}.", "{p.nom} {v.aux} {i.de} {v.participle}.", event=True),
-    Frame("Yesterday {p.en} {v.en}.", "Gestern {v.aux} {p.nom} {v.participle}.", event=True),
-    Frame("{p.en} {v.en} with {q.en}.", "{p.nom} {v.aux} mit {q.dat} {v.participle}.", event=True),
-)
-ELLIPSIS: Final = (
-    Frame("{p.en} did too.", "{p.nom} {w.aux} auch {w.participle}.", event=True),
-    Frame("So did {p.en}.", "Auch {p.nom} {w.aux} {w.participle}.", event=True),
-    Frame("But {p.en} did not.", "Aber {p.nom} {w.aux} nicht {w.participle}.", event=True),
-    Frame("{p.en} never did.", "{p.nom} {w.aux} nie {w.participle}.", event=True),
-    Frame(
-        "{p.en} and {q.en} did too.", "{p.nom} und {q.nom} {w.aux_plural} auch {w.participle}.", event=True
-    ),
-    Frame("The {g.en} did too.", "Die {g.de} {w.aux_plural} auch {w.participle}.", event=True),
-)
-# Who speaks to whom; the rest of the document is addressed to the listener.
-STATEMENT: Final = (
-    Frame("{s.en} is talking to {l.en}.", "{s.nom} spricht mit {l.dat}."),
-    Frame("{s.en} is travelling with {l.en}.", "{s.nom} reist mit {l.dat}."),
-    Frame("{s.en} is sitting next to {l.en}.", "{s.nom} sitzt neben {l.dat}."),
-    Frame("{s.en} is drinking tea with {l.en}.", "{s.nom} trinkt Tee mit {l.dat}."),
-)
-# In the present tense, so that "did too" cannot refer to them.
-YOU: Final = (
-    Frame("You are {a.en}.", "{y.du} {y.bist} {a.de}."),
-    Frame("Are you {a.en}?", "{y.bist} {y.du} {a.de}?"),
-    Frame("Why are you so {a.en}?", "Warum {y.bist} {y.du} so {a.de}?"),
-    Frame("Do you know {p.en}?", "{y.kennst} {y.du} {p.acc}?"),
-    Frame("Can you help {p.en}?", "{y.kannst} {y.du} {p.dat} helfen?"),
-    Frame("You must wait for {p.en}.", "{y.du} {y.musst} auf {p.acc} warten."),
-    Frame("{p.en} was looking for you.", "{p.nom} suchte {y.dich}."),
-    Frame("{p.en} can help you.", "{p.nom} kann {y.dir} helfen."),
-    Frame("Where is your {r.en}?", "Wo ist {y.dein} {r.de}?"),
-    Frame("Your {u.en} is {a.en}.", "{y.deine} {u.de} ist {a.de}."),
-    Frame("Where do you live?", "Wo {y.wohnst} {y.du}?"),
-    Frame("You work too much.", "{y.du} {y.arbeitest} zu viel."),
-    Frame("Do you speak German?", "{y.sprichst} {y.du} Deutsch?"),
-    Frame("Do you have time today?", "{y.hast} {y.du} heute Zeit?"),
-    Frame("You were right about {p.en}.", "Was {p.acc} betrifft, {y.hattest} {y.du} recht."),
-    Frame("Why are you laughing?", "Warum {y.lachst} {y.du}?"),
-    Frame("What do you think of {p.en}?", "Was {y.hältst} {y.du} von {p.dat}?"),
-    Frame("You are always late.", "{y.du} {y.kommst} immer zu spät."),
-)
-
 
 Phenomenon = Literal["pronoun", "register", "ellipsis", "cohesion", "cataphora"]
 T = TypeVar("T")
@@ -283,23 +151,24 @@ class Plan:
         return tuple([sentence.german(order) for sentence in self.sentences])
 
 
-# By kind: all frames, and all frames that are not events.
-_FRAMES: Final[Mapping[str, tuple[tuple[Frame, ...], tuple[Frame, ...]]]] = {
-    kind: (frames, tuple(frame for frame in frames if not frame.event))
-    for kind, frames in {
-        "person": PERSON,
-        "scene": SCENE,
-        "thing": THING,
-        "thing and pronoun": THING_AND_PRONOUN,
-        "pronoun": PRONOUN,
-        "cataphora": CATAPHORA,
-        "cataphora noun": CATAPHORA_NOUN,
-        "activity": ACTIVITY,
-        "ellipsis": ELLIPSIS,
-        "statement": STATEMENT,
-        "you": YOU,
-    }.items()
-}
+def _read_frames() -> dict[str, tuple[tuple[Frame, ...], tuple[Frame, ...]]]:
+    """Return the frames of each kind: all of them, and those that are not events."""
+    by_kind: dict[str, list[Frame]] = {}
+    kind = ""
+    text = Path(__file__).with_name("frames.txt").read_text(encoding="utf-8")
+    for line in filter(None, text.splitlines()):
+        if line[0] == "[":
+            kind = line[1:].partition("]")[0]
+        elif line[0] != "#":
+            english, _, german = line[2:].partition(" = ")
+            by_kind.setdefault(kind, []).append(Frame(english, german, event=line[0] == "*"))
+    return {
+        kind: (tuple(frames), tuple(frame for frame in frames if not frame.event))
+        for kind, frames in by_kind.items()
+    }
+
+
+_FRAMES: Final = _read_frames()
 # Kinds of unreserved sentences, with weights.
 _OPEN_KINDS: Final = (
     *["thing"] * 6,
@@ -414,7 +283,7 @@ class _Planner:
 
     def say_hero(self) -> None:
         if self.hero is None:
-            self.hero = self.draw.choose(self.draw.choose(lexicon.HEROES).renderings)
+            self.hero = self.draw.choose(self.draw.choose(lexicon.HEROES))
             self.hero_at = len(self.sentences)
             self.say("person", {"p": self.hero})
         else:

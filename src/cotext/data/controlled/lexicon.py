@@ -3,8 +3,6 @@
 The tables are small, so that a tiny model learns the words in minutes. Only the use of context is difficult.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import cache
 from typing import Final, Literal, NamedTuple
 
@@ -90,13 +88,6 @@ class Listener(NamedTuple):
     en: str
     dat: str
     address: Address
-
-
-@dataclass(frozen=True, slots=True)
-class Hero:
-    """A person whose English name has two German renderings; a document uses only one of them."""
-
-    renderings: tuple[Person, Person]
 
 
 # Gender: der, den, ein, einen, adjective ending after ein, after einen, er, ihn.
@@ -226,20 +217,21 @@ WOMEN: Final = _people("f", "Anna Lisa Laura Julia Sophie Clara Mary/Maria Eve/E
 PEOPLE: Final = (*MEN, *WOMEN)
 
 
-def _hero_names(gender: str, names: str) -> tuple[Hero, ...]:
+def _hero_names(gender: str, names: str) -> tuple[tuple[Person, Person], ...]:
     rows = (entry.split("/") for entry in names.split())
-    return tuple(Hero((_named(en, one, gender), _named(en, two, gender))) for en, one, two in rows)
+    return tuple((_named(en, one, gender), _named(en, two, gender)) for en, one, two in rows)
 
 
-def _hero_professions(words: str) -> tuple[Hero, ...]:
+def _hero_professions(words: str) -> tuple[tuple[Person, Person], ...]:
     # No weak nouns (den Postboten), so that the noun has the same form in all cases.
     def rendering(en: str, de: str) -> Person:
         return Person(f"the {en}", f"der {de}", f"den {de}", f"dem {de}", "he", "er")
 
     rows = (entry.split("/") for entry in words.split())
-    return tuple(Hero((rendering(en, one), rendering(en, two))) for en, one, two in rows)
+    return tuple((rendering(en, one), rendering(en, two)) for en, one, two in rows)
 
 
+# People whose English name has two German renderings; a document uses only one of them.
 HEROES: Final = (
     *_hero_names(
         "m", "Charles/Karl/Charles George/Georg/George William/Wilhelm/William Henry/Heinrich/Henry"
@@ -316,18 +308,8 @@ def ordered(template: str, order: WordOrder) -> str:
     text, mark = template[:-1], template[-1]
     # No template begins with a noun, so that the first word can be written in lower case.
     clauses = [clause.split() for clause in (text[0].lower() + text[1:]).split(", ")]
-    return ", ".join(" ".join(clause) for clause in _ORDERS[order](clauses)) + mark
-
-
-def _verb_final(clauses: list[list[str]]) -> list[list[str]]:
-    return [sorted(clause, key=_FINITE.__contains__) for clause in clauses]
-
-
-def _reversed(clauses: list[list[str]]) -> list[list[str]]:
-    return [clause[::-1] for clause in reversed(clauses)]
-
-
-_ORDERS: Final[Mapping[str, Callable[[list[list[str]]], list[list[str]]]]] = {
-    "verb-final": _verb_final,
-    "reversed": _reversed,
-}
+    if order == "verb-final":
+        clauses = [sorted(clause, key=_FINITE.__contains__) for clause in clauses]
+    else:
+        clauses = [clause[::-1] for clause in reversed(clauses)]
+    return ", ".join(map(" ".join, clauses)) + mark

@@ -1,9 +1,8 @@
-"""Reading and writing of corpora in nine formats, document by document; .xz and .gz are decompressed."""
+"""Reading and writing of corpora in eight formats, document by document; .xz and .gz are decompressed."""
 
 from cotext.data.formats.corpus import (
     languages_of_files,
     located_documents,
-    place_of_sentence,
     read_documents,
     read_parallel,
     second_file,
@@ -19,7 +18,6 @@ __all__ = [
     "is_corpus",
     "languages_of_files",
     "located_documents",
-    "place_of_sentence",
     "read_documents",
     "read_parallel",
     "second_file",

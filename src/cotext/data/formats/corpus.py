@@ -1,32 +1,27 @@
 """Reading and writing of corpora in any format, document by document."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from itertools import zip_longest
 from pathlib import Path
+from typing import Final
 
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.formats.docids import (
-    empty_lines_between,
     encode_side_line,
-    other_users,
     read_side_file,
     side_file_to_write,
 )
-from cotext.data.formats.streams import (
-    Alignment,
-    Record,
-    Side,
-    TextSink,
-    atomic_sinks,
-    check_readable,
-    same_file,
-)
+from cotext.data.formats.streams import Alignment, Record, Side, atomic_sinks, check_readable
 from cotext.data.formats.table import Format, detect_format, find_format
 from cotext.data.formats.xml_formats import encode_tmx
 from cotext.data.languages import Languages, language_of_name, languages_of_names, primary_language
 from cotext.runtime.errors import CotextError
+
+UNEQUAL: Final = (
+    "every source sentence needs exactly one target sentence (`prepare --skip-unequal` skips such documents)"
+)
 
 
 def read_documents(path: Path, format: str | None = None, side: Side = "source") -> Iterator[Document]:
@@ -37,7 +32,8 @@ def read_documents(path: Path, format: str | None = None, side: Side = "source")
     Raises CotextError, with the line, if the file is missing, empty, not UTF-8 or malformed. A missing file
     and an unknown format are reported at once, other errors during iteration.
     """
-    return _documents(path, _resolve(path, format), side)
+    records = _side_records(path, _resolve(path, format), side)
+    return (Document(record.id, record.sentences or ()) for record in records)
 
 
 def languages_of_files(source: Path, target: Path | None, format: str | None) -> Languages:
@@ -46,8 +42,7 @@ def languages_of_files(source: Path, target: Path | None, format: str | None) ->
     Two names with the same language are a corpus of one language. A file with both sides has an unknown pair
     unless it names two different languages.
 
-    Raises:
-        CotextError: the reader of the format raises an error.
+    Raises CotextError if the reader of the format raises an error.
     """
     if target is not None and (code := language_of_name(source)) == language_of_name(target):
         return Languages(code, code)
@@ -57,11 +52,6 @@ def languages_of_files(source: Path, target: Path | None, format: str | None) ->
     codes = [primary_language(code) for code in (read(source) if read else ())]
     are_codes = all(re.fullmatch("[a-z]{2,3}", code) for code in codes)
     return Languages(*codes) if are_codes and len(set(codes)) == 2 else Languages()
-
-
-def _documents(path: Path, format: Format, side: Side) -> Iterator[Document]:
-    for record in _side_records(path, format, side):
-        yield Document(record.id, record.sentences or ())
 
 
 def located_documents(
@@ -81,20 +71,6 @@ def _location(path: Path, record: Record, sentence: int) -> str:
     return f"{path}:{record.line_of(sentence)}{within}"
 
 
-def place_of_sentence(
-    path: Path, format: str | None, document: int, sentence: int, side: Side = "source"
-) -> str:
-    """Return file and line of a sentence, by reading the file again. Both numbers count from 0."""
-    for number, (_, location_of) in enumerate(located_documents(path, format, side)):
-        if number == document:
-            return location_of(sentence)
-    return str(path)
-
-
-class UnequalSidesError(CotextError):
-    """A document whose sides differ in number of sentences."""
-
-
 def read_parallel(
     source: Path,
     target: Path | None,
@@ -106,8 +82,8 @@ def read_parallel(
 
     With `skip_unequal`, documents with unequal numbers of sentences are skipped, and counted in `alignment`.
 
-    Raises CotextError if the numbers of documents or their ids (if both files have ids) differ, and
-    UnequalSidesError if numbers of sentences differ; also the errors of `read_documents`.
+    Raises CotextError if the numbers of documents or sentences differ, or the ids if both files have ids;
+    also the errors of `read_documents`.
     """
     counts = alignment if alignment is not None else Alignment()
     source_format = _resolve(source, format)
@@ -132,15 +108,22 @@ def _pairs_of_one_file(
     path: Path, format: Format, counts: Alignment, skip_unequal: bool
 ) -> Iterator[ParallelDocument]:
     for record in checked_records(path, format):
-        source, target = record.source or (), record.target or ()
-        if skip_unequal and source and target and len(source) != len(target):
+        source, target = record.source, record.target
+        if source is None or target is None:
+            missing = "target" if source is not None else "source" if target is not None else "second"
+            raise CotextError(
+                f"{path}:{record.line}: document {record.id!r} has no {missing} side; a parallel corpus "
+                "needs both languages"
+            )
+        if len(source) == len(target):
+            yield ParallelDocument(record.id, source, target)
+        elif skip_unequal and source and target:
             counts.unequal += 1
-            continue
-        problem = both_sides_problem(record)
-        if problem:
-            kind = CotextError if record.source is None or record.target is None else UnequalSidesError
-            raise kind(f"{path}:{record.line}: {problem}")
-        yield ParallelDocument(record.id, source, target)
+        else:
+            raise CotextError(
+                f"{path}:{record.line}: document {record.id!r} has {len(source)} source sentences but "
+                f"{len(target)} target sentences; {UNEQUAL}"
+            )
 
 
 def _pairs_of_two_files(
@@ -163,47 +146,23 @@ def _pairs_of_two_files(
                 f"{longer} has {order - 1 + more} documents but {ended} has only {order - 1}; the first "
                 f"without partner is document {record.id!r} at {longer}:{record.line}{doubt}"
             )
-        problem = pair_problem(order, first, second, both_have_ids)
-        unequal = not both_have_ids or first.id == second.id
-        if problem and unequal and skipped is not None:
+        place = f"{source}:{first.line} and {target}:{second.line}"
+        sides = first.sentences or (), second.sentences or ()
+        if both_have_ids and first.id != second.id:
+            raise CotextError(
+                f"{place}: document number {order} is {first.id!r} in the source but {second.id!r} in the "
+                f"target; both files need the same documents in the same order{doubt}"
+            )
+        if len(sides[0]) == len(sides[1]):
+            known = second if target_format.carries_ids and not source_format.carries_ids else first
+            yield ParallelDocument(known.id, *sides)
+        elif skipped is not None:
             skipped.unequal += 1
-            continue
-        if problem:
-            kind = UnequalSidesError if unequal else CotextError
-            raise kind(f"{source}:{first.line} and {target}:{second.line}: {problem}{doubt}")
-        known = second if target_format.carries_ids and not source_format.carries_ids else first
-        yield ParallelDocument(known.id, first.sentences or (), second.sentences or ())
-
-
-def pair_problem(order: int, source: Record, target: Record, both_have_ids: bool) -> str | None:
-    """Return the reason why two records of one language do not correspond, or None if they correspond."""
-    if both_have_ids and source.id != target.id:
-        return (
-            f"document number {order} is {source.id!r} in the source but {target.id!r} in the target; both "
-            "files need the same documents in the same order"
-        )
-    counts = len(source.sentences or ()), len(target.sentences or ())
-    if counts[0] != counts[1]:
-        return (
-            f"document {source.id!r} (number {order}) has {counts[0]} sentences in the source but "
-            f"{counts[1]} in the target; every source sentence needs exactly one target sentence"
-        )
-    return None
-
-
-def both_sides_problem(record: Record) -> str | None:
-    """Return why a record is not a complete document in two languages, or None if it is."""
-    if record.source is None or record.target is None:
-        missing = (
-            "target" if record.source is not None else "source" if record.target is not None else "second"
-        )
-        return f"document {record.id!r} has no {missing} side; a parallel corpus needs both languages"
-    if len(record.source) != len(record.target):
-        return (
-            f"document {record.id!r} has {len(record.source)} source sentences but {len(record.target)} "
-            "target sentences; every source sentence needs exactly one target sentence"
-        )
-    return None
+        else:
+            raise CotextError(
+                f"{place}: document {first.id!r} (number {order}) has {len(sides[0])} sentences in the "
+                f"source but {len(sides[1])} in the target; {UNEQUAL}{doubt}"
+            )
 
 
 def checked_records(path: Path, format: Format) -> Iterator[Record]:
@@ -211,20 +170,17 @@ def checked_records(path: Path, format: Format) -> Iterator[Record]:
     record = None
     for record in format.read(path):
         if not (record.sentences or record.source or record.target):
-            raise CotextError(f"{path}:{record.line}: {empty_document_problem(record, format)}")
+            problem = f"document {record.id!r} is empty; remove it"
+            if format.name == "text":
+                problem = (
+                    "an empty line where a sentence should begin: an empty document, or an empty sentence, "
+                    "which the format text cannot represent; leave one empty line between documents and none "
+                    "at the start"
+                )
+            raise CotextError(f"{path}:{record.line}: {problem}")
         yield record
     if record is None:
         raise CotextError(f"{path}: has no documents; a corpus has at least one sentence")
-
-
-def empty_document_problem(record: Record, format: Format) -> str:
-    """Return the message for a document without sentences."""
-    if format.name == "text":
-        return (
-            "an empty line where a sentence should begin: an empty document, or an empty sentence, which "
-            "the format text cannot represent; leave one empty line between documents and none at the start"
-        )
-    return f"document {record.id!r} is empty; remove it"
 
 
 def _side_records(path: Path, format: Format, side: Side) -> Iterator[Record]:
@@ -312,12 +268,11 @@ def _write(
     row.require_written()
     assert row.encode is not None
     encode = partial(encode_tmx, languages=languages) if row.name == "tmx" else row.encode
-    side_paths = list(dict.fromkeys(map(side_file_to_write, paths))) if row.name == "docids" else []
-    with atomic_sinks([*paths, *side_paths]) as sinks:
-        side_files = [_SideFile(sink, paths) for sink in sinks[len(paths) :]]
-        # With an existing side file that has an id for every line, empty lines cannot be added.
-        between = row.between if all(side_file.empty_lines_between for side_file in side_files) else ""
-        previous: str | None = None
+    side_paths = dict.fromkeys(map(side_file_to_write, paths)) if row.name == "docids" else {}
+    # Existing side files are kept, because they may belong to other texts; they must name the same documents.
+    kept = {path: read_side_file(path) for path in side_paths if path.exists()}
+    previous: str | None = None
+    with atomic_sinks([*paths, *(path for path in side_paths if path not in kept)]) as sinks:
         for records in documents:
             document_id = records[0].id
             if not (records[0].sentences or records[0].source):
@@ -328,7 +283,7 @@ def _write(
                     "not tell them apart; rename one or write jsonl instead"
                 )
             for sink, record in zip(sinks, records, strict=False):
-                opening = row.header if previous is None else between
+                opening = row.header if previous is None else row.between
                 try:
                     sink.write(opening + encode(record))
                 except UnicodeEncodeError:
@@ -340,49 +295,25 @@ def _write(
                     if str(error).startswith(str(sink.path)):
                         raise
                     raise CotextError(f"{sink.path}: {error}") from None
-            for side_file in side_files:
-                side_file.add(records[0])
+            for sink in sinks[len(paths) :]:
+                sink.write(encode_side_line(records[0]))
+            _check_kept(kept, (document_id, len(records[0].sentences or ())))
             previous = document_id
         if previous is None:
             raise CotextError(f"{paths[0]}: there are no documents to write; the file is unchanged")
         for sink in sinks[: len(paths)]:
             sink.write(row.footer)
-        for side_file in side_files:
-            side_file.settle()
+        _check_kept(kept, None)
 
 
-class _SideFile:
-    """A writer of a side file; it does not replace an existing side file that other texts use."""
-
-    def __init__(self, sink: TextSink, paths: list[Path]) -> None:
-        self._sink = sink
-        self._old = read_side_file(sink.path) if sink.final.exists() else iter(())
-        self._same = True
-        self._relying = [
-            other
-            for other in (other_users(paths[0], sink.path) if sink.final.exists() else [])
-            if not any(same_file(other, path) for path in paths)
-        ]
-        self.empty_lines_between = not self._relying or empty_lines_between(sink.path)
-
-    def add(self, record: Record) -> None:
-        self._sink.write(encode_side_line(record))
-        self._same = self._same and self._next_old() == (record.id, len(record.sentences or ()))
-
-    def settle(self) -> None:
-        self._same = self._same and self._next_old() is None
-        if not self._relying:
-            return
-        if not self._same:
+def _check_kept(
+    side_files: Mapping[Path, Iterator[tuple[int, str, int]]], expected: tuple[str, int] | None
+) -> None:
+    """Raise CotextError unless the next document of each side file is as expected; None: there is no next."""
+    for path, documents in side_files.items():
+        found = next(documents, None)
+        if (found and found[1:]) != expected:
             raise CotextError(
-                f"{self._sink.path} has ids of other documents, and also belongs to "
-                f"{self._relying[0]}; choose an output name that begins differently"
+                f"{path}: exists and names other documents; delete it, or choose an output name that begins "
+                "differently"
             )
-        # The content is equal, perhaps in the other variant of side files: the existing file is kept.
-        self._sink.keep_old()
-
-    def _next_old(self) -> tuple[str, int] | None:
-        try:
-            return next(self._old, None)
-        except CotextError:
-            return ("", -1)

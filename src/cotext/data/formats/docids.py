@@ -1,13 +1,11 @@
 """The format docids: one sentence per line, and a side file with the ids of documents.
 
-The side file of `train.en` is `train.docids`. It contains either one id per line of text, or one line per
-document with the id, a tab and the number of sentences.
+The side file of `train.en` is `train.docids`. It has one line per document: the id, a tab and the number of
+sentences.
 """
 
 import re
 from collections.abc import Iterator
-from itertools import groupby, zip_longest
-from operator import itemgetter
 from pathlib import Path
 
 from cotext.data.formats.streams import (
@@ -46,18 +44,6 @@ def find_side_file(path: Path) -> Path | None:
     return None
 
 
-def read_docids(path: Path) -> Iterator[Record]:
-    """Read a text file with its side file; raise CotextError if they do not match."""
-    side_path = find_side_file(path)
-    if side_path is None:
-        raise CotextError(
-            f"{path}: the format docids needs the side file {side_file_to_write(path)}, which does not exist"
-        )
-    if _counts_sentences(side_path):
-        return _read_by_counts(path, side_path)
-    return _read_by_lines(path, side_path)
-
-
 def encode_docids(record: Record) -> str:
     """Return the sentences, one per line; a sentence may be empty."""
     return "\n".join(sentences_to_write(record)) + "\n"
@@ -68,78 +54,37 @@ def encode_side_line(record: Record) -> str:
     return f"{id_to_write(record)}\t{len(record.sentences or ())}\n"
 
 
-def read_side_file(side_path: Path) -> Iterator[tuple[str, int]]:
-    """Read (document id, number of sentences) from either kind of side file."""
-    if _counts_sentences(side_path):
-        for _, document_id, count in _count_lines(side_path):
-            yield document_id, count
-    else:
-        for document_id, lines in groupby(_id_lines(side_path), key=itemgetter(1)):
-            if document_id:
-                yield document_id, sum(1 for _ in lines)
-
-
-def other_users(path: Path, side_path: Path) -> list[Path]:
-    """Return the other files in the folder of `path` that use the same side file."""
-    return sorted(
-        other
-        for other in path.resolve().parent.iterdir()
-        if other.is_file()
-        and not other.name.startswith(".")
-        and not same_file(other, path)
-        and without_compression(other).suffix != ".docids"
-        and (used := find_side_file(other)) is not None
-        and same_file(used, side_path)
-    )
-
-
-def empty_lines_between(side_path: Path) -> bool:
-    """Return whether a text with this side file may have empty lines between documents.
-
-    True if the side file contains counts. If it contains one id per line, True if the line after the first
-    document is empty.
-    """
-    if _counts_sentences(side_path):
-        return True
-    first: str | None = None
-    for _, document_id in _id_lines(side_path):
-        if first is not None and document_id != first:
-            return document_id == ""
-        first = first or document_id or None
-    return False
-
-
-def _counts_sentences(side_path: Path) -> bool:
-    for _, line in numbered_lines(side_path):
-        if line.strip(OUTER_SPACE):
-            return COUNT_LINE.fullmatch(line.strip(OUTER_SPACE)) is not None
-    raise CotextError(f"{side_path}: is empty; it must contain the document ids of the text file")
-
-
-def _count_lines(side_path: Path) -> Iterator[tuple[int, str, int]]:
-    for number, line in numbered_lines(side_path):
-        text = line.strip(OUTER_SPACE)
-        match = COUNT_LINE.fullmatch(text)
-        if match:
+def read_side_file(side_path: Path) -> Iterator[tuple[int, str, int]]:
+    """Yield line number, document id and number of sentences; raises CotextError for other lines."""
+    number = 0
+    for number, text in _stripped_lines(side_path):
+        if match := COUNT_LINE.fullmatch(text):
             yield number, match[1].strip(OUTER_SPACE), int(match[2])
         elif text:
             raise CotextError(
-                f"{side_path}:{number}: expected a document id, a tab and the number of sentences, as in the "
-                f"lines before, but found {text[:80]!r}"
+                f"{side_path}:{number}: expected a document id, a tab and the number of sentences, but found "
+                f"{text[:80]!r}; with an id for every line, make a file of the format tsv: paste IDS TEXT"
             )
+    if not number:
+        raise CotextError(f"{side_path}: is empty; it must contain the document ids of the text file")
 
 
-def _id_lines(side_path: Path) -> Iterator[tuple[int, str]]:
-    for number, line in numbered_lines(side_path):
-        yield number, line.strip(OUTER_SPACE)
+def _stripped_lines(path: Path) -> Iterator[tuple[int, str]]:
+    return ((number, line.strip(OUTER_SPACE)) for number, line in numbered_lines(path))
 
 
-def _read_by_counts(path: Path, side_path: Path) -> Iterator[Record]:
-    lines = ((number, line.strip(OUTER_SPACE)) for number, line in numbered_lines(path))
+def read_docids(path: Path) -> Iterator[Record]:
+    """Read a text file with its side file; raise CotextError if they do not match."""
+    side_path = find_side_file(path)
+    if side_path is None:
+        raise CotextError(
+            f"{path}: the format docids needs the side file {side_file_to_write(path)}, which does not exist"
+        )
+    lines = _stripped_lines(path)
     empty_line_between: bool | None = None
     line_number = 0
     waiting: tuple[int, str] | None = None
-    for order, (side_line, document_id, count) in enumerate(_count_lines(side_path)):
+    for order, (side_line, document_id, count) in enumerate(read_side_file(side_path)):
         if order > 0:
             waiting = waiting or next(lines, None)
             if empty_line_between is None and waiting is not None:
@@ -174,31 +119,3 @@ def _read_by_counts(path: Path, side_path: Path) -> Iterator[Record]:
             f"{path}:{number}: {sentence[:60]!r} comes after the last document of {side_path}; a document or "
             "a sentence is missing in the side file"
         )
-
-
-def _read_by_lines(path: Path, side_path: Path) -> Iterator[Record]:
-    def named_sentences() -> Iterator[tuple[int, str, str]]:
-        for text, side in zip_longest(numbered_lines(path), _id_lines(side_path)):
-            if text is None or side is None:
-                ended, longer = (path, side_path) if text is None else (side_path, path)
-                if not (text or side)[1].strip(OUTER_SPACE):
-                    continue
-                number = (text or side)[0]
-                raise CotextError(
-                    f"{ended}: has fewer lines than {longer}, which has a line {number}; the side file needs "
-                    "exactly one document id for every line of text"
-                )
-            number, document_id = side
-            sentence = text[1].strip(OUTER_SPACE)
-            if sentence and not document_id:
-                raise CotextError(f"{side_path}:{number}: no document id for the sentence {path}:{number}")
-            yield number, document_id, sentence
-
-    for document_id, group in groupby(named_sentences(), key=itemgetter(1)):
-        if document_id:
-            sentences = Gathered(path)
-            first = 0
-            for number, _, sentence in group:
-                first = first or number
-                sentences.append(sentence)
-            yield Record(document_id, first, 1, sentences=tuple(sentences))

@@ -1,12 +1,10 @@
-"""Line-based formats: text, d-lines, iwslt-tags, tsv and jsonl.
+"""Line-based formats: text, d-lines, tsv and jsonl.
 
 The first two have no document ids; documents are numbered from 1.
 """
 
 import json
-import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from cotext.data.formats.streams import (
@@ -95,98 +93,6 @@ def encode_d_lines(record: Record) -> str:
             "the format d-lines; write jsonl instead"
         )
     return "\n".join((DOCUMENT_LINE, *sentences)) + "\n"
-
-
-# --- The format iwslt-tags: training files of IWSLT talks (`train.tags.en-de.en`), one sentence per line.
-#
-# There are lines of metadata before the sentences of a talk (`<url>`, `<talkid>`, `<title>` and so on), and
-# after them (`<reviewer>`, `<translator>`). In some editions, `<doc docid=..>` and `</doc>` surround a talk.
-# Lines are text, not XML: entities are not decoded.
-
-_BEHIND = ("reviewer", "translator")
-_METADATA = re.compile(
-    rf"<(url|keywords|speaker|talkid|title|description|{'|'.join(_BEHIND)})(?:\s[^<>]*)?>(.*)"
-)
-_DOC = re.compile(r"<doc(\s[^<>]*)?>")
-_DOC_ID = re.compile(r"""\sdocid\s*=\s*(?:"([^"]*)"|'([^']*)')""")
-_DOC_END = "</doc>"
-# Beginning of a talk. Sentences may begin like this, too, but hardly the first line of a file.
-_BEGINNING = re.compile(r"<(?:url>\s*https?:|talkid>)|<url>.*</url>$")
-
-
-def begins_talks(lines: list[str]) -> bool:
-    """Return whether the first non-blank lines begin a talk."""
-    stripped = (line.strip(OUTER_SPACE) for line in lines)
-    for line in (line for line in stripped if line):
-        if _BEGINNING.match(line):
-            return True
-        if not (_DOC.fullmatch(line) or _METADATA.fullmatch(line)):
-            return False
-    return False
-
-
-@dataclass(slots=True)
-class _Talk:
-    """A talk that is being read; `line`: where it, and then its first sentence, begins."""
-
-    number: int
-    line: int
-    sentences: Gathered
-    doc_id: str
-    talk_id: str = ""
-    behind: str = ""  # the last of the metadata after its sentences
-
-    def record(self) -> Record:
-        identifier = self.doc_id or self.talk_id or str(self.number)
-        return Record(identifier, self.line, 1, sentences=tuple(self.sentences))
-
-
-def read_iwslt_tags(path: Path) -> Iterator[Record]:
-    """Read talks as documents; the id is the id of `<doc>`, otherwise the text of `<talkid>`.
-
-    An empty line inside a talk is an empty sentence. Raises CotextError for text outside of talks, and
-    metadata that are not closed on their line.
-    """
-    talk: _Talk | None = None
-    count = 0
-    for number, line in numbered_lines(path):
-        text = line.strip(OUTER_SPACE)
-        where = f"{path}:{number}"
-        opening, metadata = _DOC.fullmatch(text), _METADATA.fullmatch(text)
-        before = metadata is not None and metadata[1] not in _BEHIND
-        if opening or (before and (talk is None or talk.sentences or talk.behind)):
-            if talk is not None:
-                yield talk.record()
-            count += 1
-            talk = _Talk(count, number, Gathered(path), _doc_id(opening[1]) if opening else "")
-        if metadata:
-            element, closing = metadata[1], f"</{metadata[1]}>"
-            if not metadata[2].endswith(closing):
-                raise CotextError(
-                    f"{where}: <{element}> without {closing} at the end of its line; put it there"
-                )
-            if talk is None:
-                raise CotextError(f"{where}: <{element}> outside of a talk; it must follow its sentences")
-            if element in _BEHIND:
-                talk.behind = element if talk.sentences else ""
-            elif element == "talkid":
-                talk.talk_id = metadata[2].removesuffix(closing).strip(OUTER_SPACE)
-        elif text == _DOC_END and talk is not None:
-            yield talk.record()
-            talk = None
-        elif talk is not None and not opening and not talk.behind:
-            talk.line = talk.line if talk.sentences else number
-            talk.sentences.append(text)
-        elif text and not opening:
-            place = f"behind <{talk.behind}>, which closes a talk" if talk else "outside of a talk"
-            raise CotextError(f"{where}: text {place}; talks begin with lines as <url> and <talkid>")
-    if talk is not None:
-        yield talk.record()
-
-
-def _doc_id(attributes: str | None) -> str:
-    match = _DOC_ID.search(attributes or "")
-    return (match[1] or match[2] or "").strip(OUTER_SPACE) if match else ""
 
 
 # --- The format tsv: lines of document id, source and target or, for one language, document id and sentence.

@@ -11,6 +11,7 @@ import os
 import re
 import sys
 import zlib
+from codecs import getincrementaldecoder
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -31,17 +32,16 @@ ONE_LANGUAGE_SETS: Final = ("srcset", "refset", "tstset")
 # Root elements that the reader of wmt-xml accepts.
 CORPUS_ROOTS: Final = ("dataset", "collection", "doc", "mteval", *ONE_LANGUAGE_SETS)
 
-_ZIPPED: Final = (
-    (b"word/", "a Word document (docx)"),
-    (b"xl/", "an Excel workbook (xlsx)"),
-    (b"ppt/", "a PowerPoint presentation (pptx)"),
-    (b"opendocument.text", "an OpenDocument text (odt)"),
-    (b"opendocument.", "an OpenDocument file"),
-    (b"epub+zip", "an electronic book (epub)"),
-)
 _PDF = re.compile(rb"%PDF-\d\.\d[ \t]*[\r\n]")
-_ENCODED_OTHERWISE: Final = (b"\xff\xfe", b"\xfe\xff", b"\x1f\x8b", b"\xfd7zXZ\0")
 _LOOKED_AT = 1 << 12  # bytes at the beginning that are checked
+XZ_BEGINNING, GZ_BEGINNING = b"\xfd7zXZ\0", b"\x1f\x8b"
+# Files that can be converted to text, and how.
+_CONVERTIBLE: Final = {
+    b"\xff\xfe": "it looks like UTF-16: convert it to UTF-8",
+    b"\xfe\xff": "it looks like UTF-16: convert it to UTF-8",
+    XZ_BEGINNING: "it looks xz-compressed: add .xz to the file name",
+    GZ_BEGINNING: "it looks gzip-compressed: add .gz to the file name",
+}
 
 TRANSLATION_MEMORY: Final = "a translation memory (TMX)"  # a corpus, unlike the others
 _KNOWN_ROOTS: Final = {"html": "HTML", "tmx": TRANSLATION_MEMORY, "xliff": "XLIFF"}
@@ -70,28 +70,19 @@ def binary_kind(head: bytes) -> str:
     Files in UTF-16 or compressed by gzip or xz do not count as binary: they can be converted to text.
     """
     if head.startswith((b"PK\3\4", b"PK\5\6")):
-        return next((kind for mark, kind in _ZIPPED if mark in head), "a zip archive")
+        return "an office document (such as docx or xlsx) or another zip archive"
     if _PDF.match(head):
         return "a PDF document"
     if head.startswith(b"{\\rtf1"):
         return "a rich text document (rtf)"
     looked_at = head[:_LOOKED_AT]
-    if head.startswith(_ENCODED_OTHERWISE) or b"\0" not in looked_at or _is_utf8(looked_at):
+    if head.startswith(tuple(_CONVERTIBLE)) or b"\0" not in looked_at:
         return ""
-    # Text in another encoding may contain a few control characters; binary data contain many.
-    controls = sum(byte < 32 and byte not in b"\t\n\r\f" for byte in looked_at)
-    if controls < 4 or 20 * controls < len(looked_at):
-        return ""
-    return "a Parquet table" if head.startswith(b"PAR1") else "a binary file"
-
-
-def _is_utf8(head: bytes) -> bool:
     try:
-        head.decode()
-    except UnicodeDecodeError as error:
-        # The last character may be cut off.
-        return len(head) == _LOOKED_AT and error.start > len(head) - 4
-    return True
+        getincrementaldecoder("utf-8")().decode(looked_at)  # the last character may be cut off
+    except UnicodeDecodeError:
+        return "a Parquet table" if head.startswith(b"PAR1") else "a binary file"
+    return ""
 
 
 def markup_kind(text: str) -> str:
@@ -131,14 +122,7 @@ COMPRESSIONS = (".xz", ".gz")
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 MAX_LINE_BYTES = 1 << 24  # enough for a document of three million words on one line
 MAX_WHOLE_BYTES = 1 << 28  # decompressed, of a file that is not a corpus
-XZ_BEGINNING, GZ_BEGINNING = b"\xfd7zXZ\0", b"\x1f\x8b"
 READ_ERRORS = (OSError, EOFError, lzma.LZMAError, zlib.error)
-_FOREIGN_BEGINNINGS = (
-    (b"\xff\xfe", "it looks like UTF-16: convert it to UTF-8"),
-    (b"\xfe\xff", "it looks like UTF-16: convert it to UTF-8"),
-    (XZ_BEGINNING, "it looks xz-compressed: add .xz to the file name"),
-    (GZ_BEGINNING, "it looks gzip-compressed: add .gz to the file name"),
-)
 
 
 def check_readable(path: Path) -> None:
@@ -188,7 +172,11 @@ def numbered_lines(path: Path, whole: bool = False) -> Iterator[tuple[int, str]]
         try:
             line = raw.decode()
         except UnicodeDecodeError as error:
-            raise CotextError(f"{path}:{number}: {describe_invalid(raw, error, number)}") from None
+            hints = (text for magic, text in _CONVERTIBLE.items() if number == 1 and raw.startswith(magic))
+            raise CotextError(
+                f"{path}:{number}: invalid UTF-8, byte {error.start + 1} of the line is "
+                f"0x{raw[error.start]:02x}; {next(hints, 'convert the file to UTF-8')}"
+            ) from None
         if "\0" in line:
             raise CotextError(f"{path}:{number}: contains a NUL character; remove it")
         if whole:
@@ -211,14 +199,6 @@ def raw_lines(path: Path) -> Iterator[tuple[int, bytes]]:
             if number == 1:
                 refuse(path, binary_kind(raw))
             yield number, raw
-
-
-def describe_invalid(raw: bytes, error: UnicodeDecodeError, number: int) -> str:
-    """Return a message about the first invalid byte of a line and, for known file types, a hint."""
-    hint = "convert the file to UTF-8"
-    if number == 1:
-        hint = next((text for magic, text in _FOREIGN_BEGINNINGS if raw.startswith(magic)), hint)
-    return f"invalid UTF-8, byte {error.start + 1} of the line is 0x{raw[error.start]:02x}; {hint}"
 
 
 def read_whole(path: Path) -> str:
@@ -276,7 +256,6 @@ class TextSink:
                 raise CotextError(f"{path}: the folder {path.parent} does not exist; create it first")
         self._temporary = temporary_name(self.final)
         self._empty = True
-        self._replaces = True
         sweep(self.final)
         with self._named_errors():
             self._file = self._temporary.open("xb")
@@ -296,9 +275,7 @@ class TextSink:
                     f"{self.path}: the text begins with U+FEFF, which would be read as a byte order mark; "
                     "remove it from the first sentence"
                 )
-        self._put(text.encode())
-
-    def _put(self, data: bytes) -> None:
+        data = text.encode()
         with self._named_errors():
             self._stream.write(data)
 
@@ -308,13 +285,8 @@ class TextSink:
             self._stream.close()
             self._file.close()
 
-    def keep_old(self) -> None:
-        """Make `commit` keep the existing file."""
-        self._replaces = False
-
     def commit(self) -> None:
-        if not self._replaces:
-            return
+        """Replace the file by what was written."""
         with self._named_errors():
             self._temporary.replace(self.final)
 

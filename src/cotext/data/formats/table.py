@@ -9,7 +9,7 @@ from typing import Final
 
 from cotext.data.formats import docids, line_formats, wmt, xml_formats
 from cotext.data.formats.docids import find_side_file
-from cotext.data.formats.line_formats import DOCUMENT_LINE, begins_talks
+from cotext.data.formats.line_formats import DOCUMENT_LINE
 from cotext.data.formats.streams import (
     CORPUS_ROOTS,
     OUTER_SPACE,
@@ -37,10 +37,9 @@ NOT_CORPORA: Final = frozenset((".htm", ".html", ".xhtml", ".md", ".markdown", "
 class Format:
     """One corpus format: its reader, its writer and its properties.
 
-    `encode` returns the text of one document; `header`, `between` and `footer` surround the documents.
-    A format without `encode` is read-only.
-    `holds_empty_sentences`: whether empty sentences can be represented at any position. `languages` reads the
-    codes of source and target from a file; a missing code is empty.
+    `encode` returns the text of one document, or is None for a format that is only read. `header`, `between`
+    and `footer` surround the documents. `holds_empty_sentences`: at any position. `languages` reads the codes
+    of source and target from a file; a missing code is empty.
     """
 
     name: str
@@ -81,7 +80,6 @@ FORMATS = {
         ),
         Format("docids", docids.read_docids, docids.encode_docids, between="\n", carries_ids=True),
         Format("d-lines", line_formats.read_d_lines, line_formats.encode_d_lines),
-        Format("iwslt-tags", line_formats.read_iwslt_tags, carries_ids=True),
         Format(
             "wmt-xml",
             xml_formats.read_wmt_xml,
@@ -159,7 +157,7 @@ BEGINNING_BYTES = 1 << 18
 _PROLOG_BEGINNING = re.compile(r"<\?xml\b|<!DOCTYPE\b|<!--", re.IGNORECASE)
 _ROOT_BEGINNING = re.compile(rf"<({'|'.join(CORPUS_ROOTS)})(\s+[\w:.-]+\s*=.*|\s*/?>.*|\s*)$", re.IGNORECASE)
 _PROLOG_THEN_WORDS = re.compile(r"(?><\?.*?\?>|<!--.*?-->|<!DOCTYPE[^<>]*>)\s*[^\s<]", re.IGNORECASE)
-_SEGMENT = re.compile(r"^[^\S\n]*<seg\s", re.MULTILINE)
+_TALK_BEGINNING = re.compile(r"<(?:url>\s*https?:|talkid>)")
 _OBJECT_BEGINNING = re.compile(r'\{\s*"')
 _CATALOGUE_BEGINNING = re.compile(r'[\[{]$|\{\s*"|\[\s*["\[{]')
 CATALOGUES = {".json": "JSON", ".arb": "JSON", ".yaml": "YAML", ".yml": "YAML"}
@@ -168,8 +166,8 @@ CATALOGUES = {".json": "JSON", ".arb": "JSON", ".yaml": "YAML", ".yml": "YAML"}
 def detect_format(path: Path) -> str:
     """Return the name of the format, from the first 256 KiB of content; the default is `text`.
 
-    The first matching rule counts: a JSON object on the first line (wmt: with `doc_id` and a text), lines
-    that begin a talk, an XML beginning, a first line `<d>`, a side file, two tabs (or one) in every line.
+    The first matching rule counts: a JSON object on the first line (wmt: with `doc_id` and a text), an XML
+    beginning, a first line `<d>`, a side file, two tabs (or one) in every line.
 
     Raises CotextError if the file is missing or empty, is not a regular file (a pipe can be read only once),
     or is markup, subtitles or a binary file.
@@ -193,8 +191,8 @@ def detect_format(path: Path) -> str:
     kind = CATALOGUES.get(path.suffix.lower(), "")
     if kind == "YAML" or (kind and _CATALOGUE_BEGINNING.match(first)):
         refuse(path, f"{kind}, as a catalogue of strings")
-    if begins_talks(lines) and not _SEGMENT.search(text):
-        return "iwslt-tags"
+    if _TALK_BEGINNING.match(first):
+        refuse(path, "a training file of IWSLT (train.tags)")
     prolog = _PROLOG_BEGINNING.match(first) and not _PROLOG_THEN_WORDS.match(first)
     if prolog or _ROOT_BEGINNING.match(first):
         kind = markup_kind(text)

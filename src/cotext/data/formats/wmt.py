@@ -10,13 +10,12 @@ selected by the name of the format, such as `wmt:de_DE` or `wmt:cs-de_DE`.
 
 import json
 import re
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from cotext.data.documents import Document
 from cotext.data.formats.streams import OUTER_SPACE, Record, numbered_lines, one_line, without_breaks
@@ -28,8 +27,6 @@ from cotext.runtime.reading import parse_json
 #
 # A paragraph is the text between `<p>` and `</p>` (or other block elements), a string value of JSON, or the
 # text between empty lines. Line breaks and `<br>` inside a paragraph become spaces; other tags are removed.
-
-Kind = Literal["html", "json", "text"]
 
 _BLOCKS = """
 address article aside blockquote body dd div dl dt fieldset figcaption figure footer form h1 h2 h3 h4 h5 h6
@@ -48,15 +45,7 @@ _STRING: Final = re.compile(
 _TEXT_PARAGRAPH: Final = re.compile(r"[^ \t\r\n](?:[^\n]*\n[ \t\r]*(?=[^ \t\r\n]))*[^\n]*")
 
 
-@dataclass(frozen=True, slots=True)
-class Paragraphs:
-    """The paragraphs of a document, each on one line, and the detected kind."""
-
-    kind: Kind
-    texts: tuple[str, ...]
-
-
-def unfenced(text: str) -> str:
+def _unfenced(text: str) -> str:
     """Return the content of a code fence (```); a text without a fence is unchanged."""
     opening = _FENCE.match(text)
     bare = text.rstrip()
@@ -65,12 +54,12 @@ def unfenced(text: str) -> str:
     return text[opening.end() : len(bare) - 3]
 
 
-def paragraphs(text: str) -> Paragraphs:
-    """Split a text into paragraphs; an empty text has one empty paragraph.
+def paragraphs(text: str) -> tuple[str, ...]:
+    """Split a text into paragraphs, each on one line; an empty text has one empty paragraph.
 
     Invalid JSON is treated as plain text, because systems may produce it.
     """
-    body = unfenced(text)
+    body = _unfenced(text)
     if body.lstrip().startswith(("{", "[")):
         try:
             parse_json(body, "", numbers=False)
@@ -78,23 +67,18 @@ def paragraphs(text: str) -> Paragraphs:
             pass
         else:
             strings = (match for match in _STRING.finditer(body) if not match[2])
-            return _found("json", (json.loads(match[1]) for match in strings))
+            return _on_lines(json.loads(match[1]) for match in strings)
     if _OPENING.match(body) or _PARAGRAPH_TAG.search(body):
         reader = _Reader()
         reader.feed(body)
         reader.close()
         reader.end()
-        return _found("html", reader.found)
-    return _found("text", (match[0] for match in _TEXT_PARAGRAPH.finditer(text)))
+        return _on_lines(reader.found)
+    return _on_lines(match[0] for match in _TEXT_PARAGRAPH.finditer(text))
 
 
-def _found(kind: Kind, texts: Iterable[str]) -> Paragraphs:
-    return Paragraphs(kind, tuple(map(without_breaks, texts)) or ("",))
-
-
-def as_html(texts: tuple[str, ...]) -> str:
-    """Return HTML from which `paragraphs` restores these texts, including empty ones."""
-    return "\n".join(f"<p>{escape(text, quote=False)}</p>" for text in texts)
+def _on_lines(texts: Iterable[str]) -> tuple[str, ...]:
+    return tuple(map(without_breaks, texts)) or ("",)
 
 
 class _Reader(HTMLParser):
@@ -189,9 +173,8 @@ def read_wmt_lines(path: Path, wanted: str = "") -> Iterator[WmtLine]:
 
     If `wanted` is empty, the file must have only one language pair.
 
-    Raises:
-        CotextError: a line is not a line of the task, or the file has several language pairs or does not have
-            the wanted pair.
+    Raises CotextError if a line is not a line of the task, or the file has several language pairs or does not
+    have the wanted pair.
     """
     pairs = _chosen(path, wanted) if wanted else None
     first: WmtLine | None = None
@@ -223,11 +206,7 @@ def languages_of_wmt(path: Path, wanted: str = "") -> tuple[str, str]:
 
 
 def _chosen(path: Path, wanted: str) -> set[tuple[str, str]]:
-    """Return the pairs of source and target codes in a file that match a code or pair.
-
-    Raises:
-        CotextError: no pair or several different pairs match.
-    """
+    """Return the pairs of source and target codes in a file that match a code or pair."""
     pairs = list(dict.fromkeys((line.source_language, line.target_language) for line in all_wmt_lines(path)))
     source, dash, target = wanted.partition("-")
     if not dash:
@@ -308,7 +287,7 @@ def read_wmt(path: Path, wanted: str = "") -> Iterator[Record]:
     """
     for line in read_wmt_lines(path, wanted):
         written = line.hypothesis if line.hypothesis is not None else line.reference
-        source, target = (None if text is None else paragraphs(text).texts for text in (line.source, written))
+        source, target = (None if text is None else paragraphs(text) for text in (line.source, written))
         if source is None:
             yield Record(line.doc_id, line.number, 0, target)
         else:
@@ -318,24 +297,18 @@ def read_wmt(path: Path, wanted: str = "") -> Iterator[Record]:
 def in_order(path: Path, documents: Sequence[Document], ids: Sequence[str]) -> list[Document]:
     """Sort documents by the order of `ids`, because a submission may have any order.
 
-    Raises:
-        CotextError: not exactly these documents, each once.
+    Raises CotextError unless there are exactly these documents, each once.
     """
     by_id = {document.id: document for document in documents}
-    missing = [id for id in ids if id not in by_id]
-    unknown = by_id.keys() - set(ids)
-    if not missing and len(set(ids)) < len(ids):
-        twice = next(id for id, count in Counter(ids).items() if count > 1)
-        raise CotextError(
-            f"{path}: cannot be matched with the task, which has two documents {shown(twice)}; remove one of "
-            "them there"
-        )
-    if missing or unknown or len(documents) != len(ids):
-        problems = [
-            *([f"lacks {len(missing)} of {len(ids)} documents, as {shown(missing[0])}"] if missing else []),
-            *([f"has {len(unknown)} that are not asked for, as {shown(min(unknown))}"] if unknown else []),
-        ]
-        raise CotextError(f"{path}: {' and '.join(problems) or 'has documents twice'}")
+    for problem, wrong in (
+        ("lacks {} of the documents of the task, as {}", [id for id in ids if id not in by_id]),
+        ("has {} documents that are not in the task, as {}", sorted(by_id.keys() - set(ids))),
+        ("cannot be sorted: the task has {} documents twice, as {}", [id for id in ids if ids.count(id) > 1]),
+    ):
+        if wrong:
+            raise CotextError(f"{path}: {problem.format(len(set(wrong)), shown(wrong[0]))}")
+    if len(documents) != len(ids):
+        raise CotextError(f"{path}: has documents twice")
     return [by_id[id] for id in ids]
 
 
@@ -347,9 +320,8 @@ def encode_wmt(record: Record) -> str:
     if not record.id:
         raise CotextError("a document has an empty id, which cannot be written")
     value = {ID: record.id}
-    sides = (("source", record.source), (HYPOTHESIS, record.sentences or record.target))
-    for key, side in sides:
+    for key, side in (("source", record.source), (HYPOTHESIS, record.sentences or record.target)):
         if side is not None:
             lines = (one_line(record.id, i, text).strip(OUTER_SPACE) for i, text in enumerate(side))
-            value[key] = as_html(tuple(lines))
+            value[key] = "\n".join(f"<p>{escape(line, quote=False)}</p>" for line in lines)
     return json.dumps(value, ensure_ascii=False) + "\n"

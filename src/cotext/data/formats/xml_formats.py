@@ -13,6 +13,8 @@ inline elements are removed; the text between such elements is kept.
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 from typing import Final
 from xml.parsers import expat
@@ -163,13 +165,8 @@ class Unit:
     @property
     def document(self) -> str | None:
         """The name of the document, or None."""
-        return document_of(self.properties)
-
-
-def document_of(properties: Mapping[str, str]) -> str | None:
-    """Return the document in the properties of a unit, or None."""
-    lower = {key.lower(): value for key, value in properties.items()}
-    return next((lower[key] for key in DOCUMENT_PROPERTIES if lower.get(key)), None)
+        lower = {key.lower(): value for key, value in self.properties.items()}
+        return next((lower[key] for key in DOCUMENT_PROPERTIES if lower.get(key)), None)
 
 
 def primary(language: str) -> str:
@@ -192,37 +189,36 @@ def read_units(path: Path) -> Iterator[Unit]:
 def read_tmx(path: Path) -> Iterator[Record]:
     """Read documents; a line break inside a segment becomes a space.
 
-    Raises:
-        CotextError: the file has more than two languages, or a document has units with one and with two
-            languages; also the errors of `read_units`.
+    Raises CotextError if the file has more than two languages, or a document has units with one and with two
+    languages; also the errors of `read_units`.
     """
-    known: list[str] = []
-    gathered: _Document | None = None
-    count = 0
-    for unit in read_units(path):
-        source = source_of(unit)
-        if source is None:
-            named = (
-                f"in its source language {unit.source_language}"
-                if unit.source_language
-                else "in any language"
-            )
-            raise CotextError(f"{path}:{unit.line}: a unit without a text {named}; remove it")
-        for language in (source, *unit.texts):
-            if primary(language) not in known:
-                known.append(primary(language))
-        if len(known) > 2:
-            raise CotextError(
-                f"{path}:{unit.line}: more than two languages ({', '.join(known)}); extract one pair"
-            )
-        if gathered is None or gathered.document != unit.document:
-            if gathered is not None:
-                yield gathered.record()
-            count += 1
-            gathered = _Document(path, unit, source, str(count))
-        gathered.add(unit, source)
-    if gathered is not None:
-        yield gathered.record()
+    known: set[str] = set()
+    by_document = groupby(read_units(path), key=attrgetter("document"))
+    for number, (document, units) in enumerate(by_document, 1):
+        name = (document or "").strip(OUTER_SPACE) or str(number)
+        sources, targets = Gathered(path), Gathered(path)
+        line = 0
+        for unit in units:
+            where, source = f"{path}:{unit.line}", source_of(unit)
+            if source is None:
+                named = f"in its source language {unit.source_language}" if unit.source_language else "at all"
+                raise CotextError(f"{where}: a unit without a text {named}; remove it")
+            known |= {primary(language) for language in (source, *unit.texts)}
+            if len(known) > 2:
+                listed = ", ".join(sorted(known))
+                raise CotextError(f"{where}: more than two languages ({listed}); extract one pair")
+            target = _target_of(unit, source)
+            if sources and (target is not None) != bool(targets):
+                languages = ("one language", "two languages")
+                raise CotextError(
+                    f"{where}: a unit in {languages[target is not None]}, but the other units of document "
+                    f"{name!r} are in {languages[target is None]}; remove it"
+                )
+            line = line or unit.line
+            sources.append(without_breaks(unit.texts[source]))
+            if target is not None:
+                targets.append(without_breaks(unit.texts[target]))
+        yield Record(name, line, 0, source=tuple(sources), target=tuple(targets) if targets else None)
 
 
 def pairs(
@@ -235,8 +231,7 @@ def pairs(
     or else the number of the unit in its document, from 1. Regions of language codes are ignored ("en" also
     finds "en-US"), but an equal code is preferred.
 
-    Raises:
-        CotextError: the file is missing or malformed, or exceeds a limit.
+    Raises CotextError if the file is missing or malformed, or exceeds a limit.
     """
     document, position = None, 0
     for unit in read_units(path):
@@ -267,34 +262,6 @@ def source_of(unit: Unit) -> str | None:
         return next(iter(unit.texts), None)
     wanted = primary(unit.source_language)
     return next((code for code in unit.texts if primary(code) == wanted), None)
-
-
-class _Document:
-    """Consecutive units of one document."""
-
-    def __init__(self, path: Path, first: Unit, source: str, number: str) -> None:
-        self.document = first.document
-        self._path = path
-        self._id = number if self.document is None else self.document.strip(OUTER_SPACE) or number
-        self._line = first.line
-        self._alone = _target_of(first, source) is None
-        self._source, self._target = Gathered(path), Gathered(path)
-
-    def add(self, unit: Unit, source: str) -> None:
-        target = _target_of(unit, source)
-        if (target is None) != self._alone:
-            languages = ("one language", "two languages")
-            raise CotextError(
-                f"{self._path}:{unit.line}: a unit in {languages[target is not None]}, but the other units "
-                f"of document {self._id!r} are in {languages[target is None]}; remove it"
-            )
-        self._source.append(without_breaks(unit.texts[source]))
-        if target is not None:
-            self._target.append(without_breaks(unit.texts[target]))
-
-    def record(self) -> Record:
-        target = None if self._alone else tuple(self._target)
-        return Record(self._id, self._line, 0, source=tuple(self._source), target=target)
 
 
 def _target_of(unit: Unit, source: str) -> str | None:

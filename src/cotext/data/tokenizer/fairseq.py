@@ -21,12 +21,12 @@ from cotext.data.tokenizer.imported import (
     PieceTable,
     TextSide,
     extended,
-    open_model,
     read_object,
     read_vocabulary,
     unnamed,
 )
 from cotext.data.tokenizer.protocol import MAX_VOCABULARY, Side
+from cotext.data.tokenizer.sentencepiece import open_model
 from cotext.runtime.errors import CotextError, shown
 
 MODEL, PIECES, LANGUAGES = "sentencepiece.bpe.model", "pieces.json", "languages.json"
@@ -74,8 +74,7 @@ class FairseqTokenizer(ImportedTokenizer):
         subwords. `others` maps further symbols, such as `<mask>`, to their rows. `rows` is the number of rows
         of the embedding matrix.
 
-        Raises:
-            CotextError: a file is invalid, or symbols and rows do not match it.
+        Raises CotextError if a file is invalid, or symbols and rows do not match it.
         """
         names: list[str] = (
             _of_model(model) if vocabulary is None else read_vocabulary(vocabulary, "vocab.json")
@@ -120,11 +119,7 @@ class FairseqTokenizer(ImportedTokenizer):
 
 
 def _of_model(content: bytes) -> list[str]:
-    """Return the symbols of all rows of a model that uses the ids of sentencepiece, with `<pad>` inserted.
-
-    Raises:
-        CotextError: the file is not a sentencepiece model, or is not a model of fairseq.
-    """
+    """Return the symbols of all rows of a model that uses the ids of sentencepiece, with `<pad>` inserted."""
     model = open_model(content, MODEL)
     count: int = model.get_piece_size()
     begins = count > 3 and model.is_unknown(0) and model.is_control(1) and model.is_control(2)
@@ -137,11 +132,7 @@ def _of_model(content: bytes) -> list[str]:
 
 
 def _placed(names: Sequence[str], symbols: Mapping[str, int]) -> list[str]:
-    """Insert symbols into the list of row names; rows between symbols get an artificial name.
-
-    Raises:
-        CotextError: a row has two names, a name has two rows, or a row number is out of range.
-    """
+    """Insert symbols into the list of row names; rows between symbols get an artificial name."""
     named = dict(enumerate(names))
     known = {name: row for row, name in named.items()}
     for name, row in symbols.items():
@@ -155,11 +146,7 @@ def _placed(names: Sequence[str], symbols: Mapping[str, int]) -> list[str]:
 
 
 def _read_languages(content: bytes, names: Sequence[str]) -> dict[str, str]:
-    """Return a mapping of language codes to language symbols.
-
-    Raises:
-        CotextError: the file is not a JSON object of strings, or a symbol is not in the vocabulary.
-    """
+    """Return a mapping of language codes to language symbols."""
     symbols = read_object(content, LANGUAGES)
     known = {*names} - {END, PADDING, UNKNOWN}
     if not symbols or not all(isinstance(name, str) and name in known for name in symbols.values()):
@@ -174,8 +161,7 @@ def language_symbols(files: Mapping[str, bytes]) -> dict[str, int] | list[str]:
     added_tokens.json and special_tokens_map.json. Return a mapping of symbols to rows
     if the rows are given. Otherwise, return a list of symbols in the order of their rows; it may be empty.
 
-    Raises:
-        CotextError: a file is not a JSON object.
+    Raises CotextError if a file is not a JSON object.
     """
     read = {name: read_object(content, name) for name, content in files.items()}
     symbols = {name: row for name, row in _numbered(read) if _is_language(name)}

@@ -13,7 +13,6 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any, Self
 
-import sentencepiece
 from sentencepiece import SentencePieceProcessor
 
 from cotext.data.tokenizer.protocol import (
@@ -23,7 +22,7 @@ from cotext.data.tokenizer.protocol import (
     fingerprint_of_files,
     save,
 )
-from cotext.data.tokenizer.sentencepiece import encode_all
+from cotext.data.tokenizer.sentencepiece import encode_all, open_model
 from cotext.runtime.errors import CotextError, shown
 from cotext.runtime.reading import parse_json
 
@@ -58,8 +57,7 @@ class PieceTable:
     def of(cls, names: Sequence[str], is_symbol: Collection[str], what: str) -> "PieceTable":
         """Create the table from the names of rows; `is_symbol` contains the names that are not text.
 
-        Raises:
-            CotextError: there is no end of sentence, or no unknown token.
+        Raises CotextError if there is no end of sentence, or no unknown token.
         """
         for needed in (END, UNKNOWN):
             if needed not in names:
@@ -90,8 +88,7 @@ def read_object(content: bytes, what: str) -> dict[str, Any]:
 def read_vocabulary(content: bytes, what: str) -> list[str]:
     """Return the names of rows, in order, from a JSON object of names and row numbers.
 
-    Raises:
-        CotextError: not such an object, or the row numbers are not 0, 1, 2 ...
+    Raises CotextError if it is not such an object, or the row numbers are not 0, 1, 2 ...
     """
     rows = read_object(content, what)
     if len(rows) > MAX_VOCABULARY:
@@ -110,8 +107,7 @@ def read_vocabulary(content: bytes, what: str) -> list[str]:
 def extended(names: Sequence[str], rows: int | None, what: str) -> list[str]:
     """Return names for all rows of a matrix, which may have more rows than the vocabulary has names.
 
-    Raises:
-        CotextError: it has fewer rows, or too many.
+    Raises CotextError if it has fewer rows, or too many.
     """
     if rows is None:
         return list(names)
@@ -125,16 +121,6 @@ def extended(names: Sequence[str], rows: int | None, what: str) -> list[str]:
 def unnamed(names: Sequence[str]) -> set[str]:
     """Return the names of the unused rows at the end, which `extended` or fairseq adds."""
     return set(takewhile(lambda name: name.startswith("madeupword"), reversed(names)))
-
-
-def open_model(content: bytes, what: str) -> sentencepiece.SentencePieceProcessor:
-    """Load a sentencepiece model; raise CotextError for other content."""
-    if not content:  # sentencepiece accepts empty models
-        raise CotextError(f"{what}: not a sentencepiece model: it is empty")
-    try:
-        return sentencepiece.SentencePieceProcessor(model_proto=content)
-    except RuntimeError as error:
-        raise CotextError(f"{what}: not a sentencepiece model: {error}") from None
 
 
 _BREAKS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029▁]")
@@ -183,8 +169,8 @@ class ImportedTokenizer:
     ) -> None:
         """Create a tokenizer from both sides, and the id of the symbol of every language.
 
-        Raises:
-            CotextError: an unknown chosen language, or the two sides have different ids of the unknown token.
+        Raises CotextError if a chosen language is unknown, or the sides have different ids of the unknown
+        token.
         """
         self._files, self._num_threads = dict(files), num_threads
         self._sides: Mapping[Side, TextSide] = {"source": source, "target": target}
@@ -211,7 +197,6 @@ class ImportedTokenizer:
 
     @property
     def files(self) -> tuple[str, ...]:
-        """The names of its files, without tokenizer.json."""
         return tuple(self._files)
 
     def names_alike(self, code: str) -> list[str]:
@@ -222,7 +207,6 @@ class ImportedTokenizer:
 
     @property
     def unwritten(self) -> tuple[int, ...]:
-        """The ids that must not be generated, such as language symbols, in ascending order."""
         return tuple(sorted(self._sides["target"].table.symbols))
 
     def with_threads(self, num_threads: int) -> Self:
@@ -232,8 +216,7 @@ class ImportedTokenizer:
     def with_languages(self, source: str, target: str) -> Self:
         """Return the tokenizer for other languages; an empty language means no change.
 
-        Raises:
-            CotextError: there is no symbol for a language.
+        Raises CotextError if there is no symbol for a language.
         """
         chosen = LanguageChoice(
             self._found(source, "--source-language") if source else self.chosen.source,
@@ -256,7 +239,6 @@ class ImportedTokenizer:
         return type(self)(self._files, *sides, self.languages, chosen, num_threads)
 
     def encode(self, sentence: str, side: Side = "source") -> list[int]:
-        """Return the subword ids of a sentence, without special symbols."""
         return self.encode_batch([sentence], side)[0]
 
     def encode_batch(self, sentences: Sequence[str], side: Side = "source") -> list[list[int]]:
@@ -268,7 +250,6 @@ class ImportedTokenizer:
         return [[i if i < self.pieces else i + SPECIAL_SYMBOLS for i in sentence] for sentence in ids]
 
     def decode(self, ids: Sequence[int], side: Side = "target") -> str:
-        """Return the text as one line; symbols decode to nothing, the unknown token to "⁇"."""
         model, table = self._sides[side].model, self._sides[side].table
         pieces = [int(i) for i in ids if not self.pieces <= i < self.vocabulary_size]
         pieces = [i if i < self.pieces else i - SPECIAL_SYMBOLS for i in pieces]
@@ -276,15 +257,12 @@ class ImportedTokenizer:
         return one_line(model.decode(names)) if names else ""
 
     def blank(self) -> list[int]:
-        """Return, in ascending order, the ids that decode to nothing in any position.
-
-        Bytes from 0x80 are not included, because several of them form a character.
-        """
         return list(self._blank)
 
     @cached_property
     def _blank(self) -> tuple[int, ...]:
         model, table = self._sides["target"].model, self._sides["target"].table
+        # Bytes from 0x80 are not included, because several of them form a character.
         blank = []
         for i, name in enumerate(table.names):
             number = model.piece_to_id(name)
@@ -298,7 +276,6 @@ class ImportedTokenizer:
         return tuple(blank)
 
     def save(self, folder: Path) -> None:
-        """Write tokenizer.json and the model files into the folder, which is created if necessary."""
         save(folder, self, self._files, asdict(self.chosen))
 
 
@@ -339,8 +316,7 @@ class MarianTokenizer(ImportedTokenizer):
         The last file exists only with separate vocabularies. `rows` is the number of rows of the embedding
         matrix, if it is larger than the vocabulary; `target_rows` is this number for the target embedding.
 
-        Raises:
-            CotextError: a file is invalid, or the files belong to different models.
+        Raises CotextError if a file is invalid, or the files belong to different models.
         """
         files = {"source.spm": source_spm, "target.spm": target_spm}
         files["vocab.json"] = _of_rows(vocabulary, rows, "vocab.json")

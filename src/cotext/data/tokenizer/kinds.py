@@ -60,16 +60,8 @@ IMPORTED: Final[Mapping[str, type[MarianTokenizer | FairseqTokenizer]]] = {
 def train_tokenizer(sentences: Iterable[str], settings: TokenizerSettings) -> Tokenizer:
     """Train a tokenizer on a random sample of the sentences of both languages.
 
-    Raises CotextError for an unknown kind, and for a vocabulary that is too large for the text, or too small
-    for its characters.
+    Raises CotextError for a vocabulary that is too large for the text, or too small for its characters.
     """
-    if settings.kind not in KINDS:
-        raise CotextError(f"unknown tokenizer {settings.kind!r}; choose one of {', '.join(KINDS)}")
-    if (settings.truecase or settings.jieba) and settings.kind != MosesBPETokenizer.kind:
-        raise CotextError(
-            f"truecasing and Jieba are of words, which {settings.kind} has none of; choose "
-            f"{MosesBPETokenizer.kind}"
-        )
     sample = settings.sample_sentences
     vocabulary = 1 if settings.vocabulary is None else settings.vocabulary
     if vocabulary < 1 or (sample is not None and sample < 1):
@@ -166,8 +158,7 @@ def _foreign(path: Path) -> CotextError:
 def choose_languages(tokenizer: Tokenizer, source: str, target: str) -> Tokenizer:
     """Return the tokenizer for other languages; an empty language means no change.
 
-    Raises:
-        CotextError: the tokenizer has no symbol for the language.
+    Raises CotextError if the tokenizer has no symbol for the language.
     """
     if not source and not target:
         return tokenizer

@@ -7,9 +7,9 @@ import logging
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final, NamedTuple, Self
+from types import SimpleNamespace
+from typing import Any, Final, Self
 
 from cotext.data.tokenizer.protocol import (
     SPECIAL_SYMBOLS,
@@ -32,62 +32,34 @@ _CHINESE = re.compile(r"[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]")
 TRUECASE, CHINESE = "truecase", "chinese"  # optional keys of a model
 
 
-@dataclass(frozen=True, slots=True)
-class TruecaseModel:
-    """`best`: most frequent form of a word inside of sentences, by its lower case; `known`: all forms."""
-
-    best: Mapping[str, str]
-    known: Sequence[str]
-
-    @classmethod
-    def learn(cls, sentences: Sequence[Sequence[str]]) -> Self:
-        """Count the words of tokenised sentences, except the first word of each."""
-        model = _sacremoses().MosesTruecaser().train(sentences)
-        return cls(dict(sorted(model["best"].items())), sorted(model["known"]))
-
-    @classmethod
-    def of(cls, content: Any) -> Self:
-        """Read the content of a model file; raises TypeError, ValueError or KeyError."""
-        best = {str(word): str(form) for word, form in content["best"].items()}
-        return cls(best, [str(form) for form in content["known"]])
-
-    def as_dict(self) -> dict[str, Any]:
-        return {"best": dict(self.best), "known": list(self.known)}
-
-
-@dataclass(slots=True)
 class WordSplitter:
     """A splitter of sentences into words, which also joins words to sentences.
 
     `language`: language of the Moses rules. `chinese`: version of Jieba for Chinese, or empty for Moses only.
+    `truecase`: a truecasing model. `best` has the most frequent form of a word inside of sentences, by its
+    lower case; `known` has all forms.
 
-    Raises:
-        CotextError: a required package is not installed or has another version.
+    Raises CotextError if a required package is not installed or has another version.
     """
 
-    language: str
-    chinese: str = ""
-    truecase: TruecaseModel | None = None
-    _moses: Any = field(init=False)
-    _joiner: Any = field(init=False)
-    _jieba: Any = field(init=False, default=None)
-    _truecaser: Any = field(init=False, default=None)
-    _detruecaser: Any = field(init=False, default=None)
-
-    def __post_init__(self) -> None:
+    def __init__(self, language: str, chinese: str = "", truecase: Mapping[str, Any] | None = None) -> None:
         package = _sacremoses()
-        self._moses = package.MosesTokenizer(lang=self.language)
-        self._joiner = moses_detokenizer(self.language)
-        if self.chinese:
-            self._jieba = _jieba(self.chinese).Tokenizer()
-        if self.truecase is not None:
+        self.language, self.chinese, self.truecase = language, chinese, truecase
+        self._moses = package.MosesTokenizer(lang=language)
+        self._joiner = moses_detokenizer(language)
+        self._jieba = _jieba(chinese).Tokenizer() if chinese else None
+        self._truecaser: Any = None
+        if truecase is not None:
             self._truecaser, self._detruecaser = package.MosesTruecaser(), package.MosesDetruecaser()
-            self._truecaser.model = {"best": self.truecase.best, "known": frozenset(self.truecase.known)}
+            self._truecaser.model = {"best": truecase["best"], "known": frozenset(truecase["known"])}
 
     @classmethod
     def of(cls, content: Mapping[str, Any]) -> Self:
         """Read the content of a model file; raises TypeError, ValueError, KeyError or CotextError."""
-        truecase = TruecaseModel.of(content[TRUECASE]) if TRUECASE in content else None
+        truecase = None
+        if TRUECASE in content:
+            best, known = content[TRUECASE]["best"], content[TRUECASE]["known"]
+            truecase = {"best": {str(w): str(form) for w, form in best.items()}, "known": [*map(str, known)]}
         return cls(str(content["language"]), str(content.get(CHINESE, "")), truecase)
 
     def as_dict(self) -> dict[str, Any]:
@@ -96,7 +68,7 @@ class WordSplitter:
         if self.chinese:
             content[CHINESE] = self.chinese
         if self.truecase is not None:
-            content[TRUECASE] = self.truecase.as_dict()
+            content[TRUECASE] = self.truecase
         return content
 
     def split(self, sentence: str) -> list[str]:
@@ -113,14 +85,9 @@ class WordSplitter:
 
     def join(self, words: Sequence[str], as_written: bool = True) -> str:
         """Join words to a sentence; `as_written`: restore the capital that truecasing removed."""
-        if self._detruecaser is not None and as_written:
+        if self._truecaser is not None and as_written:
             words = self._detruecaser.detruecase(" ".join(words))
         return clean(self._joiner.detokenize(list(words), unescape=False))
-
-
-def jieba_version() -> str:
-    """Return the installed version of Jieba; raises CotextError if it is not installed."""
-    return str(_jieba("").__version__)
 
 
 def _jieba(version: str) -> Any:
@@ -155,11 +122,6 @@ def _sacremoses(what: str = "the moses-bpe tokenizer") -> Any:
 MERGES: Final = 32_000  # as in the papers, for every size of corpus
 
 
-class _Extra(NamedTuple):
-    apply_bpe: Any
-    learn_bpe: Any
-
-
 class MosesBPETokenizer:
     """Moses tokenisation, then byte pair encoding (Sennrich et al. 2016), as in many papers.
 
@@ -176,7 +138,7 @@ class MosesBPETokenizer:
 
     def __init__(self, model: bytes) -> None:
         """Load a trained model; raises CotextError if it is damaged, or the extra is not installed."""
-        extra = _replication_extra()
+        package = _subword_nmt()
         try:
             content = parse_json(model.decode(), "the model")
         except (ValueError, CotextError) as error:
@@ -188,7 +150,7 @@ class MosesBPETokenizer:
             raise CotextError(f"not a moses-bpe model: {error}") from error
         self._model = model
         self.fingerprint = fingerprint_of(self.kind, model)
-        self._bpe = extra.apply_bpe.BPE(io.StringIO(codes))
+        self._bpe = package.apply_bpe.BPE(io.StringIO(codes))
         self._ids = {piece: i for i, piece in enumerate(self._pieces)}
         self.pieces = len(self._pieces)
         self.pad, self.bos, self.eos, self.sep = range(self.pieces, self.pieces + SPECIAL_SYMBOLS)
@@ -199,17 +161,19 @@ class MosesBPETokenizer:
     @classmethod
     def train(cls, sample: Sequence[str], settings: TokenizerSettings, corpus_sentences: int = 0) -> Self:
         """Learn `vocabulary` merges from clean, non-empty sentences; by default 32,000, as in the papers."""
-        extra = _replication_extra()
-        splitter = WordSplitter(settings.language, jieba_version() if settings.jieba else "")
+        package = _subword_nmt()
+        chinese = str(_jieba("").__version__) if settings.jieba else ""
+        splitter = WordSplitter(settings.language, chinese)
         if settings.truecase:
-            learned = TruecaseModel.learn([splitter.split(line) for line in sample])
-            splitter = replace(splitter, truecase=learned)
+            model = _sacremoses().MosesTruecaser().train([splitter.split(line) for line in sample])
+            learned = {"best": dict(sorted(model["best"].items())), "known": sorted(model["known"])}
+            splitter = WordSplitter(settings.language, chinese, learned)
         words = Counter(word for line in sample for word in splitter.split(line))
         counts = [f"{word} {count}" for word, count in words.items()]
         merged = io.StringIO()
         try:
             with contextlib.redirect_stderr(io.StringIO()):  # hides its progress bar
-                extra.learn_bpe.learn_bpe(counts, merged, settings.vocabulary or MERGES, is_dict=True)
+                package.learn_bpe.learn_bpe(counts, merged, settings.vocabulary or MERGES, is_dict=True)
         except ValueError as error:  # from `max` of an empty sequence
             raise CotextError("the text has no pair of characters to merge") from error
         codes = merged.getvalue()
@@ -219,7 +183,7 @@ class MosesBPETokenizer:
                 f"the text supports {merges} merges, fewer than the requested {settings.vocabulary}: request "
                 "at most that, or for no size to get the largest possible"
             )
-        segmenter = extra.apply_bpe.BPE(io.StringIO(codes))
+        segmenter = package.apply_bpe.BPE(io.StringIO(codes))
         frequencies: Counter[str] = Counter()
         for word, count in words.items():
             for piece in segmenter.segment_tokens([word]):
@@ -233,7 +197,6 @@ class MosesBPETokenizer:
         return cls(json.dumps(content, ensure_ascii=False).encode())
 
     def encode(self, sentence: str, side: Side = "source") -> list[int]:
-        """Return the subword ids of a sentence, without special symbols."""
         words = self.words.split(clean(sentence))
         return [self._ids.get(piece, self.unk) for piece in self._bpe.segment_tokens(words)]
 
@@ -241,26 +204,23 @@ class MosesBPETokenizer:
         return [self.encode(sentence) for sentence in sentences]
 
     def decode(self, ids: Sequence[int], side: Side = "target") -> str:
-        """Return the detokenised text as one line; the unknown token decodes to "⁇"."""
         pieces = ("⁇" if i == self.unk else self._pieces[i] for i in ids if i < self.pieces)
         words = f"{' '.join(pieces)} ".replace("@@ ", "").split()
         return self.words.join(words)
 
     def blank(self) -> list[int]:
-        """Return, in ascending order, the ids that decode to nothing in any position."""
         return [i for i in range(self.pieces) if not self.decode([i])]
 
     def save(self, folder: Path) -> None:
-        """Write tokenizer.json and the model file into the folder, which is created if necessary."""
         save(folder, self, {self.model_name: self._model})
 
 
-def _replication_extra() -> _Extra:
-    """Import the optional packages; raise CotextError if a package is not installed."""
+def _subword_nmt() -> SimpleNamespace:
+    """Return the modules `apply_bpe` and `learn_bpe`; raises CotextError if a package is not installed."""
     try:
         from subword_nmt import apply_bpe, learn_bpe
     except ImportError as error:
         raise CotextError(
             f"the moses-bpe tokenizer needs {error.name}: pip install cotext[replication]"
         ) from error
-    return _Extra(apply_bpe, learn_bpe)
+    return SimpleNamespace(apply_bpe=apply_bpe, learn_bpe=learn_bpe)

@@ -107,7 +107,10 @@ class Tokenizer(Protocol):
         """Encode many sentences at once."""
 
     def decode(self, ids: Sequence[int], side: Side = "target") -> str:
-        """Return the text as one line with single spaces; special symbols decode to nothing."""
+        """Return the text as one line with single spaces.
+
+        Special symbols and incomplete characters decode to nothing, the unknown token to "⁇".
+        """
 
     def blank(self) -> list[int]:
         """Return, in ascending order, the ids that decode to nothing in any position."""

@@ -35,6 +35,17 @@ def encode_all(
     return encoded
 
 
+def open_model(content: bytes, what: str = "") -> sentencepiece.SentencePieceProcessor:
+    """Load a sentencepiece model; raises CotextError for other content. `what` begins the message."""
+    problem = "it is empty"  # sentencepiece accepts empty models
+    if content:
+        try:
+            return sentencepiece.SentencePieceProcessor(model_proto=content)
+        except RuntimeError as error:
+            problem = str(error)
+    raise CotextError(f"{f'{what}: ' if what else ''}not a sentencepiece model: {problem}")
+
+
 class SentencePieceTokenizer:
     """Unigram subwords (Kudo 2018) of text in normal form C.
 
@@ -52,12 +63,7 @@ class SentencePieceTokenizer:
 
     def __init__(self, model: bytes, num_threads: int = 1) -> None:
         """Load a trained model; raises CotextError if it is not a sentencepiece model."""
-        if not model:  # sentencepiece accepts empty models
-            raise CotextError("not a sentencepiece model: it is empty")
-        try:
-            self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
-        except RuntimeError as error:
-            raise CotextError(f"not a sentencepiece model: {error}") from error
+        self._processor = open_model(model)
         self._model = model
         self.fingerprint = fingerprint_of(self.kind, model)
         self._num_threads = num_threads
@@ -109,11 +115,9 @@ class SentencePieceTokenizer:
         return tokenizer
 
     def with_threads(self, num_threads: int) -> Self:
-        """Return the same tokenizer with this number of threads for `encode_batch`."""
         return type(self)(self._model, num_threads)
 
     def encode(self, sentence: str, side: Side = "source") -> list[int]:
-        """Return the subword ids of a sentence, without special symbols."""
         ids: list[int] = self._processor.encode(clean(sentence))
         return ids
 
@@ -121,14 +125,10 @@ class SentencePieceTokenizer:
         return encode_all(self._processor, [clean(s) for s in sentences], self._num_threads, int)
 
     def decode(self, ids: Sequence[int], side: Side = "target") -> str:
-        """Return the text as one line; special symbols and incomplete characters decode to nothing."""
         return clean(self._processor.decode([int(i) for i in ids if i < self.pieces]))
 
     def blank(self) -> list[int]:
-        """Return, in ascending order, the ids that decode to nothing in any position.
-
-        Bytes from 0x80 are not included, because several of them form a character.
-        """
+        # Bytes from 0x80 are not included, because several of them form a character.
         processor = self._processor
         return [
             i
@@ -138,7 +138,6 @@ class SentencePieceTokenizer:
         ]
 
     def save(self, folder: Path) -> None:
-        """Write tokenizer.json and the model file into the folder, which is created if necessary."""
         save(folder, self, {self.model_name: self._model})
 
 

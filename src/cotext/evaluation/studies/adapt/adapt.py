@@ -25,8 +25,8 @@ from cotext.data.corpora import OnDocuments
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.formats import languages_of_files, read_documents, read_parallel, write_documents
 from cotext.data.languages import Languages, check_pair
-from cotext.data.preparation_report import Report
 from cotext.data.prepare import prepare
+from cotext.data.prepared import Report
 from cotext.data.requests import PreparationRequest
 from cotext.data.tokenizer import ImportedTokenizer, load_tokenizer
 from cotext.evaluation.requests import AdaptRequest, EvaluationRequest
