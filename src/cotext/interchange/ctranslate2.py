@@ -205,7 +205,7 @@ def _put_block(to: Any, block: Any) -> None:
     _put(to.self_attention.linear[0], block.attention.qkv)
     _put(to.self_attention.linear[1], block.attention.out)
     _put_norm(to.self_attention.layer_norm, block.after_attention.norm)
-    if hasattr(block, "cross"):
+    if block.cross is not None:
         modules = block.cross.query, block.cross.key_value, block.cross.out
         for linear, module in zip(to.attention.linear, modules, strict=True):
             _put(linear, module)
