@@ -57,6 +57,8 @@ def test_a_metric_is_one_module(copy: Path) -> None:
     assert found["paired"]["exact-match"]["comparisons"][0]["difference"] == -25.0
     ranked = json.loads(run(copy, "leaderboard", "a.de", "b.de", *scored, "--out", "l.html", "--json"))
     assert [each["name"] for each in ranked["systems"]] == ["a.de", "b.de"]
+    run(copy, "mbr", "a.de", "b.de", "right.de", "--utility", "exact-match", "--out", "mbr.de")
+    assert (copy / "mbr.de").read_text(encoding="utf-8") == "eins\nzwei\n\ndrei\nvier\n"
 
 
 def test_an_analysis_is_one_folder(copy: Path) -> None:

@@ -151,6 +151,29 @@ def test_from_sentence_to_sentence(mcn: Path, tmp_path: Path) -> None:
                 assert math.isclose(each["share_outside"][i], 0, abs_tol=1e-6)
 
 
+def test_gates_to_other_sentences(world: World, tmp_path: Path) -> None:
+    view = {"kind": "window", "before": 1, "separators": "bracket", "max_tokens": 60}
+    model = {"attention": {"others": "gated", "gate_rate": 300.0}, "positions": "reset"}
+    run, out = tmp_path / "run", tmp_path / "out"
+    trained(world, run, view=view, model=model, train={"warmup_updates": 1})
+    source, target, documents = parallel(tmp_path, "docids")
+    chosen = next(d for d in documents if len(d.source) == 6)
+    done = succeed("attention", run, source, "--target", target, "--document", chosen.id, "--out", out)
+    gates = json.loads((out / "attention.json").read_text())["gates"]
+    names = {"encoder.0.attention", "encoder.1.attention", "decoder.0.attention", "decoder.0.cross"}
+    assert gates.keys() == names
+    for each in gates.values():
+        opened = [abs(value) for value in each["open_by_head"]]
+        assert math.isclose(each["openness"], sum(opened) / 2)
+        assert each["openness"] > 0
+        # With one sentence before, all that is given to others goes there.
+        assert each["passed_by_distance"].keys() == {"1"}
+        assert all(map(math.isclose, each["passed_by_distance"]["1"], opened))
+    header = next(line for line in done.out.splitlines() if line.startswith("gates to other sentences"))
+    assert header.split()[4:] == ["head", "1", "head", "2", "1", "back"]
+    assert all(f"{each['open_by_head'][1]:+.3f}" in done.out for each in gates.values())
+
+
 def test_a_sentence_alone_has_no_map_of_its_document(mcn: Path, tmp_path: Path) -> None:
     source, target, documents = parallel(tmp_path, "docids")
     chosen = next(d for d in documents if len(d.source) == 1)

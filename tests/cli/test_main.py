@@ -274,7 +274,7 @@ def test_systems_lists_every_recipe() -> None:
 
 def test_the_commands_of_the_readme_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = README.read_text(encoding="utf-8")
-    section = text.split("## From documents to translations")[1].split("\n## ")[0]
+    section = text.split("## Prepare, train, translate and evaluate")[1].split("\n## ")[0]
     lines = [line for block in section.split("```")[1::2] for line in block.strip().splitlines()]
     commands = [line.split("  #")[0].split() for line in lines]
     assert len(commands) == 17

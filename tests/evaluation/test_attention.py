@@ -113,6 +113,7 @@ def test_even_weights_give_shares_that_count_tokens(batches: int) -> None:
     found = sentence_maps(watched, document(batches=batches), 3)
     maps = found.maps
     assert not found.gates
+    assert not found.head_gates
     assert {name: each.kind for name, each in maps.items()} == {
         "encoder.0.attention": "encoder",
         "encoder.1.attention": "encoder",
@@ -258,18 +259,41 @@ def test_local_attention_tells_which_sentences_it_re_arranged() -> None:
 @loop_over("factors", [(0.0, 0.0), (0.5, -0.25)])
 @loop_over("target_before", [0, 1, 2])
 def test_gates_to_other_sentences(score: str, factors: tuple[float, float], target_before: int) -> None:
-    """One map of own sentences and others, however scores are computed; gates weigh others."""
+    """One map of own sentences and others, however scores are computed; what passes is weight times gate."""
     made = model(f"others, {score}")
     with torch.no_grad():
         for module in made.modules():
             if isinstance(module, GatedOthersSpan):
                 module.gate.copy_(torch.tensor(factors).atanh())
     found = sentence_maps(made, document(before=2, target_before=target_before), 3)
-    for name, each in found.maps.items():
-        assert each.share[0, 0] == pytest.approx(1)
-        if target_before or not name.startswith("decoder.0.attention"):  # no rows of one sentence
-            others = sum(abs(f) / (1 + abs(f)) for f in factors) / 2
-            assert each.share[2, :2].nansum() == pytest.approx(others)
+    assert list(found.head_gates) == list(found.maps)
+    for name, gates in found.head_gates.items():
+        assert gates.open.tolist() == pytest.approx(factors)
+        assert gates.overall == pytest.approx(sum(map(abs, factors)) / 2)
+        farthest = target_before if gates.kind == "decoder" else 2
+        assert set(gates.by_distance) == set(range(1, farthest + 1))
+        if not farthest:  # rows of one sentence
+            continue
+        # Queries of sentence 1 have nobody two sentences back; those of sentence 2 may choose between two.
+        queries = found.maps[name].queries
+        both = gates.by_distance[1] * (queries[1] + queries[2]) + gates.by_distance.get(2, 0) * queries[2]
+        assert (both / (queries[1] + queries[2])).tolist() == pytest.approx([abs(f) for f in factors])
+        share = found.maps[name].share
+        assert share[0, 0] == pytest.approx(1)
+        assert share[2, :2].nansum() == pytest.approx(sum(abs(f) / (1 + abs(f)) for f in factors) / 2)
+
+
+def test_even_weights_pass_gates_by_the_number_of_tokens() -> None:
+    """Of 3, 2 and 4 source tokens, the last sentence gives 2/5 of its second softmax to the one before."""
+    made = even("others, content")
+    for module in made.modules():
+        if isinstance(module, GatedOthersSpan):
+            nn.init.constant_(module.gate, math.atanh(0.5))
+    found = sentence_maps(made, document(before=2), 3).head_gates["encoder.1.attention"]
+    assert (found.kind, found.overall) == ("encoder", pytest.approx(0.5))
+    one_back = 0.5 * (2 * 1 + 4 * 2 / 5) / 6  # 2 queries of sentence 1, 4 of sentence 2
+    assert found.by_distance[1].tolist() == pytest.approx([one_back, one_back])
+    assert found.by_distance[2].tolist() == pytest.approx([0.5 * 3 / 5] * 2)
 
 
 def test_averages_over_layers_count_what_is_out_of_sight_as_nothing() -> None:

@@ -120,21 +120,31 @@ def usual() -> RunComparison:
     return compared([run("base", SUITE, HALF), seeing], SUITE)
 
 
-def test_a_run_that_ended_as_its_start_counts_as_not_learned() -> None:
+def test_first_losses_and_a_run_that_ended_as_its_start() -> None:
     """All that it decides right, its start did: so in every table, and in the label of some seeds."""
-    learned = run("new", SUITE, {0: 20, 1: 38, 2: 4, 5: 20}, before=3, alone=HALF, foreign=HALF)
-    stayed = replace(learned, title="old", is_start=True)
+    seeing = run("new", SUITE, {0: 20, 1: 38, 2: 4, 5: 20}, before=3, alone=HALF, foreign=HALF)
+    learned = replace(seeing, first_loss=(0.25, 0.125))
+    stayed = replace(seeing, title="old", first_loss=(3.5, 0.125), is_start=True)
     found = compared([run("base", SUITE, HALF), learned, stayed], SUITE)
     row = next(row for row in found.rows if row.distance == "1")
     assert (row.verdict, [cell.shown for cell in row.cells]) == ("context is used", [False, True, False])
     alone = compared([run("base", SUITE, HALF), stayed], SUITE)
     assert {row.verdict for row in alone.rows if row.distance in ("1", "2")} == {"not learned"}
+    for shown in (as_text(found), render_comparison(found)):
+        assert "0.250 (0.125)" in shown
+        assert "3.500 (0.125)" in shown
+    losses = [line["value"] for line in as_dict(found)["figures"] if line["name"] == "first loss"]
+    assert losses == [0.25, 3.5]
+    assert "first loss" not in as_text(compared([run("base", SUITE, HALF)], SUITE))
     tables = as_text(found).partition("recipe")[2]
     assert all("old (not learned)" in line for line in tables.splitlines() if "old" in line)
     assert render_comparison(found).count("old (not learned)") >= 4
     assert any("no checkpoint is better than the initial model" in note for note in found.notes)
     assert [each["not_learned"] for each in as_dict(found)["systems"]] == [0, 0, 1]
-    assert MeasuredSystem("both", (learned, stayed), (1, 2)).label == "both (not learned in 1 of 2 seeds)"
+    both = MeasuredSystem("both", (learned, stayed), (1, 2))
+    assert both.label == "both (not learned in 1 of 2 seeds)"
+    assert both.first_loss == (1.875, 0.125)
+    assert MeasuredSystem("x", (learned, replace(stayed, first_loss=None)), (1, 2)).first_loss is None
 
 
 def test_tests_and_evidence_where_the_clue_is_within_the_window(usual: RunComparison) -> None:
@@ -387,7 +397,7 @@ def test_the_command(world: World, runs: Runs, tmp_path: Path) -> None:
 
 
 def test_a_run_that_ended_as_its_start(world: World, runs: Runs, tmp_path: Path) -> None:
-    """A learning rate that destroys the model: what is left is the start."""
+    """A learning rate that destroys the model: what is left is the start, at the loss of the sentence run."""
     spoilt = tmp_path / "spoilt"
     settings = ["model.neutral_start=true", "train.learning_rate=5", "train.warmup_updates=0"]
     start = ["--init", runs[0], "--data", world.folder / "data", "--out", spoilt]
@@ -395,7 +405,11 @@ def test_a_run_that_ended_as_its_start(world: World, runs: Runs, tmp_path: Path)
     files = ["--source", world.folder / "test.en", "--reference", world.folder / "test.de"]
     out = ["--samples", "200", "--no-use", "--out", tmp_path / "page.html"]
     shown = succeed("compare", runs[0], spoilt, *files, *out).out
-    assert any(line.lstrip().startswith("spoilt (not learned)") for line in shown.splitlines())
+    line = next(line for line in shown.splitlines() if line.lstrip().startswith("spoilt (not learned)"))
+    own, there = re.findall(r"(\d\.\d{3}) \((\d\.\d{3})\)", line)[0]
+    assert own == there
+    (spoilt / "init.json").write_text("damaged")  # not needed to compare
+    assert "first loss" not in succeed("compare", runs[0], spoilt, *files, *out).out
 
 
 def test_windows_of_another_size_decide_suites_too(world: World, runs: Runs, tmp_path: Path) -> None:

@@ -135,6 +135,8 @@ def test_lists_are_not_replaced_by_what_is_chosen_from_them(tmp_path: Path) -> N
 @loop_over(
     ("options", "message"),
     [
+        (["--utility", "ter"], "--utility 'ter': choose one of chrf, comet"),
+        (["--utility", "comet"], "--utility comet and --comet MODEL belong together"),
         (["--probabilities", "even"], "choose one of scores, uniform"),
         (["--comet-python", "x"], "--comet-python needs --comet"),
         (["--to", "pdf"], "unknown corpus format"),
@@ -150,7 +152,7 @@ def test_comet_scores_all_pairs(tmp_path: Path, python: Path) -> None:  # noqa: 
     """The stand-in counts the words of a hypothesis that the reference has: of A in B four of five."""
     paths = [output(tmp_path, name, texts) for name, texts in OUTPUTS.items()]
     source = output(tmp_path, "source", ("the cat", "the dog"))
-    comet = {"comet": str(checkpoint(tmp_path / "model")), "comet_python": python}
+    comet = {"utility": "comet", "comet": str(checkpoint(tmp_path / "model")), "comet_python": python}
     request = MbrRequest(files=paths, out=OUT, source=source, **comet)
     [document], report = choose_translations(request)
     assert document.sentences == (A, B)

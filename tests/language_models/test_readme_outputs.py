@@ -15,7 +15,7 @@ README = Path(__file__).resolve().parents[2] / "README.md"
 def test_the_commands_work_as_they_stand(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    section = README.read_text(encoding="utf-8").split("\n## Outputs of any system\n")[1]
+    section = README.read_text(encoding="utf-8").split("\n## Evaluate the output of any system\n")[1]
     lines = section.split("```")[1].strip().splitlines()
     commands = [line.split("  #")[0].split() for line in lines]
     assert [words[1] for words in commands] == [

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, get_args
 
 from cotext.data.requests import CorpusFormat
-from cotext.runtime.errors import CotextError
+from cotext.runtime.errors import CotextError, shown
 from cotext.runtime.request import Request, option
 from cotext.translation.requests import Decoding, Device, RunOptions, Sharded
 
@@ -261,15 +261,17 @@ class AdaptRequest(CorpusFormat, Device):
 
 
 class MbrRequest(CometOptions, CorpusFormat):
-    """Translations from which the best is selected for each sentence; see `choose_translations`.
-
-    The metric that measures agreement is COMET, if a model is given, otherwise chrF.
-    """
+    """Translations from which the best is selected for each sentence; see `choose_translations`."""
 
     files: Sequence[Path] = option(
         "n-best lists (`cotext translate --set nbest=N`), or translations by several systems.", argument=True
     )
     out: Path = option("File to write.")
+    utility: str = option(
+        "Metric that measures agreement: chrf, comet (with --comet and --source), or another metric that "
+        "supports it (docs/metrics.md).",
+        default="chrf",
+    )
     probabilities: Literal["scores", "uniform"] = option(
         "Weights of the translations in a list: scores (their model probabilities) or uniform.",
         default="scores",
@@ -281,9 +283,15 @@ class MbrRequest(CometOptions, CorpusFormat):
     to: str = option("Corpus format to write.", default="text")
     overwrite: bool = option("Replace a file that exists.", default=False)
 
-    @property
-    def utility(self) -> str:
-        return "chrf" if self.comet is None else "comet"
+    def check(self) -> None:
+        """Raise CotextError if options cannot be combined."""
+        from cotext.evaluation.metrics.interface import metrics
+
+        names = [*(name for name, metric in metrics().items() if metric.is_utility), "comet"]
+        if self.utility not in names:
+            raise CotextError(f"--utility {shown(self.utility)}: choose one of {', '.join(names)}")
+        if (self.utility == "comet") != (self.comet is not None):
+            raise CotextError("--utility comet and --comet MODEL belong together; give both or neither")
 
 
 class DocumentRequest(CorpusFormat, RunOptions):

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import accumulate, pairwise
 from typing import Final, Literal
 
@@ -12,7 +13,8 @@ from sacrebleu.metrics.ter import TER
 
 from cotext.data.documents import Document
 from cotext.data.languages import primary_language
-from cotext.evaluation.metrics.interface import Measurement, Metric, Texts
+from cotext.evaluation.metrics.interface import Measurement, Metric, Texts, Utility
+from cotext.evaluation.metrics.mbr import chrf_utilities
 from cotext.evaluation.statistics.sufficient_statistics import CorpusMetric, Statistics, sum_scorer
 from cotext.runtime.errors import CotextError
 
@@ -48,6 +50,13 @@ class Protocol(Metric):
         references = [_joined(documents, sizes) for documents in texts.references]
         metric = build_metric(self, target_language, references)
         return {name: _measure(self, metric, hypothesis, sizes) for name, hypothesis in texts.systems.items()}
+
+    def utility(self) -> tuple[Utility, str]:
+        """Return chrF of pairs of sentences."""
+        metric = build_metric(self)
+        assert isinstance(metric, CHRF)
+        metric.num_refs = 1  # for the signature
+        return partial(chrf_utilities, metric), str(metric.get_signature())
 
 
 def build_metric(
@@ -177,7 +186,7 @@ METRICS: Final = (
         smoothing="none",
         max_tokens=512,
     ),
-    Protocol(name="chrf", title="chrF", kind="chrf", unit="sentence"),
+    Protocol(name="chrf", title="chrF", kind="chrf", unit="sentence", is_utility=True),
     Protocol(name="ter", title="TER", kind="ter", unit="sentence", better="lower", lowercase=True),
 )
 PROTOCOLS: Final = {protocol.name: protocol for protocol in METRICS}

@@ -17,7 +17,7 @@ import numpy as np
 
 from cotext.data.documents import Document
 from cotext.data.nbest_lists import ListedDocument
-from cotext.evaluation.statistics.sufficient_statistics import Statistics, SumScorer, Unit
+from cotext.evaluation.statistics.sufficient_statistics import Floats, Statistics, SumScorer, Unit
 from cotext.runtime.errors import CotextError
 from cotext.runtime.version import __version__
 
@@ -89,11 +89,16 @@ class Texts:
     source: Sequence[Document] = ()
 
 
+# Maps K texts to the scores of all pairs, [K, K]; the first index is the hypothesis.
+Utility = Callable[[Sequence[str]], Floats]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metric(ABC):
     """A metric of corpora, selected by its name (`--protocol`).
 
-    `unit`: the kind of segment that is counted. `needs_source`: the source is read too.
+    `unit`: the kind of segment that is counted. `needs_source`: the source is read too. `is_utility`: can be
+    used for minimum Bayes risk (`mbr --utility`).
     """
 
     name: str
@@ -101,6 +106,7 @@ class Metric(ABC):
     unit: Unit = "document"
     better: Literal["higher", "lower"] = "higher"
     needs_source: bool = False
+    is_utility: bool = False
 
     @property
     def reads_words(self) -> bool:
@@ -110,6 +116,10 @@ class Metric(ABC):
     @abstractmethod
     def measure(self, texts: Texts, target_language: str | None) -> dict[str, Measurement]:
         """Score every system; raise CotextError if this is not possible."""
+
+    @abstractmethod
+    def utility(self) -> tuple[Utility, str]:
+        """Return the scores of pairs of sentences, if `is_utility`, and their signature."""
 
 
 # Maps a hypothesis, its references and its source, if there is one, to counts.
@@ -134,6 +144,16 @@ class CountedMetric(Metric):
             statistics = Statistics(counts, np.arange(len(counts)), "document", self.combine)
             measurements[name] = Measurement.of(self.name, self.title, signature, statistics, hypothesis)
         return measurements
+
+    def utility(self) -> tuple[Utility, str]:
+        """Score every text as a document of one sentence, with every other as reference."""
+
+        def scores(texts: Sequence[str]) -> Floats:
+            documents = [Document("", (text,)) for text in texts]
+            counts = [self.count(one, [other], None) for one in documents for other in documents]
+            return self.combine(np.array(counts, np.float64)).reshape(len(texts), -1)
+
+        return scores, f"protocol:{self.name}"
 
 
 @cache

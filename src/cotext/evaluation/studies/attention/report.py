@@ -6,6 +6,7 @@ translation.
 """
 
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from cotext.evaluation.requests import DocumentRequest
 from cotext.evaluation.studies.attention.sentence_maps import (
     Averaged,
     GateOpenness,
+    HeadGates,
     SentenceMap,
     average_by_kind,
     sentence_maps,
@@ -34,6 +36,7 @@ from cotext.translation.scorer import document_rows
 from cotext.translation.translator import DocumentTranslator
 
 DIGITS = 6  # significant digits of a weight
+NEAR = 3  # largest distance with a column in the text
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +54,7 @@ class DocumentAttention:
     tokens: tuple[tuple[int, int], ...]
     maps: dict[str, SentenceMap]
     gates: dict[str, GateOpenness]
+    head_gates: dict[str, HeadGates]
     kinds: tuple[Averaged, ...]
 
     def as_dict(self) -> dict[str, Any]:
@@ -85,7 +89,7 @@ class DocumentAttention:
                 }
                 for name, sentence_map in self.maps.items()
             },
-            "gates": {name: gate.as_dict() for name, gate in self.gates.items()},
+            "gates": {name: gate.as_dict() for name, gate in (self.gates | self.head_gates).items()},
         }
 
     @property
@@ -99,7 +103,28 @@ class DocumentAttention:
             *map(self._row, self.maps),
         ]
         gates = [f"{name}: open by {gate.overall:.2f}" for name, gate in self.gates.items()]
-        return "\n".join([render_rows(rows, left=1), *gates])
+        return "\n".join([render_rows(rows, left=1), *gates, *self._head_gates()])
+
+    def _head_gates(self) -> Iterator[str]:
+        """Yield rows of what passes the gates from nearby sentences; the JSON file has all distances."""
+        if not self.head_gates:
+            return
+        passed = {name: gates.by_distance for name, gates in self.head_gates.items()}
+        distances = {d for by_distance in passed.values() for d in by_distance if abs(d) <= NEAR}
+        near = sorted(distances, key=lambda d: (d < 0, abs(d)))
+        heads = len(next(iter(self.head_gates.values())).open)
+        rows = [
+            (
+                "gates to other sentences",
+                *(f"head {head + 1}" for head in range(heads)),
+                *(f"{d} back" if d > 0 else f"{-d} ahead" for d in near),
+            )
+        ]
+        for name, gates in self.head_gates.items():
+            means = (f"{float(passed[name][d].mean()):.3f}" if d in passed[name] else "" for d in near)
+            rows.append((name, *(f"{value:+.3f}" for value in gates.open.tolist()), *means))
+        yield render_rows(rows, left=1)
+        yield "back, ahead: what passes from a sentence at this distance, weight × |gate|, mean of heads"
 
     def _row(self, name: str) -> tuple[str, ...]:
         sentence_map = self.maps[name]
@@ -153,6 +178,7 @@ def document_attention(
         tokens=tuple((len(source[j]), len(target[j])) for j in with_words),
         maps=observed.maps,
         gates=observed.gates,
+        head_gates=observed.head_gates,
         kinds=tuple(average_by_kind(observed.maps)),
     )
 

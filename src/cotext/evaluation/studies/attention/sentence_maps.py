@@ -14,7 +14,8 @@ Entropy shows how attention is spread. Bao et al. 2021 and Li et al. 2022 recogn
 to train if its cross-attention is flat: the entropy stays near that of a uniform distribution.
 
 The openness of a DocFlat gate is the mean of its values over the hidden dimension (Wu et al. 2023, section
-3.3). With 1, the complete output of the attention across the batch passes; with 0, nothing.
+3.3). With 1, the complete output of the attention across the batch passes; with 0, nothing. A gate to other
+sentences of a sequence (`layers/others.py`) is one factor per head, between -1 and 1.
 
 Shapes: B sequences, H heads, T queries, S keys, M tokens, D model, N sentences of the document.
 """
@@ -34,6 +35,7 @@ from cotext.data.batch import Batch
 from cotext.layers.flat_batch import NeuralContextGate
 from cotext.layers.kernels.sdpa import TokenIndices, watch_weights
 from cotext.layers.multi_head import CrossAttention, RowSpan, SelfAttention
+from cotext.layers.others import GatedOthersSpan
 from cotext.layers.sentence_spans import SentenceSpan
 from cotext.models.interface import Model
 from cotext.translation.alignment import RowTokens, token_indices
@@ -111,6 +113,52 @@ class GateOpenness:
             "kind": self.kind,
             "openness": self.overall,
             "openness_by_sentence": [None if math.isnan(v) else v for v in self.openness.tolist()],
+        }
+
+
+class HeadGates:
+    """The gates of one attention to other sentences: how far they are open, and what passes, by head.
+
+    `open` holds their factors [H], `kind` names the attention. What passes from a sentence at a distance is
+    the attention weight of its tokens, among those of other sentences, times the absolute factor. It is
+    averaged over the queries that attend to this sentence.
+    """
+
+    def __init__(self, kind: str, open_H: Tensor, sentences: int) -> None:
+        self.kind, self.open = kind, open_H.detach().double().cpu()
+        self._last = sentences - 1
+        self._weight = torch.zeros(len(open_H), 2 * sentences - 1, dtype=torch.float64)
+        self._queries = torch.zeros(2 * sentences - 1, dtype=torch.float64)
+
+    def add(self, weights_BHTS: Tensor, query_BT: Tensor, key_BS: Tensor) -> None:
+        """Count the weights of one call, as `SentenceMap.add`."""
+        query, key = query_BT[:, :, None], key_BS[:, None]
+        distance = torch.where((query >= 0) & (key >= 0), query - key, 0) + self._last
+        weight = weights_BHTS.new_zeros(*weights_BHTS.shape[:3], len(self._queries)).scatter_add(
+            3, distance[:, None].expand_as(weights_BHTS), weights_BHTS
+        )
+        self._weight += weight.sum(dim=(0, 2)).cpu()
+        self._queries += (weight.amax(dim=1) > 0).sum(dim=(0, 1)).cpu()
+
+    @property
+    def overall(self) -> float:
+        """Return the mean of the absolute factors."""
+        return float(self.open.abs().mean())
+
+    @property
+    def by_distance(self) -> dict[int, Tensor]:
+        """Return what passes [H] by sentences back; negative: ahead."""
+        # The recorded weights are normalised; before, their sum is 1 + |factor|.
+        passed = (1 + self.open.abs())[:, None] * self._weight / self._queries
+        places = (self._queries > 0).nonzero()[:, 0].tolist()
+        return {place - self._last: passed[:, place] for place in places if place != self._last}
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "kind": self.kind,
+            "openness": self.overall,
+            "open_by_head": self.open.tolist(),
+            "passed_by_distance": {str(d): passed.tolist() for d, passed in self.by_distance.items()},
         }
 
 
@@ -208,6 +256,7 @@ class ObservedModel:
     sentences: int
     maps: dict[str, SentenceMap] = field(default_factory=dict)
     gates: dict[str, GateOpenness] = field(default_factory=dict)
+    head_gates: dict[str, HeadGates] = field(default_factory=dict)
     source: RowTokens | None = None
     target: RowTokens | None = None  # while decoding
 
@@ -241,6 +290,9 @@ class ObservedModel:
         kind = _kind(name, span, self.target is not None)
         counts = self.maps.setdefault(name, SentenceMap(kind, self.sentences))
         counts.add(weights_BHTS, query, key)
+        if isinstance(span, GatedOthersSpan):
+            gates = self.head_gates.setdefault(name, HeadGates(kind, span.open, self.sentences))
+            gates.add(weights_BHTS, query, key)
 
     def note_gate(self, name: str, module: nn.Module, arguments: Any, gate: Tensor) -> None:
         """Count the values of a gate, from a forward hook: those of current tokens, [..., D]."""

@@ -87,6 +87,10 @@ def _lines(result: RunComparison) -> Iterator[dict[str, Any]]:
         make: partial[dict[str, Any]] = partial(dict, system=run.title, recipe=run.first.recipe.title)
         for name, count in (("parameters", run.first.parameters), ("updates", run.updates[1])):
             yield make(kind="run", name=name, value=count, signature=run.first.signature)
+        if run.first_loss is not None:
+            own, there = run.first_loss
+            yield make(kind="run", name="first loss", value=own)
+            yield make(kind="run", name="loss of the run it starts from", value=there)
         for each in result.quality.scores[number]:
             low, high = each.interval_95 or (None, None)
             yield make(kind="score", name=each.score.title, value=each.score.value, low=low, high=high,

@@ -39,6 +39,7 @@ from cotext.runtime.integrity import sealed_lines, unsealed
 from cotext.runtime.locks import working_in
 from cotext.runtime.progress import Meter
 from cotext.runtime.version import __version__
+from cotext.training.warm_start import read_account
 from cotext.translation.open import OpenedRun, open_run
 from cotext.translation.translate_file import translate_file
 
@@ -91,6 +92,8 @@ class CorpusCxmi:
 class MeasuredRun:
     """A run with its measurements; None or empty if not requested or not possible.
 
+    `first_loss`: the development loss before the first update, on instances of the view, and the loss of the
+    run from which training started, on single sentences of the same documents.
     `is_start`: no checkpoint was better than the initial model, so the final model is the initial model.
     """
 
@@ -106,6 +109,7 @@ class MeasuredRun:
     updates: int = 0
     data: str = ""
     use: CorpusCxmi | None = None
+    first_loss: tuple[float, float] | None = None
     is_start: bool = False
 
 
@@ -133,6 +137,15 @@ class MeasuredSystem:
         some = self.not_learned < len(self.runs)
         part = f" in {self.not_learned} of {len(self.runs)} seeds" if some else ""
         return f"{self.title} (not learned{part})"
+
+    @property
+    def first_loss(self) -> tuple[float, float] | None:
+        """Return the means of `MeasuredRun.first_loss`, if all runs have one."""
+        losses = [run.first_loss for run in self.runs if run.first_loss is not None]
+        if len(losses) < len(self.runs):
+            return None
+        first, start = (sum(column) / len(losses) for column in zip(*losses, strict=True))
+        return first, start
 
     @property
     def first(self) -> MeasuredRun:
@@ -215,6 +228,7 @@ def _measure(path: Path, title: str, settings: MeasurementSettings) -> MeasuredR
         window=window,
         parameters=loaded.parameters,
         updates=max([*loaded.updates, *(int(entry["update"]) for entry in metrics)], default=0),
+        first_loss=_first_loss(path),
         is_start=bool(loaded.config.train.init) and loaded.updates == [0],
         signature=opened.signature,
         data=_data(path),
@@ -231,6 +245,14 @@ def read_metrics(run: Path) -> list[dict[str, Any]]:
         with suppress(ValueError):
             entries.append(unsealed(line))
     return [entry for entry in entries if entry.keys() >= {"kind", "update"}]
+
+
+def _first_loss(run: Path) -> tuple[float, float] | None:
+    """Return `StartLoss.instances_here` and `sentences_there` as recorded by training."""
+    with suppress(CotextError, KeyError, TypeError, ValueError):
+        loss = read_account(run / "init.json")["loss"]
+        return float(loss["instances_here"]), float(loss["sentences_there"])
+    return None
 
 
 def _use(opened: OpenedRun, path: Path, test: EvaluationSet, meter: Meter) -> CorpusCxmi | None:

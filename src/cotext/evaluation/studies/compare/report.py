@@ -23,6 +23,10 @@ NOTE = (
     "Published systems were trained on other corpora with other vocabularies: compare differences between "
     "systems, never a value measured here with a published one."
 )
+FIRST_LOSS = (
+    "first loss: nats per token before the first update, on the first documents of the development set; in "
+    "brackets: loss of the run that training starts from, on single sentences of the same documents"
+)
 LEAD = """How these runs use context, measured on the same test set and contrastive suites. Differences are
 relative to the first run. Every sentence here is computed from the tables below."""
 USE = """CXMI: what context adds to the log-probability of the reference, compared with the sentence alone, in
@@ -110,7 +114,8 @@ def _sections(result: RunComparison, pictures: bool = False) -> Iterator[Section
 
 
 def _systems(result: RunComparison) -> Section:
-    header = ("system", "recipe", "context window", "parameters", "updates")
+    started = any(run.first_loss for run in result.runs)
+    header = ("system", "recipe", "context window", "parameters", "updates", *["first loss"] * started)
     rows: list[Row] = [
         (
             _label(run),
@@ -118,11 +123,12 @@ def _systems(result: RunComparison) -> Section:
             context_words(run),
             f"{run.first.parameters:,}",
             " to ".join(dict.fromkeys(f"{count:,}" for count in run.updates)),
+            *["" if run.first_loss is None else "{:.3f} ({:.3f})".format(*run.first_loss)] * started,
         )
         for run in result.runs
     ]
     caption = "Context window: the sentences around the one that is translated which the system may read."
-    return Section("The systems", [Table(header, rows, caption, left=3)])
+    return Section("The systems", [Table(header, rows, caption, left=3)], [FIRST_LOSS] * started)
 
 
 def _quality(result: RunComparison) -> Section:

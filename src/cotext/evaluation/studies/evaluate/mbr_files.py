@@ -6,16 +6,14 @@ from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any, Literal
 
-from sacrebleu.metrics.chrf import CHRF
-
 from cotext.data.documents import Document
 from cotext.data.formats import detect_format, read_documents
 from cotext.data.formats.table import find_format
 from cotext.data.nbest_lists import Candidate, Candidates, ListedDocument, is_lists, read_lists
 from cotext.evaluation.metrics.aligned_files import located, require_different
 from cotext.evaluation.metrics.comet import Comet, Progress, measure_comet
-from cotext.evaluation.metrics.interface import check_correspondence
-from cotext.evaluation.metrics.mbr import Decision, Pool, chrf_utilities, decide_sentences, pooled
+from cotext.evaluation.metrics.interface import check_correspondence, find_protocol
+from cotext.evaluation.metrics.mbr import Decision, Pool, decide_sentences, pooled
 from cotext.evaluation.requests import MbrRequest
 from cotext.runtime.version import __version__
 
@@ -73,7 +71,7 @@ def choose_translations(
     if comet is not None and sources is not None:
         decisions, recipe = _by_comet(pools, comet, sources, on_comet)
     else:
-        decisions, recipe = _by_chrf(pools, on_sentences)
+        decisions, recipe = _by_metric(pools, request.utility, on_sentences)
     selected = [
         Document(
             document.id, tuple(pool.texts[k] for pool, k in zip(of_document, decision.chosen, strict=True))
@@ -116,18 +114,17 @@ def _pools(documents: Sequence[ListedDocument], request: MbrRequest) -> list[Poo
     return pools
 
 
-def _by_chrf(
-    pools: Sequence[Sequence[Pool]], on_sentences: Callable[[int], None]
+def _by_metric(
+    pools: Sequence[Sequence[Pool]], name: str, on_sentences: Callable[[int], None]
 ) -> tuple[list[Decision], str]:
-    """Return the decisions of every document by chrF, and its signature."""
-    metric = CHRF()
-    metric.num_refs = 1  # for the signature
+    """Return the decisions of every document by a metric of `metrics`, and its signature."""
+    utility, signature = find_protocol(name).utility()
     decisions = []
     for of_document in pools:
-        of_pairs = [chrf_utilities(metric, pool.texts) for pool in of_document]
+        of_pairs = [utility(pool.texts) for pool in of_document]
         decisions.append(decide_sentences(of_document, of_pairs))
         on_sentences(len(of_document))
-    return decisions, str(metric.get_signature())
+    return decisions, signature
 
 
 def _by_comet(
