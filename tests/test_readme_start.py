@@ -21,7 +21,7 @@ from tests.pretrained_models import FOLDERS
 
 pytest.importorskip("huggingface_hub")
 ROOT = Path(__file__).resolve().parents[1]
-BEGINNING = (
+BEGINNING = (ROOT / "README.md").read_text(encoding="utf-8").split("\n## Prepare")[0]
     (ROOT / "README.md").read_text(encoding="utf-8").split("\n## Prepare, train, translate and evaluate\n")[0]
 )
 NAME = "Helsinki-NLP/opus-mt-en-de"
