@@ -22,8 +22,6 @@ from tests.pretrained_models import FOLDERS
 pytest.importorskip("huggingface_hub")
 ROOT = Path(__file__).resolve().parents[1]
 BEGINNING = (ROOT / "README.md").read_text(encoding="utf-8").split("\n## Prepare")[0]
-    (ROOT / "README.md").read_text(encoding="utf-8").split("\n## Prepare, train, translate and evaluate\n")[0]
-)
 NAME = "Helsinki-NLP/opus-mt-en-de"
 # Replaced for time: the size of the corpus and of the model, and the length of training.
 SHORTER = {
