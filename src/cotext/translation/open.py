@@ -68,24 +68,25 @@ class OpenedRun:
         """Return the same model with other decoding settings; raise the same errors as `open_run`."""
         return _opened(self.folder, self.weights, self.loaded, self.translator.device, decode)
 
+    def listing(self) -> "OpenedRun":
+        """Return this run with nbest = beam; raise CotextError if its model or search has no n-best lists."""
+        return self._with_search_settings({"nbest": self.config.decode.beam})
+
     def with_engine(self, engine: Engine | None) -> "OpenedRun":
         """Return the same run, whose translations are searched by an engine; None: by PyTorch."""
-        return self._with_search_settings({}, self.first_pass, engine)
+        return self._with_search_settings({}, engine)
 
-    def _with_search_settings(
-        self, decode: dict[str, Any], first_pass: "OpenedRun | None", engine: Engine | None = None
-    ) -> "OpenedRun":
+    def _with_search_settings(self, decode: dict[str, Any], engine: Engine | None = None) -> "OpenedRun":
         """Return the same model with other search settings."""
         # The program that is used, so that a job continues only with the same.
         decode = {**decode, "engine": "torch" if engine is None else "ctranslate2"}
         config, own = _with_decode(self.config, decode), self.translator
-        before = None if first_pass is None else first_pass.translator
         translator = DocumentTranslator(
-            *(own.model, config, self.loaded.tokenizer, own.device, before, own.plan.name),
+            *(own.model, config, self.loaded.tokenizer, own.device, own.first_pass, own.plan.name),
             shortlist=own.shortlist,
             engine=engine,
         )
-        return replace(self, translator=translator, first_pass=first_pass)
+        return replace(self, translator=translator)
 
     def for_scoring(self) -> "OpenedRun":
         """Return the same run without its first pass, which scoring does not need."""
