@@ -130,6 +130,7 @@ def test_what_decides_an_answer_tells_requests_apart(
         request(service, name="sentence"),
         request(service, given={0: {0: "Ja!"}}),
         request(service, given={0: {1: "Ja!"}}),
+        request(service, alternatives=True),
         request(service, wishes=Wishes(Glossary.of({"cat": "Kater"}))),
         request(service, wishes=Wishes(Glossary.of({"cat": "Katze"}))),
         TextRequest(own.system, ((Block((TEXT,), split=False),),)),

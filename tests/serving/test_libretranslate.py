@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
+from cotext.data.documents import Document
 from cotext.serving.systems import Systems
 from tests.loops import loop_over
 from tests.serving.loopback import served
-from tests.serving.tiny_server import tiny_application
+from tests.serving.tiny_server import tiny_application, tiny_systems
 
 LINES = ["A cat sees.", "It runs.", "It sings!"]
 EN_DE = {"source": "en", "target": "de"}
@@ -103,11 +104,56 @@ def test_detection_is_among_all_languages_of_the_server(client: TestClient) -> N
     assert found["language"] in ("en", "de")
 
 
-def test_there_are_no_alternatives(client: TestClient) -> None:
-    fields = {"q": LINES[0], **EN_DE}
-    assert answer(client, json={**fields, "alternatives": 3})["alternatives"] == []
-    assert answer(client, json={**fields, "q": LINES[:2], "alternatives": "2"})["alternatives"] == [[], []]
-    assert "alternatives" not in answer(client, data={**fields, "alternatives": "0"})
+@pytest.fixture(scope="module")
+def wide(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[TestClient, Systems]]:
+    """A server whose systems have beams of three, and these."""
+    folder = tmp_path_factory.mktemp("wide")
+    systems = tiny_systems(folder / "runs", beam=3)
+    with TestClient(tiny_application(systems, folder / "state"), base_url="http://127.0.0.1") as client:
+        yield client, systems
+
+
+def test_alternatives_are_the_best_translations_after_the_first(wide: tuple[TestClient, Systems]) -> None:
+    client, systems = wide
+    [window] = [each for each in systems if each.name == "window"]
+    translator = window.opened.listing().translator
+    [(_, found)] = translator.translate([Document("1", ("A cat sees.", "It runs."))])
+    first, second = ([candidate.text for candidate in each] for each in found.lists)
+    assert (len(set(first)), len(set(second))) == (3, 2)
+    body = {**EN_DE, "cotext": {"system": "window"}}
+    plain = answer(client, json={"q": "A cat sees. It runs.", **body})
+    for number in (1, 2, 9):
+        asked = answer(client, json={"q": "A cat sees. It runs.", **body, "alternatives": number})
+        assert asked["translatedText"] == plain["translatedText"] == f"{first[0]} {second[0]}"
+        # The second best of each sentence, then the third best, or the best where there is no third.
+        others = [f"{first[1]} {second[1]}", f"{first[2]} {second[0]}"]
+        assert asked["alternatives"] == others[:number]
+
+
+def test_alternatives_of_a_list_are_of_each_text(wide: tuple[TestClient, Systems]) -> None:
+    client, _ = wide
+    found = answer(client, json={"q": LINES[:2], **EN_DE, "alternatives": "2"})
+    single = [answer(client, json={"q": text, **EN_DE, "alternatives": 2}) for text in LINES[:2]]
+    assert found["alternatives"] == [each["alternatives"] for each in single]
+    assert all(len(each) == 2 for each in found["alternatives"])
+    page = answer(client, json={"q": "<p>A <b>cat</b></p>", **EN_DE, "format": "html", "alternatives": 1})
+    [other] = page["alternatives"]
+    assert other.startswith("<p>")
+    assert other != page["translatedText"]
+
+
+def test_where_there_is_no_other_translation_there_is_no_alternative(
+    client: TestClient, wide: tuple[TestClient, Systems]
+) -> None:
+    greedy = {"q": LINES[0], **EN_DE, "alternatives": 3}
+    assert answer(client, json=greedy)["alternatives"] == []  # a beam of one
+    assert answer(wide[0], json={**greedy, "q": "7 × 8"})["alternatives"] == []
+    copied = "<p>A cat sees <code>x = 1</code>.</p>"
+    found = answer(wide[0], json={**greedy, "q": copied, "format": "html"})
+    assert (found["alternatives"], "<code>x = 1</code>" in found["translatedText"]) == ([], True)
+    in_session = answer(wide[0], json={**greedy, "cotext": {"session": "s", "segment": 1}})
+    assert in_session["alternatives"] == []
+    assert "alternatives" not in answer(client, data={**greedy, "alternatives": "0"})
 
 
 def test_languages_have_names_and_targets(client: TestClient) -> None:
@@ -135,6 +181,8 @@ def test_languages_have_names_and_targets(client: TestClient) -> None:
         ({"q": "x", "source": "de", "target": "de"}, 400, "'de' is not supported; supported pairs are en-de"),
         ({"q": "x", "source": "?", "target": "de"}, 400, "give a language code"),
         ({"q": "x", **EN_DE, "format": "xml"}, 400, "'format' not supported"),
+        ({"q": "x", **EN_DE, "alternatives": -1}, 400, "alternatives"),
+        ({"q": "x", **EN_DE, "alternatives": True}, 400, "alternatives"),
         ({"q": "x", **EN_DE, "cotext": 3}, 400, "cotext"),
         ({"q": "x", **EN_DE, "cotext": {"documents": True}}, 400, "cotext"),
         ({"q": "x", **EN_DE, "cotext": {"session": 3}}, 400, "session"),

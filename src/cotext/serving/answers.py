@@ -26,16 +26,19 @@ KEPT_BYTES_OF_CLIENT: Final = KEPT_BYTES // 8
 class TextAnswer:
     """The translated documents of a request, and the sentences with their translations.
 
-    `bytes`: approximate size in memory.
+    `alternatives`: the documents with the second best translation of every sentence, the third best, and so
+    on. `bytes`: approximate size in memory.
     """
 
     documents: list[list[Block]]
     pairs: list[PairedSentence]
+    alternatives: list[list[list[Block]]] = field(default_factory=list)
     bytes: int = field(init=False)
 
     def __post_init__(self) -> None:
         """Count the bytes in the thread that computed the answer, because this takes time."""
-        blocks = [block for document in self.documents for block in document]
+        versions = (self.documents, *self.alternatives)
+        blocks = [block for documents in versions for document in documents for block in document]
         characters = sum(len(block.text) for block in blocks)
         characters += sum(len(pair.source) + len(pair.target) for pair in self.pairs)
         object.__setattr__(self, "bytes", 4 * characters + 500 * (len(blocks) + len(self.pairs) + 1))

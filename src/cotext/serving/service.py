@@ -26,6 +26,7 @@ from cotext.serving.settings import ServerSettings
 from cotext.serving.sharing import CancelledError, SharedSystem, Work
 from cotext.serving.systems import System, Systems
 from cotext.translation.document_state import WindowLog
+from cotext.translation.translator import alternatives
 from cotext.translation.wishes import Wishes
 
 __all__ = ["Client", "Listener", "Service", "SourceSentence", "TextAnswer", "TextRequest"]
@@ -40,13 +41,15 @@ class TextRequest:
     """Documents to translate, as blocks in reading order.
 
     `given`: fixed translations, by document and sentence (after splitting); they are context of later
-    sentences. `log`: windows that were found before, and a log for new ones; such requests are not cached.
+    sentences. `alternatives`: also return other translations of the beam, unless there are terms or copied
+    texts. `log`: windows that were found before, and a log for new ones; such requests are not cached.
     """
 
     system: System
     documents: tuple[tuple[Block, ...], ...]
     wishes: Wishes = field(default_factory=Wishes)
     given: Mapping[int, Mapping[int, str]] = field(default_factory=dict)
+    alternatives: bool = False
     log: WindowLog | None = None
 
 
@@ -164,11 +167,12 @@ class Service:
         indices = range(len(texts.documents))
         guide, taken = texts.guide(indices), texts.taken(indices)
         work.on_sentence = on_sentence
-        found = opened.translator.translate(texts.documents, guide=guide, taken=taken, log=request.log)
-        translations = dict(found)
+        translator = shared.opened_for(work, request.alternatives and guide is None).translator
+        translations = dict(translator.translate(texts.documents, guide=guide, taken=taken, log=request.log))
         note_translated(translations.values())
         pairs = (replace(pair, document=texts.numbers[pair.document]) for pair in texts.paired(translations))
-        return TextAnswer(texts.blocks(translations), list(pairs))
+        others = [texts.blocks(version) for version in alternatives(translations)]
+        return TextAnswer(texts.blocks(translations), list(pairs), others)
 
     def check_sentences(self, sentences: int) -> None:
         """Raise RequestError 413 if a request has too many sentences."""
@@ -190,6 +194,7 @@ def _key(request: TextRequest, client: Client) -> str:
         request.documents,
         request.wishes.settings,
         given,
+        request.alternatives,
         unique,
     )
     return hashlib.sha256(repr(parts).encode("utf-8", "surrogatepass")).hexdigest()

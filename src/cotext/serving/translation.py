@@ -49,7 +49,8 @@ class TranslationRequest:
 
     `systems`: candidates with one target language; the source language is detected if there are several, or
     if `detects`. `together`: the texts are one document. `context`: context before each document. `place`:
-    position in a session; all texts have one language.
+    position in a session; all texts have one language. `alternatives`: maximum number of other translations
+    of each text; none in a session.
     """
 
     texts: Sequence[str]
@@ -61,14 +62,16 @@ class TranslationRequest:
     context: str = ""
     wishes: Wishes = field(default_factory=Wishes)
     detects: bool = False
+    alternatives: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class TranslatedText:
-    """The translation of a text, and its source language."""
+    """The translation of a text, its source language, and alternatives."""
 
     text: str
     source: Detected
+    alternatives: list[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,10 +86,13 @@ class _Document:
     def blocks(self) -> tuple[Block, ...]:
         return tuple(block for text in self.fragments for block in text.blocks)
 
-    def written(self, blocks: Sequence[Block]) -> Iterator[TranslatedText]:
-        remaining = iter(blocks)
+    def written(self, versions: Sequence[Sequence[Block]], most: int) -> Iterator[TranslatedText]:
+        """Yield the texts of the first version; at most `most` different texts of others are alternatives."""
+        remaining = [iter(blocks) for blocks in versions]
         for text in self.fragments:
-            yield TranslatedText(text.written(list(islice(remaining, len(text.blocks)))), self.source)
+            texts = (text.written(list(islice(blocks, len(text.blocks)))) for blocks in remaining)
+            first, *others = dict.fromkeys(texts)
+            yield TranslatedText(first, self.source, others[:most])
 
 
 EXTENSION: Final = ("document", "system", "session", "segment", "confirmed")
@@ -146,21 +152,26 @@ async def translated(request: Request, client: Client, wanted: TranslationReques
     documents = await to_thread.run_sync(_documents, wanted)
     context = _context(wanted.context)
 
-    async def translated_blocks() -> dict[int, Sequence[Block]]:
-        """Return the translated blocks of each document."""
-        blocks: dict[int, Sequence[Block]] = {}
+    async def translated_blocks() -> dict[int, list[Sequence[Block]]]:
+        """Return the translated blocks of each document, and its alternatives."""
+        blocks: dict[int, list[Sequence[Block]]] = {}
+        lists = wanted.alternatives > 0 and wanted.place is None
         for name in dict.fromkeys(document.system.name for document in documents):
             chosen = {number: d for number, d in enumerate(documents) if d.system.name == name}
             parts = tuple((*context, *document.blocks) for document in chosen.values())
-            of_system = TextRequest(service.systems.named(name), parts, wanted.wishes)
+            of_system = TextRequest(service.systems.named(name), parts, wanted.wishes, alternatives=lists)
             answer = await translate(service, of_system, client, wanted.place)
-            for number, translation in zip(chosen, answer.documents, strict=True):
-                blocks[number] = translation[len(context) :]
+            for number, *versions in zip(chosen, answer.documents, *answer.alternatives, strict=True):
+                blocks[number] = [version[len(context) :] for version in versions]
         return blocks
 
     blocks = await unless_gone(request, translated_blocks())
     return await to_thread.run_sync(
-        lambda: [text for number, d in enumerate(documents) for text in d.written(blocks[number])]
+        lambda: [
+            text
+            for number, document in enumerate(documents)
+            for text in document.written(blocks[number], wanted.alternatives)
+        ]
     )
 
 

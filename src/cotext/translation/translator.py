@@ -17,7 +17,7 @@ with the rest of their group as extra rows, or all together.
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import inf
 from typing import Final, Protocol
@@ -190,6 +190,20 @@ class Translation:
     @property
     def recovered(self) -> bool:
         return all(self.pieces)
+
+
+def alternatives(translations: Mapping[int, Translation]) -> Iterator[dict[int, Translation]]:
+    """Yield the documents with the second best translation of every sentence, then the third, and so on.
+
+    A sentence with fewer alternatives keeps its best one. Without `lists`, nothing is yielded.
+    """
+    most = max((len(texts) for best in translations.values() for texts in best.lists), default=0)
+    for rank in range(1, most):
+        ranked = {}
+        for index, best in translations.items():
+            sentences = tuple((texts[rank] if rank < len(texts) else texts[0]).text for texts in best.lists)
+            ranked[index] = replace(best, document=replace(best.document, sentences=sentences))
+        yield ranked
 
 
 def _with_languages(tokenizer: Tokenizer, decode: DecodeConfig) -> Tokenizer:

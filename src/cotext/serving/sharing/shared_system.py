@@ -2,11 +2,12 @@
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 
 import torch
 
+from cotext.runtime.errors import CotextError
 from cotext.serving.settings import BATCH_TOKENS
 from cotext.serving.sharing.turns import Batch, BatchScheduler, CancelledError, Flow, Progress, Work
 from cotext.serving.systems import System
@@ -40,8 +41,11 @@ class SharedSystem:
 
     def __init__(self, system: System, batch_tokens: int = BATCH_TOKENS) -> None:
         self.batches = 0
-        self._opened = system.opened
-        assert self._opened.translator.windows  # created now, so that all threads share them
+        self._opened = self._listing = system.opened
+        with suppress(CotextError):  # systems without n-best search
+            self._listing = system.opened.listing()
+        for opened in (self._opened, self._listing):
+            assert opened.translator.windows  # created now, so that all threads share them
         self._turns = BatchScheduler(batch_tokens)
         self._changed = threading.Condition()
         self._flows: dict[Flow, None] = {}
@@ -51,13 +55,14 @@ class SharedSystem:
         self._threads = torch.get_num_threads()
         self._is_stopped = False
 
-    def opened_for(self, work: Work) -> OpenedRun:
-        """Return the run with a thread-safe translator.
+    def opened_for(self, work: Work, lists: bool = False) -> OpenedRun:
+        """Return the run with a thread-safe translator; `lists`: n-best lists if possible.
 
         Its `translate` raises `CancelledError` after the work is cancelled. Other uses of the model
         (alignment, scoring, analysis) need `exclusively`.
         """
-        return replace(self._opened, translator=self._sharing(self._opened.translator, work))
+        opened = self._listing if lists else self._opened
+        return replace(opened, translator=self._sharing(opened.translator, work))
 
     def _sharing(self, translator: DocumentTranslator, work: Work, tells: bool = True) -> DocumentTranslator:
         """Return a translator that queues its documents; `tells`: call `Work.on_sentence`."""
