@@ -9,7 +9,7 @@ A run folder:
     metrics.jsonl          one line per report and validation
     data.json              the data of its training
     init.json              the run that it started from, if any
-    checkpoints/00001000/  a model, and the state to resume training (see `training_state`)
+    checkpoints/00001000/  a model, and the state to resume training (`training/resume.py`)
     import.json            the origin of its weights, if they were imported
     shortlist.safetensors  target tokens for each source token, for `decode.shortlist`, if made
     seeds.json             the seeds of its training, if it is one of several
