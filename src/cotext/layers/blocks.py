@@ -59,8 +59,10 @@ class Residual(nn.Module):
     def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
         """[R, T, D] -> [R, T, D]."""
         if self.pre_norm:
-            return x + self.dropout(sublayer(self.norm(x)))
-        return self.norm(x + self.dropout(sublayer(x)))
+            x = x + self.dropout(sublayer(self.norm(x)))
+        else:
+            x = self.norm(x + self.dropout(sublayer(x)))
+        return x
 
 
 class TransformerBlock(nn.Module):
@@ -90,14 +92,16 @@ class TransformerBlock(nn.Module):
         x = self._attended(x, layout)
         if (cross := self.cross) is not None:
             x = self.after_cross(x, lambda x: cross(x, layout))
-        return self.after_feed_forward(x, self.feed_forward)
+        x = self.after_feed_forward(x, self.feed_forward)
+        return x
 
     def _attended(self, x: Tensor, layout: AnyLayout) -> Tensor:
         """Apply self-attention and, if the layout has context, attention to it."""
         context = self.context_attention
         # In a batch without context, the block is that of the sentence model.
         if context is None or layout.context_side is None:
-            return self.after_attention(x, lambda x: self.attention(x, layout))
+            x = self.after_attention(x, lambda x: self.attention(x, layout))
+            return x
         states = self.after_attention(x, lambda x: context.beside(x, self.attention(x, layout), layout))
         return context.behind(states, layout)
 
@@ -109,8 +113,10 @@ def through(block: TransformerBlock, x: Tensor, layout: AnyLayout, recomputed: b
     random numbers (Chen et al. 2016).
     """
     if recomputed and torch.is_grad_enabled():
-        return checkpoint(block, x, layout, use_reentrant=False)
-    return block(x, layout)
+        x = checkpoint(block, x, layout, use_reentrant=False)
+    else:
+        x = block(x, layout)
+    return x
 
 
 class LayerAbove(Protocol):

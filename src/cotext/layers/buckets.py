@@ -22,9 +22,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
+from cotext.layers.kernels.function import TensorFunction
 from cotext.layers.kernels.packing import Packing
 from cotext.layers.kernels.sdpa import TokenIndices
 from cotext.layers.masks import causal as causal_mask
@@ -45,7 +45,7 @@ def sentence_spans(sentence: Tensor) -> Tensor:
     return torch.stack((stop - length, stop), dim=2).take_along_dim(k[:, :, None], dim=1)
 
 
-class _Fetch(Function):
+class _Fetch(TensorFunction):
     @staticmethod
     def forward(ctx: Any, x_PD: Tensor, index: Tensor, real_M: Tensor, distinct: bool) -> Tensor:
         ctx.save_for_backward(index, real_M)
@@ -92,7 +92,7 @@ class ExtraTokens:
 
     def fetch(self, x_PD: Tensor) -> Tensor:
         """Fetch the rows `at_GL` of x: [P, D] -> [G, L, D]."""
-        fetched: Tensor = _Fetch.apply(x_PD, self.index, self.real_M, self.distinct)
+        fetched = _Fetch.apply(x_PD, self.index, self.real_M, self.distinct)
         return fetched.view(self.sentences, -1, x_PD.size(1))
 
 

@@ -189,4 +189,5 @@ class SentenceEmbedding(nn.Module, Blended):
     def finished(self, x: Tensor, side: Side) -> Tensor:
         """Apply norm and dropout to sums of vectors, positions and segments: [..., D] -> [..., D]."""
         norm = self.source_norm if side == "source" else self.target_norm
-        return self.dropout(x if norm is None else norm(x))
+        dropped: Tensor = self.dropout(x if norm is None else norm(x))
+        return dropped

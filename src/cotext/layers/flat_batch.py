@@ -206,7 +206,8 @@ class FlatBatchAttention(nn.Module):
         indices = partial(_token_indices, own, seen, laid.tokens.index_N)
         dropout = self.dropout if self.training else 0.0
         mixed = merge_heads(attend(q, k, v, laid.mask, laid.in_order, dropout, indices))
-        return self.out(own.slots.pack(mixed))
+        out_ND: Tensor = self.out(own.slots.pack(mixed))
+        return out_ND
 
     def keys_values(self, h_MD: Tensor) -> tuple[Tensor, Tensor]:
         """Return keys and values of the tokens that other rows attend to, both [M, H, K]."""
@@ -221,7 +222,8 @@ class FlatBatchAttention(nn.Module):
 
     def mix(self, q_BHTK: Tensor, keys: Tensor, values: Tensor, mask: Tensor) -> Tensor:
         """Attend to given keys and values: -> [B, T, D]."""
-        return self.out(merge_heads(attend(q_BHTK, keys, values, mask, False, 0.0)))
+        out_BTD: Tensor = self.out(merge_heads(attend(q_BHTK, keys, values, mask, False, 0.0)))
+        return out_BTD
 
 
 def _follows(own: Sequences, seen: Sequences, row_N: Tensor, begin_N: Tensor, end_M: Tensor) -> Tensor:

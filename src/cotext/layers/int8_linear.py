@@ -63,7 +63,8 @@ class Int8Linear(nn.Module):
 def outputs(layer: nn.Module, x: Tensor, start: int, stop: int | None = None) -> Tensor:
     """Compute the outputs start .. stop of a linear layer: [..., D] -> [..., stop - start]. None: all."""
     if isinstance(layer, Int8Linear):
-        return layer.part(start, layer.out_features if stop is None else stop)(x)
+        out: Tensor = layer.part(start, layer.out_features if stop is None else stop)(x)
+        return out
     assert isinstance(layer, nn.Linear)
     return product(x, layer.weight[start:stop], layer.bias[start:stop])
 
@@ -72,7 +73,8 @@ def joint(projection: nn.Module, a: Tensor, b: Tensor) -> Tensor:
     """Compute W [a; b] + bias of two [..., D] without concatenating them: [..., V]."""
     if isinstance(projection, Int8Linear):
         # A matrix in int8 can be divided by outputs, which have scales of their own, but not by inputs.
-        return projection(torch.cat((a, b), dim=-1))
+        whole: Tensor = projection(torch.cat((a, b), dim=-1))
+        return whole
     assert isinstance(projection, nn.Linear)
     weight_a, weight_b = projection.weight.chunk(2, dim=1)
     return product(a, weight_a, projection.bias) + product(b, weight_b)

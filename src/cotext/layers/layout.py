@@ -218,7 +218,8 @@ class Layout:
     @cached_property
     def absolute(self) -> Tensor:
         """Encodings of the positions of all tokens, packed: [N, D] or [B, T, D]."""
-        return self.shared.table(self.packed_position, self.longest)
+        encoded: Tensor = self.shared.table(self.packed_position, self.longest)
+        return encoded
 
     @cached_property
     def is_current(self) -> Tensor:
@@ -422,7 +423,8 @@ class Step:
     @cached_property
     def absolute(self) -> Tensor:
         """Encodings of the positions of the tokens in their rows: [B, W * T, D]."""
-        return self.shared.table(self.packed_position)
+        encoded: Tensor = self.shared.table(self.packed_position)
+        return encoded
 
     @cached_property
     def aligned_position(self) -> Tensor:

@@ -19,7 +19,8 @@ def moved(thing: T, place: Callable[[Tensor], Tensor]) -> T:
 
     Modules, parameters and objects of other packages are not copied.
     """
-    return _moved(thing, place, {})
+    copied: T = _moved(thing, place, {})
+    return copied
 
 
 def to_device(thing: T, device: torch.device) -> T:

@@ -88,7 +88,8 @@ class Score(nn.Module):
 
     def project(self, fused: nn.Linear, x: Tensor, layout: AnyLayout, compared: int) -> Tensor:
         """Apply a fused projection: the first `compared` outputs are queries and keys, the rest values."""
-        return fused(x)
+        projected: Tensor = fused(x)
+        return projected
 
     def attend(self, q_BHTK: Tensor, kv: KeysValues, keys: Keys, layout: AnyLayout) -> Tensor:
         """One product of a self-attention: [B, H, T, K]."""
@@ -127,7 +128,8 @@ class RowSpan:
 
     def output(self, out: nn.Linear, mixed: Tensor) -> Tensor:
         """Project the merged heads of all products: [..., products * D] -> [..., D]."""
-        return out(mixed)
+        projected: Tensor = out(mixed)
+        return projected
 
     def slots(self, step: Step) -> SlotMask:
         """Return the cache slots that the next tokens attend to."""
@@ -247,4 +249,5 @@ class FeedForward(nn.Module):
             wide = relu_dropout(wide, self.dropout, self.training)
         else:
             wide = dropout(ACTIVATIONS[self.activation](wide), self.dropout, self.training)
-        return self.narrow(wide)
+        narrow: Tensor = self.narrow(wide)
+        return narrow

@@ -125,7 +125,8 @@ class ProjectedOthersSpan(nn.Module, RowSpan, StartsFromOthers):
 
     def output(self, out: nn.Linear, mixed: Tensor) -> Tensor:
         long, short = mixed.chunk(2, dim=-1)
-        return out(short) + self.long(long)
+        projected: Tensor = out(short) + self.long(long)
+        return projected
 
     def neutral_start(self) -> Mapping[str, float]:
         return {"long.weight": 0.0}

@@ -20,11 +20,11 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 from torch.nn.functional import linear, scaled_dot_product_attention
 
 from cotext.layers.buckets import BucketMemory
+from cotext.layers.kernels.function import TensorFunction
 from cotext.layers.kernels.relative import attend_from_memory, memory_bias
 from cotext.layers.kernels.sdpa import show_weights, watched
 from cotext.layers.layout import AnyLayout, Keys, Layout, Step
@@ -35,7 +35,7 @@ from cotext.layers.start import StartsFromOthers, ZeroGate
 from cotext.layers.state import KeysValues
 
 
-class _SharedProjection(Function):
+class _SharedProjection(TensorFunction):
     """A projection of detached states, with gradients to the states added.
 
     No gradient flows from the keys and values of a memory to the states, but it flows from the keys and
@@ -78,7 +78,8 @@ class TransformerXLScore(Score, StartsFromOthers):
     def distances(self, count: int, like: Tensor) -> Tensor:
         """Return the projected encodings of the distances 0 ... count - 1: [count, D]."""
         encoded = self.table(torch.arange(count, device=like.device), count).to(like.dtype)
-        return self.distance(encoded)
+        projected: Tensor = self.distance(encoded)
+        return projected
 
     def attend_memory(
         self, q_GLD: Tensor, k: Tensor, v: Tensor, r_nD: Tensor, memory: BucketMemory
@@ -99,7 +100,8 @@ class TransformerXLScore(Score, StartsFromOthers):
         alone = attend_from_memory(
             q_GLD, k[:, own:], v[:, own:], biases, r[own:], memory.mask[..., own:], heads, self.dropout
         )
-        return self.start(alone, seen)
+        mixed: Tensor = self.start(alone, seen)
+        return mixed
 
     def attend(self, q_BHTK: Tensor, kv: KeysValues, keys: Keys, layout: AnyLayout) -> Tensor:
         """Attend from the next tokens to the slots of a cache: [B, H, T, K]."""

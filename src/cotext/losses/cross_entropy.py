@@ -202,7 +202,7 @@ def output_loss(
     hidden_ND = in_autocast_dtype(hidden_ND)
     # The function chooses the precision of each of its products itself.
     with torch.autocast(hidden_ND.device.type, enabled=False):
-        outcome: tuple[Tensor, Tensor, Tensor] = _OutputLoss.apply(
+        outcome: tuple[Tensor, Tensor, Tensor] = _OutputLoss.apply(  # type: ignore[no-untyped-call]
             hidden_ND, weight_VD, bias_V, label_N, discount_N, smoothing, chunk
         )
     return outcome

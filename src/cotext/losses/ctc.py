@@ -23,11 +23,11 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 from torch.nn.functional import linear
 
 from cotext.layers.buckets import sentence_spans
+from cotext.layers.kernels.function import TensorFunction
 from cotext.layers.kernels.precision import precise_dtype
 from cotext.losses.cross_entropy import OutputProducts, in_autocast_dtype
 from cotext.models.interface import PathKind
@@ -279,7 +279,7 @@ def _loss(
     return nll_K, grad_hidden, grad_weight
 
 
-class _CTC(Function):
+class _CTC(TensorFunction):
     """Output layer and CTC in one; the gradient of the plain sum is computed in the forward pass."""
 
     @staticmethod
@@ -327,8 +327,7 @@ def lattices_nll(
     hidden_ND = in_autocast_dtype(hidden_ND)
     # The function chooses the precision of each of its products itself.
     with torch.autocast(hidden_ND.device.type, enabled=False):
-        nll_G: Tensor = _CTC.apply(hidden_ND, weight_VD, lattices, units, chunk)
-    return nll_G
+        return _CTC.apply(hidden_ND, weight_VD, lattices, units, chunk)
 
 
 def ctc_scores(hidden_ND: Tensor, logits: Logits, units: Units, blank: int, chunk: int = 512) -> Tensor:

@@ -134,7 +134,8 @@ class Datapoints(BatchContext):
             means = torch.cat((means, _means(embed.source(other), other.sentence >= 0)))
             group = torch.cat((group, self.order_of(other, self.training).group))
         current_BS = is_current(sentence, source.current)
-        return self.source_rows(x_BSD, means, rows.group[:, None] == group, current_BS)
+        mixed: Tensor = self.source_rows(x_BSD, means, rows.group[:, None] == group, current_BS)
+        return mixed
 
     def target(self, source: Source, embed: RowEmbedder, found: None) -> "DatapointsTarget | None":
         attention = self.target_rows

@@ -88,7 +88,8 @@ class FlatBatch(BatchContext):
             other = source.extra_rows.source
             chosen = is_current(other.sentence, other.current)
             extra = _extra_keys(embed.source(other), chosen, self.order_of(other, self.training))
-        return self.source_context(x_BSD, found, extra)
+        mixed: Tensor = self.source_context(x_BSD, found, extra)
+        return mixed
 
     def target(self, source: Source, embed: RowEmbedder, found: FlatLayout) -> "FlatTarget | None":
         context = self.target_context
@@ -148,7 +149,8 @@ class FlatTarget(RowsTarget):
         if state.caches:
             return self._step(x_RTD, sentence, state)
         extra = None if self.complete.empty else self.complete
-        return self.context(x_RTD, state.layouts.target_context.found, extra)
+        mixed: Tensor = self.context(x_RTD, state.layouts.target_context.found, extra)
+        return mixed
 
     def _step(self, x_RTD: Tensor, sentence: Tensor, state: DecoderState) -> Tensor:
         """Attend from the next tokens of rows that are being decoded: [R, T, D] -> [R, T, D]."""

@@ -40,7 +40,8 @@ class SeparateContext(ContextEncoder):
         x = layout.pack(embed.source(rows.context))
         for block in self.layers:
             x = block(x, layout)
-        return self.norm(x)
+        states: Tensor = self.norm(x)
+        return states
 
 
 class GatedSublayer(ContextSublayer):

@@ -51,7 +51,8 @@ class _Product(nn.Module):
 
     def result(self, mixed_BHTK: Tensor) -> Tensor:
         """[B, H, T, K] -> [B, T, D]."""
-        return self.norm(self.out(merge_heads(mixed_BHTK)))
+        normalised: Tensor = self.norm(self.out(merge_heads(mixed_BHTK)))
+        return normalised
 
 
 class HierarchicalAttention(DocumentLayer, AlmostClosed):

@@ -176,7 +176,8 @@ class NonAutoregressiveTransformer(NonAutoregressiveModel):
         )
         for block in blocks:
             x = through(block, x, layout, self.recomputes)
-        return layout.unpack(norm(x))
+        unpacked: Tensor = layout.unpack(norm(x))
+        return unpacked
 
     def auxiliary_loss(self, draft: Draft, tokens: Tensor, ratio: float) -> AuxiliaryLoss | None:
         """See `NonAutoregressiveModel`: the loss of lengths of rows, and of codes."""

@@ -54,7 +54,8 @@ class PositionScore(Score):
         if self.gate is not None:
             aware = self.gate(x, aware)
         if compared == fused.out_features:
-            return fused(aware)
+            projected: Tensor = fused(aware)
+            return projected
         return torch.cat((outputs(fused, aware, 0, compared), outputs(fused, x, compared)), dim=-1)
 
     def attend(self, q_BHTK: Tensor, kv: KeysValues, keys: Keys, layout: AnyLayout) -> Tensor:

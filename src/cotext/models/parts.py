@@ -16,7 +16,8 @@ def document_layer(name: str) -> type[DocumentLayer]:
     if name not in DOCUMENT_LAYERS:
         return own_part(name, DocumentLayer)  # type: ignore[type-abstract]
     module, _, kind = DOCUMENT_LAYERS[name].partition(":")
-    return getattr(import_module(module), kind)
+    layer: type[DocumentLayer] = getattr(import_module(module), kind)
+    return layer
 
 
 def own_part(name: str, base: type[Kind]) -> type[Kind]:

@@ -60,7 +60,8 @@ def output_logits(model: Model, hidden_ND: Tensor) -> Tensor:
     """Return the logits of all symbols, in int8 without gradients: [N, D] -> [N, V]."""
     if model.int8_output is None:
         return linear(hidden_ND, model.output_weight, model.output_bias)
-    return model.int8_output(hidden_ND)
+    logits_NV: Tensor = model.int8_output(hidden_ND)
+    return logits_NV
 
 
 def output_of(model: Model, symbols_U: Tensor) -> Callable[[Tensor], Tensor]:

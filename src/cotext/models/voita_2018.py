@@ -43,7 +43,8 @@ class SharedContext(ContextEncoder):
         [*shared, _] = encoder
         for block in (*shared, *self.layers):
             x = block(x, layout)
-        return self.norm(x)
+        states: Tensor = self.norm(x)
+        return states
 
 
 class BesideSelfAttention(ContextSublayer, AlmostClosed):

@@ -9,8 +9,9 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.autograd import Function
 from torch.autograd.function import once_differentiable
+
+from cotext.layers.kernels.function import TensorFunction
 
 
 def keep_mask(x: Tensor, rate: float) -> Tensor:
@@ -36,7 +37,7 @@ def dropped(x: Tensor, keep: Tensor, rate: float) -> Tensor:
     return bits.view(x.dtype) * (1 / (1 - rate))
 
 
-class _Dropout(Function):
+class _Dropout(TensorFunction):
     @staticmethod
     def forward(ctx: Any, x: Tensor, rate: float) -> Tensor:
         keep = keep_mask(x, rate)
@@ -51,7 +52,7 @@ class _Dropout(Function):
         return dropped(grads[0], keep, ctx.rate), None
 
 
-class _ReluDropout(Function):
+class _ReluDropout(TensorFunction):
     """The gradient passes where the result is positive, so that no mask is saved."""
 
     @staticmethod

@@ -17,10 +17,10 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 from torch.nn.functional import scaled_dot_product_attention
 
+from cotext.layers.kernels.function import TensorFunction
 from cotext.layers.kernels.sdpa import in_float32
 
 CHUNK_NUMBERS = 1 << 18  # scores per chunk (1 MB), chosen by measurement
@@ -79,7 +79,7 @@ def attend_apart(
     return own + gate * apart.seen * others
 
 
-class _AttendApart(Function):
+class _AttendApart(TensorFunction):
     @staticmethod
     def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, gate: Tensor, apart: Apart) -> Tensor:
         ctx.save_for_backward(q, k, v, gate)

@@ -65,7 +65,8 @@ def onednn(weight_VD: Tensor, scale_V: Tensor) -> Product:
     nothing: tuple[str, list[float], str] = ("none", [], "")
 
     def product(rows_ND: Tensor) -> Tensor:
-        return torch.ops.onednn.qlinear_pointwise(rows_ND, 1.0, OFFSET, *weight, *output, *nothing)
+        out_NV: Tensor = torch.ops.onednn.qlinear_pointwise(rows_ND, 1.0, OFFSET, *weight, *output, *nothing)
+        return out_NV
 
     return product
 

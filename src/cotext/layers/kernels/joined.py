@@ -16,9 +16,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
+from cotext.layers.kernels.function import TensorFunction
 from cotext.layers.kernels.precision import precise
 from cotext.layers.kernels.sdpa import on_cpu
 
@@ -70,7 +70,7 @@ def with_gradients(
     return _Place.apply(q_BHTK, k_BHSK, v_BHSK, mask, *apart, *whole)
 
 
-class _Place(Function):
+class _Place(TensorFunction):
     @staticmethod
     def forward(
         ctx: Any,

@@ -9,8 +9,9 @@ Shapes: B rows, T tokens, N real tokens of all rows, D model.
 from typing import Any
 
 from torch import Tensor
-from torch.autograd import Function
 from torch.autograd.function import once_differentiable
+
+from cotext.layers.kernels.function import TensorFunction
 
 
 def _take(x_MD: Tensor, index_N: Tensor) -> Tensor:
@@ -21,7 +22,7 @@ def _spread(x_ND: Tensor, index_N: Tensor, size: int) -> Tensor:
     return x_ND.new_zeros(size, x_ND.size(1)).index_copy_(0, index_N, x_ND)
 
 
-class _Pack(Function):
+class _Pack(TensorFunction):
     @staticmethod
     def forward(ctx: Any, x_MD: Tensor, index_N: Tensor) -> Tensor:
         ctx.save_for_backward(index_N)
@@ -35,7 +36,7 @@ class _Pack(Function):
         return _spread(grads[0], ctx.saved_tensors[0], ctx.size), None
 
 
-class _Unpack(Function):
+class _Unpack(TensorFunction):
     @staticmethod
     def forward(ctx: Any, x_ND: Tensor, index_N: Tensor, size: int) -> Tensor:
         ctx.save_for_backward(index_N)
@@ -72,5 +73,4 @@ class Packing:
     def unpack(self, x_ND: Tensor) -> Tensor:
         """[N, D] -> [B, T, D], zeros on padding."""
         size = self.rows * self.tokens
-        spread: Tensor = _Unpack.apply(x_ND, self.index_N, size)
-        return spread.view(self.rows, self.tokens, -1)
+        return _Unpack.apply(x_ND, self.index_N, size).view(self.rows, self.tokens, -1)

@@ -21,10 +21,10 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
 from cotext.layers.kernels.dropout import dropout_scale, keep_mask
+from cotext.layers.kernels.function import TensorFunction
 from cotext.layers.kernels.sdpa import TokenIndices, biased, in_float32, on_cpu, show_weights, watched
 from cotext.layers.masks import causal as causal_mask
 
@@ -62,7 +62,8 @@ def attend_relative(
 def _relative_bias(q_BHTK: Tensor, table: Tensor, keys: int) -> Tensor:
     """Return Q R^T / sqrt(K) by key: [B, H, T, keys]."""
     vectors = table[_rows_of_table(table, 0, q_BHTK.size(2), keys)]
-    return _skewed(q_BHTK @ vectors.T, keys) * q_BHTK.size(-1) ** -0.5
+    bias: Tensor = _skewed(q_BHTK @ vectors.T, keys) * q_BHTK.size(-1) ** -0.5
+    return bias
 
 
 @in_float32
@@ -110,7 +111,8 @@ def memory_bias(by_place_BTD: Tensor, r_nD: Tensor, keys: int, heads: int) -> Te
     """Return (Q + w) R^T / sqrt(K) by key: [B, H, T, keys]."""
     by_place_BHTK, r_nHK = _split(by_place_BTD, heads), r_nD.view(r_nD.size(0), heads, -1)
     by_distance = torch.einsum("bhtk,nhk->bhtn", by_place_BHTK, r_nHK).contiguous()
-    return _skewed(by_distance, keys) * by_place_BHTK.size(-1) ** -0.5
+    bias: Tensor = _skewed(by_distance, keys) * by_place_BHTK.size(-1) ** -0.5
+    return bias
 
 
 def _split(x_BTD: Tensor, heads: int) -> Tensor:
@@ -132,7 +134,7 @@ def _skewed(by_distance: Tensor, keys: int) -> Tensor:
     return by_distance.as_strided((rows, heads, queries, keys), (*outer, distances - 1, 1), queries - 1)
 
 
-class _RelativeAttention(Function):
+class _RelativeAttention(TensorFunction):
     """Processes queries in chunks. Weights are saved; tensors by distance are recomputed in backward."""
 
     @staticmethod
@@ -198,7 +200,7 @@ class _RelativeAttention(Function):
         return grad_q.mul_(ctx.scale), grad_k, grad_v, grad_table, None, None, None
 
 
-class _MemoryAttention(Function):
+class _MemoryAttention(TensorFunction):
     """Heads come before rows, so that all products of a head with R are one matrix product."""
 
     @staticmethod

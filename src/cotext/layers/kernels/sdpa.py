@@ -19,11 +19,11 @@ from typing import Any, ParamSpec, cast
 
 import torch
 from torch import Tensor
-from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 from torch.nn.functional import scaled_dot_product_attention
 
 from cotext.layers.kernels.dropout import dropout_scale, keep_mask
+from cotext.layers.kernels.function import TensorFunction
 from cotext.layers.masks import causal as causal_mask
 
 
@@ -145,7 +145,7 @@ def show_these(
         watcher(weights_BHTS, q_BHTK.abs().amax(dim=(1, 3)) > 0, indices)
 
 
-class _DroppedAttention(Function):
+class _DroppedAttention(TensorFunction):
     @staticmethod
     def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, rate: float) -> Tensor:
         ctx.scale, ctx.rate = q.size(-1) ** -0.5, rate
