@@ -215,7 +215,11 @@ def test_the_shell_completes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     (tmp_path / "runs").mkdir()
     assert completed(monkeypatch, "tran") == ["translate"]
     assert completed(monkeypatch, "train", "han/") == ["han/joint", "han/source", "han/target"]
+    assert completed(monkeypatch, "train", "han/joint", "train.see") == ["train.seed=", "train.seed=1"]
+    assert "model.attention.span=" in completed(monkeypatch, "train", "han/joint", "model.")
     assert completed(monkeypatch, "translate", "ru") == ["runs/"]
+    settings = completed(monkeypatch, "translate", "runs/", "x", "--set", "be")
+    assert settings == ["beam=", "beam_per=", "before="]
     assert completed(monkeypatch, "contrastive", "runs/", "x", "--tie", "") == ["wrong", "first"]
     assert completed(monkeypatch, "--verb") == ["--verbose"]
 
@@ -224,8 +228,8 @@ def test_completion_does_not_wait_for_torch() -> None:
     environment = {
         **process_environment(),
         "_COTEXT_COMPLETE": "complete_bash",
-        "COMP_WORDS": "cotext train han/",
-        "COMP_CWORD": "2",
+        "COMP_WORDS": "cotext train han/source ",
+        "COMP_CWORD": "3",
     }
     code = (
         "import atexit, sys\n"
@@ -237,5 +241,5 @@ def test_completion_does_not_wait_for_torch() -> None:
     done = subprocess.run(
         [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
     )
-    assert "han/source" in done.stdout
+    assert "train.max_updates=" in done.stdout
     assert done.stdout.endswith("set()\n")

@@ -18,12 +18,12 @@ from cotext.data.aligned_corpus import (
     Gap,
     align_corpus,
 )
-from cotext.data.alignment import Band, Lexicon, Vocabulary, align_documents, best_path
+from cotext.data.alignment import Band, Lexicon, NearScores, Vocabulary, align_documents, best_path
 from cotext.data.documents import Document
 from cotext.data.formats import read_parallel
 from cotext.data.formats.xml_formats import languages_of_tmx
 from cotext.data.languages import Languages
-from tests.command_line import must_refuse, succeed
+from tests.command_line import World, must_refuse, succeed
 from tests.loops import loop_over
 
 ENDE = Languages("en", "de")
@@ -169,6 +169,29 @@ def test_a_short_document_is_aligned_by_lengths_and_said_to_be() -> None:
     assert "aligned by lengths alone" in corpus.render()
 
 
+def test_a_system_decides_where_lengths_and_words_say_nothing() -> None:
+    source = [f"{letter * 8}." for letter in "abcdefgh"]
+    target = [f"{letter * 8}." for letter in "ABDEFGH".translate(str.maketrans("ABDEFGH", "stuvwxy"))]
+    true = dict(zip(target, [*source[:2], *source[3:]], strict=True))
+
+    def probabilities(texts):  # type: ignore[no-untyped-def]
+        return [-1.0 if true[t] == s else -30.0 for s, t in texts]
+
+    [alignment] = align_documents([(source, target)], probabilities)
+    assert [bead for bead in alignment.beads if not all(bead)] == [((2,), ())]
+    assert min(e for e, bead in zip(alignment.evidence, alignment.beads, strict=True) if all(bead)) > 1
+
+
+def test_scores_of_a_system_are_relative_to_sources_near_by() -> None:
+    def probabilities(texts):  # type: ignore[no-untyped-def]
+        return [math.log(0.5) if (s, t) == ("a", "x") else math.log(0.1) for s, t in texts]
+
+    near = NearScores.of(["a", "b"], ["x"], [((0,), (0,)), ((1,), ())], probabilities)
+    # Three sources of x: a, b, and both; the mean is 0.7 / 3.
+    assert near.by_source[0][1, 0] == pytest.approx(math.log(0.5 / (0.7 / 3)))
+    assert near.by_source[0][2, 0] == pytest.approx(math.log(0.1 / (0.7 / 3)))
+
+
 @loop_over("shape", [(1, 700), (700, 1), (2, 2), (1, 1)])
 def test_any_shape_is_covered_once_in_order(shape: tuple[int, int]) -> None:
     source, target = sides_of(pairs_of(shape[0], 6))[0], sides_of(pairs_of(shape[1], 7))[1]
@@ -219,3 +242,12 @@ def test_folders_are_paired_by_name(tmp_path: Path) -> None:
     assert {line[0] for line in lines} == {"chapter0", "chapter1", "chapter2"}
     asked = ("align", *sides[:2], "--target", tmp_path, "--out", out)
     must_refuse("no source and target file have the same name", *asked)
+
+
+def test_a_run_is_asked_and_long_sentences_are_no_error(world: World, tmp_path: Path) -> None:
+    (tmp_path / "a.en").write_text("Dear all,\nthank you for the letter of last week.\n")
+    (tmp_path / "a.de").write_text("Liebe alle,\nDanke für den Brief von letzter Woche.\n" + "Wort " * 3000)
+    files = ["--source", str(tmp_path / "a.en"), "--target", str(tmp_path / "a.de"), "--run", str(world.run)]
+    out = tmp_path / "x.tsv"
+    found = json.loads(succeed("align", *files, "--out", str(out), "--json").out)
+    assert sum(found["beads"].values()) == 2

@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from cotext.data.alignment import Alignment, Bead, align_documents
+from cotext.data.alignment import Alignment, Bead, Probabilities, align_documents
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.languages import Languages
 from cotext.data.selection import COPY_LETTERS, pieces_of
@@ -94,7 +94,11 @@ class AlignedCorpus:
         return "\n".join(lines)
 
 
-def align_corpus(documents: Sequence[tuple[Document, Document]], languages: Languages) -> AlignedCorpus:
+def align_corpus(
+    documents: Sequence[tuple[Document, Document]],
+    languages: Languages,
+    probabilities: Probabilities | None = None,
+) -> AlignedCorpus:
     """Align the sentences of documents (source, target); `languages` determine how sentences are joined."""
     corpus, kept = AlignedCorpus(), []
     for (source, target), reason in zip(documents, _reasons(documents), strict=True):
@@ -102,7 +106,7 @@ def align_corpus(documents: Sequence[tuple[Document, Document]], languages: Lang
             corpus.left_out[source.id] = reason
         else:
             kept.append((source, target))
-    alignments = align_documents([(s.sentences, t.sentences) for s, t in kept]) if kept else []
+    alignments = align_documents([(s.sentences, t.sentences) for s, t in kept], probabilities) if kept else []
     both = [e for a in alignments for e, bead in zip(a.evidence, a.beads, strict=True) if all(bead)]
     usual, total = float(np.median(both or [0.0])), sum(len(source) for source, _ in kept)
     for (source, target), alignment in zip(kept, alignments, strict=True):

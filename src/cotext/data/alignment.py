@@ -17,7 +17,8 @@ only a band of W nodes is searched, from column `low[i]`.
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain
+from functools import partial
+from itertools import chain, groupby
 from typing import Final
 
 import numpy as np
@@ -39,6 +40,8 @@ KINDS: Final = tuple(PRIORS)
 VARIANCE: Final = 6.8  # of target characters per source character, section 3.2 there
 NARROW: Final = 40  # half width of the band around an earlier path
 NARROW_WIDTH: Final = 601  # largest band that is searched directly, without an earlier path
+NEAR: Final = 2  # half width of the band around a path in which a system scores sentences
+MOST_NEAR: Final = 20  # nats by which such a score may be worse than the mean
 WIDE: Final = (200, 1500)  # smallest and largest half width of the band around the diagonal
 BLOCK: Final = 64  # source sentences whose words are compared at once
 OUTLIERS: Final = 0.05  # share of beads with arbitrary lengths
@@ -403,6 +406,8 @@ class SharedWords:
 
 
 Scores = Callable[[range, range], Floats]  # as `Lengths.scores`, for ranges of source and target sentences
+# Returns log p(target | source) of each pair of texts, according to a translation system.
+Probabilities = Callable[[Sequence[tuple[str, str]]], Sequence[float]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -416,10 +421,13 @@ class Alignment:
     evidence: Sequence[float]
 
 
-def align_documents(documents: Sequence[tuple[Sequence[str], Sequence[str]]]) -> list[Alignment]:
+def align_documents(
+    documents: Sequence[tuple[Sequence[str], Sequence[str]]], probabilities: Probabilities | None = None
+) -> list[Alignment]:
     """Align documents, given as source and target sentences; no side may be empty.
 
-    The lexicon is learned from all documents.
+    The lexicon is learned from all documents. `probabilities` of a translation system are used, too, if
+    given.
     """
     vocabulary = Vocabulary()
     sides = [(vocabulary.side(source), vocabulary.side(target)) for source, target in documents]
@@ -442,7 +450,7 @@ def align_documents(documents: Sequence[tuple[Sequence[str], Sequence[str]]]) ->
     ]
     lexicon = Lexicon(pairs, size)
     alignments = []
-    for source, target in sides:
+    for texts, (source, target) in zip(documents, sides, strict=True):
 
         def scores(i: range, j: range, source: Side = source, target: Side = target) -> Floats:
             one, other = source.part(i), target.part(j)
@@ -454,6 +462,11 @@ def align_documents(documents: Sequence[tuple[Sequence[str], Sequence[str]]]) ->
             band = path_band(path, len(source), len(target))
         path = align_sides(source, target, band, scores)
         evidence = bead_scores(source, target, path, lexicon.scores)
+        if probabilities is not None:
+            near = NearScores.of(*texts, path, probabilities)
+            band = path_band(path, len(source), len(target))
+            path = align_sides(source, target, band, partial(near.added_to, scores))
+            evidence = bead_scores(source, target, path, lexicon.scores) + near.evidence(path)
         alignments.append(Alignment(path, evidence.tolist()))
     return alignments
 
@@ -521,3 +534,53 @@ class _Block:
     sources: range = range(0)
     targets: range = range(0)
     scores: Floats = field(default_factory=lambda: np.zeros((3, 0, 0), np.float32))
+
+
+@dataclass(frozen=True, slots=True)
+class NearScores:
+    """log p(target | source) of a system, relative to other sources of the same target near the path.
+
+    The log of the mean probability over these sources is subtracted. Stored by the first source sentence,
+    then by the number of source sentences and the target sentence.
+    """
+
+    by_source: dict[int, dict[tuple[int, int], float]]
+
+    @classmethod
+    def of(
+        cls, source: Sequence[str], target: Sequence[str], path: Sequence[Bead], probabilities: Probabilities
+    ) -> "NearScores":
+        """Score one or two source sentences with one target sentence, within `NEAR` of a path."""
+        cells: list[tuple[int, int, int]] = []
+        at = 0
+        for of_source, of_target in path:
+            at += len(of_source)
+            low, high = max(0, at - len(of_source) - NEAR), min(len(source), at + NEAR)
+            cells += [(i, k, j) for j in of_target for k in (1, 2) for i in range(low, high - k + 1)]
+        texts = [(" ".join(source[i : i + k]), target[j]) for i, k, j in cells]
+        by_source: dict[int, dict[tuple[int, int], float]] = {}
+        by_cell = zip(cells, probabilities(texts), strict=True)
+        for _, group in groupby(by_cell, lambda each: each[0][2]):
+            scored = list(group)
+            usual = float(np.logaddexp.reduce([score for _, score in scored])) - math.log(len(scored))
+            for (i, k, j), score in scored:
+                by_source.setdefault(i, {})[k, j] = max(-MOST_NEAR, score - usual)
+        return cls(by_source)
+
+    def added_to(self, by_words: Scores, sources: range, targets: range) -> Floats:
+        """Return the sum with other scores."""
+        scores = np.full((3, len(sources), len(targets)), -MOST_NEAR, np.float32)
+        for i in sources:
+            for (k, j), score in self.by_source.get(i, {}).items():
+                if i + k - 1 in sources and j in targets:
+                    scores[2 * k - 2, i + k - 1 - sources.start, j - targets.start] = score
+        scores[1, :, 1:] = scores[0, :, 1:] + scores[0, :, :-1]
+        return by_words(sources, targets) + scores
+
+    def evidence(self, path: Sequence[Bead]) -> Floats:
+        """Return the score of every bead; 0 for unaligned sentences."""
+        scores = []
+        for i, j in path:
+            near = self.by_source.get(i[0], {}) if i else {}
+            scores.append(sum(near.get((len(i), target), -MOST_NEAR) for target in j if i))
+        return np.array(scores, np.float32)

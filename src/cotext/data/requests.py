@@ -73,6 +73,9 @@ class AlignmentRequest(SentenceSplitting):
         "Its translation. Several documents are paired by their names without endings and languages."
     )
     out: Path = option("Corpus to write: .tsv, .jsonl or .tmx, also compressed (.xz, .gz).")
+    run: Path | None = option(
+        "Run whose translation probabilities guide the alignment, too.", default=None, is_run=True
+    )
     source_language: str = option("Language code. Default: guessed from the file names.", default="")
     target_language: str = option("Language code. Default: guessed from the file names.", default="")
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from cotext.data.aligned_corpus import ALONE, AlignedCorpus, align_corpus
+from cotext.data.alignment import Probabilities
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.formats import (
     FORMATS,
@@ -155,6 +156,7 @@ def align_files(
     target: Sequence[Path],
     known: Languages,
     splitting: Splitting,
+    probabilities: Probabilities | None = None,
 ) -> tuple[AlignedCorpus, Languages]:
     """Align documents and translations, given as files or folders; return the corpus and its languages.
 
@@ -182,7 +184,7 @@ def align_files(
         for name, first, second in files
         for pair in _paired(name, _read(first, "source", splitters[0]), _read(second, "target", splitters[1]))
     ]
-    corpus = align_corpus(pairs, languages)
+    corpus = align_corpus(pairs, languages, probabilities)
     corpus.left_out.update(dict.fromkeys(alone, ALONE))
     return corpus, languages
 

@@ -10,6 +10,7 @@ from typing import Final
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.formats.docids import (
     encode_side_line,
+    other_text,
     read_side_file,
     side_file_to_write,
 )
@@ -269,8 +270,9 @@ def _write(
     assert row.encode is not None
     encode = partial(encode_tmx, languages=languages) if row.name == "tmx" else row.encode
     side_paths = dict.fromkeys(map(side_file_to_write, paths)) if row.name == "docids" else {}
-    # Existing side files are kept, because they may belong to other texts; they must name the same documents.
-    kept = {path: read_side_file(path) for path in side_paths if path.exists()}
+    # Side files of other texts are kept; they must name the same documents.
+    others = {path: other_text(path, paths) for path in side_paths if path.exists()}
+    kept = {path: (other, read_side_file(path)) for path, other in others.items() if other}
     previous: str | None = None
     with atomic_sinks([*paths, *(path for path in side_paths if path not in kept)]) as sinks:
         for records in documents:
@@ -307,13 +309,13 @@ def _write(
 
 
 def _check_kept(
-    side_files: Mapping[Path, Iterator[tuple[int, str, int]]], expected: tuple[str, int] | None
+    kept: Mapping[Path, tuple[Path, Iterator[tuple[int, str, int]]]], expected: tuple[str, int] | None
 ) -> None:
     """Raise CotextError unless the next document of each side file is as expected; None: there is no next."""
-    for path, documents in side_files.items():
+    for path, (other, documents) in kept.items():
         found = next(documents, None)
         if (found and found[1:]) != expected:
             raise CotextError(
-                f"{path}: exists and names other documents; delete it, or choose an output name that begins "
-                "differently"
+                f"{path} names other documents and also belongs to {other}; choose an output name that "
+                "begins differently"
             )

@@ -5,7 +5,7 @@ sentences.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from cotext.data.formats.streams import (
@@ -41,6 +41,16 @@ def find_side_file(path: Path) -> Path | None:
     for candidate in (named, plain, *(plain.with_name(plain.name + ending) for ending in COMPRESSIONS)):
         if candidate.is_file() and not same_file(candidate, path):
             return candidate
+    return None
+
+
+def other_text(side_path: Path, texts: Iterable[Path]) -> Path | None:
+    """Return a file other than `texts` that uses a side file; None if there is none."""
+    for path in sorted(side_path.parent.iterdir()):
+        if path.is_file() and not path.name.startswith(".") and without_compression(path).suffix != ".docids":
+            used = find_side_file(path)
+            if used and same_file(used, side_path) and not any(same_file(path, text) for text in texts):
+                return path
     return None
 
 
