@@ -42,6 +42,7 @@ FOREIGN = {
     "a.docx.gz": (gzip.compress(DOCX), "or another zip archive"),
     "a.pdf.xz": (lzma.compress(PDF), "a PDF document"),
     "a.pdf": (PDF, "a PDF document"),
+    "train.tags.docs": ('<doc docid="7">\n<url>http://talks.example/7</url>\nIt rains.\n', "IWSLT"),
     "train.tags": ("<url>http://talks.example/7</url>\nIt rains.\n", "IWSLT"),
     "a.rtf": ("{\\rtf1\\ansi It rains.}\n", "rtf"),
     "a.doc": (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(100), "a binary file"),

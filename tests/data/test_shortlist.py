@@ -100,6 +100,7 @@ def test_another_tokenizer_and_damaged_files_are_refused(tmp_path: Path) -> None
         np.full((size, 1), -2, np.int32),
         np.zeros(size, np.int32),
         np.zeros((size - 1, 1), np.int32),  # the last token would have no candidates
+        np.array(0, np.int32),
     )
     for wrong in wrongs:
         Shortlist("words", wrong, frequent).save(path)

@@ -90,4 +90,4 @@ def test_the_order_is_never_guessed(tmp_path: Path) -> None:
     twice = written("twice.jsonl", *(lines[n] for n in (0, 0, 1)))
     other = written("other.jsonl", *(lines[n] for n in (0, 1, 1)))
     request = EvaluationRequest(hypothesis=[other], reference=[twice])
-    must_raise("the task has 1 documents twice, as 'a'", evaluate_files, request)
+    must_raise("the task, which has two documents 'a'", evaluate_files, request)

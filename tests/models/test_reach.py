@@ -135,3 +135,9 @@ def test_of_a_layer_that_is_not_known_nothing_is_said() -> None:
     model = config.model.model_copy(update={"document_layer": "of a new paper"})
     with pytest.raises(CotextError, match="of a new paper"):
         source_reach(config.model_copy(update={"model": model}))
+
+
+def test_a_document_layer_receives_the_default_number_of_sentences() -> None:
+    document = Config().model.document
+    assert (document.sentences, document.resolved.sentences) == (None, 3)
+    assert document.model_copy(update={"sentences": 2}).resolved.sentences == 2

@@ -1,7 +1,9 @@
 """Lexical constraints: against all sequences of a small vocabulary, in every system, in any subwords."""
 
+import gc
 import itertools
 import random
+import weakref
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -224,6 +226,21 @@ def test_a_phrase_counts_in_whatever_subwords_it_was_written() -> None:
             written = after(required, tokens)
             assert written is not None
             assert required.may_close(written)
+
+
+def test_an_automaton_is_freed_without_a_full_collection() -> None:
+    """A server hardly ever collects cycles."""
+    automaton = SentenceAutomaton(C(required=(("Tisch",),)), Spelling(SUBWORDS))
+    written = automaton.step(automaton.start, automaton.offers(automaton.start)[0])
+    assert written is not None
+    assert automaton.standing(written).need >= 0
+    freed = weakref.ref(automaton), weakref.ref(automaton._spelling)
+    gc.disable()
+    try:
+        del automaton
+        assert [each() for each in freed] == [None, None]
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize("text", ["{0}", "%d", "https://a.b/c-d"])

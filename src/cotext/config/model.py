@@ -150,6 +150,11 @@ class DocumentConfig(Closed):
         """For `hierarchical`: number of previous sentences to attend to; 3 in Miculicich et al. 2018."""
         return 3 if self.sentences is None else self.sentences
 
+    @property
+    def resolved(self) -> "DocumentConfig":
+        """The settings with the default number of sentences, as document layers receive them."""
+        return self.model_copy(update={"sentences": self.before})
+
 
 class NatConfig(Closed):
     """How all tokens of a row are predicted in parallel, if `writes` is `non_autoregressive`."""

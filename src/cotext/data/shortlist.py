@@ -84,7 +84,7 @@ class Shortlist:
         return shortlist
 
     def _fits(self, tokenizer: Tokenizer) -> bool:
-        return len(self.candidates) == tokenizer.source_vocabulary_size and all(
+        are_tables = all(
             table.dtype == np.int32
             and table.ndim == dimensions
             and table.size > 0
@@ -92,6 +92,7 @@ class Shortlist:
             and table.max() < tokenizer.pieces
             for table, dimensions, least in ((self.candidates, 2, -1), (self.frequent, 1, 0))
         )
+        return are_tables and len(self.candidates) == tokenizer.source_vocabulary_size
 
 
 def identity_of(shortlist: Shortlist | None) -> dict[str, str]:

@@ -173,7 +173,7 @@ def _non_autoregressive(model: ModelConfig, embedding: SentenceEmbedding) -> Non
 def _document_layer(model: ModelConfig, size: Size) -> DocumentLayer | None:
     if model.document_layer == "none":
         return None
-    return document_layer(model.document_layer)(size, model.document)
+    return document_layer(model.document_layer)(size, model.document.resolved)
 
 
 def _context_encoder(model: ModelConfig, size: Size, stacks: Stacks) -> ContextEncoder | None:

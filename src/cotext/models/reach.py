@@ -82,7 +82,7 @@ def _document_layer(model: ModelConfig) -> Reach:
     """Return the range of the layer on top of a stack."""
     if model.document_layer == "none":
         return OWN
-    return document_layer(model.document_layer).reach(model.document, _limited(model))
+    return document_layer(model.document_layer).reach(model.document.resolved, _limited(model))
 
 
 def _source_row(config: Config) -> Reach:

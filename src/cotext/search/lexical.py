@@ -16,7 +16,6 @@ phrases are offered to search (`lexical_search.py`), which rejects tokens that l
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import Final, NamedTuple
 
 from cotext.data.words import is_boundary, is_letter
@@ -96,9 +95,10 @@ class SentenceAutomaton:
         # All prefixes of phrases, to decide whether a tail may still become one.
         self._beginnings = {phrase[:n] for phrase in self._phrases for n in range(1, len(phrase) + 1)}
         self._rests = {phrase: self._cut(phrase) for phrase in self._units_of}
-        self.step = cache(self._step)
-        self.offers = cache(self._offers)
-        self.standing = cache(self._standing)
+        # Not functools.cache: a cached bound method is a cycle, which keeps the automaton in memory for long.
+        self._steps: dict[tuple[Written, int], Written | None] = {}
+        self._offered: dict[Written, tuple[int, ...]] = {}
+        self._standings: dict[Written, Standing] = {}
         self.start = Written((0,) * len(self._units))
         self.size = sum(unit.need for unit in self._units)
 
@@ -146,8 +146,26 @@ class SentenceAutomaton:
     def may_close(self, written: Written) -> bool:
         return self.standing(written).met == self.size and self._resolved(written, ended=True) is not None
 
-    def _step(self, written: Written, token: int) -> Written | None:
+    def step(self, written: Written, token: int) -> Written | None:
         """Return the state after one more token; None: the token is rejected."""
+        key = written, token
+        if key not in self._steps:
+            self._steps[key] = self._step(written, token)
+        return self._steps[key]
+
+    def offers(self, written: Written) -> tuple[int, ...]:
+        """Return the tokens that begin or continue a required phrase."""
+        if written not in self._offered:
+            self._offered[written] = self._offers(written)
+        return self._offered[written]
+
+    def standing(self, written: Written) -> Standing:
+        """Return what a state has met, and what it needs."""
+        if written not in self._standings:
+            self._standings[written] = self._standing(written)
+        return self._standings[written]
+
+    def _step(self, written: Written, token: int) -> Written | None:
         added, joins = self._spelling.of(token)
         if written.joined:
             added = added.removeprefix(" ")

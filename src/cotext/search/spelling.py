@@ -11,7 +11,6 @@ The concatenated spellings of the tokens of a sentence are its text, for any seg
 """
 
 from collections.abc import Sequence
-from functools import cache
 from typing import Final
 
 from cotext.data.tokenizer import Tokenizer
@@ -25,7 +24,7 @@ class Spelling:
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self.tokenizer = tokenizer
-        self.of = cache(self._of)
+        self._found: dict[int, tuple[str, bool]] = {}
         self._word, self._ending = self._anchors()
         self._word_text = tokenizer.decode([self._word])
 
@@ -47,8 +46,13 @@ class Spelling:
             word = ending if ending is not None else tokenizer.unk
         return word, ending
 
-    def _of(self, token: int) -> tuple[str, bool]:
+    def of(self, token: int) -> tuple[str, bool]:
         """Return the text that a token adds (with a space before a word), and whether the next is joined."""
+        if token not in self._found:
+            self._found[token] = self._of(token)
+        return self._found[token]
+
+    def _of(self, token: int) -> tuple[str, bool]:
         decode, word = self.tokenizer.decode, self._word_text
         alone = decode([token]) if token < self.tokenizer.pieces else ""
         if not alone:

@@ -41,6 +41,9 @@ MANY_ROWS = 32  # with smaller batches, the processor is not fully used
 MOST_PADDED = 1.25  # tokens with padding / tokens without, in batches of more rows
 
 
+Encoded = dict[tuple[Side, str], list[int]]  # tokens by side and sentence
+
+
 @dataclass(frozen=True, slots=True)
 class CandidateSet:
     """A document, several translations of it, and the indices of the sentences to compare."""
@@ -75,9 +78,11 @@ class _Group:
 
 
 def score_candidates(
-    scorer: DocumentScorer, candidate_sets: Sequence[CandidateSet]
+    scorer: DocumentScorer, candidate_sets: Sequence[CandidateSet], known: Encoded | None = None
 ) -> list[list[SentenceScore]]:
     """Return the summed scores of the compared sentences of every candidate, in context.
+
+    `known`: the tokens of sentences, kept for further calls about the same documents.
 
     Equal to `DocumentScorer.score_sentences` with each candidate as a document. That method is used for
     engines and for models whose rows attend to each other.
@@ -92,11 +97,12 @@ def score_candidates(
         sums = iter(scorer.score_sentences(documents))
         return [list(islice(sums, len(c.candidates))) for c in candidate_sets]
     model = cast(TranslationModel, scorer.model)  # as its kind says
-    sources = _encoded(scorer.tokenizer, "source", (c.source for c in candidate_sets))
-    targets = _encoded(scorer.tokenizer, "target", (text for c in candidate_sets for text in c.candidates))
+    known = {} if known is None else known
+    _encode(scorer.tokenizer, known, "source", (c.source for c in candidate_sets))
+    _encode(scorer.tokenizer, known, "target", (text for c in candidate_sets for text in c.candidates))
     groups: list[_Group] = []
     for number, candidate_set in enumerate(candidate_sets):
-        groups += _groups(scorer, number, candidate_set, sources, targets)
+        groups += _groups(scorer, number, candidate_set, known)
     with torch.inference_mode():
         for batch in _packed(groups, plan.symbols, scorer.config.decode.max_tokens):
             for group, scores in zip(batch, _score(model, batch, plan.symbols, scorer.device), strict=True):
@@ -111,26 +117,26 @@ def score_candidates(
     return [[SentenceScore(p, int(n)) for p, n in members] for members in totals]
 
 
-def _encoded(tokenizer: Tokenizer, side: Side, documents: Iterable[Sequence[str]]) -> dict[str, list[int]]:
-    """Return the tokens of the sentences of documents, each encoded once."""
-    texts = list(dict.fromkeys(sentence for document in documents for sentence in document))
-    return dict(zip(texts, tokenizer.encode_batch(texts, side), strict=True))
+def _encode(tokenizer: Tokenizer, known: Encoded, side: Side, documents: Iterable[Sequence[str]]) -> None:
+    """Add the tokens of the sentences of documents, each encoded once."""
+    texts = dict.fromkeys((side, sentence) for document in documents for sentence in document)
+    new = [text for text in texts if text not in known]
+    known.update(zip(new, tokenizer.encode_batch([text for _, text in new], side), strict=True))
 
 
 def _groups(
     scorer: DocumentScorer,
     number: int,
     candidate_set: CandidateSet,
-    sources: dict[str, list[int]],
-    targets: dict[str, list[int]],
+    known: Encoded,
 ) -> Iterator[_Group]:
     """Yield the windows with compared sentences."""
-    source = [sources[s] for s in candidate_set.source]
+    source = [known["source", s] for s in candidate_set.source]
     # The key includes the non-empty sentences: which sentences are empty on both sides depends on the
     # candidate.
     alike: dict[tuple[tuple[int, ...], Window], dict[int, DocumentRow]] = {}
     for candidate, sentences in enumerate(candidate_set.candidates):
-        target = [targets[s] for s in sentences]
+        target = [known["target", s] for s in sentences]
         kept, groups = document_rows(scorer.plan, source, target, candidate_set.compared)
         for [row] in groups:
             alike.setdefault((tuple(kept), row.instance.window), {})[candidate] = row

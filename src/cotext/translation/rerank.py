@@ -18,7 +18,7 @@ from cotext.runtime.errors import CotextError
 from cotext.runtime.jobs.engine import Job
 from cotext.runtime.jobs.journal import Journal, Results
 from cotext.runtime.version import __version__
-from cotext.translation.candidate_scoring import CandidateSet, score_candidates
+from cotext.translation.candidate_scoring import CandidateSet, Encoded, score_candidates
 from cotext.translation.open import OpenedRun
 from cotext.translation.requests import RerankRequest
 from cotext.translation.scorer import DocumentScorer
@@ -54,10 +54,11 @@ def best_candidates(
     for candidates in lists:
         scorer.encoded_target(document.id, [candidate.text for candidate in candidates])
     texts = [candidates[0].text for candidates in lists]
-    chosen = []
+    chosen: list[int] = []
+    known: Encoded = {}
     for j, candidates in enumerate(lists):
         versions = [[*texts[:j], candidate.text, *texts[j + 1 :]] for candidate in candidates]
-        [scores] = score_candidates(scorer, [CandidateSet(document.sentences, versions, [j])])
+        [scores] = score_candidates(scorer, [CandidateSet(document.sentences, versions, [j])], known)
         ranks = [scorer.plan.rank_score(score.log_probability, score.tokens) for score in scores]
         chosen.append(ranks.index(max(ranks)))
         texts[j] = candidates[chosen[-1]].text

@@ -157,7 +157,7 @@ BEGINNING_BYTES = 1 << 18
 _PROLOG_BEGINNING = re.compile(r"<\?xml\b|<!DOCTYPE\b|<!--", re.IGNORECASE)
 _ROOT_BEGINNING = re.compile(rf"<({'|'.join(CORPUS_ROOTS)})(\s+[\w:.-]+\s*=.*|\s*/?>.*|\s*)$", re.IGNORECASE)
 _PROLOG_THEN_WORDS = re.compile(r"(?><\?.*?\?>|<!--.*?-->|<!DOCTYPE[^<>]*>)\s*[^\s<]", re.IGNORECASE)
-_TALK_BEGINNING = re.compile(r"<(?:url>\s*https?:|talkid>)")
+_TALK_BEGINNING = re.compile(r"(?:<doc\s[^<>]*>\s*)?<(?:url>\s*https?:|talkid>)")
 _OBJECT_BEGINNING = re.compile(r'\{\s*"')
 _CATALOGUE_BEGINNING = re.compile(r'[\[{]$|\{\s*"|\[\s*["\[{]')
 CATALOGUES = {".json": "JSON", ".arb": "JSON", ".yaml": "YAML", ".yml": "YAML"}
@@ -191,7 +191,7 @@ def detect_format(path: Path) -> str:
     kind = CATALOGUES.get(path.suffix.lower(), "")
     if kind == "YAML" or (kind and _CATALOGUE_BEGINNING.match(first)):
         refuse(path, f"{kind}, as a catalogue of strings")
-    if _TALK_BEGINNING.match(first):
+    if _TALK_BEGINNING.match(text.lstrip()):
         refuse(path, "a training file of IWSLT (train.tags)")
     prolog = _PROLOG_BEGINNING.match(first) and not _PROLOG_THEN_WORDS.match(first)
     if prolog or _ROOT_BEGINNING.match(first):

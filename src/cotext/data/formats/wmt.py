@@ -10,6 +10,7 @@ selected by the name of the format, such as `wmt:de_DE` or `wmt:cs-de_DE`.
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -300,10 +301,12 @@ def in_order(path: Path, documents: Sequence[Document], ids: Sequence[str]) -> l
     Raises CotextError unless there are exactly these documents, each once.
     """
     by_id = {document.id: document for document in documents}
+    twice = next((id for id, count in Counter(ids).items() if count > 1), None)
+    if twice is not None:
+        raise CotextError(f"{path}: cannot be matched with the task, which has two documents {shown(twice)}")
     for problem, wrong in (
         ("lacks {} of the documents of the task, as {}", [id for id in ids if id not in by_id]),
         ("has {} documents that are not in the task, as {}", sorted(by_id.keys() - set(ids))),
-        ("cannot be sorted: the task has {} documents twice, as {}", [id for id in ids if ids.count(id) > 1]),
     ):
         if wrong:
             raise CotextError(f"{path}: {problem.format(len(set(wrong)), shown(wrong[0]))}")

@@ -134,7 +134,7 @@ class Scorer:
 
 
 def find_checkpoint(model: str) -> Path:
-    """Return the checkpoint file: as given, from a folder, or from the hub or its cache."""
+    """Return the checkpoint file: as given, from a folder, the cache of the hub, or downloaded."""
     path = Path(model)
     if path.is_file():
         checkpoint = path
@@ -154,7 +154,14 @@ def find_checkpoint(model: str) -> Path:
 
 def _download(model: str) -> Path:
     from comet import download_model
+    from huggingface_hub import snapshot_download
 
+    try:
+        cached = Path(snapshot_download(repo_id=model, local_files_only=True)) / "checkpoints" / "model.ckpt"
+        if cached.is_file():
+            return cached
+    except Exception:  # the name is only in COMET's own list, or not in the cache
+        pass
     try:
         return Path(download_model(model))
     except Exception as error:
@@ -170,12 +177,17 @@ def _load(checkpoint: Path) -> Any:
     from comet import load_from_checkpoint
 
     try:
+        return load_from_checkpoint(str(checkpoint), local_files_only=True)
+    except OSError:  # the encoder's tokenizer and configuration are not in the cache
+        pass
+    try:
         return load_from_checkpoint(str(checkpoint))
     except OSError as error:
         raise RefusalError(
             "the checkpoint is there, but not the tokenizer and configuration of its encoder, which "
             f"hparams.yaml names as pretrained_model ({_first_line(error)}). Fetch them where there is a "
-            "network, and set HF_HOME to the folder of that cache"
+            "network and set HF_HOME to the folder of that cache, or write their folder into hparams.yaml "
+            "and the checkpoint's hyper-parameters"
         ) from None
 
 
