@@ -51,6 +51,10 @@ ANSWERS: dict[str, tuple[dict[str, Any], str]] = {
     "cut off": ({"body": b'{"choices": ['}, "not valid JSON"),
     "no object": ({"body": b"[]"}, "not a JSON object"),
     "deep": ({"body": DEEP}, "nested too deep"),
+    "headers": (
+        {"body": b"{}", "headers": {"X-Large": "x" * 200_000}},
+        "headers of the answer are too large",
+    ),
     "packed": ({"body": b"no gzip", "headers": {"Content-Encoding": "gzip"}}, "DecodingError"),
 }
 

@@ -87,6 +87,13 @@ def test_translations(server: httpx.Client, asked: dict[str, Any]) -> None:
     check(server.post("/v2/translate", json=asked), "/v2/translate")
 
 
+def test_an_unknown_version_of_tag_handling(server: httpx.Client) -> None:
+    """It is refused before anything is translated, also without tags."""
+    for more in ({}, {"tag_handling": "xml"}):
+        answer = server.post("/v2/translate", json=TEXT | {"tag_handling_version": "v9"} | more)
+        assert check(answer, "/v2/translate").status_code == 400
+
+
 def test_languages_and_usage(server: httpx.Client) -> None:
     for kind in ("", "?type=source", "?type=target", "?type=x"):
         check(server.get(f"/v2/languages{kind}"), "/v2/languages")

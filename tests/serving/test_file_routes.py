@@ -7,13 +7,19 @@ import shutil
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from tempfile import SpooledTemporaryFile
+from typing import Any, BinaryIO
 
 import pytest
 from starlette.datastructures import UploadFile
 from starlette.testclient import TestClient
 
 from cotext.files.table import file_formats, recognise
+from cotext.serving import requests
+from cotext.serving.jobs import JobTicket
+from cotext.serving.jobs.storage import Space
+from cotext.serving.record import Client
+from cotext.serving.requests import Form
 from cotext.serving.systems import System, Systems
 from tests.command_line import succeed
 from tests.files import structures
@@ -153,18 +159,24 @@ def form(*parts: tuple[str, bytes], end: bytes = b"--b--\r\n") -> bytes:
 
 FILE = 'Content-Disposition: form-data; name="file"; filename="a.txt"'
 SYSTEM = ('Content-Disposition: form-data; name="system"', b"window")
+FORM = {"Content-Type": "multipart/form-data; boundary=b"}
 WRONG: dict[str, tuple[bytes, int, str]] = {
-    "no file": (form(SYSTEM), 400, "one complete file"),
-    "a field called file": (form(('Content-Disposition: form-data; name="file"', TEXT)), 400, "one complete"),
-    "two files": (form((FILE, TEXT), (FILE, TEXT)), 400, "one complete file"),
-    "cut short": (form((FILE, TEXT), end=b"")[:-9], 400, "one complete file"),
-    "cut in a header": (b"--b\r\nContent-Dispo", 400, "one complete file"),
-    "no form": (b"hello", 400, "nvalid"),
-    "nothing": (b"", 400, "one complete file"),
-    "no name": (form(("Content-Disposition: form-data", TEXT)), 400, "name"),
-    "no header": (form(("X: y", TEXT)), 400, "name"),
-    "too many fields": (form((FILE, TEXT), *[SYSTEM] * 3000), 400, "Too many fields"),
-    "too long a field": (form((FILE, TEXT), (SYSTEM[0], b"x" * 80_000)), 400, "exceeded maximum size"),
+    "no file": (form(SYSTEM), 400, "no file"),
+    "a field called file": (form(('Content-Disposition: form-data; name="file"', TEXT)), 400, "no file"),
+    "two files": (form((FILE, TEXT), (FILE, TEXT)), 400, "several"),
+    "cut short": (form((FILE, TEXT), end=b""), 400, "incomplete: its end is missing"),
+    "cut behind the file": (form((FILE, TEXT), end=b"--b\r\n"), 400, "incomplete: its end is missing"),
+    "cut in a header": (b"--b\r\nContent-Dispo", 400, "incomplete: its end is missing"),
+    "no form": (b"hello", 400, "damaged"),
+    "nothing": (b"", 400, "incomplete: its end is missing"),
+    "no name": (form(("Content-Disposition: form-data", TEXT)), 400, "damaged"),
+    "no header": (form(("X: y", TEXT)), 400, "damaged"),
+    "too many headers": (form(("\r\n".join(f"X{n}: y" for n in range(99)), TEXT)), 400, "damaged"),
+    "too long a header": (form((f"{FILE}; x={'y' * 9000}", TEXT)), 400, "damaged"),
+    "NUL in a name": (form((FILE, TEXT), (SYSTEM[0].replace("sys", "s\0s"), b"")), 400, "NUL"),
+    "too many fields": (form((FILE, TEXT), *[SYSTEM] * 99), 413, "64 fields"),
+    "too long a field": (form((FILE, TEXT), (SYSTEM[0], b"x" * 3000)), 413, "fields of a form"),
+    "too long fields": (form((FILE, TEXT), *[(SYSTEM[0], b"x" * 400)] * 6), 413, "fields of a form"),
     "too long a file": (form((FILE, b"x" * 201_000), SYSTEM), 413, "200,000 bytes"),
     "an empty file": (form((FILE, b""), SYSTEM), 400, "a.txt: is empty"),
     "an unknown system": (form((FILE, TEXT), (SYSTEM[0], b"none")), 404, "unknown system"),
@@ -177,9 +189,8 @@ WRONG: dict[str, tuple[bytes, int, str]] = {
 def test_a_form_that_is_wrong_leaves_nothing(client: TestClient, name: str, size: int) -> None:
     content, status, words = WRONG[name]
     pieces = (content[at : at + size] for at in range(0, len(content), size))
-    headers = {"Content-Type": "multipart/form-data; boundary=b"}
     if len(content) < 100_000 or size > 7:
-        answer = client.post("/api/files", content=pieces, headers=headers)
+        answer = client.post("/api/files", content=pieces, headers=FORM)
         assert (answer.status_code, words in answer.json()["message"]) == (status, True), answer.text
     assert left(client) == []
     assert client.get("/api/files").json() == {"files": []}
@@ -194,9 +205,8 @@ def test_a_body_without_end_is_refused_while_it_arrives(client: TestClient) -> N
             taken.append(1)
             yield b"x" * 10_000
 
-    headers = {"Content-Type": "multipart/form-data; boundary=b"}
-    assert client.post("/api/files", content=endless(), headers=headers).status_code == 413
-    answer = client.post("/api/files", content=b"", headers={**headers, "Content-Length": str(10**12)})
+    assert client.post("/api/files", content=endless(), headers=FORM).status_code == 413
+    answer = client.post("/api/files", content=b"", headers={**FORM, "Content-Length": str(10**12)})
     assert answer.status_code == 413
     assert left(client) == []
 
@@ -205,6 +215,98 @@ def test_a_body_without_end_is_refused_while_it_arrives(client: TestClient) -> N
 def test_another_kind_of_body_is_refused(client: TestClient, kind: str) -> None:
     answer = client.post("/api/files", content=b"x", headers={"Content-Type": kind})
     assert (answer.status_code, "multipart" in answer.json()["message"]) == (400, True)
+
+
+@loop_over("piece", [1, 61, 4096])
+def test_a_file_arrives_whole_in_whatever_pieces(client: TestClient, piece: int) -> None:
+    tricky = b"The cat\r\n--c\r\n-- runs.\r\n--bx--\r\n\r\n\r\n--"
+    tricky = tricky.replace(b"--bx", b"--cx")
+    content = form(SYSTEM, (FILE.replace("a.txt", "Gr\xfc\xdfe.txt"), tricky))
+    pieces = (content[at : at + piece] for at in range(0, len(content), piece))
+    seen = {}
+
+    def submit(client: Any, system: Any, file: BinaryIO, name: str, *others: object) -> JobTicket:
+        seen["content"], seen["name"] = file.read(), name
+        return JobTicket("id", "key")
+
+    client.app.state.service.jobs.submit = submit  # type: ignore[attr-defined]
+    assert client.post("/api/files", content=pieces, headers=FORM).json() == {"id": "id"}
+    assert seen == {"content": tricky, "name": "Grüße.txt"}
+
+
+def test_a_glossary_as_a_file(client: TestClient) -> None:
+    files = {"file": ("a.txt", TEXT), "glossary": ("g.json", b'[["cat", "Ding"]]')}
+    answer = client.post("/api/files", files=files, data={"system": "window"})
+    assert answer.status_code == 201
+    finished(client, answer.json()["id"])
+    assert "Ding" in client.get(f"/api/files/{answer.json()['id']}/result").text
+
+
+def test_files_arrive_in_the_folder_of_jobs(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Form, "spool_max_size", 100)
+    folders = []
+
+    def stored(size: int, dir: str) -> Any:
+        folders.append((size, dir))
+        return SpooledTemporaryFile(size, dir=dir)
+
+    monkeypatch.setattr(requests, "SpooledTemporaryFile", stored)
+    sent(client, TEXT * 30)
+    assert folders == [(100, str(left(client)[0].parent))]
+
+
+# --- Finished files, which are deleted only to make room for a complete and valid one.
+
+
+BINARY = (FILE.replace("a.txt", "a.bin"), b"\0\1\xff" * 13_000)
+LARGE = TEXT * 1000  # 40,000 bytes
+REPLACING: dict[str, tuple[bytes, int]] = {
+    "no form": (b"hello" * 8000, 400),
+    "no end": (form(SYSTEM, (FILE, LARGE), end=b""), 400),
+    "an unknown format": (form(SYSTEM, BINARY), 400),
+    "an unknown system": (form((SYSTEM[0], b"none"), (FILE, LARGE)), 404),
+    "valid": (form(SYSTEM, (FILE, LARGE)), 201),
+    "valid and small": (form(SYSTEM, (FILE, TEXT)), 201),
+}
+
+
+@pytest.mark.parametrize("name", REPLACING)
+@pytest.mark.parametrize("length", [True, False])
+def test_only_a_valid_file_replaces_finished_ones(
+    systems: Systems, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, length: bool
+) -> None:
+    """Of 200,000 bytes, a finished file has 180,000, and an upload that has begun 19,000."""
+    monkeypatch.setattr(Form, "spool_max_size", 1000)
+    app = tiny_application(systems, tmp_path, max_file_bytes=200_000, max_jobs_bytes=1_600_000)
+    jobs = app.state.service.jobs
+    with TestClient(app, base_url="http://localhost") as client, closing(jobs):
+        first = sent(client)
+        finished(client, first)
+        until(lambda: not jobs._running)
+        jobs._space.put(first, "anybody", 180_000)
+        jobs.reserve(Client(), 19_000)
+        content, status = REPLACING[name]
+        body = content if length else iter([content[:5000], content[5000:]])
+        answer = client.post("/api/files", content=body, headers=FORM)
+        assert answer.status_code == status, answer.text
+        left = client.get(f"/api/files/{first}").status_code
+        assert left == (404 if name == "valid" else 200)
+
+
+def test_an_upload_without_length_takes_the_space_of_its_size(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Form, "spool_max_size", 1000)
+    jobs = client.app.state.service.jobs  # type: ignore[attr-defined]
+    jobs._space = Space(1_600_000)
+    jobs.reserve(Client(), 190_000)
+    assert (
+        client.post("/api/files", content=iter([form((FILE, TEXT), SYSTEM)]), headers=FORM).status_code == 201
+    )
+    content = form((FILE, LARGE), SYSTEM)
+    pieces = iter([content[at : at + 4000] for at in range(0, len(content), 4000)])
+    answer = client.post("/api/files", content=pieces, headers=FORM)
+    assert (answer.status_code, "allowed per client" in answer.json()["message"]) == (429, True)
 
 
 def test_a_disk_that_is_full_while_a_file_arrives(

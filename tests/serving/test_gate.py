@@ -170,12 +170,14 @@ def test_an_error_for_the_user_is_one_for_the_client_without_paths(made: Any) ->
     ("method", "path", "status", "form"),
     [
         ("GET", "/probe/x", 405, "probe"),
-        ("POST", "/probe/x/y", 404, "message"),
+        ("POST", "/probe/x/y", 404, "probe"),
+        ("POST", "/translate/x", 404, "error"),
         ("GET", "/nothing", 404, "message"),
         ("POST", "/health", 405, "message"),
         ("BREW", "/probe", 405, "probe"),
         ("GET", "/health/", 404, "message"),
         ("GET", "/session/s/detect", 405, "error"),
+        ("GET", "/session/s/detect/x", 404, "error"),
         ("GET", "/session", 404, "message"),
     ],
 )
@@ -444,7 +446,7 @@ def test_under_a_prefix_of_another_application(made: Any) -> None:
     world = made()
     world.app = Starlette(routes=[Mount("/mt", app=world.app)])
     assert world.ask("GET", "/mt/probe").json() == {"client": "anybody"}
-    assert list(world.ask("GET", "/mt/detect").json()) == ["error"]
+    assert list(world.ask("GET", "/mt/detect/x").json()) == ["error"]
     assert world.ask("GET", "/mt/").status_code == 200
     assert world.ask("GET", "/mt/probe", headers={"host": "evil.example"}).status_code == 403
     link = {"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate"}

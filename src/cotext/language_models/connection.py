@@ -13,6 +13,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from functools import cache
+from http import HTTPStatus
 from typing import Any, Final
 
 from cotext.runtime.errors import CotextError, shown
@@ -164,6 +165,8 @@ class Connections:
                 raise StoppedError
             return answer.result()
         except self._errors as error:
+            if _are_headers_too_large(error):
+                raise PassingError("the headers of the answer are too large", lasts=True) from None
             message = f"{type(error).__name__}: {error}".rstrip(": ")
             raise PassingError(message, lasts=isinstance(error, self._unreadable)) from None
         except TimeoutError:
@@ -189,6 +192,16 @@ class Connections:
                         raise PassingError(f"an answer of more than {self._most_bytes:,} bytes", lasts=True)
         retry = response.headers.get("Retry-After", "")
         return Received(response.status_code, body.decode(errors="replace"), retry)
+
+
+def _are_headers_too_large(error: BaseException) -> bool:
+    """Return whether the HTTP/1.1 parser of the client failed because of the length of headers."""
+    from h11 import RemoteProtocolError
+
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, RemoteProtocolError):
+        cause = cause.__context__  # `httpcore` sets no `__cause__`
+    return cause is not None and cause.error_status_hint == HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE
 
 
 @cache

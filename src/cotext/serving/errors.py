@@ -50,7 +50,7 @@ NO_ROUTE: Final = "none"
 
 
 class Dialects:
-    """The routes of all dialects, in order."""
+    """The routes of all dialects, in order; an unknown address has the dialect of its first part."""
 
     def __init__(self, names: Sequence[str]) -> None:
         modules = [import_module(f"cotext.serving.{name}") for name in names]
@@ -61,12 +61,20 @@ class Dialects:
         return [route for _, route in self._routes]
 
     def of(self, scope: Scope) -> tuple[str, ModuleType | None]:
-        """Return the template of the route of a request, and its dialect; None for an unknown route."""
+        """Return the template of the route of a request, and its dialect, or None."""
         for match in (Match.FULL, Match.PARTIAL):
             for module, route in self._routes:
                 if route.matches(scope)[0] == match:
                     return route.path if isinstance(route, Route) else NO_ROUTE, module
-        return NO_ROUTE, None
+        first = _first_part(scope["path"].removeprefix(scope.get("root_path", "")))
+        paths = ((module, route.path) for module, route in self._routes if isinstance(route, Route))
+        return NO_ROUTE, next((module for module, path in paths if _first_part(path) == first), None)
+
+
+def _first_part(path: str) -> str:
+    """Return the first part of a path, after a session prefix."""
+    parts = path.split("/")[1:]
+    return "".join(parts[2:3] if parts[:1] == ["session"] else parts[:1])
 
 
 def plain_refusal(error: RequestError) -> Response:

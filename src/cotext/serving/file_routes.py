@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -19,9 +19,9 @@ from cotext.serving.jobs import JobOptions
 from cotext.serving.jobs.names import attachment
 from cotext.serving.jobs.storage import disk_full
 from cotext.serving.record import Client
-from cotext.serving.requests import Fields, asking, content_type, read_fields, service_of
+from cotext.serving.requests import FILE_FIELD, Fields, Form, asking, content_type, service_of, single
 
-FILE_FIELD: Final = "file"
+MAX_FIELDS: Final = 64  # of a form with a file
 PIECE_BYTES: Final = 256 * 1024
 
 
@@ -29,30 +29,48 @@ PIECE_BYTES: Final = 256 * 1024
 async def received_file(request: Request, client: Client) -> AsyncIterator[tuple[UploadFile, Fields, str]]:
     """Receive a form with a file in the field `file`; return the file, all fields, and a reservation.
 
-    While the file arrives in the folder for temporary files, its declared size is reserved in the space of
-    `client`.
+    The file arrives in the folder of jobs. Meanwhile its size is reserved in the space of `client`: the
+    declared size, or else the size so far.
 
     Raises:
         RequestError: 400, the form is invalid, or does not have exactly one file; 413, the form is too large;
             429 and 503, there is no space.
     """
-    jobs, most = service_of(request).jobs, service_of(request).settings.max_file_bytes
+    jobs, settings = service_of(request).jobs, service_of(request).settings
     if content_type(request)[0] != "multipart/form-data":
         raise RequestError(400, "send a file as multipart/form-data, in the field `file`")
     declared = request.headers.get("content-length", "")
-    size = min(int(declared[:20]), most) if declared.isascii() and declared.isdigit() else most
+    size = int(declared[:20]) if declared.isascii() and declared.isdigit() else 0
+    size = min(size, settings.max_file_bytes)
     reservation = await to_thread.run_sync(jobs.reserve, client, size)
+    body = _counted(request, client, reservation, size)
+    form = Form(request, body, MAX_FIELDS, settings.max_text_bytes, jobs.table.root)
     try:
         try:
-            fields = await read_fields(request)
+            fields = Fields(single(await form.read()))
         except OSError:
             raise disk_full() from None
-        file = fields.value(FILE_FIELD)
-        if not isinstance(file, UploadFile):
-            raise RequestError(400, "send a form with one complete file in its field `file`")
-        yield file, fields, reservation
+        if form.file is None:
+            raise RequestError(400, f"the form has no file in its field `{FILE_FIELD}`")
+        yield form.file, fields, reservation
     finally:
+        if form.file is not None:
+            form.file.file.close()
         jobs.release(reservation)
+
+
+async def _counted(
+    request: Request, client: Client, reservation: str, reserved: int
+) -> AsyncGenerator[bytes, None]:
+    """Yield a body, and enlarge its reservation for what arrives beyond it and is not in memory."""
+    jobs, most = service_of(request).jobs, service_of(request).settings.max_file_bytes
+    arrived = 0
+    async for piece in request.stream():
+        arrived += len(piece)
+        if (size := min(arrived, most)) > reserved + Form.spool_max_size:
+            await to_thread.run_sync(jobs.reserve, client, size, reservation)
+            reserved = size
+        yield piece
 
 
 def routes() -> list[BaseRoute]:

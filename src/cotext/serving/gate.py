@@ -69,8 +69,6 @@ class Gate:
         finally:
             for leave in record.leave:
                 leave()
-            if record.form is not None:
-                await record.form.close()
             log_request(record)
 
     async def _answer(

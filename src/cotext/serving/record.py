@@ -13,7 +13,6 @@ from datetime import UTC, datetime
 from types import ModuleType
 from typing import Any, Final
 
-from starlette.datastructures import FormData
 from starlette.types import Scope
 
 from cotext.translation.translator import Translation
@@ -42,7 +41,6 @@ class RequestRecord:
     status: int = 0
     sentences: int = 0
     tokens: int = 0  # number of target tokens
-    form: FormData | None = None  # its files are closed when the request ends
     leave: list[Callable[[], None]] = field(default_factory=list)  # called when the request ends
 
 

@@ -1,12 +1,16 @@
 """Reading of requests, common to all dialects: fields as JSON or form, and the client."""
 
 import asyncio
-from collections.abc import Collection, Coroutine, Iterable, Mapping
+from collections.abc import AsyncGenerator, Collection, Coroutine, Iterable, Mapping
+from pathlib import Path
+from tempfile import SpooledTemporaryFile
 from typing import Any, Final, TypeVar
 from urllib.parse import parse_qsl
 
 from anyio import to_thread
 from pydantic import BaseModel, ConfigDict, ValidationError
+from starlette.datastructures import UploadFile
+from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import Request
 
 from cotext.runtime.errors import CotextError, shown
@@ -21,7 +25,7 @@ from cotext.serving.settings import ServerSettings
 T = TypeVar("T")
 
 MAX_JSON_DEPTH: Final = 16
-MAX_FILES: Final = 4
+FILE_FIELD: Final = "file"
 IN_LOOP_BYTES: Final = 16 * 1024  # larger bodies are parsed in a thread, not in the event loop
 _UTF8: Final = ("utf-8", "utf8", "us-ascii")
 FORMS: Final = ("application/x-www-form-urlencoded", "multipart/form-data")
@@ -41,17 +45,15 @@ def client_of(request: Request, key: str | None) -> Client:
 async def fields(request: Request) -> dict[str, Any]:
     """Return the fields of a JSON object or a form; in a form, every field has a list of values.
 
-    Fields of a multipart form that are not UTF-8 are read as Latin-1. Its files are closed when the request
-    ends.
-
     Raises:
         RequestError: 400, the body is invalid; 413, it is too large; 415, its type is not supported.
     """
     kind, options = content_type(request)
+    settings = service_of(request).settings
     if kind == "multipart/form-data":
-        return await _parts(request)
+        return await Form(request, request.stream(), settings.max_fields, settings.max_body_bytes).read()
     content = await request.body()
-    max_fields = service_of(request).settings.max_fields
+    max_fields = settings.max_fields
     if len(content) > IN_LOOP_BYTES:
         return await to_thread.run_sync(_parsed, content, kind, options, max_fields)
     return _parsed(content, kind, options, max_fields)
@@ -123,11 +125,11 @@ async def read_fields(request: Request) -> Fields:
     in_body = await fields(request)
     address = {name: request.query_params.getlist(name) for name in request.query_params}
     if content_type(request)[0] in FORMS:
-        return Fields(_single(address | in_body))
-    return Fields(_single(address) | in_body)
+        return Fields(single(address | in_body))
+    return Fields(single(address) | in_body)
 
 
-def _single(lists: Mapping[str, list[Any]]) -> dict[str, Any]:
+def single(lists: Mapping[str, list[Any]]) -> dict[str, Any]:
     """Replace lists with one value by this value."""
     return {name: values[0] if len(values) == 1 else values for name, values in lists.items()}
 
@@ -189,18 +191,82 @@ def _form(text: str, max_fields: int) -> dict[str, Any]:
     return lists
 
 
-async def _parts(request: Request) -> dict[str, Any]:
-    if content_type(request)[1].get("charset", "utf-8").lower() not in _UTF8:
-        raise RequestError(415, "the encoding of the form is not UTF-8")
-    settings = service_of(request).settings
-    try:
-        form = await request.form(
-            max_files=MAX_FILES, max_fields=settings.max_fields, max_part_size=settings.max_body_bytes
+class Form(MultiPartParser):
+    """Reader of a multipart form (RFC 7578), with limits for its fields, and of a file in its part `file`.
+
+    Starlette's parser limits only single fields, and writes files to the folder for temporary files, which
+    can be in memory. `folder`: folder for the file, which is in memory while it is small, and which the
+    caller closes; without it, every part is a field. Fields that are not UTF-8 are read as Latin-1.
+    """
+
+    def __init__(
+        self,
+        request: Request,
+        body: AsyncGenerator[bytes, None],
+        max_fields: int,
+        max_bytes: int,
+        folder: Path | None = None,
+    ) -> None:
+        super().__init__(
+            request.headers, body, max_files=max_fields, max_fields=max_fields, max_part_size=max_bytes
         )
-    except (UnicodeError, ValueError):
-        raise RequestError(400, "the form is damaged") from None
-    record_of(request.scope).form = form
-    return {name: form.getlist(name) for name in form}
+        self._charset_of_form = content_type(request)[1].get("charset", "utf-8")
+        self._folder, self._most_bytes = folder, max_bytes
+        self._parts = self._bytes = 0
+        self._complete = False
+        self.file: UploadFile | None = None
+
+    async def read(self) -> dict[str, list[Any]]:
+        """Return the fields, each with a list of values.
+
+        Raises:
+            RequestError: 400, the form is damaged or incomplete, or has several files; 413, its fields are
+                too large; 415, its encoding is not supported.
+            OSError: the file cannot be written.
+        """
+        if self._charset_of_form.lower() not in _UTF8:
+            raise RequestError(415, "the encoding of the form is not UTF-8")
+        try:
+            form = await self.parse()
+        except (MultiPartException, ValueError):
+            raise RequestError(400, "the form is damaged; send it as multipart/form-data") from None
+        if not self._complete:
+            raise RequestError(400, "the form is incomplete: its end is missing; send it again")
+        return {name: form.getlist(name) for name in form}
+
+    def on_part_begin(self) -> None:
+        super().on_part_begin()
+        self._parts += 1
+        if self._parts > self.max_fields:
+            raise RequestError(413, f"a form may have {self.max_fields:,} fields at most")
+
+    def on_headers_finished(self) -> None:
+        super().on_headers_finished()
+        part = self._current_part
+        if "\0" in part.field_name:
+            raise RequestError(400, "the form has NUL in the name of a field")
+        if part.file is None:
+            return
+        part.file.file.close()
+        if self._folder is None or part.field_name != FILE_FIELD:
+            part.file = None
+            return
+        if self.file is not None:
+            raise RequestError(400, "the form has several files; send one at a time")
+        stored = SpooledTemporaryFile(self.spool_max_size, dir=str(self._folder))  # noqa: SIM115
+        self._files_to_close_on_error.append(stored)
+        part.file.file = stored  # type: ignore[assignment]
+        self.file = part.file
+
+    def on_part_data(self, data: bytes, start: int, end: int) -> None:
+        if self._current_part.file is None:
+            self._bytes += end - start
+            if self._bytes > self._most_bytes:
+                raise RequestError(413, f"the fields of a form may have {self._most_bytes:,} bytes at most")
+        super().on_part_data(data, start, end)
+
+    def on_end(self) -> None:
+        self._complete = True
 
 
 def check_size(settings: ServerSettings, texts: Iterable[str]) -> None:

@@ -128,6 +128,7 @@ async def translate(request: Request) -> Response:
     refuse_unsupported(fields, systems[0])
     model_type = fields.one_of("model_type", MODEL_TYPES)
     tags = _tag_handling(fields)
+    tags_version = fields.one_of("tag_handling_version", ("v1", "v2"), "v1")
     translation = TranslationRequest(
         fields.texts("text"),
         systems,
@@ -145,7 +146,7 @@ async def translate(request: Request) -> Response:
     if model_type:
         shared["model_type_used"] = BEST
     if tags is not None:
-        shared["tag_handling_version"] = fields.one_of("tag_handling_version", ("v1", "v2"), "v1")
+        shared["tag_handling_version"] = tags_version
     translations = [
         {
             "detected_source_language": result.source.language.upper(),

@@ -107,16 +107,22 @@ class Jobs:
                 thread.join(max(deadline - time.monotonic(), 0.0))
             self._folder_lock.close()
 
-    def reserve(self, client: Client, size: int) -> str:
+    def reserve(self, client: Client, size: int, name: str = "") -> str:
         """Reserve space for an upload until `release`, and return the name of the reservation.
 
-        If needed, the oldest finished files of the client are deleted.
+        `name`: an existing reservation, whose size is changed. Finished files are deleted later, in `submit`.
 
         Raises:
-            RequestError: 429, the client has used its share; 503, there is no space. Then nothing is changed.
+            RequestError: 429, unfinished files use the share of the client; 503, there is no space. Then
+                nothing is changed.
         """
-        name = secrets.token_hex(16)
-        self._hold(name, client.name, size)
+        name, table = name or secrets.token_hex(16), self.table
+        with self._changed:
+            for id in self._running:
+                self._measure(id)
+            self._leaving(client.name, size - self._space.of(name))
+            require_room(table.root, size)
+            self._space.put(name, client.name, size, arriving=True)
         return name
 
     def release(self, reservation: str) -> None:
@@ -134,6 +140,8 @@ class Jobs:
         reservation: str = "",
     ) -> JobTicket:
         """Submit a file, which is copied and synced to disk; its space replaces a reservation.
+
+        If needed, the oldest finished files of the client are deleted, but only for a valid file.
 
         `file_name`: name of the file on the client. If the content fits several formats, its suffix decides.
 
@@ -153,22 +161,20 @@ class Jobs:
         result = result_name(name, languages.source, languages.target)
         status = JobStatus(ticket.id, "queued", system.name, result, submitted=time.time())
         row = Row(0, hashed(ticket.key), client.name, name, options, status)
-        self._hold(row.id, client.name, max(size, LEAST_BYTES), instead_of=reservation)
+        reservation = self.reserve(client, max(size, LEAST_BYTES), reservation)
         try:
             # The file first: a server that is killed in between finds a file without a job, and deletes it.
             options.wishes.check(system.opened.translator)
             check_source(self.table.store(row, file), name)
-            self.table.add(row)
+            self._add(row, reservation)
         except BaseException as error:
-            self.release(row.id)
+            self.release(reservation)
             self.table.discard(row)
             if isinstance(error, CotextError):
                 raise RequestError(400, str(error)) from None
             if isinstance(error, OSError):
                 raise disk_full() from None
             raise
-        with self._changed:
-            self._changed.notify()
         return ticket
 
     def _check_waiting(self, client: Client) -> None:
@@ -218,21 +224,19 @@ class Jobs:
 
     # --- Space.
 
-    def _hold(self, name: str, client: str, size: int, instead_of: str = "") -> None:
-        """Reserve bytes for an upload or a job; `instead_of`: name of a reservation to replace.
+    def _add(self, row: Row, reservation: str) -> None:
+        """Add a job in the space of a reservation; raise the errors of `reserve`.
 
-        Raises:
-            RequestError: the errors of `reserve`.
+        Finished files are not deleted for other uploads of the client, which may still fail.
         """
-        table = self.table
+        table, size = self.table, self._space.of(reservation)
         with self._changed:
-            for id in self._running:
-                self._measure(id)
-            if leaving := self._leaving(client, size - self._space.of(instead_of)):
-                self._forget(table, leaving)
-            require_room(table.root, size)
-            self._space.drop(instead_of)
-            self._space.put(name, client, size)
+            leaving = self._leaving(row.client, size - self._space.arriving(row.client))
+            table.add(row)
+            self._space.drop(reservation)
+            self._space.put(row.id, row.client, size)
+            self._forget(table, leaving)
+            self._changed.notify()
 
     def _leaving(self, client: str, more: int) -> list[Row]:
         """Return the oldest finished jobs of a client that must be deleted to free space for `more` bytes.

@@ -70,23 +70,28 @@ class Space:
 
     def __init__(self, most: int) -> None:
         self._most, self._share = most, most // SHARES
-        self._entries: dict[str, tuple[str, int]] = {}
+        self._entries: dict[str, tuple[str, int, bool]] = {}
         self._clients: Counter[str] = Counter()
 
-    def put(self, name: str, client: str, size: int) -> None:
+    def put(self, name: str, client: str, size: int, arriving: bool = False) -> None:
+        """Set the size of a file; `arriving`: it is an upload, not a job."""
         self.drop(name)
-        self._entries[name] = client, size
+        self._entries[name] = client, size, arriving
         self._clients[client] += size
 
     def drop(self, name: str) -> None:
-        client, size = self._entries.pop(name, ("", 0))
+        client, size, _ = self._entries.pop(name, ("", 0, False))
         self._clients[client] -= size
         if not self._clients[client]:
             del self._clients[client]
 
     def of(self, name: str) -> int:
         """Return the size of a file; 0 if it is unknown."""
-        return self._entries.get(name, ("", 0))[1]
+        return self._entries.get(name, ("", 0, False))[1]
+
+    def arriving(self, client: str) -> int:
+        """Return the size of all uploads of a client."""
+        return sum(size for owner, size, arriving in self._entries.values() if arriving and owner == client)
 
     def over(self, client: str, more: int) -> int:
         """Return by how many bytes a limit is exceeded if the client stores `more` bytes.
