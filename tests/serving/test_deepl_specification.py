@@ -164,6 +164,21 @@ def test_documents(server: httpx.Client) -> None:
     )
 
 
+def test_glossaries_and_documents_are_the_clients_own(server: httpx.Client) -> None:
+    entries = {"name": "n", "source_lang": "en", "target_lang": "de", "entries": "cat\tKatze"}
+    made = server.post("/v2/glossaries", json=entries).json()["glossary_id"]
+    other = {"Authorization": "DeepL-Auth-Key other"}
+    asked = TEXT | {"source_lang": "EN", "glossary_id": made}
+    assert server.post("/v2/translate", json=asked).status_code == 200
+    for answer in (
+        server.post("/v2/translate", json=asked, headers=other),
+        server.get(f"/v2/glossaries/{made}", headers=other),
+        server.delete(f"/v2/glossaries/{made}", headers=other),
+    ):
+        assert answer.status_code == 404
+    assert server.get("/v2/glossaries", headers=other).json() == {"glossaries": []}
+
+
 # --- other clients
 
 
