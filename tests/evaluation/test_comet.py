@@ -85,7 +85,7 @@ def download_model(name):
         raise KeyError(f"Model '{name}' not supported by COMET.")
 
 
-def load_from_checkpoint(path):
+def load_from_checkpoint(path, local_files_only=False):
     hparams = json.loads((pathlib.Path(path).parents[1] / "hparams.yaml").read_text())
     if hparams.get("encoder") == "absent":
         raise OSError("no file named tokenizer.json")
@@ -96,13 +96,17 @@ __version__ = "0"
 class cuda:
     is_available = staticmethod(lambda: False)
 """
+HUB = """
+def snapshot_download(repo_id, local_files_only):
+    raise FileNotFoundError(repo_id)
+"""
 
 
 @pytest.fixture(scope="module")
 def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An interpreter that finds the stand-in, as that of another environment finds COMET."""
     folder = tmp_path_factory.mktemp("environment")
-    for name, text in (("comet", LIBRARY), ("torch", TORCH)):
+    for name, text in (("comet", LIBRARY), ("torch", TORCH), ("huggingface_hub", HUB)):
         (folder / f"{name}.py").write_text(text)
     (folder / "unbabel_comet-2.9.9.dist-info").mkdir()
     metadata = "Metadata-Version: 2.1\nName: unbabel-comet\nVersion: 2.9.9\n"
