@@ -566,6 +566,7 @@ def test_what_came_after_the_checkpoint_is_forgotten_by_both(tmp_path: Path) -> 
         first.write("train", {"update": update, "loss": update})
     with path.open("a") as file:
         file.write('{"kind": "train", "upda')  # cut short by the interruption
+    time.sleep(1)  # the curves are read in the order of the seconds in the names of their files
     second = MetricsLog(path)
     assert second.forget_after(2) == (0, set())
     second.write("train", {"update": 3.0, "loss": 30.0})
