@@ -154,7 +154,7 @@ class SentenceAutomaton:
         return self._steps[key]
 
     def offers(self, written: Written) -> tuple[int, ...]:
-        """Return the tokens that begin or continue a required phrase."""
+        """Return the tokens that begin or continue an unmet phrase, each once."""
         if written not in self._offered:
             self._offered[written] = self._offers(written)
         return self._offered[written]
@@ -274,7 +274,6 @@ class SentenceAutomaton:
         ]
 
     def _offers(self, written: Written) -> tuple[int, ...]:
-        """Return the tokens that begin or continue an unmet phrase, each once."""
         place = len(written.tail)
         tokens: list[int] = []
         for _, phrase in self._begun(written):

@@ -41,7 +41,7 @@ MANY_ROWS = 32  # with smaller batches, the processor is not fully used
 MOST_PADDED = 1.25  # tokens with padding / tokens without, in batches of more rows
 
 
-Encoded = dict[tuple[Side, str], list[int]]  # tokens by side and sentence
+KnownTokens = dict[tuple[Side, str], list[int]]  # by side and sentence
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ class _Group:
 
 
 def score_candidates(
-    scorer: DocumentScorer, candidate_sets: Sequence[CandidateSet], known: Encoded | None = None
+    scorer: DocumentScorer, candidate_sets: Sequence[CandidateSet], known: KnownTokens | None = None
 ) -> list[list[SentenceScore]]:
     """Return the summed scores of the compared sentences of every candidate, in context.
 
@@ -117,7 +117,7 @@ def score_candidates(
     return [[SentenceScore(p, int(n)) for p, n in members] for members in totals]
 
 
-def _encode(tokenizer: Tokenizer, known: Encoded, side: Side, documents: Iterable[Sequence[str]]) -> None:
+def _encode(tokenizer: Tokenizer, known: KnownTokens, side: Side, documents: Iterable[Sequence[str]]) -> None:
     """Add the tokens of the sentences of documents, each encoded once."""
     texts = dict.fromkeys((side, sentence) for document in documents for sentence in document)
     new = [text for text in texts if text not in known]
@@ -128,7 +128,7 @@ def _groups(
     scorer: DocumentScorer,
     number: int,
     candidate_set: CandidateSet,
-    known: Encoded,
+    known: KnownTokens,
 ) -> Iterator[_Group]:
     """Yield the windows with compared sentences."""
     source = [known["source", s] for s in candidate_set.source]

@@ -18,7 +18,7 @@ from cotext.runtime.errors import CotextError
 from cotext.runtime.jobs.engine import Job
 from cotext.runtime.jobs.journal import Journal, Results
 from cotext.runtime.version import __version__
-from cotext.translation.candidate_scoring import CandidateSet, Encoded, score_candidates
+from cotext.translation.candidate_scoring import CandidateSet, KnownTokens, score_candidates
 from cotext.translation.open import OpenedRun
 from cotext.translation.requests import RerankRequest
 from cotext.translation.scorer import DocumentScorer
@@ -50,12 +50,15 @@ def best_candidates(
     Raises:
         CotextError: a sentence over the length limits, or scores that are not finite numbers.
     """
-    scorer.encoded(document.id, document.sentences)
+    known: KnownTokens = {}
+    for text, tokens in zip(document.sentences, scorer.encoded(document.id, document.sentences), strict=True):
+        known["source", text] = tokens
     for candidates in lists:
-        scorer.encoded_target(document.id, [candidate.text for candidate in candidates])
+        texts = [candidate.text for candidate in candidates]
+        for text, tokens in zip(texts, scorer.encoded_target(document.id, texts), strict=True):
+            known["target", text] = tokens
     texts = [candidates[0].text for candidates in lists]
     chosen: list[int] = []
-    known: Encoded = {}
     for j, candidates in enumerate(lists):
         versions = [[*texts[:j], candidate.text, *texts[j + 1 :]] for candidate in candidates]
         [scores] = score_candidates(scorer, [CandidateSet(document.sentences, versions, [j])], known)

@@ -96,7 +96,8 @@ class ScoreJob(Job[None]):
         self, todo: Sequence[int], journal: Journal, on_size: Callable[[int], None]
     ) -> Iterator[tuple[int, Mapping[str, Any]]]:
         remaining = set(todo)
-        for unit, document in enumerate(self._documents()):
+        documents = islice(self._documents(), self.units.start, self.units.stop)
+        for unit, document in enumerate(documents, self.units.start):
             if unit in remaining:
                 [scores] = self._translator.score([document])
                 numbers = [score.log_probability for score in scores], [score.tokens for score in scores]

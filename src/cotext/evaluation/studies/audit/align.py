@@ -10,7 +10,7 @@ the alignment of a corpus:
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cotext.data import alignment
-from cotext.data.alignment import PRIORS, Floats, Side
+from cotext.data.alignment import PRIORS, Floats, Scores, Side
 from cotext.evaluation.studies.audit.posteriors import posteriors
 
 Path = Sequence[alignment.Bead]
@@ -132,7 +132,7 @@ class _Judge:
             band = alignment.path_band(before, len(source), len(output))
         return alignment.align_sides(source, output, band, self._ranges(sides, floors))
 
-    def _ranges(self, sides: tuple[Side, Side], floors: Floats) -> Callable[[range, range], Floats]:
+    def _ranges(self, sides: tuple[Side, Side], floors: Floats) -> Scores:
         def scores(i: range, j: range) -> Floats:
             found = self._scores(sides[0].part(i), sides[1].part(j))
             found[0] = np.maximum(found[0], floors[j.start : j.stop])
@@ -160,8 +160,7 @@ class _Judge:
             path = self.path((source, output), floors[kept[1]], left)
         band = alignment.path_band(path, len(source), len(output))
         sure = posteriors(source, output, band, self._ranges((source, output), floors[kept[1]]))
-        path, alone = self._joined(source, output, path)
-        fits = alignment.bead_scores(source, output, path, self._scores)
+        path, fits, alone = self._joined(source, output, path)
         beads, last = [], -1.0
         for (i, j), fit, apart in zip(path, fits, alone, strict=True):
             ours, theirs = tuple(kept[0][s] for s in i), tuple(kept[1][t] for t in j)
@@ -169,33 +168,35 @@ class _Judge:
             beads.append((last, Bead(ours, theirs, fit, min(apart, sure.of((i, j))))))
         return [bead for _, bead in sorted([*beads, *moved.items()], key=lambda each: each[0])]
 
-    def _joined(self, source: Side, output: Side, path: Path) -> tuple[Path, list[float]]:
+    def _joined(
+        self, source: Side, output: Side, path: Path, joins: int = _JOINS
+    ) -> tuple[Path, Floats, list[float]]:
         """Join unaligned sentences to a bead beside them if the joined texts are more probable.
 
-        So a sentence may correspond to three or more. Returns the beads, and for each the probability that
-        it is not a part of a bead beside it (1 if it has both sides).
+        So a sentence may correspond to three or more. Returns the beads, their scores, and for each the
+        probability that it is not a part of a bead beside it (1 if it has both sides).
         """
         prior = math.log(PRIORS[1, 2] / PRIORS[1, 1] / PRIORS[1, 0]) + self._merged
-        for joins_left in reversed(range(_JOINS + 1)):
-            beside = [
-                (min(b, n), n)
-                for b, bead in enumerate(path)
-                for n in (b - 1, b + 1)
-                if not all(bead) and 0 <= n < len(path) and all(path[n])
-            ]
-            pairs = [(path[b][0] + path[b + 1][0], path[b][1] + path[b + 1][1]) for b, _ in beside]
-            fits = alignment.bead_scores(source, output, path, self._scores)
-            together = alignment.bead_scores(source, output, pairs, self._scores)
-            alone, joined = [1.0] * len(path), dict[int, alignment.Bead]()
-            for (b, n), pair, fit in zip(beside, pairs, together, strict=True):
-                other = 2 * b + 1 - n
-                alone[other] = min(alone[other], _sigmoid(max(fits[n], _REPLACED) - fit - prior))
-                if alone[other] < 1 / 2 and not {b - 1, b, b + 1} & joined.keys():
-                    joined[b] = pair
-            if not joined or not joins_left:
-                break
-            path = [joined.get(b, bead) for b, bead in enumerate(path) if b - 1 not in joined]
-        return path, alone
+        beside = [
+            (b, n)
+            for b, bead in enumerate(path)
+            for n in (b - 1, b + 1)
+            if not all(bead) and 0 <= n < len(path) and all(path[n])
+        ]
+        both = [(path[min(b, n)], path[max(b, n)]) for b, n in beside]
+        pairs = [(one[0] + two[0], one[1] + two[1]) for one, two in both]
+        fits = alignment.bead_scores(source, output, path, self._scores)
+        together = alignment.bead_scores(source, output, pairs, self._scores)
+        alone, joined = [1.0] * len(path), dict[int, alignment.Bead]()  # joined: by the first bead of a pair
+        for (b, n), pair, fit in zip(beside, pairs, together, strict=True):
+            alone[b] = min(alone[b], _sigmoid(max(fits[n], _REPLACED) - fit - prior))
+            first = min(b, n)
+            if alone[b] < 1 / 2 and not {first - 1, first, first + 1} & joined.keys():
+                joined[first] = pair
+        if not joined or not joins:
+            return path, fits, alone
+        path = [joined.get(b, bead) for b, bead in enumerate(path) if b - 1 not in joined]
+        return self._joined(source, output, path, joins - 1)
 
     def _moved(self, source: Side, output: Side, floors: Floats, path: Path) -> dict[int, Bead]:
         """Return the beads of translations in another place, by source sentence.

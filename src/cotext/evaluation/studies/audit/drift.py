@@ -25,7 +25,7 @@ _USUAL: Final = 0.75  # minimum share of the sentences that have the usual form
 _OWN: Final = 0.75  # minimum share of the sentences with a translation that have the term
 _LONG: Final = 5  # minimum length of a term, in letters
 _STEM: Final = 5  # letters by which forms of a word are compared
-_END: Final = 2  # letters at the end of a word in which its forms may differ
+ENDING: Final = 2  # letters at the end of a word in which its forms may differ
 _SIMILAR: Final = 0.75  # minimum similarity of a name and a misspelling of it (`difflib`)
 Pair = tuple[str, str, str]  # document, source, target
 Cues = Mapping[str, str]  # patterns by what they indicate
@@ -161,12 +161,9 @@ def _terms(
         [odd] = [n for n in places if usual not in stems[n][1]]
         if usual not in pairs[odd][2].casefold() and len(stems[odd][1]) > _TERM:
             other = pairs[next(n for n in places if n != odd)]
-            word, is_elsewhere, has = (
-                _word(stem, pairs[odd][1]),
-                _word(stem, other[1]),
-                _word(usual, other[2]),
-            )
-            if word != has and _is_form(word, is_elsewhere):  # words that are equal on both sides are names
+            word, has = _word(stem, pairs[odd][1]), _word(usual, other[2])
+            # Words that are equal on both sides are names.
+            if word != has and _is_form(word, _word(stem, other[1])):
                 note = f'lacks "{has}", which {len(places) - 1} other sentences with "{word}" have'
                 yield odd, Fault("drift", 1 - 1 / renderings[usual], note)
 
@@ -178,7 +175,7 @@ def _word(stem: str, text: str) -> str:
 
 def _is_form(word: str, other: str) -> bool:
     """Return whether two words differ in an ending only: "company" and "companies", but not "compatible"."""
-    length = max(_STEM, len(word) - _END)
+    length = max(_STEM, len(word) - ENDING)
     return word.casefold()[:length] == other.casefold()[:length]
 
 

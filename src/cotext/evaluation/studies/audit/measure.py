@@ -16,7 +16,7 @@ from cotext.evaluation.metrics.aligned_files import name_systems
 from cotext.evaluation.metrics.profile import POSITIONS
 from cotext.evaluation.requests import AuditRequest
 from cotext.evaluation.studies.audit.align import Bead, align
-from cotext.evaluation.studies.audit.drift import changed_names, drifts, new_numbers
+from cotext.evaluation.studies.audit.drift import ENDING, changed_names, drifts, new_numbers
 from cotext.evaluation.studies.audit.figures import Audit, Finding, Position, SystemAudit
 from cotext.evaluation.studies.audit.read import read_text
 from cotext.runtime.errors import CotextError
@@ -27,14 +27,9 @@ from cotext.translation.terms.terms import TermGuide
 _UNLIKE: Final = -9.0  # score in nats of a pair, below which another text replaces the translation
 _LEAST: Final = 0.5  # minimum confidence of a finding
 _WHOLE: Final = ("untranslated", "copied", "language")  # kinds of text that replace a translation
-_ALONE: Final = (
-    *_WHOLE,
-    "lost",
-    "order",
-)  # kinds that do not depend on the source sentence beside the output
+_OF_OUTPUT: Final = (*_WHOLE, "lost", "order")  # kinds that do not suppose that source and output correspond
 _SAMPLE: Final = 100  # sentences from which the language of a text is identified
 _RANGES: Final = (*(f"{a}-{b - 1}" if b > a + 1 else f"{a}" for a, b in pairwise(POSITIONS)), "65-")
-_STEM_END: Final = 2  # letters at the end of a word in which an inflected form may differ
 
 
 def audit(request: AuditRequest) -> Audit:
@@ -125,8 +120,7 @@ class _Auditor:
             where = bead.output[0] + 1 if bead.output else None
             for kind in dict.fromkeys(fault.kind for fault in faults):
                 same = sorted((f for f in faults if f.kind == kind), key=lambda fault: -fault.confidence)
-                # Faults of pairs suppose that both sentences correspond.
-                paired = bead.confidence if bead.source and bead.output and kind not in _ALONE else 1.0
+                paired = bead.confidence if bead.source and bead.output and kind not in _OF_OUTPUT else 1.0
                 sure, note = round(paired * same[0].confidence, 3), "; ".join(fault.note for fault in same)
                 if sure >= _LEAST:
                     name = self._names[max(before, 0)]
@@ -185,4 +179,4 @@ class _Auditor:
 def _has_stems(form: str, text: str) -> bool:
     """Return whether a text has all words of a term, except for their last letters."""
     folded = text.casefold()
-    return all(word[: max(4, len(word) - _STEM_END)] in folded for word in form.casefold().split())
+    return all(word[: max(4, len(word) - ENDING)] in folded for word in form.casefold().split())

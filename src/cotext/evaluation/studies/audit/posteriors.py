@@ -5,18 +5,17 @@ the forward-backward algorithm (Rabiner 1989, section III), in the band of the s
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cotext.data.alignment import KINDS, PRIORS, Band, Bead, Floats, Side, row_scores, shifted
+from cotext.data.alignment import KINDS, PRIORS, Band, Bead, Scores, Side, row_scores, shifted
 
 Logs = NDArray[np.floating[Any]]
 _SKIP: Final = math.log(PRIORS[1, 0])
-_ALIGNED: Final = KINDS[:3]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +40,7 @@ class Posteriors:
         return max((float(self.pairs[i, c]) for i, c in cells if 0 <= c < self.band.width), default=0.0)
 
 
-def posteriors(
-    source: Side, target: Side, band: Band, scores: Callable[[range, range], Floats]
-) -> Posteriors:
+def posteriors(source: Side, target: Side, band: Band, scores: Scores) -> Posteriors:
     """Return the probabilities in a band that contains the best path; arguments as in `align_sides`."""
     n, m, low = len(source), len(target), band.low.tolist()
     scores_of = row_scores(source, target, band, scores)
@@ -53,7 +50,7 @@ def posteriors(
 
     def steps(i: int) -> Iterator[tuple[int, int, Logs | float, int]]:
         """Yield the beads that end in row i: numbers of sentences, scores, and the shift from their start."""
-        for (k, m_of), score in zip([*_ALIGNED, (1, 0)], [*rows[i - 1], _SKIP], strict=True):
+        for (k, m_of), score in zip(KINDS[:4], [*rows[i - 1], _SKIP], strict=True):
             if k <= i:
                 yield k, m_of, score, low[i] - low[i - k] - m_of
 
