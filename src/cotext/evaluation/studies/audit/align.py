@@ -189,9 +189,9 @@ class _Judge:
         together = alignment.bead_scores(source, output, pairs, self._scores)
         alone, joined = [1.0] * len(path), dict[int, alignment.Bead]()  # joined: by the first bead of a pair
         for (b, n), pair, fit in zip(beside, pairs, together, strict=True):
-            alone[b] = min(alone[b], _sigmoid(max(fits[n], _REPLACED) - fit - prior))
-            first = min(b, n)
-            if alone[b] < 1 / 2 and not {first - 1, first, first + 1} & joined.keys():
+            apart, first = _sigmoid(max(fits[n], _REPLACED) - fit - prior), min(b, n)
+            alone[b] = min(alone[b], apart)
+            if apart < 1 / 2 and not {first - 1, first, first + 1} & joined.keys():
                 joined[first] = pair
         if not joined or not joins:
             return path, fits, alone
