@@ -24,10 +24,7 @@ from cotext.runtime.reading import parse_json, read_text
 from cotext.training.warm_start import read_account
 
 # Commands with the option --device.
-ON_DEVICE = (
-    *("train", "distill", "translate", "score"),
-    *("contrastive", "attention", "context", "cxmi", "speed"),
-)
+ON_DEVICE = "train", "distill", "translate", "score", "contrastive", "attention", "context", "cxmi", "speed"
 LEARNED = 90.0  # per cent right
 Figures = dict[str, float]
 

@@ -14,8 +14,8 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from cotext.interchange.hub import CARD, SOURCES_UNKNOWN, export_hub, export_int8
-from cotext.interchange.model_names import write_checksums
+from cotext.interchange.hub import SOURCES_UNKNOWN, export_hub, export_int8
+from cotext.interchange.model_names import CARD, write_checksums
 from cotext.runtime.errors import CotextError
 from cotext.runtime.integrity import new_or_same
 from cotext.runtime.version import __version__

@@ -360,11 +360,11 @@ def score(folders: list[Path]) -> None:
             told = [each for each in found if each["kind"] == kind]
             told = list({(each["sentence"], each["output_sentence"]): each for each in told}.values())
             near = 5 if kind == "order" else 1
-            missed = [s for s in true if not any(abs(s - each["sentence"]) <= near for each in told)]
+            hits = [s for s in true if any(abs(s - each["sentence"]) <= near for each in told)]
             wrong = [each for each in told if not any(abs(s - each["sentence"]) <= near for s in true)]
             old = [each for each in wrong if (kind, each["source"], each["output"]) in known]
             counts.setdefault(kind, Counter()).update(
-                planted=len(true), found=len(true) - len(missed),
+                planted=len(true), found=len(hits),
                 told=len(told), wrong=len(wrong), old=len(old),
                 alarms=len({(e["sentence"], e["output_sentence"]) for e in before if e["kind"] == kind}),
             )  # fmt: skip

@@ -38,6 +38,9 @@ from cotext.runtime.errors import CotextError
 
 CONFIG, GENERATION = "config.json", "generation_config.json"
 BIAS = "final_logits_bias"
+# Why a setting has only one supported value.
+OUTPUT_IS_TIED = "the target's embedding is the output layer here"
+IS_SCALED = "embeddings are scaled by the root of their width here"
 ACTIVATIONS = {"relu": "relu", "swish": "swish", "silu": "swish", "gelu": "gelu"}
 # Copies of the shared embedding that a file may contain, and tables of sinusoids.
 TIED = ("model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight", "lm_head.weight")
@@ -136,6 +139,9 @@ def module(own: str, *there: str) -> dict[str, Part]:
     return {f"{own}.{kind}": Part(tuple(f"{name}.{kind}" for name in there)) for kind in ("weight", "bias")}
 
 
+# --- Marian.
+
+
 MOST_POSITIONS = 1 << 16
 TABLE_TOLERANCE = 0.01  # for tables in half precision
 # Settings with their only supported values in the class of Hugging Face.
@@ -144,8 +150,8 @@ FIXED = {
     "normalize_embedding": (False, "this class has no norm of embeddings"),
     "add_final_layer_norm": (False, "this class has no norm at the top"),
     "static_position_embeddings": (True, "this class has sinusoids alone"),
-    "tie_word_embeddings": (True, "the target's embedding is the output layer here"),
-    "scale_embedding": (True, "embeddings are scaled by the root of their width here"),
+    "tie_word_embeddings": (True, OUTPUT_IS_TIED),
+    "scale_embedding": (True, IS_SCALED),
 }
 
 
@@ -213,6 +219,9 @@ def open_marian(folder: Path, languages: LanguageChoice) -> ForeignModel:
     )
 
 
+# --- M2M-100, NLLB-200 and mBART-50.
+
+
 MODEL, VOCABULARY = "sentencepiece.bpe.model", "vocab.json"
 DESCRIPTIONS = ("tokenizer.json", "added_tokens.json", "special_tokens_map.json")
 FIRST_POSITION = 2
@@ -240,10 +249,9 @@ def mbart_parts() -> dict[str, Part]:
 def _opened(kind: str, folder: Path, parts: Mapping[str, Part], languages: LanguageChoice) -> ForeignModel:
     """Open a model of a class with the given `parts` outside the stacks."""
     settings, learned = Settings.read(folder / CONFIG), bool(parts)
-    scaled = "embeddings are scaled by the root of their width here"
-    settings.require("scale_embedding", True, not learned, scaled)
+    settings.require("scale_embedding", True, not learned, IS_SCALED)
     tensors = open_folder(folder)
-    settings.require("tie_word_embeddings", True, True, "the target's embedding is the output layer here")
+    settings.require("tie_word_embeddings", True, True, OUTPUT_IS_TIED)
     files = read_files(folder, (MODEL,), (VOCABULARY, *DESCRIPTIONS))
     count = settings.whole("vocab_size")
     fallback = MBART50_LANGUAGES if learned else M2M100_LANGUAGES if VOCABULARY in files else ()

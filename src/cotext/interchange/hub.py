@@ -18,6 +18,7 @@ from torch import Tensor
 from cotext.config.recipe import Config
 from cotext.data.languages import Languages
 from cotext.data.shortlist import SHORTLIST
+from cotext.interchange.model_names import CARD
 from cotext.models.checkpoint import LoadedModel, load_run, save_model
 from cotext.models.describe import describe_cut, describe_length_penalty, describe_model
 from cotext.models.precision import int8_weights
@@ -26,7 +27,6 @@ from cotext.runtime.errors import CotextError, shown
 from cotext.runtime.integrity import new_or_same, sealed
 from cotext.runtime.reading import read_json
 
-CARD: Final = "README.md"
 # JSON files of a run that contain no scores.
 _OTHERS: Final = frozenset({"data.json", "init.json", "seeds.json", IMPORT})
 _LICENCE = re.compile(r"[a-z0-9][a-z0-9.+-]{0,63}")

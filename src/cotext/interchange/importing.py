@@ -35,6 +35,9 @@ OPENERS = {"marian": open_marian, "m2m_100": open_m2m100, "mbart": open_mbart}
 LANGUAGES_SHOWN = 12
 
 
+# --- The self-test.
+
+
 TOLERANCE = 1e-3  # of logits, relative to the largest; half-precision weights cause differences of this size
 SENTENCES = 8
 PIECES = 12  # subwords of a source
@@ -155,6 +158,9 @@ def _logits(model: TranslationModel, ids: list[int], inputs: list[int]) -> Tenso
     hidden = model.decode(given, torch.zeros_like(given), model.encode(source))[0]
     logits = hidden @ model.output_weight.T
     return logits if model.output_bias is None else logits + model.output_bias
+
+
+# --- The import.
 
 
 @dataclass(frozen=True, slots=True)

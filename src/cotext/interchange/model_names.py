@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from cotext.models.run_folder import ENGINE, IMPORT, is_engine, noted_import, seeds_in
-from cotext.runtime.errors import CotextError, nearest_known, shown
+from cotext.runtime.errors import CotextError, naming, nearest_known, shown
 from cotext.runtime.files import checksum, discard, remove, replacing, standard_folder
 from cotext.runtime.integrity import digests, require_whole
 from cotext.runtime.locks import writing
@@ -247,9 +247,7 @@ def _keep(name: str, download: Path, folder: Path, licence: str) -> None:
     from cotext.data.tokenizer import LanguageChoice
     from cotext.interchange.importing import import_model
 
-    try:
+    with naming(name):
         account = import_model(download, folder, LanguageChoice(), licence)
-    except CotextError as error:
-        raise CotextError(f"{name}: {error}") from None
     for line in account.render().splitlines():
         say(line)

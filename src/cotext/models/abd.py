@@ -166,7 +166,7 @@ class DatapointsTarget(RowsTarget):
 
     def mix(self, x_RTD: Tensor, sentence: Tensor, state: DecoderState) -> Tensor:
         """Add the attention output to the embeddings of current target tokens: [R, T, D] -> [R, T, D]."""
-        current_RT = is_current(sentence, self.current.repeat_interleave(state.beam, dim=0))
+        current_RT = is_current(sentence, self.source.current.repeat_interleave(state.beam, dim=0))
         running_RTD, count_RT1 = self._running(x_RTD, current_RT, bool(state.caches))
         # The first beam represents an entry; entries that have decoded only context have no mean yet.
         complete = torch.cat((self.complete.hidden, running_RTD[:: state.beam, -1]))

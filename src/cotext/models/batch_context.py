@@ -67,7 +67,7 @@ class RowsTarget(TargetContext):
 
     def __init__(self, parent: BatchContext, source: Source, embed: RowEmbedder) -> None:
         self.embed, self.source = embed, source
-        self.rows, self.current = parent.order_of(source, parent.training), source.current
+        self.rows = parent.order_of(source, parent.training)
         hidden = embed.weight.new_empty(0, embed.weight.size(1))
         self.complete = ExtraKeys(hidden, self.rows.take(self.rows.group.new_empty(0)))
         if source.extra_rows is not None:
@@ -88,7 +88,6 @@ class RowsTarget(TargetContext):
     def select(self, entries: Tensor) -> None:
         self.source = self.source.select(entries)
         self.rows = self.rows.take(entries)
-        self.current = self.current.index_select(0, entries)
         # No remaining row attends to a document that is finished completely.
         order = self.complete.order
         needed = torch.isin(order.group, self.rows.group).nonzero().flatten()

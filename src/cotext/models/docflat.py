@@ -155,7 +155,7 @@ class FlatTarget(RowsTarget):
     def _step(self, x_RTD: Tensor, sentence: Tensor, state: DecoderState) -> Tensor:
         """Attend from the next tokens of rows that are being decoded: [R, T, D] -> [R, T, D]."""
         attention = self.context.attention
-        entries, tokens = len(self.current), sentence.size(1)
+        entries, tokens = len(self.source.current), sentence.size(1)
         h = x_RTD.reshape(entries, -1, x_RTD.size(-1))
         q, k, v = attention.project(h)
         cache, own = state.caches[self.cache], self._own(sentence, state)
@@ -169,7 +169,7 @@ class FlatTarget(RowsTarget):
                 lead = self.lead[:, None, None].expand(-1, -1, own.size(2), -1)
                 own = torch.cat((lead, own), dim=3)
             seen = attention.mix(q, k, v, own)
-        current = is_current(sentence.view(entries, -1), self.current)
+        current = is_current(sentence.view(entries, -1), self.source.current)
         return torch.where(current[:, :, None], self.context.combine(h, seen), h).view_as(x_RTD)
 
     def _groups(self) -> ActiveGroups:
@@ -183,7 +183,7 @@ class FlatTarget(RowsTarget):
         """Return the current tokens of its past that an input attends to: [R, T] -> [B, 1, W * T, slots]."""
         tokens = sentence.size(1)
         slots = state.slot_mask(tokens, sentence.device)
-        mask = is_current(state.sentences_of_slots(sentence), self.current)[:, None, None]
+        mask = is_current(state.sentences_of_slots(sentence), self.source.current)[:, None, None]
         if slots.mask is not None:
             mask = mask & slots.mask
         elif slots.causal:

@@ -25,7 +25,6 @@ from torch.optim import Optimizer
 from cotext.config.recipe import Config
 from cotext.data.sampling import Cursor
 from cotext.models import checkpoint as ckpt
-from cotext.models.checkpoint import read_tensors
 from cotext.models.interface import Model
 from cotext.models.run_folder import checkpoint_folder, checkpoints
 from cotext.runtime.errors import CotextError
@@ -94,7 +93,7 @@ def load_optimizer(path: Path, optimizer: Optimizer, names: Sequence[str]) -> No
     index = {name: i for i, name in enumerate(names)}
     parameters = [p for group in optimizer.param_groups for p in group["params"]]
     state: dict[int, dict[str, Tensor]] = {}
-    for key, value in read_tensors(path).items():
+    for key, value in ckpt.read_tensors(path).items():
         name, _, entry = key.rpartition("|")
         if name not in index or not _is_moment(entry, value, parameters[index[name]]):
             raise CotextError(f"{path}: '{key}' does not belong to this model")
@@ -133,7 +132,7 @@ def save_process_state(folder: Path, rank: int, state: ProcessState) -> None:
 def load_process_state(folder: Path, rank: int) -> ProcessState:
     """Restore the random state of a process, and return its other state; raise CotextError for damage."""
     path = folder / f"process-{rank}.safetensors"
-    tensors = read_tensors(path)
+    tensors = ckpt.read_tensors(path)
     sums = {n.removeprefix("sum|"): t.clone() for n, t in tensors.items() if n.startswith("sum|")}
     expected = {
         "random": (torch.uint8, torch.get_rng_state().shape),

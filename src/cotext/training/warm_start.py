@@ -352,11 +352,11 @@ def _prefixes(name: str) -> Iterator[str]:
     return (".".join(parts[:length]) for length in range(1, len(parts) + 1))
 
 
-SAMPLE_SENTENCES = 400  # at the beginning of the corpus, in complete documents; this takes seconds
-
-
 # --- The development loss before the first update. On single sentences, it equals that of the other run if
 # all new parts of the model start without effect.
+
+
+SAMPLE_SENTENCES = 400  # at the beginning of the corpus, in complete documents; this takes seconds
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn.functional import scaled_dot_product_attention
 
 from cotext.layers.kernels.function import TensorFunction
-from cotext.layers.kernels.sdpa import in_float32
+from cotext.layers.kernels.sdpa import in_float32, on_cpu
 
 CHUNK_NUMBERS = 1 << 18  # scores per chunk (1 MB), chosen by measurement
 
@@ -70,7 +70,7 @@ def attend_apart(
 ) -> Tensor:
     """Mix the values of own keys, and of other keys behind the gate: [B, H, T, K]."""
     gate = gate_H.to(q_BHTK.dtype)[:, None, None]
-    if q_BHTK.device.type == "cpu":
+    if on_cpu(q_BHTK):
         return _AttendApart.apply(q_BHTK, k_BHSK, v_BHSK, gate, apart)
     own, others = (
         scaled_dot_product_attention(q_BHTK, k_BHSK, v_BHSK, attn_mask=mask)

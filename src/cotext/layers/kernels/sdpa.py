@@ -56,7 +56,7 @@ def in_float32(attention: Callable[P, Tensor]) -> Callable[P, Tensor]:
     @wraps(attention)
     def precisely(*given: P.args, **named: P.kwargs) -> Tensor:
         query = cast(Tensor, given[0])
-        if query.device.type != "cpu" or query.dtype not in (torch.bfloat16, torch.float16):
+        if not on_cpu(query) or query.dtype not in (torch.bfloat16, torch.float16):
             return attention(*given, **named)
         single = (x.float() if isinstance(x, Tensor) and x.is_floating_point() else x for x in given)
         with torch.autocast("cpu", enabled=False):
@@ -186,7 +186,7 @@ def attend(
     queries and keys for `watch_weights`, if it is not the order of the rows.
     """
     show_weights(q_BHTK, k_BHSK, mask, causal, tokens=tokens)
-    if not 0 < dropout < 1 or q_BHTK.device.type != "cpu":
+    if not (on_cpu(q_BHTK) and 0 < dropout < 1):
         return scaled_dot_product_attention(
             q_BHTK, k_BHSK, v_BHSK, attn_mask=mask, is_causal=causal, dropout_p=dropout
         )
