@@ -114,7 +114,7 @@ def by_hand(tmp_path: Path) -> TokenStore:
     return TokenStore(tmp_path / "train.arrow")
 
 
-def test_by_hand(by_hand: TokenStore) -> None:
+def test_instances_are_counted_as_by_hand(by_hand: TokenStore) -> None:
     # Rows of 4, 5, 6 and 7 tokens with their ends; of the target 3, 3, 10 and 2.
     assert count(by_hand, SentenceView(), 512) == InstanceCounts(4, 0, 1, 22 / 4, 18 / 4)
     # The target of 10 is over the limit.
@@ -128,7 +128,7 @@ def test_by_hand(by_hand: TokenStore) -> None:
     assert count(by_hand, pieces, 12, BRACKETS).source_tokens == 26 / 3
 
 
-def test_of_a_mixture_as_many_as_are_drawn_on_average(by_hand: TokenStore) -> None:
+def test_of_a_mixture_as_many_instances_as_are_drawn_on_average(by_hand: TokenStore) -> None:
     mixture = Mixture(((DocumentView(Limit(512)), 1.0), (SentenceView(), 2.5)))
     # Documents of 15 and 7 source tokens; sentences of 4, 5 and 6, the single one being a document already.
     found = count_instances(by_hand, mixture, SYMBOLS, 512)
@@ -137,7 +137,7 @@ def test_of_a_mixture_as_many_as_are_drawn_on_average(by_hand: TokenStore) -> No
     assert found.sentences == pytest.approx((3 + 1 + 7.5) / 9.5)
 
 
-def test_a_corpus_that_has_none(tmp_path: Path) -> None:
+def test_a_corpus_without_instances(tmp_path: Path) -> None:
     with StoreWriter(tmp_path / "train.arrow", "no tokenizer") as writer:
         writer.add("long", [[1] * 9], [[2] * 9])
     found = count(TokenStore(tmp_path / "train.arrow"), SentenceView(), 9)

@@ -649,7 +649,7 @@ def config_of(recomputed: bool) -> Config:
     )
 
 
-def test_they_are_the_same(data: Path, tmp_path: Path) -> None:
+def test_recomputed_activations_give_the_same_weights(data: Path, tmp_path: Path) -> None:
     """With dropout: random numbers are the same ones."""
     for name, recomputed in (("kept", False), ("again", True)):
         train_here(config_of(recomputed), data, tmp_path / name)
@@ -672,5 +672,5 @@ def bytes_kept(recomputed: bool, data: Path) -> int:
     return sum(kept.values())
 
 
-def test_they_take_less_memory(data: Path) -> None:
+def test_recomputed_activations_take_less_memory(data: Path) -> None:
     assert bytes_kept(False, data) > 1.5 * bytes_kept(True, data)
