@@ -24,7 +24,6 @@ from cotext.data.tokenizer import (
     ImportedTokenizer,
     LanguageChoice,
     MosesBPETokenizer,
-    Side,
     Tokenizer,
     TokenizerSettings,
     chosen_languages,
@@ -32,6 +31,7 @@ from cotext.data.tokenizer import (
     require_languages,
     train_tokenizer,
 )
+from cotext.data.tokenizer.kinds import SIDES
 from cotext.runtime.errors import CotextError
 from cotext.runtime.files import checksum
 from cotext.runtime.workers import in_order
@@ -40,7 +40,6 @@ CHUNK_SENTENCES: Final = 4096
 CHUNK_CHARACTERS: Final = 1_000_000
 CHUNKS_ALONE: Final = 8  # chunks encoded in this process; for fewer chunks, starting workers is slower
 PROGRESS_DOCUMENTS: Final = 1000
-SIDES: Final[tuple[Side, Side]] = ("source", "target")
 
 # Called with the name of the stage and the number of finished documents.
 OnDocuments = Callable[[str, int], None]

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from html import escape
 from itertools import groupby
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import matplotlib
 import numpy as np
@@ -20,8 +20,10 @@ from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from cotext.evaluation.studies.compare.comparison import AccuracyRow
 from cotext.runtime.files import replacing
+
+if TYPE_CHECKING:  # `cotext attention` draws its maps without the modules of a comparison
+    from cotext.evaluation.studies.compare.comparison import AccuracyRow
 
 # matplotlib does not support CSS variables: each has a placeholder colour, replaced in the finished SVG.
 _VARIABLES: Final = {
@@ -40,7 +42,7 @@ _MARKS: Final = (
 )
 
 
-def accuracy_by_distance(rows: Sequence[AccuracyRow], description: str) -> str:
+def accuracy_by_distance(rows: "Sequence[AccuracyRow]", description: str) -> str:
     """Plot accuracies of a phenomenon with 95 % intervals; distances within the widest window are shaded."""
     with _style():
         figure = Figure(figsize=(3.5, 2.6), layout="constrained")
@@ -181,7 +183,7 @@ def legend(titles: Sequence[str]) -> str:
     return f'<ul class="legend">{"".join(items)}</ul>'
 
 
-def accuracy_plots(rows: Sequence[AccuracyRow], titles: Sequence[str], about: Mapping[str, str]) -> str:
+def accuracy_plots(rows: "Sequence[AccuracyRow]", titles: Sequence[str], about: Mapping[str, str]) -> str:
     """Return a plot of accuracies for each phenomenon; `about` explains some phenomena."""
     figures = []
     for phenomenon, members in groupby(rows, key=lambda row: row.phenomenon):

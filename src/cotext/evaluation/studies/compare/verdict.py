@@ -154,7 +154,7 @@ def _how_much(result: RunComparison) -> Iterable[str]:
         by_title = groupby(used, key=lambda evidence: evidence.group.title)
         if parts := [_amount(title, list(members)) for title, members in by_title]:
             yield f"{run.title}: {listed(parts)}."
-        yield from (_added(result, run.title, use) for use in result.gains[number])
+        yield from (_added(run.title, use) for use in result.gains[number])
 
 
 def _amount(title: str, used: list[Evidence]) -> str:
@@ -177,7 +177,7 @@ def _amount(title: str, used: list[Evidence]) -> str:
     )
 
 
-def _added(result: RunComparison, title: str, use: ContextGain) -> str:
+def _added(title: str, use: ContextGain) -> str:
     low, high = use.interval_95
     what = "the true context" if use.condition == "true" else "sentences of other documents"
     verb = "changes" if use.condition == "true" else "change"

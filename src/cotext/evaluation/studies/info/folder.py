@@ -244,10 +244,9 @@ def run_info(run: Path) -> Summary:
         "checkpoints": saved,
         "travels": {"files": travels, "bytes": carried, "first_pass": system.get("first_pass")},
     }
-    listed = ", ".join(map(str, saved)) or "none"
     summary.rows += [
         ("on disk", f"{in_bytes(sizes['all'])}; model {in_bytes(sizes['model'])}"),
-        ("checkpoints", f"{listed}; {in_bytes(sizes['checkpoints'])}"),
+        ("checkpoints", f"{', '.join(map(str, saved)) or 'none'}; {in_bytes(sizes['checkpoints'])}"),
     ]
     if travels:
         summary.rows.append(("to translate", travel_words(travels, carried, system.get("first_pass"))))
@@ -338,21 +337,18 @@ def _read_data(summary: Summary, run: Path) -> None:
     summary.facts["data"] = None
     if not os.path.lexists(path):
         return
-    try:
-        record = unsealed(read_text(path))
-        folder, digests = str(record["folder"]), dict(record["checksums"])
-        totals = {split: _totals(record.get(split)) for split in ("train", "dev")}
-        state = _state(Path(folder), digests)
-    except CotextError as error:
-        summary.problems.append(str(error))
-        return
-    except (ValueError, KeyError, TypeError):
-        summary.problems.append(f"{path}: damaged, or written by an earlier version of Cotext")
-        return
-    summary.facts["data"] = {"folder": folder, "state": state, **totals}
-    states = {"there": "still there", "missing": "no longer there", "other": "changed since training"}
-    summary.rows.append(("data", f"{folder} ({states[state]})"))
-    summary.rows += totals_rows(totals)
+    with summary.collecting():
+        try:
+            record = unsealed(read_text(path))
+            folder, digests = str(record["folder"]), dict(record["checksums"])
+            totals = {split: _totals(record.get(split)) for split in ("train", "dev")}
+            state = _state(Path(folder), digests)
+        except (ValueError, KeyError, TypeError):
+            raise CotextError(f"{path}: damaged, or written by an earlier version of Cotext") from None
+        summary.facts["data"] = {"folder": folder, "state": state, **totals}
+        states = {"there": "still there", "missing": "no longer there", "other": "changed since training"}
+        summary.rows.append(("data", f"{folder} ({states[state]})"))
+        summary.rows += totals_rows(totals)
 
 
 def totals_rows(totals: dict[str, dict[str, int] | None]) -> Rows:
@@ -379,14 +375,10 @@ def _totals(record: Any) -> dict[str, int] | None:
 def _read_scores(summary: Summary, run: Path) -> None:
     """Read the scores on the development set, as reported by training."""
     path = run / "metrics.jsonl"
+    lines: list[str] = []
     summary.facts["training"] = None
-    if not os.path.lexists(path):
-        return
-    try:
+    with summary.collecting():
         *lines, _ = sealed_lines(path, MAX_METRICS_BYTES)
-    except CotextError as error:
-        summary.problems.append(str(error))
-        return
     reports, damaged = [], 0
     for line in lines:
         try:
