@@ -53,10 +53,9 @@ async def fields(request: Request) -> dict[str, Any]:
     if kind == "multipart/form-data":
         return await Form(request, request.stream(), settings.max_fields, settings.max_body_bytes).read()
     content = await request.body()
-    max_fields = settings.max_fields
     if len(content) > IN_LOOP_BYTES:
-        return await to_thread.run_sync(_parsed, content, kind, options, max_fields)
-    return _parsed(content, kind, options, max_fields)
+        return await to_thread.run_sync(_parsed, content, kind, options, settings.max_fields)
+    return _parsed(content, kind, options, settings.max_fields)
 
 
 class Fields:
