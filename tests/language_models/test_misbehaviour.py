@@ -20,7 +20,6 @@ from tests.language_models.described import WORDS, described
 from tests.language_models.fake import Fake
 from tests.tiny_runs import PROCESSES
 
-PATH = "chat/completions"
 PAYLOAD = {"model": "fake", "messages": [{"role": "user", "content": "The cat sleeps."}]}
 DEEP = b'{"choices": ' + b"[" * 200_000 + b"]" * 200_000 + b"}"
 
@@ -90,7 +89,7 @@ def test_one_limit_for_all_attempts(tmp_path: Path, fake: Fake, fault: str, opti
     assert 0.9 < time.monotonic() - began < 2
     assert 2 <= len(told) <= 3
     assert told[0].endswith("no complete answer in 0.4 seconds; the next one starts in 0.01 seconds")
-    assert told[0].startswith(f"{fake.url}/{PATH}: attempt 1 of 7 failed: ")
+    assert told[0].startswith(f"{fake.url}/chat/completions: attempt 1 of 7 failed: ")
     assert "of total_timeout (1 seconds) 0 seconds are left" in str(error)
 
 

@@ -219,8 +219,7 @@ def test_another_kind_of_body_is_refused(client: TestClient, kind: str) -> None:
 
 @loop_over("piece", [1, 61, 4096])
 def test_a_file_arrives_whole_in_whatever_pieces(client: TestClient, piece: int) -> None:
-    tricky = b"The cat\r\n--c\r\n-- runs.\r\n--bx--\r\n\r\n\r\n--"
-    tricky = tricky.replace(b"--bx", b"--cx")
+    tricky = b"The cat\r\n--c\r\n-- runs.\r\n--cx--\r\n\r\n\r\n--"
     content = form(SYSTEM, (FILE.replace("a.txt", "Gr\xfc\xdfe.txt"), tricky))
     pieces = (content[at : at + piece] for at in range(0, len(content), piece))
     seen = {}

@@ -111,20 +111,17 @@ class OpenedFile(Protocol):
         ...
 
 
-# --- Bilingual formats, with source and target side by side: message catalogues and XLIFF. Entries with a
-# translation are kept, and are used as context.
-
-# Entries to translate. `untranslated`: without a translation; `unfinished`: also those marked as a guess or
-# for review; `all`: also translated ones, unless they are marked as final.
+# Entries of a bilingual file to translate. `untranslated`: without a translation; `unfinished`: also those
+# marked as a guess or for review; `all`: also translated ones, unless they are marked as final.
 Entries = Literal["untranslated", "unfinished", "all"]
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What to translate in a bilingual file.
+    """What to translate in a bilingual file, which has source and target side by side.
 
-    Languages are codes ("de", "pt-BR"), or empty if unknown: then a format that needs them reads them from
-    the file.
+    Other entries with a translation are kept, and are used as context. Languages are codes ("de", "pt-BR"),
+    or empty if unknown: then a format that needs them reads them from the file.
     """
 
     source_language: str = ""
@@ -143,8 +140,9 @@ class FileFormat:
     first 256 KiB of a file and returns whether the file has this format. `open` reads a file from its content
     and its name in messages. It raises CotextError if the file is damaged, beyond a limit or unsupported.
 
-    In `bilingual` files, an entry stays unchanged if its block is passed back as the same object. Any other
-    block is written as a translation, even if its text equals the source ("OK").
+    `bilingual`: message catalogues and XLIFF. Their `open` also has an optional keyword argument `job`. In
+    such a file, an entry stays unchanged if its block is passed back as the same object. Any other block is
+    written as a translation, even if its text equals the source ("OK").
     """
 
     name: str

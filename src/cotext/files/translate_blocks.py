@@ -227,7 +227,10 @@ class BlockDocuments:
         translations: Mapping[int, Translation],
         faults: Mapping[tuple[int, int], Sequence[Fault]] = MappingProxyType({}),
     ) -> list[PairedSentence]:
-        """Return all sentences with their translations, in the order of the file; `faults`: of `faults`."""
+        """Return all sentences with their translations, in the order of the file.
+
+        `faults`: the result of the method `faults`; by default, no sentence has faults.
+        """
         all_indices = range(len(self.documents))
         guide = self.guide(all_indices) if self._wishes.of_terms else None
         taken, pairs = self.taken(all_indices), []

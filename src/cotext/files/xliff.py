@@ -328,12 +328,11 @@ class _Reader:
         if source.name == "seg-source":
             targets = {m.attributes.get("mid"): m for m in _marks(target)} if target is not None else {}
             pairs = [(mark, targets.get(mark.attributes.get("mid"))) for mark in _marks(source)]
-        blocks: list[Block] = []
+        place, blocks = self._place(unit), list[Block]()
         parts: list[tuple[Element, list[Segment], Element | None]] = []  # with the target that is kept
         for one, existing in pairs:
             wanted = self._wanted(existing, state)
             contents = segments(self._text, one, kind, _preserve_in(one, preserve))
-            place = self._place(unit)
             blocks += [Block(s.pieces, place, translate=wanted) for s in contents if has_words(s.pieces)]
             parts.append((one, contents, None if wanted else existing))
 

@@ -19,7 +19,16 @@ from cotext.serving.jobs import JobOptions
 from cotext.serving.jobs.names import attachment
 from cotext.serving.jobs.storage import disk_full
 from cotext.serving.record import Client
-from cotext.serving.requests import FILE_FIELD, Fields, Form, asking, content_type, service_of, single
+from cotext.serving.requests import (
+    FILE_FIELD,
+    Fields,
+    Form,
+    asking,
+    content_length,
+    content_type,
+    service_of,
+    single,
+)
 
 MAX_FIELDS: Final = 64  # of a form with a file
 PIECE_BYTES: Final = 256 * 1024
@@ -39,9 +48,7 @@ async def received_file(request: Request, client: Client) -> AsyncIterator[tuple
     jobs, settings = service_of(request).jobs, service_of(request).settings
     if content_type(request)[0] != "multipart/form-data":
         raise RequestError(400, "send a file as multipart/form-data, in the field `file`")
-    declared = request.headers.get("content-length", "")
-    size = int(declared[:20]) if declared.isascii() and declared.isdigit() else 0
-    size = min(size, settings.max_file_bytes)
+    size = min(content_length(request.headers), settings.max_file_bytes)
     reservation = await to_thread.run_sync(jobs.reserve, client, size)
     body = _counted(request, client, reservation, size)
     form = Form(request, body, MAX_FIELDS, settings.max_text_bytes, jobs.table.root)

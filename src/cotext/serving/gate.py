@@ -13,6 +13,7 @@ from cotext.runtime.errors import CotextError
 from cotext.serving.errors import Dialects, RequestError, plain_refusal, stopping, without_paths
 from cotext.serving.keys import Admission
 from cotext.serving.record import MONITORING_ROUTES, RequestRecord, begin, log_error, log_request
+from cotext.serving.requests import content_length
 from cotext.serving.service import Service
 from cotext.serving.sessions import IN_SESSION
 from cotext.serving.settings import ServerSettings
@@ -190,13 +191,13 @@ class _Reader:
     def __init__(self, scope: Scope, receive: Receive, settings: ServerSettings, takes_file: bool) -> None:
         self._receive, self._settings = receive, settings
         self._most = settings.max_body_bytes + (settings.max_file_bytes if takes_file else 0)
-        self._declared = Headers(scope=scope).get("content-length", "0")
+        self._declared = content_length(Headers(scope=scope))
         self._read, self._complete = 0, False
         self._began = asyncio.get_running_loop().time()
 
     def check_length(self) -> None:
         """Raise RequestError if the declared length of the body is too large."""
-        if self._declared.isdecimal() and int(self._declared[:20]) > self._most:
+        if self._declared > self._most:
             raise self._too_long()
 
     async def __call__(self) -> Message:

@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl
 
 from anyio import to_thread
 from pydantic import BaseModel, ConfigDict, ValidationError
-from starlette.datastructures import UploadFile
+from starlette.datastructures import Headers, UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import Request
 
@@ -53,10 +53,9 @@ async def fields(request: Request) -> dict[str, Any]:
     if kind == "multipart/form-data":
         return await Form(request, request.stream(), settings.max_fields, settings.max_body_bytes).read()
     content = await request.body()
-    max_fields = settings.max_fields
     if len(content) > IN_LOOP_BYTES:
-        return await to_thread.run_sync(_parsed, content, kind, options, max_fields)
-    return _parsed(content, kind, options, max_fields)
+        return await to_thread.run_sync(_parsed, content, kind, options, settings.max_fields)
+    return _parsed(content, kind, options, settings.max_fields)
 
 
 class Fields:
@@ -149,6 +148,12 @@ def _parsed(content: bytes, kind: str, options: dict[str, str], max_fields: int)
     if kind not in ("", "application/json") and not kind.endswith("+json"):
         raise RequestError(415, "send application/json, or a form")
     return _json(text)
+
+
+def content_length(headers: Headers) -> int:
+    """Return the declared size of a body in bytes; 0 if there is none."""
+    declared = headers.get("content-length", "")
+    return int(declared[:20]) if declared.isdecimal() else 0
 
 
 def content_type(request: Request) -> tuple[str, dict[str, str]]:

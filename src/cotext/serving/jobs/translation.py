@@ -83,15 +83,17 @@ def translate_job(
         table.root: "the server",
         system.opened.folder: system.name,
     }
-    # Clients send notes, lists and poems without full stops, in which an empty line does not end a document:
-    # plain text is prose, even if it looks like a corpus.
     try:
         format = format_of(source)
+        # Clients send notes, lists and poems without full stops, in which an empty line does not end a
+        # document: plain text is prose, even if it looks like a corpus.
+        if format == "text":
+            format = file_formats()[GENERIC]
         job = open_job(
             shared.opened_for(running.work),
             source,
             out,
-            file_formats()[GENERIC] if format == "text" else format,
+            format,
             FileOptions(Splitting(), row.options.wishes, before.append, by_window=True),
             alone=partial(shared.exclusively, running.work),
         )
