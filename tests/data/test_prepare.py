@@ -340,7 +340,7 @@ def test_between_the_renames_another_command_finds_the_old_folder(corpus: Path, 
     arguments = prepare_arguments(corpus, out)
     assert run_killed([*arguments, "--overwrite"], Moment(number=2, path="/out", operations=("replace",)))
     assert not out.exists()
-    must_refuse("is there already and not empty", *arguments, "--max-characters", "999")
+    must_refuse("exists and is not empty", *arguments, "--max-characters", "999")
     assert contents(out) == contents(corpus / "expected")
     succeed(*arguments, "--overwrite")
     assert [path.name for path in tmp_path.iterdir()] == ["out"]

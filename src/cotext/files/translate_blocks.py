@@ -81,7 +81,7 @@ class _Sentence:
 
 @dataclass(frozen=True, slots=True)
 class _CutDocument:
-    """A document of a file: its blocks, the cut blocks, and their sentences."""
+    """A document of a file: its blocks, each block divided into sentences (`cut`), and all sentences."""
 
     blocks: Sequence[Block]
     cut: list[CutBlock]
@@ -92,10 +92,10 @@ class _CutDocument:
 class PairedSentence:
     """A sentence of a file and its translation, in the form that the model reads and writes.
 
-    `document`, `block` and `number` count from 0; block and sentence within their document. `confidence`: see
-    `cotext.translation.confidence`; None if the translation was `taken` from a translation memory or contains
-    no word chosen by the model. `terms`: glossary terms in the translation. `visible`: sentences that the
-    translation may depend on.
+    `document`, `block` and `number` are indices from 0: of the document in the file, and of the block and the
+    sentence in the document. `confidence`: see `cotext.translation.confidence`; None if the translation was
+    `taken` from a translation memory or contains no word chosen by the model. `terms`: glossary terms in the
+    translation. `visible`: sentences that the translation may depend on.
     """
 
     document: int
@@ -213,7 +213,7 @@ class BlockDocuments:
         )
 
     def taken(self, chosen: Sequence[int]) -> Mapping[int, Mapping[int, str]]:
-        """Return given and memory translations of these `documents`, by document and sentence."""
+        """Return given translations and those in the memory, by index into `chosen` and sentence."""
         memory = self._wishes.memory
         texts = [self.documents[index].sentences for index in chosen]
         translations: dict[int, Mapping[int, str]] = dict(memory.taken(texts)) if memory else {}
@@ -251,7 +251,7 @@ class BlockDocuments:
         return pairs
 
     def faults(self, translations: Mapping[int, Translation]) -> dict[tuple[int, int], list[Fault]]:
-        """Return the faults of the written sentences, by document and sentence (links: after `blocks`)."""
+        """Return faults of the written sentences, by document and sentence. Call `blocks` before, for links."""
         written: dict[tuple[int, int], str] = {}  # sources without copied text
         pairs = []
         for index, translation in translations.items():
@@ -295,7 +295,8 @@ class BlockDocuments:
         source, translator = self._whole[self.numbers[index]].sentences[sentence].text, self._translator
         if target:
             return without_added_stop(source, target, self._languages[1])
-        # A source without visible characters has no translation. Sentences omitted by free search stay empty.
+        # Free search can omit a sentence, which then stays empty. Otherwise, only a source without visible
+        # characters has an empty translation; then the source is written.
         may_miss = translator.plan.options.align == "free" and translator.tokenizer.encode(source)
         return "" if may_miss else source
 
@@ -323,7 +324,7 @@ def _alignments(
     targets: Sequence[str],
     alone: Callable[[], AbstractContextManager[object]],
 ) -> dict[int, SentenceAlignment]:
-    """Align the sentences with inline elements; return {} if the document is too long."""
+    """Align the words of sentences with inline elements; return {} if the document is too long to align."""
     chosen = [j for j, sentence in enumerate(sentences) if not sentence.is_plain and targets[j]]
     if not chosen:
         return {}
