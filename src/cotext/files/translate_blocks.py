@@ -92,8 +92,8 @@ class _CutDocument:
 class PairedSentence:
     """A sentence of a file and its translation, in the form that the model reads and writes.
 
-    `document`, `block` and `number` are indices from 0: of the document in the file, and of the block and the
-    sentence in the document. `confidence`: see `cotext.translation.confidence`; None if the translation was
+    `document` is an index into `BlockDocuments.documents`; `block` and `number` are the indices of the block and
+    the sentence in the document. `confidence`: see `cotext.translation.confidence`; None if the translation was
     `taken` from a translation memory or contains no word chosen by the model. `terms`: glossary terms in the
     translation. `visible`: sentences that the translation may depend on.
     """
@@ -251,7 +251,7 @@ class BlockDocuments:
         return pairs
 
     def faults(self, translations: Mapping[int, Translation]) -> dict[tuple[int, int], list[Fault]]:
-        """Return faults of the written sentences, by document and sentence. Call `blocks` before, for links."""
+        """Return faults of written sentences, by document and sentence. Call `blocks` before, for links."""
         written: dict[tuple[int, int], str] = {}  # sources without copied text
         pairs = []
         for index, translation in translations.items():
