@@ -92,10 +92,10 @@ class _CutDocument:
 class PairedSentence:
     """A sentence of a file and its translation, in the form that the model reads and writes.
 
-    `document` is an index into `BlockDocuments.documents`; `block` and `number` are the indices of the block and
-    the sentence in the document. `confidence`: see `cotext.translation.confidence`; None if the translation was
-    `taken` from a translation memory or contains no word chosen by the model. `terms`: glossary terms in the
-    translation. `visible`: sentences that the translation may depend on.
+    `document` is an index into `BlockDocuments.documents`; `block` and `number` are indices of the block and
+    the sentence in the document. `confidence`: see `cotext.translation.confidence`; None if the translation
+    was `taken` from a translation memory or contains no word chosen by the model. `terms`: glossary terms in
+    the translation. `visible`: sentences that the translation may depend on.
     """
 
     document: int
