@@ -34,9 +34,8 @@ from cotext.runtime.locks import Lock
 from cotext.runtime.reading import read_text
 from cotext.training.sharding import divided, gathered
 
-MOMENTS = frozenset(
-    {"step", "exp_avg", "exp_avg_sq"}
-)  # state of AdamW for one parameter, by its names in torch
+# The state of AdamW for one parameter, by its names in torch.
+MOMENTS = frozenset({"step", "exp_avg", "exp_avg_sq"})
 
 
 @dataclass(slots=True)
