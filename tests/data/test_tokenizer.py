@@ -1,7 +1,7 @@
-import builtins
 import json
 import random
 import re
+import sys
 import unicodedata
 from pathlib import Path
 
@@ -263,14 +263,8 @@ def test_foreign_models_are_refused(model: bytes) -> None:
 
 
 def test_missing_extra_names_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
-    real_import = builtins.__import__
-
-    def without_subword_nmt(name: str, *arguments: object) -> object:
-        if name.startswith("subword_nmt"):
-            raise ImportError("no such module", name="subword_nmt")
-        return real_import(name, *arguments)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(builtins, "__import__", without_subword_nmt)
+    monkeypatch.delitem(sys.modules, "subword_nmt.learn_bpe", raising=False)
+    monkeypatch.setitem(sys.modules, "subword_nmt", None)
     message = r"needs subword_nmt: pip install cotext\[replication\]"
     must_raise(message, train_tokenizer, SENTENCES, TokenizerSettings(kind="moses-bpe"))
 
