@@ -116,7 +116,8 @@ def _package(name: str, what: str = "the moses-bpe tokenizer") -> Any:
     try:
         return import_module(name)
     except ImportError as error:
-        raise CotextError(f"{what} needs {error.name}: pip install cotext[replication]") from error
+        missing = str(error.name).partition(".")[0]
+        raise CotextError(f"{what} needs {missing}: pip install cotext[replication]") from error
 
 
 MERGES: Final = 32_000  # as in the papers, for every size of corpus
