@@ -19,12 +19,11 @@ import httpx2 as httpx
 import psutil
 import pytest
 
-from cotext.files.blocks import Block, Contents
-from cotext.files.translate_blocks import translate_blocks
 from tests.serving.hostile_requests import ADDRESSES, BODIES, KINDS, PATHS, RAW, UPLOADS
 from tests.serving.process import ServerProcess, serving
 from tests.serving.test_surface import LEAKS
 from tests.serving.tiny_server import tiny_systems, write_systems
+from tests.translating import translated_lines
 
 CLIENTS = 4
 WORKERS = 16
@@ -59,13 +58,10 @@ def clients(tmp_path_factory: pytest.TempPathFactory) -> list[Known]:
     systems = tiny_systems(tmp_path_factory.mktemp("alone"), beam=1)
     chance = random.Random(1)
     texts = [_made_up(chance) for _ in range(4 * CLIENTS)]
-    contents = Contents([[Block((text,))] for text in texts])
-    by_name = {name: translate_blocks(systems.named(name).opened, contents) for name in NAMES}
-    answers = {
-        (text, name): block.text
-        for name, found in by_name.items()
-        for text, [block] in zip(texts, found, strict=True)
-    }
+    answers: dict[tuple[str, str], str] = {}
+    for name in NAMES:
+        found = translated_lines(systems.named(name).opened, [[text] for text in texts])
+        answers |= {(text, name): answer for text, [answer] in zip(texts, found, strict=True)}
     counts = Counter((name, answer) for (_, name), answer in answers.items())
     telling = [text for text in texts if all(counts[name, answers[text, name]] == 1 for name in NAMES)]
     assert len(telling) >= 2 * CLIENTS
