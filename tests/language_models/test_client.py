@@ -4,7 +4,6 @@ import gzip
 import json
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,22 +17,11 @@ from cotext.runtime.errors import CotextError
 from tests.language_models.described import KEY, VARIABLE, WORDS, described
 from tests.language_models.fake import Fake
 from tests.loops import loop_over
+from tests.refusals import must_raise
 
 
 def asking(text: str = "The cat sleeps.") -> dict[str, Any]:
     return {"model": "fake", "messages": [{"role": "user", "content": text}]}
-
-
-@pytest.fixture(autouse=True)
-def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client_module, "backoff", lambda attempt: 0.0)
-    monkeypatch.setenv(VARIABLE, KEY)
-
-
-@pytest.fixture
-def fake() -> Iterator[Fake]:
-    with Fake(WORDS, key=KEY) as server:
-        yield server
 
 
 def opened(folder: Path, fake: Fake, **settings: Any) -> Client:
@@ -193,8 +181,7 @@ def test_what_makes_no_connection_is_told(
     if variable:
         monkeypatch.setenv(variable, value)
     connection_module.certificates.cache_clear()
-    with pytest.raises(CotextError, match="no connection can be made"):
-        Client(described(tmp_path, address))
+    must_raise("no connection can be made", Client, described(tmp_path, address))
 
 
 def test_nobody_there(tmp_path: Path) -> None:
