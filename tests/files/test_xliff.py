@@ -86,11 +86,6 @@ def test_their_own_blocks_give_the_file_back(content: str, ending: str) -> None:
     same_again(FORMAT, b"\xef\xbb\xbf" + content.encode())
 
 
-def units(content: bytes) -> dict[str, etree._Element]:
-    root = etree.fromstring(content)
-    return {f"{u.getparent().tag}{u.get('id')}": u for u in root.iter("{*}trans-unit")}
-
-
 def inner(element: etree._Element) -> str:
     text = etree.tostring(element, encoding="unicode", with_tail=False)
     return text[text.index(">") + 1 : text.rindex("<")]

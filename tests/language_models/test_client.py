@@ -4,6 +4,7 @@ import gzip
 import json
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -268,12 +269,8 @@ def test_a_placeholder_for_a_key_is_a_word_like_others(
 
 
 def test_requests_side_by_side_are_as_many_as_allowed(tmp_path: Path, fake: Fake) -> None:
-    with opened(tmp_path, fake, at_once=2) as client:
-        threads = [threading.Thread(target=client.post, args=(asking(f"{number}."),)) for number in range(12)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+    with opened(tmp_path, fake, at_once=2) as client, ThreadPoolExecutor(12) as pool:
+        list(pool.map(client.post, [asking(f"{number}.") for number in range(12)]))
     assert len(fake.requests) == 12
     assert fake.most_at_once <= 2
 
@@ -281,11 +278,8 @@ def test_requests_side_by_side_are_as_many_as_allowed(tmp_path: Path, fake: Fake
 def test_equal_requests_at_once_share_an_answer(tmp_path: Path, fake: Fake) -> None:
     fake.misbehave("timeout", seconds=0.2)  # the first is still under way when the others come
     with opened(tmp_path, fake) as client:
-        threads = [threading.Thread(target=client.post, args=(asking(),)) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(client.post, [asking()] * 4))
         # Paid for once, it counts once.
         assert (client.counts.now.requests, client.counts.all.requests) == (1, 1)
     assert len(fake.requests) == 2  # one without an answer

@@ -1,6 +1,6 @@
 """Glossaries on disk: each client has its own, and what cannot be a term is refused."""
 
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -52,13 +52,8 @@ def test_what_cannot_be_kept_is_refused(
 
 def test_threads_share_a_store(tmp_path: Path) -> None:
     store = GlossaryStore(tmp_path)
-    threads = [
-        threading.Thread(target=store.create, args=("ann", f"{n}", EN_DE, [("a", f"{n}")])) for n in range(8)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(30)
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda n: store.create("ann", f"{n}", EN_DE, [("a", f"{n}")]), range(8)))
     assert sorted(each.name for each in store.all_of("ann")) == [str(n) for n in range(8)]
 
 

@@ -23,6 +23,7 @@ from tests.serving.hostile_requests import ADDRESSES, BODIES, KINDS, PATHS, RAW,
 from tests.serving.process import ServerProcess, serving
 from tests.serving.test_surface import LEAKS
 from tests.serving.tiny_server import tiny_systems, write_systems
+from tests.serving.waiting import until
 from tests.translating import translated_lines
 
 CLIENTS = 4
@@ -277,7 +278,7 @@ def run_attack(server: ServerProcess, clients: list[Known], requests: int) -> At
     assert attack.faults == []
     for kind in ("deepl", "libre", "own"):
         assert attack.statuses[kind, 200] > requests / 60, attack.statuses
-    _settled(lambda: process.num_fds() <= files + 10)
+    until(lambda: process.num_fds() <= files + 10)
     assert process.memory_info().rss - memory < MAX_GROWTH
     assert process.num_threads() <= threads + 50
     assert httpx.get(f"{server.address}/ready").json() == {"status": "ready"}
@@ -286,13 +287,6 @@ def run_attack(server: ServerProcess, clients: list[Known], requests: int) -> At
     words = [text.split()[0] for known in clients for text in known.texts]
     assert not [line for line in server.log_text if any(word in line for word in words)]
     return attack
-
-
-def _settled(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 40
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
 
 
 def test_good_and_hostile_clients_at_once(server: ServerProcess, clients: list[Known]) -> None:

@@ -143,24 +143,16 @@ def test_a_job_is_its_clients(opened: Opened) -> None:
     assert sender.finished(ticket).state == "done"
 
 
-def in_every_state(
-    sender: Sender, held: Callable[[Sender], Callable[[], None]]
-) -> tuple[Callable[[], None], JobTicket, JobTicket, JobTicket]:
-    """What lets the model go, and three files: translated, being translated, and waiting behind it."""
-    done = sender.send()
-    sender.translated(done)
-    release = held(sender)
-    begun, waiting = sender.send(long_text(12)), sender.send()
-    until(lambda: sender.status(begun).sentences == 12)
-    return release, done, begun, waiting
-
-
 def test_deleted_at_once_whatever_its_state(
     opened: Opened, held: Callable[[Sender], Callable[[], None]], tmp_path: Path
 ) -> None:
     sender = opened(files_at_once=1)
     jobs, client = sender.service.jobs, sender.client
-    release, done, begun, waiting = in_every_state(sender, held)
+    done = sender.send()
+    sender.translated(done)
+    release = held(sender)
+    begun, waiting = sender.send(long_text(12)), sender.send()
+    until(lambda: sender.status(begun).sentences == 12)
     assert (sender.status(begun).state, sender.status(waiting).state) == ("translating", "queued")
     assert "not translated yet" in refused(lambda: jobs.result(waiting.id, client)).message
     for ticket in (done, begun, waiting):
