@@ -4,17 +4,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.serving.browsing import CHROMIUM, opened
+from tests.serving.browsing import MARKS, opened
 
 if TYPE_CHECKING:
     import httpx2 as httpx
     from playwright.sync_api import Browser
 
 pytest.importorskip("playwright", reason="needs playwright, of the extra `dev`")
-pytestmark = [
-    pytest.mark.outside,
-    pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium"),
-]
+pytestmark = MARKS
 
 TEXT = "The cat sees a dog. It runs.\nIt sings! A red bird eats."
 
