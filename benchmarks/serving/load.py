@@ -144,7 +144,7 @@ def rates(options: argparse.Namespace, sentences: Sequence[str], server: Server)
     blocks = [Block((text,)) for text in sentences]
 
     def by_api(parts: Sequence[Sequence[Block]]) -> list[str]:
-        found = []
+        found: list[list[Block]] = []
         for part in parts:
             texts = BlockDocuments(opened, Contents([[each] for each in part]), splitter)
             guide = texts.guide(range(len(texts.documents)))

@@ -138,5 +138,5 @@ def test_any_text_comes_back_and_its_tags_stay_where_they_are(seed: int) -> None
     assert list(map(kinds, other)) == list(map(kinds, one))
 
 
-def kinds(pieces: Sequence[Piece]) -> list[type]:
+def kinds(pieces: Sequence[Piece]) -> list[object]:
     return [type(piece) for piece in pieces if not isinstance(piece, str)]

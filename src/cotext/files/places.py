@@ -284,8 +284,8 @@ class _MarkupReader:
         start = self._position()
         whole = _TAG.match(self._text, start)
         assert whole is not None
-        ends = [whole.end()] * 3
-        element = Element(spaces.get(prefix, prefix), local, tag, attributes, start, *ends)
+        end = whole.end()
+        element = Element(spaces.get(prefix, prefix), local, tag, attributes, start, end, end, end)
         self._inside[-1].children.append(element)
         self._inside.append(element)
         self._spaces.append(spaces)
