@@ -25,7 +25,7 @@ from cotext.data.collate import bracketed_targets
 from cotext.layers.kernels.packing import Packing
 from cotext.layers.soft_copy import glanced
 from cotext.losses.cross_entropy import LossParts, output_loss
-from cotext.losses.ctc import Lattices, best_alignment, fits, lattices_nll, units
+from cotext.losses.ctc import Lattices, best_alignment, ctc_loss, fits, units
 from cotext.models.interface import NonAutoregressiveModel
 
 CHUNK = 1024
@@ -148,9 +148,8 @@ class Glancing:
         else:
             # In validation no gradient is needed, so none is computed for the weight.
             weight_VD = model.output_weight if hidden_ND.requires_grad else model.output_weight.detach()
-            nll_G = lattices_nll(hidden_ND, weight_VD, paths.lattices, paths.units)
-            loss, count = nll_G.sum(), paths.count
-            parts["nll_current"] = nll_G.detach().sum(), count
+            loss, count = ctc_loss(hidden_ND, weight_VD, paths.lattices), paths.count
+            parts["nll_current"] = loss.detach(), count
             parts["without_path"] = paths.without, torch.full((), paths.units, device=loss.device)
             counted_B = targets.labels
         if auxiliary is not None:
