@@ -196,12 +196,6 @@ def test_no_aggregate_is_made_from_distances_that_are_unknown() -> None:
 @loop_over(
     ("scores", "message"),
     [
-        (SCORES[:-1], "6 examples, but scores for 5"),
-        ([scored(-1.0, -2.0), *SCORES[1:]], "'wins': 3 candidates, but 2 scores, 2 token counts"),
-        (
-            [scored(-1.0, -2.0, -3.0, tokens=(1, 1)), *SCORES[1:]],
-            "'wins': 3 candidates, but 3 scores, 2 token",
-        ),
         ([*SCORES[:-1], scored(-1.0, math.nan)], "'far': the score of candidate 1 is nan"),
         ([*SCORES[:-1], scored(math.inf, -1.0)], "'far': the score of candidate 0 is inf"),
     ],

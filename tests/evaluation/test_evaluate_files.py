@@ -172,7 +172,7 @@ def test_contrastive_decisions_are_stored_and_compared(world: World, tmp_path: P
     assert shown.out.endswith("not scored by all systems: more\n")
     (comparison,) = json.loads(succeed(*command, "--json").out)["toy/order"]["comparisons"]
     values = list(ours.right.values())
-    assert comparison["p_mid"] == mcnemar(values, [not value for value in values]).p_mid
+    assert comparison["p_mid"] == mcnemar(values, [not value for value in values], range(6)).p_mid
 
 
 def test_comparing_three_systems(tmp_path: Path) -> None:

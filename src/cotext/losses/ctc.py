@@ -304,7 +304,7 @@ def ctc_loss(hidden_ND: Tensor, weight_VD: Tensor, lattices: Lattices, chunk: in
 
 
 def ctc_scores(hidden_ND: Tensor, logits: Logits, units: Units, blank: int, chunk: int = 512) -> Tensor:
-    """Return the negative log-likelihood of the target of each unit, 0 without a path, without gradients: [G]."""
+    """Return the negative log-likelihood of each target, 0 without a path, without gradients: [G]."""
     lattices = Lattices.of(units, blank, hidden_ND.size(1))
     log_p_MC = class_log_probabilities(hidden_ND[lattices.position], logits, lattices, chunk)
     nll_G = log_p_MC.new_zeros(len(units.length))

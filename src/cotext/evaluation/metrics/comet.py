@@ -19,7 +19,7 @@ from typing import IO, Any
 import numpy as np
 
 from cotext.data.documents import Document
-from cotext.evaluation.metrics.interface import Measurement, check_correspondence
+from cotext.evaluation.metrics.interface import Measurement
 from cotext.evaluation.statistics.sufficient_statistics import Statistics, share
 from cotext.runtime.errors import CotextError
 from cotext.runtime.version import __version__
@@ -105,12 +105,8 @@ def measure_comet(
     A score is the mean over sentences, times 100. Of several references, COMET reads the first.
 
     Raises:
-        CotextError: documents do not correspond, COMET or the model is missing, the model does not
-            support context, or COMET failed.
+        CotextError: COMET or the model is missing, the model does not support context, or COMET failed.
     """
-    for hypothesis in hypotheses.values():
-        check_correspondence(hypothesis, source)
-        check_correspondence(hypothesis, references[0])
     contexts = sorted({0, comet.context_sentences})
     documents = len(hypotheses) * len(source)
     segments = len(contexts) * len(hypotheses) * sum(map(len, source))

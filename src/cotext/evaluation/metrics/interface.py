@@ -97,8 +97,8 @@ Utility = Callable[[Sequence[str]], Floats]
 class Metric(ABC):
     """A metric of corpora, selected by its name (`--protocol`).
 
-    `unit`: the kind of segment that is counted. `needs_source`: the source is read too. `is_utility`: can be
-    used for minimum Bayes risk (`mbr --utility`).
+    `unit`: the kind of segment that is counted. `needs_source`: the source is read too. `reads_words`: the
+    text must be tokenised already. `is_utility`: can be used for minimum Bayes risk (`mbr --utility`).
     """
 
     name: str
@@ -106,12 +106,8 @@ class Metric(ABC):
     unit: Unit = "document"
     better: Literal["higher", "lower"] = "higher"
     needs_source: bool = False
+    reads_words: bool = False
     is_utility: bool = False
-
-    @property
-    def reads_words(self) -> bool:
-        """Return whether the text must be tokenised already."""
-        return False
 
     @abstractmethod
     def measure(self, texts: Texts, target_language: str | None) -> dict[str, Measurement]:

@@ -195,6 +195,7 @@ def _suites(request: ComparisonRequest) -> dict[Path, ContrastiveSuite]:
     paths = list(request.suite)
     if not paths and request.data is not None:
         paths = _suite_files(request.data)
+    require_different(paths)
     suites = {path: read_suite(path) for path in paths}
     names: dict[str, Path] = {}
     for path, suite in suites.items():
@@ -203,8 +204,6 @@ def _suites(request: ComparisonRequest) -> dict[Path, ContrastiveSuite]:
                 f"{path}: a suite of the same name ({suite.name}) as {names[suite.name]}; give each once"
             )
         names[suite.name] = path
-    if len(suites) < len(paths):
-        raise CotextError("a suite is given twice; give each suite once")
     return suites
 
 
