@@ -26,7 +26,7 @@ from cotext.evaluation.studies.context.context_use import (
     score_excerpts,
     word_lengths,
 )
-from cotext.evaluation.studies.context.page import differing
+from cotext.evaluation.studies.context.page import marked
 from cotext.translation.translator import DocumentTranslator
 from tests.loops import loop_over
 from tests.refusals import must_raise
@@ -217,10 +217,10 @@ def test_word_lengths(texts: list[str], lengths: list[int]) -> None:
     assert sum(found) == len(texts)
 
 
-def test_differing_words() -> None:
-    assert differing("er ist alt", "sie ist alt") == [("er", True), ("ist", False), ("alt", False)]
-    assert differing("", "x") == []
-    assert differing("a b", "a b") == [("a", False), ("b", False)]
+def test_marked_words() -> None:
+    assert marked("er ist <b>", "sie ist <b>") == "<mark>er</mark> ist &lt;b&gt;"
+    assert marked("", "x") == ""
+    assert marked("a b", "a b", "[{}]") == "a b"
 
 
 LONG = ParallelDocument(

@@ -134,7 +134,7 @@ def test_ids_that_some_files_carry(tmp_path: Path) -> None:
         ),
         ("{two} --baseline good.de", "--baseline needs --paired"),
         ("{two} --paired --test t", "--test 't': choose one of randomisation, bootstrap, koehn"),
-        ("{two} --paired --samples 5", "5 samples are too few"),
+        ("{two} --paired --samples 5", "--samples 5: the minimum is 100"),
         ("{two} --hypothesis {0}/good.de", "good.de: is given twice"),
         ("{two} --discourse {0}/reference.de", "reference.de:"),
     ],

@@ -125,8 +125,8 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
         values = {name: _value(given.pop(name), each) for name, each in declared.items()}
         request = kind(**{name: value for name, value in values.items() if value is not None})
         # Only now, because the model may have to be downloaded.
-        runs = {name: getattr(request, name) for name, each in declared.items() if _is_path(each)}
-        folders = {name: _folders(value) for name, value in runs.items() if value}
+        runs = [name for name, each in declared.items() if each.is_run and each.type is not str]
+        folders = {name: _folders(value) for name in runs if (value := getattr(request, name))}
         function(replace(cast(Any, request), **folders), **given)
 
     fields = kind.__dataclass_fields__
@@ -173,10 +173,6 @@ def _value(given: Any, declared: Option) -> Any:
         there = known_models()
         return str(there[given].folder) if given in there else given
     return given
-
-
-def _is_path(declared: Option) -> bool:
-    return declared.is_run and declared.type is not str
 
 
 def _folders(value: Any) -> Any:

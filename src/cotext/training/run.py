@@ -20,7 +20,7 @@ from cotext.models.interface import Model
 from cotext.models.run_folder import SEEDS, is_int8, noted_seeds, seed_folder, seeds_in, write_config
 from cotext.runtime.devices import slow_precision
 from cotext.runtime.errors import CotextError
-from cotext.runtime.files import is_first_process, replacing
+from cotext.runtime.files import is_first_process, write_text
 from cotext.runtime.integrity import sealed
 from cotext.runtime.locks import NAME, require_free, working_in
 from cotext.training.prepared_data import PreparedData, corpus_of, note_data, open_data, other_languages
@@ -77,8 +77,7 @@ def require_own(run: Path, config: Config) -> None:
 def note_seeds(run: Path, seeds: Sequence[int]) -> None:
     """Write `seeds.json` to a run folder: the seeds of all runs that are trained together."""
     if noted_seeds(run) != list(seeds):
-        with replacing(run / SEEDS) as temporary:
-            temporary.write_text(f"{sealed({'seeds': list(seeds)})}\n", encoding="utf-8")
+        write_text(run / SEEDS, f"{sealed({'seeds': list(seeds)})}\n")
 
 
 def _keep_tokenizer(run: Path, tokenizer: Tokenizer) -> None:

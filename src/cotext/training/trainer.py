@@ -31,7 +31,7 @@ from cotext.models import checkpoint as ckpt
 from cotext.models.interface import Model, System
 from cotext.models.run_folder import checkpoint_folder
 from cotext.runtime.errors import CotextError
-from cotext.runtime.files import replacing
+from cotext.runtime.files import write_text
 from cotext.runtime.integrity import sealed, sealed_lines, unsealed
 from cotext.runtime.locks import Lock
 from cotext.runtime.signals import stop_on_signals
@@ -111,8 +111,7 @@ class MetricsLog:
                 kept.append(f"{line}\n")
                 if entry["kind"] == "validation":
                     validated.add(int(entry["update"]))
-        with replacing(self.path) as temporary:
-            temporary.write_text("".join(kept), encoding="utf-8")
+        write_text(self.path, "".join(kept))
         return damaged, validated
 
 

@@ -49,8 +49,6 @@ class Comet:
     context_sentences: int = 0
 
     def __post_init__(self) -> None:
-        if self.context_sentences < 0:
-            raise CotextError(f"{self.context_sentences} sentences of context for COMET; give 0 or more")
         if looks_like_path(self.model) and not Path(self.model).exists():
             raise CotextError(
                 f"{self.model}: no such COMET model; give a checkpoint file, a folder with checkpoints/ and "

@@ -28,7 +28,7 @@ from cotext.evaluation.studies.attention.sentence_maps import (
 from cotext.evaluation.studies.document_of_run import open_document, translated_by
 from cotext.models.interface import with_states
 from cotext.runtime.errors import CotextError
-from cotext.runtime.files import replacing
+from cotext.runtime.files import write_text
 from cotext.runtime.locks import working_in
 from cotext.runtime.tables import render_rows
 from cotext.translation.document_state import Encoded
@@ -212,9 +212,8 @@ def report_attention(request: DocumentRequest) -> DocumentAttention:
     with working_in(out):
         document = translated_by(run, document) if own else document
         report = document_attention(run.translator, document, run.signature, own)
-        with replacing(out / "attention.json") as temporary:
-            content = json.dumps(report.as_dict(), ensure_ascii=False, allow_nan=False)
-            temporary.write_text(content, encoding="utf-8")
+        content = json.dumps(report.as_dict(), ensure_ascii=False, allow_nan=False)
+        write_text(out / "attention.json", content)
         _draw(report, out)
     return report
 

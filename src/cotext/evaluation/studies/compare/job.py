@@ -24,7 +24,7 @@ from cotext.files.table import require_page_name
 from cotext.models.engine_folder import config_of
 from cotext.models.run_folder import checkpoint_folder, checkpoints, seed_folder, seeds_in
 from cotext.runtime.errors import CotextError
-from cotext.runtime.files import replacing
+from cotext.runtime.files import write_text
 from cotext.runtime.locks import writing
 from cotext.runtime.progress import Meter
 from cotext.training.resume import load_progress
@@ -217,5 +217,4 @@ def _write(result: RunComparison, request: ComparisonRequest) -> None:
 
     for path, render in ((request.out, render_comparison), (request.csv, as_csv)):
         if path is not None:
-            with replacing(path) as temporary:
-                temporary.write_text(render(result), encoding="utf-8")
+            write_text(path, render(result))
