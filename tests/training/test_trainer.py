@@ -39,7 +39,6 @@ from cotext.training.trainer import (
     TrainingCallbacks,
     learning_rate,
     make_optimizer,
-    set_rate,
 )
 from cotext.training.validation import IntervalSums
 from tests.refusals import must_raise
@@ -94,9 +93,8 @@ class TestLearningRate:
         model = torch.nn.Linear(2, 1)
         config = TrainConfig(fresh_rate=5.0, adam_epsilon=1e-6)
         optimizer, names = make_optimizer(model, config, ["bias", "no parameter"])
-        set_rate(optimizer, 1e-4)
         assert names == ["weight", "bias"]
-        assert [group["lr"] for group in optimizer.param_groups] == [1e-4, 5e-4]
+        assert [group["factor"] for group in optimizer.param_groups] == [1.0, 5.0]
         assert {group["eps"] for group in optimizer.param_groups} == {1e-6}
         optimizer, names = make_optimizer(model, TrainConfig(), ["bias"])
         assert (names, len(optimizer.param_groups)) == (["weight", "bias"], 1)

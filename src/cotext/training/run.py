@@ -74,12 +74,6 @@ def require_own(run: Path, config: Config) -> None:
         raise CotextError(f"{run}: the folder is not empty and contains no run; choose another --out")
 
 
-def note_seeds(run: Path, seeds: Sequence[int]) -> None:
-    """Write `seeds.json` to a run folder: the seeds of all runs that are trained together."""
-    if noted_seeds(run) != list(seeds):
-        write_text(run / SEEDS, f"{sealed({'seeds': list(seeds)})}\n")
-
-
 def _keep_tokenizer(run: Path, tokenizer: Tokenizer) -> None:
     """Copy the tokenizer into the run, or check that the copy there is the same."""
     folder = run / "tokenizer"
@@ -194,8 +188,8 @@ def train(
                 callbacks.on_message(slow)
             open_run(run, config, data.tokenizer)
             note_data(run, data, setup.corpus.checksums)
-            if seeds:
-                note_seeds(run, seeds)
+            if seeds and noted_seeds(run) != list(seeds):
+                write_text(run / SEEDS, f"{sealed({'seeds': list(seeds)})}\n")
             if start is not None:
                 _note_start(setup, start, run, callbacks)
         accelerator.wait_for_everyone()

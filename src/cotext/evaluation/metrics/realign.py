@@ -17,7 +17,6 @@ import numpy as np
 from cotext.data.documents import Document
 from cotext.evaluation.metrics.aligned_files import located
 from cotext.evaluation.metrics.error_alignment import align_by_error
-from cotext.evaluation.metrics.interface import Measurement
 from cotext.evaluation.metrics.token_cuts import (
     Cutter,
     CutText,
@@ -153,11 +152,6 @@ def realign_systems(
         with located(name):
             documents[name], reports[name] = realign(hypothesis, references, cutter, which)
     return documents, reports
-
-
-def signed(measurement: Measurement, signature: str) -> Measurement:
-    """Return the measurement with the signature of the realignment, unless it measures whole documents."""
-    return measurement if measurement.statistics.unit == "document" else measurement.signed(signature)
 
 
 def realign(
