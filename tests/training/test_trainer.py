@@ -188,13 +188,17 @@ class TestUpdates:
         for tensor in load_file(ckpt.checkpoint_folder(run, 4) / "model.safetensors").values():
             assert tensor.isfinite().all()
 
-    def test_bfloat16_trains(self, data: Path, tmp_path: Path) -> None:
-        train_here(run_config(precision="bf16", max_updates=8), data, tmp_path / "run")
-        losses = [entry["loss"] for entry in journal(tmp_path / "run") if entry["kind"] == "train"]
-        assert all(map(math.isfinite, losses))
+    def test_bfloat16_trains_and_resumes_exactly(self, data: Path, tmp_path: Path) -> None:
+        for name, updates in (("parts", 4), ("parts", 8), ("whole", 8)):
+            train_here(run_config(precision="bf16", max_updates=updates), data, tmp_path / name)
+        entries = journal(tmp_path / "whole")
+        assert all(math.isfinite(entry["loss"]) for entry in entries)
+        losses = [entry["loss"] for entry in entries if entry["kind"] == "train"]
         assert losses[-1] < losses[0]
-        weights = load_file(tmp_path / "run" / "model.safetensors")
-        assert all(tensor.dtype == torch.float32 for tensor in weights.values())
+        parts, whole = (load_file(tmp_path / name / "model.safetensors") for name in ("parts", "whole"))
+        for name, tensor in whole.items():
+            assert tensor.dtype == torch.float32
+            assert torch.equal(tensor, parts[name])
 
     def test_bfloat16_is_said_to_be_slower_where_it_is(
         self, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
