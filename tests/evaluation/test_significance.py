@@ -245,16 +245,6 @@ def test_holm_and_pairs_by_hand() -> None:
     must_raise("at least two units", apart, plain([1.0]), plain([2.0]))
 
 
-@settings(max_examples=50)
-@given(st.lists(st.floats(0, 1), min_size=1, max_size=8))
-def test_laws_of_holm(values: list[float]) -> None:
-    corrected = holm(values)
-    bonferroni = [min(1.0, value * len(values)) for value in values]
-    assert all(p <= c <= b for p, c, b in zip(values, corrected, bonferroni, strict=True))
-    order = sorted(range(len(values)), key=values.__getitem__)
-    assert [corrected[i] for i in order] == sorted(corrected)
-
-
 def test_three_systems_and_the_signature() -> None:
     reference, hypotheses = corpora(40, 4, 0.3, 0.2, 0.31)
     systems = dict(zip("abc", (counted(METRICS["BLEU"], h, reference) for h in hypotheses), strict=True))
