@@ -10,12 +10,12 @@ import pytest
 from cotext.data.documents import Document
 from cotext.data.formats import write_documents
 from cotext.evaluation.metrics.aligned_files import name_systems
-from cotext.evaluation.metrics.interface import evaluate
 from cotext.evaluation.requests import EvaluationRequest
 from cotext.evaluation.statistics.significance import mcnemar
 from cotext.evaluation.studies.contrastive.decisions import Decisions, compare_decisions, read_decisions
 from cotext.evaluation.studies.evaluate.evaluate_files import evaluate_files
 from tests.command_line import World, must_refuse, succeed
+from tests.evaluation.test_bleu import evaluate
 from tests.evaluation.test_leaderboard import garbled
 from tests.loops import loop_over
 from tests.refusals import must_raise

@@ -106,7 +106,6 @@ def measure_comet(
         CotextError: COMET or the model is missing, the model does not support context, or COMET failed.
     """
     contexts = sorted({0, comet.context_sentences})
-    documents = len(hypotheses) * len(source)
     segments = len(contexts) * len(hypotheses) * sum(map(len, source))
     answers_by_context: dict[int, list[dict[str, Any]]] = {context: [] for context in contexts}
     done = 0
@@ -122,8 +121,6 @@ def measure_comet(
                     progress(done, segments)
     measured: dict[str, list[Measurement]] = {name: [] for name in hypotheses}
     for context, records in answers_by_context.items():
-        if [record["document"] for record in records] != list(range(documents)):
-            raise CotextError(f"COMET answered for {len(records)} of {documents} documents; run it again")
         for index, (name, hypothesis) in enumerate(hypotheses.items()):
             scored = records[index * len(source) : (index + 1) * len(source)]
             measured[name].append(_measurement(scored, hypothesis, comet, loaded, context, len(references)))
@@ -216,9 +213,6 @@ def _measurement(
     references: int,
 ) -> Measurement:
     """Return the mean of the scores of sentences."""
-    for record, document in zip(records, hypothesis, strict=True):
-        if len(record["scores"]) != len(document):
-            raise CotextError(f"document {document.id!r}: COMET scored {len(record['scores'])} sentences")
     scores = [score for record in records for score in record["scores"]]
     documents = [index for index, record in enumerate(records) for _ in record["scores"]]
     statistics = Statistics(

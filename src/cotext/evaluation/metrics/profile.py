@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from cotext.data.documents import Document
-from cotext.evaluation.metrics.interface import Score, evaluate
+from cotext.evaluation.metrics.interface import Score, measure
 from cotext.runtime.tables import render_rows
 
 Kind = Literal["position", "length"]
@@ -67,10 +67,9 @@ def profile(
         right = part(references, first, stop)
         if not any(d.sentences for d in right):
             continue
-        scores = tuple(
-            tuple(evaluate(part(h, first, stop), right, protocols, target_language=target_language))
-            for h in hypotheses
-        )
+        parts = {f"{n}": part(hypothesis, first, stop) for n, hypothesis in enumerate(hypotheses)}
+        measured = measure(parts, [right], protocols, target_language=target_language).values()
+        scores = tuple(tuple(each.score for each in of_system) for of_system in measured)
         last = None if stop is None else stop - 1
         buckets.append(Bucket(first, last, len(right), sum(map(len, right)), scores))
     return buckets
