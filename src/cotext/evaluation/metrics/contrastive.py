@@ -327,17 +327,12 @@ def contrastive_accuracy(
         pairs = zip(suite.examples, scores, strict=True)
         return tuple(decide(example, item, tie=tie, score=score) for example, item in pairs)
 
-    def reading(scores: Sequence[CandidateScores]) -> Reading:
-        pairs = list(zip(suite.examples, scores, strict=True))
-        right = {e.id: d.right for e, d in zip(suite.examples, judge(scores), strict=True)}
-        return Reading(right, {e.id: s.log_probabilities[e.correct] for e, s in pairs})
-
     decisions = judge(scores)
     readings = None
     if controls is not None:
         tokens = {e.id: s.tokens[e.correct] for e, s in zip(suite.examples, scores, strict=True)}
         by_context = {"true": scores, **controls}
-        readings = Readings({kind: reading(of_kind) for kind, of_kind in by_context.items()}, tokens)
+        readings = Readings({kind: _reading(suite, s, judge(s)) for kind, s in by_context.items()}, tokens)
     judged = [
         (example, (len(example.candidates), decision, choice_of(example)))
         for example, decision in zip(suite.examples, decisions, strict=True)
@@ -362,6 +357,14 @@ def contrastive_accuracy(
         decisions=decisions,
         readings=readings,
     )
+
+
+def _reading(
+    suite: ContrastiveSuite, scores: Sequence[CandidateScores], decisions: Sequence[Decision]
+) -> Reading:
+    decided = list(zip(suite.examples, scores, decisions, strict=True))
+    nats = {e.id: score.log_probabilities[e.correct] for e, score, _ in decided}
+    return Reading({e.id: decision.right for e, _, decision in decided}, nats)
 
 
 def decide(
