@@ -15,6 +15,7 @@ from dataclasses import asdict, replace
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -189,7 +190,9 @@ def test_a_loss_that_is_not_finite_stays_out_of_what_a_checkpoint_sums_up(data: 
         {"order": "documents", "context": "foreign"},
     ],
 )
-def test_training_in_two_parts_is_training_at_once(data: Path, tmp_path: Path, settings: dict) -> None:
+def test_training_in_two_parts_is_training_at_once(
+    data: Path, tmp_path: Path, settings: dict[str, Any]
+) -> None:
     config = run_config(**{"max_updates": 8, "average": 1, **settings})
     if "order" in settings:
         config = with_section(config, "view", separators="numbered")
