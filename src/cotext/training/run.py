@@ -69,7 +69,16 @@ def require_own(run: Path, config: Config) -> None:
                 f"{run}: is a run in int8, which translates and scores, and is not trained; choose another "
                 "--out, or go on with the run that it was exported from"
             )
-        _require_same(written_config(path), config, run)
+        changed = [e for e in differences(written_config(path), config) if e[0] not in MAY_CHANGE]
+        if changed:
+            lines = (
+                f"  {key}: {'nothing' if there == '' else there} there, {here} asked for"
+                for key, there, here in changed
+            )
+            raise CotextError(
+                f"{run}: contains a run with another configuration; choose another --out, or the same "
+                "settings to go on with it:\n" + "\n".join(lines)
+            )
     elif any(not entry.name.startswith((".config.yaml", NAME)) for entry in run.iterdir()):
         raise CotextError(f"{run}: the folder is not empty and contains no run; choose another --out")
 
@@ -83,19 +92,6 @@ def _keep_tokenizer(run: Path, tokenizer: Tokenizer) -> None:
         raise CotextError(
             f"{folder}: not the tokenizer of the data; pass the data that the run was trained on, "
             "or choose another --out"
-        )
-
-
-def _require_same(before: Config, now: Config, run: Path) -> None:
-    changed = [entry for entry in differences(before, now) if entry[0] not in MAY_CHANGE]
-    if changed:
-        lines = (
-            f"  {key}: {'nothing' if there == '' else there} there, {here} asked for"
-            for key, there, here in changed
-        )
-        raise CotextError(
-            f"{run}: contains a run with another configuration; choose another --out, or the same settings "
-            "to go on with it:\n" + "\n".join(lines)
         )
 
 
