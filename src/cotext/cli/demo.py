@@ -189,14 +189,11 @@ def _jobs(out: Path, settings: DemoSettings) -> list[Job]:
     return [*training, *measuring]
 
 
-def _overrides(system: DemoSystem, settings: DemoSettings) -> list[str]:
-    """Return the settings of a system; its own settings replace the settings of all systems."""
-    by_key = {override.partition("=")[0]: override for override in (*settings.overrides, *system.overrides)}
-    return list(by_key.values())
-
-
 def _training(out: Path, system: DemoSystem, settings: DemoSettings, name: str) -> Job:
-    run, overrides = out / system.name, _overrides(system, settings)
+    run = out / system.name
+    # The settings of a system replace those of all systems.
+    by_key = {override.partition("=")[0]: override for override in (*settings.overrides, *system.overrides)}
+    overrides = list(by_key.values())
     config = load_config(system.recipe, settings.size, overrides)
 
     def finished() -> bool:

@@ -189,7 +189,8 @@ def _aligned(
     tokens = [[cutter.tokens(sentence) for sentence in reference.sentences] for reference in references]
     best = _best_cuts(text, tokens)
     keeps_lines = len(document) == len(references[0]) and which == "unequal"
-    cuts = _ends_of_lines(document, cutter) if keeps_lines else best
+    lengths = (len(cutter.text([line]).tokens) for line in document.sentences)
+    cuts = tuple(accumulate(lengths, initial=0)) if keeps_lines else best
     pieces = document.sentences if keeps_lines else tuple(text.pieces(cuts))
     return Document(document.id, pieces), AlignedDocument(
         id=document.id,
@@ -214,8 +215,3 @@ def _best_cuts(text: CutText, references: Sequence[Sequence[Sequence[str]]]) -> 
 
     segments = [[numbered(sentence) for sentence in sentences] for sentences in zip(*references, strict=True)]
     return align_by_error(numbered(text.tokens), segments, text.may_cut, text.line_ends).cuts
-
-
-def _ends_of_lines(document: Document, cutter: Cutter) -> tuple[int, ...]:
-    lengths = (len(cutter.text([line]).tokens) for line in document.sentences)
-    return tuple(accumulate(lengths, initial=0))

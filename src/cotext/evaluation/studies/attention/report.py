@@ -8,7 +8,6 @@ translation.
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from torch import Tensor
@@ -207,6 +206,8 @@ def report_attention(request: DocumentRequest) -> DocumentAttention:
         CotextError: the run, device or document does not exist, the translation does not fit, or there are no
             words.
     """
+    from cotext.evaluation.studies.plots import save, sentence_map
+
     run, document = open_document(request, translates=False)
     own, out = request.target is None, request.out
     with working_in(out):
@@ -214,15 +215,9 @@ def report_attention(request: DocumentRequest) -> DocumentAttention:
         report = document_attention(run.translator, document, run.signature, own)
         content = json.dumps(report.as_dict(), ensure_ascii=False, allow_nan=False)
         write_text(out / "attention.json", content)
-        _draw(report, out)
+        for mean in report.kinds:
+            layers = f"{len(mean.attentions)} layers and " if len(mean.attentions) > 1 else ""
+            title = f"Attention {mean.kind}, mean of {layers}{mean.heads} heads"
+            figure = sentence_map(title, report.numbers, mean.mean.numpy(), mean.share.numpy())
+            save(figure, out / f"{mean.kind}.png")
     return report
-
-
-def _draw(report: DocumentAttention, out: Path) -> None:
-    from cotext.evaluation.studies.plots import save, sentence_map
-
-    for mean in report.kinds:
-        layers = f"{len(mean.attentions)} layers and " if len(mean.attentions) > 1 else ""
-        title = f"Attention {mean.kind}, mean of {layers}{mean.heads} heads"
-        figure = sentence_map(title, report.numbers, mean.mean.numpy(), mean.share.numpy())
-        save(figure, out / f"{mean.kind}.png")

@@ -54,7 +54,11 @@ def compare_folders(
     if test is None and request.words is not None:
         raise CotextError(f"--words {request.words} needs a test set; add --source and --reference")
     words = Words.of(request.words)
-    _check_outputs(request.outputs, [*suites, *([test.source, test.reference] if test else [])])
+    require_page_name(request.out)
+    for path in request.outputs:
+        check_output(path, [*suites, *([test.source, test.reference] if test else [])])
+    if len({path.absolute() for path in request.outputs}) < len(request.outputs):
+        raise CotextError(f"{request.out}: two outputs would be written to one file; give different names")
     _check_languages(folders, test, suites)
     with writing(*request.outputs):
         settings = MeasurementSettings(request, test, suites, new_meter)
@@ -71,14 +75,6 @@ def compare_folders(
         comparison = replace(comparison, notes=(*comparison.notes, *notes))
         _write(comparison, request)
         return comparison
-
-
-def _check_outputs(outputs: Sequence[Path], inputs: Sequence[Path]) -> None:
-    require_page_name(outputs[0])
-    for path in outputs:
-        check_output(path, inputs)
-    if len({path.absolute() for path in outputs}) < len(outputs):
-        raise CotextError(f"{outputs[0]}: two outputs would be written to one file; give different names")
 
 
 @dataclass(frozen=True, slots=True)

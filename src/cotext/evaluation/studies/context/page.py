@@ -173,17 +173,13 @@ def _word(word: WordChange, always: bool = False) -> str:
     strong = abs(word.nats) >= STRONG_NATS
     figure = f"<small>{_nats(word.nats, 1)}</small>" if strong or always else ""
     kind = f"w {'up' if word.nats >= 0 else 'down'}{' strong' if strong else ''}"
-    return f'<span class="{kind}" style="{_shade(word.nats)}">{escape(word.text)}{figure}</span>'
+    shade = f"--shade:{round(MOST_OPAQUE_PERCENT * min(1.0, abs(word.nats) / FULL_SHADE_NATS))}%"
+    return f'<span class="{kind}" style="{shade}">{escape(word.text)}{figure}</span>'
 
 
 def _nats(value: float, digits: int = 2) -> str:
     """Format with a sign, and a real minus."""
     return f"{round(value, digits) + 0.0:+.{digits}f}".replace("-", "\N{MINUS SIGN}")
-
-
-def _shade(nats: float) -> str:
-    share = min(1.0, abs(nats) / FULL_SHADE_NATS)
-    return f"--shade:{round(MOST_OPAQUE_PERCENT * share)}%"
 
 
 def _marked(text: str, other: str) -> str:
