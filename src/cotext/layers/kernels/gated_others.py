@@ -183,8 +183,15 @@ class _AttendApart(TensorFunction):
 def _softmaxes(q: Tensor, k: Tensor, bias: Tensor, apart: Apart, chunk: Chunk) -> tuple[Tensor, Tensor]:
     """Return the weights of own and of other keys, regardless of `seen`: [b, H, t, s] each."""
     rows, queries, keys = chunk.rows, chunk.queries, chunk.keys
-    scores = (q[rows, :, queries] * q.size(-1) ** -0.5) @ k[rows, :, keys].transpose(-2, -1)
-    scores += chunk.of_query.to(q.dtype)[:, None] @ bias[:, chunk.column].transpose(0, 1)
+    query, key = q[rows, :, queries], k[rows, :, keys]
+    by_sentence = bias[:, chunk.column].transpose(0, 1)
+    if by_sentence.size(2) == 1:  # as in most steps of search
+        scores = by_sentence.expand(-1, -1, query.size(2), -1)
+    else:
+        scores = chunk.of_query.to(q.dtype)[:, None] @ by_sentence
+    # Scores are added to their biases in one pass.
+    flat = (x.flatten(0, 1) for x in (scores, query, key.transpose(2, 3)))
+    scores = torch.baddbmm(*flat, alpha=q.size(-1) ** -0.5).view_as(scores)
     # Both softmaxes are over the same scores, with the keys of the other set masked.
     own, others = ((scores + bias[rows, :, queries, keys]).softmax(dim=-1) for bias in apart.biases)
     return own, others
