@@ -84,8 +84,10 @@ def rows(causal: bool) -> tuple[list[Tensor], Tensor, Tensor, Tensor]:
     return q_k_v, same & seen, ~same & seen, sentence
 
 
+@pytest.mark.parametrize("cpu", [False, True])
 @pytest.mark.parametrize("causal", [False, True])
-def test_both_softmaxes(causal: bool, small_chunks: None) -> None:
+def test_both_softmaxes(causal: bool, cpu: bool, small_chunks: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gated_others, "on_cpu", lambda x: cpu)
     q_k_v, own, others, sentence = rows(causal)
     gate = torch.tensor([0.5, 0.6, -0.8], dtype=torch.float64)
     apart = Apart.of(own, others, sentence, sentence, causal)
