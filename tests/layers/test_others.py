@@ -32,7 +32,11 @@ TOKENIZER = PlainWordTokenizer([*"abcdefgh"])
 
 
 # Of each head, by sentences back; negative: ahead.
-BIAS = [{-2: 0.5, -1: -1.0, 1: 2.0, 2: -0.5}, {-2: 0.1, -1: 0.3, 1: -2.0, 2: 1.0}, {-2: 0, -1: 0, 1: 0, 2: 0}]
+BIAS: list[dict[int, float]] = [
+    {-2: 0.5, -1: -1.0, 1: 2.0, 2: -0.5},
+    {-2: 0.1, -1: 0.3, 1: -2.0, 2: 1.0},
+    {-2: 0, -1: 0, 1: 0, 2: 0},
+]
 
 
 def columns(bias: list[dict[int, float]]) -> Tensor:

@@ -190,8 +190,8 @@ def _softmaxes(q: Tensor, k: Tensor, bias: Tensor, apart: Apart, chunk: Chunk) -
     else:
         scores = chunk.of_query.to(q.dtype)[:, None] @ by_sentence
     # Scores are added to their biases in one pass.
-    flat = (x.flatten(0, 1) for x in (scores, query, key.transpose(2, 3)))
-    scores = torch.baddbmm(*flat, alpha=q.size(-1) ** -0.5).view_as(scores)
+    added, query, key = (x.flatten(0, 1) for x in (scores, query, key.transpose(2, 3)))
+    scores = torch.baddbmm(added, query, key, alpha=q.size(-1) ** -0.5).view_as(scores)
     # Both softmaxes are over the same scores, with the keys of the other set masked.
     own, others = ((scores + bias[rows, :, queries, keys]).softmax(dim=-1) for bias in apart.biases)
     return own, others
