@@ -81,8 +81,8 @@ class Apart:
         return cls(own, others, seen, query, key, causal)
 
     @cached_property
-    def biases(self) -> tuple[Tensor, Tensor]:
-        """Biases that are added to the scores before each softmax: 0, or minus infinity where masked."""
+    def masks(self) -> tuple[Tensor, Tensor]:
+        """Numbers that are added to the scores before each softmax: 0, or minus infinity where masked."""
         own, others = (
             torch.zeros(mask.shape, device=mask.device).masked_fill_(~mask, -math.inf)
             for mask in (self.own, self.others)
@@ -193,5 +193,5 @@ def _softmaxes(q: Tensor, k: Tensor, bias: Tensor, apart: Apart, chunk: Chunk) -
     added, query, key = (x.flatten(0, 1) for x in (scores, query, key.transpose(2, 3)))
     scores = torch.baddbmm(added, query, key, alpha=q.size(-1) ** -0.5).view_as(scores)
     # Both softmaxes are over the same scores, with the keys of the other set masked.
-    own, others = ((scores + bias[rows, :, queries, keys]).softmax(dim=-1) for bias in apart.biases)
+    own, others = ((scores + mask[rows, :, queries, keys]).softmax(dim=-1) for mask in apart.masks)
     return own, others
