@@ -43,7 +43,7 @@ def bias_column(query: Tensor, key: Tensor) -> Tensor:
 class Chunk:
     """Some rows, queries and keys, and what their biases need.
 
-    `of_query` [b, t, n] is 1 for the sentence of each query, else 0. `column` [b, n, s]: see `bias_column`.
+    `of_query` [b, t, n] is 1 for the sentence of each query, else 0. `column` [b, s, n]: see `bias_column`.
     """
 
     rows: slice
@@ -116,7 +116,7 @@ class Apart:
         query, key = self.query[rows, queries], self.key[rows, keys]
         sentences = torch.arange(int(query.min()), int(query.max()) + 1)
         of_query = (query[:, :, None] == sentences).float()
-        return Chunk(rows, queries, keys, of_query, bias_column(sentences[:, None], key[:, None]))
+        return Chunk(rows, queries, keys, of_query, bias_column(sentences, key[:, :, None]))
 
 
 @in_float32
@@ -145,7 +145,7 @@ class _AttendApart(TensorFunction):
         out = torch.empty_like(q)
         for chunk in apart.chunks(q.size(1)):
             rows, queries, keys = chunk.rows, chunk.queries, chunk.keys
-            own, others = _softmaxes(q, k, bias, apart, chunk)
+            own, others = _softmaxes(_scores(q, k, bias, chunk), apart, chunk)
             share = gate * apart.seen[rows, :, queries]
             # The weights are added first, so that one product with the values is enough.
             out[rows, :, queries] = torch.addcmul(own, others, share) @ v[rows, :, keys]
@@ -158,10 +158,11 @@ class _AttendApart(TensorFunction):
         #   w * dw - own * sum(own * dw) - gate * others * sum(others * dw)
         q, k, v, gate, bias = ctx.saved_tensors
         grad_q, grad_k, grad_v = torch.empty_like(q), torch.zeros_like(k), torch.zeros_like(v)
-        grad_gate, grad_bias, scale = torch.zeros_like(gate), torch.zeros_like(bias), q.size(-1) ** -0.5
+        grad_gate, grad_bias, size = torch.zeros_like(gate), torch.zeros_like(bias), q.size(-1)
         for chunk in ctx.apart.chunks(q.size(1)):
             rows, queries, keys = chunk.rows, chunk.queries, chunk.keys
-            own, others = _softmaxes(q, k, bias, ctx.apart, chunk)
+            query, key = _biased(q, k, bias, chunk)
+            own, others = _softmaxes(query @ key.transpose(-2, -1), ctx.apart, chunk)
             seen = ctx.apart.seen[rows, :, queries]
             weight, grad_out = torch.addcmul(own, others, gate * seen), grads[0][rows, :, queries]
             grad_weight = grad_out @ v[rows, :, keys].transpose(-2, -1)
@@ -171,27 +172,40 @@ class _AttendApart(TensorFunction):
             grad_gate += of_others.sum(dim=(0, 2), keepdim=True)[0]
             grad_scores = weight.mul_(grad_weight).addcmul_(own, of_own, value=-1)
             grad_scores.addcmul_(others, gate * of_others, value=-1)
-            by_sentence = chunk.of_query.to(q.dtype).transpose(1, 2)[:, None] @ grad_scores
+            grad_q[rows, :, queries] = (grad_scores @ key[..., :size]).mul_(size**-0.5)
+            grad_key = grad_scores.transpose(-2, -1) @ query
+            grad_k[rows, :, keys] += grad_key[..., :size]
             column = chunk.column.flatten().expand(q.size(1), -1)
-            grad_bias.scatter_add_(1, column, by_sentence.transpose(0, 1).flatten(1))
-            grad_scores.mul_(scale)
-            grad_q[rows, :, queries] = grad_scores @ k[rows, :, keys]
-            grad_k[rows, :, keys] += grad_scores.transpose(-2, -1) @ q[rows, :, queries]
+            grad_bias.scatter_add_(1, column, grad_key[..., size:].transpose(0, 1).flatten(1))
         return grad_q, grad_k, grad_v, grad_gate, grad_bias, None
 
 
-def _softmaxes(q: Tensor, k: Tensor, bias: Tensor, apart: Apart, chunk: Chunk) -> tuple[Tensor, Tensor]:
+def _biased(q: Tensor, k: Tensor, bias: Tensor, chunk: Chunk) -> tuple[Tensor, Tensor]:
+    """Return scaled queries and keys of a chunk whose products have the bias: [b, H, t or s, K + n].
+
+    In the last columns, a query has a 1 for its sentence, and a key has its biases for all sentences.
+    """
+    of_query = chunk.of_query.to(q.dtype)[:, None].expand(-1, q.size(1), -1, -1)
+    query = torch.cat((q[chunk.rows, :, chunk.queries] * q.size(-1) ** -0.5, of_query), dim=3)
+    of_key = bias[:, chunk.column].transpose(0, 1)
+    return query, torch.cat((k[chunk.rows, :, chunk.keys], of_key), dim=3)
+
+
+def _scores(q: Tensor, k: Tensor, bias: Tensor, chunk: Chunk) -> Tensor:
+    """Return the products of `_biased`: [b, H, t, s]."""
+    if chunk.column.size(2) > 1:
+        query, key = _biased(q, k, bias, chunk)
+        return query @ key.transpose(-2, -1)
+    # The queries of one sentence, as in most steps of search, need no copy of the keys.
+    query, key = q[chunk.rows, :, chunk.queries], k[chunk.rows, :, chunk.keys]
+    of_key = bias[:, chunk.column[..., 0]].transpose(0, 1)[:, :, None]
+    return ((query * q.size(-1) ** -0.5) @ key.transpose(-2, -1)).add_(of_key)
+
+
+def _softmaxes(scores: Tensor, apart: Apart, chunk: Chunk) -> tuple[Tensor, Tensor]:
     """Return the weights of own and of other keys, regardless of `seen`: [b, H, t, s] each."""
-    rows, queries, keys = chunk.rows, chunk.queries, chunk.keys
-    query, key = q[rows, :, queries], k[rows, :, keys]
-    by_sentence = bias[:, chunk.column].transpose(0, 1)
-    if by_sentence.size(2) == 1:  # as in most steps of search
-        scores = by_sentence.expand(-1, -1, query.size(2), -1)
-    else:
-        scores = chunk.of_query.to(q.dtype)[:, None] @ by_sentence
-    # Scores are added to their biases in one pass.
-    added, query, key = (x.flatten(0, 1) for x in (scores, query, key.transpose(2, 3)))
-    scores = torch.baddbmm(added, query, key, alpha=q.size(-1) ** -0.5).view_as(scores)
     # Both softmaxes are over the same scores, with the keys of the other set masked.
-    own, others = ((scores + mask[rows, :, queries, keys]).softmax(dim=-1) for mask in apart.masks)
+    own, others = (
+        (scores + mask[chunk.rows, :, chunk.queries, chunk.keys]).softmax(dim=-1) for mask in apart.masks
+    )
     return own, others
