@@ -50,7 +50,7 @@ class GatedOthersSpan(nn.Module, RowSpan, StartsFromOthers):
     source_answers = ("source.spans",)
 
     def __init__(self, heads: int, rate: float) -> None:
-        """Create the span; `rate` is the learning rate of the gates, relative to other parameters."""
+        """Create the span; `rate` is the learning rate of gates and biases, relative to other parameters."""
         super().__init__()
         self.rate = rate
         self.gate = nn.Parameter(torch.zeros(heads))
@@ -82,8 +82,8 @@ class GatedOthersSpan(nn.Module, RowSpan, StartsFromOthers):
         return {"gate": 0.0, "bias": 0.0}
 
     def rates(self) -> Mapping[str, float]:
-        """Return a higher learning rate for the gate: while it is closed, gated keys have no gradient."""
-        return {"gate": self.rate}
+        """Return a higher learning rate: while a gate is closed, gated keys and biases have no gradient."""
+        return {"gate": self.rate, "bias": self.rate}
 
     def _attend(
         self,
