@@ -27,6 +27,7 @@ from cotext.layers.kernels.function import TensorFunction
 from cotext.layers.kernels.sdpa import biased, in_float32, on_cpu
 
 CHUNK_NUMBERS = 1 << 18  # scores per chunk (1 MB), chosen by measurement
+FEW = 16  # up to this number of queries, as in a step of search, are one chunk
 FAR = 4  # sentences at this distance or more share a bias
 
 
@@ -91,8 +92,12 @@ class Apart:
 
     def bias(self, bias_HC: Tensor) -> Tensor:
         """Look up the bias of every query and key: [B, H, T, S]."""
-        column_BTS = bias_column(self.query[:, :, None], self.key[:, None])
-        return embedding(column_BTS, bias_HC.T).permute(0, 3, 1, 2).contiguous()
+        return embedding(self.columns, bias_HC.T).permute(0, 3, 1, 2)
+
+    @cached_property
+    def columns(self) -> Tensor:
+        """Columns of the biases of every query and key: [B, T, S]."""
+        return bias_column(self.query[:, :, None], self.key[:, None])
 
     def chunks(self, heads: int) -> list[Chunk]:
         """Return parts of the scores that fit into the cache; kept, because all layers need the same."""
@@ -128,10 +133,15 @@ def attend_apart(
     `bias_HC` has a number for each column of `bias_column`.
     """
     gate, bias = gate_H.to(q_BHTK.dtype)[:, None, None], bias_HC.to(q_BHTK.dtype)
+    if on_cpu(q_BHTK) and q_BHTK.size(2) <= FEW and not torch.is_grad_enabled():
+        scores = (q_BHTK * q_BHTK.size(-1) ** -0.5) @ k_BHSK.transpose(-2, -1)
+        scores += _looked_up(bias, apart.columns)
+        own, others = ((scores + mask).softmax(dim=-1) for mask in apart.masks)
+        return torch.addcmul(own, others, gate * apart.seen) @ v_BHSK
     if on_cpu(q_BHTK):
         return _AttendApart.apply(q_BHTK, k_BHSK, v_BHSK, gate, bias, apart)
     own = scaled_dot_product_attention(q_BHTK, k_BHSK, v_BHSK, attn_mask=apart.own)
-    others = biased(q_BHTK, k_BHSK, v_BHSK, apart.bias(bias), apart.others)
+    others = biased(q_BHTK, k_BHSK, v_BHSK, apart.bias(bias).contiguous(), apart.others)
     return own + gate * apart.seen * others
 
 
@@ -145,7 +155,7 @@ class _AttendApart(TensorFunction):
         out = torch.empty_like(q)
         for chunk in apart.chunks(q.size(1)):
             rows, queries, keys = chunk.rows, chunk.queries, chunk.keys
-            own, others = _softmaxes(_scores(q, k, bias, chunk), apart, chunk)
+            own, others = _softmaxes(*_biased(q, k, bias, chunk), apart, chunk)
             share = gate * apart.seen[rows, :, queries]
             # The weights are added first, so that one product with the values is enough.
             out[rows, :, queries] = torch.addcmul(own, others, share) @ v[rows, :, keys]
@@ -162,7 +172,7 @@ class _AttendApart(TensorFunction):
         for chunk in ctx.apart.chunks(q.size(1)):
             rows, queries, keys = chunk.rows, chunk.queries, chunk.keys
             query, key = _biased(q, k, bias, chunk)
-            own, others = _softmaxes(query @ key.transpose(-2, -1), ctx.apart, chunk)
+            own, others = _softmaxes(query, key, ctx.apart, chunk)
             seen = ctx.apart.seen[rows, :, queries]
             weight, grad_out = torch.addcmul(own, others, gate * seen), grads[0][rows, :, queries]
             grad_weight = grad_out @ v[rows, :, keys].transpose(-2, -1)
@@ -187,23 +197,19 @@ def _biased(q: Tensor, k: Tensor, bias: Tensor, chunk: Chunk) -> tuple[Tensor, T
     """
     of_query = chunk.of_query.to(q.dtype)[:, None].expand(-1, q.size(1), -1, -1)
     query = torch.cat((q[chunk.rows, :, chunk.queries] * q.size(-1) ** -0.5, of_query), dim=3)
-    of_key = bias[:, chunk.column].transpose(0, 1)
+    of_key = _looked_up(bias, chunk.column)
     return query, torch.cat((k[chunk.rows, :, chunk.keys], of_key), dim=3)
 
 
-def _scores(q: Tensor, k: Tensor, bias: Tensor, chunk: Chunk) -> Tensor:
-    """Return the products of `_biased`: [b, H, t, s]."""
-    if chunk.column.size(2) > 1:
-        query, key = _biased(q, k, bias, chunk)
-        return query @ key.transpose(-2, -1)
-    # The queries of one sentence, as in most steps of search, need no copy of the keys.
-    query, key = q[chunk.rows, :, chunk.queries], k[chunk.rows, :, chunk.keys]
-    of_key = bias[:, chunk.column[..., 0]].transpose(0, 1)[:, :, None]
-    return ((query * q.size(-1) ** -0.5) @ key.transpose(-2, -1)).add_(of_key)
+def _looked_up(bias: Tensor, columns: Tensor) -> Tensor:
+    """Look up columns [b, ...] for all heads, without a gradient: [b, H, ...]."""
+    found = bias.index_select(1, columns.flatten())  # faster than indexing and `embedding`
+    return found.view(-1, *columns.shape).transpose(0, 1)
 
 
-def _softmaxes(scores: Tensor, apart: Apart, chunk: Chunk) -> tuple[Tensor, Tensor]:
+def _softmaxes(query: Tensor, key: Tensor, apart: Apart, chunk: Chunk) -> tuple[Tensor, Tensor]:
     """Return the weights of own and of other keys, regardless of `seen`: [b, H, t, s] each."""
+    scores = query @ key.transpose(-2, -1)
     # Both softmaxes are over the same scores, with the keys of the other set masked.
     own, others = (
         (scores + mask[chunk.rows, :, chunk.queries, chunk.keys]).softmax(dim=-1) for mask in apart.masks
