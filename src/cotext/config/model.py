@@ -75,7 +75,7 @@ class AttentionConfig(Closed):
     `projected`: one softmax over all tokens and one over the token's own sentence, joined by a projection (P.
     Zhang et al. 2020)."""
     gate_rate: Annotated[float, Field(gt=0, le=1000)] = 30.0
-    """With `others: gated`: learning rate of the gates, as a multiple of `train.learning_rate`."""
+    """With `others: gated`: learning rate of gates and biases, as a multiple of `train.learning_rate`."""
     memory_sentences: Sentences = 1
     """For the span `memory`: number of previous target sentences that a token attends to."""
     top: TopConfig = TopConfig()
