@@ -64,5 +64,7 @@ class PositionScore(Score):
         if not self.relative or table is None:
             return super().attend(q_BHTK, kv, keys, layout)
         if keys.in_order:
-            return attend_relative(q_BHTK, *kv, table, keys.mask, keys.causal, self.dropout, keys.tokens)
-        return attend_at_distances(q_BHTK, *kv, table, keys.mask, keys.distance())
+            return attend_relative(
+                q_BHTK, *kv, table, keys.mask, keys.causal, self.dropout, keys.tokens, keys.bias
+            )
+        return attend_at_distances(q_BHTK, *kv, table, keys.mask, keys.distance(), keys.bias)
