@@ -28,7 +28,8 @@ _ROUNDS: Final = 2  # of learning words from the last alignment
 _RARER: Final = 6.0  # added to the score of a pair, since lost and added sentences are rarer than in a corpus
 _REPLACED: Final = -6.0  # the lowest score of a pair in the same place
 _UNRELATED: Final = -8.0  # the lowest score that is expected of unrelated sentences
-_MOVED: Final = 4.0  # the lowest score of sentences in different places; 0 if they are near, and not merged
+_MOVED: Final = 4.0  # the lowest score of sentences in different places; 0 if they are near and not merged;
+# minus half of it if they are nearer still, and no other sentence is in the place of either
 _NEAR: Final = 8  # beads
 _STAYS: Final = 3.0  # added to the score of a pair in the same place when moved sentences are looked for
 _WINDOW: Final = 4 * alignment.BLOCK  # beads among which they are looked for
@@ -149,7 +150,9 @@ class _Judge:
             apart = np.abs(of_ours[:, None] - of_theirs)
             merged = np.array([len(i) > 1 or len(j) > 1 for i, j in window])
             near = (apart <= _NEAR) & ~(merged[of_ours][:, None] | merged[of_theirs])
-            values = scores - np.where(near, 0, _MOVED)
+            empty = np.array([not (i and j) for i, j in window])
+            alone = (apart <= _NEAR // 2) & empty[of_ours][:, None] & empty[of_theirs]
+            values = scores - np.select([alone, near], [-_MOVED / 2, 0.0], _MOVED)
             # A sentence that is repeated is a copy.
             texts = [output.words_of((t,)).tobytes() for t in theirs]
             values[:, [texts.count(text) > 1 for text in texts]] = -np.inf

@@ -105,8 +105,7 @@ def drifts(pairs: Sequence[Pair], languages: tuple[str, str]) -> Found:
     for _, group in groupby(range(len(pairs)), key=lambda n: pairs[n][0]):
         numbers = list(group)
         yield from _terms({n: stems[n] for n in numbers}, pairs, counts)
-        cues = _ADDRESS.get(languages[1], {})
-        forms = {n: form for n in numbers if (form := _indicated(pairs[n][2], cues))}
+        forms = {n: has for n in numbers if (has := _indicated(pairs[n][2], _ADDRESS.get(languages[1], {})))}
         frequent = Counter(forms.values())
         for n, form in forms.items():
             others = len(forms) - frequent[form]

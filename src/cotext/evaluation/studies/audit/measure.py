@@ -127,9 +127,8 @@ def _system(
     for bucket in profile("position", [], texts[0], []):
         count = sum(bucket.first <= place <= (bucket.last or place) for place in here)
         positions.append({"name": bucket.name, "sentences": bucket.sentences, "findings": count})
-    merged = sum(len(bead.source) > 1 for bead in beads)
-    divided = sum(len(bead.output) > 1 for bead in beads)
-    return SystemAudit(name, len(source), len(output), merged, divided, found, positions)
+    several = sum(len(bead.source) > 1 for bead in beads), sum(len(bead.output) > 1 for bead in beads)
+    return SystemAudit(name, len(source), len(output), *several, found, positions)
 
 
 def _faults(

@@ -126,9 +126,8 @@ class Audit:
         body = [f"<h1>Audit of {'translations' if systems[1:] else 'a translation'}</h1>"]
         body += [f"<p><b>{escape(system.name)}</b>: {escape(system.summary)}</p>" for system in systems]
         body += [*(f'<p class="soft">{escape(note)}.</p>' for note in self.notes), _ABOUT]
-        if systems[1:]:
-            counts = [(title, *(f"{s.counts[kind]:,}" for s in systems)) for kind, title in TITLES.items()]
-            body += ["<h2>Findings by kind</h2>", Table(("", *(s.name for s in systems)), counts).html()]
+        counts = [(title, *(f"{s.counts[kind]:,}" for s in systems)) for kind, title in TITLES.items()]
+        body += ["<h2>Findings by kind</h2>", Table(("", *(s.name for s in systems)), counts).html()]
         for system in systems:
             rows = [
                 (
@@ -142,10 +141,10 @@ class Audit:
             heads = ("sentence", "what is wrong", "source", "output")
             title = f"{system.name}: findings" + f" (the first {_SHOWN})" * (len(system.findings) > _SHOWN)
             body += [f"<h2>{escape(title)}</h2>", Table(heads, rows, left=4).html()]
-        heads = ("sentence of its document", "sentences", *(f"findings in {s.name}" for s in systems))
+        columns = ("sentence of its document", "sentences", *(f"findings in {s.name}" for s in systems))
         places = zip(*(system.positions for system in systems), strict=True)
         numbers = [[*first.values(), *(each["findings"] for each in others)] for first, *others in places]
-        positions = Table(heads, [list(map(str, row)) for row in numbers])
+        positions = Table(columns, [list(map(str, row)) for row in numbers])
         body += ["<h2>Findings by position in the document</h2>", positions.html()]
         languages = " to ".join(code or "unknown" for code in self.languages)
         about = [("source", self.source), ("languages", languages), ("Cotext", __version__)]
