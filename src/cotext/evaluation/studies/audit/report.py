@@ -28,7 +28,7 @@ TITLES: Final = {
 }
 DETAILS: Final = ("number", "separator", "name", "quote", "term", "drift")
 _PRINTED: Final = 20  # findings of an output that are printed
-_SHOWN: Final = 500  # findings of a kind and an output that a page shows
+_SHOWN: Final = 500  # findings of an output that a page shows
 _ABOUT: Final = """<p>A finding is a reason to check a sentence, not a verdict. The number in brackets is the
 confidence, from 0 to 1. Good human translations have 1 to 3 details to check in 100 sentences, and many of
 these are right. Where sentences are merged or divided, findings are less reliable. An audit cannot
