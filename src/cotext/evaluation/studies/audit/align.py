@@ -10,9 +10,10 @@ the alignment of a corpus:
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from operator import itemgetter
 from typing import Final
 
 import numpy as np
@@ -33,6 +34,7 @@ _MOVED: Final = 4.0  # the lowest score of sentences in different places; 0 if t
 _NEAR: Final = 8  # beads
 _STAYS: Final = 3.0  # added to the score of a pair in the same place when moved sentences are looked for
 _WINDOW: Final = 4 * alignment.BLOCK  # beads among which they are looked for
+_JOINS: Final = 3  # rounds of joining unaligned sentences to their neighbours; limits the time
 _LEAST_MERGED: Final = 0.01  # share of beads with merged sentences that is assumed of any text
 _SIZES: Final = np.array([[[1.0]], [[1.5]], [[1.5]]])  # of 1-1, 1-2 and 2-1 beads
 _SAMPLE: Final = 128  # sentences of each side from which the score of unrelated sentences is estimated
@@ -112,26 +114,49 @@ class _Judge:
 
         return alignment.align_sides(*sides, band, scores)
 
-    def beads(self, source: Side, output: Side, path: Path) -> Iterator[Bead]:
-        """Yield the beads of a path; sentences in other places are separate beads."""
+    def beads(self, source: Side, output: Side, path: Path) -> list[Bead]:
+        """Return the beads of a path by source; sentences in other places are separate beads."""
         moved = self._moved(source, output, path)
         gone = {bead.output[0] for bead in moved.values()}
-        left = [
-            (tuple(s for s in i if s not in moved), tuple(t for t in j if t not in gone)) for i, j in path
+        kept = [
+            [n for n in range(len(side)) if n not in out] for side, out in ((source, moved), (output, gone))
         ]
-        fits = alignment.bead_scores(source, output, left, self._scores).tolist()
-        sure = [sigmoid(fit + _RARER) for fit in fits]
-        # An unaligned sentence may be a part of a bead beside it.
-        firsts = [n for n, (one, two) in enumerate(pairwise(left)) if all(one) != all(two)]
-        joined = [(left[n][0] + left[n + 1][0], left[n][1] + left[n + 1][1]) for n in firsts]
+        if moved:  # the other sentences are aligned once more, without them
+            source, output = source.joined([(s,) for s in kept[0]]), output.joined([(t,) for t in kept[1]])
+            left = [
+                (tuple(s for s in i if s not in moved), tuple(t for t in j if t not in gone)) for i, j in path
+            ]
+            path = self.path((source, output), left)
+        beads, place = [(float(s), bead) for s, bead in moved.items()], -1.0
+        for (i, j), fit, sure in zip(*self._joined(source, output, path), strict=True):
+            ours, theirs = tuple(kept[0][s] for s in i), tuple(kept[1][t] for t in j)
+            place = ours[0] if ours else place + 1e-6
+            beads.append((place, Bead(ours, theirs, fit, sure)))
+        return [bead for _, bead in sorted(beads, key=itemgetter(0))]
+
+    def _joined(
+        self, source: Side, output: Side, path: Path, joins: int = _JOINS
+    ) -> tuple[Path, list[float], list[float]]:
+        """Join unaligned sentences to a bead beside them if they are more probably a part of it.
+
+        So a sentence may correspond to three or more. Returns beads, their scores and probabilities.
+        """
+        fits: list[float] = alignment.bead_scores(source, output, path, self._scores).tolist()
+        sure, chosen = [sigmoid(fit + _RARER) for fit in fits], dict[int, alignment.Bead]()
+        firsts = [n for n, (one, two) in enumerate(pairwise(path)) if all(one) != all(two)]
+        joined = [(path[n][0] + path[n + 1][0], path[n][1] + path[n + 1][1]) for n in firsts]
         prior = math.log(PRIORS[1, 2] / PRIORS[1, 1] / PRIORS[1, 0]) + self._merged
-        for n, fit in zip(firsts, alignment.bead_scores(source, output, joined, self._scores), strict=True):
-            b, other = (n + 1, n) if all(left[n]) else (n, n + 1)
-            sure[b] = min(sure[b], sigmoid(max(fits[other], _REPLACED) - fit - prior))
-        for (i, _), bead, fit, probability in zip(path, left, fits, sure, strict=True):
-            yield from (moved[s] for s in i if s in moved)
-            if any(bead):
-                yield Bead(*bead, fit, probability)
+        together = alignment.bead_scores(source, output, joined, self._scores)
+        for n, bead, fit in zip(firsts, joined, together, strict=True):
+            b, other = (n + 1, n) if all(path[n]) else (n, n + 1)
+            apart = sigmoid(max(fits[other], _REPLACED) - fit - prior)
+            sure[b] = min(sure[b], apart)
+            if apart < 1 / 2 and not {n - 1, n, n + 1} & chosen.keys():
+                chosen[n] = bead
+        if not (chosen and joins):
+            return path, fits, sure
+        path = [chosen.get(n, bead) for n, bead in enumerate(path) if n - 1 not in chosen]
+        return self._joined(source, output, path, joins - 1)
 
     def _moved(self, source: Side, output: Side, path: Path) -> dict[int, Bead]:
         """Return the beads of translations in another place, by source sentence.
