@@ -63,6 +63,17 @@ def test_translated_segments_without_inline_elements_and_fuzzy_entries() -> None
     assert found == (("", ""), [[("Open", "Öffnen"), ("%d file", "%d Datei")]])
 
 
+def test_every_segment_with_inline_elements() -> None:
+    _, [first, second] = translated_in_xliff(XLIFF_1.encode(), "a.xlf", every=True)
+    boat = 'The <g id="1">boat</g>\n is old.', 'Das <g id="1">Boot</g> ist alt.'
+    # Tags of segments, which only the target has, are not tags that a translation added.
+    assert first == [boat, ("Not yet.", ""), ("New.", "New."), ("One. Two.", "Zwei. Eins.")]
+    assert second == [('A<x id="1"/>B', 'C<x id="1"/>D')]
+    nested = XLIFF_2.replace("rains", "<mrk>&lt;i>rains</mrk><!-- & -->")
+    _, [[found, _]] = translated_in_xliff(nested.encode(), "b.xlf", every=True)
+    assert found[0] == 'It <pc id="1"><mrk><i>rains</mrk><!-- & --></pc>.'
+
+
 def test_a_folder_of_bilingual_files_is_a_corpus(tmp_path: Path) -> None:
     folder, out = tmp_path / "jobs", tmp_path / "pairs.tmx"
     (folder / "more").mkdir(parents=True)

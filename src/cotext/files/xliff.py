@@ -44,7 +44,6 @@ from cotext.files.places import (
     has_root,
     opened_tag,
     read_markup,
-    unescaped,
     with_attribute,
 )
 from cotext.files.strings import Markers, found_in, has_words
@@ -402,10 +401,14 @@ def _filled(contents: list[Segment], waiting: Iterator[Block]) -> str:
     return "".join(s.written(next(waiting).pieces if has_words(s.pieces) else s.pieces) for s in contents)
 
 
+def _is_segment(element: Element) -> bool:
+    return element.name == "mrk" and element.attributes.get("mtype") == "seg"
+
+
 def _marks(element: Element) -> Iterator[Element]:
     """Yield the segments of a seg-source or target at any depth."""
     for child in element.elements():
-        if child.name == "mrk" and child.attributes.get("mtype") == "seg":
+        if _is_segment(child):
             yield child
         else:
             yield from _marks(child)
@@ -511,12 +514,11 @@ def _units(group: Element) -> Iterator[Element]:
 def _translated(text: str, unit: Element, is_second: bool, every: bool) -> Iterator[tuple[str, str]]:
     """Yield source and target of the translated segments of a unit, or of every segment."""
     kind = _kinds_2(unit) if is_second else _kind_1
-    for holder, source, target, state in _sides(unit, is_second):
+    for _, source, target, state in _sides(unit, is_second):
         if source is None:
             continue
         if every:
-            whole = holder.first("source") or source  # a seg-source has the marks of its segments
-            yield _as_written(text, whole), "" if target is None else _as_written(text, target)
+            yield _as_written(text, source), "" if target is None else _as_written(text, target)
         elif target is not None and state not in _UNTRANSLATED:
             for pair in _pairs(source, target):
                 one, other = (_plain(text, element, kind) if element else "" for element in pair)
@@ -525,13 +527,17 @@ def _translated(text: str, unit: Element, is_second: bool, every: bool) -> Itera
 
 
 def _as_written(text: str, element: Element) -> str:
-    """Return the contents of an element without escapes."""
-    return "".join(
-        unescaped(text[child.start : child.stop])
-        if isinstance(child, Element) or child.content is None
-        else child.content
-        for child in element.children
-    )
+    """Return the contents of an element with decoded text, and its tags except those of segments."""
+    parts = []
+    for child in element.children:
+        if not isinstance(child, Element):
+            parts.append(child.content)
+            continue
+        inner = _as_written(text, child)
+        if not _is_segment(child):  # its tags can be in the target alone
+            inner = text[child.start : child.inner] + inner + text[child.after : child.stop]
+        parts.append(inner)
+    return "".join(parts)
 
 
 def _plain(text: str, element: Element, kind_of: Callable[[Element], Kind]) -> str:

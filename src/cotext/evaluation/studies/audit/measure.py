@@ -123,7 +123,8 @@ def _system(
                 place = places[max(first, 0)][0], first + 1, bead.output[0] + 1 if bead.output else None
                 found.append(Finding(kind, *place, sure, *pair[1:], note))
     found.sort(key=lambda each: (each.sentence, each.output_sentence or 0))
-    positions, here = [], [places[max(each.sentence, 1) - 1][1] for each in found]
+    positions: list[dict[str, str | int]] = []
+    here = [places[max(each.sentence, 1) - 1][1] for each in found]
     for bucket in profile("position", [], texts[0], []):
         count = sum(bucket.first <= place <= (bucket.last or place) for place in here)
         positions.append({"name": bucket.name, "sentences": bucket.sentences, "findings": count})
