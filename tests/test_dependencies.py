@@ -128,3 +128,8 @@ class J:
     assert brought("serve") >= {"lxml", "markdown-it-py", "starlette", "uvicorn"}  # those of `files` among it
     assert distributions("yaml") == {"pyyaml"}
     assert distributions("of_nobody") == {"of-nobody"}
+
+
+def test_typer_reads_fixed_choices() -> None:
+    """Commands annotate choices as Literal, at which earlier versions of typer raise an error."""
+    assert "typer>=0.19" in project()[""]
