@@ -1,10 +1,12 @@
 """XLIFF 1.2 and 2.1: identity, targets made and filled, inline elements, states, languages, damage."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from lxml import etree
 
 from cotext.files.blocks import Block, Close, Copied, Job, Open, Point
+from cotext.files.places import Element
 from cotext.files.table import recognise
 from cotext.files.xliff import FORMAT
 from tests.files.faking import changed, same_again, texts, upper
@@ -239,6 +241,18 @@ def test_other_roots_and_encodings() -> None:
 )
 def test_what_is_refused(content: str, said: str) -> None:
     must_raise(said, FORMAT.open, content.encode(), "file")
+
+
+def test_units_of_many_segments_take_linear_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    segment = "<segment><source>Word</source></segment>"
+    unit = f'<unit id="1">{segment * 300}<originalData><data id="d">x</data></originalData></unit>'
+    content = f'<xliff version="2.0" srcLang="en" trgLang="de"><file id="f">{unit}</file></xliff>'
+    seen: list[Element] = []
+    first = Element.first
+    monkeypatch.setattr(Element, "first", lambda self, name: seen.append(self) or first(self, name))
+    [blocks] = FORMAT.open(content.encode(), "file").contents.documents
+    assert len(blocks) == 300
+    assert [element.name for element in seen].count("unit") == 1
 
 
 INLINE = st.recursive(

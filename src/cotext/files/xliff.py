@@ -292,23 +292,26 @@ class _Reader:
 
     def _unit(self, unit: Element, preserve: bool) -> Iterator[Slot]:
         """Yield the slots of a unit, which may have segments."""
+        # Once for all segments: a unit can have thousands.
+        kind, place = _kinds_2(unit) if self._second else _kind_1, self._place(unit)
         for holder, source, target, state in _sides(unit, self._second):
             if source is None:
                 raise CotextError(f"{self._name}:{self._place(holder)}: a {holder.name} without a source")
             approved = not self._second and unit.attributes.get("approved") == "yes"
-            yield from self._slot(unit, holder, source, target, "final" if approved else state, preserve)
+            state = "final" if approved else state
+            yield from self._slot(kind, place, holder, source, target, state, preserve)
 
     def _slot(
         self,
-        unit: Element,
+        kind: Callable[[Element], Kind],
+        place: str,
         holder: Element,
         source: Element,
         target: Element | None,
         state: str,
         preserve: bool,
     ) -> Iterator[Slot]:
-        kind = _kinds_2(unit) if self._second else _kind_1
-        place, blocks = self._place(unit), list[Block]()
+        blocks: list[Block] = []
         parts: list[tuple[Element, list[Segment], Element | None]] = []  # with the target that is kept
         for one, existing in _pairs(source, target):
             wanted = self._wanted(existing, state)
