@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from html import unescape
 from typing import Final, Literal
 
 from cotext.data.languages import same_language
@@ -44,7 +45,6 @@ from cotext.files.places import (
     has_root,
     opened_tag,
     read_markup,
-    unescaped,
     with_attribute,
 )
 from cotext.files.strings import Markers, found_in, has_words
@@ -527,9 +527,7 @@ def _translated(text: str, unit: Element, is_second: bool, every: bool) -> Itera
 def _as_written(text: str, element: Element) -> str:
     """Return the contents of an element without escapes."""
     return "".join(
-        unescaped(text[child.start : child.stop])
-        if isinstance(child, Element) or child.content is None
-        else child.content
+        unescape(text[child.start : child.stop]) if isinstance(child, Element) else child.content
         for child in element.children
     )
 
