@@ -403,9 +403,9 @@ class Step:
 
     @cached_property
     def has_context(self) -> Tensor:
-        """See `Layout.has_context`: [R, 1, 1]."""
+        """See `Layout.has_context`: [B, 1, 1]."""
         assert self.context_side is not None
-        return self.context_side.exists.repeat_interleave(self.state.beam)[:, None, None]
+        return self.context_side.exists[:, None, None]
 
     def within(self, memory_sentences: int) -> SlotMask:
         """Return the slots of the tokens' own sentence and of this many earlier sentences."""
