@@ -91,7 +91,7 @@ class Packed:
     answers: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Keys:
     """The keys of one attention product.
 
@@ -107,8 +107,9 @@ class Keys:
     positions: Callable[[], tuple[Tensor, Tensor]] | None = None
     tokens: Callable[[], TokenIndices] | None = None
 
+    @cached_property
     def distance(self) -> Tensor:
-        """Return key - query positions: [B, T, S]."""
+        """Key - query positions: [B, T, S]."""
         assert self.positions is not None
         query, key = self.positions()
         return key[:, None, :] - query[:, :, None]
@@ -458,7 +459,15 @@ class Step:
         """Sentence of every token: [B, W * T]."""
         return self.sentence.reshape(self.state.entries, -1)
 
+    @cached_property
+    def _row_keys(self) -> Keys:
+        return self._keys(self.row)
+
     def keys(self, slots: SlotMask) -> Keys:
+        # Those of whole rows are the same in all layers.
+        return self._row_keys if slots is self.row else self._keys(slots)
+
+    def _keys(self, slots: SlotMask) -> Keys:
         return Keys(slots.mask, slots.causal, self.state.used == 0, lambda: self._positions(slots.first))
 
     def _positions(self, first: int) -> tuple[Tensor, Tensor]:

@@ -64,4 +64,4 @@ class PositionScore(Score):
             return super().attend(q_BHTK, kv, keys, layout)
         if keys.in_order:
             return attend_relative(q_BHTK, *kv, table, keys.mask, keys.causal, self.dropout, keys.tokens)
-        return attend_at_distances(q_BHTK, *kv, table, keys.mask, keys.distance())
+        return attend_at_distances(q_BHTK, *kv, table, keys.mask, keys.distance)

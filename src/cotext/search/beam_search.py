@@ -239,6 +239,7 @@ class _Frontier:
     best_score: Tensor  # [B]
     ended: Tensor  # [B], number of finished hypotheses among the `beam` best of each step
     uniform: Tensor  # [B, M], random numbers for sampling
+    only: Tensor  # [B, 1], 0: the beam of greedy search
 
     def select(self, entries: Tensor) -> "_Frontier":
         values = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "progress"}
@@ -370,6 +371,7 @@ def _start(
         best_score=torch.full((entries,), -torch.inf, dtype=dtype, device=device),
         ended=torch.zeros(entries, dtype=torch.long, device=device),
         uniform=uniform,
+        only=tokens.new_zeros(entries, 1),
     )
 
 
@@ -430,7 +432,7 @@ def _advance(
     own, column = best_columns(next_RU, per_row) if per_row > 1 else best_column(next_RU)
     token = output.tokens(column)
     reserve = None if nbest is None else nbest.candidates(own, token)
-    candidate, origin = own + as_rows(frontier.log_probability), torch.zeros_like(token)
+    candidate, origin = own + as_rows(frontier.log_probability), frontier.only
     if beam > 1:
         candidate, at = candidate.view(entries, -1).topk(min(2 * beam, beam * per_row), dim=1)
         origin, token, own = at // per_row, _picked(token, at), _picked(own, at)

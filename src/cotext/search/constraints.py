@@ -207,6 +207,7 @@ class Rules:
     never: Tensor  # columns that are never chosen, and columns of closing symbols, allowed one at a time
     blank: Tensor  # columns
     separators: Tensor  # [S], columns that close sentence 0, 1 ...
+    never_but_end: Tensor  # `never` without the column of `eos`
     end: int  # column of `eos`
     separates: Tensor  # [V], True for separators
     openings: Tensor  # symbols that open sentence 0, 1 ... of a document, with brackets
@@ -243,14 +244,18 @@ class Rules:
             words[blank] = False
         openings = torch.tensor(special.numbers or (special.bos,), device=device)
         end = int(columns(torch.tensor([special.eos], device=device)))
-        column_fields = columns(never), columns(blank), columns(separators), end
-        return cls(special, free, *column_fields, separates, openings, words)
+        forbidden = columns(never)
+        column_fields = columns(blank), columns(separators), forbidden[forbidden != end], end
+        return cls(special, free, forbidden, *column_fields, separates, openings, words)
 
     def forbid(self, next_RU: Tensor, progress: SentenceProgress, written: int, near_a_limit: bool) -> None:
         """Set the log-probabilities of tokens that may not follow to -inf, in place.
 
         `near_a_limit`: whether some hypothesis may be at a length limit.
         """
+        if progress.may_close and not progress.is_continued and not near_a_limit:
+            next_RU.index_fill_(1, self.never_but_end, -torch.inf)
+            return
         # Only the closing symbol of the current sentence is allowed, and only after a content token. Save its
         # value, forbid all closing symbols, then restore it.
         closer = self._closer(progress)
