@@ -239,11 +239,12 @@ class _Frontier:
     best_score: Tensor  # [B]
     ended: Tensor  # [B], number of finished hypotheses among the `beam` best of each step
     uniform: Tensor  # [B, M], random numbers for sampling
-    only: Tensor  # [B, 1], 0: the beam of greedy search
+    first: Tensor  # [B, 1], first row of every entry; in greedy search 0, its only beam
 
     def select(self, entries: Tensor) -> "_Frontier":
         values = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "progress"}
         selected: dict[str, Any] = {name: value.index_select(0, entries) for name, value in values.items()}
+        selected["first"] = self.first[: entries.numel()]
         return _Frontier(progress=self.progress.select(entries), **selected)
 
 
@@ -371,7 +372,7 @@ def _start(
         best_score=torch.full((entries,), -torch.inf, dtype=dtype, device=device),
         ended=torch.zeros(entries, dtype=torch.long, device=device),
         uniform=uniform,
-        only=tokens.new_zeros(entries, 1),
+        first=torch.arange(entries, device=device)[:, None] * (beam if beam > 1 else 0),
     )
 
 
@@ -432,7 +433,7 @@ def _advance(
     own, column = best_columns(next_RU, per_row) if per_row > 1 else best_column(next_RU)
     token = output.tokens(column)
     reserve = None if nbest is None else nbest.candidates(own, token)
-    candidate, origin = own + as_rows(frontier.log_probability), frontier.only
+    candidate, origin = own + as_rows(frontier.log_probability), frontier.first
     if beam > 1:
         candidate, at = candidate.view(entries, -1).topk(min(2 * beam, beam * per_row), dim=1)
         origin, token, own = at // per_row, _picked(token, at), _picked(own, at)
@@ -475,8 +476,7 @@ def _advance(
     if beam == 1:
         return None, following, any_go_on
     # The state expects row indices of the whole batch.
-    row = going.origin + beam * torch.arange(entries, device=origin.device)[:, None]
-    return row.flatten(), following, any_go_on
+    return (going.origin + frontier.first).flatten(), following, any_go_on
 
 
 def _picked(x: Tensor, at: Tensor) -> Tensor:
