@@ -448,8 +448,9 @@ def _advance(
         _end(frontier, candidates.where(ends), written, options)
         going = candidates.where(~ends)
         going = going if beam == 1 else going.chosen(ends.byte().argsort(dim=1, stable=True)[:, :beam])
-    # In greedy search, no other hypothesis has ended before.
-    goes_on, frontier.log_probability = None, going.total
+    # In greedy search, no hypothesis of the entry has ended before.
+    goes_on: Tensor | None = None
+    frontier.log_probability = going.total
     if beam > 1 or some_end:
         # Log-probabilities can only decrease, and lengths are limited: hypotheses below this cannot win.
         goes_on = going.total / frontier.largest_divisor[:, None] > frontier.best_score[:, None]
