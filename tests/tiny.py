@@ -103,6 +103,13 @@ def pieces(max_tokens: int = 512, kind: str = "document", parts: int = 1) -> dic
     return {"kind": kind, "max_tokens": max_tokens, "parts": parts}
 
 
+@torch.no_grad()
+def shake(model: torch.nn.Module, scale: float = 0.2) -> None:
+    """Add random numbers to all parameters, so that no part is neutral."""
+    for parameter in model.parameters():
+        parameter.add_(torch.randn_like(parameter) * scale)
+
+
 def random_model(config: Config, tokenizer: Tokenizer, seed: int = 0) -> TranslationModel:
     """A model of which no part is neutral: segments, biases and norms are random too.
 
@@ -110,9 +117,7 @@ def random_model(config: Config, tokenizer: Tokenizer, seed: int = 0) -> Transla
     """
     torch.default_generator.manual_seed(seed)
     model = build_model(config, tokenizer.vocabulary_size)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(torch.randn_like(parameter) * 0.2)
+    shake(model)
     assert isinstance(model, TranslationModel)
     return model.double().eval()
 

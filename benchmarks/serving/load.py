@@ -32,8 +32,9 @@ from pathlib import Path
 import torch
 
 from benchmarks.speed.harness import load, table
+from cotext.data.splitting import Splitting
 from cotext.files.blocks import Block, Contents
-from cotext.files.translate_blocks import translate_blocks
+from cotext.files.translate_blocks import BlockDocuments
 from cotext.translation.open import open_run
 
 PATIENCE_SECONDS = 120.0
@@ -139,11 +140,16 @@ def rates(options: argparse.Namespace, sentences: Sequence[str], server: Server)
     """Print sentences a second and latencies, and ratios to the Python API in the same round."""
     opened = open_run(options.run, "cpu")
     torch.set_num_threads(options.threads)
+    splitter = Splitting().splitter(opened.languages.source)
     blocks = [Block((text,)) for text in sentences]
 
     def by_api(parts: Sequence[Sequence[Block]]) -> list[str]:
-        translated = (translate_blocks(opened, Contents([[each] for each in part])) for part in parts)
-        return [block.text for part in translated for [block] in part]
+        found: list[list[Block]] = []
+        for part in parts:
+            texts = BlockDocuments(opened, Contents([[each] for each in part]), splitter)
+            guide = texts.guide(range(len(texts.documents)))
+            found += texts.blocks(dict(opened.translator.translate(texts.documents, guide=guide)))
+        return [block.text for [block] in found]
 
     by_api([blocks[:8]])
     asyncio.run(asked(server.port, sentences[:8], 1, "warm"))

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import torch
 from safetensors import safe_open
 from safetensors.torch import save_file
 
@@ -23,7 +22,6 @@ def bad(world: World, tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_texts(world, folder)
     write_suites(world, folder)
     write_runs(world, folder)
-    write_configurations(folder)
     return folder
 
 
@@ -39,7 +37,6 @@ def write_texts(world: World, folder: Path) -> None:
         "nul.en": b"the cat\na\0dog\n",
         "empty.en": b"",
         "long.en": b"a dog\n" + b"cat " * 12_500 + b"\n",
-        "word.en": b"a" * 50_000 + b"\n",
     }.items():
         (folder / name).write_bytes(content)
     (folder / "empty").mkdir()
@@ -49,17 +46,7 @@ def write_texts(world: World, folder: Path) -> None:
 
 def write_suites(world: World, folder: Path) -> None:
     suite = json.loads((world.folder / "suite.json").read_text())
-    (folder / "list.json").write_text('[{"src": "a"}]')
-    (folder / "number.json").write_text("3")
     (folder / "other.json").write_text('{"format": "something"}')
-    (folder / "cut.json").write_text(json.dumps(suite)[:-40])
-    for name, key, value in (
-        ("correct.json", "correct", 7),
-        ("uneven.json", "candidates", [["die katze"], ["der katze", "x"]]),
-    ):
-        entry = {**suite["examples"][1], key: value}
-        examples = [suite["examples"][0], entry]
-        (folder / name).write_text(json.dumps({**suite, "examples": examples}))
     (folder / "none.json").write_text(json.dumps({**suite, "examples": []}))
 
 
@@ -70,7 +57,6 @@ def write_runs(world: World, folder: Path) -> None:
         # Without its checksum: else the first thing wrong with what is made of it would be that.
         metadata = {key: value for key, value in file.metadata().items() if key != CHECKSUM}
         weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - no mapping
-    content = good.read_bytes()
 
     def run(name: str) -> Path:
         path = folder / name
@@ -79,40 +65,17 @@ def write_runs(world: World, folder: Path) -> None:
             shutil.copyfile(world.run / part, path / part)
         return path
 
-    for name, damaged in (
-        ("truncated", content[: len(content) // 2]),
-        ("random", bytes(range(256)) * 40),
-    ):
-        (run(name) / "model.safetensors").write_bytes(damaged)
-    save_file({"weight": torch.zeros(3)}, run("foreign") / "model.safetensors")
-    for name, changes in (
-        ("future", {"cotext.format": "999", "cotext.version": "9.1"}),
-        ("undescribed", {"cotext.config": "]["}),
-        ("other-key", {"cotext.config": metadata["cotext.config"].replace("heads:", "haeds:")}),
-        (
-            "other-size",
-            {"cotext.config": metadata["cotext.config"].replace("layers: 1", "layers: 2")},
-        ),
-        ("other-tokenizer", {"cotext.tokenizer": "0" * 64}),
-    ):
-        save_file(weights, run(name) / "model.safetensors", {**metadata, **changes})
+    (run("truncated") / "model.safetensors").write_bytes(good.read_bytes()[:2000])
     not_a_number = {name: tensor * float("nan") for name, tensor in weights.items()}
     save_file(not_a_number, run("not-a-number") / "model.safetensors", metadata)
-    shutil.copyfile(good, run("no-tokenizer") / "model.safetensors")
-    shutil.rmtree(folder / "no-tokenizer" / "tokenizer")
     shutil.copyfile(good, run("cut-tokenizer") / "model.safetensors")
     (folder / "cut-tokenizer" / "tokenizer" / "sentencepiece.model").write_bytes(b"\0\1")
     run("untrained")
 
 
-def write_configurations(folder: Path) -> None:
-    (folder / "typo.yaml").write_text("view: {kind: sentense}\n")
-
-
 CORPUS = "--source {world}/train.en --target {world}/train.de"
-DEVELOPMENT = "--dev-source {world}/dev.en --dev-target {world}/dev.de"
-DEV = DEVELOPMENT
-PREPARE = f"prepare --out {{out}}/data {CORPUS} {DEVELOPMENT}"
+DEV = "--dev-source {world}/dev.en --dev-target {world}/dev.de"
+PREPARE = f"prepare --out {{out}}/data {CORPUS} {DEV}"
 TRAIN = f"train focused-concatenation/s2to2 {' '.join(TINY)} --data {{world}}/data"
 TRANSLATE = "translate {world}/run {bad}/good.en"
 SCORE = "score {world}/run --source {world}/test.en --target {world}/test.de"
@@ -138,35 +101,23 @@ CASES = {
             ["test.en:", "short.de:", "sentences in the source", "exactly one target sentence"],
         ),
         (
-            f"prepare --out {{out}}/p --source {{world}}/test.en --target {{bad}}/fewer.de {DEV}",
-            ["fewer.de", "has only 1"],
-        ),
-        (
             f"prepare --out {{out}}/p --source {{bad}}/long.en --target {{bad}}/long.en {DEV}",
             ["long.en:2", "characters, more than the limit of 10,000", "--max-characters"],
         ),
         (f"prepare --out {{out}}/p {CORPUS} --dev-source {{bad}}/nul.en --dev-target {{bad}}/nul.en", [":2"]),
         (PREPARE.replace("{out}/data", "{bad}/good.en"), ["good.en", "is a file"]),
-        (PREPARE.replace("{out}/data", "{bad}/full"), ["full", "is not a folder of prepared data"]),
         (PREPARE.replace("{out}/data", "{bad}/full") + " --overwrite", ["full", "not replaced"]),
         (PREPARE.replace("{out}/data", "/proc/p"), ["/proc/p", "written"]),
         (f"{PREPARE} --format jason", ["'jason'", "jsonl"]),
         (f"{PREPARE} --tokenizer bpe", ["'bpe'", "moses-bpe"]),
-        (f"{PREPARE} --vocabulary 100000", ["100000", "largest possible"]),
-        (f"{PREPARE} --vocabulary 3", ["3 pieces", "at least"]),
         ("prepare-controlled smal --out {out}/p", ["'smal'", "small, medium, large"]),
-        ("prepare-controlled 3 --out {out}/p --word-order sov", ["'sov'", "verb-final, reversed"]),
     ],
     "train": [
         ("train s2to --out {out}/r --data {world}/data", ["'s2to'", "focused-concatenation/s2to2"]),
         ("train nothing.yaml --out {out}/r --data {world}/data", ["nothing.yaml", "No such file"]),
-        ("train {bad}/typo.yaml --out {out}/r --data {world}/data", ["view.kind", "sentense", "'window'"]),
-        (f"{TRAIN} --out {{out}}/r --size huge", ["'huge'", "tiny, small, ted, base"]),
         (f"{TRAIN} --out {{out}}/r train.max_update=1", ["'train.max_update'", "'train.max_updates'"]),
         (TRAIN.replace("{world}/data", "{bad}/full") + " --out {out}/r", ["full", "no prepared data"]),
-        (TRAIN.replace("{world}/data", "{bad}/NOT") + " --out {out}/r", ["NOT", "cotext prepare"]),
         (f"{TRAIN} --out {{bad}}/good.en", ["good.en"]),
-        (f"{TRAIN} --out {{bad}}/full", ["full", "contains no run"]),
         (
             f"{TRAIN} --out {{world}}/run decode.beam=3",
             ["another configuration", "decode.beam: 4 there, 3 asked for"],
@@ -181,14 +132,6 @@ CASES = {
                 ("full", ["model.safetensors", "has the run been trained"]),
                 ("untrained", ["model.safetensors", "has the run been trained"]),
                 ("truncated", ["truncated/model.safetensors", "damaged or truncated"]),
-                ("random", ["random/model.safetensors", "not a safetensors file"]),
-                ("foreign", ["foreign/model.safetensors", "not a model of Cotext"]),
-                ("future", ["future/model.safetensors", "Cotext 9.1", "format 999"]),
-                ("undescribed", ["undescribed/model.safetensors", "metadata is damaged"]),
-                ("other-key", ["'model.haeds'", "'model.heads'"]),
-                ("other-size", ["other-size/model.safetensors", "do not fit its configuration"]),
-                ("other-tokenizer", ["trained with another tokenizer", "other-tokenizer/tokenizer"]),
-                ("no-tokenizer", ["no-tokenizer/tokenizer/tokenizer.json", "read"]),
                 ("cut-tokenizer", ["cut-tokenizer/tokenizer/sentencepiece.model", "copy the whole folder"]),
             )
         ),
@@ -199,7 +142,6 @@ CASES = {
                 ("empty", ["empty", "is a folder"]),
                 ("empty.en", ["empty.en", "is empty"]),
                 ("long.en", ["long.en: document 1, sentence 2", "at most 1024", "max_source_tokens"]),
-                ("word.en", ["word.en: document 1, sentence 1", "at most 1024", "max_source_tokens"]),
             )
         ),
         (f"{TRANSLATE} --out {{out}}/no/o", ["no", "does not exist"]),
@@ -213,8 +155,6 @@ CASES = {
         (f"{TRANSLATE} --out {{out}}/o --format jsonl", ["good.en:1", "JSON"]),
         (f"{TRANSLATE} --out {{out}}/o --format docids", ["good.docids", "does not exist"]),
         (f"{TRANSLATE} --out {{out}}/o --set beam", ["--set beam", "key=value"]),
-        (f"{TRANSLATE} --out {{out}}/o --set beams=3", ["'beams'", "nearest", "'beam'"]),
-        (f"{TRANSLATE} --out {{out}}/o --set beam=many", ["decode.beam", "'many'"]),
         (f"{TRANSLATE} --out {{out}}/o --checkpoint 4", ["update 4", "3, 6"]),
         ("translate {world}/run /dev/null --format text --out {out}/o", ["/dev/null", "regular file"]),
     ],
@@ -238,29 +178,21 @@ CASES = {
             for file, words in (
                 ("MISSING", ["MISSING", "no such file"]),
                 ("good.en", ["good.en", "not valid JSON"]),
-                ("list.json", ["list.json", "'dst'"]),
-                ("number.json", ["number.json", "not a contrastive suite"]),
                 ("other.json", ["other.json", "'something'"]),
-                ("cut.json", ["cut.json", "not valid JSON"]),
-                ("correct.json", ["correct.json", "'d1'"]),
-                ("uneven.json", ["uneven.json", "'d1'"]),
                 ("none.json", ["example"]),
             )
         ),
         ("contrastive {bad}/not-a-number {world}/suite.json", ["not finite"]),
     ],
     "evaluate": [
-        (f"{EVALUATE} --protocol blue", ["'blue'", "s-bleu"]),
         (f"{EVALUATE} --reference {{bad}}/short.de", ["sentences"]),
         (f"{EVALUATE} --reference {{bad}}/fewer.de", ["documents in", "fewer.de"]),
         (f"{EVALUATE} --source {{bad}}/good.en", ["good.en", "sentences in"]),
-        (f"{EVALUATE} --source {{bad}}/short.de", ["short.de", "sentences in"]),
         ("evaluate --hypothesis {bad}/NO --reference {world}/test.de", ["NO", "no such file"]),
         ("evaluate --hypothesis {bad}/latin1.en --reference {world}/test.de", ["latin1.en:2"]),
     ],
     "average": [
         (f"{AVERAGE} --out {{bad}}/full", ["full", "exists"]),
-        (f"{AVERAGE} --out {{bad}}/good.en", ["good.en", "exists"]),
         (f"{AVERAGE} --out {{out}}/x --checkpoint 3", ["twice"]),
         (f"{AVERAGE} --out {{out}}/x --checkpoint 5", ["update 5", "3, 6"]),
         ("average {bad}/NO --out {out}/x --checkpoint 5", ["NO", "no such run folder"]),

@@ -11,13 +11,15 @@ from pathlib import Path
 
 import pytest
 
+from cotext.cli import demo
 from cotext.cli.demo import SETTINGS, DemoSystem, _child, own_command, run_demo
 from cotext.config.recipe import load_config
 from cotext.evaluation.studies.compare.measured import read_metrics
 from cotext.evaluation.studies.contrastive.evidence import ContextWindow
+from cotext.interchange.model_names import NamedModel
 from cotext.runtime.integrity import sealed
 from cotext.runtime.processes import Job, run_jobs
-from tests.command_line import succeed
+from tests.command_line import World, succeed
 from tests.refusals import must_raise
 
 
@@ -206,3 +208,30 @@ def test_a_folder_with_something_else_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("ten years of work")
     must_raise("not empty", run_demo, tmp_path, MINIATURE)
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
+
+
+def test_every_sentence_has_a_row_with_each_models_translation(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    models = {name: NamedModel(name, world.run, "a package") for name in demo.MODELS}
+    monkeypatch.setattr(demo, "known_models", lambda: models)
+    assert demo.translate_sample(tmp_path)
+    page = (tmp_path / "sample.html").read_text(encoding="utf-8")
+    printed = capsys.readouterr().out
+    lines = (Path(demo.__file__).parent / "sample.en").read_text(encoding="utf-8").splitlines()
+    assert page.count("<tr>") == len(lines) + 1
+    assert all(line in page for line in lines)
+    assert "<mark>" not in page  # the same model twice
+    assert all(f"{name}:" in printed for name in demo.MODELS)
+
+
+def test_differing_words_are_marked_and_without_models_nothing_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = demo._page(["It is old."], {"a": ["Er ist alt."], "b": ["Sie ist alt."]})
+    assert "<td>Er ist alt.</td>" in page.replace(' class="left"', "")
+    assert "<mark>Sie</mark> ist alt." in page
+    monkeypatch.setattr(demo, "known_models", dict)
+    assert not demo.translate_sample(tmp_path)
+    assert not list(tmp_path.iterdir())
+    must_raise("--no-train: there is nothing to do", demo.run_demo, tmp_path, train=False)

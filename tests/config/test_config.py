@@ -4,10 +4,6 @@ import re
 import runpy
 from pathlib import Path
 
-import yaml
-from hypothesis import given
-from hypothesis import strategies as st
-
 from cotext.config.recipe import (
     USUAL_NAMES,
     Config,
@@ -15,7 +11,6 @@ from cotext.config.recipe import (
     dump_config,
     keys,
     load_config,
-    parse_config,
 )
 from cotext.config.sizes import SIZES
 from cotext.config.training import TrainConfig
@@ -51,18 +46,6 @@ def test_an_empty_recipe_is_the_default_and_any_is_the_same_from_a_file(tmp_path
     assert load_config(empty, "base", ["loss.label_smoothing=0.2"]).loss.label_smoothing == 0.2
     shipped = load_config(RECIPE)
     assert load_config(write(tmp_path, dump_config(shipped))) == shipped
-
-
-@given(
-    seed=st.integers(0, 2**32 - 1),
-    rate=st.floats(1e-9, 1e3),
-    betas=st.tuples(st.floats(0, 0.999), st.floats(0, 0.999)),
-    shift=st.one_of(st.integers(0, 1000), st.sampled_from(["corpus", "sequence"])),
-)
-def test_dumped_and_read_again_is_the_same(seed: int, rate: float, betas: tuple, shift: int | str) -> None:
-    train = {"seed": seed, "learning_rate": rate, "adam_betas": list(betas)}
-    config = parse_config({"model": {"shift": shift}, "train": train}, "test")
-    assert parse_config(yaml.safe_load(dump_config(config)), "test") == config
 
 
 @loop_over(

@@ -29,17 +29,16 @@ def three_sentences() -> Batch:
 
 def test_three_sentences_of_unequal_lengths() -> None:
     """A separator belongs to the sentence that it closes."""
-    source = three_sentences().source
-    assert source.tokens.tolist() == [
+    batch = three_sentences()
+    assert batch.source.tokens.tolist() == [
         [1, 2, SEP, 3, SEP, 4, 5, 6, EOS],
         [7, EOS, *[PAD] * 7],
     ]
-    assert source.sentence.tolist() == [
+    assert batch.source.sentence.tolist() == [
         [0, 0, 0, 1, 1, 2, 2, 2, 2],
         [0, 0, *[-1] * 7],
     ]
     # The separator between sentences 0 and 1 is a label of 0 and an input of 1.
-    batch = three_sentences()
     assert batch.target_input.tolist() == [
         [BOS, 11, SEP, 12, 13, SEP, 14],
         [BOS, 15, 16, *[PAD] * 4],
@@ -57,7 +56,6 @@ def test_three_sentences_of_unequal_lengths() -> None:
         [0, 0, 0, *[-1] * 4],
     ]
     # The separator that closes the last context sentence is a context label, `eos` a current one.
-    batch = three_sentences()
     assert batch.source.current.tolist() == [[2, 3], [0, 1]]
     assert batch.is_current.tolist() == [
         [False] * 5 + [True, True],
@@ -118,16 +116,6 @@ def test_sentence_indices_count_from_the_first_source_sentence() -> None:
     assert batch.input_sentence.tolist() == batch.label_sentence.tolist() == [[2, 2, 3, 3]]
     assert batch.source.current.tolist() == [[2, 3]]
     assert batch.is_current.tolist() == [[True, True, False, False]]
-
-
-def test_empty_sentences_keep_their_index() -> None:
-    batch = make_batch([instance(0, [[], [1], []], [[11], [], []])], SYMBOLS)
-    assert batch.source.tokens.tolist() == [[SEP, 1, SEP, EOS]]
-    assert batch.source.sentence.tolist() == [[0, 1, 1, 2]]
-    assert batch.target_input.tolist() == [[BOS, 11, SEP, SEP]]
-    assert batch.input_sentence.tolist() == [[0, 0, 1, 2]]
-    assert batch.target_label.tolist() == [[11, SEP, SEP, EOS]]
-    assert batch.label_sentence.tolist() == [[0, 0, 1, 2]]
 
 
 def test_a_row_knows_its_document_and_its_place_in_it() -> None:

@@ -116,7 +116,6 @@ def test_same_bytes_whatever_the_number_of_workers(
     assert report.overlap["test"].pairs > 5
     monkeypatch.setattr(corpora, "CHUNK_SENTENCES", 20)
     monkeypatch.setattr(corpora, "CHUNKS_ALONE", 2)
-    monkeypatch.setattr("cotext.data.tokenizer.kinds.usable_cores", lambda: 3)
     assert run(files, tmp_path / "several", workers=3, **options) == report
     assert contents(tmp_path / "one") == contents(tmp_path / "several")
 

@@ -12,7 +12,6 @@ from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite
 from cotext.data.languages import Languages
 from cotext.evaluation.metrics.interface import Score
 from cotext.evaluation.studies.compare.against_papers import (
-    EvaluatedOn,
     PublishedComparison,
     compare_with_papers,
     published_for,
@@ -49,7 +48,7 @@ def beside(
     decisions = {name: Decisions(name, "", each) for name, each in right.items()}
     measured = replace(PLAIN, recipe=MatchedRecipe(recipe, ()), languages=languages, decisions=decisions)
     system = MeasuredSystem("run", (measured,))
-    found = compare_with_papers([system], [scores], EvaluatedOn(*size, {s.name: s for s in suites}))
+    found = compare_with_papers([system], [scores], size, {s.name: s for s in suites})
     return {(each.published.table_title, each.published.column): each for each in found}
 
 

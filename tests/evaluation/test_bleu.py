@@ -1,3 +1,5 @@
+from collections.abc import Sequence
+
 import pytest
 import sacrebleu
 from hypothesis import given, settings
@@ -8,7 +10,6 @@ from cotext.evaluation.metrics.bleu import PROTOCOLS, build_metric, piece_sizes
 from cotext.evaluation.metrics.interface import (
     DEFAULT_PROTOCOLS,
     Score,
-    evaluate,
     find_protocol,
     measure,
     render_scores,
@@ -25,6 +26,17 @@ REFERENCE = [
     Document("talk", ("The lamp is new .", "It shines in the hall .", "Good !")),
     Document("letter", ("She wrote that she would come on Monday at ten.", "We waited for hours.")),
 ]
+
+
+def evaluate(
+    hypothesis: list[Document],
+    reference: list[Document],
+    protocols: Sequence[str] = DEFAULT_PROTOCOLS,
+    *,
+    target_language: str | None = None,
+) -> list[Score]:
+    measured = measure({"": hypothesis}, [reference], protocols, target_language=target_language)
+    return [each.score for each in measured[""]]
 
 
 def one(ours: list[Document], reference: list[Document], protocol: str, language: str | None = None) -> Score:

@@ -325,7 +325,6 @@ def test_where_comet_is_and_what_is_a_path(tmp_path: Path, monkeypatch: pytest.M
     assert all(map(looks_like_path, ("./a", "/a", "~/a", "a/b/c", "model.ckpt", "../a")))
     assert not any(map(looks_like_path, ("wmt20-comet-da", "Unbabel/wmt22-comet-da")))
     must_raise(r"absent\.ckpt: no such COMET model", Comet, "absent.ckpt", Path("python"))
-    must_raise("-1 sentences of context", Comet, "Unbabel/wmt22-comet-da", Path("python"), -1)
 
 
 @pytest.fixture

@@ -106,7 +106,7 @@ def compared(runs: Sequence[MeasuredRun], made: ContrastiveSuite) -> RunComparis
 
 
 def said(found: RunComparison) -> str:
-    return "\n".join(line for answer in verdict(found) for line in answer.lines)
+    return "\n".join(line for lines in verdict(found).values() for line in lines)
 
 
 Runs = tuple[Path, Path]
@@ -175,19 +175,19 @@ def test_tests_and_evidence_where_the_clue_is_within_the_window(usual: RunCompar
 
 
 def test_the_words_follow_from_the_figures(usual: RunComparison) -> None:
-    words = {answer.question: answer.lines for answer in verdict(usual)}
-    assert words["Which system uses context?"] == (
+    words = verdict(usual)
+    assert words["Which system uses context?"] == [
         "s4to4 uses context.",
         "base reads single sentences and cannot use context.",
-    )
-    assert words["Where?"] == ("s4to4: in pronoun (1 back); too few documents in pronoun (2 back).",)
+    ]
+    assert words["Where?"] == ["s4to4: in pronoun (1 back); too few documents in pronoun (2 back)."]
     others = "50.0 % without context, 50.0 % with context from other documents, 50.0 % by chance"
-    assert words["How much?"] == (f"s4to4: 95.0 % accuracy in pronoun ({others}).",)
-    assert words["Are the differences significant?"] == (
+    assert words["How much?"] == [f"s4to4: 95.0 % accuracy in pronoun ({others})."]
+    assert words["Are the differences significant?"] == [
         "1 of 2 differences in contrastive accuracy from base are significant (McNemar's test over documents,"
         " Holm correction for all 2).",
         "Too few documents (at most 4) for any significant difference: 1 of 2.",
-    )
+    ]
     assert "Are the translations better?" not in words
 
 
@@ -475,7 +475,7 @@ def test_runs_and_suites_of_other_languages_are_refused(world: World, runs: Runs
         ({"--suite": "none.json"}, "none.json"),
         ({"--protocol": "x-bleu"}, "x-bleu"),
         ({"--csv": "page.html"}, "one file"),
-        ({"--samples": "3"}, "too few"),
+        ({"--samples": "3"}, "the minimum is 100"),
         ({"--words": "none.data"}, "none.data"),
         ({"--words": "none.data", "--source": None, "--reference": None}, "needs a test set"),
     ],

@@ -6,8 +6,6 @@ from random import Random
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 
 from cotext.config.recipe import Config
 from cotext.data.context_edits import Excerpt, alone, excerpt, replaced, shuffled, without
@@ -26,7 +24,7 @@ from cotext.evaluation.studies.context.context_use import (
     score_excerpts,
     word_lengths,
 )
-from cotext.evaluation.studies.context.page import differing
+from cotext.evaluation.studies.context.page import marked
 from cotext.translation.translator import DocumentTranslator
 from tests.loops import loop_over
 from tests.refusals import must_raise
@@ -71,22 +69,6 @@ def test_excerpts_and_their_edits() -> None:
     must_raise("no sentences of other documents", replaced, found, [], Random(0))
     must_raise("sentence 6 is not among 2 to 4", excerpt, DOCUMENT, range(1, 4), 5)
     assert replaced(alone(found), [], Random(0)) == alone(found)
-
-
-@given(count=st.integers(1, 6), place=st.integers(0, 5), seed=st.integers(0, 3))
-def test_edits_keep_the_sentence_and_n_in_is_n_out(count: int, place: int, seed: int) -> None:
-    place = min(place, count - 1)
-    document = ParallelDocument("d", DOCUMENT.source[:count], DOCUMENT.target[:count])
-    found = excerpt(document, range(count), place)
-    mixed, other = shuffled(found, Random(seed)), replaced(found, [("x", "X"), ("y", "Y")], Random(seed))
-    for each in (found, mixed, other, alone(found), *(without(found, k) for k in found.context)):
-        assert each.document.source[each.sentence] == document.source[place]
-        assert each.document.target[each.sentence] == document.target[place]
-    assert sorted(mixed.document.source) == sorted(document.source)
-    assert (mixed.document.source != document.source) == (count > 2)
-    assert [s.upper() for s in mixed.document.source] == list(mixed.document.target)
-    assert len(other.document) == count
-    assert set(other.document.source) <= {document.source[place], "x", "y"}
 
 
 class Clues:
@@ -217,10 +199,10 @@ def test_word_lengths(texts: list[str], lengths: list[int]) -> None:
     assert sum(found) == len(texts)
 
 
-def test_differing_words() -> None:
-    assert differing("er ist alt", "sie ist alt") == [("er", True), ("ist", False), ("alt", False)]
-    assert differing("", "x") == []
-    assert differing("a b", "a b") == [("a", False), ("b", False)]
+def test_marked_words() -> None:
+    assert marked("er ist <b>", "sie ist <b>") == "<mark>er</mark> ist &lt;b&gt;"
+    assert marked("", "x") == ""
+    assert marked("a b", "a b", "[{}]") == "a b"
 
 
 LONG = ParallelDocument(

@@ -10,12 +10,12 @@ import pytest
 from cotext.data.documents import Document
 from cotext.data.formats import write_documents
 from cotext.evaluation.metrics.aligned_files import name_systems
-from cotext.evaluation.metrics.interface import evaluate
 from cotext.evaluation.requests import EvaluationRequest
 from cotext.evaluation.statistics.significance import mcnemar
 from cotext.evaluation.studies.contrastive.decisions import Decisions, compare_decisions, read_decisions
 from cotext.evaluation.studies.evaluate.evaluate_files import evaluate_files
 from tests.command_line import World, must_refuse, succeed
+from tests.evaluation.test_bleu import evaluate
 from tests.evaluation.test_leaderboard import garbled
 from tests.loops import loop_over
 from tests.refusals import must_raise
@@ -134,7 +134,7 @@ def test_ids_that_some_files_carry(tmp_path: Path) -> None:
         ),
         ("{two} --baseline good.de", "--baseline needs --paired"),
         ("{two} --paired --test t", "--test 't': choose one of randomisation, bootstrap, koehn"),
-        ("{two} --paired --samples 5", "5 samples are too few"),
+        ("{two} --paired --samples 5", "--samples 5: the minimum is 100"),
         ("{two} --hypothesis {0}/good.de", "good.de: is given twice"),
         ("{two} --discourse {0}/reference.de", "reference.de:"),
     ],
@@ -172,7 +172,7 @@ def test_contrastive_decisions_are_stored_and_compared(world: World, tmp_path: P
     assert shown.out.endswith("not scored by all systems: more\n")
     (comparison,) = json.loads(succeed(*command, "--json").out)["toy/order"]["comparisons"]
     values = list(ours.right.values())
-    assert comparison["p_mid"] == mcnemar(values, [not value for value in values]).p_mid
+    assert comparison["p_mid"] == mcnemar(values, [not value for value in values], range(6)).p_mid
 
 
 def test_comparing_three_systems(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 from safetensors.torch import load_file
 
 from cotext.config.recipe import load_config
-from cotext.evaluation.studies.info.folder import folder_info, run_info, travel_words
+from cotext.evaluation.studies.info.folder import folder_info, run_info
 from cotext.models.checkpoint import load_run
 from cotext.models.run_folder import require_one_run
 from cotext.runtime.integrity import sealed, unsealed
@@ -99,10 +99,6 @@ def test_what_must_travel_is_enough_and_needed(world: World, tmp_path: Path) -> 
         (elsewhere / name).rename(tmp_path / "away")
         assert cotext("translate", elsewhere, source, "--out", tmp_path / "none").code == 2
         (tmp_path / "away").rename(elsewhere / name)
-
-
-def test_the_run_of_the_first_pass_travels_too() -> None:
-    assert "and the run runs/first" in travel_words(["model.safetensors"], 1, "runs/first")
 
 
 def test_info_does_not_wait_for_torch(world: World) -> None:

@@ -61,7 +61,7 @@ def test_probabilities_of_lists() -> None:
     pool = pooled([one, two], "uniform")
     assert pool.texts == ("a", "b", "c", "d")
     assert pool.probability.tolist() == [[1 / 3, 1 / 3, 1 / 3, 0], [0, 0, 0.5, 0.5]]
-    assert pool.mean == pytest.approx([1 / 6, 1 / 6, 5 / 12, 1 / 4])
+    assert pool.probability.mean(axis=0) == pytest.approx([1 / 6, 1 / 6, 5 / 12, 1 / 4])
     assert pooled([one], "scores").probability[0] == pytest.approx([0.6, 0.2, 0.2])
     unknown = (Candidate("a", float("nan"), float("nan")), Candidate("b", -1, -1))
     must_raise("--probabilities uniform", pooled, [unknown], "scores")

@@ -103,12 +103,8 @@ def epub(draw: random.Random) -> tuple[bytes, str]:
         ]
         return draw.choice([words(draw), " ", *(kind.format(inner) for kind in kinds), "&#160;&amp;"])
 
-    page = (
-        '<?xml version="1.0" encoding="utf-8"?>\n<html xmlns="http://www.w3.org/1999/xhtml"><head><title>T</title>'
-        f"</head><body><p>{''.join(piece() for _ in range(5))}</p><div>{piece()}<p>{piece()}</p>{piece()}</div>"
-        "</body></html>"
-    )
-    return test_epub.book(**{"OEBPS/text/one.xhtml": page}), "a.epub"
+    body = f"<p>{''.join(piece() for _ in range(5))}</p><div>{piece()}<p>{piece()}</p>{piece()}</div>"
+    return test_epub.book(**{"OEBPS/text/one.xhtml": test_epub.page(body)}), "a.epub"
 
 
 def pptx(draw: random.Random) -> tuple[bytes, str]:
@@ -175,13 +171,17 @@ def xliff(draw: random.Random) -> tuple[bytes, str]:
         return draw.choice([words(draw), " ", f'<g id="{n}">{inner}</g>', f'<x id="{n}"/>', f'<ph id="{n}">%s</ph>',
                             f'<bpt id="{n}">&lt;b></bpt>{inner}<ept id="{n}">&lt;/b></ept>', "&amp; &lt;b&gt;"])  # fmt: skip
 
-    units = "".join(
-        f'<trans-unit id="{n}"><source>x {piece()}{piece()}</source></trans-unit>' for n in range(3)
+    return xliff_of(*(f"x {piece()}{piece()}" for _ in range(3))).encode(), "a.xlf"
+
+
+def xliff_of(*sources: str) -> str:
+    units = (
+        f'<trans-unit id="{n}"><source>{source}</source></trans-unit>' for n, source in enumerate(sources)
     )
     return (
         '<xliff version="1.2" xmlns="urn:oasis:names:tc:xliff:document:1.2"><file original="a" source-language="en"'
-        f' target-language="de" datatype="plaintext"><body>{units}</body></file></xliff>'
-    ).encode(), "a.xlf"
+        f' target-language="de" datatype="plaintext"><body>{"".join(units)}</body></file></xliff>'
+    )
 
 
 def markdown(draw: random.Random) -> tuple[bytes, str]:

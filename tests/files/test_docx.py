@@ -27,25 +27,27 @@ NAMES = (
     'xmlns:wp="http://schemas.openxmlformats.org/drawingml/2006/wordprocessingDrawing" '
     'xmlns:r="http://schemas.openxmlformats.org/officeDocument/2006/relationships"'
 )
-RELATIONS = (
-    '<Relationships xmlns="http://schemas.openxmlformats.org/package/2006/relationships">{}</Relationships>'
-)
 KIND = "http://schemas.openxmlformats.org/officeDocument/2006/relationships/"
+
+
+def relations(*kinds: tuple[str, str]) -> str:
+    """Relations by kind and target."""
+    inner = "".join(
+        f'<Relationship Id="r{n}" Type="{KIND}{kind}" Target="{to}"/>' for n, (kind, to) in enumerate(kinds)
+    )
+    names = 'xmlns="http://schemas.openxmlformats.org/package/2006/relationships"'
+    return f"<Relationships {names}>{inner}</Relationships>"
 
 
 def document(body: str, **parts: str) -> bytes:
     """A document of a body, and other parts by the kind of their relation."""
-    related = "".join(
-        f'<Relationship Id="r{n}" Type="{KIND}{kind}" Target="{kind}.xml"/>' for n, kind in enumerate(parts)
-    )
-    main = f'<Relationship Id="a" Type="{KIND}officeDocument" Target="word/document.xml"/>'
     return packed(
         {
             "[Content_Types].xml": "<Types/>",
-            "_rels/.rels": RELATIONS.format(main),
+            "_rels/.rels": relations(("officeDocument", "word/document.xml")),
             "word/document.xml": f'<?xml version="1.0" encoding="UTF-8" standalone="yes"?>\r\n'
             f"<w:document {NAMES}><w:body>{body}<w:sectPr/></w:body></w:document>",
-            "word/_rels/document.xml.rels": RELATIONS.format(related),
+            "word/_rels/document.xml.rels": relations(*((kind, f"{kind}.xml") for kind in parts)),
             **{f"word/{kind}.xml": f"<w:{kind} {NAMES}>{part}</w:{kind}>" for kind, part in parts.items()},
             "word/media/image1.png": bytes(range(256)),
         }

@@ -33,6 +33,13 @@ NCX = """<?xml version="1.0"?><!DOCTYPE ncx PUBLIC "-//NISO//DTD ncx 2005-1//EN"
 <content src="text/one.xhtml"/></navPoint></navMap></ncx>"""
 
 
+def page(body: str) -> str:
+    return (
+        '<?xml version="1.0" encoding="utf-8"?>\n<html xmlns="http://www.w3.org/1999/xhtml"><head>'
+        f"<title>T</title></head><body>{body}</body></html>"
+    )
+
+
 def book(**parts: str) -> bytes:
     out = BytesIO()
     with zipfile.ZipFile(out, "w") as file:

@@ -123,11 +123,8 @@ def test_malformed_pages(page: str, expected: list[str]) -> None:
     assert texts(file) == [expected]
     assert_well_formed(file)
     assert file.written(file.contents.documents) == page.encode()
-    assert texts(opened(shout(page)))[0] == texts_in_capitals(file)
-
-
-def texts_in_capitals(file: HtmlFile) -> list[str]:
-    return [block.text for block in shouted(file.contents.documents)[0]]
+    capitals = [block.text for block in shouted(file.contents.documents)[0]]
+    assert texts(opened(shout(page))) == [capitals]
 
 
 MARKUP = """

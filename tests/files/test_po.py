@@ -74,10 +74,6 @@ def entries(content: bytes) -> dict[str, polib.POEntry]:
     return {entry.msgid: entry for entry in polib.pofile(content.decode())}
 
 
-def open_po(text: str, **job: str) -> object:
-    return FORMAT.for_job(Job(**job)).open(text.encode(), "file")  # type: ignore[arg-type]
-
-
 def test_it_is_recognised_by_content() -> None:
     found = recognise(CATALOGUE.encode(), "messages")
     assert found.name == "po"

@@ -6,6 +6,7 @@ from pptx.util import Inches
 from cotext.files.pptx import FORMAT
 from cotext.files.table import recognise
 from tests.files.faking import assert_well_formed, packed, shape, shouted, texts
+from tests.files.test_docx import relations
 from tests.loops import loop_over
 from tests.refusals import must_raise
 
@@ -14,14 +15,6 @@ NAMES = (
     'xmlns:p="http://schemas.openxmlformats.org/presentationml/2006/main" '
     'xmlns:r="http://schemas.openxmlformats.org/officeDocument/2006/relationships"'
 )
-KIND = "http://schemas.openxmlformats.org/officeDocument/2006/relationships/"
-
-
-def relations(*kinds: tuple[str, str]) -> str:
-    inner = "".join(
-        f'<Relationship Id="r{n}" Type="{KIND}{kind}" Target="{to}"/>' for n, (kind, to) in enumerate(kinds)
-    )
-    return f'<Relationships xmlns="http://schemas.openxmlformats.org/package/2006/relationships">{inner}</Relationships>'
 
 
 def presentation(*paragraphs: str) -> bytes:

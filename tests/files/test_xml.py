@@ -1,8 +1,4 @@
-import random
-
-from cotext.runtime.errors import CotextError
 from cotext.runtime.xml import parse, serialised
-from tests.hostile.mutations import mutate
 from tests.loops import loop_over
 from tests.refusals import must_raise
 
@@ -83,14 +79,3 @@ def test_a_document_type_is_not_read(tmp_path) -> None:
 )
 def test_what_is_not_taken_says_why(content: bytes, reason: str) -> None:
     must_raise(f"a.xml: .*{reason}", parse, content, "a.xml")
-
-
-def test_damage_is_refused_or_read() -> None:
-    draw = random.Random(5)
-    for _ in range(400):
-        damaged, _ = mutate(PLAIN, draw)
-        try:
-            tree = parse(damaged, "a.xml")
-        except CotextError:
-            continue
-        assert parse(serialised(tree, damaged), "b.xml") is not None

@@ -27,11 +27,6 @@ class Attacks:
         self.found: list[str] = []
         self.memory = _most_memory()
 
-    @staticmethod
-    def kind_of(path: Path) -> str:
-        """What a file of attacks is about: `kills` of test_kills.py."""
-        return path.stem.removeprefix("test_")
-
     def run(self, what: str, *arguments: str | Path) -> Outcome | None:
         """Run a command in this process; None where it ended as no command may, which is noted."""
         begun = time.monotonic()

@@ -42,5 +42,6 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 def attacks(request: pytest.FixtureRequest) -> Attacks:
     """The attacks of one test; its node id and the seed decide all of them."""
     found = Attacks(f"{SEED} {request.node.nodeid}")
-    request.node.user_properties.append((COUNTED, (found.kind_of(request.node.path), found.counts)))
+    kind = request.node.path.stem.removeprefix("test_")
+    request.node.user_properties.append((COUNTED, (kind, found.counts)))
     return found

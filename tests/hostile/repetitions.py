@@ -38,6 +38,7 @@ from cotext.translation.faults import Checks, Fault
 from cotext.translation.terms.glossary import Glossary
 from cotext.translation.terms.terms import TermGuide
 from tests.files import test_docx, test_epub, test_po, test_pptx
+from tests.files.structures import xliff_of
 
 SIZES = (1 << 10, 4 << 10, 16 << 10, 64 << 10)  # characters; the last two are what GROWTH is about
 ENOUGH = 0.05  # seconds below which growth is not looked at
@@ -133,15 +134,12 @@ def _xml(text: str) -> str:
     return escape(text).replace("\ufeff", "")
 
 
+def _book(text: str) -> bytes:
+    return test_epub.book(**{"OEBPS/text/one.xhtml": test_epub.page(f"<p>x {text}</p>")})
+
+
 def _po(text: str) -> str:
     return f'{test_po.HEADER}msgid {json.dumps(text, ensure_ascii=False)}\nmsgstr ""\n'
-
-
-_XLIFF = (
-    '<xliff version="1.2" xmlns="urn:oasis:names:tc:xliff:document:1.2"><file original="a" source-language="en" '
-    'target-language="de" datatype="plaintext"><body><trans-unit id="1"><source>{}</source></trans-unit></body>'
-    "</file></xliff>"
-)
 
 
 def _files() -> dict[str, Callable[[str], tuple[str, bytes]]]:
@@ -168,11 +166,11 @@ def _files() -> dict[str, Callable[[str], tuple[str, bytes]]]:
     add("xhtml, in a paragraph", "a.xhtml", lambda text: f"<?xml version='1.0'?><p>x {text}</p>")
     add("docx", "a.docx", lambda text: test_docx.document(f"<w:p>{test_docx.run(_xml(text))}</w:p>"))
     add("pptx", "a.pptx", lambda text: test_pptx.presentation(test_pptx.run(_xml(text))))
-    add("epub", "a.epub", lambda text: test_epub.book(**{"OEBPS/text/one.xhtml": _page(text)}))
+    add("epub", "a.epub", lambda text: _book(_xml(text)))
     add("srt, in a cue", "a.srt", lambda text: f"1\n00:00:01,000 --> 00:00:02,000\nx {text}\n\n")
     add("vtt, in a cue", "a.vtt", lambda text: f"WEBVTT\n\n00:01.000 --> 00:02.000\nx {text}\n\n")
-    add("xliff, in a unit", "a.xlf", lambda text: _XLIFF.format(f"x {text}"))
-    add("xliff, as text", "a.xlf", lambda text: _XLIFF.format(f"x {_xml(text)}"))
+    add("xliff, in a unit", "a.xlf", lambda text: xliff_of(f"x {text}"))
+    add("xliff, as text", "a.xlf", lambda text: xliff_of(f"x {_xml(text)}"))
     add("po, in a message", "a.po", _po)
     add("po, in a line", "a.po", lambda text: f'{test_po.HEADER}msgid "{text}"\nmsgstr ""\n')
     add("markdown, in a list", "a.md", lambda text: f"* x {text}\n")
@@ -182,13 +180,6 @@ def _files() -> dict[str, Callable[[str], tuple[str, bytes]]]:
     add("markdown, behind front matter", "a.md", lambda text: f"---\n{text}")
     add("prose, between texts", "a.txt", lambda text: f"A text. And another. {text} End\n" * 2)
     return found
-
-
-def _page(text: str) -> str:
-    return (
-        '<?xml version="1.0" encoding="utf-8"?>\n<html xmlns="http://www.w3.org/1999/xhtml"><head><title>T</title>'
-        f"</head><body><p>x {_xml(text)}</p></body></html>"
-    )
 
 
 FILES = _files()

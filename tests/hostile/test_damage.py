@@ -173,18 +173,13 @@ def test_an_interrupted_translation(attacks: Attacks, world: World, tmp_path: Pa
     succeed(*command, tmp_path / "expected")
     expected = (tmp_path / "expected").read_bytes()
     # Right before the result gets its name: the journal is complete.
-    assert run_killed([*command, out_of(folder)], Moment(path="out.de", operations=("replace", "rename")))
+    assert run_killed([*command, folder / "out.de"], Moment(path="out.de", operations=("replace", "rename")))
     journals = [name for name in files_of(folder) if "lock" not in name]
     assert journals
     for number in range(200):
         given = (folder, out.parent, [*command, out])
         attack(attacks, number, *given, lambda: out.read_bytes() == expected, journals)
     attacks.require_none()
-
-
-def out_of(folder: Path) -> Path:
-    """The output whose interrupted work lies in a folder."""
-    return folder / "out.de"
 
 
 def meaning(folder: Path) -> dict[str, object]:

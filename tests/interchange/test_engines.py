@@ -35,10 +35,11 @@ from cotext.search.engine import CTranslate2Engine, search_engine
 from cotext.search.nbest_beam import Alternative
 from cotext.translation import plan as plan_module
 from cotext.translation.open import OpenedRun, open_run
-from tests.command_line import Outcome, cotext, must_refuse, succeed
+from tests.command_line import Outcome, must_refuse, succeed
 from tests.loops import loop_over
 from tests.pretrained_folders import ENGLISH, m2m100_files, marian_files, sentences
 from tests.refusals import must_raise
+from tests.tiny import shake
 from tests.tiny_runs import toy_documents
 
 pytestmark = pytest.mark.skipif(not installed(), reason="CTranslate2 is not installed")
@@ -123,9 +124,8 @@ def make(tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> Make
 def write(run: Path, config: Config, tokenizer: Tokenizer, ending: float) -> None:
     torch.manual_seed(0)
     model: Any = build_model(config, tokenizer.vocabulary_size, tokenizer.source_vocabulary_size)
+    shake(model)
     with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(torch.randn_like(parameter) * 0.2)
         last = model.decoder_norm if config.model.pre_norm else model.decoder[-1].after_feed_forward.norm
         last.bias[0] = 6
         for i in (tokenizer.unk, tokenizer.pad, tokenizer.bos):
@@ -406,21 +406,15 @@ def test_what_cannot_be_exported_is_refused(make: Make, tokenizer: Tokenizer, tm
     config = parse_config({"model": {"dimension": 16, "heads": 2, "positions": "reset"}}, "test")
     write(tmp_path / "reset", config, tokenizer, 0)
     out = tmp_path / "engine"
-
-    def refusal(*arguments: str | Path) -> str:
-        outcome = cotext("export", *arguments)
-        assert outcome.code == 2
-        assert not out.exists()
-        return outcome.err
-
     to = ("--to", "ctranslate2", "--out", out)
-    assert "does not support model.positions = reset" in refusal(tmp_path / "reset", *to)
-    assert "--quantization int4: choose one of float32" in refusal(run, *to, "--quantization", "int4")
-    assert "--to onnx: choose one of" in refusal(run, "--to", "onnx", "--out", out)
-    assert "no such run folder" in refusal(tmp_path / "nowhere", *to)
+    must_refuse("does not support model.positions = reset", "export", tmp_path / "reset", *to)
+    must_refuse("--quantization int4: choose one of float32", "export", run, *to, "--quantization", "int4")
+    must_refuse("--to onnx: choose one of", "export", run, "--to", "onnx", "--out", out)
+    must_refuse("no such run folder", "export", tmp_path / "nowhere", *to)
+    assert not out.exists()
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "x").touch()
-    assert "exists" in refusal(run, "--to", "ctranslate2", "--out", tmp_path / "full")
+    must_refuse("exists", "export", run, "--to", "ctranslate2", "--out", tmp_path / "full")
 
 
 def test_without_the_package(make: Make, both: Both, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

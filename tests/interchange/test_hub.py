@@ -15,7 +15,7 @@ from cotext.data.tokenizer import load_tokenizer
 from cotext.interchange.model_names import OF_RUN
 from cotext.models.run_folder import noted_import
 from cotext.runtime.integrity import sealed
-from tests.command_line import World, cotext, listing, succeed
+from tests.command_line import World, cotext, listing, must_refuse, succeed
 from tests.tiny_runs import toy_documents, write_run
 
 SMALL = ("model.dimension=16", "model.feed_forward=32", "model.heads=2", "train.threads=1", "languages=en-de")
@@ -190,17 +190,11 @@ def test_what_the_commands_write_is_read(world: World, make: Make, tmp_path: Pat
 
 def test_what_cannot_be_published_is_refused(make: Make, tmp_path: Path) -> None:
     run, out = make(), tmp_path / "pub"
-
-    def refusal(*arguments: str | Path) -> str:
-        outcome = cotext("export", *arguments)
-        assert outcome.code == 2
-        assert not out.exists()
-        return outcome.err
-
     to = ("--to", "hub", "--out", out)
-    assert "write it as the hub does" in refusal(run, *to, "--licence", "Do what\nyou like")
+    must_refuse("write it as the hub does", "export", run, *to, "--licence", "Do what\nyou like")
     (tmp_path / "no.json").write_text('{"a": {"overall": 1}}')
-    assert "contains no scores" in refusal(run, *to, "--scores", tmp_path / "no.json")
-    assert "--quantization requires --to ctranslate2" in refusal(run, *to, "--quantization", "int8")
+    must_refuse("contains no scores", "export", run, *to, "--scores", tmp_path / "no.json")
+    must_refuse("--quantization requires --to ctranslate2", "export", run, *to, "--quantization", "int8")
     two = make("docflat/doc2doc-two-pass", "train.init=runs/first")
-    assert "decode.first_pass = init: it translates with another run" in refusal(two, *to)
+    must_refuse("decode.first_pass = init: it translates with another run", "export", two, *to)
+    assert not out.exists()

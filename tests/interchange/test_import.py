@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -77,7 +78,7 @@ def test_the_self_test_finds_the_same_model(name: str, imports: Get) -> None:
     # A table of sinusoids in half precision is read as it is there, and made anew here.
     assert tested.largest_difference < (1e-3 if name == "half precision" else 1e-5) < 1 < tested.largest_logit
     note = unsealed((run / IMPORT).read_text())
-    assert note["self_test"] == tested.as_dict()
+    assert note["self_test"] == asdict(tested)
     assert (note["class"], note["licence"]) == (account.kind, "cc-by-4.0")
     assert {"config.json", "tokenizer_config.json"} <= note["files"].keys()
     assert all(len(file["sha256"]) == 64 for file in note["files"].values())

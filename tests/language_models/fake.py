@@ -1,6 +1,6 @@
 """A fake server with the API of OpenAI, on this machine alone: translates by a dictionary, errs on command.
 
-    with Fake({"cat": "Katze"}) as fake:
+    with Fake({"A cat.": "Eine Katze."}) as fake:
         fake.misbehave("429", times=2)          # the next two requests
         fake.misbehave("merge", when=lambda request: "cat" in request.text)
         ... fake.url, fake.requests
@@ -20,7 +20,6 @@ from types import TracebackType
 from typing import Any, Self
 
 NUMBERED = re.compile(r"^\s*(?P<open>[\[(<#]?)(?P<number>\d+)(?P<close>[\])>.:|]+)\s*(?P<text>.*)$")
-WORD = re.compile(r"\w+|\W+")
 TOKEN = re.compile(r" ?\w+| ?[^\w\s]|\s")
 
 # What goes wrong on the way, whatever was asked.
@@ -116,20 +115,12 @@ def asked_for(request: Request) -> Lines:
 class Fake:
     """The server, from `with` to the end of it; the log of what it was asked; what it is to do wrong.
 
-    `words` is the dictionary: of words, or of whole sentences, which come first. `asked` finds the lines to
-    translate in a request. With a `key`, every request has to show it.
+    `words` is the dictionary of sentences; what it does not know stays. With a `key`, every request has to
+    show it.
     """
 
-    def __init__(
-        self,
-        words: Mapping[str, str] | None = None,
-        *,
-        asked: Callable[[Request], Lines] = asked_for,
-        key: str | None = None,
-    ) -> None:
-        self.words = dict(words or {})
-        self.asked = asked
-        self.key = key
+    def __init__(self, words: Mapping[str, str], key: str | None = None) -> None:
+        self.words, self.key = dict(words), key
         self.requests: list[Request] = []
         self.most_at_once = 0
         self._faults: list[Fault] = []
@@ -179,12 +170,6 @@ class Fake:
         """Forget what was to go wrong."""
         self._faults.clear()
 
-    def translation(self, sentence: str) -> str:
-        """A sentence by the dictionary: whole, or word by word; what it does not know stays."""
-        if sentence in self.words:
-            return self.words[sentence]
-        return "".join(self.words.get(word, word) for word in WORD.findall(sentence))
-
     # --- used by the handler
 
     def noted(self, request: Request) -> Fault | None:
@@ -210,8 +195,8 @@ class Fake:
         return TYPES[fault](made) if fault in TYPES else made
 
     def _text(self, request: Request, fault: str | None) -> str:
-        asked = self.asked(request)
-        lines = [_numbered(line, self.translation(_bare(line))) for line in asked]
+        asked = asked_for(request)
+        lines = [_numbered(line, self.words.get(_bare(line), _bare(line))) for line in asked]
         return TEXTS[fault](lines, asked) if fault in TEXTS else "\n".join(lines)
 
     def _chat(self, request: Request, fault: str | None) -> dict[str, Any]:
@@ -219,9 +204,6 @@ class Fake:
         read, wrote = len(TOKEN.findall(request.text)), len(TOKEN.findall(written))
         message = {"role": "assistant", "content": written}
         return {
-            "id": f"fake-{len(self.requests)}",
-            "object": "chat.completion",
-            "created": int(time.time()),
             "model": request.payload.get("model", "fake"),
             "choices": [{"index": 0, "finish_reason": "stop", "message": message}],
             "usage": {"prompt_tokens": read, "completion_tokens": wrote, "total_tokens": read + wrote},

@@ -4,7 +4,7 @@ import gzip
 import json
 import threading
 import time
-from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -18,22 +18,11 @@ from cotext.runtime.errors import CotextError
 from tests.language_models.described import KEY, VARIABLE, WORDS, described
 from tests.language_models.fake import Fake
 from tests.loops import loop_over
+from tests.refusals import must_raise
 
 
 def asking(text: str = "The cat sleeps.") -> dict[str, Any]:
     return {"model": "fake", "messages": [{"role": "user", "content": text}]}
-
-
-@pytest.fixture(autouse=True)
-def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client_module, "backoff", lambda attempt: 0.0)
-    monkeypatch.setenv(VARIABLE, KEY)
-
-
-@pytest.fixture
-def fake() -> Iterator[Fake]:
-    with Fake(WORDS, key=KEY) as server:
-        yield server
 
 
 def opened(folder: Path, fake: Fake, **settings: Any) -> Client:
@@ -193,8 +182,7 @@ def test_what_makes_no_connection_is_told(
     if variable:
         monkeypatch.setenv(variable, value)
     connection_module.certificates.cache_clear()
-    with pytest.raises(CotextError, match="no connection can be made"):
-        Client(described(tmp_path, address))
+    must_raise("no connection can be made", Client, described(tmp_path, address))
 
 
 def test_nobody_there(tmp_path: Path) -> None:
@@ -281,12 +269,8 @@ def test_a_placeholder_for_a_key_is_a_word_like_others(
 
 
 def test_requests_side_by_side_are_as_many_as_allowed(tmp_path: Path, fake: Fake) -> None:
-    with opened(tmp_path, fake, at_once=2) as client:
-        threads = [threading.Thread(target=client.post, args=(asking(f"{number}."),)) for number in range(12)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+    with opened(tmp_path, fake, at_once=2) as client, ThreadPoolExecutor(12) as pool:
+        list(pool.map(client.post, [asking(f"{number}.") for number in range(12)]))
     assert len(fake.requests) == 12
     assert fake.most_at_once <= 2
 
@@ -294,11 +278,8 @@ def test_requests_side_by_side_are_as_many_as_allowed(tmp_path: Path, fake: Fake
 def test_equal_requests_at_once_share_an_answer(tmp_path: Path, fake: Fake) -> None:
     fake.misbehave("timeout", seconds=0.2)  # the first is still under way when the others come
     with opened(tmp_path, fake) as client:
-        threads = [threading.Thread(target=client.post, args=(asking(),)) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(client.post, [asking()] * 4))
         # Paid for once, it counts once.
         assert (client.counts.now.requests, client.counts.all.requests) == (1, 1)
     assert len(fake.requests) == 2  # one without an answer

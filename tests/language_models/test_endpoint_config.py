@@ -11,6 +11,7 @@ from cotext.language_models.translator import spans_of
 from cotext.runtime.errors import CotextError
 from tests.language_models.described import KEY, VARIABLE, described
 from tests.loops import loop_over
+from tests.refusals import must_raise
 
 
 def test_languages_are_codes_or_names(tmp_path: Path) -> None:
@@ -71,8 +72,7 @@ def test_a_key_in_the_file_is_refused_and_not_shown(tmp_path: Path, settings: di
 def test_the_key_comes_from_its_variable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     endpoint = read_endpoint(described(tmp_path, key=VARIABLE))
     monkeypatch.delenv(VARIABLE, raising=False)
-    with pytest.raises(CotextError, match=VARIABLE):
-        endpoint.secret()
+    must_raise(VARIABLE, endpoint.secret)
     monkeypatch.setenv(VARIABLE, f"{KEY}\n")
     assert endpoint.secret() == KEY
     monkeypatch.setenv(VARIABLE, "Schlüssel-0123456789")

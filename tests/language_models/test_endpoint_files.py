@@ -1,7 +1,6 @@
 """`cotext translate endpoint.yaml`: files in and out, the report beside, and what is refused."""
 
 import json
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,6 @@ import pytest
 
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.formats import FORMATS, read_documents, write_documents, write_parallel
-from cotext.language_models import client as client_module
 from cotext.runtime.files import checksum
 from cotext.translation.signature import signature_entries
 from tests.command_line import Outcome, cotext
@@ -19,18 +17,6 @@ from tests.language_models.fake import Fake
 
 SOURCE = "\n".join([*WORDS, "", "The cat sleeps.", ""])
 TARGET = "\n".join([*WORDS.values(), "", "Die Katze schläft.", ""])
-
-
-@pytest.fixture(autouse=True)
-def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client_module, "backoff", lambda attempt: 0.0)
-    monkeypatch.setenv(VARIABLE, KEY)
-
-
-@pytest.fixture
-def fake() -> Iterator[Fake]:
-    with Fake(WORDS, key=KEY) as server:
-        yield server
 
 
 @pytest.fixture
@@ -223,6 +209,7 @@ def test_what_is_refused_before_anything_is_sent(
 def test_a_key_that_is_missing_or_wrong(
     tmp_path: Path, fake: Fake, source: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    fake.key = KEY
     monkeypatch.setenv(VARIABLE, "sk-another-0123456789")
     outcome = translated(tmp_path, fake)
     assert outcome.code == 2

@@ -1,13 +1,11 @@
 """Documents through a server that errs: as many sentences as went in, and every repair told."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from cotext.data.documents import Document
-from cotext.language_models import client as client_module
 from cotext.language_models.client import Client, RefusedRequestError
 from cotext.language_models.translator import (
     AGAIN,
@@ -21,10 +19,10 @@ from cotext.language_models.translator import (
     EndpointTranslator,
     Repair,
 )
-from cotext.runtime.errors import CotextError
 from tests.language_models.described import WORDS, described
 from tests.language_models.fake import TEXTS, TYPES, Fake, Request
 from tests.loops import loop_over
+from tests.refusals import must_raise
 
 SOURCE, TARGET = tuple(WORDS), tuple(WORDS.values())
 MODES: dict[str, dict[str, Any]] = {
@@ -34,17 +32,6 @@ MODES: dict[str, dict[str, Any]] = {
     "apart": {"mode": "chunk", "chunk": 3, "context": 0},
     "document": {"mode": "document"},
 }
-
-
-@pytest.fixture(autouse=True)
-def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client_module, "backoff", lambda attempt: 0.0)
-
-
-@pytest.fixture
-def fake() -> Iterator[Fake]:
-    with Fake(WORDS) as server:
-        yield server
 
 
 def translated(folder: Path, fake: Fake, *documents: Document, **settings: Any) -> list[EndpointTranslation]:
@@ -114,8 +101,7 @@ def test_no_fault_changes_the_number_of_sentences(tmp_path: Path, fake: Fake, fa
     fake.misbehave(fault, times=None, when=lambda request: SOURCE[2] in lines_of(request))
     settings = {**MODES[mode], "repeats": 1, "retries": 0}
     if fault in ("array", "error as answer"):  # no answer at all, rather than a wrong one
-        with pytest.raises(CotextError, match="no answer after 1 attempt:"):
-            translated(tmp_path, fake, **settings)
+        must_raise("no answer after 1 attempt:", translated, tmp_path, fake, **settings)
         return
     [found] = translated(tmp_path, fake, **settings)
     assert len(found.document) == len(SOURCE)
@@ -305,8 +291,7 @@ def test_a_refused_request_ends_the_job(tmp_path: Path, fake: Fake, monkeypatch:
 def test_a_failure_ends_the_job_and_loses_nothing(tmp_path: Path, fake: Fake) -> None:
     documents = [Document(str(number), (f"{number} cats.", *SOURCE)) for number in range(8)]
     fake.misbehave("500", times=None, when=lambda request: "5 cats." in request.text)
-    with pytest.raises(CotextError, match="no answer after 1 attempt:"):
-        translated(tmp_path, fake, *documents, retries=0, at_once=2)
+    must_raise("no answer after 1 attempt:", translated, tmp_path, fake, *documents, retries=0, at_once=2)
     fake.behave()
     answered = len(list((tmp_path / "model.answers").rglob("*.json")))
     sent = len(fake.requests)

@@ -5,13 +5,11 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from cotext.language_models import client as client_module
 from cotext.language_models.client import Client, UnansweredError
 from cotext.language_models.connection import StoppedError
 from cotext.runtime.signals import INTERRUPTED
@@ -22,17 +20,6 @@ from tests.tiny_runs import PROCESSES
 
 PAYLOAD = {"model": "fake", "messages": [{"role": "user", "content": "The cat sleeps."}]}
 DEEP = b'{"choices": ' + b"[" * 200_000 + b"]" * 200_000 + b"}"
-
-
-@pytest.fixture
-def fake() -> Iterator[Fake]:
-    with Fake(WORDS) as server:
-        yield server
-
-
-@pytest.fixture
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client_module, "backoff", lambda attempt: 0.01)
 
 
 def asked(folder: Path, fake: Fake, **settings: Any) -> tuple[UnansweredError, list[str]]:
@@ -59,7 +46,6 @@ ANSWERS: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("name", ANSWERS)
-@pytest.mark.usefixtures("quick")
 def test_an_answer_without_use_is_asked_for_twice(tmp_path: Path, fake: Fake, name: str) -> None:
     options, words = ANSWERS[name]
     fake.misbehave("given", times=None, **options)
@@ -80,7 +66,6 @@ def test_an_answer_without_use_is_asked_for_twice(tmp_path: Path, fake: Fake, na
 @pytest.mark.parametrize(
     ("fault", "options"), [("timeout", {}), ("drip", {"part": "head"}), ("drip", {"part": "body"})]
 )
-@pytest.mark.usefixtures("quick")
 def test_one_limit_for_all_attempts(tmp_path: Path, fake: Fake, fault: str, options: dict[str, str]) -> None:
     """Six repeats of 0.4 seconds would be 2.8; in drops, every byte comes in time, and the last one never."""
     fake.misbehave(fault, times=None, seconds=30, **options)
@@ -112,9 +97,8 @@ def test_the_pace_is_no_attempt(tmp_path: Path, fake: Fake) -> None:
 
 
 def test_what_a_server_says_cannot_change_the_screen(
-    tmp_path: Path, fake: Fake, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, fake: Fake, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(client_module, "backoff", lambda attempt: 0.01)
     body = b'{"error": {"message": "\\u202ebusy [red]"}}'
     fake.misbehave("given", times=1, status=503, body=body)
     with Client(described(tmp_path, fake.url)) as client:

@@ -16,9 +16,7 @@ from cotext.layers.kernels.sdpa import TokenIndices, watch_weights
 from cotext.layers.masks import is_current
 from cotext.layers.multi_head import AttentionSize
 from cotext.layers.state import STEPS_BETWEEN_COLLECTIONS, SourceSide
-from cotext.losses.cross_entropy import CrossEntropy
 from cotext.models.abd import DatapointAttention, Datapoints
-from cotext.models.build import build_model
 from cotext.models.mbe import BatchMean
 from cotext.models.transformer import Transformer
 from tests.layers.layouts import layout
@@ -151,19 +149,6 @@ def test_a_current_token_moves_what_follows_it_and_current_ones_of_later_rows(sy
         assert torch.equal(moved[batch.is_label], expected[batch.is_label]), (row, t)
 
 
-@systems
-def test_gradients_reach_every_parameter_with_dropout(system: str) -> None:
-    config = named(system)
-    model = config.model.model_copy(update={"dropout": 0.2, "attention_dropout": 0.2})
-    torch.manual_seed(0)
-    built = build_model(config.model_copy(update={"model": model}), TOKENIZER.vocabulary_size)
-    CrossEntropy(0.1, 1.0)(built, batch_of(config)).loss.backward()  # type: ignore[no-untyped-call]
-    for name, parameter in built.named_parameters():
-        assert parameter.grad is not None, name
-        assert bool(parameter.grad.isfinite().all()), name
-        assert float(parameter.grad.abs().sum()) > 0, name
-
-
 # --- mini-batch embedding
 
 
@@ -196,39 +181,6 @@ def test_the_mean_of_all_words_of_the_document_stands_before_every_row() -> None
         y = y + model.embedding.table(torch.arange(length + 1))
         expected = decoded(model, y[None], torch.cat((k[:1], k))[None], side)
         close(hidden[i, :length], expected[0, 1:])
-
-
-@pytest.mark.parametrize("system", [s for s in SYSTEMS if s.startswith("mean")])
-@pytest.mark.parametrize("view", VIEWS)
-@torch.no_grad()
-def test_steps_equal_the_batch_through_beams_and_departures(system: str, view: str) -> None:
-    """All beams but one go astray; what is compared is written on the one that all later ones continue."""
-    config = named(system, VIEWS[view])
-    model, batch = random_model(config, TOKENIZER), batch_of(config)
-    hidden, lengths = full(model, batch), batch.is_label.sum(dim=1)
-    begun = torch.tensor(begun_of(batch, view == "longer"))
-    state = model.encode(batch.source)
-    longest = int(begun.max())
-    state.open(longest + int(lengths.max()))
-    at = torch.arange(longest)
-    first = at < begun[:, None]
-    tokens = batch.target_input[:, :longest].where(first, torch.tensor(0))
-    found = model.decode(tokens, batch.input_sentence[:, :longest].where(first, torch.tensor(-1)), state)
-    close(found[first], hidden[:, :longest][first])
-    state.widen(2)
-    rows = torch.arange(len(lengths))
-    for step in range(int(lengths.max())):
-        stay = (begun[rows] + step < lengths[rows]).nonzero().flatten()
-        if not len(stay):
-            break
-        state.select(stay, 2)
-        rows = rows[stay]
-        t = begun[rows] + step
-        right = batch.target_input[rows, t]
-        tokens = torch.stack(((right + 1) % 4, right), dim=1).view(-1, 1)
-        found = model.decode(tokens, batch.input_sentence[rows, t].repeat_interleave(2)[:, None], state)
-        close(found[1::2, 0], hidden[rows, t])
-        state.reorder(torch.arange(len(rows)).repeat_interleave(2) * 2 + 1)
 
 
 # --- attention between datapoints

@@ -24,7 +24,7 @@ from cotext.models.interface import Draft, NonAutoregressiveModel
 from cotext.models.nat import NonAutoregressiveTransformer
 from cotext.models.transformer import Transformer
 from cotext.runtime.errors import CotextError
-from tests.tiny import PlainWordTokenizer, tiny_config
+from tests.tiny import PlainWordTokenizer, shake, tiny_config
 
 TOKENIZER = PlainWordTokenizer(["the", "cat", "sat", "on", "a", "mat", "it", "saw", "again"])
 SOURCES = [
@@ -82,9 +82,7 @@ def model_of(slots: dict[str, Any], seed: int = 0, **model: Any) -> NonAutoregre
     torch.manual_seed(seed)
     built = build_model(config_of(slots, **model), TOKENIZER.vocabulary_size)
     assert isinstance(built, NonAutoregressiveTransformer)
-    with torch.no_grad():
-        for parameter in built.parameters():
-            parameter.add_(torch.randn_like(parameter) * 0.2)
+    shake(built)
     return built.double().eval()
 
 

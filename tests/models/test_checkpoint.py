@@ -12,21 +12,15 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
+from safetensors.torch import save as serialised
 
 from cotext.config.recipe import dump_config
 from cotext.config.training import TrainConfig
-from cotext.data.batch import Batch
-from cotext.data.build import build_view, special_symbols
-from cotext.data.collate import make_batch
-from cotext.data.sampling import instances_of
-from cotext.data.store import TokenStore
-from cotext.data.tokenizer import load_tokenizer
-from cotext.losses.build import build_loss
 from cotext.models import checkpoint as ckpt
-from cotext.models.build import build_model
 from cotext.models.run_folder import Description, describe_file
 from cotext.runtime.errors import CotextError
 from cotext.training import resume as training_state
+from tests.refusals import must_raise
 from tests.tiny_runs import (
     assert_same_run,
     prepare_toy,
@@ -53,33 +47,6 @@ def run(trained: Path, tmp_path: Path) -> Path:
     return tmp_path / "run"
 
 
-def one_batch(data: Path, run: Path) -> Batch:
-    config = ckpt.load_run(run).config.view
-    symbols = special_symbols(load_tokenizer(data / "tokenizer"), config)
-    instances = [i for d in TokenStore(data / "dev.arrow") for i in instances_of(d, build_view(config))]
-    return make_batch(instances, symbols)
-
-
-def test_saved_and_loaded_gives_the_same_output_bit_for_bit(
-    data: Path, trained: Path, tmp_path: Path
-) -> None:
-    loaded = ckpt.load_run(trained)
-    torch.manual_seed(0)
-    model = build_model(loaded.config, loaded.tokenizer.vocabulary_size).eval()
-    path = tmp_path / "model.safetensors"
-    ckpt.save_model(path, model.state_dict(), loaded.config, loaded.tokenizer.fingerprint, [7])
-    again = build_model(loaded.config, loaded.tokenizer.vocabulary_size).eval()
-    ckpt.fill(again, ckpt.load_weights(path), path)
-    batch, loss = one_batch(data, trained), build_loss(loaded.config.loss)
-    with torch.no_grad():
-        hidden = [
-            m.decode(batch.target_input, batch.input_sentence, m.encode(batch.source)) for m in (model, again)
-        ]
-        assert torch.equal(*hidden)
-        assert torch.equal(loss(model, batch).loss, loss(again, batch).loss)
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["model.safetensors"]
-
-
 def test_equal_models_are_equal_files(trained: Path, tmp_path: Path) -> None:
     """Whatever is in their description: the library would write its parts in any order."""
     loaded = ckpt.load_run(trained)
@@ -87,6 +54,7 @@ def test_equal_models_are_equal_files(trained: Path, tmp_path: Path) -> None:
     files = [tmp_path / f"{number}.safetensors" for number in range(4)]
     for path in files:
         ckpt.save_model(path, loaded.model.state_dict(), content, loaded.tokenizer.fingerprint, [7])
+    assert sorted(tmp_path.iterdir()) == files
     assert len({path.read_bytes() for path in files}) == 1
     assert describe_file(files[0]) == Description(content, loaded.tokenizer.fingerprint, [7])
     weights = ckpt.load_weights(files[0])
@@ -172,8 +140,7 @@ class TestAveraging:
         one, other = (ckpt.load_run(trained, u).model.state_dict() for u in (2, 6))
         for name, tensor in loaded.model.state_dict().items():
             assert torch.equal(tensor, ((one[name].double() + other[name].double()) / 2).float())
-        with pytest.raises(CotextError, match="no checkpoint of update 5"):
-            ckpt.average_run(trained, tmp_path / "other", [2, 5])
+        must_raise("no checkpoint of update 5", ckpt.average_run, trained, tmp_path / "other", [2, 5])
 
 
 class TestPruning:
@@ -342,28 +309,30 @@ def rewrite(path: Path, change: dict[str, Any]) -> None:
 
 class TestRefusedModels:
     def test_no_run(self, tmp_path: Path) -> None:
-        with pytest.raises(CotextError, match="nowhere: no such run folder"):
-            ckpt.load_run(tmp_path / "nowhere")
-        with pytest.raises(CotextError, match=r"no such model file; has the run been trained\?"):
-            ckpt.load_run(tmp_path)
+        must_raise("nowhere: no such run folder", ckpt.load_run, tmp_path / "nowhere")
+        must_raise(r"no such model file; has the run been trained\?", ckpt.load_run, tmp_path)
 
-    @pytest.mark.parametrize("length", [0, 4, 100, 5000, -1])
-    def test_truncated(self, run: Path, length: int) -> None:
+    def test_files_that_are_no_model(self, run: Path) -> None:
         path = run / "model.safetensors"
-        path.write_bytes(path.read_bytes()[:length])
-        with pytest.raises(CotextError, match=r"model.safetensors: .*damaged or truncated"):
-            ckpt.load_run(run)
+        whole = path.read_bytes()
+        others = b"hello, this is a text\n" * 50, bytes(1000), b"PK\x03\x04" * 300
+        for content, message in (
+            *(
+                (whole[:length], r"model.safetensors: .*damaged or truncated")
+                for length in (0, 4, 100, 5000, -1)
+            ),
+            *((content, "not a safetensors file") for content in others),
+            (serialised({"w": torch.zeros(3)}), "a safetensors file, but not a model of Cotext"),
+        ):
+            path.write_bytes(content)
+            must_raise(message, ckpt.load_run, run)
 
-    @pytest.mark.parametrize("content", [b"hello, this is a text\n" * 50, bytes(1000), b"PK\x03\x04" * 300])
-    def test_not_safetensors(self, run: Path, content: bytes) -> None:
-        (run / "model.safetensors").write_bytes(content)
-        with pytest.raises(CotextError, match="not a safetensors file"):
-            ckpt.load_run(run)
-
-    def test_foreign(self, run: Path) -> None:
-        save_file({"w": torch.zeros(3)}, run / "model.safetensors")
-        with pytest.raises(CotextError, match="a safetensors file, but not a model of Cotext"):
-            ckpt.load_run(run)
+    def test_another_tokenizer_or_none(self, run: Path, tmp_path: Path) -> None:
+        other = prepare_toy(tmp_path / "other", seed=9)
+        shutil.rmtree(run / "tokenizer")
+        must_raise("tokenizer", ckpt.load_run, run)
+        shutil.copytree(other / "tokenizer", run / "tokenizer")
+        must_raise("was trained with another tokenizer", ckpt.load_run, run)
 
     @pytest.mark.parametrize(
         ("change", "message"),
@@ -400,20 +369,7 @@ class TestRefusedModels:
     def test_description_and_weights(self, run: Path, change: dict[str, Any], message: str) -> None:
         """By key of either, with None for what is missing; `heads:` is a part of the configuration."""
         rewrite(run / "model.safetensors", change)
-        with pytest.raises(CotextError, match=message):
-            ckpt.load_run(run)
-
-    def test_another_tokenizer(self, run: Path, tmp_path: Path) -> None:
-        other = prepare_toy(tmp_path / "other", seed=9)
-        shutil.rmtree(run / "tokenizer")
-        shutil.copytree(other / "tokenizer", run / "tokenizer")
-        with pytest.raises(CotextError, match="was trained with another tokenizer"):
-            ckpt.load_run(run)
-
-    def test_no_tokenizer(self, run: Path) -> None:
-        shutil.rmtree(run / "tokenizer")
-        with pytest.raises(CotextError, match="tokenizer"):
-            ckpt.load_run(run)
+        must_raise(message, ckpt.load_run, run)
 
     @settings(max_examples=60)
     @given(data=st.data())

@@ -79,7 +79,7 @@ def with_gates(system: Transformer, bias: float) -> Transformer:
     """Gates that are fixed: a large bias means local, a small one global."""
     with torch.no_grad():
         for module in system.modules():
-            if isinstance(module, GatedAttention | GatedAttention):
+            if isinstance(module, GatedAttention):
                 module.gate.weight.zero_()
                 module.gate.bias.fill_(bias)
     return system

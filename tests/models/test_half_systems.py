@@ -14,7 +14,6 @@ from cotext.models.checkpoint import load_run
 from cotext.models.parameters import count_parameters
 from cotext.models.precision import halved, in_precision
 from cotext.runtime import devices
-from cotext.runtime.errors import CotextError
 from cotext.translation.open import open_run
 from tests.models.test_int8_systems import (
     CPU,
@@ -27,6 +26,7 @@ from tests.models.test_int8_systems import (
     translations,
     translator,
 )
+from tests.refusals import must_raise
 
 __all__ = ["run", "toy"]
 
@@ -57,10 +57,8 @@ def test_a_run_is_told_and_not_mixed_up(run: Path, monkeypatch: pytest.MonkeyPat
     assert opened.score(TEXT, TEXT) != load(run).score(TEXT, TEXT)
     half = open_run(run, decode={"precision": "bfloat16"})
     for other in ("float32", "int8"):
-        with pytest.raises(CotextError, match=f"loaded in bfloat16; load it again in {other}"):
-            half.with_decode({"precision": other})
-    with pytest.raises(CotextError, match="float16 needs a GPU, but this is a CPU"):
-        in_precision(load_run(run), "float16", CPU)
+        must_raise(f"loaded in bfloat16; load it again in {other}", half.with_decode, {"precision": other})
+    must_raise("float16 needs a GPU, but this is a CPU", in_precision, load_run(run), "float16", CPU)
     for fast, told in ((True, ""), (False, "decode.precision = bfloat16: this CPU has no instructions")):
         monkeypatch.setattr(devices, "multiplies_bfloat16", lambda fast=fast: fast)
         assert half.slow.startswith(told)

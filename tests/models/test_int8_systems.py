@@ -27,7 +27,8 @@ from cotext.translation.open import open_run
 from cotext.translation.signature import scoring_entries
 from cotext.translation.translator import DocumentTranslator
 from tests.golden import SETTINGS
-from tests.tiny import PlainWordTokenizer
+from tests.refusals import must_raise
+from tests.tiny import PlainWordTokenizer, shake
 from tests.tiny_runs import prepare_toy, run_config, training_is_refused, write_run
 
 TOKENIZER = PlainWordTokenizer([f"w{i}" for i in range(4, 40)])
@@ -64,9 +65,7 @@ def system(
     config = load_config(recipe, None, [*SETTINGS, *decode])
     torch.manual_seed(1)
     model = build_model(config, TOKENIZER.vocabulary_size)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(torch.randn_like(parameter) * 0.2)
+    shake(model)
     return model.eval(), config
 
 
@@ -170,8 +169,7 @@ class TestRuns:
         assert opened.loaded.precision == "float32"
         assert quantised_later.loaded.precision == "int8"
         assert quantised_later.with_decode({"precision": "int8", "beam": 1}).loaded is quantised_later.loaded
-        with pytest.raises(CotextError, match="load it again"):
-            quantised_later.with_decode({"precision": "float32"})
+        must_raise("load it again", quantised_later.with_decode, {"precision": "float32"})
 
     def test_it_is_not_trained(self, toy: tuple[Path, Tokenizer], run: Path, tmp_path: Path) -> None:
         export_int8(run, tmp_path / "int8")
@@ -195,10 +193,7 @@ class TestRuns:
         del weights["embedding.weight.int8_scale"]
         path = run / "model.safetensors"
         save_model(path, weights, loaded.config, loaded.tokenizer.fingerprint, [1])
-        with pytest.raises(
-            CotextError, match=r"'embedding\.weight' is int8 but does not have a scale for every row"
-        ):
-            load_run(run)
+        must_raise(r"'embedding\.weight' is int8 but does not have a scale for every row", load_run, run)
 
 
 def test_file_of_a_fourth(tmp_path: Path) -> None:
@@ -225,12 +220,10 @@ def test_small_matrices_stay() -> None:
 
 def test_refused_on_a_gpu_of_engines_and_unknown(run: Path) -> None:
     loaded = load_run(run)
-    with pytest.raises(CotextError, match="int8 needs a CPU"):
-        in_precision(loaded, "int8", torch.device("cuda"))
+    must_raise("int8 needs a CPU", in_precision, loaded, "int8", torch.device("cuda"))
     with pytest.raises(CotextError, match="engines have the precision of the export"):
         in_precision(replace(loaded, model=NoEngine()), "int8", CPU)
-    with pytest.raises(CotextError, match="precision"):
-        load(run, precision="int4")
+    must_raise("precision", load, run, precision="int4")
 
 
 class NoEngine(Engine):

@@ -22,7 +22,7 @@ from cotext.search.beam_search import SearchOptions, search
 from cotext.search.constraints import SearchRequest, SearchSymbols
 from cotext.search.likelihood import autoregressive_nll, label_nll
 from tests.test_leaks import TOKENIZER
-from tests.tiny import TINY_MODEL, random_model, tiny_config, window
+from tests.tiny import TINY_MODEL, random_model, shake, tiny_config, window
 
 LM = {"reads_source": False}
 SENTENCES = [[4, 9, 5], [17, 6], [7, 8, 21, 30], [12, 11]]
@@ -137,9 +137,7 @@ def toy(seed: int, **model: Any) -> TranslationModel:
     config = tiny_config(model=model, view=window(2) if model else {})
     torch.manual_seed(seed)
     built = build_model(config, 8).double().eval()
-    with torch.no_grad():
-        for parameter in built.parameters():
-            parameter.add_(torch.randn_like(parameter) * 0.4)
+    shake(built, 0.4)
     assert isinstance(built, TranslationModel)
     return built
 

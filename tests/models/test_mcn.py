@@ -43,7 +43,7 @@ from tests.layers.layouts import doubles, layout, sentences
 from tests.layers.test_state import PREFIXES, Rows, search_at_random, source
 from tests.layers.test_state import system as system_of
 from tests.models.test_g_transformer import example, keys, moved, with_source
-from tests.tiny import PlainWordTokenizer, tiny_config
+from tests.tiny import PlainWordTokenizer, shake, tiny_config
 
 # Three rows: of three sentences, of one, of five. Source sentences of the first: at 0-2, 3-4, 5-8.
 LENGTHS = ([3, 2, 4], [4], [2, 1, 3, 1, 2])
@@ -72,9 +72,7 @@ def model(layers: int = 2, memory: int = 1, context: int | None = None, **slots:
     if filled["decoder"]["span"] == "memory":
         filled["decoder"] = {**filled["decoder"], "memory_sentences": memory}
     built = system_of(4, **filled)
-    with torch.no_grad():
-        for parameter in built.parameters():
-            parameter.add_(torch.randn_like(parameter) * 0.2)
+    shake(built)
     return built
 
 
@@ -146,9 +144,7 @@ def test_columns_of_a_chunk_do_not_grow_with_the_row(monkeypatch: pytest.MonkeyP
 def check_segment_attention(sentence: Tensor, relative: bool, context: int | None, packed: bool) -> None:
     torch.manual_seed(0)
     attention = row_attention(AttentionSize(8, 2, 0.0), relative)
-    with torch.no_grad():
-        for parameter in attention.parameters():
-            parameter.add_(torch.randn_like(parameter))
+    shake(attention, 1.0)
     real = sentence >= 0
     rows = layout(sentence, source_sentences=context)
     if not packed:

@@ -16,7 +16,7 @@ from cotext.layers.multi_head import Score
 from cotext.models.parts import own_part
 from cotext.runtime import own_code
 from cotext.runtime.errors import CotextError
-from tests.command_line import TINY, World, cotext, process_environment, succeed
+from tests.command_line import TINY, World, cotext, must_refuse, process_environment, succeed
 
 PAGE = (Path(__file__).parents[2] / "docs" / "slots.md").read_text(encoding="utf-8")
 
@@ -78,9 +78,8 @@ def test_an_idea_of_the_page_is_trained_and_translates(idea: Path, world: World)
 def test_code_is_not_run_before_the_user_agrees(
     idea: Path, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    outcome = cotext("train", idea, "--data", world.folder / "data", "--out", idea.parent / "run", *TINY)
-    assert outcome.code == 2
-    assert "idea.py: the model needs this Python file" in outcome.err.replace("\n", " ")
+    command = ("train", idea, "--data", world.folder / "data", "--out", idea.parent / "run", *TINY)
+    must_refuse("idea.py: the model needs this Python file", *command)
     assert not (idea.parent / "run").exists()
     run = trained(idea, world, "--trust-code")
     forget()
@@ -97,9 +96,8 @@ def test_changed_code_is_refused(idea: Path, world: World) -> None:
     kept = run / "code" / "idea.py"
     kept.write_text(kept.read_text() + "\nprint('other')\n")
     forget()
-    outcome = cotext("translate", run, world.folder / "test.en", "--out", idea.parent / "out", "--trust-code")
-    assert outcome.code == 2
-    assert "idea.py: was modified" in outcome.err
+    command = ("translate", run, world.folder / "test.en", "--out", idea.parent / "out", "--trust-code")
+    must_refuse("idea.py: was modified", *command)
     kept.unlink()
     forget()
     outcome = cotext("translate", run, world.folder / "test.en", "--out", idea.parent / "out", "--trust-code")
@@ -111,9 +109,8 @@ def test_training_goes_on_with_the_same_code_alone(idea: Path, world: World) -> 
     code = idea.parent / "idea.py"
     code.write_text(code.read_text() + "\n")
     forget()
-    outcome = cotext("train", idea, "--data", world.folder / "data", "--out", run, *TINY, "--trust-code")
-    assert outcome.code == 2
-    assert "model.document_layer" in outcome.err
+    command = ("train", idea, "--data", world.folder / "data", "--out", run, *TINY, "--trust-code")
+    must_refuse("model.document_layer", *command)
 
 
 @pytest.mark.parametrize(
@@ -203,7 +200,5 @@ def test_two_files_of_one_name_are_refused_before_training(idea: Path, world: Wo
     other.write_text((idea.parent / "idea.py").read_text() + "\n", encoding="utf-8")
     data = ("--data", world.folder / "data", "--out", idea.parent / "run")
     score = f"model.decoder.score={other}:Temperature"
-    outcome = cotext("train", idea, *data, *TINY, score, "--trust-code")
-    assert outcome.code == 2
-    assert "two different files are called idea.py" in outcome.err.replace("\n", " ")
+    must_refuse("two different files are called idea.py", "train", idea, *data, *TINY, score, "--trust-code")
     assert not (idea.parent / "run" / "code").exists()

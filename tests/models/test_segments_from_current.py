@@ -11,15 +11,13 @@ from cotext.config.recipe import Config
 from cotext.data.batch import Batch, Instance, SpecialSymbols
 from cotext.data.build import build_view
 from cotext.data.collate import make_batch
-from cotext.data.documents import Document, ParallelDocument
 from cotext.layers.positions import sinusoidal
 from cotext.models.build import build_model
 from cotext.models.row_embedder import RowEmbedder
 from cotext.models.transformer import Transformer
 from cotext.runtime.errors import CotextError
-from cotext.translation.translator import DocumentTranslator
 from tests.layers.test_state import SEP, Rows, search_at_random, source, system
-from tests.tiny import PlainWordTokenizer, random_model, tiny_config, window
+from tests.tiny import tiny_config, window
 
 SYMBOLS = SpecialSymbols(pad=20, bos=21, eos=22, separators=(23,))
 VOCABULARY = 24
@@ -144,23 +142,6 @@ def test_every_step_of_search_equals_the_full_pass(segments: str, beam: int) -> 
     given.current[:] = torch.tensor([[2, 3], [0, 1], [3, 4], [1, 2]])
     rows = Rows(model, given, [[0], [0, 4, 5, SEP, 3], [0, 4, SEP], [0, 1, 2, 3]], slots=80)
     search_at_random(rows, beam, 12, {4: [0, 3, 2], 8: [2, 1]})
-
-
-WORDS = PlainWordTokenizer(["a", "cat", "sat", "it", "saw", "mat"])
-SENTENCES = ("a cat sat", "it saw a mat", "it sat", "a mat", "it saw")
-
-
-@pytest.mark.parametrize("batch_context", ["none", "mean", "flat", "datapoints"])
-@pytest.mark.parametrize("segments", ["learned", "sinusoidal"])
-def test_reported_scores_are_those_of_scoring(segments: str, batch_context: str) -> None:
-    model = {"segments": segments, "segments_from": "current", "batch_context": batch_context}
-    config = tiny_config(model=model, view=window(2), decode={"beam": 3})
-    translator = DocumentTranslator(random_model(config, WORDS), config, WORDS, torch.device("cpu"))
-    [(_, translation)] = translator.translate([Document("d", SENTENCES)])
-    [scored] = translator.score([ParallelDocument("d", SENTENCES, translation.document.sentences)])
-    assert [score.log_probability for score in scored] == pytest.approx(
-        list(translation.log_probabilities), abs=1e-4
-    )
 
 
 @pytest.mark.parametrize(

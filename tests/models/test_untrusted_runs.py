@@ -25,8 +25,9 @@ from cotext.runtime import devices
 from cotext.runtime.devices import choose_threads
 from cotext.runtime.errors import CotextError
 from cotext.training.prepared_data import open_data
-from tests.command_line import RECIPE, TINY, World, cotext
+from tests.command_line import RECIPE, TINY, World, must_refuse
 from tests.loops import loop_over
+from tests.refusals import must_raise
 
 NINES = "9" * 6000
 
@@ -88,8 +89,7 @@ def test_a_model_that_asks_for_more_than_it_holds(
 
     describe(run, config=change)
     monkeypatch.setattr(ckpt, "build_model", build)
-    with pytest.raises(CotextError, match=message):
-        ckpt.load_run(run)
+    must_raise(message, ckpt.load_run, run)
 
 
 @loop_over(
@@ -130,8 +130,7 @@ def test_checkpoints_of_different_models_have_no_mean(tmp_path: Path, world: Wor
         ("fewer", {}),
     ):
         save_file(tensors, tmp_path / name, metadata)
-        with pytest.raises(CotextError, match=f"{name}: its weights do not fit"):
-            ckpt.average([tmp_path / "one", tmp_path / name])
+        must_raise(f"{name}: its weights do not fit", ckpt.average, [tmp_path / "one", tmp_path / name])
 
 
 def parts_of(model: ModelConfig) -> str:
@@ -158,9 +157,8 @@ def test_the_bound_of_parameters_holds(size: str, models: Callable[[ModelConfig]
 
 def test_training_of_what_no_memory_holds(world: World, tmp_path: Path) -> None:
     huge = (*TINY, "model.dimension=65536", "model.feed_forward=65536", "model.heads=1")
-    outcome = cotext("train", RECIPE, *huge, "--data", world.folder / "data", "--out", tmp_path / "r")
-    assert outcome.code == 2
-    assert "GiB, and this machine has" in outcome.err
+    command = ("train", RECIPE, *huge, "--data", world.folder / "data", "--out", tmp_path / "r")
+    must_refuse("GiB, and this machine has", *command)
     assert not (tmp_path / "r").exists()
 
 
@@ -222,16 +220,14 @@ def test_no_file_of_a_run_is_a_pipe_or_endless(run: Path, name: str) -> None:
 def test_no_configuration_of_a_run_is_a_pipe(world: World, tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     os.mkfifo(tmp_path / "run" / "config.yaml")
-    outcome = cotext("train", RECIPE, *TINY, "--data", world.folder / "data", "--out", tmp_path / "run")
-    assert outcome.code == 2
-    assert "config.yaml: cannot be read: it is no regular file" in outcome.err
+    command = ("train", RECIPE, *TINY, "--data", world.folder / "data", "--out", tmp_path / "run")
+    must_refuse("config.yaml: cannot be read: it is no regular file", *command)
 
 
 def test_no_journal_is_a_pipe(world: World, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "out.partial")
-    outcome = cotext("translate", world.run, world.folder / "test.en", "--out", tmp_path / "out")
-    assert outcome.code == 2
-    assert "out.partial: is not a regular file" in outcome.err
+    command = ("translate", world.run, world.folder / "test.en", "--out", tmp_path / "out")
+    must_refuse("out.partial: is not a regular file", *command)
 
 
 def test_no_store_is_a_pipe(world: World, tmp_path: Path) -> None:
@@ -239,8 +235,7 @@ def test_no_store_is_a_pipe(world: World, tmp_path: Path) -> None:
     (tmp_path / "data").chmod(0o755)
     (tmp_path / "data" / "dev.arrow").unlink()
     os.mkfifo(tmp_path / "data" / "dev.arrow")
-    with pytest.raises(CotextError, match=r"dev\.arrow: can't be read: no regular file"):
-        open_data(tmp_path / "data")
+    must_raise(r"dev\.arrow: can't be read: no regular file", open_data, tmp_path / "data")
 
 
 @loop_over(
@@ -275,5 +270,4 @@ def test_totals_that_a_store_cannot_have(tmp_path: Path, totals: dict[str, Any],
             writer.write_batch(pa.RecordBatch.from_pylist(rows, schema=schema))
         said = {key: json.dumps(value) for key, value in changed.items()}
         writer.write_batch(pa.RecordBatch.from_pylist([], schema=schema), custom_metadata=said)
-    with pytest.raises(CotextError, match="the token store is damaged"):
-        TokenStore(path)
+    must_raise("the token store is damaged", TokenStore, path)

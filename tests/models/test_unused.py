@@ -15,7 +15,7 @@ from cotext.runtime.errors import CotextError
 from cotext.translation.translator import DocumentTranslator
 from tests.command_line import cotext
 from tests.loops import loop_over
-from tests.tiny import WordTokenizer, tiny_config
+from tests.tiny import WordTokenizer, shake, tiny_config
 
 TOKENIZER = WordTokenizer(["a", "cat", "sat", "it", "saw", "mat"])
 SENTENCES = ("a cat sat", "it saw a mat", "it sat", "a mat")
@@ -107,9 +107,7 @@ def outcome(config: Config) -> list[Any]:
     """Shapes of all weights, and what a random model thinks of a document."""
     torch.default_generator.manual_seed(1)
     model = build_model(config, TOKENIZER.vocabulary_size).double().eval()
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(torch.randn_like(parameter) * 0.2)
+    shake(model)
     shapes = {name: value.shape for name, value in model.state_dict().items()}
     return [shapes, DocumentTranslator(model, config, TOKENIZER, torch.device("cpu")).score(PAIRS)]
 

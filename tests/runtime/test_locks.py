@@ -8,6 +8,8 @@ import re
 import subprocess
 import sys
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -114,15 +116,11 @@ def test_a_process_that_nobody_has_asked_how_it_ended_is_dead(tmp_path: Path) ->
     assert living.runs() is False
 
 
-def test_a_number_that_another_process_has_by_now(tmp_path: Path) -> None:
-    record(tmp_path / "lock", start=Process.current().start + 1)
-    with holding(tmp_path / "lock", "it") as lock:
-        lock.require()
-
-
-@loop_over("pid", [None, 0, -1, 2**31, 10**30])
-def test_numbers_of_no_living_process(tmp_path: Path, pid: int | None) -> None:
-    record(tmp_path / "lock", pid=dead_process() if pid is None else pid, start=7)
+@loop_over("pid", ["dead", "of another by now", 0, -1, 2**31, 10**30])
+def test_numbers_of_no_living_process(tmp_path: Path, pid: Any) -> None:
+    own = Process.current()
+    known = {"dead": dead_process(), "of another by now": own.pid}
+    record(tmp_path / "lock", pid=known.get(pid, pid), start=own.start + 1)
     with holding(tmp_path / "lock", "it") as lock:
         lock.require()
 
@@ -176,28 +174,23 @@ def test_a_lock_that_its_holder_could_not_write_into(
         lock.require()
 
 
+NOTES = [b"my notes", b"[1]", b"{}", b'{"pid": 3}', b'{"pid": "x", "start": 1}', b"[" * 4000, b"x" * 9000]
+
+
 @loop_over(
-    "content",
-    [b"my notes", b"[1]", b"{}", b'{"pid": 3}', b'{"pid": "x", "start": 1}', b"[" * 4000, b"x" * 9000],
+    "make",
+    [
+        *(partial(Path.write_bytes, data=content) for content in NOTES),
+        *(Path.mkdir, os.mkfifo, partial(Path.symlink_to, target="nowhere")),
+    ],
 )
-def test_what_is_no_lock_is_left_alone(tmp_path: Path, content: bytes) -> None:
+def test_what_is_no_lock_is_left_alone(tmp_path: Path, make: Callable[[Path], object]) -> None:
     path = tmp_path / "lock"
-    path.write_bytes(content)
+    make(path)
+    before = path.read_bytes() if path.is_file() else None
     with pytest.raises(CotextError, match="lock: exists, and is not a lock of Cotext"), holding(path, "it"):
         pass
-    assert path.read_bytes() == content
-
-
-@pytest.mark.parametrize("kind", ["folder", "pipe", "dangling"])
-def test_what_is_no_file_is_left_alone(tmp_path: Path, kind: str) -> None:
-    path = tmp_path / "lock"
-    {
-        "folder": path.mkdir,
-        "pipe": lambda: os.mkfifo(path),
-        "dangling": lambda: path.symlink_to(tmp_path / "nowhere"),
-    }[kind]()
-    with pytest.raises(CotextError, match="is not a lock of Cotext"), holding(path, "it"):
-        pass
+    assert (path.read_bytes() if path.is_file() else None) == before
 
 
 def test_storage_that_refuses(tmp_path: Path) -> None:

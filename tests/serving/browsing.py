@@ -5,6 +5,8 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
@@ -20,6 +22,7 @@ TARGETS = [
 Open = Callable[..., "AbstractContextManager[Page]"]
 
 CHROMIUM = shutil.which("chromium")
+MARKS = [pytest.mark.outside, pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium")]
 FLAGS = [
     "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
     "--disable-background-networking", "--disable-component-update", "--disable-sync",

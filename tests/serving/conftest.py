@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
+    import httpx2 as httpx
     from playwright.sync_api import Browser
 
     from cotext.serving.systems import Systems
@@ -28,17 +29,25 @@ def quick_systems(systems: "Systems") -> "Systems":
     return Systems(sorted(found, key=lambda system: system.name != "window"))
 
 
+@pytest.fixture(scope="module")
+def server(systems: "Systems", tmp_path_factory: pytest.TempPathFactory) -> "Iterator[httpx.Client]":
+    """A client of a server of the tiny systems."""
+    from tests.serving.loopback import served
+    from tests.serving.tiny_server import tiny_application
+
+    with served(tiny_application(systems, tmp_path_factory.mktemp("state"))) as client:
+        yield client
+
+
 @pytest.fixture
 def translated(quick_systems: "Systems") -> Callable[..., list[str]]:
     """The translations of lines by a quick system without a server: as one document, or of each by itself."""
-    from cotext.files.blocks import Block, Contents
-    from cotext.files.translate_blocks import translate_blocks
+    from tests.translating import translated_lines
 
     def translate(*lines: str, together: bool = True, system: str = "window") -> list[str]:
         documents = [lines] if together else [(line,) for line in lines]
-        contents = Contents([[Block((line,)) for line in each] for each in documents])
-        found = translate_blocks(quick_systems.named(system).opened, contents)
-        return [block.text for blocks in found for block in blocks]
+        found = translated_lines(quick_systems.named(system).opened, documents)
+        return [line for lines in found for line in lines]
 
     return translate
 

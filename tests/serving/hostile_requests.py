@@ -15,6 +15,19 @@ ADDRESSES = (
     "/api/files",
 )
 DEEP = b'{"text":' + b"[" * 3000 + b"]" * 3000 + b"}"
+_JSON = (
+    {"text": ["<a>" * 500 + "x" + "</a>" * 500], "target_lang": "DE", "tag_handling": "xml"},
+    {
+        **{"text": ["<!DOCTYPE a [<!ENTITY b 'c'>]><a>&b;</a>"], "target_lang": "DE"},
+        **{"tag_handling": "xml", "tag_handling_version": "v2"},
+    },
+    {"text": ["a"] * 3000, "target_lang": "DE"},
+    {"q": "a. " * 1300, "source": "en", "target": "de"},
+    {"q": ["a"], "source": "en", "target": "de", "alternatives": 10**9},
+    {"system": "document", "sources": ["a"] * 100, "targets": ["b"], "sentence": -1, "characters": [9, 1]},
+    {"system": "document", "sources": ["a"], "targets": ["b"], "sentence": 2**63, "characters": [-(2**70)]},
+    {"system": None, "text": [], "glossary": [[1, None], "ab", {}]},
+)
 BODIES = (
     b"",
     b"{",
@@ -30,33 +43,7 @@ BODIES = (
     b'{"text": ["a"], "text": ["b"], "target_lang": "DE"}',
     b"a" * 70_000,
     b'{"q":"' + b"\xf0\x9f\x98\x80" * 900 + b'"}',
-    json.dumps(
-        {"text": ["<a>" * 500 + "x" + "</a>" * 500], "target_lang": "DE", "tag_handling": "xml"}
-    ).encode(),
-    json.dumps(
-        {
-            "text": ["<!DOCTYPE a [<!ENTITY b 'c'>]><a>&b;</a>"],
-            "target_lang": "DE",
-            "tag_handling": "xml",
-            "tag_handling_version": "v2",
-        }
-    ).encode(),
-    json.dumps({"text": ["a"] * 3000, "target_lang": "DE"}).encode(),
-    json.dumps({"q": "a. " * 1300, "source": "en", "target": "de"}).encode(),
-    json.dumps({"q": ["a"], "source": "en", "target": "de", "alternatives": 10**9}).encode(),
-    json.dumps(
-        {"system": "document", "sources": ["a"] * 100, "targets": ["b"], "sentence": -1, "characters": [9, 1]}
-    ).encode(),
-    json.dumps(
-        {
-            "system": "document",
-            "sources": ["a"],
-            "targets": ["b"],
-            "sentence": 2**63,
-            "characters": [-(2**70)],
-        }
-    ).encode(),
-    json.dumps({"system": None, "text": [], "glossary": [[1, None], "ab", {}]}).encode(),
+    *(json.dumps(content).encode() for content in _JSON),
 )
 KINDS = (
     "application/json",

@@ -17,9 +17,9 @@ SECONDS = 60
 class ServerProcess:
     """A server that runs, its address, what it has printed, and the lines of its log."""
 
-    def __init__(self, runs: Sequence[Path | str], state: Path, *options: str, threads: int = 1) -> None:
+    def __init__(self, runs: Sequence[Path | str], state: Path, *options: str) -> None:
         command = [sys.executable, "-m", "cotext", "serve", *map(str, runs), "--state", str(state), *options]
-        environment = {**os.environ, "OMP_NUM_THREADS": str(threads), "PYTHONUNBUFFERED": "1"}
+        environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
         self._process = subprocess.Popen(
             [*command, "--port", "0", "--device", "cpu"],
             stdout=subprocess.PIPE,

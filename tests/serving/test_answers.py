@@ -187,11 +187,7 @@ def test_work_that_nobody_waits_for_stops(service: Service, monkeypatch: pytest.
 
     with service.shared(service.systems.named("window")).exclusively(Work()):  # so that it can't be done
         asyncio.run(gone())
-    asyncio.run(until_empty(service))
-
-
-async def until_empty(service: Service) -> None:
-    await until(lambda: not service._requests.pending)
+    asyncio.run(until(lambda: not service._requests.pending))
 
 
 def test_whoever_asks_again_in_time_goes_on_with_it(

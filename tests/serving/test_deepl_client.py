@@ -3,19 +3,19 @@
 import io
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
 import deepl
+import httpx2 as httpx
 import pytest
 
-from cotext.files.blocks import Block, Contents
-from cotext.files.translate_blocks import translate_blocks
 from cotext.serving.systems import System, Systems
 from tests.serving.loopback import served
 from tests.serving.tiny_server import tiny_application
+from tests.translating import translated_lines
 
 TEXTS = ["The cat sees a dog.", "It runs.", "It sings!"]
 Translated = Callable[..., list[list[str]]]
@@ -23,19 +23,13 @@ DOCUMENT = {"cotext": {"document": True, "system": "window"}}
 WINDOW = {"cotext": {"system": "window"}}
 
 
-@pytest.fixture(scope="module")
-def address(systems: Systems, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with served(tiny_application(systems, tmp_path_factory.mktemp("state"))) as client:
-        yield str(client.base_url)
-
-
 @pytest.fixture
-def client(address: str, monkeypatch: pytest.MonkeyPatch) -> deepl.DeepLClient:
+def client(server: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> deepl.DeepLClient:
     # The client asks every five seconds how far a document is.
     monkeypatch.setattr(
         "deepl.translator.time", SimpleNamespace(sleep=lambda _: time.sleep(0.02), time=time.time)
     )
-    return deepl.DeepLClient("a key", server_url=address)
+    return deepl.DeepLClient("a key", server_url=str(server.base_url))
 
 
 @pytest.fixture
@@ -43,9 +37,7 @@ def translated(systems: Systems) -> Translated:
     """Documents of lines, translated without a server."""
 
     def translate(*documents: list[str], system: str = "window") -> list[list[str]]:
-        contents = Contents([[Block((line,)) for line in lines] for lines in documents])
-        found = translate_blocks(systems.named(system).opened, contents)
-        return [[block.text for block in blocks] for blocks in found]
+        return translated_lines(systems.named(system).opened, documents)
 
     return translate
 

@@ -1,6 +1,5 @@
 """Answers against DeepL's published specification, and requests as other clients than DeepL's send them."""
 
-import time
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -14,6 +13,7 @@ from cotext.serving.systems import Systems
 from tests.loops import loop_over
 from tests.serving.loopback import served
 from tests.serving.tiny_server import tiny_application
+from tests.serving.waiting import until
 
 SPECIFICATION = Path(__file__).resolve().parents[3] / "shared" / "deepl" / "openapi.yaml"
 KEY = {"Authorization": "DeepL-Auth-Key k"}
@@ -141,10 +141,7 @@ def test_documents(server: httpx.Client) -> None:
     made = check(server.post(path, data=asked, files=file), path).json()
     key = {"document_key": made["document_key"]}
     of_one, one = f"{path}/{made['document_id']}", f"{path}/{{document_id}}"
-    deadline = time.monotonic() + 30
-    while check(server.post(of_one, json=key), one).json()["status"] != "done":
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    until(lambda: check(server.post(of_one, json=key), one).json()["status"] == "done")
     check(server.post(of_one, data=key), one)
     check(server.post(of_one, json={}), one)
     check(server.post(of_one, json={"document_key": "x"}), one)
@@ -227,7 +224,6 @@ def test_a_get_may_have_its_fields_in_a_body(server: httpx.Client) -> None:
 @loop_over(
     ("body", "kind"),
     [
-        (b'{"text": ["\\ud800"], "target_lang": "DE"}', "application/json"),
         (b'{"text": [["a"]], "target_lang": "DE"}', "application/json"),
         (b'{"text": {"a": 1}, "target_lang": ["DE", "EN"]}', "application/json"),
         (b'{"text": "a", "target_lang": 1}', "application/json"),
@@ -237,8 +233,6 @@ def test_a_get_may_have_its_fields_in_a_body(server: httpx.Client) -> None:
             "application/json",
         ),
         (b"text=a", "application/x-www-form-urlencoded"),
-        (b"[1]", "application/json"),
-        (b"{", "application/json"),
     ],
 )
 def test_errors_are_texts(server: httpx.Client, body: bytes, kind: str) -> None:

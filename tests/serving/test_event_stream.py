@@ -88,22 +88,6 @@ def test_what_fails_in_mid_stream_is_an_event(error: Exception, message: str) ->
     assert "/home" not in body
 
 
-def test_a_client_that_hangs_up_stops_the_work() -> None:
-    closed = []
-    gone = asyncio.Event()
-
-    async def endless() -> AsyncGenerator[Event, None]:
-        try:
-            yield Event("said", 1)
-            gone.set()
-            await asyncio.Event().wait()
-        finally:
-            closed.append(True)
-
-    sent(endless(), gone=gone)
-    assert closed
-
-
 def test_no_event_is_asked_for_before_the_one_before_it_is_sent() -> None:
     asked, gone = [], asyncio.Event()
 

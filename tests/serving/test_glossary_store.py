@@ -1,16 +1,16 @@
 """Glossaries on disk: each client has its own, and what cannot be a term is refused."""
 
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from cotext.data.languages import Languages
-from cotext.runtime.errors import CotextError
 from cotext.serving import glossary_store
-from cotext.serving.errors import RequestError
 from cotext.serving.glossary_store import GlossaryStore
 from tests.loops import loop_over
+from tests.refusals import must_raise
+from tests.serving.waiting import refused
 
 EN_DE = Languages("en", "de")
 
@@ -23,13 +23,10 @@ def test_a_glossary_is_kept_for_its_client(tmp_path: Path) -> None:
     assert store.entries("ann", made.id) == [("ant", "Ameise"), ("cat", "Katze")]
     assert store.all_of("bob") == []
     for method in (store.get, store.entries, store.delete):
-        with pytest.raises(RequestError, match="no such glossary") as refused:
-            method("bob", made.id)
-        assert refused.value.status == 404
+        assert refused(method, "bob", made.id).status == 404
     store.delete("ann", made.id)
     assert store.all_of("ann") == GlossaryStore(tmp_path).all_of("ann") == []
-    with pytest.raises(RequestError, match="no such glossary"):
-        store.entries("ann", made.id)
+    assert "no such glossary" in refused(store.entries, "ann", made.id).message
 
 
 @loop_over(
@@ -48,21 +45,15 @@ def test_what_cannot_be_kept_is_refused(
     tmp_path: Path, name: str, entries: list[tuple[str, str]], message: str
 ) -> None:
     store = GlossaryStore(tmp_path)
-    with pytest.raises(RequestError, match=message) as refused:
-        store.create("ann", name, EN_DE, entries)
-    assert refused.value.status == 400
+    error = refused(store.create, "ann", name, EN_DE, entries)
+    assert (error.status, message in error.message) == (400, True)
     assert store.all_of("ann") == []
 
 
 def test_threads_share_a_store(tmp_path: Path) -> None:
     store = GlossaryStore(tmp_path)
-    threads = [
-        threading.Thread(target=store.create, args=("ann", f"{n}", EN_DE, [("a", f"{n}")])) for n in range(8)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(30)
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda n: store.create("ann", f"{n}", EN_DE, [("a", f"{n}")]), range(8)))
     assert sorted(each.name for each in store.all_of("ann")) == [str(n) for n in range(8)]
 
 
@@ -75,22 +66,19 @@ def test_a_client_has_a_number_of_glossaries_and_an_eighth_of_the_space(
     entries = [(f"{n} {'x' * 900}", "y") for n in range(80)]  # 80,000 bytes
     made = store.create("eve", "much", EN_DE, entries)
     store = GlossaryStore(tmp_path)  # sizes are known after a new start
-    with pytest.raises(RequestError, match="2 glossaries at most, and 100,000 bytes together") as refused:
-        store.create("eve", "more", EN_DE, entries)
-    assert refused.value.status == 456
+    error = refused(store.create, "eve", "more", EN_DE, entries)
+    assert "2 glossaries at most, and 100,000 bytes together" in error.message
+    assert error.status == 456
     assert store.all_of("eve") == [made]
     mine = [store.create("ann", "mine", EN_DE, [("a", "b")]) for _ in range(2)]
-    with pytest.raises(RequestError) as refused:
-        store.create("ann", "mine", EN_DE, [("a", "b")])
-    assert refused.value.status == 456
+    assert refused(store.create, "ann", "mine", EN_DE, [("a", "b")]).status == 456
 
     def fill() -> None:
         for n in range(20):
             store.create(f"{n}", "much", EN_DE, entries)
 
-    with pytest.raises(RequestError, match="no space for more glossaries") as refused:
-        fill()
-    assert refused.value.status == 503
+    error = refused(fill)
+    assert (error.status, "no space for more glossaries" in error.message) == (503, True)
     assert store.all_of("ann") == mine
     store.delete("eve", made.id)
     store.create("bob", "mine", EN_DE, [("a", "b")])
@@ -105,8 +93,7 @@ def test_a_damaged_glossary_is_refused_and_an_unfinished_one_deleted(tmp_path: P
     assert GlossaryStore(tmp_path).all_of("ann") == [made]
     assert not unfinished.exists()
     path.write_text("a\tb\n")
-    with pytest.raises(CotextError, match="damaged"):
-        GlossaryStore(tmp_path)
+    must_raise("damaged", GlossaryStore, tmp_path)
 
 
 def test_what_storage_refuses_changes_nothing(tmp_path: Path) -> None:
@@ -115,13 +102,9 @@ def test_what_storage_refuses_changes_nothing(tmp_path: Path) -> None:
     [path] = (tmp_path / "glossaries").glob("*.tsv")
     path.unlink()
     path.mkdir()
-    with pytest.raises(RequestError) as refused:
-        store.delete("ann", made.id)
-    assert refused.value.status == 503
+    assert refused(store.delete, "ann", made.id).status == 503
     path.rmdir()
     path.parent.rmdir()
     path.parent.write_text("not a folder")
-    with pytest.raises(RequestError) as refused:
-        store.create("ann", "more", EN_DE, [("a", "b")])
-    assert refused.value.status == 503
+    assert refused(store.create, "ann", "more", EN_DE, [("a", "b")]).status == 503
     assert store.all_of("ann") == [made]

@@ -19,12 +19,12 @@ import httpx2 as httpx
 import psutil
 import pytest
 
-from cotext.files.blocks import Block, Contents
-from cotext.files.translate_blocks import translate_blocks
 from tests.serving.hostile_requests import ADDRESSES, BODIES, KINDS, PATHS, RAW, UPLOADS
 from tests.serving.process import ServerProcess, serving
 from tests.serving.test_surface import LEAKS
 from tests.serving.tiny_server import tiny_systems, write_systems
+from tests.serving.waiting import until
+from tests.translating import translated_lines
 
 CLIENTS = 4
 WORKERS = 16
@@ -59,13 +59,10 @@ def clients(tmp_path_factory: pytest.TempPathFactory) -> list[Known]:
     systems = tiny_systems(tmp_path_factory.mktemp("alone"), beam=1)
     chance = random.Random(1)
     texts = [_made_up(chance) for _ in range(4 * CLIENTS)]
-    contents = Contents([[Block((text,))] for text in texts])
-    by_name = {name: translate_blocks(systems.named(name).opened, contents) for name in NAMES}
-    answers = {
-        (text, name): block.text
-        for name, found in by_name.items()
-        for text, [block] in zip(texts, found, strict=True)
-    }
+    answers: dict[tuple[str, str], str] = {}
+    for name in NAMES:
+        found = translated_lines(systems.named(name).opened, [[text] for text in texts])
+        answers |= {(text, name): answer for text, [answer] in zip(texts, found, strict=True)}
     counts = Counter((name, answer) for (_, name), answer in answers.items())
     telling = [text for text in texts if all(counts[name, answers[text, name]] == 1 for name in NAMES)]
     assert len(telling) >= 2 * CLIENTS
@@ -281,7 +278,7 @@ def run_attack(server: ServerProcess, clients: list[Known], requests: int) -> At
     assert attack.faults == []
     for kind in ("deepl", "libre", "own"):
         assert attack.statuses[kind, 200] > requests / 60, attack.statuses
-    _settled(lambda: process.num_fds() <= files + 10)
+    until(lambda: process.num_fds() <= files + 10)
     assert process.memory_info().rss - memory < MAX_GROWTH
     assert process.num_threads() <= threads + 50
     assert httpx.get(f"{server.address}/ready").json() == {"status": "ready"}
@@ -290,13 +287,6 @@ def run_attack(server: ServerProcess, clients: list[Known], requests: int) -> At
     words = [text.split()[0] for known in clients for text in known.texts]
     assert not [line for line in server.log_text if any(word in line for word in words)]
     return attack
-
-
-def _settled(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 40
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
 
 
 def test_good_and_hostile_clients_at_once(server: ServerProcess, clients: list[Known]) -> None:

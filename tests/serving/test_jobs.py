@@ -16,9 +16,7 @@ import pytest
 from cotext.data.splitting import Splitting
 from cotext.files.table import format_of
 from cotext.files.translate_files import open_job
-from cotext.runtime.errors import CotextError
 from cotext.runtime.jobs.engine import run
-from cotext.serving.errors import RequestError
 from cotext.serving.jobs import JobOptions, Jobs, JobStatus, JobTicket, translation
 from cotext.serving.jobs.translation import Running
 from cotext.serving.service import Client, Service
@@ -26,8 +24,9 @@ from cotext.serving.settings import ServerSettings
 from cotext.serving.sharing import Work
 from cotext.serving.systems import System, Systems
 from cotext.translation.translate_file import FileOptions, NotedWindows
+from tests.refusals import must_raise
 from tests.serving.tiny_server import tiny_systems
-from tests.serving.waiting import TEXT, Sender, long_text, until
+from tests.serving.waiting import TEXT, Sender, long_text, refused, until
 
 Opened = Callable[..., Sender]
 
@@ -75,12 +74,6 @@ def held(systems: Systems) -> Iterator[Callable[[Sender], Callable[[], None]]]:
     yield hold
     for release in releases:
         release()
-
-
-def refused(call: Callable[[], object]) -> RequestError:
-    with pytest.raises(RequestError) as error:
-        call()
-    return error.value
 
 
 def names(folder: Path) -> list[str]:
@@ -142,24 +135,12 @@ def test_a_job_is_its_clients(opened: Opened) -> None:
     ticket = sender.send()
     jobs, other = sender.service.jobs, Client("another")
     for call in (jobs.status, jobs.result, jobs.delete):
-        assert refused(lambda call=call: call(ticket.id, other)).status == 404  # type: ignore[misc]
-        assert refused(lambda call=call: call(ticket.id, sender.client, "0" * 64)).status == 404  # type: ignore[misc]
-        assert refused(lambda call=call: call("0" * 32, sender.client)).status == 404  # type: ignore[misc]
+        assert refused(call, ticket.id, other).status == 404
+        assert refused(call, ticket.id, sender.client, "0" * 64).status == 404
+        assert refused(call, "0" * 32, sender.client).status == 404
     assert jobs.of_client(other) == []
     assert [status.id for status in jobs.of_client(sender.client)] == [ticket.id]
     assert sender.finished(ticket).state == "done"
-
-
-def in_every_state(
-    sender: Sender, held: Callable[[Sender], Callable[[], None]]
-) -> tuple[Callable[[], None], JobTicket, JobTicket, JobTicket]:
-    """What lets the model go, and three files: translated, being translated, and waiting behind it."""
-    done = sender.send()
-    sender.translated(done)
-    release = held(sender)
-    begun, waiting = sender.send(long_text(12)), sender.send()
-    until(lambda: sender.status(begun).sentences == 12)
-    return release, done, begun, waiting
 
 
 def test_deleted_at_once_whatever_its_state(
@@ -167,12 +148,16 @@ def test_deleted_at_once_whatever_its_state(
 ) -> None:
     sender = opened(files_at_once=1)
     jobs, client = sender.service.jobs, sender.client
-    release, done, begun, waiting = in_every_state(sender, held)
+    done = sender.send()
+    sender.translated(done)
+    release = held(sender)
+    begun, waiting = sender.send(long_text(12)), sender.send()
+    until(lambda: sender.status(begun).sentences == 12)
     assert (sender.status(begun).state, sender.status(waiting).state) == ("translating", "queued")
     assert "not translated yet" in refused(lambda: jobs.result(waiting.id, client)).message
     for ticket in (done, begun, waiting):
         jobs.delete(ticket.id, client)
-        assert refused(lambda ticket=ticket: sender.status(ticket)).status == 404  # type: ignore[misc]
+        assert refused(sender.status, ticket).status == 404
     until(lambda: folders(tmp_path) == set())  # the thread of one may be opening its journal
     release()
     assert sender.finished(sender.send()).state == "done"
@@ -315,7 +300,7 @@ def test_the_oldest_finished_files_make_room(
     waiting = []
     for ticket, state in zip(finished, ("done", None), strict=True):
         waiting.append(sender.send(long))
-        assert refused(lambda ticket=ticket: sender.status(ticket)).status == 404  # type: ignore[misc]
+        assert refused(sender.status, ticket).status == 404
         assert state is None or sender.status(finished[1]).state == state
     assert refused(lambda: sender.send(long)).status == 429
     other = replace(sender, client=Client("other"))
@@ -331,8 +316,7 @@ def test_the_oldest_finished_files_make_room(
 
 def test_another_server_on_the_folder_is_refused(opened: Opened) -> None:
     opened()
-    with pytest.raises(CotextError, match="another process is working on it"):
-        opened()
+    must_raise("another process is working on it", opened)
 
 
 def test_a_record_of_another_version_or_damaged_is_refused(opened: Opened, tmp_path: Path) -> None:
@@ -340,11 +324,9 @@ def test_a_record_of_another_version_or_damaged_is_refused(opened: Opened, tmp_p
     ticket = sender.send()
     sender.service.jobs.close()
     changed(tmp_path, ticket, lambda record: record.update(version=2))
-    with pytest.raises(CotextError, match=r"has version 2.*--state"):
-        opened()
+    must_raise(r"has version 2.*--state", opened)
     (tmp_path / "state" / "jobs" / ticket.id / "job.json").write_text('{"number": "x"}')
-    with pytest.raises(CotextError, match="not a valid record of a job"):
-        opened()
+    must_raise("not a valid record of a job", opened)
     shutil.rmtree(tmp_path / "state" / "jobs" / ticket.id)
     opened()  # the lock is given back
 

@@ -6,7 +6,7 @@ close that rounding decides between them.
 
 import random
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -25,6 +25,7 @@ from cotext.translation.terms.glossary import Glossary
 from cotext.translation.window_search import WindowSearch
 from cotext.translation.wishes import Wishes
 from tests.serving.tiny_server import tiny_tokenizer, write_system, write_systems
+from tests.serving.waiting import until
 from tests.tiny import TINY_DECODE, TINY_MODEL
 from tests.tiny_runs import WORDS, run_config, with_section
 
@@ -119,54 +120,18 @@ class Heard:
         return Listener(self.start, self.sentence)
 
 
-def test_threads_share_batches(many: Systems) -> None:
-    """Documents of threads, several at a time, in as many batches as few of them would take alone."""
-    system = many.named("window")
-    draw = random.Random(1)
-    sources = [[alone_document(draw, system) for _ in range(2)] for _ in range(8)]
-    expected = [dict(system.opened.translator.translate(each)) for each in sources]
-    shared, found = SharedSystem(system), {}
-    steps = max(len(d.sentences) for each in sources for d in each)
-
-    def work(number: int) -> None:
-        translator = shared.opened_for(Work(str(number))).translator
-        found[number] = dict(translator.translate(sources[number]))
-
-    with shared.exclusively(Work()):
-        threads = [threading.Thread(target=work, args=(number,)) for number in range(len(sources))]
-        for thread in threads:
-            thread.start()
-        wait_for(lambda: len(waiting(shared)) == len(sources))
-    for thread in threads:
-        thread.join(60)
-    assert len(found) == len(sources)
-    for number, translations in found.items():
-        for index, translation in translations.items():
-            assert translation.document == expected[number][index].document
-    assert steps <= shared.batches < 4 * steps
-
-
-def alone_document(draw: random.Random, system: System) -> Any:
-    contents = Contents([[Block((sentence(draw),)) for _ in range(draw.randint(1, 5))]])
-    return BlockDocuments(system.opened, contents, None).documents[0]
-
-
 def waiting(shared: SharedSystem) -> list[Any]:
     return [flow for flow in list(shared._flows) if flow.documents]
 
 
-def wait_for(condition: Any, seconds: float = 30.0) -> None:
-    deadline = threading.Event()
-    for _ in range(int(seconds / 0.002)):
-        if condition():
-            return
-        deadline.wait(0.002)
-    pytest.fail("waited in vain")
+@pytest.fixture
+def system(many: Systems) -> System:
+    return many.named("sentence")
 
 
 @pytest.fixture
-def shared(many: Systems) -> Iterator[SharedSystem]:
-    made = SharedSystem(many.named("sentence"), batch_tokens=300)
+def shared(system: System) -> Iterator[SharedSystem]:
+    made = SharedSystem(system, batch_tokens=300)
     yield made
     made.stop()
 
@@ -202,15 +167,40 @@ def long_document(system: System, sentences: int, seed: int = 5) -> Any:
     return BlockDocuments(system.opened, contents, None).documents[0]
 
 
+def asked_together(shared: SharedSystem, asked: Sequence[tuple[list[Any], Work]]) -> list[Asker]:
+    """Askers that all come before anything is searched, and have ended."""
+    with shared.exclusively(Work()):
+        askers = [Asker(shared, sources, work) for sources, work in asked]
+        until(lambda: len(waiting(shared)) == len(askers))
+    for asker in askers:
+        asker.thread.join(60)
+    return askers
+
+
+def test_threads_share_batches(many: Systems) -> None:
+    """Documents of threads, several at a time, in as many batches as few of them would take alone."""
+    system = many.named("window")
+    draw = random.Random(1)
+    sources = [[long_document(system, draw.randint(1, 5), 2 * n + m) for m in range(2)] for n in range(8)]
+    shared = SharedSystem(system)
+    askers = asked_together(shared, [(each, Work(str(n))) for n, each in enumerate(sources)])
+    for asker in askers:
+        expected = dict(system.opened.translator.translate(asker.sources))
+        assert {n: each.document for n, each in asker.found.items()} == {
+            n: each.document for n, each in expected.items()
+        }
+    steps = max(len(each.sentences) for asker in askers for each in asker.sources)
+    assert steps <= shared.batches < 4 * steps
+
+
 @pytest.mark.parametrize("background", [False, True])
 def test_a_short_request_is_in_the_batch_after_it_came(
-    many: Systems, shared: SharedSystem, background: bool
+    system: System, shared: SharedSystem, background: bool
 ) -> None:
-    system = many.named("sentence")
     long = Asker(shared, [long_document(system, 400)], Work("long", background=background))
     for number in range(5):
         before = len(long.sentences)
-        wait_for(lambda before=before: len(long.sentences) > before)
+        until(lambda before=before: len(long.sentences) > before)
         came = shared.batches
         short = Asker(shared, [long_document(system, 1, number)], Work("short"))
         short.thread.join(30)
@@ -221,18 +211,11 @@ def test_a_short_request_is_in_the_batch_after_it_came(
     long.thread.join(30)
 
 
-def test_neither_long_documents_nor_files_starve(many: Systems, shared: SharedSystem) -> None:
+def test_neither_long_documents_nor_files_starve(system: System, shared: SharedSystem) -> None:
     """Of two long documents each gets its share, and a file a smaller one."""
-    system = many.named("sentence")
-    with shared.exclusively(Work()):
-        askers = [
-            Asker(shared, [long_document(system, 150, 1)], Work("one")),
-            Asker(shared, [long_document(system, 150, 2)], Work("other")),
-            Asker(shared, [long_document(system, 150, 3)], Work("file", background=True)),
-        ]
-        wait_for(lambda: len(waiting(shared)) == 3)
-    for asker in askers:
-        asker.thread.join(60)
+    works = Work("one"), Work("other"), Work("file", background=True)
+    asked = [([long_document(system, 150, seed)], work) for seed, work in enumerate(works, 1)]
+    askers = asked_together(shared, asked)
     one, other, file = (asker.batches[-1] for asker in askers)
     assert abs(one - other) <= 3
     early = sum(batch <= one / 2 for batch in askers[2].batches)
@@ -240,10 +223,9 @@ def test_neither_long_documents_nor_files_starve(many: Systems, shared: SharedSy
     assert file > max(one, other)
 
 
-def test_a_long_document_goes_on_when_another_comes(many: Systems, shared: SharedSystem) -> None:
-    system = many.named("sentence")
+def test_a_long_document_goes_on_when_another_comes(system: System, shared: SharedSystem) -> None:
     long = Asker(shared, [long_document(system, 400)], Work("long"))
-    wait_for(lambda: len(long.sentences) > 100)
+    until(lambda: len(long.sentences) > 100)
     before = len(long.sentences)
     late = Asker(shared, [long_document(system, 100, 1)], Work("late"))
     late.thread.join(30)
@@ -252,16 +234,9 @@ def test_a_long_document_goes_on_when_another_comes(many: Systems, shared: Share
     long.thread.join(30)
 
 
-def test_the_works_of_one_client_share_what_one_client_gets(many: Systems, shared: SharedSystem) -> None:
-    system = many.named("sentence")
-    with shared.exclusively(Work()):
-        askers = [
-            Asker(shared, [long_document(system, 60, seed)], Work("many" if seed else "one"))
-            for seed in range(5)
-        ]
-        wait_for(lambda: len(waiting(shared)) == 5)
-    for asker in askers:
-        asker.thread.join(60)
+def test_the_works_of_one_client_share_what_one_client_gets(system: System, shared: SharedSystem) -> None:
+    asked = [([long_document(system, 60, seed)], Work("many" if seed else "one")) for seed in range(5)]
+    askers = asked_together(shared, asked)
     when = askers[0].batches[-1]
     done = [sum(batch <= when for batch in asker.batches) for asker in askers[1:]]
     assert all(8 <= own <= 25 for own in done), done
@@ -271,7 +246,7 @@ def test_a_chain_of_windows_holds_nobody_up_and_goes_on(many: Systems) -> None:
     system = many.named("window")
     shared = SharedSystem(system, batch_tokens=300)
     chain = Asker(shared, [long_document(system, 60)], Work("chain"))
-    wait_for(lambda: chain.sentences)
+    until(lambda: chain.sentences)
     came = shared.batches
     short = Asker(shared, [long_document(system, 1, 1)], Work("short"))
     short.thread.join(30)
@@ -282,10 +257,9 @@ def test_a_chain_of_windows_holds_nobody_up_and_goes_on(many: Systems) -> None:
     shared.stop()
 
 
-def test_cancelled_work_leaves_at_the_next_batch(many: Systems, shared: SharedSystem) -> None:
-    system = many.named("sentence")
+def test_cancelled_work_leaves_at_the_next_batch(system: System, shared: SharedSystem) -> None:
     long = Asker(shared, [long_document(system, 400)], Work("long"))
-    wait_for(lambda: long.sentences)
+    until(lambda: long.sentences)
     came = shared.batches
     long.work.cancel()
     long.thread.join(30)
@@ -293,19 +267,18 @@ def test_cancelled_work_leaves_at_the_next_batch(many: Systems, shared: SharedSy
     assert not long.found
     assert shared.batches - came <= 2
     after = shared.batches
-    wait_for(lambda: not shared._flows)
+    until(lambda: not shared._flows)
     assert shared.batches == after
     assert not any(pool.documents for pool in shared._pools.values())
 
 
-def test_the_model_for_one_thread_alone_and_for_its_own_calls(many: Systems, shared: SharedSystem) -> None:
-    system = many.named("sentence")
+def test_the_model_for_one_thread_alone_and_for_its_own_calls(system: System, shared: SharedSystem) -> None:
     source = long_document(system, 4)
     expected = dict(system.opened.translator.translate([source]))
     work = Work()
     with shared.exclusively(work), shared.exclusively(work):
         other = Asker(shared, [source], Work("other"))
-        wait_for(lambda: waiting(shared))
+        until(lambda: waiting(shared))
         before = shared.batches
         found = dict(shared.opened_for(work).translator.translate([source]))
         assert shared.batches == before
@@ -315,10 +288,10 @@ def test_the_model_for_one_thread_alone_and_for_its_own_calls(many: Systems, sha
 
 
 def test_what_fails_for_one_document_fails_for_it_alone(
-    many: Systems, shared: SharedSystem, monkeypatch: pytest.MonkeyPatch
+    system: System, shared: SharedSystem, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As where a row needs more memory than there is: batches with it are halved until it stands alone."""
-    system, search = many.named("sentence"), WindowSearch._search
+    search = WindowSearch._search
     poisoned = long_document(system, 6, 77)
 
     def failing(self: WindowSearch, batch: Any, *rest: Any) -> Any:
@@ -328,11 +301,8 @@ def test_what_fails_for_one_document_fails_for_it_alone(
 
     monkeypatch.setattr(WindowSearch, "_search", failing)
     sources = [[long_document(system, 5, seed)] for seed in range(6)]
-    with shared.exclusively(Work()):
-        askers = [Asker(shared, each, Work(str(n))) for n, each in enumerate([*sources, [poisoned]])]
-        wait_for(lambda: len(waiting(shared)) == len(askers))
-    for asker in askers:
-        asker.thread.join(30)
+    asked = [(each, Work(str(n))) for n, each in enumerate([*sources, [poisoned]])]
+    askers = asked_together(shared, asked)
     assert isinstance(askers[-1].error, RuntimeError)
     for asker, each in zip(askers[:-1], sources, strict=True):
         [expected] = dict(system.opened.translator.translate(each)).values()
@@ -343,13 +313,12 @@ def test_what_fails_for_one_document_fails_for_it_alone(
     assert again.error is None
 
 
-def test_who_listens_badly_harms_nobody_else(many: Systems, shared: SharedSystem) -> None:
-    system = many.named("sentence")
+def test_who_listens_badly_harms_nobody_else(system: System, shared: SharedSystem) -> None:
     sources = [long_document(system, 3, seed) for seed in range(2)]
     with shared.exclusively(Work()):
         askers = [Asker(shared, [each], Work(each.id)) for each in sources]
         askers[0].work.on_sentence = partial(int, "no number")
-        wait_for(lambda: len(waiting(shared)) == 2)
+        until(lambda: len(waiting(shared)) == 2)
     for asker in askers:
         asker.thread.join(30)
     assert isinstance(askers[0].error, TypeError)
@@ -371,24 +340,20 @@ class Restless(Work):
         pass
 
 
-def test_work_that_goes_into_the_background_at_any_moment(many: Systems, shared: SharedSystem) -> None:
+def test_work_that_goes_into_the_background_at_any_moment(system: System, shared: SharedSystem) -> None:
     """As that of clients who hang up and come back while a batch is chosen."""
-    system = many.named("sentence")
     sources = [[long_document(system, 8, seed)] for seed in range(6)]
-    with shared.exclusively(Work()):
-        askers = [Asker(shared, each, Restless(str(n % 2))) for n, each in enumerate(sources)]
-        wait_for(lambda: len(waiting(shared)) == len(askers))
+    askers = asked_together(shared, [(each, Restless(str(n % 2))) for n, each in enumerate(sources)])
     for asker, each in zip(askers, sources, strict=True):
-        asker.thread.join(30)
         [expected] = dict(system.opened.translator.translate(each)).values()
         assert asker.found[0].document == expected.document
         assert sorted(j for _, j, _ in asker.sentences) == list(range(8))
 
 
 def test_a_document_that_leaves_while_it_is_searched_takes_no_other_along(
-    many: Systems, shared: SharedSystem, monkeypatch: pytest.MonkeyPatch
+    system: System, shared: SharedSystem, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    system, search = many.named("sentence"), WindowSearch._search
+    search = WindowSearch._search
     gone = long_document(system, 3, 77)
 
     def leaving(self: WindowSearch, batch: Any, *rest: Any) -> Any:
@@ -401,17 +366,16 @@ def test_a_document_that_leaves_while_it_is_searched_takes_no_other_along(
     monkeypatch.setattr(WindowSearch, "_search", leaving)
     with shared.exclusively(Work()):
         askers = [Asker(shared, [gone], Work()), Asker(shared, [long_document(system, 3)], Work("b"))]
-        wait_for(lambda: len(waiting(shared)) == 2)
+        until(lambda: len(waiting(shared)) == 2)
     askers[1].thread.join(30)
     assert sorted(j for _, j, _ in askers[1].sentences) == [0, 1, 2]
     askers[0].work.cancel()
     askers[0].thread.join(30)
 
 
-def test_stopped_all_that_waits_is_cancelled(many: Systems, shared: SharedSystem) -> None:
-    system = many.named("sentence")
+def test_stopped_all_that_waits_is_cancelled(system: System, shared: SharedSystem) -> None:
     long = Asker(shared, [long_document(system, 400)], Work("long"))
-    wait_for(lambda: long.sentences)
+    until(lambda: long.sentences)
     shared.stop()
     long.thread.join(30)
     late = Asker(shared, [long_document(system, 1)], Work("late"))

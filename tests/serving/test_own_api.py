@@ -1,7 +1,6 @@
 """The own API: what the page is made with."""
 
 import asyncio
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from threading import Event as Flag
@@ -12,8 +11,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cotext.files.blocks import Block, Contents
-from cotext.files.translate_blocks import translate_blocks
 from cotext.runtime.integrity import sealed
 from cotext.serving.answers import SourceSentence
 from cotext.serving.errors import RequestError
@@ -21,6 +18,7 @@ from cotext.serving.keys import add_key
 from tests.loops import loop_over
 from tests.serving.loopback import events, served
 from tests.serving.tiny_server import tiny_application
+from tests.translating import translated_lines
 
 if TYPE_CHECKING:
     from cotext.serving.systems import Systems
@@ -28,13 +26,6 @@ if TYPE_CHECKING:
 JSON = {"accept": "application/json"}
 TEXT = "The cat sees a dog.  It runs.\n\n \r\n42\nIt sings! It is {name}. Zoë left."
 NAMES = ("sentence", "window", "document")
-
-
-@pytest.fixture(scope="module")
-def client(systems: "Systems", tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
-    """A client of a server of the tiny systems."""
-    with served(tiny_application(systems, tmp_path_factory.mktemp("state"))) as found:
-        yield found
 
 
 def streamed(client: httpx.Client, content: Any) -> list[tuple[str, Any]]:
@@ -56,8 +47,8 @@ def refused(client: httpx.Client, path: str, content: Any, status: int = 400) ->
     return message
 
 
-def test_systems(client: httpx.Client) -> None:
-    found = client.get("/api/systems").json()
+def test_systems(server: httpx.Client) -> None:
+    found = server.get("/api/systems").json()
     assert [each["name"] for each in found["systems"]] == list(NAMES)
     assert [each["view"] for each in found["systems"]] == list(NAMES)
     assert [each["context_sentences"] for each in found["systems"]] == [None, 2, None]
@@ -80,8 +71,8 @@ def test_systems_trained_on_the_controlled_corpus_say_so(systems: "Systems", tmp
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_sentences_come_as_they_are_done(client: httpx.Client, systems: "Systems", name: str) -> None:
-    found = streamed(client, {"system": name, "text": TEXT})
+def test_sentences_come_as_they_are_done(server: httpx.Client, systems: "Systems", name: str) -> None:
+    found = streamed(server, {"system": name, "text": TEXT})
     kinds = [kind for kind, _ in found]
     assert kinds == ["start", *["sentence"] * 5, "done"]
     start, done = found[0][1], found[-1][1]
@@ -95,12 +86,10 @@ def test_sentences_come_as_they_are_done(client: httpx.Client, systems: "Systems
     assert start["paragraphs"] == 5
     assert sorted(event["number"] for _, event in found[1:-1]) == list(range(5))
     lines = TEXT.replace("\r\n", "\n").split("\n")
-    blocks = [Block((line,)) for line in lines]
-    [plain] = translate_blocks(systems.named(name).opened, Contents([blocks]))
-    texts = [block.text for block in plain]
+    [texts] = translated_lines(systems.named(name).opened, [lines])
     assert done["text"] == "\n".join(texts[:2]) + "\n" + texts[2] + "\r\n" + "\n".join(texts[3:])
     assert texts[3] == "42"
-    alone = translated(client, {"system": name, "text": TEXT})
+    alone = translated(server, {"system": name, "text": TEXT})
     assert alone["text"] == done["text"]
     assert of_sentences(alone) == of_sentences(done)
     reach = {"sentence": [4, 5], "window": [2, 5], "document": [0, 5]}
@@ -108,16 +97,16 @@ def test_sentences_come_as_they_are_done(client: httpx.Client, systems: "Systems
 
 
 @loop_over("text", ["", " ", "\n", "\r\n\t\r\r\n \n", "\u3000\n42 – 7\n", "\x00\n\x85"])
-def test_text_without_words_comes_back(client: httpx.Client, text: str) -> None:
-    found = streamed(client, {"system": "document", "text": text})
+def test_text_without_words_comes_back(server: httpx.Client, text: str) -> None:
+    found = streamed(server, {"system": "document", "text": text})
     assert [kind for kind, _ in found] == ["start", "done"]
     assert found[1][1]["text"] == text
 
 
 @settings(max_examples=10)
 @given(st.lists(st.text(max_size=12), max_size=6).map("\n".join))
-def test_any_text_keeps_its_lines(client: httpx.Client, text: str) -> None:
-    found = streamed(client, {"system": "window", "text": text})
+def test_any_text_keeps_its_lines(server: httpx.Client, text: str) -> None:
+    found = streamed(server, {"system": "window", "text": text})
     start, done = found[0][1], found[-1][1]
     assert done["text"].count("\n") == text.count("\n")
     assert len(done["sentences"]) == len(start["sentences"]) == len(found) - 2
@@ -126,15 +115,15 @@ def test_any_text_keeps_its_lines(client: httpx.Client, text: str) -> None:
         assert spaces[0] == spaces[1] or not own.strip()
 
 
-def test_a_very_long_line(client: httpx.Client) -> None:
+def test_a_very_long_line(server: httpx.Client) -> None:
     sentences = 20
-    done = translated(client, {"system": "window", "text": "It was old. " * sentences})
+    done = translated(server, {"system": "window", "text": "It was old. " * sentences})
     assert len(done["sentences"]) == sentences
     assert sum(each["low"] for each in done["sentences"]) == sentences // 10
     lowest = max(each["confidence"] for each in done["sentences"] if each["low"])
     assert all(each["confidence"] >= lowest for each in done["sentences"] if not each["low"])
-    assert "line 2: " in refused(client, "/api/translate", {"system": "window", "text": "\n" + "was " * 2000})
-    assert "known systems are" in refused(client, "/api/translate", {"system": "/etc", "text": "A."}, 404)
+    assert "line 2: " in refused(server, "/api/translate", {"system": "window", "text": "\n" + "was " * 2000})
+    assert "known systems are" in refused(server, "/api/translate", {"system": "/etc", "text": "A."}, 404)
 
 
 @loop_over(
@@ -149,8 +138,8 @@ def test_a_very_long_line(client: httpx.Client) -> None:
         ({"system": "window", "text": "A cat.", "glossary": [["", "Katze"]]}, "not a valid term"),
     ],
 )
-def test_what_cannot_be_translated(client: httpx.Client, content: Any, said: str) -> None:
-    assert said in refused(client, "/api/translate", content)
+def test_what_cannot_be_translated(server: httpx.Client, content: Any, said: str) -> None:
+    assert said in refused(server, "/api/translate", content)
 
 
 def test_limits(systems: "Systems", tmp_path: Path) -> None:
@@ -164,9 +153,9 @@ def test_limits(systems: "Systems", tmp_path: Path) -> None:
             assert said in refused(client, "/api/explain", {"system": "window", **asked}, 413)
 
 
-def test_terms_are_kept_and_told(client: httpx.Client) -> None:
+def test_terms_are_kept_and_told(server: httpx.Client) -> None:
     asked = {"system": "window", "text": "A red cat. It runs.", "glossary": [["cat", "Mieze"]]}
-    first, second = translated(client, asked)["sentences"]
+    first, second = translated(server, asked)["sentences"]
     assert "Mieze" in first["target"]
     assert (first["terms"], second["terms"]) == (["Mieze"], [])
 

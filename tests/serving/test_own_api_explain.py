@@ -1,6 +1,5 @@
 """Which context decided a word, asked of a server."""
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import httpx2 as httpx
@@ -12,21 +11,12 @@ from cotext.evaluation.studies.context.context_use import influences, score_exce
 from cotext.serving.errors import RequestError
 from cotext.serving.own_api import explanations
 from tests.loops import loop_over
-from tests.serving.loopback import served
-from tests.serving.tiny_server import tiny_application
 
 if TYPE_CHECKING:
     from cotext.serving.systems import Systems
 
 SOURCES = ["The cat sees a dog.", "It runs.", "It sings!", "A red bird eats."]
 TARGETS = ["Die Katze sieht den Hund", "Sie rennt", "Er singt laut", "Der Vogel frisst"]
-
-
-@pytest.fixture(scope="module")
-def client(systems: "Systems", tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
-    """A client of a server of the tiny systems."""
-    with served(tiny_application(systems, tmp_path_factory.mktemp("state"))) as found:
-        yield found
 
 
 def asked(**changes: Any) -> dict[str, Any]:
@@ -40,8 +30,8 @@ def asked(**changes: Any) -> dict[str, Any]:
     return {**question, **changes}
 
 
-def explained(client: httpx.Client, **changes: Any) -> Any:
-    answer = client.post("/api/explain", json=asked(**changes))
+def explained(server: httpx.Client, **changes: Any) -> Any:
+    answer = server.post("/api/explain", json=asked(**changes))
     assert answer.status_code == 200, answer.text
     return answer.json()
 
@@ -51,11 +41,11 @@ def near(value: float) -> Any:
 
 
 @pytest.mark.parametrize("name", ["window", "document"])
-def test_figures_are_those_of_a_document(client: httpx.Client, systems: "Systems", name: str) -> None:
+def test_figures_are_those_of_a_document(server: httpx.Client, systems: "Systems", name: str) -> None:
     translator = systems.named(name).opened.translator
     document = ParallelDocument("1", tuple(SOURCES), tuple(TARGETS))
     sentence = influences(translator, document)[2]
-    found = explained(client, system=name)
+    found = explained(server, system=name)
     assert found["word"] == {"text": "singt", "first": 3, "stop": 8}
     assert [word["text"] for word in found["words"]] == ["Er", "singt", "laut"]
     words = token_words(translator.tokenizer, TARGETS[2], "target")
@@ -69,9 +59,9 @@ def test_figures_are_those_of_a_document(client: httpx.Client, systems: "Systems
 
 
 def test_others_get_the_model_between_two_steps(
-    client: httpx.Client, monkeypatch: pytest.MonkeyPatch
+    server: httpx.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    at_once = explained(client)
+    at_once = explained(server)
     scored = []
 
     def noted(scorer: Any, found: Any) -> Any:
@@ -81,7 +71,7 @@ def test_others_get_the_model_between_two_steps(
     monkeypatch.setattr(explanations, "score_excerpts", noted)
     monkeypatch.setattr(explanations, "STEP_CHARACTERS", 100)
     targets = [*TARGETS[:3], "Er frisst nicht"]  # which the sentence does not see
-    apart = explained(client, targets=targets)
+    apart = explained(server, targets=targets)
     assert len(scored) > 1
     assert max(scored) <= 2
     for one, other in zip(apart["contexts"], at_once["contexts"], strict=True):
@@ -89,38 +79,38 @@ def test_others_get_the_model_between_two_steps(
 
 
 def test_the_decisive_sentence_is_clear_of_noise(
-    client: httpx.Client, monkeypatch: pytest.MonkeyPatch
+    server: httpx.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    changes = {each["number"]: each["change"] for each in explained(client)["contexts"]}
+    changes = {each["number"]: each["change"] for each in explained(server)["contexts"]}
     most = max(changes, key=lambda number: changes[number])
     for limit, decisive in ((changes[most] - 0.01, most), (changes[most] + 0.01, None)):
         monkeypatch.setattr(explanations, "STRONG_NATS", limit)
-        assert explained(client)["decisive"] == decisive
+        assert explained(server)["decisive"] == decisive
 
 
-def test_a_second_click_asks_no_model(client: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_second_click_asks_no_model(server: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
     targets = [*TARGETS[:3], "Ein Vogel frisst"]
-    first = explained(client, targets=targets)
+    first = explained(server, targets=targets)
 
     def refuse(*_: Any) -> None:
         raise RequestError(400, "asked the model")
 
     monkeypatch.setattr(explanations, "score_excerpts", refuse)
-    again = explained(client, targets=targets, characters=[0, 0])
+    again = explained(server, targets=targets, characters=[0, 0])
     assert again["word"]["text"] == "Er"
     assert again["words"] == first["words"]
     for changes in ({"targets": [*TARGETS[:3], "Mein Vogel"]}, {"system": "document"}, {"sentence": 1}):
-        answer = client.post("/api/explain", json=asked(**{"targets": targets, **changes}))
+        answer = server.post("/api/explain", json=asked(**{"targets": targets, **changes}))
         assert answer.json() == {"message": "asked the model"}
 
 
 @pytest.mark.parametrize("name", ["window", "document"])
 def test_what_would_stand_there_without_the_decisive_sentence(
-    client: httpx.Client, systems: "Systems", monkeypatch: pytest.MonkeyPatch, name: str
+    server: httpx.Client, systems: "Systems", monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     monkeypatch.setattr(explanations, "STRONG_NATS", -100.0)
     targets = ["Ja", "Nein", "Doch", "Vielleicht"]
-    found = explained(client, system=name, targets=targets, characters=[0, 4])
+    found = explained(server, system=name, targets=targets, characters=[0, 4])
     seen = 3 if name == "window" else 4
     left = [j for j in range(seen) if j != found["decisive"]]
     given = {place: targets[j] for place, j in enumerate(left) if j != 2}
@@ -128,18 +118,18 @@ def test_what_would_stand_there_without_the_decisive_sentence(
     [(_, translation)] = systems.named(name).opened.translator.translate([document], taken={0: given})
     other = words_of(translation.document.sentences[left.index(2)])
     assert found["alternative"] == (other[0].text if len(other) == 1 else None)
-    same = explained(client, system=name, targets=targets, characters=[0, 4])
+    same = explained(server, system=name, targets=targets, characters=[0, 4])
     assert same == found
 
 
-def test_a_word_of_a_script_without_spaces(client: httpx.Client) -> None:
+def test_a_word_of_a_script_without_spaces(server: httpx.Client) -> None:
     targets = [*TARGETS[:2], "北京很大, Zoë", TARGETS[3]]
-    found = explained(client, targets=targets, characters=[1, 2])
+    found = explained(server, targets=targets, characters=[1, 2])
     assert found["word"] == {"text": "京", "first": 1, "stop": 2}
     assert [word["text"] for word in found["words"]] == ["北", "京", "很", "大", ",", "Zoë"]
-    two = explained(client, targets=targets, characters=[0, 2])
+    two = explained(server, targets=targets, characters=[0, 2])
     assert two["word"] == {"text": "北京", "first": 0, "stop": 2}
-    singly = [explained(client, targets=targets, characters=[place, place]) for place in (0, 1)]
+    singly = [explained(server, targets=targets, characters=[place, place]) for place in (0, 1)]
     for both, one, other in zip(two["contexts"], *(each["contexts"] for each in singly), strict=True):
         assert both["change"] == near(one["change"] + other["change"])
 
@@ -160,12 +150,12 @@ def test_a_word_of_a_script_without_spaces(client: httpx.Client) -> None:
         ({"sources": [], "targets": []}, "sentence"),
     ],
 )
-def test_what_cannot_be_explained(client: httpx.Client, changes: dict[str, Any], said: str) -> None:
-    answer = client.post("/api/explain", json=asked(**changes))
+def test_what_cannot_be_explained(server: httpx.Client, changes: dict[str, Any], said: str) -> None:
+    answer = server.post("/api/explain", json=asked(**changes))
     assert answer.status_code == 400
     assert said in answer.json()["message"]
 
 
-def test_what_is_remembered_is_bounded(client: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_remembered_is_bounded(server: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(explanations, "MAX_FIGURES", 1)
-    assert explained(client, sentence=1, characters=[0, 1])["word"]["text"] == "Sie"
+    assert explained(server, sentence=1, characters=[0, 1])["word"]["text"] == "Sie"

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.serving.browsing import (
-    CHROMIUM,
+    MARKS,
     TARGETS,
     TEXT,
     Open,
@@ -19,10 +19,7 @@ from tests.serving.browsing import (
 from tests.serving.fake_own_api import Told
 
 pytest.importorskip("playwright", reason="needs playwright, of the extra `dev`")
-pytestmark = [
-    pytest.mark.outside,
-    pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium"),
-]
+pytestmark = MARKS
 
 # --- a text and its translation
 

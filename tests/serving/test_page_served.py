@@ -1,36 +1,23 @@
 """The page in a real browser before the real server, of tiny systems that never learned anything."""
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.serving.browsing import CHROMIUM, opened
-from tests.serving.loopback import served
-from tests.serving.tiny_server import tiny_application
+from tests.serving.browsing import MARKS, opened
 
 if TYPE_CHECKING:
+    import httpx2 as httpx
     from playwright.sync_api import Browser
 
-    from cotext.serving.systems import Systems
-
 pytest.importorskip("playwright", reason="needs playwright, of the extra `dev`")
-pytestmark = [
-    pytest.mark.outside,
-    pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium"),
-]
+pytestmark = MARKS
 
 TEXT = "The cat sees a dog. It runs.\nIt sings! A red bird eats."
 
 
-@pytest.fixture(scope="module")
-def address(systems: "Systems", tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with served(tiny_application(systems, tmp_path_factory.mktemp("state"))) as client:
-        yield str(client.base_url)
-
-
-def test_a_document_is_translated_compared_and_explained(browser: "Browser", address: str) -> None:
-    with opened(browser, address) as page:
+def test_a_document_is_translated_compared_and_explained(browser: "Browser", server: "httpx.Client") -> None:
+    with opened(browser, str(server.base_url).rstrip("/")) as page:
         page.select_option("#system", "window")
         page.select_option("#beside", "sentence")
         page.fill("#source", TEXT)

@@ -17,14 +17,14 @@ import httpx2 as httpx
 import pytest
 
 from cotext.data.languages import Languages
-from cotext.runtime.errors import CotextError
 from cotext.serving import require_packages
 from cotext.serving import server as serving_server
 from cotext.serving.keys import add_key, read_keys
 from cotext.serving.server import listening_socket
 from cotext.serving.systems import Systems, open_systems
 from cotext.translation.open import open_run
-from tests.command_line import cotext, succeed
+from tests.command_line import must_refuse, succeed
+from tests.refusals import must_raise
 from tests.serving.loopback import listening
 from tests.serving.process import ServerProcess, serving
 from tests.serving.tiny_server import tiny_tokenizer, write_system, write_systems
@@ -112,34 +112,28 @@ def everything(connection: socket.socket) -> bytes:
 # --- what is refused before anything is loaded
 
 
-def refused(*arguments: str | int | Path) -> str:
-    outcome = cotext(*(str(each) for each in arguments))
-    assert outcome.code == 2
-    return outcome.err
-
-
 def test_refusals_of_the_command(runs: list[Path], tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        assert f"--port {port}" in refused("serve", runs[0], "--port", port)
-    assert "serve-key add" in refused("serve", runs[0], "--host", "0.0.0.0", "--port", 0)
-    assert "not an address" in refused("serve", runs[0], "--host", "nowhere.invalid")
-    assert "no such run" in refused("serve", tmp_path / "none", "--port", 0, "--state", tmp_path)
-    assert "NAME=FOLDER" in refused("serve", runs[0], runs[0], "--port", 0, "--state", tmp_path)
-    assert "NAME=FOLDER" in refused("serve", f"a={runs[0]}", f"a={runs[1]}", "--port", 0)
-    assert "--cors" in refused("serve", runs[0], "--cors", "https://a.example/b", "--port", 0)
-    assert "--languages" in refused("serve", runs[0], "--languages", "english", "--port", 0)
+        must_refuse(f"--port {port}", "serve", runs[0], "--port", str(port))
+    must_refuse("serve-key add", "serve", runs[0], "--host", "0.0.0.0", "--port", "0")
+    must_refuse("not an address", "serve", runs[0], "--host", "nowhere.invalid")
+    must_refuse("no such run", "serve", tmp_path / "none", "--port", "0", "--state", tmp_path)
+    must_refuse("NAME=FOLDER", "serve", runs[0], runs[0], "--port", "0", "--state", tmp_path)
+    must_refuse("NAME=FOLDER", "serve", f"a={runs[0]}", f"a={runs[1]}", "--port", "0")
+    must_refuse("--cors", "serve", runs[0], "--cors", "https://a.example/b", "--port", "0")
+    must_refuse("--languages", "serve", runs[0], "--languages", "english", "--port", "0")
     open_to_all = tmp_path / "keys"
     add_key(open_to_all, "a")
     open_to_all.chmod(0o644)
-    said = refused("serve", runs[0], "--keys", open_to_all, "--port", 0, "--state", tmp_path / "s")
-    assert "chmod 600" in said
+    must_refuse(
+        "chmod 600", "serve", runs[0], "--keys", open_to_all, "--port", "0", "--state", tmp_path / "s"
+    )
 
 
 def test_languages_of_a_run_that_knows_none(runs: list[Path], tmp_path: Path) -> None:
     run = write_system(tmp_path / "unknown", run_config(), tiny_tokenizer(), 1, languages="")
-    with pytest.raises(CotextError, match="--languages en-de"):
-        open_systems([run], "cpu")
+    must_raise("--languages en-de", open_systems, [run], "cpu")
     systems = open_systems([run, runs[0]], "cpu", languages=Languages("fr", "de"))
     assert [str(system.languages) for system in systems] == ["fr-de", "en-de"]
     assert systems.named("unknown").opened.signature == open_run(run, "cpu").signature
@@ -147,8 +141,7 @@ def test_languages_of_a_run_that_knows_none(runs: list[Path], tmp_path: Path) ->
 
 def test_missing_packages_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "python_multipart", None)
-    with pytest.raises(CotextError, match=r"python_multipart.*cotext\[serve\]"):
-        require_packages()
+    must_raise(r"python_multipart.*cotext\[serve\]", require_packages)
 
 
 # --- keys from the command line
@@ -162,19 +155,19 @@ def test_keys_are_made_listed_and_revoked(tmp_path: Path) -> None:
     [kept] = read_keys(path)
     assert (kept.name, kept.requests_per_minute) == ("weblate", 90)
     assert key not in path.read_text()
-    assert "already has a key of weblate" in refused("serve-key", "add", "weblate", "--keys", path)
+    must_refuse("already has a key of weblate", "serve-key", "add", "weblate", "--keys", path)
     listed = succeed("serve-key", "list", "--keys", path).out
     assert listed.startswith("weblate\t")
     assert "90 requests a minute" in listed
     assert key not in listed
-    assert "it has keys of weblate" in refused("serve-key", "revoke", "omegat", "--keys", path)
+    must_refuse("it has keys of weblate", "serve-key", "revoke", "omegat", "--keys", path)
     succeed("serve-key", "revoke", "weblate", "--keys", path)
     assert read_keys(path) == []
     for wrong in (["add"], ["list", "a"], ["make", "a"], ["add", "a b"], ["add", "../a"]):
-        refused("serve-key", *wrong, "--keys", path)
-    refused("serve-key", "list")
+        must_refuse("", "serve-key", *wrong, "--keys", path)
+    must_refuse("", "serve-key", "list")
     path.write_text('{"keys": [{"name": "a", "sha256": "x", "made": ""}]}')
-    assert "damaged" in refused("serve-key", "list", "--keys", path)
+    must_refuse("damaged", "serve-key", "list", "--keys", path)
 
 
 # --- connections

@@ -10,13 +10,13 @@ from starlette.requests import Request
 
 from cotext.files.blocks import Block
 from cotext.serving import session_memory, sessions
-from cotext.serving.errors import RequestError
 from cotext.serving.service import Client, Service, TextRequest
 from cotext.serving.session_memory import KEPT_SEGMENTS, Sessions
 from cotext.serving.sessions import SessionPlace, session_place, translate
 from cotext.serving.settings import ServerSettings
 from cotext.serving.systems import Systems
 from tests.loops import loop_over
+from tests.serving.waiting import refused
 
 DOCUMENT = [
     "A cat sees. It runs.",
@@ -68,16 +68,13 @@ def tool(quick_systems: Systems, tmp_path: Path) -> Tool:
     return Tool(quick_systems, tmp_path)
 
 
-def test_placeholders_in_context_are_no_obstacle(tool: Tool) -> None:
-    texts = ["A <b>cat</b>.", "{name} was it.", "It runs."]
-    assert tool.one_by_one(texts) == tool.whole(texts)
-
-
 @pytest.mark.parametrize("system", ["sentence", "window"])
 def test_one_by_one_is_the_whole_at_once(quick_systems: Systems, system: str, tmp_path: Path) -> None:
     tool = Tool(quick_systems, tmp_path, system)
     assert tool.one_by_one(DOCUMENT) == tool.whole(DOCUMENT)
     assert tool.ask(*DOCUMENT, session="at once") == tool.whole(DOCUMENT)
+    placeholders = ["A <b>cat</b>.", "{name} was it.", "It runs."]
+    assert tool.one_by_one(placeholders, session="other") == tool.whole(placeholders)
 
 
 def test_context_is_what_makes_the_difference(tool: Tool) -> None:
@@ -283,16 +280,13 @@ def test_a_place_is_named_by_headers_fields_or_address(
     ],
 )
 def test_what_names_no_place_is_refused(named: dict[str, object]) -> None:
-    with pytest.raises(RequestError) as refused:
-        session_place(asking({}, None), named)
-    assert refused.value.status == 400
+    assert refused(session_place, asking({}, None), named).status == 400
 
 
 def test_what_is_refused_leaves_no_trace_of_the_texts_before_it(tool: Tool) -> None:
     tool.ask("A cat sees.", "It runs.")
     before = list(tool.service.sessions.of("a", "s", "window").segments)
-    with pytest.raises(RequestError):
-        tool.ask("It sings!", "the cat " * 2_000)
+    refused(tool.ask, "It sings!", "the cat " * 2_000)
     assert tool.service.sessions.of("a", "s", "window").segments == before
     assert tool.ask(OTHER) == tool.whole(["A cat sees.", "It runs.", OTHER])[2:]
 
@@ -309,18 +303,15 @@ def test_requests_of_several_texts_are_answered_one_after_the_other(tool: Tool) 
     assert asyncio.run(together()) == tool.whole(DOCUMENT)
 
 
-def test_what_is_confirmed_is_context_in_whole_documents(quick_systems: Systems, tmp_path: Path) -> None:
+def test_what_was_answered_or_confirmed_is_the_context_in_whole_documents(
+    quick_systems: Systems, tmp_path: Path
+) -> None:
     tool = Tool(quick_systems, tmp_path, "document")
     own, texts = "Ganz andere Hunde!", ["A cat sees.", "It runs."]
     assert tool.ask(texts[0], confirmed=(own,)) == [own]
     assert tool.ask(texts[1]) == tool.whole(texts, {0: own})[1:] != tool.whole(texts)[1:]
-
-
-def test_what_was_answered_is_the_context_in_whole_documents(quick_systems: Systems, tmp_path: Path) -> None:
-    tool = Tool(quick_systems, tmp_path, "document")
-    first = tool.ask(DOCUMENT[1])
-    given = {0: first[0]}
-    assert tool.ask(OTHER) == tool.whole([DOCUMENT[1], OTHER], given)[1:]
+    [first] = tool.ask(DOCUMENT[1], session="other")
+    assert tool.ask(OTHER, session="other") == tool.whole([DOCUMENT[1], OTHER], {0: first})[1:]
 
 
 def test_a_segment_with_a_sentence_of_no_token_is_answered_alike(
@@ -343,5 +334,5 @@ def test_a_segment_with_a_sentence_of_no_token_is_answered_alike(
 
 
 def test_more_translations_than_texts_are_refused(tool: Tool) -> None:
-    with pytest.raises(RequestError, match="more translations"):
-        tool.ask("A cat.", confirmed=("Eine Katze.", "Ein Hund."))
+    error = refused(tool.ask, "A cat.", confirmed=("Eine Katze.", "Ein Hund."))
+    assert "more translations" in error.message

@@ -1,10 +1,14 @@
-"""Files of a server under test: sent, and waited for."""
+"""Files of a server under test: sent, refused, and waited for."""
 
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from io import BytesIO
+from typing import Any
 
+import pytest
+
+from cotext.serving.errors import RequestError
 from cotext.serving.jobs import JobOptions, JobStatus, JobTicket
 from cotext.serving.service import Client, Service
 
@@ -37,6 +41,13 @@ class Sender:
         status = self.finished(ticket)
         assert status.state == "done", status.message
         return self.service.jobs.result(ticket.id, self.client, ticket.key)[0].read_bytes()
+
+
+def refused(call: Callable[..., object], *arguments: Any, **options: Any) -> RequestError:
+    """The error of a call that has to be refused."""
+    with pytest.raises(RequestError) as error:
+        call(*arguments, **options)
+    return error.value
 
 
 def until(ready: Callable[[], bool]) -> None:

@@ -364,14 +364,6 @@ def test_what_is_refused_leaves_nothing_behind(world: World, whole: Path, tmp_pa
         assert listing(tmp_path) == before, message
 
 
-def test_files_of_somebody_else_beside_the_parts_are_left_alone(world: World, tmp_path: Path) -> None:
-    out = tmp_path / "kd"
-    folder_of(out).mkdir()
-    (folder_of(out) / "thesis.txt").write_text("do not touch\n")
-    succeed(*command(world, out))
-    assert list(listing(folder_of(out))) == ["thesis.txt"]
-
-
 def test_an_empty_folder_is_as_good_as_none(world: World, whole: Path, tmp_path: Path) -> None:
     out = tmp_path / "data-kd"
     out.mkdir()

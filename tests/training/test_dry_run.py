@@ -63,15 +63,6 @@ def test_what_it_tells_is_what_training_does(world: World, tmp_path: Path) -> No
     )
 
 
-def test_for_people(world: World, tmp_path: Path) -> None:
-    shown = succeed(*arguments(world, tmp_path / "run")).out
-    for word in ("parameters", "instances    ", "development", "first batch", "memory", "time", "  source >",
-                 "  target >", "nothing was written"):  # fmt: skip
-        assert word in shown
-    assert max(map(len, shown.splitlines())) < 140
-    assert not list(tmp_path.iterdir())
-
-
 @pytest.mark.parametrize("recipe", ["casa/2to2", "mcn/final", "docflat/abd"])
 def test_systems_of_every_kind(world: World, tmp_path: Path, recipe: str) -> None:
     config = load_config(recipe)

@@ -320,6 +320,8 @@ class TestSettings:
         assert kept.model.dimension == 512
         paper = self.settled(data, imported, tmp_path, "g-transformer/finetune", "model.neutral_start=false")
         assert paper.view.open_source is None
+        casa = self.settled(data, imported, tmp_path, "opus/casa").model
+        assert (casa.encoder_layers, casa.decoder_layers) == (2, 4)  # it starts from the encoder alone
 
     def test_another_run_does_not(self, data: Path, imported: Path, tmp_path: Path) -> None:
         run = tmp_path / "own"
@@ -330,12 +332,6 @@ class TestSettings:
             assert settle(asked, open_data(data), tmp_path, recipe) == resolve(asked, open_data(data))
         config = self.settled(data, run, tmp_path, "mcn/final", "train.init_architecture=run")
         assert (config.model.dimension, config.model.neutral_start) == (16, None)
-
-    def test_the_encoder_alone_brings_no_depth_of_the_decoder(
-        self, data: Path, imported: Path, tmp_path: Path
-    ) -> None:
-        config = self.settled(data, imported, tmp_path, "opus/casa")
-        assert (config.model.encoder_layers, config.model.decoder_layers) == (2, 4)
 
     def test_what_is_blended_in(self, data: Path, imported: Path, tmp_path: Path) -> None:
         found = {

@@ -15,6 +15,7 @@ from dataclasses import asdict, replace
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -35,6 +36,7 @@ from cotext.training import run as runs
 from cotext.training import setup
 from cotext.training.trainer import MetricsLog, Objective, Trainer, TrainingCallbacks
 from tests.command_line import listing, process_environment
+from tests.loops import loop_over
 from tests.models.test_checkpoint import visible
 from tests.tiny_runs import (
     PROCESSES,
@@ -179,24 +181,31 @@ def test_a_loss_that_is_not_finite_stays_out_of_what_a_checkpoint_sums_up(data: 
     assert sum("the loss of 1 batch was not finite" in text for text in heard) == 2
 
 
-def test_a_cursor_in_the_middle_of_a_pool(data: Path, tmp_path: Path) -> None:
-    config = run_config(pool_tokens=10**6, max_tokens=250, max_updates=10, average=1)
-    run = tmp_path / "run"
-    train_here(config, data, run)
-    train_here(with_section(config, "train", max_updates=3), data, tmp_path / "part")
-    state = training_state.load_process_state(ckpt.checkpoint_folder(tmp_path / "part", 3), 0)
-    assert (state.cursor.epoch, state.cursor.document) == (0, 0)
-    assert state.cursor.batch == 3
-    train_here(config, data, tmp_path / "part")
-    assert_same_file(run / "model.safetensors", tmp_path / "part" / "model.safetensors")
-
-
-def test_accumulation_resumes_between_updates(data: Path, tmp_path: Path) -> None:
-    config = run_config(accumulate=3, max_updates=6, validate_every=2)
+@loop_over(
+    "settings",
+    [
+        {"pool_tokens": 10**6, "max_tokens": 250, "max_updates": 7},  # stops in the middle of a pool
+        {"accumulate": 3, "max_updates": 6},
+        {"order": "documents", "context": "own"},
+        {"order": "documents", "context": "foreign"},
+    ],
+)
+def test_training_in_two_parts_is_training_at_once(
+    data: Path, tmp_path: Path, settings: dict[str, Any]
+) -> None:
+    config = run_config(**{"max_updates": 8, "average": 1, **settings})
+    if "order" in settings:
+        config = with_section(config, "view", separators="numbered")
     train_here(config, data, tmp_path / "whole")
-    train_here(with_section(config, "train", max_updates=2), data, tmp_path / "parts")
+    train_here(with_section(config, "train", max_updates=3), data, tmp_path / "parts")
+    state = training_state.load_process_state(ckpt.checkpoint_folder(tmp_path / "parts", 3), 0)
+    if "pool_tokens" in settings:
+        assert (state.cursor.epoch, state.cursor.document, state.cursor.batch) == (0, 0, 3)
     train_here(config, data, tmp_path / "parts")
-    assert_same_file(tmp_path / "whole" / "model.safetensors", tmp_path / "parts" / "model.safetensors")
+    last = config.train.max_updates
+    parts, whole = (ckpt.checkpoint_folder(tmp_path / name, last) for name in ("parts", "whole"))
+    for name in ("model.safetensors", "optimizer.safetensors"):
+        assert_same_file(parts / name, whole / name)
 
 
 def test_killed_between_the_last_checkpoint_and_the_end(data: Path, untroubled: Path, tmp_path: Path) -> None:

@@ -171,12 +171,6 @@ def test_the_command_says_where_it_is(world: World, tmp_path: Path) -> None:
         assert f"s2to2, seed {seed} 6/6" in done.err
     again = succeed(*train_arguments(world.folder, out), "--seeds", "5,7")
     assert again.out == done.out
-    # A folder of several runs is no run, and says so; what they are is told.
-    outcome = cotext("translate", out, world.folder / "test.en", "--out", tmp_path / "x")
-    assert outcome.code == 2
-    assert "contains a run for each of the seeds 5,7" in outcome.err
-    assert f"{out / 'seed-5'}" in outcome.err
-    assert succeed("info", out).out.startswith(f"{out}: runs of the seeds 5 and 7\n")
     assert "choose another --out" in cotext(*train_arguments(world.folder, out)).err
 
 

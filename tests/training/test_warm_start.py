@@ -479,18 +479,6 @@ class TestFirstLoss:
         expected = there + cost_of_the_separator(data, sentence_run)
         assert abs(here - expected) > 1e-3
 
-    def test_global_attention_that_adds_nothing_yet(self, data: Path, tmp_path: Path) -> None:
-        bracketed = with_section(sentence_config(), "view", separators="bracket")
-        train_here(bracketed, data, tmp_path / "start")
-        view = {"kind": "document", "before": 0, "separators": "bracket", "max_tokens": 60}
-        model = {"attention": {"span": "sentence", "top": {"layers": 1, "span": "row", "mix": "gated"}}}
-        config = with_section(with_section(bracketed, "view", **view), "model", **model)
-        there, here, instances = self.measured(config, data, tmp_path / "start")
-        assert here == pytest.approx(there, abs=1e-6)
-        local = with_section(config, "model", attention={"span": "sentence"})
-        _, _, alone = self.measured(local, data, tmp_path / "start")
-        assert instances == pytest.approx(alone, abs=0.02)
-
     def test_it_is_reported(self, data: Path, sentence_run: Path, tmp_path: Path) -> None:
         config = sentence_config(init=str(sentence_run), max_updates=2, validate_every=2)
         config = with_section(config, "view", **window(2))

@@ -15,7 +15,7 @@ from cotext.models.build import build_model
 from cotext.translation.alignment import align
 from cotext.translation.terms.word_alignment import proportional
 from cotext.translation.translator import DocumentTranslator
-from tests.tiny import PlainWordTokenizer, pieces, tiny_config, window
+from tests.tiny import PlainWordTokenizer, pieces, shake, tiny_config, window
 
 TOKENIZER = PlainWordTokenizer(["a", "b", "c", "d", "e", "f", "g", "h", "i", "j"])
 DOCUMENTS = [
@@ -46,9 +46,7 @@ RECIPES = (
 def translator(config: Any, seed: int = 0) -> DocumentTranslator:
     torch.manual_seed(seed)
     model = build_model(config, TOKENIZER.vocabulary_size)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(torch.randn_like(parameter) * 0.3)
+    shake(model, 0.3)
     return DocumentTranslator(model.double().eval(), config, TOKENIZER, torch.device("cpu"))
 
 

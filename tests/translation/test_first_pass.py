@@ -23,6 +23,8 @@ from cotext.translation.file_report import FileReport
 from cotext.translation.open import open_run, open_scorer
 from cotext.translation.score_file import score_file
 from cotext.translation.translate_file import translate_file
+from tests.refusals import must_raise
+from tests.tiny import shake
 from tests.tiny_runs import prepare_toy, run_config, toy_documents, with_section
 
 
@@ -31,9 +33,7 @@ def make_run(data: Path, run: Path, config: Config, seed: int) -> Path:
     tokenizer = load_tokenizer(data / "tokenizer")
     torch.manual_seed(seed)
     model = build_model(config, tokenizer.vocabulary_size)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(torch.randn_like(parameter) * 0.2)
+    shake(model)
     save_model(run / "model.safetensors", model.state_dict(), config, tokenizer.fingerprint, [7])
     (run / "config.yaml").write_text(dump_config(config))
     tokenizer.save(run / "tokenizer")
@@ -173,10 +173,8 @@ def test_names_of_first_passes_tell_their_shortlists_apart(world: Path, tmp_path
     ],
 )
 def test_invalid_first_passes_are_refused(world: Path, tmp_path: Path, first_pass: str, message: str) -> None:
-    with pytest.raises(CotextError, match=message):
-        translate(world, tmp_path / "out.jsonl", first_pass=first_pass)
-    with pytest.raises(CotextError, match="has no effect"):
-        translate(world, tmp_path / "out.jsonl", run="sentence", first_pass="other")
+    must_raise(message, translate, world, tmp_path / "out.jsonl", first_pass=first_pass)
+    must_raise("has no effect", translate, world, tmp_path / "out.jsonl", run="sentence", first_pass="other")
     assert not list(tmp_path.iterdir())
 
 
@@ -185,8 +183,7 @@ def test_scoring_needs_no_first_pass(world: Path, tmp_path: Path) -> None:
     shutil.copytree(world / "in passes", run)
     config = with_section(run_config(), "decode", first_pass=str(tmp_path / "gone"))
     make_run(world / "data", run, config, 4)
-    with pytest.raises(CotextError, match=r"gone: .*no such run folder"):
-        open_run(run, "cpu")
+    must_raise(r"gone: .*no such run folder", open_run, run, "cpu")
     out = tmp_path / "out.jsonl"
     translate_file(open_run(run, "cpu", {"first_pass": ""}), world / "in.jsonl", out)
     scored, signature = score_file(open_scorer(run, "cpu"), out, None)

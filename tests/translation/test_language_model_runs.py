@@ -20,6 +20,7 @@ from cotext.translation.open import open_run
 from cotext.translation.rerank import best_candidates
 from cotext.translation.signature import scoring_signature
 from tests.command_line import TINY, World, cotext, documents_file, must_refuse, succeed
+from tests.refusals import must_raise
 from tests.tiny_runs import toy_documents
 from tests.translation.test_first_pass import make_run
 from tests.translation.test_translate_file import finished_documents, interrupted_after
@@ -193,10 +194,8 @@ def test_runs_and_settings_that_do_not_fit(systems: Path, world: World, tmp_path
         ({**lm, "target_context": "regenerate"}, r"needs decode\.target_context = prefix"),
         ({"language_model": str(tmp_path / "gone")}, r"decode\.language_model = .*gone"),
     ):
-        with pytest.raises(CotextError, match=message):
-            open_run(systems / "sentence", "cpu", decode)
-    with pytest.raises(CotextError, match="translates single sentences"):
-        open_run(world.run, "cpu", lm)
+        must_raise(message, open_run, systems / "sentence", "cpu", decode)
+    must_raise("translates single sentences", open_run, world.run, "cpu", lm)
     tokenizer = load_tokenizer(systems / "lm" / "tokenizer")
     assert tokenizer.fingerprint == load_tokenizer(systems / "sentence" / "tokenizer").fingerprint
     source = documents_file(tmp_path / "in.en", 2, 11)

@@ -10,7 +10,6 @@ import pytest
 from cotext.data.documents import Document
 from cotext.data.shortlist import SHORTLIST, Shortlist
 from cotext.models.checkpoint import load_weights, save_model
-from cotext.runtime.errors import CotextError
 from cotext.training.prepared_data import open_data
 from cotext.translation.open import open_run
 from cotext.translation.ray_cluster import (
@@ -22,6 +21,7 @@ from cotext.translation.ray_cluster import (
     workers_of,
 )
 from cotext.translation.requests import ClusterOptions
+from tests.refusals import must_raise
 from tests.tiny_runs import prepare_toy, run_config, toy_documents, with_section, write_run
 
 MODEL = "model.safetensors"
@@ -52,10 +52,8 @@ def test_a_shortlist_made_anew_since_the_work_was_given_out_is_refused(run: Path
     assert files.keys() == {"configuration", "model", "tokenizer", "shortlist"}
     assert len(worker(folder, files, shortlist=2).translate(DOCUMENTS)) == len(DOCUMENTS)
     write_shortlist(folder, 6)
-    with pytest.raises(CotextError, match="another shortlist; every machine needs"):
-        worker(folder, files, shortlist=2)
-    with pytest.raises(CotextError, match="another configuration and shortlist; every machine needs"):
-        worker(folder, files)
+    must_raise("another shortlist; every machine needs", worker, folder, files, shortlist=2)
+    must_raise("another configuration and shortlist; every machine needs", worker, folder, files)
 
 
 def test_another_model_under_the_same_name_is_refused(run: Path, tmp_path: Path) -> None:
@@ -66,10 +64,8 @@ def test_another_model_under_the_same_name_is_refused(run: Path, tmp_path: Path)
     loaded = open_run(run).loaded
     tensors = {name: 2 * tensor for name, tensor in load_weights(run / MODEL).items()}
     save_model(other / MODEL, tensors, loaded.config, loaded.tokenizer.fingerprint, [1])
-    with pytest.raises(CotextError, match="another first pass's model; every"):
-        worker(run, files, first_pass=str(other))
-    with pytest.raises(CotextError, match="another model; every"):
-        worker(other, files_of(open_run(run)))
+    must_raise("another first pass's model; every", worker, run, files, first_pass=str(other))
+    must_raise("another model; every", worker, other, files_of(open_run(run)))
 
 
 @pytest.mark.parametrize("workers", [1, 3, 50])
@@ -90,5 +86,4 @@ def test_the_workers_that_a_cluster_has_room_for() -> None:
     assert found({"CPU": 8.0, "GPU": 2.0}) == (2, "cuda")
     assert found({"CPU": 8.0, "GPU": 2.0}, device="cpu", workers=5) == (5, "cpu")
     for given in ({"workers": 9}, {"device": "cuda"}):
-        with pytest.raises(CotextError, match="room for"):
-            found({"CPU": 8.0}, **given)
+        must_raise("room for", found, {"CPU": 8.0}, **given)

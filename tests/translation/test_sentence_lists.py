@@ -18,9 +18,10 @@ from cotext.runtime.errors import CotextError
 from cotext.search.nbest_beam import Alternative
 from cotext.translation.translator import DocumentTranslator, Translation
 from cotext.translation.window_search import further
-from tests.command_line import World, cotext, documents_file, succeed
+from tests.command_line import World, cotext, documents_file, must_refuse, succeed
 from tests.models.test_casa import CONTEXT, config_of, model_of
 from tests.models.test_casa import TOKENIZER as CASA_TOKENIZER
+from tests.refusals import must_raise
 from tests.search.test_beam_search import penalised
 from tests.translation.test_translate_file import interrupted_after
 from tests.translation.test_translator import CORPUS, PLAIN, STRATEGIES, translated, translator
@@ -125,8 +126,7 @@ def test_further_translations_differ_and_are_visible() -> None:
     ],
 )
 def test_lists_need_a_beam_and_constrained_search(decode: dict[str, Any], message: str) -> None:
-    with pytest.raises(CotextError, match=message):
-        translator(STRATEGIES["sentence"], PLAIN, nbest=2, **decode)
+    must_raise(message, translator, STRATEGIES["sentence"], PLAIN, nbest=2, **decode)
 
 
 def test_non_autoregressive_systems_have_no_lists() -> None:
@@ -189,8 +189,7 @@ def test_lists_of_an_earlier_output_are_removed(world: World, source: Path, tmp_
     succeed("join", out, "--overwrite")
     assert not lists.exists()
     source.rename(lists)
-    with pytest.raises(CotextError, match="would overwrite an input file"):
-        check_outputs_of([lists], [out], None, overwrite=True)
+    must_raise("would overwrite an input file", check_outputs_of, [lists], [out], None, overwrite=True)
 
 
 def test_interrupted_jobs_and_shards_write_the_same_lists(
@@ -225,12 +224,10 @@ def test_lists_need_a_corpus_with_one_sentence_per_line(world: World, tmp_path: 
     page, lines = tmp_path / "page.md", tmp_path / "lines.en"
     page.write_text("# the cat\n\nthe dog runs\n")
     lines.write_text("The cat sees. The dog runs.\nthe cat\n")
-    refused = cotext(*with_lists(world, page, tmp_path / "out"))
-    assert refused.code == 2
-    assert "lists can be written only for corpora with one sentence per line" in refused.err
-    refused = cotext(*with_lists(world, lines, tmp_path / "out", "--format", "text"))
-    assert refused.code == 2
-    assert f"{lines}:1: looks like several sentences" in refused.err
+    command = with_lists(world, page, tmp_path / "out")
+    must_refuse("lists can be written only for corpora with one sentence per line", *command)
+    command = with_lists(world, lines, tmp_path / "out", "--format", "text")
+    must_refuse(f"{lines}:1: looks like several sentences", *command)
     glossary = tmp_path / "terms.tsv"
     glossary.write_text("cat\tkatze\n")
     source = documents_file(tmp_path / "in.en", 1, 1)

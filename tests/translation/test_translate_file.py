@@ -162,15 +162,6 @@ def test_translations_of_another_job_are_neither_taken_over_nor_lost(
     assert out.read_bytes() == fresh.read_bytes()
 
 
-def test_overwriting_goes_on_with_the_same_job(
-    world: World, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with interrupted_after(monkeypatch, 4):
-        cotext(*command(world, source, tmp_path / "out.de", "--overwrite"))
-    shown = succeed(*command(world, source, tmp_path / "out.de", "--overwrite"))
-    assert "(4 documents from an interrupted job)" in shown.out
-
-
 def test_other_documents_of_the_same_text_are_another_job(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

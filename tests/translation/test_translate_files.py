@@ -16,12 +16,12 @@ from cotext.files.blocks import Block, Close, Contents, Copied, Open, Piece, Poi
 from cotext.files.markdown import MarkdownFile
 from cotext.files.table import format_of, require_fitting_name
 from cotext.files.text import FORMAT
-from cotext.files.translate_blocks import translate_blocks
 from cotext.runtime.errors import CotextError
 from cotext.runtime.jobs.journal import Journal
 from cotext.translation.open import OpenedRun, open_run
 from tests.command_line import World, cotext, listing, must_refuse, piped, succeed
 from tests.loops import loop_over
+from tests.translating import translated_blocks
 from tests.translation.test_translate_file import interrupted_after
 
 NOTES = """Red dog
@@ -301,7 +301,7 @@ def contents(draw: st.DrawFn) -> Contents:
 def test_as_many_blocks_and_every_element_once(
     run: OpenedRun, given: Contents, splitting: Splitting | None
 ) -> None:
-    found = translate_blocks(run, given, splitting=splitting)
+    found = translated_blocks(run, given.documents, splitting)
     assert [len(blocks) for blocks in found] == [len(blocks) for blocks in given.documents]
     for blocks, own in zip(found, given.documents, strict=True):
         for block, source in zip(blocks, own, strict=True):
@@ -312,7 +312,7 @@ def test_as_many_blocks_and_every_element_once(
             assert source.translate or block == source
     # A document is translated as it is alone.
     for blocks, own in zip(found, given.documents, strict=True):
-        assert translate_blocks(run, Contents([own]), splitting=splitting) == [blocks]
+        assert translated_blocks(run, [own], splitting) == [blocks]
 
 
 TEXTS = st.lists(

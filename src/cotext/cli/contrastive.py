@@ -64,27 +64,22 @@ def contrastive(request: ContrastiveRequest, json: Json = False) -> None:
 
 
 def _scored(opened: "OpenedRun", suites: "Suites", request: ContrastiveRequest) -> "Iterator[Found]":
-    """Yield the report on each suite, and the report on its translations with --generate."""
-    from cotext.evaluation.studies.contrastive.contrastive import run_suite, suite_recipe
+    """Yield the report on each suite and, with --generate, how often the correct form is in translations."""
+    from cotext.evaluation.studies.contrastive.contrastive import run_suite, suite_recipe, write_suite_forms
     from cotext.runtime.progress import meter
+    from cotext.translation.signature import translation_entries
 
     for _, suite in suites:
         with meter(suite.name, sum(len(e.candidates) for e in suite.examples)) as progress:
             recipe = suite_recipe(opened)
             report = run_suite(opened.translator, suite, request, recipe, progress.advance)
-        yield report, _generated(opened, suite) if request.generate else None
-
-
-def _generated(opened: "OpenedRun", suite: "ContrastiveSuite") -> "GenerativeReport":
-    """Translate the sources of a suite and report how often the correct form is in the translation."""
-    from cotext.evaluation.studies.contrastive.contrastive import write_suite_forms
-    from cotext.runtime.progress import meter
-    from cotext.translation.signature import translation_entries
-
-    sources = dict.fromkeys(example.source for example in suite.examples)
-    with meter(f"{suite.name}, translating", sum(map(len, sources))) as progress:
-        recipe = translation_entries(opened)
-        return write_suite_forms(opened.translator, suite, recipe=recipe, on_sentences=progress.advance)
+        forms = None
+        if request.generate:
+            sources = dict.fromkeys(example.source for example in suite.examples)
+            with meter(f"{suite.name}, translating", sum(map(len, sources))) as progress:
+                recipe, advance = translation_entries(opened), progress.advance
+                forms = write_suite_forms(opened.translator, suite, recipe=recipe, on_sentences=advance)
+        yield report, forms
 
 
 def write_reports(

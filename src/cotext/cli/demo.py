@@ -18,14 +18,16 @@ import shlex
 import shutil
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from html import escape
+from importlib import resources
 from itertools import islice
 from pathlib import Path
+from typing import Final
 
 import typer
 
-from cotext.cli.sample import PACKAGE, translate_sample
 from cotext.config.recipe import load_config
 from cotext.data.controlled import SIZES
 from cotext.data.formats import read_documents, write_documents
@@ -35,8 +37,11 @@ from cotext.evaluation.requests import ComparisonRequest
 from cotext.evaluation.studies.compare.job import compare_folders
 from cotext.evaluation.studies.compare.measured import read_metrics
 from cotext.evaluation.studies.compare.report import as_text
+from cotext.evaluation.studies.context.page import marked
+from cotext.interchange.model_names import known_models
 from cotext.runtime.errors import CotextError
-from cotext.runtime.files import replacing
+from cotext.runtime.files import write_text
+from cotext.runtime.html import table, whole_page
 from cotext.runtime.locks import NAME, working_in
 from cotext.runtime.processes import Job, run_jobs
 from cotext.runtime.progress import Meter, stages
@@ -143,8 +148,7 @@ def _open_folder(out: Path, settings: DemoSettings) -> None:
                 raise CotextError(
                     f"{out}: is not empty and not a folder made by `demo`; choose another folder with --out"
                 )
-            with replacing(path) as temporary:
-                temporary.write_text(content, encoding="utf-8")
+            write_text(path, content)
         elif path.read_text(encoding="utf-8") != content:
             raise CotextError(
                 f"{out}: was made with other settings or by another version of Cotext; "
@@ -185,14 +189,11 @@ def _jobs(out: Path, settings: DemoSettings) -> list[Job]:
     return [*training, *measuring]
 
 
-def _overrides(system: DemoSystem, settings: DemoSettings) -> list[str]:
-    """Return the settings of a system; its own settings replace the settings of all systems."""
-    by_key = {override.partition("=")[0]: override for override in (*settings.overrides, *system.overrides)}
-    return list(by_key.values())
-
-
 def _training(out: Path, system: DemoSystem, settings: DemoSettings, name: str) -> Job:
-    run, overrides = out / system.name, _overrides(system, settings)
+    run = out / system.name
+    # The settings of a system replace those of all systems.
+    by_key = {override.partition("=")[0]: override for override in (*settings.overrides, *system.overrides)}
+    overrides = list(by_key.values())
     config = load_config(system.recipe, settings.size, overrides)
 
     def finished() -> bool:
@@ -293,3 +294,50 @@ def own_command() -> str:
     if found is not None and Path(found).resolve() == own.resolve():
         return "cotext"
     return shlex.quote(os.path.relpath(own))
+
+
+# --- The page of software help, translated by the installed English-German models.
+
+
+PACKAGE: Final = "cotext-model-en-de-software"
+# The sentence model and the document model in the package.
+MODELS: Final[Sequence[str]] = ("en-de-sentence", "en-de")
+SHOWN: Final = 3  # sentences printed on the terminal
+
+
+def translate_sample(out: Path) -> bool:
+    """Translate the sample with each installed model, print its beginning and write `out/sample.html`.
+
+    Return True if a model is installed; otherwise do nothing and return False.
+    """
+    known = known_models()
+    names = [name for name in MODELS if name in known]
+    if not names:
+        return False
+    from cotext.interchange.engine_cache import load
+
+    source = resources.files("cotext.cli").joinpath("sample.en").read_text(encoding="utf-8").splitlines()
+    typer.echo(f"A page of software help, translated by {' and '.join(names)}:\n")
+    translations = {name: load(known[name].folder, "cpu").translate(source) for name in names}
+    for number, sentence in enumerate(source[:SHOWN]):
+        typer.echo(f"  {sentence}")
+        for name in names:
+            typer.echo(f"    {name + ':':16} {translations[name][number]}")
+    page = out / "sample.html"
+    write_text(page, _page(source, translations))
+    typer.echo(f"\nThe whole page, side by side: {page}\n")
+    return True
+
+
+def _page(source: Sequence[str], translations: Mapping[str, Sequence[str]]) -> str:
+    """Return a page with one row per sentence; words that differ from the first model are marked."""
+    first, *others = translations
+    rows = [
+        [str(number + 1), escape(sentence), escape(translations[first][number])]
+        + [marked(translations[name][number], translations[first][number]) for name in others]
+        for number, sentence in enumerate(source)
+    ]
+    caption = f"Marked: words that differ from {escape(first)}." if others else "One row per sentence."
+    header = ("", "English", *map(escape, translations))
+    title = "A page of software help in German"
+    return whole_page(title, [f"<h1>{title}</h1>", table(caption, header, rows, left=len(header))])

@@ -1,8 +1,8 @@
 """Commands that evaluate translations, contrastive decisions and runs."""
 
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -23,29 +23,13 @@ if TYPE_CHECKING:
     from cotext.runtime.progress import Meter
 
 
-@contextmanager
-def _comet_progress(comet: str | None) -> Iterator[Callable[[int, int], None]]:
-    """Yield a function that shows the progress of COMET."""
-    from cotext.runtime.progress import meter
-
-    if comet is None:
-        yield lambda done, total: None
-        return
-    with meter("COMET", 0) as progress:
-
-        def on_comet(done: int, total: int) -> None:
-            progress.restart(total)
-            progress.advance_to(done)
-
-        yield on_comet
-
-
 def evaluate(request: EvaluationRequest, json: Json = False) -> None:
     """Evaluate translations: BLEU, chrF, TER, COMET and more, with signatures and significance tests."""
     from cotext.evaluation.studies.evaluate.evaluate_files import evaluate_files
+    from cotext.runtime.progress import meter
 
-    with _comet_progress(request.comet) as on_comet:
-        found = evaluate_files(request, on_comet)
+    with meter("COMET", 0, shown=request.comet is not None) as progress:
+        found = evaluate_files(request, partial(progress.next_task, "COMET"))
     typer.echo(as_json(found.as_dict()) if json else found.render())
 
 
@@ -96,16 +80,16 @@ def leaderboard(request: LeaderboardRequest, json: Json = False) -> None:
     from cotext.evaluation.studies.leaderboard.measure import make_leaderboard, output_files
     from cotext.evaluation.studies.leaderboard.page import render_leaderboard
     from cotext.files.table import require_page_name
-    from cotext.runtime.files import replacing
+    from cotext.runtime.files import write_text
+    from cotext.runtime.progress import meter
 
     out = request.out
     require_page_name(out)
     with output(out, [*output_files(request), *request.reference, request.source]):
-        with _comet_progress(request.comet) as on_comet:
-            found = make_leaderboard(request, on_comet)
-        with replacing(out) as temporary:
-            # File names may contain bytes that are not valid UTF-8.
-            temporary.write_text(render_leaderboard(found), encoding="utf-8", errors="backslashreplace")
+        with meter("COMET", 0, shown=request.comet is not None) as progress:
+            found = make_leaderboard(request, partial(progress.next_task, "COMET"))
+        # File names may contain bytes that are not valid UTF-8.
+        write_text(out, render_leaderboard(found), "backslashreplace")
     typer.echo(as_json(found.as_dict()) if json else f"{found.render()}\n\n{out}")
 
 
@@ -152,11 +136,7 @@ def mbr(request: MbrRequest, json: Json = False) -> None:
         check_output(lists_beside(out), inputs)
         if not request.overwrite:
             check_new_lists(out)
-
-        def on_comet(done: int, total: int) -> None:
-            progress.restart(total)
-            progress.advance_to(done)
-
+        on_comet = partial(progress.next_task, "choosing")
         chosen, report = choose_translations(request, progress.restart, progress.advance, on_comet)
         write_documents(out, chosen, request.to)
         remove_lists(out)

@@ -14,10 +14,9 @@ from typing import Annotated, Any, Final
 import typer
 from typer.core import TyperGroup
 
-from cotext.cli.align import align
 from cotext.cli.analysis import attention, context, cxmi, speed
 from cotext.cli.contrastive import contrastive
-from cotext.cli.data import distill, prepare, prepare_controlled
+from cotext.cli.data import align, distill, prepare, prepare_controlled
 from cotext.cli.evaluate import (
     compare,
     compare_decisions,

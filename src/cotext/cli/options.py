@@ -7,16 +7,18 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import MISSING, replace
 from functools import wraps
+from glob import escape, iglob
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, cast, get_args, get_origin
 
 import typer
 
-from cotext.cli.completion import completion
 from cotext.runtime.errors import CotextError
 from cotext.runtime.request import Option, Request, option_name, options_of, without_none
 
 if TYPE_CHECKING:
+    from pydantic import BaseModel
+
     from cotext.runtime.jobs.engine import Job
 
 Json = Annotated[bool, typer.Option("--json", help="Print all figures as JSON instead of text.")]
@@ -125,8 +127,8 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
         values = {name: _value(given.pop(name), each) for name, each in declared.items()}
         request = kind(**{name: value for name, value in values.items() if value is not None})
         # Only now, because the model may have to be downloaded.
-        runs = {name: getattr(request, name) for name, each in declared.items() if _is_path(each)}
-        folders = {name: _folders(value) for name, value in runs.items() if value}
+        runs = [name for name, each in declared.items() if each.is_run and each.type is not str]
+        folders = {name: _folders(value) for name in runs if (value := getattr(request, name))}
         function(replace(cast(Any, request), **folders), **given)
 
     fields = kind.__dataclass_fields__
@@ -175,10 +177,6 @@ def _value(given: Any, declared: Option) -> Any:
     return given
 
 
-def _is_path(declared: Option) -> bool:
-    return declared.is_run and declared.type is not str
-
-
 def _folders(value: Any) -> Any:
     """Return the folder of one run, or the folders of several runs."""
     from cotext.interchange.model_names import resolve_run
@@ -197,3 +195,65 @@ def settings(pairs: Sequence[str]) -> dict[str, Any]:
             raise CotextError(f"--set {pair}: write key=value, as in beam=1")
         found[key.removeprefix("decode.")] = parse_yaml(value, f"--set {pair}: the value")
     return found
+
+
+# --- Shell completion of recipes, keys of settings, models, and options with fixed choices. A shell runs the
+# command line at each press of the tab key, so nothing here may import torch. If the list is empty, the shell
+# completes file names.
+
+Completion = Callable[[str], list[str]]
+
+
+def completion(name: str, declared: Option) -> Completion | None:
+    """Return the function that completes the field `name` of a request; None: complete file names."""
+    kind = without_none(declared.type)
+    choices = [each for each in (kind, *get_args(kind)) if get_origin(each) is Literal]
+    if choices:
+        return lambda incomplete: _beginning(incomplete, get_args(choices[0]))
+    if get_origin(kind) is Mapping:
+        return _decoding_settings
+    if declared.is_run:
+        return _runs
+    return {"recipe": _recipes, "overrides": _settings}.get(name)
+
+
+def _beginning(incomplete: str, words: Iterable[str]) -> list[str]:
+    return [word for word in words if word.startswith(incomplete)]
+
+
+def _recipes(incomplete: str) -> list[str]:
+    from cotext.config.recipe import recipe_names
+
+    return _beginning(incomplete, recipe_names())
+
+
+def _settings(incomplete: str) -> list[str]:
+    from cotext.config.recipe import Config
+
+    return _keys(incomplete, Config)
+
+
+def _decoding_settings(incomplete: str) -> list[str]:
+    from cotext.config.decoding import DecodeConfig
+
+    return _keys(incomplete, DecodeConfig)
+
+
+def _keys(incomplete: str, model: "type[BaseModel]") -> list[str]:
+    """Return keys such as `train.seed=`.
+
+    A single key is returned also with its default value. Otherwise the shell would add a space after it.
+    """
+    from cotext.config.recipe import keys
+
+    defaults = {f"{key}=": value for key, value in keys(model)}
+    found = _beginning(incomplete, defaults)
+    return found if len(found) != 1 else [*found, f"{found[0]}{defaults[found[0]]}"]
+
+
+def _runs(incomplete: str) -> list[str]:
+    from cotext.interchange.model_names import known_models
+
+    paths = iglob(f"{escape(incomplete)}*")  # noqa: PTH207 - may begin with / or ..
+    shown = (f"{path}/" if Path(path).is_dir() else path for path in paths)
+    return [*_beginning(incomplete, known_models()), *shown]

@@ -2,7 +2,7 @@
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -11,8 +11,6 @@ from cotext.cli.options import Json, as_json, counted
 from cotext.runtime.errors import CotextError, nearest_known
 from cotext.runtime.integrity import is_occupied
 from cotext.runtime.version import __version__
-
-TARGETS = ("ctranslate2", "hub", "int8")
 
 
 def average(
@@ -110,7 +108,7 @@ def import_pretrained(
 
 def export(
     run: Annotated[Path, typer.Argument(help="Run folder, or name of a model.")],
-    to: Annotated[str, typer.Option(help="ctranslate2, hub or int8.")],
+    to: Annotated[Literal["ctranslate2", "hub", "int8"], typer.Option(help="ctranslate2, hub or int8.")],
     out: Annotated[
         Path, typer.Option(help="Folder to create; an existing folder is compared with the export.")
     ],
@@ -139,14 +137,13 @@ def export(
     """
     from cotext.interchange.model_names import resolve_run
 
-    if to not in TARGETS:
-        raise CotextError(f"--to {to}: choose one of {', '.join(TARGETS)}")
     if quantization is not None and to != "ctranslate2":
         raise CotextError("--quantization requires --to ctranslate2: remove it, or change --to")
     if (licence is not None or scores) and to != "hub":
         raise CotextError("--licence and --scores require --to hub: remove them, or change --to")
     there = is_occupied(out)
-    _require_parent(out)
+    if not out.absolute().parent.is_dir():
+        raise CotextError(f"{out}: {out.absolute().parent} does not exist; create it first")
     run = resolve_run(run)
     if to == "ctranslate2":
         from cotext.interchange.ctranslate2 import export_engine
@@ -173,7 +170,7 @@ def export(
 
 
 def models(
-    action: Annotated[str, typer.Argument(help="list, verify or remove.")] = "list",
+    action: Annotated[Literal["list", "verify", "remove"], typer.Argument(help="What to do.")] = "list",
     name: Annotated[
         str | None, typer.Argument(help="Name of a model. Default for verify: all models.")
     ] = None,
@@ -187,8 +184,8 @@ def models(
     from cotext.runtime.progress import say
 
     known = known_models()
-    if action not in ("list", "verify", "remove") or (action == "remove" and name is None):
-        raise CotextError("models: write `list`, `verify`, `verify NAME` or `remove NAME`")
+    if action == "remove" and name is None:
+        raise CotextError("models: write `remove NAME`")
     if name is not None and name not in known:
         near = nearest_known(name, known) or "; `cotext models` lists the installed models"
         raise CotextError(f"{name}: no installed model has this name{near}")
@@ -204,8 +201,3 @@ def models(
         else:
             facts = (model.licence or "licence not recorded", f"{model.size / 1e6:,.1f} MB")
             typer.echo("\t".join((model.name, *facts, model.package or "cache", str(model.folder))))
-
-
-def _require_parent(out: Path) -> None:
-    if not out.absolute().parent.is_dir():
-        raise CotextError(f"{out}: {out.absolute().parent} does not exist; create it first")

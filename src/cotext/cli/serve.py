@@ -3,7 +3,7 @@
 import os
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -44,7 +44,7 @@ def serve(request: ServeRequest) -> None:
 
 
 def serve_key(
-    action: Annotated[str, typer.Argument(help="add, list or revoke.")],
+    action: Annotated[Literal["add", "list", "revoke"], typer.Argument(help="What to do.")],
     name: Annotated[str | None, typer.Argument(help="Name of the client, as it appears in the logs.")] = None,
     keys: Annotated[Path | None, typer.Option(help="File of API keys; created if it does not exist.")] = None,
     requests_per_minute: Annotated[
@@ -58,7 +58,7 @@ def serve_key(
 
     if keys is None:
         raise CotextError("serve-key: choose the file of API keys with --keys FILE")
-    if (action == "list") != (name is None) or action not in ("add", "list", "revoke"):
+    if (action == "list") != (name is None):
         raise CotextError("serve-key: write `add NAME`, `revoke NAME` or `list`, and --keys FILE")
     if action == "list":
         for key in read_keys(keys):

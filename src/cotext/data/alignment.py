@@ -16,7 +16,7 @@ only a band of W nodes is searched, from column `low[i]`.
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, groupby
 from typing import Final
@@ -510,30 +510,26 @@ def align_sides(source: Side, target: Side, band: Band, scores: Scores) -> list[
 
 def row_scores(source: Side, target: Side, band: Band, scores: Scores) -> RowScores:
     """Return a function for `best_path`, to be called for the rows in order; scores include the priors."""
-    n, m, block = len(source), len(target), _Block()
+    n, m = len(source), len(target)
+    sources = targets = range(0)
+    of_block = np.zeros((3, 0, 0), np.float32)
     priors = np.log(np.array([PRIORS[kind] for kind in KINDS[:3]], np.float32))
 
     def of_row(i: int) -> Floats:
-        if i > block.sources.stop:
+        nonlocal sources, targets, of_block
+        if i > sources.stop:
             last = min(n, i - 1 + BLOCK)
             columns = band.low[i], band.low[i : last + 1].max() + band.width
-            block.sources = range(max(0, i - 2), last)
-            block.targets = range(max(0, int(columns[0]) - 2), min(m, int(columns[1])))
-            block.scores = scores(block.sources, block.targets) + priors[:, None, None]
+            sources = range(max(0, i - 2), last)
+            targets = range(max(0, int(columns[0]) - 2), min(m, int(columns[1])))
+            of_block = scores(sources, targets) + priors[:, None, None]
         row = np.full((3, band.width), -np.inf, np.float32)
-        shift = int(band.low[i]) - 1 - block.targets.start
-        first, last = max(0, -shift), min(band.width, len(block.targets) - shift)
-        row[:, first:last] = block.scores[:, i - 1 - block.sources.start, first + shift : last + shift]
+        shift = int(band.low[i]) - 1 - targets.start
+        first, last = max(0, -shift), min(band.width, len(targets) - shift)
+        row[:, first:last] = of_block[:, i - 1 - sources.start, first + shift : last + shift]
         return row
 
     return of_row
-
-
-@dataclass(slots=True)
-class _Block:
-    sources: range = range(0)
-    targets: range = range(0)
-    scores: Floats = field(default_factory=lambda: np.zeros((3, 0, 0), np.float32))
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ The readers are in `cotext.data.suite_files`.
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from sys import intern
 from typing import Annotated, Any, Self
@@ -110,16 +110,9 @@ def write_suite(path: Path, suite: ContrastiveSuite) -> None:
         with atomic_sinks([path]) as [stream]:
             stream.write(json.dumps(heading, ensure_ascii=False)[:-1] + ', "examples": [')
             for number, example in enumerate(suite.examples):
-                entry = {
-                    "id": example.id,
-                    "phenomenon": example.phenomenon,
-                    "distance": example.distance,
-                    "source": example.source,
-                    "candidates": example.candidates,
-                    "correct": example.correct,
-                    "tags": example.tags,
-                    **({"document": example.document} if example.document else {}),
-                }
+                entry = asdict(example)
+                if not example.document:
+                    del entry["document"]
                 stream.write((",\n" if number else "\n") + json.dumps(entry, ensure_ascii=False))
             stream.write("\n]}\n")
     except UnicodeEncodeError as error:

@@ -269,13 +269,13 @@ def render_beginning(
     for document in documents:
         count = len(document)
         lines.append(f"document {document.id}, {count:,} sentence{'' if count == 1 else 's'}")
-        two = isinstance(document, ParallelDocument)
-        source = document.source if isinstance(document, ParallelDocument) else document.sentences
-        target = document.target if isinstance(document, ParallelDocument) else ()
-        for number in range(min(sentences, count)):
-            lines.append(f"{number + 1:5}  {_cut(source[number], characters)}")
-            if two:
-                lines.append(f"{'':5}  {_cut(target[number], characters)}")
+        if isinstance(document, ParallelDocument):
+            sides = [document.source, document.target]
+        else:
+            sides = [document.sentences]
+        for number, texts in enumerate(islice(zip(*sides, strict=True), sentences), 1):
+            for place, text in zip((number, ""), texts, strict=False):
+                lines.append(f"{place:5}  {_cut(text, characters)}")
         if count > sentences:
             lines.append(f"{'':5}  ... and {count - sentences:,} more")
         lines.append("")

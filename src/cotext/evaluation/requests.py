@@ -85,6 +85,7 @@ class DocumentComet(CometOptions):
         "Also compute document-level COMET with this many previous sentences as context (2 in its paper).",
         default=0,
         needs="comet",
+        least=0,
     )
 
 
@@ -107,8 +108,8 @@ class PairedTests(Request):
         default="document",
         needs="paired",
     )
-    samples: int = option("With --paired: number of samples.", default=10_000, needs="paired")
-    seed: int = option("With --paired: seed.", default=12345, needs="paired")
+    samples: int = option("With --paired: number of samples.", default=10_000, needs="paired", least=100)
+    seed: int = option("With --paired: seed.", default=12345, needs="paired", least=0)
 
     def resampling(self) -> "Resampling | None":
         """Return the settings of the tests, or None if not requested."""
@@ -176,8 +177,9 @@ class LeaderboardRequest(Protocols, TargetLanguage, DocumentComet, CorpusFormat)
     samples: int | None = option(
         "Number of samples for paired tests. Default: 10000, or 40 per pair of systems if that is more.",
         default=None,
+        least=100,
     )
-    seed: int = option("Seed of the samples.", default=12345)
+    seed: int = option("Seed of the samples.", default=12345, least=0)
 
     @property
     def realigned(self) -> "Realigned":
@@ -199,7 +201,9 @@ class ComparisonRequest(Protocols, Words, TargetLanguage, CorpusFormat, Decoding
     source: Path | None = option("Test set, source side (or a file with both sides).", default=None)
     reference: Path | None = option("Test set, target side.", default=None)
     suite: Sequence[Path] = option("Contrastive suite; may be repeated.", default=())
-    samples: int = option("Number of samples for paired tests and confidence intervals.", default=10_000)
+    samples: int = option(
+        "Number of samples for paired tests and confidence intervals.", default=10_000, least=100
+    )
     use: bool = option("Compute CXMI on the test set.", default=True)
     controls: bool = option("Also score suites without context and with foreign context.", default=True)
     csv: Path | None = option("Also write all figures to this CSV file.", default=None)

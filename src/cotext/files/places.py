@@ -171,26 +171,15 @@ MAX_DEPTH: Final = 100
 MAX_ELEMENTS: Final = 2_000_000
 XML_NAMESPACE: Final = "http://www.w3.org/XML/1998/namespace"
 _DECLARED = re.compile(rb"^\s*<\?xml[^>]*?encoding\s*=\s*[\"']([\w.:-]+)[\"']")
-_TOKEN = re.compile(
-    r"<!--.*?-->|<\?.*?\?>|<!\[CDATA\[.*?\]\]>|<!DOCTYPE(?:[^>\[\"']|\"[^\"]*\"|'[^']*'|\[[^\]]*\])*>"
-    r"|</[^>]*>|<(?:[^>\"']|\"[^\"]*\"|'[^']*')*>|[^<]+",
-    re.DOTALL,
-)
-_ATTRIBUTE = re.compile(r"\s([^\s=]++)\s*+=\s*+(?:\"([^\"]*)\"|'([^']*)')")
-_REFERENCE = re.compile(r"&(?:#(\d+)|#x([0-9A-Fa-f]+)|(\w+));")
-_NAMED = {"lt": "<", "gt": ">", "amp": "&", "quot": '"', "apos": "'"}
+_TAG = re.compile(r"<(?:[^>\"']|\"[^\"]*\"|'[^']*')*>")
 
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """Text, a CDATA section, a comment or a processing instruction.
+    """Text or a CDATA section; or, if not `shown`, the source of a comment or a processing instruction."""
 
-    `content`: the text with entities decoded; None for comments and processing instructions.
-    """
-
-    start: int
-    stop: int
-    content: str | None
+    content: str
+    shown: bool = True
 
 
 @dataclass(slots=True)
@@ -203,8 +192,8 @@ class Element:
     attributes: dict[str, str]  # by name as written
     start: int
     inner: int  # where the contents begin
-    after: int = 0  # where the contents end
-    stop: int = 0
+    after: int  # where the contents end
+    stop: int
     children: "list[Element | Text]" = field(default_factory=list)
 
     def elements(self, name: str = "") -> "Iterator[Element]":
@@ -219,7 +208,7 @@ class Element:
 
     @property
     def text(self) -> str:
-        return "".join(c.text if isinstance(c, Element) else c.content or "" for c in self.children)
+        return "".join(c.text if isinstance(c, Element) else c.content * c.shown for c in self.children)
 
 
 def has_root(head: bytes, root: re.Pattern[bytes]) -> bool:
@@ -241,100 +230,90 @@ def read_markup(text: str, name: str) -> Element:
     Raises:
         CotextError: the text is not well-formed, declares entities, or exceeds a limit.
     """
-    _check(text, name)
-    root: Element | None = None
-    inside: list[tuple[Element, dict[str, str]]] = []
-    spaces: dict[str, str] = {"xml": XML_NAMESPACE}
-    for token in _TOKEN.finditer(text):
-        raw = token[0]
-        if raw.startswith("</"):
-            element, spaces = inside.pop()
-            element.after, element.stop = token.span()
-        elif raw.startswith("<") and raw[1] not in "!?":
-            attributes = {m[1]: unescaped(m[2] or m[3] or "") for m in _ATTRIBUTE.finditer(raw)}
-            declared = {key[6:]: value for key, value in attributes.items() if key.startswith("xmlns:")}
-            if "xmlns" in attributes:
-                declared[""] = attributes["xmlns"]
-            outer, spaces = spaces, {**spaces, **declared} if declared else spaces
-            raw_name = re.split(r"[\s/>]", raw[1:], maxsplit=1)[0]
-            prefix, _, local = raw_name.rpartition(":")
-            element = Element(
-                spaces.get(prefix, prefix), local, raw_name, attributes, token.start(), token.end()
-            )
-            element.after = element.stop = token.end()
-            if inside:
-                inside[-1][0].children.append(element)
-            root = root or element
-            if raw.endswith("/>"):
-                spaces = outer
-            else:
-                inside.append((element, outer))
-        elif inside:
-            inside[-1][0].children.append(Text(token.start(), token.end(), _content(raw)))
-    assert root is not None  # expat has found a root element
-    return root
+    return _MarkupReader(text, name).root()
 
 
-def _check(text: str, name: str) -> None:
-    parser = expat.ParserCreate("utf-8")
-    depth = elements = 0
+class _MarkupReader:
+    """Builds elements from the events of expat."""
 
-    def start(tag: str, attributes: dict[str, str]) -> None:
-        nonlocal depth, elements
-        depth, elements = depth + 1, elements + 1
-        if depth > MAX_DEPTH:
-            raise CotextError(f"{name}:{parser.CurrentLineNumber}: more than {MAX_DEPTH} nested elements")
-        if elements > MAX_ELEMENTS:
-            raise CotextError(f"{name}: more than {MAX_ELEMENTS:,} elements; split the file")
+    def __init__(self, text: str, name: str) -> None:
+        self._text, self._name, self._content = text, name, text.encode()
+        self._inside = [Element("", "", "", {}, 0, 0, 0, 0)]  # the first contains the root
+        self._spaces = [{"xml": XML_NAMESPACE}]  # namespaces by prefix
+        self._elements = 0
+        self._bytes = self._characters = 0  # the last position, in both units
 
-    def end(tag: str) -> None:
-        nonlocal depth
-        depth -= 1
+    def root(self) -> Element:
+        parser = self._parser = expat.ParserCreate("utf-8")
+        # One event for each text, of any length.
+        parser.buffer_text, parser.buffer_size = True, len(self._content) + 1
+        parser.StartElementHandler, parser.EndElementHandler = self._start, self._end
+        parser.CharacterDataHandler = lambda text: self._inside[-1].children.append(Text(text))
+        parser.StartCdataSectionHandler = parser.EndCdataSectionHandler = lambda: None  # ends a text
+        parser.CommentHandler = lambda text: self._hidden("-->")
+        parser.ProcessingInstructionHandler = lambda target, text: self._hidden("?>")
+        parser.StartDoctypeDeclHandler = self._doctype
+        parser.SkippedEntityHandler = self._unknown
+        try:
+            parser.Parse(self._content, True)
+        except expat.ExpatError as error:
+            reason = expat.ErrorString(error.code)
+            where = f"{self._name}:{error.lineno}"
+            raise CotextError(f"{where}: malformed XML at column {error.offset + 1}: {reason}") from None
+        finally:
+            del self._parser  # a reference cycle
+        return next(child for child in self._inside[0].children if isinstance(child, Element))
 
-    def doctype(tag: str, system: str | None, public: str | None, internal: int) -> None:
+    def _position(self) -> int:
+        """Return the position of the current event in the text."""
+        before, self._bytes = self._bytes, self._parser.CurrentByteIndex
+        self._characters += len(self._content[before : self._bytes].decode())
+        return self._characters
+
+    def _start(self, tag: str, attributes: dict[str, str]) -> None:
+        self._elements += 1
+        if len(self._inside) > MAX_DEPTH:
+            raise self._refused(f"more than {MAX_DEPTH} nested elements")
+        if self._elements > MAX_ELEMENTS:
+            raise CotextError(f"{self._name}: more than {MAX_ELEMENTS:,} elements; split the file")
+        declared = {key[6:]: value for key, value in attributes.items() if key.startswith("xmlns:")}
+        if "xmlns" in attributes:
+            declared[""] = attributes["xmlns"]
+        spaces = {**self._spaces[-1], **declared} if declared else self._spaces[-1]
+        prefix, _, local = tag.rpartition(":")
+        start = self._position()
+        whole = _TAG.match(self._text, start)
+        assert whole is not None
+        end = whole.end()
+        element = Element(spaces.get(prefix, prefix), local, tag, attributes, start, end, end, end)
+        self._inside[-1].children.append(element)
+        self._inside.append(element)
+        self._spaces.append(spaces)
+
+    def _end(self, tag: str) -> None:
+        self._spaces.pop()
+        element = self._inside.pop()
+        if self._text[element.inner - 2] != "/":  # not an empty-element tag
+            element.after = self._position()
+            element.stop = self._text.index(">", element.after) + 1
+
+    def _hidden(self, end: str) -> None:
+        start = self._position()
+        source = self._text[start : self._text.index(end, start) + len(end)]
+        self._inside[-1].children.append(Text(source, shown=False))
+
+    def _doctype(self, tag: str, system: str | None, public: str | None, internal: int) -> None:
         if internal:
-            raise CotextError(
-                f"{name}:{parser.CurrentLineNumber}: its DOCTYPE declares entities or elements, which are "
-                "not supported; remove the part in brackets"
+            raise self._refused(
+                "its DOCTYPE declares entities or elements, which are not supported; remove the part in "
+                "brackets"
             )
 
-    def unknown(entity: str, is_parameter: int) -> None:
-        raise CotextError(
-            f"{name}:{parser.CurrentLineNumber}: the entity &{entity}; is not defined in XML; replace it "
-            "by the character"
-        )
+    def _unknown(self, entity: str, is_parameter: int) -> None:
+        raise self._refused(f"the entity &{entity}; is not defined in XML; replace it by the character")
 
-    parser.StartElementHandler = start
-    parser.EndElementHandler = end
-    parser.StartDoctypeDeclHandler = doctype
-    parser.SkippedEntityHandler = unknown
-    try:
-        parser.Parse(text.encode(), True)
-    except expat.ExpatError as error:
-        reason = expat.ErrorString(error.code)
-        where = f"{name}:{error.lineno}"
-        raise CotextError(f"{where}: malformed XML at column {error.offset + 1}: {reason}") from None
-
-
-def _content(raw: str) -> str | None:
-    if raw.startswith("<![CDATA["):
-        return _one_break(raw[len("<![CDATA[") : -len("]]>")])
-    return None if raw.startswith("<") else unescaped(_one_break(raw))
-
-
-def _one_break(text: str) -> str:
-    return text.replace("\r\n", "\n").replace("\r", "\n")
-
-
-def unescaped(text: str) -> str:
-    """Replace character references with their characters."""
-
-    def character(reference: re.Match[str]) -> str:
-        if reference[3] is not None:
-            return _NAMED[reference[3]]
-        return chr(int(reference[1][-7:]) if reference[1] else int(reference[2], 16))
-
-    return _REFERENCE.sub(character, text) if "&" in text else text
+    def _refused(self, reason: str) -> CotextError:
+        return CotextError(f"{self._name}:{self._parser.CurrentLineNumber}: {reason}")
 
 
 def escaped(text: str) -> str:

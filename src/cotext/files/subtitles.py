@@ -8,13 +8,14 @@ The number of lines of a cue never grows.
 import html
 import re
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import pairwise
 from typing import Final
 
-from cotext.files.blocks import Block, Close, Contents, Copied, FileFormat, Piece, writable
+from cotext.files.blocks import Block, Close, Copied, FileFormat, Piece, writable
 from cotext.files.cue_text import Cue, Flow, Part, Syntax, Token, breaks, divided, flows_of, parts_of
 from cotext.files.markup import unescaped
-from cotext.files.places import Edit, spliced
+from cotext.files.places import Edit, Slot, SplicedFile
 from cotext.files.text import BYTE_ORDER_MARK, decoded
 from cotext.runtime.errors import CotextError
 
@@ -104,74 +105,64 @@ def _kind(text: str) -> tuple[Syntax, Callable[[list[Token]], Iterator[Cue]]] | 
     return None
 
 
-class SubtitleFile:
-    """A subtitle file that has been read; it is one document.
+def _open(content: bytes, name: str) -> SplicedFile:
+    """Read subtitles as one document; raise CotextError for other files, and if they are not UTF-8."""
+    text = decoded(content, name)
+    kind = _kind(text)
+    if kind is None:
+        raise CotextError(f"{name}: not in a known subtitle format; use SubRip (srt) or WebVTT")
+    syntax, read_cues = kind
+    ends = re.search(r"\r\n|\n|\r", text)
+    messages = []
+    parts: list[Part] = []
+    start = len(BYTE_ORDER_MARK) if text.startswith(BYTE_ORDER_MARK) else 0
+    for cue in read_cues(_lines(text, start)):
+        if cue.high - cue.low > MOST_CHARACTERS:
+            messages.append(f"cue {cue.number}: not translated: more than {MOST_CHARACTERS:,} characters")
+        else:
+            parts += parts_of(text, cue, syntax)
+    edits = partial(_edits, syntax=syntax, line_break=ends[0] if ends else "\n")
+    slots = [Slot((flow.block,), partial(edits, flow)) for flow in flows_of(parts, syntax)]
+    return SplicedFile(text, str.encode, [slots], messages)
 
-    Raises:
-        CotextError: the file is not UTF-8 or not subtitles.
-    """
 
-    def __init__(self, content: bytes, name: str) -> None:
-        self._text = decoded(content, name)
-        kind = _kind(self._text)
-        if kind is None:
-            raise CotextError(f"{name}: not in a known subtitle format; use SubRip (srt) or WebVTT")
-        self._syntax, read_cues = kind
-        ends = re.search(r"\r\n|\n|\r", self._text)
-        self._line_break = ends[0] if ends else "\n"
-        self._flows: list[Flow] = []
-        messages = []
-        parts: list[Part] = []
-        start = len(BYTE_ORDER_MARK) if self._text.startswith(BYTE_ORDER_MARK) else 0
-        for cue in read_cues(_lines(self._text, start)):
-            text = self._text[cue.low : cue.high]
-            if len(text) > MOST_CHARACTERS:
-                messages.append(f"cue {cue.number}: not translated: more than {MOST_CHARACTERS:,} characters")
-            else:
-                parts += parts_of(self._text, cue, self._syntax)
-        self._flows = list(flows_of(parts, self._syntax))
-        self.contents = Contents([[flow.block for flow in self._flows]], messages)
+def _edits(flow: Flow, blocks: Sequence[Block], syntax: Syntax, line_break: str) -> Iterator[Edit]:
+    [block] = blocks
+    for part, pieces in zip(flow.parts, divided(flow, writable(block).pieces), strict=True):
+        text = _written(flow, part, pieces, syntax, line_break)
+        yield part.tokens[0].low, part.tokens[-1].high, text
 
-    def written(self, documents: Sequence[Sequence[Block]]) -> bytes:
-        """Return the file with its blocks replaced; the bytes of unchanged cues are kept."""
-        edits: list[Edit] = []
-        for flow, block in zip(self._flows, documents[0], strict=True):
-            if block.pieces == flow.block.pieces:
-                continue
-            for part, pieces in zip(flow.parts, divided(flow, writable(block).pieces), strict=True):
-                edits.append((part.tokens[0].low, part.tokens[-1].high, self._written(flow, part, pieces)))
-        return "".join(spliced(self._text, edits)).encode()
 
-    def _written(self, flow: Flow, part: Part, pieces: Sequence[Piece]) -> str:
-        """Return the text of a part of a cue, with tags and line breaks."""
-        shown = "".join(p if isinstance(p, str) else p.text for p in pieces if isinstance(p, str | Copied))
-        waiting = breaks(shown, part)
-        texts: list[str] = []
-        position = 0
-        for piece in pieces:
-            if isinstance(piece, str | Copied):
-                text = piece if isinstance(piece, str) else piece.text
-                inner = [place for place in waiting if position <= place < position + len(text)]
-                waiting = waiting[len(inner) :]
-                rows = [
-                    text[a - position : b - position]
-                    for a, b in pairwise([position, *inner, position + len(text)])
-                ]
-                written = [self._syntax.write(" ".join(row.splitlines())) for row in rows]
-                texts.append(self._line_break.join([*(row.rstrip(" ") for row in written[:-1]), written[-1]]))
-                position += len(text)
-                continue
-            if waiting and waiting[0] == position and not isinstance(piece, Close):
-                texts[-1:] = [texts[-1].rstrip(" "), self._line_break]
-                del waiting[0]
-            opening, closing = flow.raw[piece.key]
-            texts.append(closing if isinstance(piece, Close) else opening)
-        return "".join(texts)
+def _written(flow: Flow, part: Part, pieces: Sequence[Piece], syntax: Syntax, line_break: str) -> str:
+    """Return the text of a part of a cue, with tags and line breaks."""
+    shown = "".join(p if isinstance(p, str) else p.text for p in pieces if isinstance(p, str | Copied))
+    waiting = breaks(shown, part)
+    texts: list[str] = []
+    position = 0
+    for piece in pieces:
+        if isinstance(piece, str | Copied):
+            text = piece if isinstance(piece, str) else piece.text
+            inner = [place for place in waiting if position <= place < position + len(text)]
+            waiting = waiting[len(inner) :]
+            rows = [
+                text[a - position : b - position]
+                for a, b in pairwise([position, *inner, position + len(text)])
+            ]
+            written = [syntax.write(" ".join(row.splitlines())) for row in rows]
+            texts.append(line_break.join([*(row.rstrip(" ") for row in written[:-1]), written[-1]]))
+            position += len(text)
+            continue
+        if waiting and waiting[0] == position and not isinstance(piece, Close):
+            texts[-1:] = [texts[-1].rstrip(" "), line_break]
+            del waiting[0]
+        opening, closing = flow.raw[piece.key]
+        texts.append(closing if isinstance(piece, Close) else opening)
+    return "".join(texts)
 
 
 FORMAT: Final = FileFormat(
     "subtitles",
     (".srt", ".vtt"),
     lambda head: _kind(head.decode(errors="ignore")) is not None,
-    SubtitleFile,
+    _open,
 )

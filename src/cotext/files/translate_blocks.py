@@ -10,7 +10,7 @@ from typing import Final
 
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.sentence_ends import words_of
-from cotext.data.splitting import Splitter, Splitting
+from cotext.data.splitting import Splitter
 from cotext.data.words import consists_of, occurrences
 from cotext.files.block_sentences import CutBlock, cut, shown, with_placeholders, without_placeholders
 from cotext.files.blocks import Block, Contents, Copied, Piece, Point, empty_links
@@ -50,9 +50,6 @@ def without_added_stop(source: str, target: str, language: str) -> str:
         return target
     shortened = target[:-1].rstrip()
     return shortened if any(map(str.isalpha, shortened)) else target
-
-
-BY_THE_RULES: Final = Splitting()
 
 
 @dataclass(frozen=True, slots=True)
@@ -335,20 +332,3 @@ def _alignments(
         # Without an alignment, elements are placed in proportion to length.
         return {}
     return dict(zip(chosen, found, strict=True))
-
-
-def translate_blocks(
-    opened: OpenedRun, contents: Contents, splitting: Splitting | None = BY_THE_RULES
-) -> list[list[Block]]:
-    """Translate documents of blocks; return the same numbers of documents and blocks.
-
-    `splitting`: how blocks with several sentences are split; None: each block is one sentence.
-
-    Raises:
-        CotextError: a sentence is too long.
-    """
-    splitter = splitting.splitter(opened.languages.source) if splitting else None
-    texts = BlockDocuments(opened, contents, splitter)
-    texts.check()
-    guide = texts.guide(range(len(texts.documents)))
-    return texts.blocks(dict(opened.translator.translate(texts.documents, guide=guide)))

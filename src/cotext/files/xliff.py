@@ -102,10 +102,10 @@ def segments(
 def _gather(text: str, element: Element, kind_of: Callable[[Element], Kind], parts: list[_Part]) -> None:
     for child in element.children:
         if not isinstance(child, Element):
-            if child.content is None:
-                parts.append(_Part("point", text[child.start : child.stop]))
-            else:
+            if child.shown:
                 _gather_text(child.content, parts)
+            else:
+                parts.append(_Part("point", child.content))
             continue
         kind = kind_of(child)
         whole = text[child.start : child.stop]
@@ -286,51 +286,31 @@ class _Reader:
                 self._counts[_SIZED] += any(
                     key.endswith(("maxwidth", "sizeRestriction")) for key in child.attributes
                 )
-                yield from self._segments_of_unit(child, space) if self._second else self._unit(child, space)
+                yield from self._unit(child, space)
             elif child.name == "bin-unit":
                 self._counts[_BINARY] += 1
 
     def _unit(self, unit: Element, preserve: bool) -> Iterator[Slot]:
-        """Yield the slots of a trans-unit of 1.2, which may have segments."""
-        source, target, cut = unit.first("source"), unit.first("target"), unit.first("seg-source")
-        if source is None:
-            raise CotextError(f"{self._name}:{self._place(unit)}: a trans-unit without a source")
-        state = "final" if unit.attributes.get("approved") == "yes" else ""
-        state = state or (target.attributes.get("state", "") if target else "")
-        holder = source if cut is None or next(_marks(cut), None) is None else cut
-        yield from self._slot(unit, holder, target, state, preserve)
-
-    def _segments_of_unit(self, unit: Element, preserve: bool) -> Iterator[Slot]:
-        """Yield the slots of a unit of 2.x."""
-        for segment in unit.elements("segment"):
-            source, target = segment.first("source"), segment.first("target")
+        """Yield the slots of a unit, which may have segments."""
+        for holder, source, target, state in _sides(unit, self._second):
             if source is None:
-                raise CotextError(f"{self._name}:{self._place(segment)}: a segment without a source")
-            yield from self._slot(
-                unit, source, target, segment.attributes.get("state", ""), preserve, segment
-            )
+                raise CotextError(f"{self._name}:{self._place(holder)}: a {holder.name} without a source")
+            approved = not self._second and unit.attributes.get("approved") == "yes"
+            yield from self._slot(unit, holder, source, target, "final" if approved else state, preserve)
 
     def _slot(
         self,
         unit: Element,
+        holder: Element,
         source: Element,
         target: Element | None,
         state: str,
         preserve: bool,
-        segment: Element | None = None,
     ) -> Iterator[Slot]:
-        """Yield the slot of a source, or of a seg-source with segments (mrk of type seg).
-
-        The target of a seg-source has the same segments.
-        """
         kind = _kinds_2(unit) if self._second else _kind_1
-        pairs: list[tuple[Element, Element | None]] = [(source, target)]
-        if source.name == "seg-source":
-            targets = {m.attributes.get("mid"): m for m in _marks(target)} if target is not None else {}
-            pairs = [(mark, targets.get(mark.attributes.get("mid"))) for mark in _marks(source)]
         place, blocks = self._place(unit), list[Block]()
         parts: list[tuple[Element, list[Segment], Element | None]] = []  # with the target that is kept
-        for one, existing in pairs:
+        for one, existing in _pairs(source, target):
             wanted = self._wanted(existing, state)
             contents = segments(self._text, one, kind, _preserve_in(one, preserve))
             blocks += [Block(s.pieces, place, translate=wanted) for s in contents if has_words(s.pieces)]
@@ -347,9 +327,9 @@ class _Reader:
                 at = one.after
             inner.append(self._text[at : source.after])
             yield self._target_edit(source, target, "".join(inner))
-            if segment is not None and segment.attributes.get("state") != "translated":
-                tag = with_attribute(self._text[segment.start : segment.inner], "state", "translated")
-                yield segment.start, segment.inner, tag
+            if self._second and holder.attributes.get("state") != "translated":
+                tag = with_attribute(self._text[holder.start : holder.inner], "state", "translated")
+                yield holder.start, holder.inner, tag
 
         if blocks:
             yield Slot(tuple(blocks), edits)
@@ -430,6 +410,26 @@ def _marks(element: Element) -> Iterator[Element]:
             yield from _marks(child)
 
 
+def _sides(unit: Element, is_second: bool) -> Iterator[tuple[Element, Element | None, Element | None, str]]:
+    """Yield a trans-unit, or each segment of a unit of 2.x, with its source, target and state.
+
+    If a seg-source has segments (mrk of type seg), it is the source.
+    """
+    for holder in unit.elements("segment") if is_second else [unit]:
+        source, target, cut = (holder.first(name) for name in ("source", "target", "seg-source"))
+        stated = holder if is_second else target
+        is_cut = source is not None and cut is not None and next(_marks(cut), None) is not None
+        yield holder, cut if is_cut else source, target, stated.attributes.get("state", "") if stated else ""
+
+
+def _pairs(source: Element, target: Element | None) -> list[tuple[Element, Element | None]]:
+    """Return source and target; of a seg-source, its segments with those of the target."""
+    if source.name != "seg-source":
+        return [(source, target)]
+    targets = {mark.attributes.get("mid"): mark for mark in _marks(target)} if target is not None else {}
+    return [(mark, targets.get(mark.attributes.get("mid"))) for mark in _marks(source)]
+
+
 def _translate(element: Element, inherited: bool) -> bool:
     value = element.attributes.get("translate")
     return value == "yes" if value in ("yes", "no") else inherited
@@ -504,17 +504,12 @@ def _units(group: Element) -> Iterator[Element]:
 def _translated(text: str, unit: Element, is_second: bool) -> Iterator[tuple[str, str]]:
     """Yield source and target of the translated segments of a unit."""
     kind = _kinds_2(unit) if is_second else _kind_1
-    for holder in unit.elements("segment") if is_second else [unit]:
-        source, target, cut = holder.first("source"), holder.first("target"), holder.first("seg-source")
-        if source is None or target is None:
-            continue
-        state = (holder if is_second else target).attributes.get("state", "")
-        targets = {mark.attributes.get("mid"): mark for mark in _marks(target)}
-        marks = [(mark, targets.get(mark.attributes.get("mid"))) for mark in _marks(cut)] if cut else []
-        for one, other in marks or [(source, target)]:
-            texts = [_plain(text, element, kind) if element else "" for element in (one, other)]
-            if all(texts) and state not in _UNTRANSLATED:
-                yield texts[0], texts[1]
+    for _, source, target, state in _sides(unit, is_second):
+        if source is not None and target is not None and state not in _UNTRANSLATED:
+            for pair in _pairs(source, target):
+                one, other = (_plain(text, element, kind) if element else "" for element in pair)
+                if one and other:
+                    yield one, other
 
 
 def _plain(text: str, element: Element, kind_of: Callable[[Element], Kind]) -> str:

@@ -21,6 +21,7 @@ from cotext.data.languages import Languages, language_code
 from cotext.data.tokenizer import ImportedTokenizer, LanguageChoice
 from cotext.interchange.tensors import ALWAYS_ALLOWED, MOST_TIMES, Tensors
 from cotext.models.build import build_model
+from cotext.models.checkpoint import refuse_misfits
 from cotext.models.interface import Model
 from cotext.models.parameters import parameters_at_most
 from cotext.runtime.errors import CotextError, shown
@@ -30,7 +31,6 @@ ABSENT = -100.0  # bias of symbols that a foreign model does not predict: e^-100
 NO_ROW = -1  # stands for a row of zeros
 SLICE = 4096  # rows of a vocabulary that are copied at once
 MAX_BYTES = 1 << 26  # most bytes of a sentencepiece model or a vocabulary; the largest in use have 20 MB
-MISFITS = 5  # wrong tensors that a message names
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,10 +237,7 @@ def _require_fit(foreign: ForeignModel, model: Model) -> None:
             part = foreign.bias if own == "output_bias" else foreign.parts[own]
             if part is not None:
                 problems += _misfits(part, tensors, tuple(parameter.shape))
-    if problems:
-        more = f" and {len(problems) - MISFITS:,} more" if len(problems) > MISFITS else ""
-        listed = "; ".join(problems[:MISFITS])
-        raise CotextError(f"{tensors.where}: its weights do not fit its configuration: {listed}{more}")
+    refuse_misfits(tensors.where, problems)
 
 
 def _misfits(part: Part, tensors: Tensors, asked: tuple[int, ...]) -> list[str]:

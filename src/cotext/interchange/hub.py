@@ -143,12 +143,7 @@ SOURCES_UNKNOWN: Final = (
 )
 MAX_CELL: Final = 300  # characters of a cell with foreign text
 MAX_CODE: Final = 1000  # characters of a signature
-UNITS: Final = {
-    "documents": "documents",
-    "sentences": "sentences",
-    "source_tokens": "source tokens",
-    "target_tokens": "target tokens",
-}
+UNITS: Final = ("documents", "sentences", "source_tokens", "target_tokens")
 
 
 @dataclass(frozen=True, slots=True)
@@ -334,13 +329,9 @@ def _data(facts: CardFacts) -> str:
     rows = []
     for split in ("train", "dev"):
         totals = facts.data.get(split)
-        if isinstance(totals, Mapping):
-            counts = (
-                f"{totals[key]:,} {unit}" for key, unit in UNITS.items() if type(totals.get(key)) is int
-            )
-            rows.append((split, ", ".join(counts) or NOT_RECORDED))
-        else:
-            rows.append((split, NOT_RECORDED))
+        known = totals if isinstance(totals, Mapping) else {}
+        counts = [f"{known[key]:,} {key.replace('_', ' ')}" for key in UNITS if type(known.get(key)) is int]
+        rows.append((split, ", ".join(counts) or NOT_RECORDED))
     rows.append(("prepared as", _cell(facts.data.get("folder") or NOT_RECORDED)))
     checksums = facts.data.get("checksums", {})
     rows += [(f"SHA-256 of {_cell(name)}", _code(digest)) for name, digest in sorted(checksums.items())]

@@ -56,9 +56,6 @@ class SelfTest:
     largest_difference: float = 0.0  # of logits
     largest_logit: float = 0.0
 
-    def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
     def render(self) -> str:
         if self.skipped:
             return f"none: {self.skipped}"
@@ -242,5 +239,5 @@ def _note(folder: Path, foreign: ForeignModel, tested: SelfTest, licence: str) -
         "languages": {"source": chosen.source, "target": chosen.target},
         "licence": licence,
         "cotext": __version__,
-        "self_test": tested.as_dict(),
+        "self_test": asdict(tested),
     }

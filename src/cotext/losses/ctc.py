@@ -224,12 +224,12 @@ def class_log_probabilities(hidden_MD: Tensor, logits: Logits, lattices: Lattice
 
 
 def _output_layer(
-    hidden_MD: Tensor, matrix_VD: Tensor, lattices: Lattices, scale_M: Tensor, chunk: int
+    hidden_MD: Tensor, matrix_VD: Tensor, lattices: Lattices, chunk: int
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return log-probabilities of the classes [M, C], and the share of the normalisation in both gradients.
 
-    `scale_M` scales the gradients of each position. The logits of a chunk exist once and become probabilities
-    in place: the gradients of the log-sum-exp do not depend on the lattice.
+    The logits of a chunk exist once and become probabilities in place: the gradients of the log-sum-exp do
+    not depend on the lattice.
     """
     precise = precise_dtype(hidden_MD)
     count = hidden_MD.size(0)
@@ -240,98 +240,71 @@ def _output_layer(
     products = OutputProducts(buffer)
     for start in range(0, count, chunk):
         rows = slice(start, start + chunk)
-        hidden, scale = hidden_MD[rows], scale_M[rows, None]
+        hidden = hidden_MD[rows]
         logits = buffer[: len(hidden)]
         torch.mm(hidden, matrix_VD.T, out=logits)
         # Read before `normalise` overwrites the logits.
         log_p = logits.gather(1, lattices.token[lattices.of_position[rows]]).to(precise)
         log_p_MC[rows] = log_p - products.normalise(logits)[:, None]
-        grad_hidden[rows] = products.of_hidden(logits, matrix_VD) * scale
-        products.add_of_weight(grad_weight, logits, hidden.to(precise) * scale)
+        grad_hidden[rows] = products.of_hidden(logits, matrix_VD)
+        products.add_of_weight(grad_weight, logits, hidden.to(precise))
     return log_p_MC, grad_hidden, grad_weight
 
 
-def _loss(
-    hidden_ND: Tensor, weight_VD: Tensor, lattices: Lattices, scale_K: Tensor | None, chunk: int
-) -> tuple[Tensor, Tensor | None, Tensor | None]:
-    """Return the losses [K] and, given scales, the gradients of their scaled sum, [M, D] and [V, D]."""
-    hidden_MD, matrix_VD = hidden_ND[lattices.position], weight_VD.to(hidden_ND.dtype)
-    precise = precise_dtype(hidden_ND)
-    scale_M = None if scale_K is None else scale_K.to(precise)[lattices.of_position]
-    grad_hidden = grad_weight = None
-    if scale_M is None:
-        log_p_MC = class_log_probabilities(hidden_MD, partial(linear, weight=matrix_VD), lattices, chunk)
-    else:
-        log_p_MC, grad_hidden, grad_weight = _output_layer(hidden_MD, matrix_VD, lattices, scale_M, chunk)
-    nll_K = log_p_MC.new_empty(len(lattices.unit))
-    for group in lattices.groups:
-        nll, posterior_KTC = group.nll_and_posterior(log_p_MC, scale_M is not None)
-        nll_K[group.which] = nll.to(precise)
-        if posterior_KTC is None or scale_K is None or grad_hidden is None or grad_weight is None:
-            continue
-        # The gradient of a logit is its probability, added by `_output_layer`, minus its posterior.
-        posterior_KTC = posterior_KTC.to(precise) * scale_K.to(precise)[group.which, None, None]
-        hidden_KTD = group.spread(hidden_MD, precise)
-        of_hidden_KTD = posterior_KTC @ matrix_VD[group.token].to(precise)
-        grad_hidden[group.row] -= of_hidden_KTD.flatten(0, 1).index_select(0, group.inside_at)
-        of_weight_KCD = posterior_KTC.mT @ hidden_KTD
-        grad_weight.index_add_(0, group.token.flatten(), of_weight_KCD.flatten(0, 1), alpha=-1)
-    return nll_K, grad_hidden, grad_weight
-
-
 class _CTC(TensorFunction):
-    """Output layer and CTC in one; the gradient of the plain sum is computed in the forward pass."""
+    """Output layer and CTC in one; the gradient of the summed loss is computed in the forward pass."""
 
     @staticmethod
-    def forward(
-        ctx: Any, hidden_ND: Tensor, weight_VD: Tensor, lattices: Lattices, units: int, chunk: int
-    ) -> Tensor:
-        """Return the negative log-likelihood of every unit: [G]."""
-        precise = precise_dtype(hidden_ND)
-        # Computed for a scale of 1; `backward` multiplies it by the gradient of the sum.
-        ones = hidden_ND.new_ones(len(lattices.unit), dtype=precise)
-        wants = any(ctx.needs_input_grad[:2])
-        nll_K, *grads = _loss(hidden_ND, weight_VD, lattices, ones if wants else None, chunk)
-        ctx.lattices, ctx.chunk = lattices, chunk
-        ctx.save_for_backward(hidden_ND, weight_VD, *grads)
-        nll_G = hidden_ND.new_zeros(units, dtype=precise)
-        nll_G[lattices.unit] = nll_K
-        return nll_G
+    def forward(ctx: Any, hidden_ND: Tensor, weight_VD: Tensor, lattices: Lattices, chunk: int) -> Tensor:
+        """Return the summed negative log-likelihood."""
+        hidden_MD, matrix_VD = hidden_ND[lattices.position], weight_VD.to(hidden_ND.dtype)
+        precise, wants = precise_dtype(hidden_ND), any(ctx.needs_input_grad[:2])
+        grad_hidden = grad_weight = None
+        if wants:
+            log_p_MC, grad_hidden, grad_weight = _output_layer(hidden_MD, matrix_VD, lattices, chunk)
+        else:
+            log_p_MC = class_log_probabilities(hidden_MD, partial(linear, weight=matrix_VD), lattices, chunk)
+        nll_K = log_p_MC.new_empty(len(lattices.unit))
+        for group in lattices.groups:
+            nll, posterior_KTC = group.nll_and_posterior(log_p_MC, wants)
+            nll_K[group.which] = nll.to(precise)
+            if posterior_KTC is None or grad_hidden is None or grad_weight is None:
+                continue
+            # The gradient of a logit is its probability, added by `_output_layer`, minus its posterior.
+            posterior_KTC = posterior_KTC.to(precise)
+            of_hidden_KTD = posterior_KTC @ matrix_VD[group.token].to(precise)
+            grad_hidden[group.row] -= of_hidden_KTD.flatten(0, 1).index_select(0, group.inside_at)
+            of_weight_KCD = posterior_KTC.mT @ group.spread(hidden_MD, precise)
+            grad_weight.index_add_(0, group.token.flatten(), of_weight_KCD.flatten(0, 1), alpha=-1)
+        ctx.position, ctx.positions = lattices.position, len(hidden_ND)
+        ctx.dtypes = hidden_ND.dtype, weight_VD.dtype
+        ctx.save_for_backward(grad_hidden, grad_weight)
+        return nll_K.sum()
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        hidden_ND, weight_VD, grad_hidden, grad_weight = ctx.saved_tensors
-        if set(grads[0].stride()) == {0}:  # the gradient of a sum: one number for all units
-            scale = grads[0][0] if len(grads[0]) else grads[0].sum()
-            grad_hidden, grad_weight = grad_hidden * scale, grad_weight * scale
-        else:
-            # The gradient of the weight is summed over units already, so it is computed again.
-            scale_K = grads[0][ctx.lattices.unit]
-            _, grad_hidden, grad_weight = _loss(hidden_ND, weight_VD, ctx.lattices, scale_K, ctx.chunk)
-            assert grad_hidden is not None
-            assert grad_weight is not None
-        of_hidden_ND = torch.zeros_like(hidden_ND)
-        of_hidden_ND[ctx.lattices.position] = grad_hidden.to(hidden_ND.dtype)
-        return of_hidden_ND, grad_weight.to(weight_VD.dtype), None, None, None
+        hidden, weight = (
+            (grad * grads[0]).to(dtype) for grad, dtype in zip(ctx.saved_tensors, ctx.dtypes, strict=True)
+        )
+        of_hidden_ND = hidden.new_zeros(ctx.positions, hidden.size(1))
+        of_hidden_ND[ctx.position] = hidden
+        return of_hidden_ND, weight, None, None
 
 
-def lattices_nll(
-    hidden_ND: Tensor, weight_VD: Tensor, lattices: Lattices, units: int, chunk: int = 512
-) -> Tensor:
-    """Return the negative log-likelihood of the target of each of `units` units, 0 without a path: [G].
+def ctc_loss(hidden_ND: Tensor, weight_VD: Tensor, lattices: Lattices, chunk: int = 512) -> Tensor:
+    """Return the negative log-likelihood of the targets of all units with a path, summed.
 
-    The precision is that of `OutputProducts`. A gradient other than that of the plain sum costs the output
-    layer a second time.
+    The precision is that of `OutputProducts`.
     """
     hidden_ND = in_autocast_dtype(hidden_ND)
     # The function chooses the precision of each of its products itself.
     with torch.autocast(hidden_ND.device.type, enabled=False):
-        return _CTC.apply(hidden_ND, weight_VD, lattices, units, chunk)
+        return _CTC.apply(hidden_ND, weight_VD, lattices, chunk)
 
 
 def ctc_scores(hidden_ND: Tensor, logits: Logits, units: Units, blank: int, chunk: int = 512) -> Tensor:
-    """Compute `lattices_nll` without gradients, with any function that computes logits."""
+    """Return the negative log-likelihood of each target, 0 without a path, without gradients: [G]."""
     lattices = Lattices.of(units, blank, hidden_ND.size(1))
     log_p_MC = class_log_probabilities(hidden_ND[lattices.position], logits, lattices, chunk)
     nll_G = log_p_MC.new_zeros(len(units.length))

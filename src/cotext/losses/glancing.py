@@ -25,7 +25,7 @@ from cotext.data.collate import bracketed_targets
 from cotext.layers.kernels.packing import Packing
 from cotext.layers.soft_copy import glanced
 from cotext.losses.cross_entropy import LossParts, output_loss
-from cotext.losses.ctc import Lattices, best_alignment, fits, lattices_nll, units
+from cotext.losses.ctc import Lattices, best_alignment, ctc_loss, fits, units
 from cotext.models.interface import NonAutoregressiveModel
 
 CHUNK = 1024
@@ -33,7 +33,7 @@ CHUNK = 1024
 
 @dataclass(frozen=True, slots=True)
 class Paths:
-    """The lattices of a batch, the first and last frames of its units, and the number of units.
+    """The lattices of a batch, and the first and last frames of its units.
 
     `forced`: the tokens of these frames are given. `without`: number of units without a path. `count`: labels
     of the other units.
@@ -42,7 +42,6 @@ class Paths:
     lattices: Lattices
     edges: Tensor  # [2G], indices among the N
     forced: bool
-    units: int
     without: Tensor
     count: Tensor
 
@@ -89,7 +88,6 @@ class Glancing:
                 Lattices.of(batch_units, model.blank, model.output_weight.size(1)),
                 torch.cat((batch_units.start, batch_units.start + batch_units.length - 1)),
                 batch_units.forced,
-                len(fit_G),
                 (~fit_G).sum().float(),
                 (labels_G * fit_G).sum().clamp(min=1),
             )
@@ -148,10 +146,9 @@ class Glancing:
         else:
             # In validation no gradient is needed, so none is computed for the weight.
             weight_VD = model.output_weight if hidden_ND.requires_grad else model.output_weight.detach()
-            nll_G = lattices_nll(hidden_ND, weight_VD, paths.lattices, paths.units)
-            loss, count = nll_G.sum(), paths.count
-            parts["nll_current"] = nll_G.detach().sum(), count
-            parts["without_path"] = paths.without, torch.full((), paths.units, device=loss.device)
+            loss, count = ctc_loss(hidden_ND, weight_VD, paths.lattices), paths.count
+            parts["nll_current"] = loss.detach(), count
+            parts["without_path"] = paths.without, torch.full((), len(paths.edges) // 2, device=loss.device)
             counted_B = targets.labels
         if auxiliary is not None:
             loss = loss + (auxiliary.loss * counted_B).sum()

@@ -236,10 +236,15 @@ def _require_fit(expected: Mapping[str, list[int]], shapes: Mapping[str, list[in
         for name, shape in expected.items()
         if shapes.get(name, shape) != shape
     ]
+    refuse_misfits(path, problems)
+
+
+def refuse_misfits(where: object, problems: Sequence[str]) -> None:
+    """Raise CotextError with the first of these problems of tensors, if there are any."""
     if problems:
         more = f" and {len(problems) - MISFITS:,} more" if len(problems) > MISFITS else ""
         listed = "; ".join(problems[:MISFITS])
-        raise CotextError(f"{path}: its weights do not fit its configuration: {listed}{more}")
+        raise CotextError(f"{where}: its weights do not fit its configuration: {listed}{more}")
 
 
 def average(paths: Sequence[Path]) -> dict[str, Tensor]:

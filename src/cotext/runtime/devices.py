@@ -55,10 +55,7 @@ def keep_few_kernels() -> None:
 
 def multiplies_bfloat16() -> bool:
     """Return whether this CPU has instructions for products in bfloat16 (AMX, AVX512-BF16 or ARM)."""
-    try:
-        features = torch.cpu.get_capabilities()
-    except AttributeError:  # older versions of torch
-        return True
+    features = torch.cpu.get_capabilities()
     return any(features.get(name, False) for name in ("amx_bf16", "avx512_bf16", "bf16", "sve_bf16"))
 
 

@@ -117,6 +117,12 @@ def replacing(
         remove(temporary)
 
 
+def write_text(path: Path, text: str, errors: str = "strict") -> None:
+    """Write a text file in UTF-8, which appears when it is complete; `errors` as in `str.encode`."""
+    with replacing(path) as temporary:
+        temporary.write_text(text, encoding="utf-8", errors=errors)
+
+
 def temporary_name(path: Path) -> Path:
     """Return a new hidden name next to `path`, which contains the process id."""
     process = Process.current()

@@ -25,7 +25,6 @@ from cotext.data.languages import check_pair
 from cotext.data.prepared import REPORT, checked_digests, file_digests, read_report, write_report
 from cotext.data.statistics import SplitStatistics, StatisticsCollector
 from cotext.data.store import Flat, StoreWriter
-from cotext.data.tokenizer import with_all_processors
 from cotext.runtime.errors import CotextError
 from cotext.runtime.files import checksum, replacing, require_new
 from cotext.runtime.integrity import require_whole
@@ -128,7 +127,7 @@ class DistilledCorpus:
         results: Mapping[int, Mapping[str, Any]],
         on_stage: Callable[[str, int, int], None],
     ) -> tuple[Outcome, SplitStatistics]:
-        store, tokenizer = self.data.train, with_all_processors(self.data.tokenizer)
+        store, tokenizer = self.data.train, self.data.tokenizer
         noted = Outcome(0, 0, self.signature)
         collector = StatisticsCollector(tokenizer.unk)
         with StoreWriter(folder / store.path.name, tokenizer.fingerprint) as writer:

@@ -20,7 +20,7 @@ from cotext.data.tokenizer import Tokenizer, chosen_languages, load_tokenizer
 from cotext.data.views import Mixture, View
 from cotext.models.run_folder import noted_data
 from cotext.runtime.errors import CotextError
-from cotext.runtime.files import replacing
+from cotext.runtime.files import write_text
 from cotext.runtime.integrity import sealed
 
 
@@ -104,8 +104,7 @@ def note_data(run: Path, data: PreparedData, checksums: dict[str, str]) -> None:
         **({"controlled": True} if data.controlled else {}),
     }
     if noted_data(run) != content:
-        with replacing(run / "data.json") as temporary:
-            temporary.write_text(f"{sealed(content)}\n", encoding="utf-8")
+        write_text(run / "data.json", f"{sealed(content)}\n")
 
 
 def other_languages(run: Path, data: PreparedData) -> str:

@@ -28,7 +28,7 @@ from cotext.models import checkpoint as ckpt
 from cotext.models.interface import Model
 from cotext.models.run_folder import checkpoint_folder, checkpoints
 from cotext.runtime.errors import CotextError
-from cotext.runtime.files import replacing
+from cotext.runtime.files import write_text
 from cotext.runtime.integrity import digests, require_whole, sealed, unsealed
 from cotext.runtime.locks import Lock
 from cotext.runtime.reading import read_text
@@ -155,8 +155,7 @@ def load_process_state(folder: Path, rank: int) -> ProcessState:
 def save_progress(folder: Path, progress: TrainingProgress) -> None:
     """Write `trainer.json`; all other files of the checkpoint must exist."""
     saved = _Saved(progress, digests(folder, folder.glob("*.safetensors")))
-    with replacing(folder / "trainer.json") as temporary:
-        temporary.write_text(f"{sealed(asdict(saved))}\n", encoding="utf-8")
+    write_text(folder / "trainer.json", f"{sealed(asdict(saved))}\n")
 
 
 def load_progress(folder: Path) -> TrainingProgress:

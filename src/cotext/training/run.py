@@ -20,7 +20,7 @@ from cotext.models.interface import Model
 from cotext.models.run_folder import SEEDS, is_int8, noted_seeds, seed_folder, seeds_in, write_config
 from cotext.runtime.devices import slow_precision
 from cotext.runtime.errors import CotextError
-from cotext.runtime.files import is_first_process, replacing
+from cotext.runtime.files import is_first_process, write_text
 from cotext.runtime.integrity import sealed
 from cotext.runtime.locks import NAME, require_free, working_in
 from cotext.training.prepared_data import PreparedData, corpus_of, note_data, open_data, other_languages
@@ -69,16 +69,18 @@ def require_own(run: Path, config: Config) -> None:
                 f"{run}: is a run in int8, which translates and scores, and is not trained; choose another "
                 "--out, or go on with the run that it was exported from"
             )
-        _require_same(written_config(path), config, run)
+        changed = [e for e in differences(written_config(path), config) if e[0] not in MAY_CHANGE]
+        if changed:
+            lines = (
+                f"  {key}: {'nothing' if there == '' else there} there, {here} asked for"
+                for key, there, here in changed
+            )
+            raise CotextError(
+                f"{run}: contains a run with another configuration; choose another --out, or the same "
+                "settings to go on with it:\n" + "\n".join(lines)
+            )
     elif any(not entry.name.startswith((".config.yaml", NAME)) for entry in run.iterdir()):
         raise CotextError(f"{run}: the folder is not empty and contains no run; choose another --out")
-
-
-def note_seeds(run: Path, seeds: Sequence[int]) -> None:
-    """Write `seeds.json` to a run folder: the seeds of all runs that are trained together."""
-    if noted_seeds(run) != list(seeds):
-        with replacing(run / SEEDS) as temporary:
-            temporary.write_text(f"{sealed({'seeds': list(seeds)})}\n", encoding="utf-8")
 
 
 def _keep_tokenizer(run: Path, tokenizer: Tokenizer) -> None:
@@ -90,19 +92,6 @@ def _keep_tokenizer(run: Path, tokenizer: Tokenizer) -> None:
         raise CotextError(
             f"{folder}: not the tokenizer of the data; pass the data that the run was trained on, "
             "or choose another --out"
-        )
-
-
-def _require_same(before: Config, now: Config, run: Path) -> None:
-    changed = [entry for entry in differences(before, now) if entry[0] not in MAY_CHANGE]
-    if changed:
-        lines = (
-            f"  {key}: {'nothing' if there == '' else there} there, {here} asked for"
-            for key, there, here in changed
-        )
-        raise CotextError(
-            f"{run}: contains a run with another configuration; choose another --out, or the same settings "
-            "to go on with it:\n" + "\n".join(lines)
         )
 
 
@@ -195,8 +184,8 @@ def train(
                 callbacks.on_message(slow)
             open_run(run, config, data.tokenizer)
             note_data(run, data, setup.corpus.checksums)
-            if seeds:
-                note_seeds(run, seeds)
+            if seeds and noted_seeds(run) != list(seeds):
+                write_text(run / SEEDS, f"{sealed({'seeds': list(seeds)})}\n")
             if start is not None:
                 _note_start(setup, start, run, callbacks)
         accelerator.wait_for_everyone()

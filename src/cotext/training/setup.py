@@ -84,18 +84,15 @@ def _require_memory(config: Config, vocabulary: int, source_vocabulary: int) -> 
         )
 
 
-def _require_no_target_prefix(config: Config, data: PreparedData) -> None:
-    """Raise CotextError if the decoder needs a symbol of the target language, but reads no target."""
+def _require_tokenizer(config: Config, data: PreparedData) -> None:
+    """Raise CotextError if the model cannot use the tokenizer of the data."""
+    # A non-autoregressive decoder reads no target, and so no symbol of the target language.
     if config.model.writes == "non_autoregressive" and data.tokenizer.target_prefix:
         raise CotextError(
             f"{data.folder}: its tokenizer gives the decoder a symbol of the target language, but "
             f"{describe_model(config.model)} is non-autoregressive and reads no target; prepare the text "
             "with a tokenizer of one language pair, or choose an autoregressive system"
         )
-
-
-def _require_separate_embeddings(config: Config, data: PreparedData) -> None:
-    """Raise CotextError if the tokenizer has separate vocabularies, but the model shares embeddings."""
     if data.tokenizer.separate_vocabularies and not config.model.separate_embeddings:
         raise CotextError(
             f"model.separate_embeddings = false: the tokenizer of {data.folder} has a vocabulary for either "
@@ -131,8 +128,7 @@ def set_up(config: Config, data_folder: Path, run: Path, recipe: str, device: st
     """
     data = open_data(data_folder)
     requested, config = config, settle(config, data, run, recipe)
-    _require_no_target_prefix(config, data)
-    _require_separate_embeddings(config, data)
+    _require_tokenizer(config, data)
     sizes = data.tokenizer.vocabulary_size, data.tokenizer.source_vocabulary_size
     _require_memory(config, *sizes)
     torch.manual_seed(config.train.seed)

@@ -65,7 +65,7 @@ def _as_before(config: Config, before: Config) -> Config:
     for section, key in DERIVED:
         if getattr(getattr(config, section), key) is None:
             config = _laid_over(config, section, **{key: getattr(getattr(before, section), key)})
-    if config.model.neutral_start and _gated_already(before):
+    if config.model.neutral_start and before.model.attention.others == "gated":
         config = _with_gated_others(config)
     return config
 
@@ -90,16 +90,12 @@ def _with_neutral_start(config: Config, there: Config, imported: bool) -> Config
     if config.model.neutral_start is None and (imported or there.model.neutral_start):
         config = _laid_over(config, "model", neutral_start=True)
     known = there.view.bracketed and there.view.open_source is not False
-    single = not has_rows_of_several(there.view)
-    if config.model.neutral_start and has_rows_of_several(config.view) and (single or _gated_already(there)):
+    separate = not has_rows_of_several(there.view) or there.model.attention.others == "gated"
+    if config.model.neutral_start and has_rows_of_several(config.view) and separate:
         config = _with_gated_others(config)
     if config.model.neutral_start and config.view.open_source is None and config.view.bracketed and not known:
         config = _laid_over(config, "view", open_source=False)
     return config
-
-
-def _gated_already(config: Config) -> bool:
-    return config.model.attention.others == "gated"
 
 
 def _with_gated_others(config: Config) -> Config:

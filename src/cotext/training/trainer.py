@@ -17,7 +17,7 @@ from pathlib import Path
 import torch
 from accelerate import Accelerator
 from torch import Tensor, nn
-from torch.optim import AdamW, Optimizer
+from torch.optim import AdamW
 from torch.utils.tensorboard import SummaryWriter
 
 from cotext.config.recipe import Config
@@ -31,7 +31,7 @@ from cotext.models import checkpoint as ckpt
 from cotext.models.interface import Model, System
 from cotext.models.run_folder import checkpoint_folder
 from cotext.runtime.errors import CotextError
-from cotext.runtime.files import replacing
+from cotext.runtime.files import write_text
 from cotext.runtime.integrity import sealed, sealed_lines, unsealed
 from cotext.runtime.locks import Lock
 from cotext.runtime.signals import stop_on_signals
@@ -111,8 +111,7 @@ class MetricsLog:
                 kept.append(f"{line}\n")
                 if entry["kind"] == "validation":
                     validated.add(int(entry["update"]))
-        with replacing(self.path) as temporary:
-            temporary.write_text("".join(kept), encoding="utf-8")
+        write_text(self.path, "".join(kept))
         return damaged, validated
 
 
@@ -177,12 +176,6 @@ def make_optimizer(
         fused=True,
     )
     return optimizer, [name for names in groups.values() for name in names]
-
-
-def set_rate(optimizer: Optimizer, rate: float) -> None:
-    """Set the learning rate of every group to `rate` times its factor."""
-    for group in optimizer.param_groups:
-        group["lr"] = rate * group["factor"]
 
 
 class Trainer:
@@ -354,7 +347,8 @@ class Trainer:
         """Make one optimizer step on the batches of this process, and agree on whether to stop."""
         self.objective.train()
         update = self.progress.update + 1
-        set_rate(self.optimizer, learning_rate(self.config.train, update))
+        for group in self.optimizer.param_groups:
+            group["lr"] = learning_rate(self.config.train, update) * group["factor"]
         self.model.blend(blended(self.config.train, self.progress.update), self.config.train.blend or ())
         done = self.progress.update / self.config.train.max_updates
         count = torch.zeros((), dtype=torch.float64, device=self.accelerator.device)

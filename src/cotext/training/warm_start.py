@@ -40,7 +40,7 @@ from cotext.models.checkpoint import LoadedModel, load_run, load_weights
 from cotext.models.interface import Model, System, TranslationModel
 from cotext.models.run_folder import describe_file, model_file
 from cotext.runtime.errors import CotextError
-from cotext.runtime.files import replacing
+from cotext.runtime.files import write_text
 from cotext.runtime.integrity import sealed, unsealed
 from cotext.runtime.jobs.engine import in_ranges
 from cotext.runtime.reading import read_text
@@ -178,8 +178,7 @@ class WarmStart:
             "blended": {"settings": self.blended, "updates": self.blend_updates},
             "loss": loss,
         }
-        with replacing(path) as temporary:
-            temporary.write_text(f"{sealed(content)}\n", encoding="utf-8")
+        write_text(path, f"{sealed(content)}\n")
 
 
 def read_account(path: Path) -> dict[str, Any]:

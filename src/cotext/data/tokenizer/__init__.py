@@ -20,7 +20,6 @@ from cotext.data.tokenizer.kinds import (
     require_languages,
     reservoir_sample,
     train_tokenizer,
-    with_all_processors,
 )
 from cotext.data.tokenizer.moses_bpe import MosesBPETokenizer
 from cotext.data.tokenizer.protocol import SPECIAL_SYMBOLS, Side, Tokenizer, TokenizerSettings, clean
@@ -49,5 +48,4 @@ __all__ = [
     "require_languages",
     "reservoir_sample",
     "train_tokenizer",
-    "with_all_processors",
 ]

@@ -165,14 +165,13 @@ class ImportedTokenizer:
         target: TextSide,
         languages: Mapping[str, int],
         chosen: LanguageChoice,
-        num_threads: int = 1,
     ) -> None:
         """Create a tokenizer from both sides, and the id of the symbol of every language.
 
         Raises CotextError if a chosen language is unknown, or the sides have different ids of the unknown
         token.
         """
-        self._files, self._num_threads = dict(files), num_threads
+        self._files = dict(files)
         self._sides: Mapping[Side, TextSide] = {"source": source, "target": target}
         self.languages, self.chosen = languages, chosen
         self.fingerprint = fingerprint_of_files(self.kind, files)
@@ -209,10 +208,6 @@ class ImportedTokenizer:
     def unwritten(self) -> tuple[int, ...]:
         return tuple(sorted(self._sides["target"].table.symbols))
 
-    def with_threads(self, num_threads: int) -> Self:
-        """Return the same tokenizer with this number of threads for `encode_batch`."""
-        return self._remade(self.chosen, num_threads)
-
     def with_languages(self, source: str, target: str) -> Self:
         """Return the tokenizer for other languages; an empty language means no change.
 
@@ -222,7 +217,8 @@ class ImportedTokenizer:
             self._found(source, "--source-language") if source else self.chosen.source,
             self._found(target, "--target-language") if target else self.chosen.target,
         )
-        return self._remade(chosen, self._num_threads)
+        sides = self._sides["source"], self._sides["target"]
+        return type(self)(self._files, *sides, self.languages, chosen)
 
     def _found(self, code: str, option: str) -> str:
         """Return the language with this name or, if it is unique, with this code before `_`."""
@@ -234,17 +230,13 @@ class ImportedTokenizer:
             f"{option} {shown(code)}: not among the languages of the tokenizer; there are: {available}"
         )
 
-    def _remade(self, chosen: LanguageChoice, num_threads: int) -> Self:
-        sides = self._sides["source"], self._sides["target"]
-        return type(self)(self._files, *sides, self.languages, chosen, num_threads)
-
     def encode(self, sentence: str, side: Side = "source") -> list[int]:
         return self.encode_batch([sentence], side)[0]
 
     def encode_batch(self, sentences: Sequence[str], side: Side = "source") -> list[list[int]]:
         model, table = self._sides[side].model, self._sides[side].table
         texts = [_HALF_CHARACTER.sub("", sentence) for sentence in sentences]
-        ids = [table.encode(pieces) for pieces in encode_all(model, texts, self._num_threads, str)]
+        ids = [table.encode(pieces) for pieces in encode_all(model, texts, str)]
         if len(table.rows) <= self.pieces:
             return ids
         return [[i if i < self.pieces else i + SPECIAL_SYMBOLS for i in sentence] for sentence in ids]

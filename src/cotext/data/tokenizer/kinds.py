@@ -1,7 +1,7 @@
 """Training, loading, and choice of languages for all kinds of tokenizers."""
 
 import random
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final, get_args
@@ -23,14 +23,16 @@ from cotext.data.tokenizer.protocol import (
 from cotext.data.tokenizer.sentencepiece import SentencePieceBPETokenizer, SentencePieceTokenizer
 from cotext.runtime.errors import CotextError, shown
 from cotext.runtime.reading import read_bytes, read_json
-from cotext.runtime.workers import usable_cores
 
 SIDES: Final[tuple[Side, ...]] = get_args(Side)
 MAX_MODEL_BYTES = 1 << 28  # about 10 bytes per character of a vocabulary of a million subwords
 
 
-def reservoir_sample(sentences: Iterable[str], size: int | None, seed: int) -> list[str]:
-    """Draw up to `size` non-empty sentences at random in one pass; return all of them if `size` is None."""
+def reservoir_sample(sentences: Iterable[str], size: int | None, seed: int) -> tuple[list[str], int]:
+    """Draw up to `size` non-empty sentences at random in one pass, or all of them if `size` is None.
+
+    Return them, and the number of non-empty sentences.
+    """
     generator = random.Random(seed)
     sample: list[str] = []
     seen = 0
@@ -42,7 +44,7 @@ def reservoir_sample(sentences: Iterable[str], size: int | None, seed: int) -> l
             sample.append(sentence)
         elif (slot := generator.randrange(seen)) < size:
             sample[slot] = sentence
-    return sample
+    return sample, seen
 
 
 KINDS: Final[Mapping[str, type[SentencePieceTokenizer | MosesBPETokenizer]]] = {
@@ -68,15 +70,7 @@ def train_tokenizer(sentences: Iterable[str], settings: TokenizerSettings) -> To
         raise CotextError("the vocabulary and the sample of the tokenizer need at least one element")
     if vocabulary > MAX_VOCABULARY:
         raise CotextError(f"a vocabulary has at most {MAX_VOCABULARY:,} subwords; reduce --vocabulary")
-    count = 0
-
-    def counted() -> Iterator[str]:
-        nonlocal count
-        for sentence in sentences:
-            count += 1
-            yield sentence
-
-    drawn = reservoir_sample(counted(), sample, settings.seed)
+    drawn, count = reservoir_sample(sentences, sample, settings.seed)
     cleaned = [sentence for sentence in map(clean, drawn) if sentence]
     if not cleaned:
         raise CotextError("there is no text to train a tokenizer on: every sentence is empty")
@@ -185,10 +179,3 @@ def require_languages(tokenizer: Tokenizer, options: str) -> None:
             f"the tokenizer is of many languages, and no {' and no '.join(lacking)} language is chosen; give "
             f"{options} one of: {', '.join(tokenizer.languages)}"
         )
-
-
-def with_all_processors(tokenizer: Tokenizer) -> Tokenizer:
-    """Return the same tokenizer, which encodes batches on all processors if it can."""
-    if isinstance(tokenizer, SentencePieceTokenizer | ImportedTokenizer):
-        return tokenizer.with_threads(usable_cores())
-    return tokenizer

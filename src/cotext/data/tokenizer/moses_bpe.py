@@ -7,8 +7,8 @@ import logging
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, Final, Self
 
 from cotext.data.tokenizer.protocol import (
@@ -43,7 +43,7 @@ class WordSplitter:
     """
 
     def __init__(self, language: str, chinese: str = "", truecase: Mapping[str, Any] | None = None) -> None:
-        package = _sacremoses()
+        package = _package("sacremoses")
         self.language, self.chinese, self.truecase = language, chinese, truecase
         self._moses = package.MosesTokenizer(lang=language)
         self._joiner = moses_detokenizer(language)
@@ -108,15 +108,16 @@ def moses_detokenizer(language: str) -> Any:
     """Return the detokenizer of a language; raises CotextError if sacremoses is not installed."""
     # The Czech rules of sacremoses are not used, because they check the wrong word: `roce 1990 .` is joined.
     rules = "xx" if language == "cs" else language
-    return _sacremoses("joining words").MosesDetokenizer(lang=rules)
+    return _package("sacremoses", "joining words").MosesDetokenizer(lang=rules)
 
 
-def _sacremoses(what: str = "the moses-bpe tokenizer") -> Any:
+def _package(name: str, what: str = "the moses-bpe tokenizer") -> Any:
+    """Return a module of the extra `replication`; raises CotextError if its package is not installed."""
     try:
-        import sacremoses
-    except ImportError:
-        raise CotextError(f"{what} needs sacremoses: pip install cotext[replication]") from None
-    return sacremoses
+        return import_module(name)
+    except ImportError as error:
+        missing = str(error.name).partition(".")[0]
+        raise CotextError(f"{what} needs {missing}: pip install cotext[replication]") from error
 
 
 MERGES: Final = 32_000  # as in the papers, for every size of corpus
@@ -138,7 +139,7 @@ class MosesBPETokenizer:
 
     def __init__(self, model: bytes) -> None:
         """Load a trained model; raises CotextError if it is damaged, or the extra is not installed."""
-        package = _subword_nmt()
+        package = _package("subword_nmt.apply_bpe")
         try:
             content = parse_json(model.decode(), "the model")
         except (ValueError, CotextError) as error:
@@ -150,7 +151,7 @@ class MosesBPETokenizer:
             raise CotextError(f"not a moses-bpe model: {error}") from error
         self._model = model
         self.fingerprint = fingerprint_of(self.kind, model)
-        self._bpe = package.apply_bpe.BPE(io.StringIO(codes))
+        self._bpe = package.BPE(io.StringIO(codes))
         self._ids = {piece: i for i, piece in enumerate(self._pieces)}
         self.pieces = len(self._pieces)
         self.pad, self.bos, self.eos, self.sep = range(self.pieces, self.pieces + SPECIAL_SYMBOLS)
@@ -161,11 +162,11 @@ class MosesBPETokenizer:
     @classmethod
     def train(cls, sample: Sequence[str], settings: TokenizerSettings, corpus_sentences: int = 0) -> Self:
         """Learn `vocabulary` merges from clean, non-empty sentences; by default 32,000, as in the papers."""
-        package = _subword_nmt()
+        learning = _package("subword_nmt.learn_bpe")
         chinese = str(_jieba("").__version__) if settings.jieba else ""
         splitter = WordSplitter(settings.language, chinese)
         if settings.truecase:
-            model = _sacremoses().MosesTruecaser().train([splitter.split(line) for line in sample])
+            model = _package("sacremoses").MosesTruecaser().train([splitter.split(line) for line in sample])
             learned = {"best": dict(sorted(model["best"].items())), "known": sorted(model["known"])}
             splitter = WordSplitter(settings.language, chinese, learned)
         words = Counter(word for line in sample for word in splitter.split(line))
@@ -173,7 +174,7 @@ class MosesBPETokenizer:
         merged = io.StringIO()
         try:
             with contextlib.redirect_stderr(io.StringIO()):  # hides its progress bar
-                package.learn_bpe.learn_bpe(counts, merged, settings.vocabulary or MERGES, is_dict=True)
+                learning.learn_bpe(counts, merged, settings.vocabulary or MERGES, is_dict=True)
         except ValueError as error:  # from `max` of an empty sequence
             raise CotextError("the text has no pair of characters to merge") from error
         codes = merged.getvalue()
@@ -183,7 +184,7 @@ class MosesBPETokenizer:
                 f"the text supports {merges} merges, fewer than the requested {settings.vocabulary}: request "
                 "at most that, or for no size to get the largest possible"
             )
-        segmenter = package.apply_bpe.BPE(io.StringIO(codes))
+        segmenter = _package("subword_nmt.apply_bpe").BPE(io.StringIO(codes))
         frequencies: Counter[str] = Counter()
         for word, count in words.items():
             for piece in segmenter.segment_tokens([word]):
@@ -213,14 +214,3 @@ class MosesBPETokenizer:
 
     def save(self, folder: Path) -> None:
         save(folder, self, {self.model_name: self._model})
-
-
-def _subword_nmt() -> SimpleNamespace:
-    """Return the modules `apply_bpe` and `learn_bpe`; raises CotextError if a package is not installed."""
-    try:
-        from subword_nmt import apply_bpe, learn_bpe
-    except ImportError as error:
-        raise CotextError(
-            f"the moses-bpe tokenizer needs {error.name}: pip install cotext[replication]"
-        ) from error
-    return SimpleNamespace(apply_bpe=apply_bpe, learn_bpe=learn_bpe)

@@ -21,17 +21,17 @@ from cotext.runtime.errors import CotextError
 
 # In a smaller vocabulary, 256 byte tokens would be a large part.
 BYTE_FALLBACK_FROM = 4000
-# For fewer sentences, starting threads takes longer than encoding.
+# For fewer sentences, starting a thread takes longer than encoding.
 TOGETHER_FROM = 64
 
 
 def encode_all(
-    processor: sentencepiece.SentencePieceProcessor, texts: list[str], num_threads: int, out_type: type
+    processor: sentencepiece.SentencePieceProcessor, texts: list[str], out_type: type
 ) -> list[Any]:
     """Encode each text to ids (`out_type` int) or subwords (str)."""
     if len(texts) < TOGETHER_FROM:
         return [processor.encode(text, out_type=out_type) for text in texts]
-    encoded: list[Any] = processor.encode(texts, out_type=out_type, num_threads=num_threads)
+    encoded: list[Any] = processor.encode(texts, out_type=out_type, num_threads=1)
     return encoded
 
 
@@ -61,12 +61,11 @@ class SentencePieceTokenizer:
     target_prefix: tuple[int, ...] = ()
     unwritten: tuple[int, ...] = ()
 
-    def __init__(self, model: bytes, num_threads: int = 1) -> None:
+    def __init__(self, model: bytes) -> None:
         """Load a trained model; raises CotextError if it is not a sentencepiece model."""
         self._processor = open_model(model)
         self._model = model
         self.fingerprint = fingerprint_of(self.kind, model)
-        self._num_threads = num_threads
         self.pieces: int = self._processor.get_piece_size()
         self.pad, self.bos, self.eos, self.sep = range(self.pieces, self.pieces + SPECIAL_SYMBOLS)
         self.vocabulary_size = self.source_vocabulary_size = self.pieces + SPECIAL_SYMBOLS
@@ -114,15 +113,12 @@ class SentencePieceTokenizer:
             )
         return tokenizer
 
-    def with_threads(self, num_threads: int) -> Self:
-        return type(self)(self._model, num_threads)
-
     def encode(self, sentence: str, side: Side = "source") -> list[int]:
         ids: list[int] = self._processor.encode(clean(sentence))
         return ids
 
     def encode_batch(self, sentences: Sequence[str], side: Side = "source") -> list[list[int]]:
-        return encode_all(self._processor, [clean(s) for s in sentences], self._num_threads, int)
+        return encode_all(self._processor, [clean(s) for s in sentences], int)
 
     def decode(self, ids: Sequence[int], side: Side = "target") -> str:
         return clean(self._processor.decode([int(i) for i in ids if i < self.pieces]))

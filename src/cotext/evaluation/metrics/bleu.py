@@ -23,21 +23,14 @@ from cotext.runtime.errors import CotextError
 class Protocol(Metric):
     """A metric of sacrebleu with its segments, and the settings that change the score.
 
-    `tokenize` (BLEU only): None means the tokenizer of the target language, 13a, zh, ja-mecab or ko-mecab.
-    `smoothing` (BLEU only): sacrebleu's name of the treatment of n-gram orders without a match. `max_tokens`
-    (unit piece only): size of a pseudo-document, see `piece_sizes`.
+    BLEU of tokenised text (`reads_words`) is not smoothed; of other text, it uses the tokenizer of the target
+    language, which is 13a, zh, ja-mecab or ko-mecab. `max_tokens` (unit piece only): size of a
+    pseudo-document, see `piece_sizes`.
     """
 
     kind: Literal["bleu", "chrf", "ter"] = "bleu"
     lowercase: bool = False
-    tokenize: str | None = None
-    smoothing: Literal["exp", "none"] = "exp"
     max_tokens: int | None = None
-
-    @property
-    def reads_words(self) -> bool:
-        """Return whether the text must be tokenised already."""
-        return self.tokenize == "none"
 
     def measure(self, texts: Texts, target_language: str | None) -> dict[str, Measurement]:
         """Score every system; reference data of sacrebleu are computed once."""
@@ -83,11 +76,10 @@ def build_metric(
     try:
         return BLEU(
             lowercase=protocol.lowercase,
-            tokenize=protocol.tokenize,
-            smooth_method=protocol.smoothing,
-            trg_lang=language if protocol.tokenize is None else "",
-            # Without a tokenizer, the text is expected to be tokenised: no warning.
-            force=protocol.tokenize == "none",
+            tokenize="none" if protocol.reads_words else None,
+            smooth_method="none" if protocol.reads_words else "exp",
+            trg_lang="" if protocol.reads_words else language,
+            force=protocol.reads_words,  # no warning about tokenised text
             references=references,
         )
     except (ImportError, RuntimeError) as error:
@@ -165,26 +157,14 @@ def _measure(
 # ci: case-insensitive. The number is the size of pseudo-documents.
 METRICS: Final = (
     Protocol(name="s-bleu", title="s-BLEU", unit="sentence"),
-    Protocol(name="s-bleu-tok", title="s-BLEU (tok)", unit="sentence", tokenize="none", smoothing="none"),
-    Protocol(
-        name="s-bleu-lc",
-        title="s-BLEU (lc)",
-        unit="sentence",
-        lowercase=True,
-        tokenize="none",
-        smoothing="none",
-    ),
+    Protocol(name="s-bleu-tok", title="s-BLEU (tok)", unit="sentence", reads_words=True),
+    Protocol(name="s-bleu-lc", title="s-BLEU (lc)", unit="sentence", lowercase=True, reads_words=True),
     Protocol(name="d-bleu", title="d-BLEU"),
     Protocol(name="d-bleu-ci", title="d-BLEU (ci)", lowercase=True),
-    Protocol(name="d-bleu-lc", title="d-BLEU (lc)", lowercase=True, tokenize="none", smoothing="none"),
+    Protocol(name="d-bleu-lc", title="d-BLEU (lc)", lowercase=True, reads_words=True),
     Protocol(name="d-bleu-512", title="d-BLEU (512)", unit="piece", max_tokens=512),
     Protocol(
-        name="d-bleu-512-tok",
-        title="d-BLEU (512, tok)",
-        unit="piece",
-        tokenize="none",
-        smoothing="none",
-        max_tokens=512,
+        name="d-bleu-512-tok", title="d-BLEU (512, tok)", unit="piece", reads_words=True, max_tokens=512
     ),
     Protocol(name="chrf", title="chrF", kind="chrf", unit="sentence", is_utility=True),
     Protocol(name="ter", title="TER", kind="ter", unit="sentence", better="lower", lowercase=True),

@@ -19,7 +19,7 @@ from typing import IO, Any
 import numpy as np
 
 from cotext.data.documents import Document
-from cotext.evaluation.metrics.interface import Measurement, check_correspondence
+from cotext.evaluation.metrics.interface import Measurement
 from cotext.evaluation.statistics.sufficient_statistics import Statistics, share
 from cotext.runtime.errors import CotextError
 from cotext.runtime.version import __version__
@@ -49,8 +49,6 @@ class Comet:
     context_sentences: int = 0
 
     def __post_init__(self) -> None:
-        if self.context_sentences < 0:
-            raise CotextError(f"{self.context_sentences} sentences of context for COMET; give 0 or more")
         if looks_like_path(self.model) and not Path(self.model).exists():
             raise CotextError(
                 f"{self.model}: no such COMET model; give a checkpoint file, a folder with checkpoints/ and "
@@ -105,14 +103,9 @@ def measure_comet(
     A score is the mean over sentences, times 100. Of several references, COMET reads the first.
 
     Raises:
-        CotextError: documents do not correspond, COMET or the model is missing, the model does not
-            support context, or COMET failed.
+        CotextError: COMET or the model is missing, the model does not support context, or COMET failed.
     """
-    for hypothesis in hypotheses.values():
-        check_correspondence(hypothesis, source)
-        check_correspondence(hypothesis, references[0])
     contexts = sorted({0, comet.context_sentences})
-    documents = len(hypotheses) * len(source)
     segments = len(contexts) * len(hypotheses) * sum(map(len, source))
     answers_by_context: dict[int, list[dict[str, Any]]] = {context: [] for context in contexts}
     done = 0
@@ -128,8 +121,6 @@ def measure_comet(
                     progress(done, segments)
     measured: dict[str, list[Measurement]] = {name: [] for name in hypotheses}
     for context, records in answers_by_context.items():
-        if [record["document"] for record in records] != list(range(documents)):
-            raise CotextError(f"COMET answered for {len(records)} of {documents} documents; run it again")
         for index, (name, hypothesis) in enumerate(hypotheses.items()):
             scored = records[index * len(source) : (index + 1) * len(source)]
             measured[name].append(_measurement(scored, hypothesis, comet, loaded, context, len(references)))
@@ -222,9 +213,6 @@ def _measurement(
     references: int,
 ) -> Measurement:
     """Return the mean of the scores of sentences."""
-    for record, document in zip(records, hypothesis, strict=True):
-        if len(record["scores"]) != len(document):
-            raise CotextError(f"document {document.id!r}: COMET scored {len(record['scores'])} sentences")
     scores = [score for record in records for score in record["scores"]]
     documents = [index for index, record in enumerate(records) for _ in record["scores"]]
     statistics = Statistics(

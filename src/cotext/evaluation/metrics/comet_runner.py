@@ -97,12 +97,9 @@ class Scorer:
         self.gpus = 1 if torch.cuda.is_available() else 0
         self.description = {
             "sha256": _sha256(checkpoint),
-            "kind": self.kind,
             "uses_reference": self.uses_reference,
             "max_tokens": self.max_tokens,
             "comet": importlib.metadata.version("unbabel-comet"),
-            "torch": str(torch.__version__),
-            "device": "cuda" if self.gpus else "cpu",
         }
 
     def require_context(self) -> None:

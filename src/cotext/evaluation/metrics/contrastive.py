@@ -316,16 +316,12 @@ def contrastive_accuracy(
     `controls` has the scores without context (`none`) and in context of other documents (`foreign`).
 
     Raises:
-        CotextError: scores are missing, do not fit, or are not numbers.
+        CotextError: the suite is empty, or scores are not numbers.
     """
     parts = {"suite": suite.name, "n": str(len(suite.examples)), "tie": tie, "score": score}
     signature = signed(parts, recipe)
     if not suite.examples:
         raise CotextError(f"contrastive suite {suite.name!r} has no examples")
-    if len(scores) != len(suite.examples):
-        raise CotextError(
-            f"contrastive suite {suite.name!r}: {len(suite.examples)} examples, but scores for {len(scores)}"
-        )
 
     def judge(scores: Sequence[CandidateScores]) -> tuple[Decision, ...]:
         pairs = zip(suite.examples, scores, strict=True)
@@ -334,8 +330,9 @@ def contrastive_accuracy(
     decisions = judge(scores)
     readings = None
     if controls is not None:
+        tokens = {e.id: s.tokens[e.correct] for e, s in zip(suite.examples, scores, strict=True)}
         by_context = {"true": scores, **controls}
-        readings = _readings(suite, by_context, {kind: judge(item) for kind, item in by_context.items()})
+        readings = Readings({kind: _reading(suite, s, judge(s)) for kind, s in by_context.items()}, tokens)
     judged = [
         (example, (len(example.candidates), decision, choice_of(example)))
         for example, decision in zip(suite.examples, decisions, strict=True)
@@ -362,20 +359,12 @@ def contrastive_accuracy(
     )
 
 
-def _readings(
-    suite: ContrastiveSuite,
-    scores: Mapping[str, Sequence[CandidateScores]],
-    decisions: Mapping[str, Sequence[Decision]],
-) -> Readings:
-    by_context = {
-        kind: Reading(
-            {e.id: d.right for e, d in zip(suite.examples, decisions[kind], strict=True)},
-            {e.id: s.log_probabilities[e.correct] for e, s in zip(suite.examples, of_kind, strict=True)},
-        )
-        for kind, of_kind in scores.items()
-    }
-    tokens = {e.id: s.tokens[e.correct] for e, s in zip(suite.examples, scores["true"], strict=True)}
-    return Readings(by_context, tokens)
+def _reading(
+    suite: ContrastiveSuite, scores: Sequence[CandidateScores], decisions: Sequence[Decision]
+) -> Reading:
+    decided = list(zip(suite.examples, scores, decisions, strict=True))
+    nats = {e.id: score.log_probabilities[e.correct] for e, score, _ in decided}
+    return Reading({e.id: decision.right for e, _, decision in decided}, nats)
 
 
 def decide(
@@ -452,11 +441,6 @@ def render_table(report: ContrastiveReport) -> str:
 def _comparable(example: ContrastiveExample, scores: CandidateScores, score: ScoreRule) -> list[float]:
     """Return one number per candidate; higher is better."""
     where = f"contrastive example {example.id!r}"
-    counts = (len(scores.log_probabilities), len(scores.tokens))
-    if counts != (len(example.candidates),) * 2:
-        raise CotextError(
-            f"{where}: {len(example.candidates)} candidates, but {counts[0]} scores, {counts[1]} token counts"
-        )
     for number, value in enumerate(scores.log_probabilities):
         # Minus infinity is valid: the model considers the candidate impossible.
         if math.isnan(value) or value == math.inf:

@@ -78,16 +78,7 @@ class GenerativeReport(GroupedReport[Forms]):
 
 
 def outcome(example: ContrastiveExample, translation: Sequence[str]) -> str | None:
-    """Return one of OUTCOMES, or None if no word distinguishes right from wrong.
-
-    Raises:
-        CotextError: the number of sentences of the translation differs from the source.
-    """
-    if len(translation) != len(example.source):
-        raise CotextError(
-            f"contrastive example {example.id!r}: the translation has {len(translation)} sentences, "
-            f"the source has {len(example.source)}"
-        )
+    """Return one of OUTCOMES, or None if no word distinguishes right from wrong."""
     right_candidate = example.candidates[example.correct]
     has_right, has_wrong = True, False
     for number, candidate in enumerate(example.candidates):
@@ -122,14 +113,8 @@ def generative_accuracy(
     `recipe`: settings that are added to the signature, by name.
 
     Raises:
-        CotextError: translations are missing, no example is decidable, or a signature cannot contain an
-            entry of `recipe`.
+        CotextError: no example is decidable, or a signature cannot contain an entry of `recipe`.
     """
-    if len(translations) != len(suite.examples):
-        raise CotextError(
-            f"contrastive suite {suite.name!r}: {len(suite.examples)} examples, but {len(translations)} "
-            "translations"
-        )
     outcomes = [outcome(e, t.sentences) for e, t in zip(suite.examples, translations, strict=True)]
     decided = [(e, o) for e, o in zip(suite.examples, outcomes, strict=True) if o is not None]
     if not decided:

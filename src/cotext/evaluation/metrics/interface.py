@@ -97,8 +97,8 @@ Utility = Callable[[Sequence[str]], Floats]
 class Metric(ABC):
     """A metric of corpora, selected by its name (`--protocol`).
 
-    `unit`: the kind of segment that is counted. `needs_source`: the source is read too. `is_utility`: can be
-    used for minimum Bayes risk (`mbr --utility`).
+    `unit`: the kind of segment that is counted. `needs_source`: the source is read too. `reads_words`: the
+    text must be tokenised already. `is_utility`: can be used for minimum Bayes risk (`mbr --utility`).
     """
 
     name: str
@@ -106,12 +106,8 @@ class Metric(ABC):
     unit: Unit = "document"
     better: Literal["higher", "lower"] = "higher"
     needs_source: bool = False
+    reads_words: bool = False
     is_utility: bool = False
-
-    @property
-    def reads_words(self) -> bool:
-        """Return whether the text must be tokenised already."""
-        return False
 
     @abstractmethod
     def measure(self, texts: Texts, target_language: str | None) -> dict[str, Measurement]:
@@ -179,24 +175,6 @@ def is_lower_better(protocol: str) -> bool:
     return protocol in metrics() and metrics()[protocol].better == "lower"
 
 
-def evaluate(
-    hypothesis: Sequence[Document],
-    references: Sequence[Document],
-    protocols: Sequence[str] = DEFAULT_PROTOCOLS,
-    *,
-    target_language: str | None = None,
-) -> list[Score]:
-    """Score translated documents against their references under each named protocol, in the given order.
-
-    `target_language` (a code such as `zh` or `zh-CN`) selects the tokenizer.
-
-    Raises:
-        CotextError: a protocol is unknown, the corpus is empty, or documents do not correspond one to one.
-    """
-    measured = measure({"": hypothesis}, [references], protocols, target_language=target_language)
-    return [measurement.score for measurement in measured[""]]
-
-
 def measure(
     hypotheses: Mapping[str, Sequence[Document]],
     references: Sequence[Sequence[Document]],
@@ -205,9 +183,13 @@ def measure(
     target_language: str | None = None,
     source: Sequence[Document] = (),
 ) -> dict[str, list[Measurement]]:
-    """Score several systems as `evaluate` does, and keep the counts that paired tests need.
+    """Score systems against references under each named protocol, in the given order.
 
-    Data that a metric computes from the references are computed once.
+    `target_language` (a code such as `zh` or `zh-CN`) selects the tokenizer. Data that a metric computes from
+    the references are computed once.
+
+    Raises:
+        CotextError: a protocol is unknown, the corpus is empty, or documents do not correspond one to one.
     """
     selected, texts = [find_protocol(name) for name in protocols], Texts(hypotheses, references, source)
     for metric in selected:

@@ -30,12 +30,6 @@ class Pool:
     texts: tuple[str, ...]
     probability: Floats
 
-    @property
-    def mean(self) -> Floats:
-        """Return the probabilities averaged over systems, [K]."""
-        mean: Floats = self.probability.mean(axis=0)
-        return mean
-
 
 def pooled(lists: Sequence[Candidates], weighting: Weighting) -> Pool:
     """Collect the translations of a sentence by several systems, each text once.
@@ -80,7 +74,8 @@ class Decision:
 
 def decide_sentences(pools: Sequence[Pool], utilities: Sequence[Floats]) -> Decision:
     """Select a translation for each sentence; `utilities` has [K, K] for each, hypotheses first."""
-    expected = [utility @ pool.mean for pool, utility in zip(pools, utilities, strict=True)]
+    # The probabilities of translations are averaged over systems.
+    expected = [u @ pool.probability.mean(axis=0) for pool, u in zip(pools, utilities, strict=True)]
     chosen = tuple(int(np.argmax(values > values.max() - ENOUGH)) for values in expected)
     total = sum(float(values[k]) for values, k in zip(expected, chosen, strict=True))
     return Decision(chosen, total, sum(float(values[0]) for values in expected))

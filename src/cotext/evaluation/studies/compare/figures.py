@@ -45,7 +45,7 @@ def as_dict(result: RunComparison) -> dict[str, Any]:
     return {
         "format": "cotext-compare",
         "version": 1,
-        "verdict": {answer.question: answer.lines for answer in verdict(result)},
+        "verdict": verdict(result),
         "notes": result.notes,
         "systems": [
             {

@@ -24,7 +24,7 @@ from cotext.files.table import require_page_name
 from cotext.models.engine_folder import config_of
 from cotext.models.run_folder import checkpoint_folder, checkpoints, seed_folder, seeds_in
 from cotext.runtime.errors import CotextError
-from cotext.runtime.files import replacing
+from cotext.runtime.files import write_text
 from cotext.runtime.locks import writing
 from cotext.runtime.progress import Meter
 from cotext.training.resume import load_progress
@@ -54,7 +54,11 @@ def compare_folders(
     if test is None and request.words is not None:
         raise CotextError(f"--words {request.words} needs a test set; add --source and --reference")
     words = Words.of(request.words)
-    _check_outputs(request.outputs, [*suites, *([test.source, test.reference] if test else [])])
+    require_page_name(request.out)
+    for path in request.outputs:
+        check_output(path, [*suites, *([test.source, test.reference] if test else [])])
+    if len({path.absolute() for path in request.outputs}) < len(request.outputs):
+        raise CotextError(f"{request.out}: two outputs would be written to one file; give different names")
     _check_languages(folders, test, suites)
     with writing(*request.outputs):
         settings = MeasurementSettings(request, test, suites, new_meter)
@@ -71,14 +75,6 @@ def compare_folders(
         comparison = replace(comparison, notes=(*comparison.notes, *notes))
         _write(comparison, request)
         return comparison
-
-
-def _check_outputs(outputs: Sequence[Path], inputs: Sequence[Path]) -> None:
-    require_page_name(outputs[0])
-    for path in outputs:
-        check_output(path, inputs)
-    if len({path.absolute() for path in outputs}) < len(outputs):
-        raise CotextError(f"{outputs[0]}: two outputs would be written to one file; give different names")
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,6 +191,7 @@ def _suites(request: ComparisonRequest) -> dict[Path, ContrastiveSuite]:
     paths = list(request.suite)
     if not paths and request.data is not None:
         paths = _suite_files(request.data)
+    require_different(paths)
     suites = {path: read_suite(path) for path in paths}
     names: dict[str, Path] = {}
     for path, suite in suites.items():
@@ -203,8 +200,6 @@ def _suites(request: ComparisonRequest) -> dict[Path, ContrastiveSuite]:
                 f"{path}: a suite of the same name ({suite.name}) as {names[suite.name]}; give each once"
             )
         names[suite.name] = path
-    if len(suites) < len(paths):
-        raise CotextError("a suite is given twice; give each suite once")
     return suites
 
 
@@ -218,5 +213,4 @@ def _write(result: RunComparison, request: ComparisonRequest) -> None:
 
     for path, render in ((request.out, render_comparison), (request.csv, as_csv)):
         if path is not None:
-            with replacing(path) as temporary:
-                temporary.write_text(render(result), encoding="utf-8")
+            write_text(path, render(result))

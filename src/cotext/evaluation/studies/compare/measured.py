@@ -34,7 +34,7 @@ from cotext.evaluation.studies.contrastive.decisions import Decisions, read_deci
 from cotext.evaluation.studies.contrastive.evidence import ContextWindow
 from cotext.models.run_folder import noted_data
 from cotext.runtime.errors import CotextError
-from cotext.runtime.files import checksum, replacing
+from cotext.runtime.files import checksum, write_text
 from cotext.runtime.integrity import sealed_lines, unsealed
 from cotext.runtime.locks import working_in
 from cotext.runtime.progress import Meter
@@ -277,9 +277,7 @@ def _use(opened: OpenedRun, path: Path, test: EvaluationSet, meter: Meter) -> Co
                 entry = by_document.setdefault(sentence.document, [0.0, 0])
                 entry[0] += sentence.cxmi(condition)
                 entry[1] += len(sentence.token_cxmi())
-        content = {"signature": cxmi.signature, "documents": sums}
-        with replacing(path) as temporary:
-            temporary.write_text(json.dumps(content), encoding="utf-8")
+        write_text(path, json.dumps({"signature": cxmi.signature, "documents": sums}))
     try:
         stored = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
@@ -311,9 +309,7 @@ def _decide(
         meter.restart(sum(len(e.candidates) for e in suite.examples))
         rules = SuiteRules(controls=controls)
         report = run_suite(opened.translator, suite, rules, suite_recipe(opened), meter.advance)
-        with replacing(stored) as temporary:
-            content = json.dumps({suite.name: report.as_dict()}, ensure_ascii=False)
-            temporary.write_text(content, encoding="utf-8")
+        write_text(stored, json.dumps({suite.name: report.as_dict()}, ensure_ascii=False))
         decisions[suite.name] = read_decisions(stored)[suite.name]
     return decisions
 

@@ -6,7 +6,7 @@ from functools import cache, reduce
 from pathlib import Path
 from typing import Any, Final
 
-from cotext.config.recipe import Config, differences, load_config, recipe_names
+from cotext.config.recipe import Config, differences, leaves, load_config, recipe_names
 from cotext.config.sizes import SIZES
 from cotext.models.describe import describe_model
 from cotext.models.run_folder import describe_file, listed_seeds, noted_data, noted_seeds, seed_folder
@@ -119,17 +119,10 @@ def _settings(config: Config) -> Settings:
         content["model"][stack] = config.model.stack(stack).model_dump(mode="json")
     settings: Settings = {}
     for section in _SECTIONS:
-        settings |= _flat(content[section], f"{section}.")
+        settings |= leaves(content[section], f"{section}.")
     for key in _FURTHER:
         settings[key] = reduce(lambda inner, part: inner[part], key.split("."), content)
     return settings
-
-
-def _flat(content: dict[str, Any], prefix: str) -> Settings:
-    flat: Settings = {}
-    for key, value in content.items():
-        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
-    return flat
 
 
 def _text(value: Any) -> str:

@@ -61,7 +61,7 @@ class Section:
 def as_text(result: RunComparison, brief: bool = False) -> str:
     """Return everything except plots for a terminal; `brief`: only the answers and contrastive accuracies."""
     answers = [
-        "\n".join([answer.question, *(f"  {line}" for line in answer.lines)]) for answer in verdict(result)
+        "\n".join([question, *(f"  {line}" for line in lines)]) for question, lines in verdict(result).items()
     ]
     sections = [_choices(result, False)] if brief else _sections(result)
     blocks = [section.text() for section in sections if section.tables]
@@ -72,9 +72,9 @@ def as_text(result: RunComparison, brief: bool = False) -> str:
 def render_comparison(result: RunComparison) -> str:
     """Return the page: a document and conclusions first, then the values and their signatures."""
     items = []
-    for answer in verdict(result):
-        lines = "".join(f"<dd>{escape(line)}</dd>" for line in answer.lines)
-        items.append(f"<dt>{escape(answer.question)}</dt>{lines}")
+    for question, answers in verdict(result).items():
+        lines = "".join(f"<dd>{escape(line)}</dd>" for line in answers)
+        items.append(f"<dt>{escape(question)}</dt>{lines}")
     notes = "".join(f'<p class="soft">{escape(note)}</p>' for note in result.notes)
     body = [
         f"<h1>Systems side by side</h1>\n<p>{LEAD}</p>",

@@ -5,7 +5,6 @@ Every sentence is computed from values in the tables below it. The conditions fo
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from itertools import groupby
 
 from cotext.evaluation.metrics.interface import is_lower_better
@@ -23,23 +22,16 @@ from cotext.evaluation.studies.contrastive.evidence import (
 from cotext.runtime.tables import listed, render_p
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """A question about the runs, and its answers, one per line."""
-
-    question: str
-    lines: tuple[str, ...]
-
-
-def verdict(result: RunComparison) -> tuple[Answer, ...]:
-    answers = [
-        Answer("Which system uses context?", tuple(_which(result))),
-        Answer("Where?", tuple(_where(result))),
-        Answer("How much?", tuple(_how_much(result))),
-        Answer("Are the differences significant?", tuple(_real(result))),
-        Answer("Are the translations better?", tuple(_quality(result))),
-    ]
-    return tuple(answer for answer in answers if answer.lines)
+def verdict(result: RunComparison) -> dict[str, list[str]]:
+    """Return questions about the runs with their answers, one per line; without those that have none."""
+    answers = {
+        "Which system uses context?": _which(result),
+        "Where?": _where(result),
+        "How much?": _how_much(result),
+        "Are the differences significant?": _real(result),
+        "Are the translations better?": _quality(result),
+    }
+    return {question: lines for question, answer in answers.items() if (lines := list(answer))}
 
 
 def context_words(run: MeasuredSystem) -> str:

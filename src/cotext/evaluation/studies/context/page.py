@@ -22,7 +22,7 @@ from cotext.evaluation.studies.context.context_of_document import (
 from cotext.evaluation.studies.document_of_run import open_document, translated_by
 from cotext.files.table import require_page_name
 from cotext.runtime.errors import CotextError
-from cotext.runtime.files import replacing
+from cotext.runtime.files import write_text
 from cotext.runtime.html import facts, table, whole_page
 from cotext.runtime.locks import writing
 from cotext.runtime.version import __version__
@@ -72,8 +72,7 @@ def report_context(
         )
         page, content = render_page(report), json.dumps(report.as_dict(), indent=1, ensure_ascii=False)
         for path, text in ((figures, content), (out, page)):
-            with replacing(path) as temporary:
-                temporary.write_text(text, encoding="utf-8")
+            write_text(path, text)
         return report
 
 
@@ -174,17 +173,13 @@ def _word(word: WordChange, always: bool = False) -> str:
     strong = abs(word.nats) >= STRONG_NATS
     figure = f"<small>{_nats(word.nats, 1)}</small>" if strong or always else ""
     kind = f"w {'up' if word.nats >= 0 else 'down'}{' strong' if strong else ''}"
-    return f'<span class="{kind}" style="{_shade(word.nats)}">{escape(word.text)}{figure}</span>'
+    shade = f"--shade:{round(MOST_OPAQUE_PERCENT * min(1.0, abs(word.nats) / FULL_SHADE_NATS))}%"
+    return f'<span class="{kind}" style="{shade}">{escape(word.text)}{figure}</span>'
 
 
 def _nats(value: float, digits: int = 2) -> str:
     """Format with a sign, and a real minus."""
     return f"{round(value, digits) + 0.0:+.{digits}f}".replace("-", "\N{MINUS SIGN}")
-
-
-def _shade(nats: float) -> str:
-    share = min(1.0, abs(nats) / FULL_SHADE_NATS)
-    return f"--shade:{round(MOST_OPAQUE_PERCENT * share)}%"
 
 
 def _marked(text: str, other: str) -> str:
@@ -206,14 +201,9 @@ def _facts(report: DocumentContextUse) -> str:
 
 def marked(text: str, other: str, mark: str = "<mark>{}</mark>") -> str:
     """Return a text as HTML in which words that differ from the other text are marked."""
-    words = ((escape(word), differs) for word, differs in differing(text, other))
-    return " ".join(mark.format(word) if differs else word for word, differs in words)
-
-
-def differing(text: str, other: str) -> list[tuple[str, bool]]:
-    """Return the words of a text, and whether each differs from the other text."""
     words, others = text.split(), other.split()
-    matched = [False] * len(words)
+    html = [mark.format(escape(word)) for word in words]
     for block in SequenceMatcher(None, words, others, autojunk=False).get_matching_blocks():
-        matched[block.a : block.a + block.size] = [True] * block.size
-    return [(word, not same) for word, same in zip(words, matched, strict=True)]
+        same = slice(block.a, block.a + block.size)
+        html[same] = map(escape, words[same])
+    return " ".join(html)

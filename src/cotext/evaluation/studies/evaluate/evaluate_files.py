@@ -15,12 +15,7 @@ from cotext.evaluation.metrics.interface import (
     Texts,
     render_scores,
 )
-from cotext.evaluation.metrics.realign import (
-    AlignmentReport,
-    realign_systems,
-    render_alignment,
-    signed,
-)
+from cotext.evaluation.metrics.realign import AlignmentReport, realign_systems, render_alignment
 from cotext.evaluation.metrics.terminology import measure_terms
 from cotext.evaluation.metrics.tokenised import Words, measure_words
 from cotext.evaluation.requests import EvaluationRequest, LeaderboardRequest
@@ -189,7 +184,11 @@ def with_comet(
         more = measure_comet(comet, texts.systems, texts.source, texts.references, on_comet)
         measured = _with(measured, more)
     for name, report in reports.items():
-        measured[name] = [signed(measurement, report.signature) for measurement in measured[name]]
+        # Scores of whole documents do not depend on where the text is cut.
+        measured[name] = [
+            each if each.statistics.unit == "document" else each.signed(report.signature)
+            for each in measured[name]
+        ]
     return measured
 
 

@@ -249,16 +249,11 @@ def run_info(run: Path) -> Summary:
         ("checkpoints", f"{', '.join(map(str, saved)) or 'none'}; {in_bytes(sizes['checkpoints'])}"),
     ]
     if travels:
-        summary.rows.append(("to translate", travel_words(travels, carried, system.get("first_pass"))))
+        words = f"{', '.join(travels)} ({in_bytes(carried)}), nothing else"
+        if first_pass := system.get("first_pass"):
+            words += f" of this run; and the run {first_pass}, which writes the first pass"
+        summary.rows.append(("to translate", words))
     return summary
-
-
-def travel_words(files: Sequence[str], size: int, first_pass: str | None) -> str:
-    """Return the files needed to translate elsewhere, with the run of the first pass."""
-    needed = f"{', '.join(files)} ({in_bytes(size)}), nothing else"
-    if first_pass:
-        needed += f" of this run; and the run {first_pass}, which writes the first pass"
-    return needed
 
 
 def _read_model(summary: Summary, run: Path) -> Description | None:
@@ -348,11 +343,7 @@ def _read_data(summary: Summary, run: Path) -> None:
         summary.facts["data"] = {"folder": folder, "state": state, **totals}
         states = {"there": "still there", "missing": "no longer there", "other": "changed since training"}
         summary.rows.append(("data", f"{folder} ({states[state]})"))
-        summary.rows += totals_rows(totals)
-
-
-def totals_rows(totals: dict[str, dict[str, int] | None]) -> Rows:
-    return [(f"  {split}", render_totals(counts)) for split, counts in totals.items() if counts]
+        summary.rows += [(f"  {split}", render_totals(counts)) for split, counts in totals.items() if counts]
 
 
 def _state(folder: Path, digests: dict[str, Any]) -> str:

@@ -160,7 +160,9 @@ def make_leaderboard(request: LeaderboardRequest, on_comet: Progress | None = No
     paths = name_systems(output_files(request))
     comet = request.comet_model(request.comet_context)
     ranking = _ranking(request)
-    resampling = _resampling(request, len(paths))
+    enough = max(SAMPLES, _SAMPLES_FOR_EACH_PAIR * (len(paths) * (len(paths) - 1) // 2))
+    samples = enough if request.samples is None else request.samples
+    resampling = Resampling(samples=samples, seed=request.seed)
     texts, reports = read_texts(paths, request)
     measured = measure(
         texts.systems,
@@ -236,12 +238,6 @@ def _ranking(request: LeaderboardRequest) -> int:
             f"--rank-by {request.rank_by}: is not measured; the measured scores are {', '.join(measured)}"
         )
     return measured.index(request.rank_by)
-
-
-def _resampling(request: LeaderboardRequest, systems: int) -> Resampling:
-    pairs = systems * (systems - 1) // 2
-    enough = max(SAMPLES, _SAMPLES_FOR_EACH_PAIR * pairs)
-    return Resampling(samples=enough if request.samples is None else request.samples, seed=request.seed)
 
 
 def _test(systems: Mapping[str, Measurement], resampling: Resampling) -> PairedTest | None:
