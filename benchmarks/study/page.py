@@ -174,7 +174,7 @@ def render(found: Sequence[Comparison]) -> str:
 RULES = """
 For researchers who want to know what document context gives on real text at small size.
 `python -m benchmarks.study.page` writes this page from the results of `benchmarks/experiments/*study*.yaml`.
-A system of several seeds has the mean, with the smallest and the largest value in brackets if they differ.
+Values are means over seeds, with the smallest and largest value in brackets if they differ.
 
 * **holds**, **does not hold**: p below 0.05 over documents and over seeds, corrected (Holm) for all orderings
   below, and the difference larger than the standard deviation of seeds. For choices, the better system must
@@ -184,7 +184,7 @@ A system of several seeds has the mean, with the smallest and the largest value 
   column.
 * *uses context*: all five [conditions](context-use.md#is-context-used) hold for every seed.
 * Documents are compared only if the sentence model has at least 15 s-BLEU on held-out documents.
-* Choices of real text: [real-choices.md](real-choices.md). The reference itself has 100 everywhere.
+* Choices are explained in [real-choices.md](real-choices.md). References have 100 everywhere.
 """
 
 
@@ -201,7 +201,7 @@ def _section(found: Comparison) -> Iterator[str]:
     yield from _choices(found, [name for name in found.decided if not name.startswith("written.")], good)
     yield from _use(found)
     if written := [name for name in found.decided if name.startswith("written.")]:
-        yield "### The same choices, by what the systems write"
+        yield "### The same choices, in translations by the systems"
         yield from _choices(found, written, good)
     yield from _context(found)
     yield from _cost(found)
@@ -285,7 +285,7 @@ def _choices(found: Comparison, names: Sequence[str], good: Verdict) -> Iterator
     yield _table(found, {_title(name): name for name in names if most[name] >= LEAST_CHOICES}, good)
     few = [f"{_title(name)} ({count})" for name, count in most.items() if count < LEAST_CHOICES]
     if few:
-        yield f"Left out, as there are fewer than {LEAST_CHOICES} such choices: {', '.join(few)}."
+        yield f"Omitted, because there are fewer than {LEAST_CHOICES} such choices: {', '.join(few)}."
 
 
 def _different(found: Comparison, name: str, good: Verdict) -> set[str]:
@@ -328,7 +328,7 @@ def _context(found: Comparison) -> Iterator[str]:
     adds = found.context()
     if not adds:
         return
-    yield "### What context adds to the reference (CXMI, nats a token)"
+    yield "### What context adds to the reference (CXMI, nats per token)"
     kinds = list(next(iter(adds.values())).per_token)
     rows = [["", *kinds, "p, true against random"]]
     for system, each in adds.items():
@@ -340,10 +340,10 @@ def _cost(found: Comparison) -> Iterator[str]:
     columns = {
         "updates": ("training.updates", 0),
         "loss at the start, single sentences": ("training.start.sentences", 3),
-        "its own rows": ("training.start.rows", 3),
+        "longer sequences": ("training.start.rows", 3),
         "at the end": ("training.best", 3),
     }
-    rows = [["", *columns, "of which in the second half"]]
+    rows = [["", *columns, "decrease in the second half"]]
     for system in found.results["rows"]:
         cells = [(found.figure(system, name), digits) for name, digits in columns.values()]
         if any(value is not None for value, _ in cells):
@@ -419,8 +419,8 @@ def _summary(found: Comparison, good: Verdict) -> Iterator[str]:
         own = falls.pop(BASELINE)
         most = max(falls, key=falls.__getitem__)
         yield (
-            "In the second half of the updates the development loss of the sentence system fell by "
-            f"{own:.3f} nats a token, that of others by {min(falls.values()):.3f} to {falls[most]:.3f} "
+            "In the second half of the updates, the development loss of the sentence system fell by "
+            f"{own:.3f} nats per token, that of others by {min(falls.values()):.3f} to {falls[most]:.3f} "
             f"({most}). Systems whose loss fell further than that of the sentence system were still learning."
         )
     verdicts = [verdict.word for _, verdict in orderings(found)]

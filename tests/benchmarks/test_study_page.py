@@ -258,7 +258,9 @@ def test_the_page_says_who_was_still_learning(tmp_path: Path) -> None:
         figures = {f"nll_current.at.{u}": v for u, v in ((500, early), (900, late), (1000, last))}
         made.add(system, [1], training={"updates": 1000.0, **figures}, own={"s-bleu": 20.0})
     page = render([Comparison(tmp_path)])
-    assert "of the sentence system fell by 0.100 nats a token, that of others by 0.500 to 0.500 (mcn)" in page
+    assert (
+        "of the sentence system fell by 0.100 nats per token, that of others by 0.500 to 0.500 (mcn)" in page
+    )
     assert "| sentence | 1000 |  |  |  | 0.100 |" in page
 
 

@@ -254,7 +254,7 @@ def test_only_prepared_folders_are_overwritten(files: dict[str, Path], tmp_path:
     out = tmp_path / "out"
     out.mkdir()
     run(files, out)
-    must_raise(r"not empty; .* \(--overwrite\)", run, files, out, max_characters=1000)
+    must_raise(r"not empty; .* --overwrite to replace it", run, files, out, max_characters=1000)
     (out / "stale").touch()
     run(files, out, overwrite=True)
     assert "stale" not in listing(out)
@@ -339,7 +339,7 @@ def test_between_the_renames_another_command_finds_the_old_folder(corpus: Path, 
     arguments = prepare_arguments(corpus, out)
     assert run_killed([*arguments, "--overwrite"], Moment(number=2, path="/out", operations=("replace",)))
     assert not out.exists()
-    must_refuse("is there already and not empty", *arguments, "--max-characters", "999")
+    must_refuse("exists and is not empty", *arguments, "--max-characters", "999")
     assert contents(out) == contents(corpus / "expected")
     succeed(*arguments, "--overwrite")
     assert [path.name for path in tmp_path.iterdir()] == ["out"]

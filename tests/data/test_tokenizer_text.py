@@ -63,7 +63,7 @@ def test_the_corpus_is_checked_and_other_text_told(corpus: Path, texts: Texts, t
     assert not (tmp_path / "out").exists()
     run(corpus, tmp_path / "out", texts)
     texts[0].write_text(texts[0].read_text() + "one more .\n")
-    must_raise("is there already", run, corpus, tmp_path / "out", texts)
+    must_raise("exists and is not empty", run, corpus, tmp_path / "out", texts)
 
 
 def test_the_command_and_what_it_is_refused_with(corpus: Path, texts: Texts, tmp_path: Path) -> None:

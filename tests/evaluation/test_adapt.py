@@ -100,7 +100,7 @@ def test_the_same_command_goes_on_and_another_one_is_refused(here: Path, adapted
     succeed(*asked(here, *corpus))
     assert len(after.read_text().splitlines()) == 4
     for other in ((*corpus, "--seed", "2"), (here / "all.tmx",)):
-        must_refuse("is there already and not empty", *asked(here, *other))
+        must_refuse("exists and is not empty", *asked(here, *other))
 
 
 def test_a_document_system_keeps_its_configuration(here: Path, adapted: Outcome) -> None:

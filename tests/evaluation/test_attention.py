@@ -19,6 +19,7 @@ from cotext.evaluation.studies.attention.sentence_maps import (
     average_by_kind,
     sentence_maps,
 )
+from cotext.layers.kernels.gated_others import FAR
 from cotext.layers.kernels.relative import attend_relative
 from cotext.layers.kernels.sdpa import attend, watch_weights
 from cotext.layers.layout import Layout
@@ -284,16 +285,20 @@ def test_gates_to_other_sentences(score: str, factors: tuple[float, float], targ
 
 
 def test_even_weights_pass_gates_by_the_number_of_tokens() -> None:
-    """Of 3, 2 and 4 source tokens, the last sentence gives 2/5 of its second softmax to the one before."""
+    """Of 3, 2 and 4 source tokens, the last sentence gives 2/3 of its second softmax to the one before.
+
+    Its two tokens count three times, by the bias of their distance.
+    """
     made = even("others, content")
     for module in made.modules():
         if isinstance(module, GatedOthersSpan):
             nn.init.constant_(module.gate, math.atanh(0.5))
+            nn.init.constant_(module.bias[:, FAR], math.log(3))
     found = sentence_maps(made, document(before=2), 3).head_gates["encoder.1.attention"]
     assert (found.kind, found.overall) == ("encoder", pytest.approx(0.5))
-    one_back = 0.5 * (2 * 1 + 4 * 2 / 5) / 6  # 2 queries of sentence 1, 4 of sentence 2
+    one_back = 0.5 * (2 * 1 + 4 * 2 / 3) / 6  # 2 queries of sentence 1, 4 of sentence 2
     assert found.by_distance[1].tolist() == pytest.approx([one_back, one_back])
-    assert found.by_distance[2].tolist() == pytest.approx([0.5 * 3 / 5] * 2)
+    assert found.by_distance[2].tolist() == pytest.approx([0.5 / 3] * 2)
 
 
 def test_averages_over_layers_count_what_is_out_of_sight_as_nothing() -> None:

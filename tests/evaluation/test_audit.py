@@ -1,25 +1,19 @@
 """An audit finds each kind of fault where it was made, and nothing in a text without faults."""
 
 import json
-import math
 import subprocess
 import sys
-from collections import defaultdict
 from collections.abc import Callable, Sequence
-from itertools import product
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from cotext.data.alignment import KINDS, PRIORS, Band, Bead, Floats, Vocabulary
+from cotext.data.alignment import Vocabulary
 from cotext.evaluation.requests import AuditRequest
-from cotext.evaluation.studies.audit.align import _assigned, _calibrated, align
-from cotext.evaluation.studies.audit.drift import drifts, stems_of
-from cotext.evaluation.studies.audit.figures import Finding, SystemAudit
+from cotext.evaluation.studies.audit.align import _Judge, align
+from cotext.evaluation.studies.audit.details import _stems, drifts
 from cotext.evaluation.studies.audit.measure import audit
-from cotext.evaluation.studies.audit.page import render_audit
-from cotext.evaluation.studies.audit.posteriors import posteriors
+from cotext.evaluation.studies.audit.report import Finding, SystemAudit
 from tests.command_line import cotext
 from tests.refusals import must_raise
 
@@ -183,7 +177,7 @@ def test_of_two_renderings_that_are_as_usual_the_first_is_told() -> None:
     pairs = [("1", f"The lantern {n} is there.", german) for n in "abcdef"]
     pairs[3] = ("1", pairs[3][1], "Die schöne alte Funzel ist da.")
     pairs += [("1", f"The door {n} is there.", "Die Tür ist da.") for n in "abcdef"]
-    [(number, fault)] = [each for each in drifts(pairs, "en", "de") if "lantern" in each[1].note]
+    [(number, fault)] = [each for each in drifts(pairs, ("en", "de")) if "lantern" in each[1].note]
     assert (number, fault.note) == (3, 'lacks "Laterne", which 5 other sentences with "lantern" have')
 
 
@@ -191,7 +185,7 @@ def test_other_words_with_the_same_beginning_are_not_the_same_term() -> None:
     pairs = [("1", f"The compatible part {n} is there.", f"Das kompatible Teil {n} ist da.") for n in "abcde"]
     pairs[2] = ("1", "The companies c are there today.", "Die Firmen c sind heute alle da.")
     pairs += [("1", f"The door {n} is there.", "Die Tür ist da.") for n in "abcdef"]
-    assert not any("compa" in fault.note for _, fault in drifts(pairs, "en", "de"))
+    assert not any("compa" in fault.note for _, fault in drifts(pairs, ("en", "de")))
 
 
 def test_pronouns_and_tense_that_change(found: Callable[..., list[Finding]]) -> None:
@@ -215,58 +209,30 @@ def test_merged_sentences_are_counted_and_not_lost(tmp_path: Path) -> None:
     assert "23 (merged in 22 places, divided in 0)" in system.summary
 
 
-def test_posteriors_are_sums_over_all_paths() -> None:
-    """Two source and three output sentences: the scores of all paths are added by hand."""
+def test_stems() -> None:
+    assert list(_stems("Häuserzeile, ok")) == ["häuse", ",", "ok"]
+    assert list(_stems("你好吗?")) == ["你", "你好", "好", "好吗", "吗", "?"]
+
+
+def test_long_unrelated_sentences_are_not_less_likely_than_short_ones() -> None:
+    """The score that is expected of 20 words is -32; the scale is the root of 8 / 32."""
     vocabulary = Vocabulary()
-    source, output = vocabulary.side(["a b", "c"]), vocabulary.side(["a", "b", "c"])
-    values = np.random.default_rng(1).normal(size=(3, 2, 3)).astype(np.float32)
-
-    def scores(i: range, j: range) -> Floats:
-        return values[:, i.start : i.stop, j.start : j.stop]
-
-    totals: dict[object, float] = defaultdict(float)
-
-    def walk(i: int, j: int, score: float, beads: tuple[Bead, ...]) -> None:
-        if (i, j) == (2, 3):
-            totals["all"] += math.exp(score)
-            for bead in beads:
-                ours, theirs = bead
-                for key in [(a, b) for a in ours for b in theirs] if ours and theirs else [bead]:
-                    totals[key] += math.exp(score)
-        for kind, (k, m) in enumerate(KINDS):
-            if i + k <= 2 and j + m <= 3:
-                bead = tuple(range(i, i + k)), tuple(range(j, j + m))
-                own = 0.0 if kind > 2 else float(values[kind, i + k - 1, j + m - 1])
-                walk(i + k, j + m, score + own + math.log(PRIORS[k, m]), (*beads, bead))
-
-    walk(0, 0, 0.0, ())
-    found = posteriors(source, output, Band(np.zeros(3, np.int64), 4), scores)
-    for i, j in product(range(2), range(3)):
-        assert found.of(((i,), (j,))) == pytest.approx(totals[i, j] / totals["all"], abs=1e-6)
-    for bead in [((i,), ()) for i in range(2)] + [((), (j,)) for j in range(3)]:
-        assert found.of(bead) == pytest.approx(totals[bead] / totals["all"], abs=1e-6)
-
-
-def test_stems_assignments_and_calibration() -> None:
-    assert list(stems_of("Häuserzeile, ok")) == ["häuse", ",", "ok"]
-    assert list(stems_of("你好吗?")) == ["你", "你好", "好", "好吗", "吗", "?"]
-    values = np.array([[9.0, 8.0, 1.0], [7.0, -np.inf, 3.0], [-1.0, 2.0, 0.0]])
-    assert _assigned(values) == [(0, 0), (1, 2), (2, 1)]
-    assert _assigned(values[:, :2]) == [(0, 0), (2, 1)]
-    assert _assigned(-values[:2, :1]) == []
-    scores = np.array([-32.0, -30.0, -30.0, 5.0])
-    # -8 + (-30 + 32) * sqrt(8 / 32) = -7; scores with an expectation of -8 or more stay.
-    raised = _calibrated(scores, np.array([-32.0, -32.0, -8.0, 3.0]))
-    assert raised.tolist() == pytest.approx([-8.0, -7.0, -30.0, 5.0])
+    side = vocabulary.side(["a b c d e f g h i j"])
+    judge = _Judge([((side, side), [((0,), (0,))])], len(vocabulary), (side, side))
+    raw = float((judge._lengths.scores(side, side) + judge._lexicon.scores(side, side))[0, 0, 0])
+    judge._unrelated = -1.6
+    assert judge._scores(side, side)[0, 0, 0] == pytest.approx(-8 + (raw + 32) / 2, abs=1e-4)
+    judge._unrelated = -0.1
+    assert judge._scores(side, side)[0, 0, 0] == pytest.approx(raw, abs=1e-4)
 
 
 def test_documents_are_aligned_one_by_one_and_long_ones_near_an_earlier_path() -> None:
     sides = [SOURCE[:20], SOURCE[20:]], [TARGET[:20], TARGET[20:]]
-    beads = align(*sides, suspects=[False] * SENTENCES)
+    beads = align(*sides)
     numbers = [(n,) for n in range(SENTENCES)]
     assert [bead.source for bead in beads] == [bead.output for bead in beads] == numbers
     many, more = SOURCE * 12, TARGET * 12
-    beads = align([many], [more[:300] + more[301:]], suspects=[False] * (len(many) - 1))
+    beads = align([many], [more[:300] + more[301:]])
     assert [bead.source for bead in beads if not bead.output] == [(300,)]
     assert sum(len(bead.source) == len(bead.output) == 1 for bead in beads) == len(many) - 1
 
@@ -304,7 +270,7 @@ def test_the_page_says_what_is_wrong_and_escapes_it(tmp_path: Path) -> None:
     assert "http://" not in text
     _write(tmp_path)
     (tmp_path / "<b>.de").write_text("\n".join(TARGET), encoding="utf-8")
-    page = render_audit(audit(AuditRequest(output=(tmp_path / "<b>.de",), source=tmp_path / "s.en")))
+    page = audit(AuditRequest(output=(tmp_path / "<b>.de",), source=tmp_path / "s.en")).page()
     assert "&lt;b&gt;.de" in page
     assert "<b>.de" not in page
 
@@ -317,7 +283,7 @@ def test_numbers_of_documents_and_empty_lines(tmp_path: Path) -> None:
     _write(tmp_path, ["", *TARGET[1:5], "", "", *TARGET[7:]])
     system = audited(tmp_path / "o.de", source=tmp_path / "s.en")
     assert [(each.kind, each.sentence) for each in system.findings] == [("lost", n) for n in (1, 6, 7)]
-    places = [(place.name, place.sentences, place.findings) for place in system.positions]
+    places = [(*place.values(),) for place in system.positions]
     assert places[:4] == [("1", 1, 1), ("2", 1, 0), ("3-4", 2, 0), ("5-8", 4, 2)]
     assert [place[0] for place in places[4:]] == ["9-16", "17-32", "33-64"]
 

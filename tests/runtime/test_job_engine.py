@@ -414,7 +414,7 @@ def test_shards_that_are_not_all_there_are_named(tmp_path: Path) -> None:
     path = folder_of(out) / "4-of-6.jsonl"
     path.write_bytes(path.read_bytes().replace(b'"text": "3', b'"text": "4'))
     said = refused(out)
-    assert "shard 4 of 6 is not finished; run the same command once more" in said
+    assert "shard 4 of 6 is not finished; run the same command again" in said
     assert said.endswith("shard 4/6 lacks 1 of 1 documents")
 
 
@@ -455,7 +455,7 @@ def test_the_last_shard_must_reach_the_end(tmp_path: Path) -> None:
         content = {key: value for key, value in unsealed(header).items() if key != "crc32"}
         content["units"] = len(SIZES) + 1
         path.write_text(f"{sealed(content)}\n{results}")
-    assert "2-of-2.jsonl: its documents do not" in refused(out)
+    assert "2-of-2.jsonl: its documents do not reach the end; run this shard again" in refused(out)
 
 
 def test_an_output_that_exists_is_not_replaced_unasked(tmp_path: Path) -> None:

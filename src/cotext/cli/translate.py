@@ -231,7 +231,7 @@ def _translate_standard_input(request: TranslationRequest) -> None:
     if report.split_lines:
         say(
             f"{counted(report.split_lines, 'line')} split into {report.split_sentences:,} sentences, "
-            "translated in context and joined again (--no-split: each line is one sentence)"
+            "translated and joined again (--no-split: each line is one sentence)"
         )
     say(f"{counted(report.sentences, 'sentence')} in {counted(report.documents, 'document')}")
     for count, what in ((report.truncated, CUT_OFF), (report.long, LONG)):

@@ -70,12 +70,12 @@ class AttentionConfig(Closed):
     Junczys-Dowmunt 2023). Or a class in your own file: `idea.py:MyScore`."""
     others: Others = "joint"
     """How the span `row` weighs other sentences. `joint`: one softmax over all tokens. `gated`: one softmax
-    over the token's own sentence, plus one over the other sentences behind a gate per head. The gate starts
-    closed: at first, the output is that of the sentence model from which training starts. `projected`: one
-    softmax over all tokens and one over the token's own sentence, joined by a projection (P. Zhang et al.
-    2020)."""
+    over the token's own sentence, plus one over the others, with a bias by distance, behind a gate per head.
+    The gate starts closed: at first, the output is that of the sentence model from which training starts.
+    `projected`: one softmax over all tokens and one over the token's own sentence, joined by a projection (P.
+    Zhang et al. 2020)."""
     gate_rate: Annotated[float, Field(gt=0, le=1000)] = 30.0
-    """With `others: gated`: learning rate of the gates, as a multiple of `train.learning_rate`."""
+    """With `others: gated`: learning rate of gates and biases, as a multiple of `train.learning_rate`."""
     memory_sentences: Sentences = 1
     """For the span `memory`: number of previous target sentences that a token attends to."""
     top: TopConfig = TopConfig()

@@ -14,12 +14,12 @@ def has_separators(view: ViewConfig) -> bool:
 
 
 def has_rows_of_several(view: ViewConfig) -> bool:
-    """Return whether an instance can have more than one sentence."""
+    """Return whether a row can have more than one sentence."""
     return any(cut.kind != "sentence" for cut in (view, *view.mixed_with))
 
 
 def has_target_rows_of_several(view: ViewConfig) -> bool:
-    """Return whether the target side of an instance can have more than one sentence."""
+    """Return whether the target side of a row can have more than one sentence."""
     return any(
         cut.kind == "document" or (cut.kind == "window" and cut.target_context > 0)
         for cut in (view, *view.mixed_with)
@@ -43,7 +43,10 @@ def further_symbols(view: ViewConfig) -> int:
     if view.separators != "numbered":
         return 0
     if view.numbers == "corpus":
-        raise CotextError("view.numbers = corpus must be resolved to a number before a model is built")
+        raise CotextError(
+            "view.numbers = corpus must be resolved before a model is built: set it to the number of "
+            "sentences of the longest document, as `cotext train` does"
+        )
     return view.numbers
 
 
@@ -74,12 +77,12 @@ def special_symbols(tokenizer: Tokenizer, view: ViewConfig) -> SpecialSymbols:
 
 
 def build_view(config: ViewConfig) -> View:
-    """Return the view for validation and translation; raise CotextError for keys of other kinds."""
+    """Return the view for validation and translation; raise CotextError for keys of other kinds of views."""
     return _build_cut(config, config)
 
 
 def build_mixture(config: ViewConfig) -> Mixture:
-    """Return the training mixture: the view with weight 1, and `view.mixed_with`; raises as `build_view`."""
+    """Return the training mixture: the view, weight 1, and `view.mixed_with`. Errors: see `build_view`."""
     further = ((_build_cut(cut, config), cut.weight) for cut in config.mixed_with)
     return Mixture(((build_view(config), 1.0), *further))
 
@@ -104,10 +107,13 @@ def _build_cut(cut: CutConfig, config: ViewConfig) -> View:
 
 
 def check_align(align: str, bracket: bool) -> None:
-    """Raise CotextError for free search with brackets: it cannot recognise the `eos` of the last sentence."""
+    """Raise CotextError for free search with brackets.
+
+    There, `eos` ends every sentence, so free search cannot recognise the end of the row.
+    """
     if align == "free" and bracket:
         raise CotextError(
-            "decode.align = free does not go with view.separators = bracket or numbered: there `eos` ends "
-            "every sentence, and a document ends after the number of source sentences; choose decode.align "
-            "= constrained"
+            "decode.align = free does not support view.separators = bracket or numbered: there `eos` ends "
+            "every sentence, so free search cannot recognise the end of the document; choose decode.align = "
+            "constrained"
         )

@@ -1,4 +1,4 @@
-r"""Placeholders: parts of a text that translation copies, found by rule.
+r"""Placeholders: parts of a text that are copied to the translation, found by rules.
 
     addresses     https://a.b/c?d=1   www.a.b/c   ann@a.b
     braces        {0}   {name}   {name:.2f}   {{x}}   ${x}   {% tag %}
@@ -39,8 +39,8 @@ _MARKUP: Final = (
     r"|&(?:[A-Za-z]\w{1,30}|\#\d{1,7}|\#x[0-9A-Fa-f]{1,6});"
 )
 _DRIVE: Final = r"(?<![\w/.:])[A-Za-z]:\\[\w.\\-]*\w"
-# These match text that begins like a path, and the group "path" if it is one. Text that is not a path is
-# matched as well, so that the search does not start again at every hyphen of it (quadratic time).
+# These match text that begins like a path; the group "path" matches only if it is a path. Other text is
+# matched, too: otherwise the search would start again at every hyphen in it, in quadratic time.
 _FROM_ROOT: Final = re.compile(
     r"(?<![\w/.:])(?:~|\.{1,2})?/(?:(?P<path>(?:[\w.-]+/)+[\w.-]*\w/?)|(?:[\w.-]+/)*[\w.-]*)"
 )
@@ -75,7 +75,7 @@ def _next(rule: re.Pattern[str], text: str, start: int) -> tuple[int, int]:
 
 
 def blanked(text: str) -> str:
-    """Replace placeholders by spaces."""
+    """Replace every placeholder with spaces of the same length."""
     parts: list[str] = []
     done = 0
     for start, stop in placeholder_spans(text):

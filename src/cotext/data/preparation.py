@@ -25,7 +25,7 @@ STATE: Final = "preparing.json"
 
 
 class Preparation:
-    """A folder in preparation: `begin`, `note` finished stages, write the report, `publish`."""
+    """A folder in preparation: call `begin`, `note` after each stage, and `publish` after the report."""
 
     def __init__(self, out: Path, overwrite: bool, lock: Lock) -> None:
         self.out = out
@@ -48,8 +48,8 @@ class Preparation:
             report = read_report(self.out)
             if not _describes(report, job):
                 raise CotextError(
-                    f"{self.out}: is there already and not empty; choose another folder, or allow "
-                    "overwriting (--overwrite)"
+                    f"{self.out}: exists and is not empty; choose another folder, or add --overwrite to "
+                    "replace it"
                 )
             require_whole(self.out, report.get("files", {}), "prepare it again, with --overwrite")
             return report
@@ -96,7 +96,7 @@ class Preparation:
         os.replace(self.folder, self.out)
 
     def recover(self) -> None:
-        """Repair an interruption between the two renames of `publish`, or after them."""
+        """Complete or undo an interrupted `publish`: the old folder is deleted, or gets its name back."""
         if self._replaced.is_dir():
             if is_occupied(self.out):
                 shutil.rmtree(self._replaced, ignore_errors=True)
@@ -148,8 +148,8 @@ def preparing(out: Path, overwrite: bool, inputs: Sequence[Path]) -> Iterator[Pr
 
     After an interruption, the next call resumes. After an error, the partial result is deleted.
 
-    Raises CotextError if `out` exists and is not a prepared folder, or contains an input; another process
-    works on it; storage error.
+    Raises CotextError if `out` exists but is not prepared data, `out` contains an input, another process
+    works on it, or files cannot be written.
     """
     out = out.resolve()
     if out.is_file():
@@ -175,7 +175,7 @@ def preparing(out: Path, overwrite: bool, inputs: Sequence[Path]) -> Iterator[Pr
             finally:
                 work.recover()
     except OSError as error:
-        raise CotextError(f"{out}: can't be written: {error.strerror or error}") from error
+        raise CotextError(f"{out}: cannot be written: {error.strerror or error}") from error
 
 
 def _describes(report: dict[str, Any], job: dict[str, Any]) -> bool:

@@ -54,7 +54,7 @@ class SplitStatistics:
 
 
 class Histogram:
-    """Histogram of natural numbers; numbers from `limit` share one bin, so that memory is bounded."""
+    """Histogram of natural numbers; numbers of at least `limit` share one bin, so that memory is bounded."""
 
     def __init__(self, limit: int = 1 << 20) -> None:
         self._limit = limit
@@ -75,7 +75,7 @@ class Histogram:
         self._counts[: len(fresh)] += fresh
 
     def distribution(self) -> Distribution:
-        """Return the percentiles of the numbers added so far; larger values are reduced to the limit."""
+        """Return the distribution of the numbers added so far; percentiles above the limit are the limit."""
         cumulative = np.cumsum(self._counts)
         ranks = {q: -(-q * self._number // 100) for q in PERCENTILES}
         return Distribution(
@@ -99,7 +99,7 @@ class StatisticsCollector:
         self._outliers = 0
 
     def add(self, sizes: Sequence[int], source_side: "Flat", target_side: "Flat") -> None:
-        """Count documents of `sizes` sentences, at least one each, with concatenated sides."""
+        """Count documents with `sizes` sentences (at least 1); a side has the sentences of all documents."""
         counts = np.array(sizes, np.int64)
         starts = np.cumsum(counts) - counts
         self._documents += len(counts)

@@ -381,19 +381,17 @@ def _escaped(text: str) -> str:
     return "".join(_WRITTEN.get(character, character) for character in text)
 
 
-def translated_pairs(content: bytes, name: str) -> Iterator[tuple[str, str]]:
-    """Yield source and translation of the entries of a catalogue; for plurals, the first form."""
-    for entry in _entries(decoded(content, name).text, name):
-        if entry.texts["msgid"].text:
-            yield entry.texts["msgid"].text, entry.forms[0].text
+def translated_files(
+    content: bytes, name: str, every: bool = False
+) -> tuple[tuple[str, str], list[list[tuple[str, str]]]]:
+    """Return the translated entries as one document, without fuzzy ones; the languages are not stated.
 
-
-def translated_files(content: bytes, name: str) -> tuple[tuple[str, str], list[list[tuple[str, str]]]]:
-    """Return the translated entries as one document, without fuzzy ones; the languages are not stated."""
-    entries = (
-        entry for entry in _entries(decoded(content, name).text, name) if "fuzzy" not in entry.flagged()
-    )
-    texts = ((entry.texts["msgid"].text, entry.forms[0].text) for entry in entries)
+    For plurals, this is the first form. `every`: return all entries, as written.
+    """
+    entries = _entries(decoded(content, name).text, name)
+    texts = [(e.texts["msgid"].text, e.forms[0].text) for e in entries if every or "fuzzy" not in e.flagged()]
+    if every:
+        return ("", ""), [[pair for pair in texts if pair[0]]]
     pairs = ((" ".join(source.split()), " ".join(target.split())) for source, target in texts)
     return ("", ""), [[pair for pair in pairs if all(pair)]]
 

@@ -30,8 +30,8 @@ class TranslationRequest(SentenceSplitting, Wished, Sharded, ClusterOptions):
         is_run=True,
     )
     files: Sequence[Path] = option(
-        "Files of any kind in docs/files.md, recognised by their content, or corpora. -: read standard "
-        "input, write standard output, line by line.",
+        "Files in a format of docs/files.md, recognised by their content or suffix, or corpora. -: read "
+        "standard input line by line, and write to standard output.",
         argument=True,
     )
     out: Path | None = option(
@@ -67,7 +67,7 @@ class TranslationRequest(SentenceSplitting, Wished, Sharded, ClusterOptions):
         default=None,
     )
     overwrite: bool = option(
-        "Replace existing files, and the output of other unfinished jobs.", default=False
+        "Replace existing files, and discard the unfinished output of other jobs.", default=False
     )
 
     def check(self) -> None:
@@ -78,7 +78,7 @@ class TranslationRequest(SentenceSplitting, Wished, Sharded, ClusterOptions):
                 raise CotextError(
                     "- reads standard input and writes one output line for each input line; give a file, or "
                     "omit all other files, --out, --out-dir, --memory, --bilingual, --scores, --overwrite, "
-                    "--shard, --on, --workers and --json (--format can only be text)"
+                    "--shard, --on and --workers (--format can only be text)"
                 )
             return
         _ = self.outs  # raises if outputs have no name
@@ -133,7 +133,7 @@ class TranslationRequest(SentenceSplitting, Wished, Sharded, ClusterOptions):
 
 
 class RepairRequest(CorpusFormat, RunOptions):
-    """Translations of any system to repair with a run of one language (DocRepair)."""
+    """A request to repair translations of any system with a run trained on one language (DocRepair)."""
 
     run: Path = option(
         "Run trained on round-trip translations in one language (docs/monolingual.md).",
@@ -143,7 +143,7 @@ class RepairRequest(CorpusFormat, RunOptions):
     hypothesis: Path = option("Translation to repair: a corpus with one sentence per line, of any system.")
     out: Path = option("File to write, in the format of the hypothesis.")
     overwrite: bool = option(
-        "Replace an existing file, and the output of another unfinished job.", default=False
+        "Replace an existing file, and discard the unfinished output of another job.", default=False
     )
 
     @property

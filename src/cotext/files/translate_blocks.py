@@ -78,7 +78,7 @@ class _Sentence:
 
 @dataclass(frozen=True, slots=True)
 class _CutDocument:
-    """A document of a file: its blocks, the cut blocks, and their sentences."""
+    """A document of a file: its blocks, each block divided into sentences (`cut`), and all sentences."""
 
     blocks: Sequence[Block]
     cut: list[CutBlock]
@@ -89,10 +89,10 @@ class _CutDocument:
 class PairedSentence:
     """A sentence of a file and its translation, in the form that the model reads and writes.
 
-    `document`, `block` and `number` count from 0; block and sentence within their document. `confidence`: see
-    `cotext.translation.confidence`; None if the translation was `taken` from a translation memory or contains
-    no word chosen by the model. `terms`: glossary terms in the translation. `visible`: sentences that the
-    translation may depend on.
+    `document` is an index into `BlockDocuments.documents`; `block` and `number` are indices of the block and
+    the sentence in the document. `confidence`: see `cotext.translation.confidence`; None if the translation
+    was `taken` from a translation memory or contains no word chosen by the model. `terms`: glossary terms in
+    the translation. `visible`: sentences that the translation may depend on.
     """
 
     document: int
@@ -210,7 +210,7 @@ class BlockDocuments:
         )
 
     def taken(self, chosen: Sequence[int]) -> Mapping[int, Mapping[int, str]]:
-        """Return given and memory translations of these `documents`, by document and sentence."""
+        """Return given translations and those in the memory, by index into `chosen` and sentence."""
         memory = self._wishes.memory
         texts = [self.documents[index].sentences for index in chosen]
         translations: dict[int, Mapping[int, str]] = dict(memory.taken(texts)) if memory else {}
@@ -248,7 +248,7 @@ class BlockDocuments:
         return pairs
 
     def faults(self, translations: Mapping[int, Translation]) -> dict[tuple[int, int], list[Fault]]:
-        """Return the faults of the written sentences, by document and sentence (links: after `blocks`)."""
+        """Return faults of written sentences, by document and sentence. Call `blocks` before, for links."""
         written: dict[tuple[int, int], str] = {}  # sources without copied text
         pairs = []
         for index, translation in translations.items():
@@ -292,7 +292,8 @@ class BlockDocuments:
         source, translator = self._whole[self.numbers[index]].sentences[sentence].text, self._translator
         if target:
             return without_added_stop(source, target, self._languages[1])
-        # A source without visible characters has no translation. Sentences omitted by free search stay empty.
+        # Free search can omit a sentence, which then stays empty. Otherwise, only a source without visible
+        # characters has an empty translation; then the source is written.
         may_miss = translator.plan.options.align == "free" and translator.tokenizer.encode(source)
         return "" if may_miss else source
 
@@ -320,7 +321,7 @@ def _alignments(
     targets: Sequence[str],
     alone: Callable[[], AbstractContextManager[object]],
 ) -> dict[int, SentenceAlignment]:
-    """Align the sentences with inline elements; return {} if the document is too long."""
+    """Align the words of sentences with inline elements; return {} if the document is too long to align."""
     chosen = [j for j, sentence in enumerate(sentences) if not sentence.is_plain and targets[j]]
     if not chosen:
         return {}

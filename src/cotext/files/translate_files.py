@@ -80,7 +80,7 @@ class BlocksJob(Job[FileReport]):
         if blocks:
             self.messages.append(
                 f"{blocks:,} paragraph{'s are' if blocks > 1 else ' is'} split into {sentences:,} sentences, "
-                "translated in context and joined again (--no-split: each paragraph as one sentence)"
+                "translated and joined again (--no-split: each paragraph as one sentence)"
             )
         self._translations: dict[int, Translation] = {}  # once it has run
         self._faults: dict[tuple[int, int], list[Fault]] = {}

@@ -44,6 +44,7 @@ from cotext.files.places import (
     has_root,
     opened_tag,
     read_markup,
+    unescaped,
     with_attribute,
 )
 from cotext.files.strings import Markers, found_in, has_words
@@ -476,11 +477,14 @@ def _kinds_2(unit: Element) -> Callable[[Element], Kind]:
     return kind_of
 
 
-def translated_files(content: bytes, name: str) -> tuple[tuple[str, str], list[list[tuple[str, str]]]]:
+def translated_files(
+    content: bytes, name: str, every: bool = False
+) -> tuple[tuple[str, str], list[list[tuple[str, str]]]]:
     """Return the languages of the first `<file>`, and the translated segments (both sides) of every `<file>`.
 
     Segments without a target, or in a state such as `new`, are omitted. Inline elements are removed.
-    Languages are empty if the file states none.
+    Languages are empty if the file states none. `every`: return all segments, also untranslated ones, with
+    inline elements as written.
     """
     text = decoded_xml(content, name).text
     root = read_markup(text, name)
@@ -488,7 +492,10 @@ def translated_files(content: bytes, name: str) -> tuple[tuple[str, str], list[l
     is_second = root.attributes.get("version", "").startswith("2")
     holder, *_ = [root] if is_second else [*files, root]
     keys = ("srcLang", "trgLang") if is_second else ("source-language", "target-language")
-    documents = [[p for unit in _units(file) for p in _translated(text, unit, is_second)] for file in files]
+    documents = [
+        [pair for unit in _units(file) for pair in _translated(text, unit, is_second, every)]
+        for file in files
+    ]
     return (holder.attributes.get(keys[0], ""), holder.attributes.get(keys[1], "")), documents
 
 
@@ -501,15 +508,30 @@ def _units(group: Element) -> Iterator[Element]:
             yield from _units(child)
 
 
-def _translated(text: str, unit: Element, is_second: bool) -> Iterator[tuple[str, str]]:
-    """Yield source and target of the translated segments of a unit."""
+def _translated(text: str, unit: Element, is_second: bool, every: bool) -> Iterator[tuple[str, str]]:
+    """Yield source and target of the translated segments of a unit, or of every segment."""
     kind = _kinds_2(unit) if is_second else _kind_1
-    for _, source, target, state in _sides(unit, is_second):
-        if source is not None and target is not None and state not in _UNTRANSLATED:
+    for holder, source, target, state in _sides(unit, is_second):
+        if source is None:
+            continue
+        if every:
+            whole = holder.first("source") or source  # a seg-source has the marks of its segments
+            yield _as_written(text, whole), "" if target is None else _as_written(text, target)
+        elif target is not None and state not in _UNTRANSLATED:
             for pair in _pairs(source, target):
                 one, other = (_plain(text, element, kind) if element else "" for element in pair)
                 if one and other:
                     yield one, other
+
+
+def _as_written(text: str, element: Element) -> str:
+    """Return the contents of an element without escapes."""
+    return "".join(
+        unescaped(text[child.start : child.stop])
+        if isinstance(child, Element) or child.content is None
+        else child.content
+        for child in element.children
+    )
 
 
 def _plain(text: str, element: Element, kind_of: Callable[[Element], Kind]) -> str:

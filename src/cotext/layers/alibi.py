@@ -15,7 +15,7 @@ Shapes: B rows, H heads, T queries, S keys, K per head.
 import torch
 from torch import Tensor
 
-from cotext.layers.kernels.sdpa import attend_with_bias
+from cotext.layers.kernels.sdpa import attend
 from cotext.layers.layout import AnyLayout, Keys
 from cotext.layers.multi_head import Score
 from cotext.layers.start import Blended
@@ -29,18 +29,16 @@ class AlibiScore(Score, Blended):
     source_answers = ("aligned_position",)
 
     def attend(self, q_BHTK: Tensor, kv: KeysValues, keys: Keys, layout: AnyLayout) -> Tensor:
-        return attend_with_bias(
-            q_BHTK, *kv, self._bias(keys, q_BHTK), keys.mask, keys.causal, self.dropout, keys.tokens
-        )
+        bias = self._bias(keys, q_BHTK)
+        return attend(q_BHTK, *kv, keys.mask, keys.causal, self.dropout, keys.tokens, bias)
 
     def attend_source(self, q_BHTK: Tensor, kv: KeysValues, keys: Keys) -> Tensor:
-        return attend_with_bias(
-            q_BHTK, *kv, self._bias(keys, q_BHTK), keys.mask, False, self.dropout, keys.tokens
-        )
+        return attend(q_BHTK, *kv, keys.mask, False, self.dropout, keys.tokens, self._bias(keys, q_BHTK))
 
     def _bias(self, keys: Keys, like: Tensor) -> Tensor:
         """[B, H, T, S]."""
         head = torch.arange(1, self.size.heads + 1, device=like.device, dtype=torch.float32)
         # In float32: bfloat16 has no numbers for neighbouring distances above 256.
         slope = self.in_force * 2 ** (-8 * head / self.size.heads)
-        return (-slope[:, None, None] * keys.distance.abs()[:, None]).to(like.dtype)
+        lower = (-slope[:, None, None] * keys.distance.abs()[:, None]).to(like.dtype)
+        return lower if keys.bias is None else lower + keys.bias

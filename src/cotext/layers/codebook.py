@@ -1,4 +1,4 @@
-"""Codebook: discrete codes of words, learned without labels, and their input to a decoder.
+"""Codebook: discrete codes of words, learned without labels; code vectors are mixed into decoder states.
 
 A word has the code whose vector is nearest to its embedding. Vectors are not parameters: each is the moving
 average of the embeddings that it was nearest to (van den Oord et al. 2017, appendix A.1; Bao et al. 2022).
@@ -26,7 +26,7 @@ START = 0.05  # standard deviation; embeddings have 0.2 to 1
 
 
 class Codebook(nn.Module):
-    """K vectors that follow the words of their codes; the same in all processes that train together."""
+    """K vectors: means of the embeddings of words with their code; equal in all processes of a training."""
 
     vectors: Tensor  # [K, D]
     count: Tensor  # [K]
@@ -39,13 +39,13 @@ class Codebook(nn.Module):
         self.register_buffer("total", self.vectors.clone())
 
     def nearest(self, x: Tensor) -> Tensor:
-        """Return the nearest code of every vector: [..., D] -> [...]."""
+        """Return the code whose vector is nearest to each embedding: [..., D] -> [...]."""
         # |x - v|^2 without |x|^2, which is the same for all codes.
         product = linear(x.to(self.vectors.dtype), self.vectors)
         return torch.argmin(self.vectors.square().sum(dim=1) - 2 * product, dim=-1)
 
     def vector(self, code: Tensor) -> Tensor:
-        """[...] -> [..., D]."""
+        """Return the vector of each code: [...] -> [..., D]."""
         return nn.functional.embedding(code, self.vectors)
 
     def logits(self, x: Tensor) -> Tensor:
@@ -55,7 +55,7 @@ class Codebook(nn.Module):
 
     @torch.no_grad()
     def follow(self, x_ND: Tensor, code_N: Tensor, counts_N: Tensor) -> None:
-        """Move every vector a little towards the mean of the words with its code, over all processes.
+        """Move every vector a little towards the mean embedding, over all processes, of words with its code.
 
         Only words with True in `counts_N` count.
         """
@@ -80,7 +80,7 @@ def frequencies(code_N: Tensor, counts_N: Tensor, codes: int) -> Tensor:
 
 
 def perplexity(often_K: Tensor) -> Tensor:
-    """Return the perplexity of the code frequencies [K]: the number of equally frequent codes."""
+    """Return the perplexity of the code frequencies [K]; if N codes are equally frequent, it is N."""
     entropy: Tensor = torch.special.entr(often_K / often_K.sum().clamp(min=1)).sum()
     return entropy.exp()
 
@@ -94,6 +94,6 @@ class CodeGate(nn.Module):
         self.gate = nn.Linear(dimension, dimension)
 
     def forward(self, x: Tensor, z: Tensor) -> Tensor:
-        """Two [..., D] -> [..., D]."""
+        """Return `x` mixed with `z`, both [..., D]: [..., D]."""
         gate = self.gate(joint(self.hidden, x, z).relu()).sigmoid().to(x.dtype)
         return torch.lerp(x, z.to(x.dtype), gate)

@@ -49,7 +49,7 @@ def apart_by_sentence(query_BT: Tensor, key_BS: Tensor, mask: Tensor | None, cau
     seen = causal_mask(same.size(2), same.size(3), same.device) if causal else mask
     if seen is None:
         seen = torch.ones_like(same)
-    return Apart.of(same & seen, seen & ~same, causal and same.size(2) == same.size(3))
+    return Apart.of(same & seen, seen & ~same, query_BT, key_BS, causal and same.size(2) == same.size(3))
 
 
 def apart_from_source(source: SourceSide, sentence_BT: Tensor) -> Apart | None:
@@ -59,7 +59,9 @@ def apart_from_source(source: SourceSide, sentence_BT: Tensor) -> Apart | None:
     start, stop = source.span_of(sentence_BT)
     at = torch.arange(source.tokens, device=sentence_BT.device)
     own = ((at >= start[:, :, None]) & (at < stop[:, :, None]))[:, None]
-    return Apart.of(own, ~own if source.mask is None else ~own & source.mask)
+    others = ~own if source.mask is None else ~own & source.mask
+    last = source.sentence.amax(dim=1, keepdim=True)  # stands for all sentences beyond it
+    return Apart.of(own, others, sentence_BT.minimum(last), source.sentence)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +100,8 @@ class Keys:
     `mask` broadcasts to [B, H, T, S], True = may attend. `causal`, instead of a mask: query t attends to keys
     0 ... t. `positions` returns the positions in their rows of queries [B, T] and keys [B, S]; for source
     keys, query positions are `Layout.aligned_position`. `in_order`: keys are the queries, at consecutive
-    positions. `tokens` returns the batch indices of queries and keys, for recorded weights.
+    positions. `tokens` returns the batch indices of queries and keys, for recorded weights. `bias` [B, H, T,
+    S] is added to the scaled scores.
     """
 
     mask: Tensor | None = None
@@ -106,6 +109,7 @@ class Keys:
     in_order: bool = False
     positions: Callable[[], tuple[Tensor, Tensor]] | None = None
     tokens: Callable[[], TokenIndices] | None = None
+    bias: Tensor | None = None
 
     @cached_property
     def distance(self) -> Tensor:

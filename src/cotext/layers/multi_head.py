@@ -93,11 +93,11 @@ class Score(nn.Module):
 
     def attend(self, q_BHTK: Tensor, kv: KeysValues, keys: Keys, layout: AnyLayout) -> Tensor:
         """One product of a self-attention: [B, H, T, K]."""
-        return attend(q_BHTK, *kv, keys.mask, keys.causal, self.dropout, keys.tokens)
+        return attend(q_BHTK, *kv, keys.mask, keys.causal, self.dropout, keys.tokens, keys.bias)
 
     def attend_source(self, q_BHTK: Tensor, kv: KeysValues, keys: Keys) -> Tensor:
         """One product of a cross-attention: [B, H, T, K]."""
-        return attend(q_BHTK, *kv, keys.mask, False, self.dropout, keys.tokens)
+        return attend(q_BHTK, *kv, keys.mask, False, self.dropout, keys.tokens, keys.bias)
 
 
 class RowSpan:

@@ -1,7 +1,8 @@
 """Attention over a token's own sentence and the nodes of other sentences (`layers/context_nodes.py`).
 
-Shapes: B rows, N real tokens of all rows, G sentences of a bucket, L tokens of its longest, M nodes added to
-it, D model.
+Shapes: B rows, N real tokens of all rows, n tokens of a group, G sentences of a bucket, L tokens of its
+longest sentence, L' keys of the longest (source tokens in cross-attention), M nodes added to each sentence,
+T queries, S keys, H heads, K per head, D model.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,9 +25,9 @@ from cotext.layers.state import KeysValues
 class NodeSpan(RowSpan):
     """Attention to a token's sentence (in cross-attention, its source) and the nodes of all other sentences.
 
-    This span supports only complete rows. Nodes are keys of the whole row, and are not copied. They are
-    copied to every sentence for `dropout` of attention weights and for recording, which need the weights of
-    all keys of a query in one tensor.
+    This span supports only complete rows. Normally, the sentences of a row share its nodes as keys. Nodes
+    are copied to every sentence only for `dropout` of attention weights and for recording, which need the
+    weights of all keys of a query in one tensor.
     """
 
     by_sentence = True
@@ -68,7 +69,7 @@ class _Own:
 
     bucket: Bucket
     query: Tensor  # [G, H, L, K]
-    sides: Sequence[Tensor]  # keys and values, [G, L', D] each
+    sides: Sequence[Tensor]  # the keys and the values, [G, L', D] each
     mask: Tensor | None  # [G, 1, 1, L']
     token_indices: Tensor | None = None  # [G, L'], if the keys are source tokens
 
@@ -98,7 +99,7 @@ def _attend_shared(
     groups = []
     for part in own:
         k, v = (split_heads(side, heads) for side in part.sides)
-        # Nodes are keys of the row: here, the keys are only the tokens between them.
+        # Here the keys of a sentence are only its tokens between its two nodes: nodes are keys of the row.
         mask, bucket = between_nodes(k, part.mask), part.bucket
         groups.append(_Group(part.query, (k, v), mask, bucket.pack, bucket.unpack))
     q, k, v = (
@@ -128,7 +129,7 @@ class _Group:
         self.apart = mix_apart(*self.inputs)
 
     def packed(self) -> Mixed:
-        """Return the values mixed over only these keys, by token."""
+        """Return the values mixed over only these keys, and the log sum of their weights, by token."""
         out, total = self.apart
         packed = self.pack(out.flatten(2))
         return packed.view(len(packed), self.heads, -1), self.pack(total)
@@ -142,7 +143,7 @@ class _Group:
 
 
 def _attend_joined(own: Sequence[_Group], shared: _Group) -> Tensor:
-    """Combine attention to keys in buckets (`own`, one group each) and to keys of rows: [N, D]."""
+    """Combine attention to a sentence (`own`: one group per bucket) and to the nodes (`shared`): [N, D]."""
     parts = [group.packed() for group in own]
     inside = torch.cat([out for out, _ in parts]), torch.cat([total for _, total in parts])
     # The softmax over all keys, from the two softmaxes over own keys and nodes.
@@ -156,7 +157,7 @@ def _attend_joined(own: Sequence[_Group], shared: _Group) -> Tensor:
 
 
 def _joined_mask(own: Tensor | None, nodes: ExtraTokens, tokens: int) -> Tensor:
-    """[G, 1, 1, L + M]."""
+    """Return the mask of the keys of a sentence and the nodes added to them: [G, 1, 1, L' + M]."""
     real = nodes.mask
     if real is None:
         real = torch.ones(nodes.sentences, 1, 1, nodes.tokens, dtype=torch.bool, device=nodes.index.device)

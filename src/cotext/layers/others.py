@@ -5,12 +5,16 @@ document system that starts from a sentence model keeps the attention of that mo
 For a query i of sentence s, with the same queries, keys and values in both terms:
 
     out_i =             sum over j in s     of softmax over s      (q_i k_j / sqrt(K)) v_j
-          + tanh(a_h) * sum over j not in s of softmax over others (q_i k_j / sqrt(K)) v_j
+          + tanh(a_h) * sum over j not in s of softmax over others (q_i k_j / sqrt(K) + b_hd) v_j
 
 There is one number a_h per head and attention. It starts at 0, so that the output at the start of training is
 the output of the sentence model. In cross-attention, s is the source sentence that the query translates.
 Queries and keys of other sentences have no gradient before the gates open. Gates therefore need a higher
 learning rate than other weights (`model.attention.gate_rate`).
+
+Positions restart in every sentence, so that contents do not show where another sentence is. The bias b_hd
+does, a number per head for each distance d in sentences, back and ahead. From `FAR` sentences on they share
+it. It starts at 0.
 
 **Projected** (long-short term masking; P. Zhang et al. 2020). Attention is computed twice, with the same
 queries, keys and values. With the long mask, a token attends to the whole row; with the short mask, to its
@@ -31,7 +35,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
-from cotext.layers.kernels.gated_others import Apart, attend_apart
+from cotext.layers.kernels.gated_others import FAR, Apart, attend_apart
 from cotext.layers.kernels.sdpa import show_together, watched
 from cotext.layers.layout import AnyLayout, Keys
 from cotext.layers.multi_head import RowSpan, Score
@@ -46,10 +50,11 @@ class GatedOthersSpan(nn.Module, RowSpan, StartsFromOthers):
     source_answers = ("source.spans",)
 
     def __init__(self, heads: int, rate: float) -> None:
-        """Create the span; `rate` is the learning rate of the gates, relative to other parameters."""
+        """Create the span; `rate` is the learning rate of gates and biases, relative to other parameters."""
         super().__init__()
         self.rate = rate
         self.gate = nn.Parameter(torch.zeros(heads))
+        self.bias = nn.Parameter(torch.zeros(heads, 2 * FAR))
 
     @property
     def open(self) -> Tensor:
@@ -60,7 +65,7 @@ class GatedOthersSpan(nn.Module, RowSpan, StartsFromOthers):
         def attend(keys: Keys) -> Tensor:
             return score.attend(q_BHTK, kv, keys, layout)
 
-        # One kernel for both softmaxes has neither positions nor dropout.
+        # One kernel for both softmaxes has no positions of tokens and no dropout.
         fast = type(score).attend is Score.attend and not score.dropout
         return self._attend(attend, fast, q_BHTK, kv, keys, layout.apart)
 
@@ -74,11 +79,11 @@ class GatedOthersSpan(nn.Module, RowSpan, StartsFromOthers):
         return self._attend(attend, fast, q_BHTK, kv, keys, layout.source_apart)
 
     def neutral_start(self) -> Mapping[str, float]:
-        return {"gate": 0.0}
+        return {"gate": 0.0, "bias": 0.0}
 
     def rates(self) -> Mapping[str, float]:
-        """Return a higher learning rate for the gate: while it is closed, gated keys have no gradient."""
-        return {"gate": self.rate}
+        """Return a higher learning rate: while a gate is closed, gated keys and biases have no gradient."""
+        return {"gate": self.rate, "bias": self.rate}
 
     def _attend(
         self,
@@ -93,13 +98,13 @@ class GatedOthersSpan(nn.Module, RowSpan, StartsFromOthers):
         if apart is None:  # every row is one sentence
             return attend(keys)
         if fast and not watched():
-            return attend_apart(q_BHTK, *kv, self.open, apart)
+            return attend_apart(q_BHTK, *kv, self.open, self.bias, apart)
         # Queries without keys in other sentences attend to an arbitrary key (`Apart`): its share is 0.
         share = self.open.to(q_BHTK.dtype)[:, None, None] * apart.seen
         with show_together(self.open, apart.seen):
-            own, others = (
-                attend(replace(keys, mask=mask, causal=False)) for mask in (apart.own, apart.others)
-            )
+            own = attend(replace(keys, mask=apart.own, causal=False))
+            bias = apart.bias(self.bias.to(q_BHTK.dtype))
+            others = attend(replace(keys, mask=apart.others, causal=False, bias=bias))
         return own + share * others
 
 

@@ -73,9 +73,10 @@ class SegmentDistanceScore(Score):
         distance = chunk.distance(sentence)[:, None].expand(-1, heads, -1, -1)
         column = one_hot(chunk.column(sentence), chunk.columns).to(q_BHTK.dtype)
         column = column[:, None].expand(-1, heads, -1, -1)
-        mask = keys.mask
-        if mask is not None and mask.size(2) > 1:
-            mask = mask[:, :, chunk.first : chunk.stop]
+        mask, bias = (
+            x if x is None or x.size(2) == 1 else x[:, :, chunk.first : chunk.stop]
+            for x in (keys.mask, keys.bias)
+        )
         # Under autocast, projected queries have a lower precision than the parameters.
         of_keys, of_values = self.of_keys.to(q_BHTK.dtype), self.of_values.to(q_BHTK.dtype)
         # Products with the distance vectors, looked up for the column of each sentence.
@@ -84,7 +85,7 @@ class SegmentDistanceScore(Score):
         # Attention divides by the root of the extended width; undo the difference.
         query = query * (query.size(-1) / size) ** 0.5
         k, v = (torch.cat((x, column), dim=3) for x in (k, v))
-        output = attend(query, k, v, mask, keys.causal, self.dropout, keys.tokens)
+        output = attend(query, k, v, mask, keys.causal, self.dropout, keys.tokens, bias)
         mixed, mass = output[..., :size], output[..., size:]
         # Several sentences may have the same clipped distance: add up their weights.
         by_distance = mass.new_zeros(*mass.shape[:3], 2 * CLIP + 1).scatter_add(3, distance, mass)

@@ -1,14 +1,15 @@
 """Position-aware attention (P-Transformer; Li et al. 2022): positions in every layer.
 
-In a plain Transformer, positions enter once, at the bottom. If a row is a document, they have vanished at the
-top of the encoder, and cross-attention can no longer find its place. Here queries and keys are made from H +
-P in every layer, values from H, and self-attention adds relative positions:
+In a plain Transformer, positions are added once, to the embeddings. In long rows, such as documents, they are
+lost in the upper encoder layers, and cross-attention can no longer use them. Here every layer makes queries
+and keys from X + P and values from X, and self-attention adds relative positions:
 
-    self     softmax(((H + P) Wq ((H + P) Wk)^T + (H + P) Wq R^T) / sqrt(K)) H Wv          equations 10, 11
-    cross    softmax((Ht + Pt) Wq ((Hs + Ps) Wk)^T / sqrt(K)) Hs Wv                       equation 7
+    self     softmax(((X + P) Wq ((X + P) Wk)^T + (X + P) Wq R^T) / sqrt(K)) X Wv          equations 10, 11
+    cross    softmax((Xt + Pt) Wq ((Xs + Ps) Wk)^T / sqrt(K)) Xs Wv                       equation 7
 
-P is sinusoidal and has no parameters; R is one table for all heads, layers and both stacks. The printed scale
-is sqrt(D); here it is sqrt(K), as in every head of size K.
+X: hidden states (H in the paper) of the layer; t: target; s: source. P: sinusoidal position embeddings,
+without parameters. R: a table of relative positions, shared by all heads, layers and both stacks. The paper
+divides by sqrt(D); Cotext divides by sqrt(K), because every head has size K.
 
 Shapes: B entries, H heads, T queries, S keys, N real tokens of all rows, D model, K per head.
 """
@@ -25,7 +26,7 @@ from cotext.layers.state import KeysValues
 
 
 def relative_table(size: AttentionSize, span: int) -> nn.Parameter:
-    """Return R: [2 * span + 1, K], zeros, so that training starts as without relative positions.
+    """Return R, [2 * span + 1, K], with zeros, so that relative positions have no effect at the start.
 
     Larger distances share the vectors at the ends. The paper does not clip distances: a span of 512 covers
     its rows of up to 512 tokens (section III-C; 1,025 vectors in table V). The rows of table XI and figure 7,
@@ -35,10 +36,10 @@ def relative_table(size: AttentionSize, span: int) -> nn.Parameter:
 
 
 class PositionScore(Score):
-    """Contents with `absolute` positions in queries and keys, with `relative` positions, or with both.
+    """Scores with `absolute` positions in queries and keys, with `relative` positions, or with both.
 
-    If training starts from a model without them, absolute positions pass a gate that starts at zero, as the
-    table of relative positions does.
+    If training starts from a model without positions in its layers, a gate that starts at zero scales the
+    absolute positions. The table of relative positions also starts at zero.
     """
 
     def __init__(self, size: AttentionSize, absolute: bool, relative: bool) -> None:
@@ -47,7 +48,7 @@ class PositionScore(Score):
         self.gate = ZeroGate(size.dimension) if absolute and size.neutral_start else None
 
     def project(self, fused: nn.Linear, x: Tensor, layout: AnyLayout, compared: int) -> Tensor:
-        """Project queries and keys from H + P, values from H: see `Score`."""
+        """Project queries and keys from X + P, values from X: see `Score`."""
         if not self.absolute:
             return super().project(fused, x, layout, compared)
         aware = x + layout.absolute.to(x.dtype)
@@ -63,5 +64,7 @@ class PositionScore(Score):
         if not self.relative or table is None:
             return super().attend(q_BHTK, kv, keys, layout)
         if keys.in_order:
-            return attend_relative(q_BHTK, *kv, table, keys.mask, keys.causal, self.dropout, keys.tokens)
-        return attend_at_distances(q_BHTK, *kv, table, keys.mask, keys.distance)
+            return attend_relative(
+                q_BHTK, *kv, table, keys.mask, keys.causal, self.dropout, keys.tokens, keys.bias
+            )
+        return attend_at_distances(q_BHTK, *kv, table, keys.mask, keys.distance, keys.bias)

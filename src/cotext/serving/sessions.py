@@ -12,8 +12,8 @@ system (and its subwords) or a confirmed translation. Preceding segments are con
                   is context of following segments.
     Failed request    Nothing is stored.
 
-Requests of one session are processed in order. Systems that translate each sentence in a window over
-preceding ones give the same translation segment by segment as for the whole document.
+Requests of one session are processed in order. If the windows of a system contain only preceding sentences,
+translating segment by segment gives the same result as translating the whole document.
 """
 
 from collections.abc import Mapping, Sequence
@@ -74,8 +74,8 @@ async def translate(
 ) -> TextAnswer:
     """Translate the documents of a request; in a session, one after the other as segments.
 
-    Context blocks of a document follow the context of the session. `given` is only for requests without a
-    session.
+    In a session, the context of a document is the preceding segments, then the context blocks of the request.
+    `request.given` is used only without a session.
 
     Raises:
         RequestError: the errors of `Service.translate`; 400, more confirmed translations than texts; 413, too
@@ -85,7 +85,7 @@ async def translate(
         return await service.translate(request, client)
     if len(request.documents) > KEPT_SEGMENTS:
         raise RequestError(
-            413, f"a request in a session may have {KEPT_SEGMENTS} texts at most; send several requests"
+            413, f"a request in a session may have at most {KEPT_SEGMENTS} texts; send several requests"
         )
     if len(place.confirmed) > len(request.documents):
         raise RequestError(
@@ -149,7 +149,8 @@ class _InSession:
         exact = _searches_each_alone(system) and all(spoken.exact for spoken in before)
         [blocks] = self._request.documents
         log = _Replay(before if exact else ())
-        # A first pass would replace known windows as context. Confirmed translations must be `given` instead.
+        # With a first pass, its translations are the context, not the known windows. So that confirmed
+        # translations are context, they are `given`.
         over_first_pass = system.opened.first_pass is not None
         given = {
             i: spoken.hypothesis.text
@@ -164,13 +165,13 @@ class _InSession:
             for pair in answer.pairs
             if pair.block >= first
         ]
-        # Windows count only sentences with a token.
+        # Windows are numbered without sentences that have no token. If there are any, numbers differ.
         counted = len(log.found(0)) + len(log.noted) == len(answer.pairs)
         spoken = [_spoken(pair, log.noted.get(size + pair.number) if counted else None) for pair in pairs]
         return TextAnswer([answer.documents[0][first:]], pairs), spoken
 
     def _confirmed(self, text: str) -> Context:
-        """Return a segment with a confirmed translation as context.
+        """Return the segment as context, with its confirmed translation.
 
         If source and translation have the same number of sentences, these are paired. Otherwise the segment
         is one sentence of context; if it is too long, it is not used as context.

@@ -1,4 +1,4 @@
-"""Checkpoints during training: writing, pruning, averaging, and resumption bit for bit.
+"""Checkpoints during training: writing, pruning, averaging, and exact (bitwise) resumption.
 
 A checkpoint from which training can resume contains:
 
@@ -34,7 +34,8 @@ from cotext.runtime.locks import Lock
 from cotext.runtime.reading import read_text
 from cotext.training.sharding import divided, gathered
 
-MOMENTS = frozenset({"step", "exp_avg", "exp_avg_sq"})  # names of the moments of AdamW in torch
+# The state of AdamW for one parameter, by its names in torch.
+MOMENTS = frozenset({"step", "exp_avg", "exp_avg_sq"})
 
 
 @dataclass(slots=True)
@@ -62,7 +63,10 @@ class TrainingProgress:
 
 @dataclass(frozen=True, slots=True)
 class ProcessState:
-    """The state of one process: its position in the data and its sums since the last report."""
+    """The state of one process: its position in the data, and its sums since the last training report.
+
+    `sums`: by name, such as `loss`, a sum and the number by which it is divided, [2].
+    """
 
     cursor: Cursor
     sums: Mapping[str, Tensor]
@@ -96,7 +100,7 @@ def load_optimizer(path: Path, optimizer: Optimizer, names: Sequence[str]) -> No
     for key, value in ckpt.read_tensors(path).items():
         name, _, entry = key.rpartition("|")
         if name not in index or not _is_moment(entry, value, parameters[index[name]]):
-            raise CotextError(f"{path}: '{key}' does not belong to this model")
+            raise CotextError(f"{path}: '{key}' does not belong to this model; {_remedy(path.parent)}")
         # Cloned, because the tensors are memory maps of a file that pruning deletes.
         copy = value.clone()
         state.setdefault(index[name], {})[entry] = (
@@ -104,9 +108,10 @@ def load_optimizer(path: Path, optimizer: Optimizer, names: Sequence[str]) -> No
         )
     for i, entries in state.items():
         if len(entries) != len(MOMENTS):
-            raise CotextError(f"{path}: '{names[i]}' has no {', '.join(MOMENTS - entries.keys())}")
+            lacking = ", ".join(MOMENTS - entries.keys())
+            raise CotextError(f"{path}: '{names[i]}' has no {lacking}; {_remedy(path.parent)}")
     if not state:
-        raise CotextError(f"{path}: contains no state of a parameter")
+        raise CotextError(f"{path}: contains no state of a parameter; {_remedy(path.parent)}")
     optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
 
 
@@ -130,7 +135,7 @@ def save_process_state(folder: Path, rank: int, state: ProcessState) -> None:
 
 
 def load_process_state(folder: Path, rank: int) -> ProcessState:
-    """Restore the random state of a process, and return its other state; raise CotextError for damage."""
+    """Restore the random state of a process, and return the rest; raise CotextError for a damaged file."""
     path = folder / f"process-{rank}.safetensors"
     tensors = ckpt.read_tensors(path)
     sums = {n.removeprefix("sum|"): t.clone() for n, t in tensors.items() if n.startswith("sum|")}
@@ -143,9 +148,12 @@ def load_process_state(folder: Path, rank: int) -> ProcessState:
         expected["random_cuda"] = (torch.uint8, torch.cuda.get_rng_state().shape)
     for name, (dtype, shape) in expected.items():
         if name not in tensors or (tensors[name].dtype, tensors[name].shape) != (dtype, shape):
-            raise CotextError(f"{path}: not the training state of a process: '{name}' is missing or invalid")
+            raise CotextError(
+                f"{path}: not the training state of a process: '{name}' is missing or invalid; "
+                f"{_remedy(folder)}"
+            )
     if bool((tensors["cursor"] < 0).any()):
-        raise CotextError(f"{path}: its position in the data is negative")
+        raise CotextError(f"{path}: its position in the data is negative; {_remedy(folder)}")
     torch.set_rng_state(tensors["random"])
     if "random_cuda" in expected:
         torch.cuda.set_rng_state(tensors["random_cuda"])
@@ -269,8 +277,8 @@ class RunCheckpoints:
                 self._prune(progress)
         except (OSError, SafetensorError, CotextError) as error:
             raise CotextError(
-                f"{final}: the checkpoint cannot be written: {error}; earlier ones are complete: make room, "
-                "then the same command resumes from the last"
+                f"{final}: the checkpoint cannot be written: {error}; earlier checkpoints are complete. Free "
+                "disk space, then run the same command to resume from the last checkpoint"
             ) from None
         finally:
             if main:
@@ -285,8 +293,8 @@ class RunCheckpoints:
     def resume(self) -> tuple[TrainingProgress, ProcessState] | None:
         """Restore weights, optimizer, loss scale and random state from the last checkpoint, if there is one.
 
-        `require_resumable` must have checked it. Raises CotextError if it was written by another number of
-        processes or for another model.
+        Call `require_resumable` first, to check the files. Raises CotextError if the checkpoint was written
+        by another number of processes or for another model.
         """
         saved = checkpoints(self.run)
         if not saved:
@@ -295,7 +303,8 @@ class RunCheckpoints:
         progress, processes = load_progress(folder), self.accelerator.num_processes
         if progress.processes != processes:
             raise CotextError(
-                f"{folder}: trained by {progress.processes} processes; {processes} cannot resume it"
+                f"{folder}: trained by {progress.processes} processes; {processes} cannot resume it; start "
+                f"{progress.processes} processes, or choose another --out"
             )
         self.fill([progress.update])
         if progress.update:  # before the first update, Adam has no moments

@@ -1,4 +1,4 @@
-"""Candidate scoring: probabilities of several translations of one source, which share their common prefix.
+"""Candidate scoring: probabilities of several translations of one source, with one pass for their prefix.
 
     rows of a group   bos a b c | x d eos          one prefix: all inputs before the first that differs
                       bos a b c | y z d eos        two continuations
@@ -7,8 +7,8 @@ The source is encoded and the prefix decoded once. Then the state is widened as 
 continuations are decoded in one call. Nothing is decoded after the last sentence to score. The scores equal
 those of rows that are scored one by one.
 
-Shapes: B groups, W distinct rows of a group, R rows (R = B * W), P tokens of a prefix, T of a continuation, N
-labels, D model.
+Shapes: B groups, W distinct rows of a group, R rows (R = B * W), P tokens of a prefix, T tokens of a
+continuation, N labels, M hidden states (B * P + R * T), D model.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -38,7 +38,7 @@ from cotext.translation.scorer import (
 
 Ids = NDArray[np.int64]
 MANY_ROWS = 32  # with smaller batches, the processor is not fully used
-MOST_PADDED = 1.25  # tokens with padding / tokens without, in batches of more rows
+MOST_PADDED = 1.25  # largest ratio of tokens with to without padding, in batches of more rows
 
 
 KnownTokens = dict[tuple[Side, str], list[int]]  # by side and sentence
@@ -55,11 +55,11 @@ class CandidateSet:
 
 @dataclass(slots=True)
 class _Group:
-    """A window of several candidates, as distinct rows that end after the last sentence to score.
+    """The same window of several candidates, as distinct rows that end after the last sentence to score.
 
-    `scored`: from the first to the last compared sentence, counted from the first source sentence of the row.
-    `compared`: the compared sentences among these. `row_of`: the row of each candidate. `shared`: length of
-    the common prefix of the inputs. `scores`: of the scored sentences, by row, once computed.
+    `scored`: the sentences from the first to the last compared one; 0 is the first source sentence of the
+    row. `compared`: indices into `scored`. `row_of`: the row of each candidate. `shared`: length of the
+    common prefix of the inputs. `scores`: scores of the scored sentences, by row, once computed.
     """
 
     candidate_set: int
@@ -85,7 +85,8 @@ def score_candidates(
     `known`: the tokens of sentences, kept for further calls about the same documents.
 
     Equal to `DocumentScorer.score_sentences` with each candidate as a document. That method is used for
-    engines and for models whose rows attend to each other.
+    engines, non-autoregressive models, systems with a language model, and models whose rows attend to each
+    other.
     """
     plan = scorer.plan
     if plan.kind.path is not None or plan.kind.forced_pass is None or plan.sees_other_rows:
@@ -96,7 +97,7 @@ def score_candidates(
         ]
         sums = iter(scorer.score_sentences(documents))
         return [list(islice(sums, len(c.candidates))) for c in candidate_sets]
-    model = cast(TranslationModel, scorer.model)  # as its kind says
+    model = cast(TranslationModel, scorer.model)  # all other models were excluded above
     known = {} if known is None else known
     _encode(scorer.tokenizer, known, "source", (c.source for c in candidate_sets))
     _encode(scorer.tokenizer, known, "target", (text for c in candidate_sets for text in c.candidates))
@@ -197,7 +198,7 @@ class _Size:
         )
 
     def fits(self, max_tokens: int) -> bool:
-        """Whether it is within the budget and, with more than MANY_ROWS rows, has little padding."""
+        """Whether the batch is within `max_tokens` and, with more than MANY_ROWS rows, has little padding."""
         decoded = self.prefix + self.rows * self.continuation
         few = self.groups * self.rows <= MANY_ROWS or self.groups * decoded <= MOST_PADDED * self.real
         return few and self.groups * max(self.source, decoded) <= max_tokens
@@ -211,8 +212,8 @@ def _size(group: _Group, symbols: SpecialSymbols) -> _Size:
 def _packed(groups: Sequence[_Group], symbols: SpecialSymbols, max_tokens: int) -> Iterator[list[_Group]]:
     """Yield batches of groups with the same number of rows.
 
-    A batch has at most `max_tokens` with padding, or a single group. With more than MANY_ROWS rows, padding
-    is limited by MOST_PADDED.
+    A batch has at most `max_tokens` tokens, with padding, or a single group. With more than MANY_ROWS rows,
+    padding is limited by MOST_PADDED.
     """
     # Similar groups are next to each other, so that batches have little padding.
     ordered = sorted(
@@ -231,8 +232,9 @@ def _score(
     """Return the scores of groups with the same number of rows, by group, row and sentence."""
     width = len(groups[0].rows)
     hidden_MD, longest_prefix, longest = _hidden(model, groups, symbols, device)
-    # For every distinct prediction: its hidden state and its label. For every label of every row: its
-    # prediction and the sum that it belongs to. The labels of the common prefix are predicted only once.
+    # `state` and `label`: the hidden state and label of every distinct prediction. `entry` and `slot`: for
+    # every label of every row, the index of its prediction, and of the sum to which it is added. The labels
+    # of the common prefix are predicted only once.
     state: list[Ids] = []
     label: list[Ids] = []
     entry: list[Ids] = []
@@ -283,7 +285,7 @@ def _hidden(
     hidden_BPD = model.decode(tokens, sentence, state)
     if not longest:
         return hidden_BPD.flatten(0, 1), tokens.size(1), 0
-    # The prefix is shared by all rows of a group, as by the beams of a search.
+    # All rows of a group share the prefix, like the beams of a search.
     state.widen(len(groups[0].rows))
     rest = []
     for g in groups:

@@ -44,9 +44,9 @@ class ModelKind:
     `sentence_nll` returns the negative log-likelihoods of the current sentences of a batch, row after row.
     `token_nll` returns the negative log-likelihood of every label given the previous labels; None if the
     model has no probabilities of single tokens. `forced_pass` runs the model on a batch with a given target;
-    None for engines, which do not expose their states, and with a language model, which reads other rows.
-    `path`: the CTC path of a non-autoregressive model; None: the model is autoregressive. `lexical`: whether
-    search supports lexical constraints.
+    None for engines, which do not expose their states, and for a model combined with a language model, which
+    reads other rows. `path`: whether a non-autoregressive model has a CTC path for each sentence or each row,
+    or none; None: the model is autoregressive. `lexical`: whether search supports lexical constraints.
     """
 
     search: Search
@@ -58,7 +58,7 @@ class ModelKind:
 
 
 def kind_of(model: Model | Engine) -> ModelKind:
-    """Return the `ModelKind` of a model; no other code of this folder checks its type."""
+    """Return the functions for a model by its type; other code should use them, not check the type."""
     if isinstance(model, Engine):
         return ModelKind(search_engine, engine_nll, engine_label_nll, None, None)
     if isinstance(model, NonAutoregressiveModel):
@@ -74,10 +74,10 @@ class DecodingPlan:
     """The settings, views and functions with which a system translates and scores documents.
 
     `config`: the configuration of the run, with `view.before` replaced by `decode.before` if given. `view`
-    cuts documents as in training, also for scoring. `searched_view` cuts documents for search; it differs
-    from `view` if the sentences of a chunk are searched one by one. `group_windows`: number of consecutive
-    windows that attend to each other; 1 if the model has no such attention. `sequential_windows`: number of
-    consecutive windows that are decoded one after another; 1 if all windows of a group are decoded at once.
+    divides documents into windows for scoring, as in training. `searched_view` divides them for search; it
+    differs from `view` if the sentences of a chunk are searched one by one. `group_windows`: number of
+    consecutive windows that attend to each other; 1 if the model has no such attention. `sequential_windows`:
+    number of consecutive windows that are decoded one after another; 1 if a group is decoded at once.
     `first_pass`: the plan of the system that makes the first translation in two-pass decoding. `name`: the
     name of this plan in signatures, if it is a first pass. `languages`: the language pair chosen for a
     multilingual tokenizer, or empty. `language_model`: the name in signatures of a language model that
@@ -112,7 +112,7 @@ class DecodingPlan:
         config = _with_context(config)
         decode, kind = config.decode, kind_of(model)
         view, symbols = build_view(config.view), special_symbols(tokenizer, config.view)
-        # Without attention between rows, every window is a group.
+        # Without attention between rows, every window is a group by itself.
         group_windows = decode.group_windows if model.sees_other_rows else 1
         check_align(decode.align, symbols.bracket)
         _check(config, model, kind, symbols)
@@ -281,10 +281,10 @@ def _check(config: Config, model: Model | Engine, kind: ModelKind, symbols: Spec
         problems |= {
             f"decode.shortlist = {decode.shortlist}: engines do not support a shortlist; remove the "
             "setting": decode.shortlist > 0,
-            "decode.align = free: engines return exactly the requested sentences; give the run instead": (
+            "decode.align = free: engines return exactly the requested sentences; remove the setting": (
                 decode.align == "free"
             ),
-            "decode.engine = torch: this is an engine of CTranslate2; give the run instead": (
+            "decode.engine = torch: this is an engine of CTranslate2; use the run from which it was made": (
                 decode.engine == "torch"
             ),
             "decode.scores = false: engines always compute scores; remove the setting": not decode.scores,
@@ -297,7 +297,10 @@ def _check(config: Config, model: Model | Engine, kind: ModelKind, symbols: Spec
 
 
 def _with_context(config: Config) -> Config:
-    """Return the configuration with `decode.before` context sentences; raise CotextError without windows."""
+    """Return the configuration with `decode.before` context sentences.
+
+    Raises CotextError if the system does not translate windows.
+    """
     before, view = config.decode.before, config.view
     if before is None:
         return config

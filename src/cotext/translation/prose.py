@@ -95,11 +95,11 @@ class Prose:
         if self._splitter is not None:
             return (
                 f"{start}{self.split_lines:,} are split into {self.split_sentences:,} sentences, translated "
-                "in context and joined again"
+                "and joined again"
             )
         return (
             f"{start}The system was trained on one sentence per line and may omit parts of such lines; "
-            "without --no-split these lines are split, their sentences translated in context and joined again"
+            "without --no-split these lines are split, their sentences translated and joined again"
         )
 
     def require_a_sentence_a_line(self, first: str) -> None:

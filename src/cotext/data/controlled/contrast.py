@@ -12,7 +12,7 @@ from typing import Final, Literal
 
 from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite
 from cotext.data.controlled import lexicon
-from cotext.data.controlled.discourse import CandidateSet, Draw, Phenomenon, Plan, Sentence, plan_document
+from cotext.data.controlled.discourse import ContextChoice, Draw, Phenomenon, Plan, Sentence, plan_document
 from cotext.data.controlled.lexicon import WordOrder
 from cotext.data.documents import ParallelDocument
 from cotext.runtime.errors import CotextError
@@ -148,14 +148,14 @@ def _group(
             return _members(plan, choice, draw.shuffled(alternatives), group, order)
 
 
-def _lone_choices(plan: Plan, phenomenon: Phenomenon) -> list[CandidateSet]:
+def _lone_choices(plan: Plan, phenomenon: Phenomenon) -> list[ContextChoice]:
     """Return the choices whose clue determines no other choice; another choice would reveal the answer."""
     kind = [choice for choice in plan.choices if choice.phenomenon == phenomenon]
     clues = [choice.clue for choice in plan.choices if _SLOTS[choice.phenomenon] == _SLOTS[phenomenon]]
     return [choice for choice in kind if clues.count(choice.clue) == 1]
 
 
-def _alternatives(draw: Draw, plan: Plan, choice: CandidateSet) -> list[Alternative] | None:
+def _alternatives(draw: Draw, plan: Plan, choice: ContextChoice) -> list[Alternative] | None:
     """Return one alternative per candidate, from contrastive documents; None if one is missing."""
     chosen: list[Alternative] = []
     for pool in _pools(draw, plan, choice):
@@ -172,7 +172,7 @@ def _alternatives(draw: Draw, plan: Plan, choice: CandidateSet) -> list[Alternat
     return chosen
 
 
-def _pools(draw: Draw, plan: Plan, choice: CandidateSet) -> list[list[Alternative]]:
+def _pools(draw: Draw, plan: Plan, choice: ContextChoice) -> list[list[Alternative]]:
     """Return the possible alternatives of each candidate, in random order."""
     match choice.phenomenon:
         case "pronoun" | "cataphora":
@@ -194,7 +194,7 @@ def _pools(draw: Draw, plan: Plan, choice: CandidateSet) -> list[list[Alternativ
             return [[(rendering, rendering, rendering.nom)] for rendering in pair]
 
 
-def _with_clue(plan: Plan, choice: CandidateSet, alternative: Alternative) -> Plan:
+def _with_clue(plan: Plan, choice: ContextChoice, alternative: Alternative) -> Plan:
     """Return the plan with another clue, and the choice that it requires."""
     clue_slot, choice_slot = _SLOTS[choice.phenomenon]
     sentences = list(plan.sentences)
@@ -204,7 +204,7 @@ def _with_clue(plan: Plan, choice: CandidateSet, alternative: Alternative) -> Pl
 
 
 def _members(
-    plan: Plan, choice: CandidateSet, alternatives: Sequence[Alternative], group: int, order: WordOrder
+    plan: Plan, choice: ContextChoice, alternatives: Sequence[Alternative], group: int, order: WordOrder
 ) -> list[ContrastiveExample]:
     """Return one example per alternative, in which it is correct. Candidates keep their order."""
     choice_slot = _SLOTS[choice.phenomenon][1]

@@ -1,13 +1,16 @@
-"""The discourse planner: the sequence of sentences, and the clue of every context-dependent choice.
+"""The discourse planner: it plans the sentences of a document, and the clue of each choice.
 
-A document is planned from left to right. A *clue* determines the correct form of a *choice*, for which it
-reserves a later sentence. Clues are things, activities, sentences that state who speaks to whom, and first
-mentions of a hero. No sentence between clue and choice may change the interpretation:
+A *choice* is a sentence whose translation depends on the *clue*, usually an earlier sentence. The planner
+adds sentences from left to right, and reserves later sentences for choices. No sentence between clue and
+choice may change the interpretation:
 
-* "it" refers to the last mentioned thing or, if there is none, to the thing of the next sentence;
-* "did too" refers to the activity that is the last event;
-* "you" is the listener of the only statement in the document;
-* a hero has the rendering of the first mention.
+    choice    its translation depends on                                 clue
+    it        the gender of the thing mentioned last or, if there is     the sentence with this thing
+              none, of the thing in the next sentence
+    did too   the verb of the last event                                 the sentence with this event
+    you       the person addressed in the document                       the only statement who speaks to whom
+    hero      the earlier translation of the name of this person,        the first mention of this person
+              which has two German forms
 """
 
 import hashlib
@@ -21,7 +24,7 @@ from typing import Final, Literal, TypeVar
 from cotext.data.controlled import lexicon
 from cotext.data.controlled.lexicon import WordOrder, ordered
 
-# --- Sentence frames, which are in frames.txt, and sentences.
+# --- Sentences, and the frames from which they are made. The frames are in frames.txt.
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +127,7 @@ class Draw:
 
 
 @dataclass(frozen=True, slots=True)
-class CandidateSet:
+class ContextChoice:
     """A sentence whose translation depends on the sentence ``clue`` (indices into the plan)."""
 
     phenomenon: Phenomenon
@@ -142,7 +145,7 @@ class Plan:
     """The sentences of a document with their choices."""
 
     sentences: tuple[Sentence, ...]
-    choices: tuple[CandidateSet, ...]
+    choices: tuple[ContextChoice, ...]
 
     def source(self) -> tuple[str, ...]:
         return tuple([sentence.english() for sentence in self.sentences])
@@ -190,7 +193,7 @@ class _Planner:
         self.length = MIN_SENTENCES + draw.below(MAX_SENTENCES - MIN_SENTENCES + 1)
         self.reserved: list[str | None] = [None] * self.length
         self.sentences: list[Sentence] = []
-        self.choices: list[CandidateSet] = []
+        self.choices: list[ContextChoice] = []
         self.speaker: lexicon.Person | None = None
         self.listener: lexicon.Listener | None = None
         self.statement_at = 0
@@ -208,7 +211,7 @@ class _Planner:
         return [index for index in range(start, min(stop, self.length)) if self.reserved[index] is None]
 
     def later(self, indices: Sequence[int]) -> int:
-        """Draw one of ``indices``, with a preference for large values, which are rarer near the end."""
+        """Draw one of ``indices``, preferring large ones; otherwise long distances would be rare."""
         index = self.draw.choose(indices)
         return max(index, self.draw.choose(indices)) if self.draw.chance(0.5) else index
 
@@ -267,7 +270,7 @@ class _Planner:
 
     def note(self, phenomenon: Phenomenon, clue: int) -> None:
         """Record that the last sentence depends on the sentence ``clue``."""
-        self.choices.append(CandidateSet(phenomenon, clue, len(self.sentences) - 1))
+        self.choices.append(ContextChoice(phenomenon, clue, len(self.sentences) - 1))
 
     def say_statement(self) -> None:
         draw = self.draw
@@ -309,7 +312,7 @@ class _Planner:
         self.say("thing and pronoun", {"t": thing, "o": thing})
         index = len(self.sentences) - 1
         self.note("pronoun", index)
-        # Half of them have no other "it", so that distance 0 also occurs alone.
+        # In half of the cases, no later sentence is reserved for "it", so that distance 0 also occurs alone.
         if self.draw.chance(0.5):
             self.mention(thing, index)
         else:
@@ -321,7 +324,7 @@ class _Planner:
         self.note("pronoun", self.thing_at)
 
     def say_cataphora(self) -> None:
-        # Drawn now and named in the next sentence.
+        # The thing is drawn now, and named in the next sentence.
         self.thing = self.draw.choose(lexicon.THINGS)
         self.thing_at = len(self.sentences) + 1
         self.say("cataphora", {"o": self.thing})

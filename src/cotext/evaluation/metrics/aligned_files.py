@@ -1,4 +1,4 @@
-"""Reading of translations, references and source whose documents correspond."""
+"""Read translations, references and the source, and check that their documents correspond."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -16,7 +16,7 @@ from cotext.runtime.errors import CotextError
 def name_systems(paths: Sequence[Path]) -> dict[str, Path]:
     """Name systems by the names of their files or folders, or by their paths if two have the same name.
 
-    Raises CotextError if a file is given twice, also under another path or link.
+    Raises CotextError if a file is given twice, even under another path or through a link.
     """
     require_different(paths)
     plain = [path.absolute().name for path in paths]
@@ -25,12 +25,12 @@ def name_systems(paths: Sequence[Path]) -> dict[str, Path]:
 
 
 def require_different(paths: Sequence[Path]) -> None:
-    """Raise CotextError if a file is given twice, also under another path or link."""
+    """Raise CotextError if a file is given twice, even under another path or through a link."""
     first_paths: dict[Path, Path] = {}
     for path in paths:
         first = first_paths.setdefault(path.resolve(), path)
         if first is not path:
-            by = "" if first == path else f", as {first} too"
+            by = "" if first == path else f" (also as {first})"
             raise CotextError(f"{path}: is given twice{by}; give each file once")
 
 
@@ -45,9 +45,10 @@ def read_aligned(
 ) -> tuple[dict[str, list[Document]], list[list[Document]], list[Document]]:
     """Read hypotheses, references and source (if any) under the document ids of the first file with ids.
 
-    References come first, then the source, so that errors name the hypothesis that differs. WMT files are
-    read for `target_language`, in the order of that file. Without `same_sentences`, hypotheses may have other
-    numbers of sentences in their documents; references and source may not.
+    The first file with ids is searched among the references, then the source, then the hypotheses: so errors
+    name the hypothesis that differs. Of WMT files, the documents in `target_language` are read, and put in
+    the order of the first file. Without `same_sentences`, the documents of hypotheses may have different
+    numbers of sentences from the references; those of the source may not.
 
     Raises:
         CotextError: documents do not correspond.
@@ -62,8 +63,8 @@ def read_aligned(
         for path, _, kind in read[:count]:
             if kind.name == "wmt":
                 raise CotextError(
-                    f"{path}: the lines of WMT may be in any order, and neither the references nor a source "
-                    "have ids; give the lines of the task with --source"
+                    f"{path}: WMT files may have their lines in any order, but no reference or source has "
+                    "document ids; give the file of the WMT task with --source"
                 )
     sides = [_as_others(*side, like) for side in read]
     sources = _as_others(*original, like) if original else []

@@ -16,13 +16,14 @@ def translated_by(run: OpenedRun, document: ParallelDocument) -> ParallelDocumen
 
 
 def open_document(request: DocumentRequest, translates: bool = True) -> tuple[OpenedRun, ParallelDocument]:
-    """Load a run that can score the document of a file, and translate it if required; return both.
+    """Load the run and the document to analyse; the run can score the document, and translate it if required.
 
-    The target may be the source file itself if it has both languages; without a target, it is empty. Without
-    `translates`, a run need not be able to translate if the document has a target.
+    If the source file has both languages, `request.target` may be the same file. Without a target, all target
+    sentences are empty. With `translates=False` and a target, the run only needs to be able to score.
 
     Raises:
-        CotextError: no such run, device or document, a translation that does not fit, no words at all.
+        CotextError: the run, device or document does not exist, the target does not fit the source, or the
+            document has no words.
     """
     source, target = request.document, request.target
     document = choose_document(source, target, request.id, request.format)
@@ -42,7 +43,7 @@ def open_document(request: DocumentRequest, translates: bool = True) -> tuple[Op
 def choose_document(
     source: Path, target: Path | None, id: str | None, format: str | None
 ) -> ParallelDocument:
-    """Return the document with an id, or the first of a file; without a translation, its target is empty."""
+    """Return the document with an id, or the first document; without a target, its sentences are empty."""
     if target is not None:
         documents = iter(read_parallel(source, second_file(source, target), format))
     else:
@@ -55,6 +56,6 @@ def choose_document(
         ids.append(document.id)
     near = nearest(str(id), ids, 3) or ids[:3]
     raise CotextError(
-        f"{source}: no document '{id}' among its {len(ids):,}; there are {', '.join(near)}"
+        f"{source}: no document '{id}' among its {len(ids):,} documents: {', '.join(near)}"
         f"{' ...' if len(ids) > len(near) else ''}"
     )

@@ -53,12 +53,12 @@ class _Dropout(TensorFunction):
 
 
 class _ReluDropout(TensorFunction):
-    """The gradient passes where the result is positive, so that no mask is saved."""
+    """ReLU, then dropout. The gradient passes where the result is positive, so that no mask is saved."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, rate: float) -> Tensor:
         ctx.rate = rate
-        if x.dtype == torch.bfloat16:  # slow in place
+        if x.dtype == torch.bfloat16:  # operations in place are slow in this type
             out = dropped(x.relu(), keep_mask(x, rate), rate)
         else:
             out = x.relu_().mul_(dropout_scale(keep_mask(x, rate), rate, x))
@@ -70,7 +70,7 @@ class _ReluDropout(TensorFunction):
     @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         (out,) = ctx.saved_tensors
-        # Dropped elements are 0 in the output, as those that the ReLU set to 0.
+        # Dropped elements are 0 in the output, as are those that the ReLU set to 0: neither has a gradient.
         passed = torch.ops.aten.threshold_backward(grads[0], out, 0)
         factor = 1 / (1 - ctx.rate)
         return passed * factor if passed.dtype == torch.bfloat16 else passed.mul_(factor), None

@@ -179,13 +179,17 @@ def attend(
     causal: bool,
     dropout: float,
     tokens: Callable[[], TokenIndices] | None = None,
+    bias: Tensor | None = None,
 ) -> Tensor:
     """Mix the values of the keys that each query may attend to: -> [B, H, T, K].
 
     `mask` broadcasts to [B, H, T, S], True = may attend; not together with `causal`. `tokens`: the order of
-    queries and keys for `watch_weights`, if it is not the order of the rows.
+    queries and keys for `watch_weights`, if it is not the order of the rows. `bias` [B, H, T, S] is added to
+    the scaled scores.
     """
-    show_weights(q_BHTK, k_BHSK, mask, causal, tokens=tokens)
+    show_weights(q_BHTK, k_BHSK, mask, causal, bias, tokens)
+    if bias is not None:
+        return biased(q_BHTK, k_BHSK, v_BHSK, bias, mask, causal, dropout)
     if not (on_cpu(q_BHTK) and 0 < dropout < 1):
         return scaled_dot_product_attention(
             q_BHTK, k_BHSK, v_BHSK, attn_mask=mask, is_causal=causal, dropout_p=dropout
@@ -193,22 +197,6 @@ def attend(
     if causal:
         mask = causal_mask(q_BHTK.size(2), k_BHSK.size(2), q_BHTK.device)
     return _DroppedAttention.apply(q_BHTK, k_BHSK, v_BHSK, mask, dropout)
-
-
-@in_float32
-def attend_with_bias(
-    q_BHTK: Tensor,
-    k_BHSK: Tensor,
-    v_BHSK: Tensor,
-    bias: Tensor,
-    mask: Tensor | None,
-    causal: bool,
-    dropout: float,
-    tokens: Callable[[], TokenIndices] | None = None,
-) -> Tensor:
-    """As `attend`, with `bias` [B, H, T, S] added to the scaled scores."""
-    show_weights(q_BHTK, k_BHSK, mask, causal, bias, tokens)
-    return biased(q_BHTK, k_BHSK, v_BHSK, bias, mask, causal, dropout)
 
 
 def biased(

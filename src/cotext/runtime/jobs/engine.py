@@ -210,7 +210,7 @@ class Joined(Results):
             self._file, self._opened = self.path.open("rb"), number
 
     def __getitem__(self, unit: int) -> Mapping[str, Any]:
-        """Return the result of a unit, as `Results`."""
+        """Return the result of a unit, as `Results` does."""
         self._open(bisect_right(self._firsts, unit) - 1)
         return super().__getitem__(unit)
 
@@ -226,10 +226,10 @@ class Joined(Results):
         for path, header in self._journals:
             last = path == self._journals[-1][0]
             if header.units.start != due or (last and header.units.stop != header.total):
-                raise CotextError(
-                    f"{path}: its {header.unit} do not begin where the previous shard ends; run this "
-                    "shard again"
+                fault = (
+                    "begin where the previous shard ends" if header.units.start != due else "reach the end"
                 )
+                raise CotextError(f"{path}: its {header.unit} do not {fault}; run this shard again")
             due = header.units.stop
         if not self._lacking:
             return
@@ -238,7 +238,7 @@ class Joined(Results):
             _, header = self._journals[number - 1]
             lacking.append(f"shard {number}/{of} lacks {missing:,} of {len(header.units):,} {header.unit}")
         raise CotextError(
-            f"{folder}: {_named([*self._lacking], of)} not finished; run the same command once more (as a "
+            f"{folder}: {_named([*self._lacking], of)} not finished; run the same command again (as a "
             f"SLURM job array: --array={in_ranges(self._lacking)}), then join again: {'; '.join(lacking)}"
         )
 
@@ -295,8 +295,7 @@ def _journals(folder: Path) -> list[tuple[Path, Header]]:
     paths = sorted(folder.glob(JOURNALS))
     if not paths:
         raise CotextError(
-            f"{folder}: contains no results of shards, so that nothing can be joined; use the --out that the "
-            "shards were given"
+            f"{folder}: contains no results of shards to join; use the --out with which the shards were run"
         )
     journals: dict[Shard, tuple[Path, Header]] = {}
     first: Header | None = None

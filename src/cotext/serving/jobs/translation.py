@@ -24,7 +24,7 @@ from cotext.translation.file_report import FileReport
 from cotext.translation.translate_file import FileOptions
 
 MAX_MESSAGES: Final = 100
-AT_ONCE_SECONDS: Final = 0.1  # sentences that are done before this call come from the journal
+AT_ONCE_SECONDS: Final = 0.1  # sentences reported so soon after the first come from the journal
 _OPTION: Final = re.compile(r" \(--[^()]*\)$")  # advice that only applies to the command line
 
 
@@ -47,7 +47,7 @@ class Running:
                 self._done_before = self.done
 
     def updated(self, status: JobStatus) -> JobStatus:
-        """Return a status with the sentences done, and the remaining time by the speed since the start."""
+        """Return a status with the sentences done, and the remaining time estimated from the speed."""
         with self._lock:
             seconds, count = time.monotonic() - self._begun, self.done - self._done_before
             done = min(self.done, status.sentences)

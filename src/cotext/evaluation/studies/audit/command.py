@@ -16,7 +16,6 @@ def audit(
 ) -> None:
     """Audit translations: what is lost, added, out of order, untranslated or changed."""
     from cotext.evaluation.studies.audit.measure import audit as measure
-    from cotext.evaluation.studies.audit.page import render_audit
     from cotext.files.table import require_page_name
     from cotext.runtime.files import replacing
 
@@ -26,10 +25,9 @@ def audit(
     if request.out is not None:
         with replacing(request.out) as temporary:
             # File names may contain bytes that are not text.
-            temporary.write_text(render_audit(found), encoding="utf-8", errors="backslashreplace")
+            temporary.write_text(found.page(), encoding="utf-8", errors="backslashreplace")
     typer.echo(json_format.dumps(found.as_dict(), indent=1) if json else found.render())
-    kinds = {kind for system in found.systems for kind in system.counts}
-    if kinds.intersection(request.fail_on) or (kinds and "all" in request.fail_on):
+    if any({kind, "all"} & {*request.fail_on} for system in found.systems for kind in system.counts):
         raise typer.Exit(FAILED)
 
 
