@@ -217,14 +217,19 @@ def differences(kept: Any, found: Any, place: str = "") -> list[str]:
         lists = [differences(kept.get(key), found.get(key), f"{place}/{key}") for key in keys]
     elif isinstance(kept, list) and isinstance(found, list) and len(kept) == len(found):
         lists = [differences(*pair, f"{place}/{n}") for n, pair in enumerate(zip(kept, found, strict=True))]
-    elif isinstance(kept, str) and isinstance(found, str) and len(kept.split()) == len(found.split()):
-        words = zip(kept.split(), found.split(), strict=True)
+    elif isinstance(kept, str) and isinstance(found, str) and len(_words(kept)) == len(_words(found)):
+        words = zip(_words(kept), _words(found), strict=True)
         lists = [[f"{place}: {kept!r}, now {found!r}"] if any(not _same_word(*w) for w in words) else []]
     elif isinstance(kept, float | int) and isinstance(found, float | int) and _close(kept, found):
         lists = []
     else:
         lists = [[f"{place}: {kept!r}, now {found!r}"]]
     return [each for some in lists for each in some]
+
+
+def _words(text: str) -> list[str]:
+    """Words, and the cells of a CSV file."""
+    return re.split(r"[\s,]+", text)
 
 
 def _same_word(kept: str, found: str) -> bool:

@@ -7,6 +7,9 @@ import tomllib
 from collections.abc import Iterator
 from functools import cache
 from importlib.metadata import packages_distributions
+from itertools import chain
+
+from packaging.requirements import Requirement
 
 from tests.test_architecture import ROOT, tree
 
@@ -104,6 +107,19 @@ def test_what_is_imported_at_once_comes_with_a_plain_installation() -> None:
 
 def test_what_is_imported_later_comes_with_an_extra() -> None:
     assert not missing(at_once=False)
+
+
+def test_the_lockfile_pins_what_all_brings_by_checksum() -> None:
+    text = (ROOT.parents[1] / "requirements.lock").read_text(encoding="utf-8")
+    pinned = dict(re.findall(r"^([\w.-]+)==(\S+) \\\n    --hash=sha256:[0-9a-f]{64}", text, re.MULTILINE))
+    assert len(pinned) == text.count("==")
+    assert set(re.findall(r"https?://[^/\s]+", text)) == {"https://download.pytorch.org"}
+    constraints = (ROOT.parents[1] / "constraints.txt").read_text(encoding="utf-8")
+    assert f"torch=={pinned['torch'].removesuffix('+cpu')}\n" in constraints
+    assert pinned.keys() >= brought("all") | brought("")
+    for each in map(Requirement, chain(*project().values())):
+        version = pinned.get(normal(each.name))
+        assert version is None or each.specifier.contains(version), each
 
 
 def test_what_is_imported_is_found() -> None:

@@ -369,7 +369,7 @@ def score(folders: list[Path]) -> None:
                 alarms=len({(e["sentence"], e["output_sentence"]) for e in before if e["kind"] == kind}),
             )  # fmt: skip
     titles = "planted", "found", "recall", "findings", "wrong", "known", "precision", "references", "in 1,000"
-    print(f"{'kind':13}" + "".join(f"{title:>18}" for title in titles))
+    print(f"{'kind':13}" + "".join(f"{title:>20}" for title in titles))
     for kind, each in sorted(counts.items()):
         judged = each["told"] - each["old"]
         recall = share(each["found"], each["planted"])
@@ -378,7 +378,7 @@ def score(folders: list[Path]) -> None:
         print(
             f"{kind:13}"
             + "".join(
-                f"{f:>18}" for f in (*figures, each["alarms"], f"{1000 * each['alarms'] / sentences:.2f}")
+                f"{f:>20}" for f in (*figures, each["alarms"], f"{1000 * each['alarms'] / sentences:.2f}")
             )
         )
 

@@ -92,7 +92,7 @@ def test_a_separator_has_the_position_of_the_sentence_that_it_closes_on_both_sid
     assert closed.tolist() == [[0, 0, 0, 0, 1, 1, 2, 2]]
     assert positions(closed) == [7, 8, 9, 10, 18, 19, 27, 28]
     # Going on after the fourth input.
-    rest = closed_sentence(batch.input_sentence[:, 4:], batch.input_sentence[:, 3])
+    rest = closed_sentence(batch.input_sentence[:, 4:], batch.input_sentence[:, 3:4])
     assert rest.tolist() == closed[:, 4:].tolist()
 
 

@@ -88,8 +88,9 @@ def one_of_two(rank: int, port: int, trainer: type[Trainer], config: Config, dat
         "LOCAL_WORLD_SIZE": "2",
         "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": str(port),
-        "ACCELERATE_USE_CPU": "true",
+        "CUDA_VISIBLE_DEVICES": "",
     }
+    os.environ.pop("ACCELERATE_USE_CPU", None)  # as for users who do not know of it
     setup.Trainer = trainer  # type: ignore[misc]
     runs.train(config, data, run, silent())
     torch.distributed.destroy_process_group()

@@ -2,6 +2,7 @@
 
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -9,8 +10,10 @@ import pytest
 
 from cotext.data.documents import Document
 from cotext.data.shortlist import SHORTLIST, Shortlist
+from cotext.interchange.engine_cache import open_to_translate
 from cotext.models.checkpoint import load_weights, save_model
 from cotext.training.prepared_data import open_data
+from cotext.translation import ray_cluster
 from cotext.translation.open import open_run
 from cotext.translation.ray_cluster import (
     LOT_DOCUMENTS,
@@ -18,6 +21,7 @@ from cotext.translation.ray_cluster import (
     WorkerSettings,
     files_of,
     lots_of,
+    placed,
     workers_of,
 )
 from cotext.translation.requests import ClusterOptions
@@ -66,6 +70,27 @@ def test_another_model_under_the_same_name_is_refused(run: Path, tmp_path: Path)
     save_model(other / MODEL, tensors, loaded.config, loaded.tokenizer.fingerprint, [1])
     must_raise("another first pass's model; every", worker, run, files, first_pass=str(other))
     must_raise("another model; every", worker, other, files_of(open_run(run)))
+
+
+class Here:
+    """As much of Ray as gives work out: its workers are in this process."""
+
+    def cluster_resources(self) -> dict[str, float]:
+        return {"CPU": 1}
+
+    def remote(self, **_: object) -> Any:
+        return lambda made: SimpleNamespace(remote=made)
+
+
+@pytest.mark.parametrize("decode", [{}, {"engine": "torch", "beam": 2}])
+def test_a_worker_takes_a_run_that_was_opened_to_translate(
+    run: Path, decode: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The main process has chosen between PyTorch and CTranslate2."""
+    monkeypatch.setattr(ray_cluster, "_connected", lambda address: Here())
+    for opened in (open_to_translate(run, "cpu", decode, without="--on"), open_run(run, "cpu", decode)):
+        on_ray: Any = placed(opened, ClusterOptions(device="cpu", on="ray"), decode).translator
+        assert len(on_ray._make().translate(DOCUMENTS)) == len(DOCUMENTS)
 
 
 @pytest.mark.parametrize("workers", [1, 3, 50])

@@ -40,11 +40,11 @@ def printable(text: str) -> str:
 
 @contextmanager
 def short_refusals() -> Iterator[None]:
-    """Shorten the error messages of typer, which contain the whole arguments."""
+    """Shorten the error messages of typer, which contain the whole arguments and the class of the error."""
     try:
         yield
     except UsageError as error:
-        error.message = on_a_screen(error.message)
+        error.message = on_a_screen(error.message.replace("Value error, ", "", 1))
         raise
 
 

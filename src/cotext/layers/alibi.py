@@ -40,5 +40,5 @@ class AlibiScore(Score, Blended):
         head = torch.arange(1, self.size.heads + 1, device=like.device, dtype=torch.float32)
         # In float32: bfloat16 has no numbers for neighbouring distances above 256.
         slope = self.in_force * 2 ** (-8 * head / self.size.heads)
-        lower = (-slope[:, None, None] * keys.distance().abs()[:, None]).to(like.dtype)
+        lower = (-slope[:, None, None] * keys.distance.abs()[:, None]).to(like.dtype)
         return lower if keys.bias is None else lower + keys.bias

@@ -1,7 +1,7 @@
 """Attention to context sentences that were encoded apart, inside the blocks of encoder and decoder.
 
 Shapes: B entries, R rows, T tokens, N real tokens, D model. States are [N, D], [B, T, D] or, while decoding,
-[R, T, D].
+[B, W * T, D].
 """
 
 from dataclasses import replace

@@ -174,11 +174,13 @@ class SentenceEmbedding(nn.Module, Blended):
             # Blend: the positions of the sentence model that training started from fade out.
             before = position_of("reset", position, rank, sentence)
             x = x + (1 - share) * self.encoding(side)(before, below)
+        if kind.segments == "none":
+            return self.finished(x, side)
         k = sentence.clamp(min=0) if segment is None else segment
         if kind.segments in ("learned", "current"):
             assert self.segment is not None
             x = x + self.segment[k.clamp(max=self.max_segments - 1)]
-        elif kind.segments == "sinusoidal":
+        else:  # sinusoidal
             # Segment 0 is not a zero vector, so that it has to be left out where it must have no effect.
             encoded = sinusoidal(k + 1 if self.from_current else k, x.size(-1)).to(x.dtype)
             if not self.from_first:

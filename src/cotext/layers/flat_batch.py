@@ -306,25 +306,24 @@ class PrefixedCache(KeyValueCache):
     def __init__(self, keys: Tensor, values: Tensor, slots: int) -> None:
         """`keys` and `values` are [B, H, lead, K]; allocate `slots` more."""
         self.lead = keys.size(2)
-        super().__init__(keys.size(0), self.lead + slots, keys)
-        self.keys[:, :, : self.lead] = keys
-        self.values[:, :, : self.lead] = values
+        super().__init__(1, keys.size(0), self.lead + slots, keys)
+        super().write(0, keys, values, 0)
 
-    def write(self, keys: Tensor, values: Tensor, start: int) -> None:
-        super().write(keys, values, start + self.lead)
+    def write(self, attention: int, keys: Tensor, values: Tensor, start: int) -> None:
+        super().write(attention, keys, values, start + self.lead)
 
-    def read(self, slots: int, first: int = 0) -> tuple[Tensor, Tensor]:
+    def read(self, attention: int, slots: int, first: int = 0) -> tuple[Tensor, Tensor]:
         """Return keys and values of the prefix and of the slots up to `slots`; `first` must be 0."""
         assert first == 0
-        return super().read(slots + self.lead)
+        return super().read(attention, slots + self.lead)
 
     def move(self, origin: Tensor, start: int) -> None:
-        super().move(origin + self.lead, start)
+        super().move(origin + self.lead, start + self.lead)
 
     def grown(self, slots: int, used: int) -> "PrefixedCache":
-        keys, values = self.read(used)
+        keys, values = self.read(0, used)
         grown = PrefixedCache(keys[:, :, : self.lead], values[:, :, : self.lead], slots)
-        grown.write(keys[:, :, self.lead :], values[:, :, self.lead :], 0)
+        grown.write(0, keys[:, :, self.lead :], values[:, :, self.lead :], 0)
         return grown
 
     def select(self, entries: Tensor, used: int) -> None:

@@ -93,7 +93,7 @@ class Packed:
     answers: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Keys:
     """The keys of one attention product.
 
@@ -111,8 +111,9 @@ class Keys:
     tokens: Callable[[], TokenIndices] | None = None
     bias: Tensor | None = None
 
+    @cached_property
     def distance(self) -> Tensor:
-        """Return key - query positions: [B, T, S]."""
+        """Key - query positions: [B, T, S]."""
         assert self.positions is not None
         query, key = self.positions()
         return key[:, None, :] - query[:, :, None]
@@ -407,9 +408,9 @@ class Step:
 
     @cached_property
     def has_context(self) -> Tensor:
-        """See `Layout.has_context`: [R, 1, 1]."""
+        """See `Layout.has_context`: [B, 1, 1]."""
         assert self.context_side is not None
-        return self.context_side.exists.repeat_interleave(self.state.beam)[:, None, None]
+        return self.context_side.exists[:, None, None]
 
     def within(self, memory_sentences: int) -> SlotMask:
         """Return the slots of the tokens' own sentence and of this many earlier sentences."""
@@ -462,7 +463,15 @@ class Step:
         """Sentence of every token: [B, W * T]."""
         return self.sentence.reshape(self.state.entries, -1)
 
+    @cached_property
+    def _row_keys(self) -> Keys:
+        return self._keys(self.row)
+
     def keys(self, slots: SlotMask) -> Keys:
+        # Those of whole rows are the same in all layers.
+        return self._row_keys if slots is self.row else self._keys(slots)
+
+    def _keys(self, slots: SlotMask) -> Keys:
         return Keys(slots.mask, slots.causal, self.state.used == 0, lambda: self._positions(slots.first))
 
     def _positions(self, first: int) -> tuple[Tensor, Tensor]:

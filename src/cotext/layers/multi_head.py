@@ -8,8 +8,8 @@ possible combinations, see `models/build.py`. This file contains the plain span 
 contents.
 
 Shapes: B entries, W beams, R rows (R = B * W while decoding, else R = B), T queries, S keys, D model, H
-heads, K per head, N real tokens of all rows. x is packed [N, D] or padded [B, T, D]; while decoding [R, T,
-D].
+heads, K per head, N real tokens of all rows. x is packed [N, D] or padded [B, T, D]; while decoding [B, W *
+T, D]: the beams of an entry are additional queries of the entry, so that its keys are not copied.
 """
 
 from collections.abc import Callable, Mapping
@@ -168,24 +168,26 @@ class SelfAttention(nn.Module):
     def forward(self, x: Tensor, layout: AnyLayout) -> Tensor:
         """Return the attention output, shaped as x."""
         mixed = self._step(x, layout) if isinstance(layout, Step) else self.span.attend(self, x, layout)
-        out = self.span.output(self.out, mixed)
-        return out if out.shape == x.shape else out.view_as(x)
+        return self.span.output(self.out, mixed)
 
     def split(self, qkv: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """[R, T, 3 D] -> queries, keys, values [R, H, T, K]."""
         q, k, v = (split_heads(part, self.heads) for part in qkv.chunk(3, dim=-1))
         return q, k, v
 
-    def _step(self, x_RTD: Tensor, step: Step) -> Tensor:
+    def _step(self, x: Tensor, step: Step) -> Tensor:
         """Attend to the cache, whose slots are shared by the beams of an entry: -> [B, W * T, D]."""
-        x, score = step.side_by_side(x_RTD), self.score
+        score = self.score
         qkv = score.project(self.qkv, x, step, 2 * x.size(-1))
         # As `split`, in fewer operators.
-        q, k, v = qkv.view(*qkv.shape[:2], 3, self.heads, -1).permute(2, 0, 3, 1, 4).unbind()
-        slots, cache = self.span.slots(step), step.state.caches[self.index]
+        if x.size(1) == 1:
+            q, k, v = qkv.view(len(qkv), 3, self.heads, 1, -1).unbind(1)
+        else:
+            q, k, v = qkv.view(*qkv.shape[:2], 3, self.heads, -1).permute(2, 0, 3, 1, 4).unbind()
+        slots, cache = self.span.slots(step), step.state.caches[0]
         # The cache is written first, because a token also attends to itself.
-        cache.write(k, v, slots.start)
-        kv = cache.read(slots.stop, slots.first)
+        cache.write(self.index, k, v, slots.start)
+        kv = cache.read(self.index, slots.stop, slots.first)
         return merge_heads(self.span.product(score, q, kv, step.keys(slots), step))
 
 
@@ -211,16 +213,13 @@ class CrossAttention(nn.Module):
     def forward(self, x: Tensor, layout: AnyLayout) -> Tensor:
         """Return the attention output, shaped as x."""
         if isinstance(layout, Step):
-            # Treat the beams of an entry as additional queries of the entry, so that its keys are not copied.
-            side, score = layout.side_by_side(x), self.score
             # Only queries are projected here; keys and values were projected once, by `project`.
-            q = self.split(score.project(self.query, side, layout, x.size(-1)))
+            q = self.split(self.score.project(self.query, x, layout, x.size(-1)))
             kv, keys = self.span.source(layout, self.index)
-            mixed = merge_heads(self.span.source_product(score, q, kv, keys, layout))
+            mixed = merge_heads(self.span.source_product(self.score, q, kv, keys, layout))
         else:
             mixed = self.span.attend_source(self, x, layout)
-        out = self.span.output(self.out, mixed)
-        return out if out.shape == x.shape else out.view_as(x)
+        return self.span.output(self.out, mixed)
 
     def split(self, query: Tensor) -> Tensor:
         """[R, T, D] -> [R, H, T, K]."""

@@ -90,14 +90,14 @@ def closed_sentence(sentence: Tensor, before: Tensor | None) -> Tensor:
     """Return the sentence of decoder inputs, where a separator belongs to the sentence that it closes: [R,
     T].
 
-    `sentence` [R, T] is the sentence of the label predicted from each input. `before` [R] is the sentence of
-    the previous input, or None at the start of a row:
+    `sentence` [R, T] is the sentence of the label predicted from each input. `before` [R, 1] is the sentence
+    of the previous input, or None at the start of a row:
 
         input              bos  a  sep  b  sep  c
         sentence            0   0   1   1   2   2
         closed_sentence     0   0   0   1   1   2
     """
-    first = sentence[:, :1] if before is None else before[:, None]
+    first = sentence[:, :1] if before is None else before
     if sentence.size(1) == 1:
         return first
     return torch.cat((first, sentence[:, :-1]), dim=1)

@@ -62,8 +62,11 @@ class SentenceSpan(RowSpan):
     def source(self, step: Step, index: int) -> tuple[KeysValues, Keys]:
         here, mask = step.source_range
         k, v = step.source.keys_values[index]
-        at = torch.arange(here.start, here.stop, device=mask.device)[None]
-        return (k[:, :, here], v[:, :, here]), Keys(mask, positions=lambda: (step.aligned_position, at))
+
+        def positions() -> tuple[Tensor, Tensor]:
+            return step.aligned_position, torch.arange(here.start, here.stop, device=mask.device)[None]
+
+        return (k[:, :, here], v[:, :, here]), Keys(mask, positions=positions)
 
 
 def source_tokens(layout: Layout, index: int) -> list[Tensor]:

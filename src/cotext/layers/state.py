@@ -14,6 +14,7 @@ cache, S source tokens, H heads, K per head.
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -43,40 +44,53 @@ class SlotMask:
 
 
 class KeyValueCache:
-    """Self-attention keys and values of one layer, pre-allocated: [B, H, M, K]."""
+    """Keys and values of several attentions in turn, pre-allocated: `slots` [2 * attentions, B, H, M, K]."""
 
-    def __init__(self, entries: int, slots: int, like: Tensor) -> None:
+    def __init__(self, attentions: int, entries: int, slots: int, like: Tensor) -> None:
         _, heads, _, size = like.shape
-        self.keys = like.new_empty(entries, heads, slots, size)
-        self.values = like.new_empty(entries, heads, slots, size)
+        self.slots = like.new_empty(2 * attentions, entries, heads, slots, size)
+        self._stop, self._views = 0, dict[int, tuple[Tensor, ...]]()
 
     @property
     def entries(self) -> int:
         """B."""
-        return self.keys.size(0)
+        return self.slots.size(1)
 
-    def write(self, keys: Tensor, values: Tensor, start: int) -> None:
+    def _between(self, first: int, stop: int) -> tuple[Tensor, ...]:
+        """Return the slots first .. stop of all attentions, which one step of search needs in turn."""
+        if stop != self._stop:
+            self._stop, self._views = stop, {}
+        if first not in self._views:
+            self._views[first] = self.slots[:, :, :, first:stop].unbind()
+        return self._views[first]
+
+    def write(self, attention: int, keys: Tensor, values: Tensor, start: int) -> None:
         """Write [B, H, W * T, K] to the slots start .. start + W * T."""
-        self.keys[:, :, start : start + keys.size(2)] = keys
-        self.values[:, :, start : start + keys.size(2)] = values
+        views = self._between(start, start + keys.size(2))
+        views[2 * attention].copy_(keys)
+        views[2 * attention + 1].copy_(values)
 
-    def read(self, stop: int, first: int = 0) -> KeysValues:
+    def read(self, attention: int, stop: int, first: int = 0) -> KeysValues:
         """Return keys and values of the slots first .. stop: two [B, H, stop - first, K]."""
-        return self.keys[:, :, first:stop], self.values[:, :, first:stop]
+        views = self._between(first, stop)
+        return views[2 * attention], views[2 * attention + 1]
 
     def move(self, origin: Tensor, start: int) -> None:
         """Fill the slots from `start` on with the contents of the slots `origin` [B, n] of the same entry."""
-        index = origin[:, None, :, None].expand(-1, self.keys.size(1), -1, self.keys.size(3))
-        self.write(self.keys.gather(2, index), self.values.gather(2, index), start)
+        parts, _, heads, _, size = self.slots.shape
+        index = origin[None, :, None, :, None].expand(parts, -1, heads, -1, size)
+        self.slots[:, :, :, start : start + origin.size(1)] = self.slots.gather(3, index)
 
     def grown(self, slots: int, used: int) -> "KeyValueCache":
         """Return a copy with `slots` slots and the contents of the first `used`."""
-        grown = KeyValueCache(self.entries, slots, self.keys)
-        grown.write(*self.read(used), 0)
+        grown = KeyValueCache(len(self.slots) // 2, self.entries, slots, self.slots[0])
+        grown.slots[:, :, :, :used] = self.slots[:, :, :, :used]
         return grown
 
     def select(self, entries: Tensor, used: int) -> None:
-        self.keys, self.values = _keep(self.keys, entries, used), _keep(self.values, entries, used)
+        for part in self.slots.unbind():
+            _keep(part, entries, used)
+        self.slots, self._stop = self.slots[:, : entries.numel()], 0
 
 
 def _keep(x: Tensor, entries: Tensor, used: int) -> Tensor:
@@ -214,8 +228,9 @@ class DecoderState:
     Search code widens, re-orders and selects the state, and never reads its content. `attentions`: number of
     self-attentions with a cache. `sees`: slots of each beam's past, or None as long as every row uses all
     slots (one beam, no padding). `sentence` and `rank` describe the last token of each row, from which
-    positions continue; `slot_sentence` and `slot_position` describe the tokens in the slots. `kept`: tensors
-    that layers compute once for all steps, by names that the layers choose.
+    positions continue; `slot_sentence` and `slot_position` describe the tokens in the slots, `new` the last
+    ones, which are not recorded there before anything reads them. `kept`: tensors that layers compute once
+    for all steps, by names that the layers choose.
     """
 
     source: SourceSide
@@ -226,24 +241,42 @@ class DecoderState:
     context_side: ContextSide | None = None  # context sentences that were encoded apart
     shift: Tensor | None = None  # [R], if the shift of positions differs between rows
     last: Tensor | None = None  # [R], index of the last sentence to translate, if segments count back from it
-    caches: list[KeyValueCache] = field(default_factory=list)
+    caches: list[KeyValueCache] = field(default_factory=list)  # the first: of all attentions of the decoder
     beam: int = 1  # W
     capacity: int = 0  # M
     used: int = 0
     collect_at: int = 0
     sees: Tensor | None = None  # [B, W, M]
-    slot_sentence: Tensor | None = None  # [B, M]
-    slot_position: Tensor | None = None  # [B, M]
+    slots: Tensor | None = None  # [2, B, M], sentences and positions
+    new: list[tuple[Tensor, Tensor]] = field(default_factory=list)  # sentences and positions, [R, T] each
     near: int = 0  # first slot that may belong to the last sentence of a row, or to its memory
-    length: Tensor | None = None  # [R]
-    sentence: Tensor | None = None  # [R]
-    rank: Tensor | None = None  # [R]
+    length: Tensor | None = None  # [R, 1]
+    sentence: Tensor | None = None  # [R, 1]
+    rank: Tensor | None = None  # [R, 1]
     kept: dict[str, Tensor] = field(default_factory=dict)
 
     @property
     def entries(self) -> int:
         """B."""
         return self.source.entries
+
+    @property
+    def slot_sentence(self) -> Tensor:
+        """Sentence of the token in every slot, -1 on padding: [B, M]."""
+        return self._recorded()[0]
+
+    @property
+    def slot_position(self) -> Tensor:
+        """Position of the token in every slot: [B, M]."""
+        return self._recorded()[1]
+
+    def _recorded(self) -> Tensor:
+        assert self.slots is not None
+        if self.new:
+            new = torch.cat([torch.stack(each).view(2, self.entries, -1) for each in self.new], dim=2)
+            self.slots[:, :, self.used - new.size(2) : self.used] = new
+            self.new.clear()
+        return self.slots
 
     def open(self, slots: int) -> None:
         """Allocate caches for `slots` tokens per row, padding included, with one row per entry."""
@@ -254,9 +287,8 @@ class DecoderState:
         like = self.source.keys_values[0][0]
         slots += 0 if self.context is None else self.context.extra_slots
         self.capacity = slots
-        self.caches = [KeyValueCache(like.size(0), slots, like) for _ in range(self.attentions)]
-        self.slot_sentence = torch.full((like.size(0), slots), -1, device=like.device)
-        self.slot_position = torch.zeros_like(self.slot_sentence)
+        self.caches = [KeyValueCache(self.attentions, like.size(0), slots, like)]
+        self.slots = torch.zeros(2, like.size(0), slots, dtype=torch.long, device=like.device)
         if self.context is not None:
             self.context.open(self)
 
@@ -266,21 +298,26 @@ class DecoderState:
             t = torch.arange(sentence.size(1), device=sentence.device)
             return t.expand_as(sentence), ranks(sentence)
         # The next tokens may go on with the sentence of the last token.
-        first, after = self.length[:, None], (sentence == self.sentence[:, None]) * (self.rank + 1)[:, None]
+        if sentence is self.sentence:  # as in the step before
+            return self.length, self.rank + 1
+        after = (sentence == self.sentence) * (self.rank + 1)
         if sentence.size(1) == 1:  # every step of search except the first
-            return first, after
-        return first + torch.arange(sentence.size(1), device=sentence.device), ranks(sentence) + after
+            return self.length, after
+        return self.length + torch.arange(sentence.size(1), device=sentence.device), ranks(sentence) + after
 
     def slot_mask(self, tokens: int, device: torch.device) -> SlotMask:
         """Return the slots that the next `tokens` decoder inputs may attend to."""
         stop = self.used + self.beam * tokens
         if self.sees is not None:
             # A beam attends to its own past and to its own block of the new tokens.
-            new = torch.eye(self.beam, dtype=torch.bool, device=device)
-            past = self.sees[:, :, : self.used]
-            if tokens > 1:
-                new = torch.kron(new, causal(tokens, tokens, device))
-                past = past.repeat_interleave(tokens, dim=1)
+            if "own" not in self.kept:
+                self.kept["own"] = torch.eye(self.beam, dtype=torch.bool, device=device)
+            new = self.kept["own"]
+            if tokens == 1:
+                self.sees[:, :, self.used : stop].copy_(new)
+                return SlotMask(mask=self.sees[:, None, :, :stop], start=self.used, stop=stop)
+            new = torch.kron(new, causal(tokens, tokens, device))
+            past = self.sees[:, :, : self.used].repeat_interleave(tokens, dim=1)
             mask = torch.cat((past, new.expand(past.size(0), -1, -1)), dim=2)
             return SlotMask(mask=mask[:, None], causal=False, start=self.used, stop=stop)
         if self.used == 0:
@@ -291,7 +328,6 @@ class DecoderState:
 
     def sentences_of_slots(self, sentence: Tensor) -> Tensor:
         """Return the sentence indices of all slots, with the next inputs [R, T] at the end: [B, slots]."""
-        assert self.slot_sentence is not None
         new = sentence.reshape(self.entries, -1)
         return torch.cat((self.slot_sentence[:, : self.used], new), dim=1)
 
@@ -301,8 +337,7 @@ class DecoderState:
         The memory of a sentence: the `memory_sentences` sentences before it. Sentence indices never decrease
         within a row, so that slots before `near` need not be compared again.
         """
-        assert self.slot_sentence is not None
-        own = sentence.reshape(self.slot_sentence.size(0), -1)
+        own = sentence.reshape(self.entries, -1)
         keys = torch.cat((self.slot_sentence[:, self.near : self.used], own), dim=1)
         # The query and key belong to the same sentence.
         mask = (own[:, :, None] == keys[:, None])[:, None]
@@ -320,22 +355,15 @@ class DecoderState:
 
     def step(self, sentence: Tensor, rank: Tensor) -> None:
         """Record the tokens just decoded, [R, T] each. Padding (sentence -1) must be on the right."""
-        assert self.slot_sentence is not None
-        assert self.slot_position is not None
         rows, tokens = sentence.shape
         entries, new = rows // self.beam, slice(self.used, self.used + self.beam * tokens)
-        past = torch.zeros_like(sentence[:, 0]) if self.length is None else self.length
-        self.slot_sentence[:, new] = sentence.view(entries, -1)
+        past = torch.zeros_like(sentence[:, :1]) if self.length is None else self.length
         if tokens == 1:
             # One real token per row: every step of search except the first.
-            self.slot_position[:, new] = past.view(entries, -1)
-            if self.sees is not None:
-                self.sees[:, :, new] = torch.eye(self.beam, dtype=torch.bool, device=sentence.device)
-            self.length, self.sentence, self.rank = past + 1, sentence[:, 0], rank[:, 0]
-            self.used = new.stop
+            self.new.append((sentence, past))
+            self.length, self.sentence, self.rank, self.used = past + 1, sentence, rank, new.stop
             return
-        t = past[:, None] + torch.arange(tokens, device=sentence.device)
-        self.slot_position[:, new] = t.view(entries, -1)
+        self.new.append((sentence, past + torch.arange(tokens, device=sentence.device)))
         real = sentence >= 0
         last = real.sum(dim=1, keepdim=True) - 1
         # From the first padding on, a mask is needed: padding has slots, which must stay invisible.
@@ -345,8 +373,8 @@ class DecoderState:
         if self.sees is not None:
             own = torch.eye(self.beam, dtype=torch.bool, device=sentence.device)
             self.sees[:, :, new] = own.repeat_interleave(tokens, dim=1) & real.view(entries, 1, -1)
-        self.length = past + last[:, 0] + 1
-        self.sentence, self.rank = sentence.gather(1, last)[:, 0], rank.gather(1, last)[:, 0]
+        self.length = past + last + 1
+        self.sentence, self.rank = sentence.gather(1, last), rank.gather(1, last)
         self.used = new.stop
 
     def widen(self, beam: int) -> None:
@@ -362,10 +390,10 @@ class DecoderState:
         sees = torch.zeros(entries, beam, self.capacity, dtype=torch.bool, device=device)
         sees[:, :, : self.used] = True if self.sees is None else self.sees[:, :, : self.used]
         self.sees = sees
-        for name in ("slot_sentence", "slot_position"):
-            wide = torch.zeros(entries, self.capacity, dtype=torch.long, device=device)
-            wide[:, : self.used] = getattr(self, name)[:, : self.used]
-            setattr(self, name, wide)
+        self.kept.pop("own", None)
+        narrow_slots = self._recorded()[:, :, : self.used]
+        self.slots = narrow_slots.new_zeros(2, entries, self.capacity)
+        self.slots[:, :, : self.used] = narrow_slots
         # Positions are stored by row, and become those of each beam.
         self._select_rows(torch.arange(entries, device=device).repeat_interleave(beam))
 
@@ -377,7 +405,8 @@ class DecoderState:
         past = self.sees[:, :, : self.used]
         # Beams exchange their masks, not their keys and values.
         past.copy_(past.take_along_dim(within, dim=1))
-        self._select_rows(origin)
+        # Everything else is equal in all beams of an entry.
+        self._select_rows(origin, ("sentence", "rank"))
         if self.used >= self.collect_at:
             self._collect(past)
 
@@ -397,11 +426,10 @@ class DecoderState:
         origin = (~seen[:, first:]).byte().argsort(dim=1, stable=True)[:, :count] + first
         for cache in self.caches:
             cache.move(origin, first)
+        slots = self._recorded()
         self.used = first + count
         self.collect_at = self.used + STEPS_BETWEEN_COLLECTIONS * self.beam
-        for values in (self.slot_sentence, self.slot_position):
-            assert values is not None
-            values[:, first : self.used] = values.gather(1, origin)
+        slots[:, :, first : self.used] = slots.gather(2, origin.expand(2, -1, -1))
         past[:, :, first : self.used] = past.take_along_dim(origin[:, None], dim=2)
 
     def finish(self, entries: Tensor, tokens: Tensor, sentence: Tensor) -> None:
@@ -417,10 +445,8 @@ class DecoderState:
         """Keep the given entries [B'] with all `beam` rows of each; the other entries are finished."""
         for cache in self.caches:
             cache.select(entries, self.used)
-        for name in ("sees", "slot_sentence", "slot_position"):
-            value = getattr(self, name)
-            if value is not None:
-                setattr(self, name, value.index_select(0, entries))
+        self.slots = self._recorded().index_select(1, entries)
+        self.sees = None if self.sees is None else self.sees.index_select(0, entries)
         self._select_rows((entries[:, None] * beam + torch.arange(beam, device=entries.device)).flatten())
         self.source.select(entries)
         if self.context_side is not None:
@@ -428,8 +454,10 @@ class DecoderState:
         if self.context is not None:
             self.context.select(entries)
 
-    def _select_rows(self, rows: Tensor) -> None:
-        for name in ("shift", "last", "length", "sentence", "rank"):
+    def _select_rows(
+        self, rows: Tensor, names: Sequence[str] = ("shift", "last", "length", "sentence", "rank")
+    ) -> None:
+        for name in names:
             value = getattr(self, name)
             if value is not None:
                 setattr(self, name, value.index_select(0, rows))

@@ -108,7 +108,7 @@ class TransformerXLScore(Score, StartsFromOthers):
         assert isinstance(layout, Step)
         assert keys.mask is not None
         # Distances of masked slots may be negative or large: set them to 0, so that the table stays small.
-        distance = torch.where(keys.mask[:, 0], -keys.distance(), 0)
+        distance = torch.where(keys.mask[:, 0], -keys.distance, 0)
         r_nD = self._kept(int(distance.max()) + 1, layout, q_BHTK)
         # Under autocast, projected queries have a lower precision than the parameters.
         content, by_distance = (

@@ -120,7 +120,7 @@ class FlatTarget(RowsTarget):
         entries = len(self.rows.group)
         # Entries of one group must attend to each other while they are decoded.
         self.meets = len(torch.unique(self.rows.group)) < entries
-        like = state.caches[0].keys
+        like = state.caches[0].slots[0]
         keys = values = like.new_empty(entries, like.size(1), 0, like.size(3))
         if not self.meets:
             # Entry i is the only one of its group.
@@ -159,8 +159,8 @@ class FlatTarget(RowsTarget):
         h = x_RTD.reshape(entries, -1, x_RTD.size(-1))
         q, k, v = attention.project(h)
         cache, own = state.caches[self.cache], self._own(sentence, state)
-        cache.write(k, v, state.used)
-        k, v = cache.read(own.size(3))
+        cache.write(0, k, v, state.used)
+        k, v = cache.read(0, own.size(3))
         if self.meets:
             by_beam = own.reshape(entries, state.beam, tokens, -1)
             seen = self._groups().attend(attention, q, k, v, by_beam)

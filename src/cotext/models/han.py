@@ -82,11 +82,11 @@ class HierarchicalAttention(DocumentLayer, AlmostClosed):
             h = layout.unpack(x)
             mixed = self._mixed(h, self.words.keys_values(h), layout.sentence, layout.sentence, None)
             return layout.pack(mixed)
-        h, state, slots = layout.side_by_side(x), layout.state, layout.row
+        state, slots = layout.state, layout.row
         sentence, slot_sentence = layout.packed_sentence, state.sentences_of_slots(layout.sentence)
-        cache = state.caches[self.index]
-        cache.write(*self.words.keys_values(h), slots.start)
-        return self._mixed(h, cache.read(slots.stop), sentence, slot_sentence, slots.mask).view_as(x)
+        state.caches[0].write(self.index, *self.words.keys_values(x), slots.start)
+        kv = state.caches[0].read(self.index, slots.stop)
+        return self._mixed(x, kv, sentence, slot_sentence, slots.mask)
 
     def _mixed(
         self, h_BTD: Tensor, kv: KeysValues, sentence: Tensor, key_sentence: Tensor, visible: Tensor | None

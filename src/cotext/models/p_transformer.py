@@ -67,4 +67,4 @@ class PositionScore(Score):
             return attend_relative(
                 q_BHTK, *kv, table, keys.mask, keys.causal, self.dropout, keys.tokens, keys.bias
             )
-        return attend_at_distances(q_BHTK, *kv, table, keys.mask, keys.distance(), keys.bias)
+        return attend_at_distances(q_BHTK, *kv, table, keys.mask, keys.distance, keys.bias)

@@ -69,18 +69,18 @@ class SelectiveAttention(DocumentLayer):
             keys_v = self._split(self.key_value(h), self.caches + 1)
             member = _members(sentence, layout.segments.whole.columns, h)
             return layout.pack(self._mixed(h, keys_v, member, others))
-        h, state, slots = layout.side_by_side(x), layout.state, layout.row
-        *keys, v = self._split(self.key_value(h), self.caches + 1)
+        state, slots = layout.state, layout.row
+        *keys, v = self._split(self.key_value(x), self.caches + 1)
         # The values are in the first cache; the values of the second are not read.
         for i, key in enumerate(keys):
-            state.caches[self.index + i].write(key, v if i == 0 else key, slots.start)
-        read = [state.caches[self.index + i].read(slots.stop) for i in range(self.caches)]
+            state.caches[0].write(self.index + i, key, v if i == 0 else key, slots.start)
+        read = [state.caches[0].read(self.index + i, slots.stop) for i in range(self.caches)]
         slot_sentence = state.sentences_of_slots(layout.sentence)
         others = self._others(layout.packed_sentence, slot_sentence, later=False)
         if slots.mask is not None:
             others = others & slots.mask
-        member = _members(slot_sentence, int(slot_sentence.max()) + 1, h)
-        return self._mixed(h, [*(key for key, _ in read), read[0][1]], member, others).view_as(x)
+        member = _members(slot_sentence, int(slot_sentence.max()) + 1, x)
+        return self._mixed(x, [*(key for key, _ in read), read[0][1]], member, others)
 
     @staticmethod
     def _others(sentence: Tensor, key_sentence: Tensor, later: bool) -> Tensor:

@@ -208,7 +208,8 @@ class Transformer(TranslationModel):
             x_RTD = context.mix(x_RTD, sentence, state)
         layout: AnyLayout
         if state.caches:
-            layout, x = Step(sentence, position, rank, state, self._shared("target")), x_RTD
+            layout = Step(sentence, position, rank, state, self._shared("target"))
+            x = layout.side_by_side(x_RTD)
         else:
             assert layouts.target is not None
             layout = layouts.target.bound(self._shared("target"), state.source, state.context_side)
@@ -220,6 +221,7 @@ class Transformer(TranslationModel):
             x = self.target_document(x, layout)
         if isinstance(layout, Step):
             state.step(sentence, rank)
+            x = x if state.beam == 1 else x.view_as(x_RTD)
         else:
             x = layout.unpack(x)
-        return x[:, -tokens.size(1) :]
+        return x if context is None else x[:, -tokens.size(1) :]

@@ -27,6 +27,7 @@ from cotext.search.constraints import (
     SearchRequest,
     SearchSymbols,
     SentenceProgress,
+    as_rows,
     check_requests,
     truncated,
 )
@@ -238,10 +239,12 @@ class _Frontier:
     best_score: Tensor  # [B]
     ended: Tensor  # [B], number of finished hypotheses among the `beam` best of each step
     uniform: Tensor  # [B, M], random numbers for sampling
+    first: Tensor  # [B, 1], first row of every entry; in greedy search 0, its only beam
 
     def select(self, entries: Tensor) -> "_Frontier":
         values = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "progress"}
         selected: dict[str, Any] = {name: value.index_select(0, entries) for name, value in values.items()}
+        selected["first"] = self.first[: entries.numel()]
         return _Frontier(progress=self.progress.select(entries), **selected)
 
 
@@ -286,10 +289,12 @@ def search(
             )
             if origin is not None:
                 state.reorder(origin)
-            if some_ended := not bool(goes_on.all()):
+            if goes_on is not None and bool(goes_on.all()):
+                goes_on = None
+            if goes_on is not None:
                 _collect(frontier, ~goes_on, requests, rules, results, nbest, options.scored)
             steps.tell(results)
-            if some_ended:
+            if goes_on is not None:
                 if not bool(goes_on.any()):
                     break
                 # Later rows of a document may attend to what this row wrote.
@@ -303,7 +308,7 @@ def search(
                 output.select(entries)
                 state.select(entries, options.beam)
                 tokens_R1 = tokens_R1.view(-1, options.beam)[entries].view(-1, 1)
-            hidden_RD = model.decode(tokens_R1, frontier.progress.sentence.view(-1, 1), state)[:, 0]
+            hidden_RD = model.decode(tokens_R1, as_rows(frontier.progress.sentence), state)[:, 0]
     return [results[i] for i in range(len(requests))]
 
 
@@ -367,6 +372,7 @@ def _start(
         best_score=torch.full((entries,), -torch.inf, dtype=dtype, device=device),
         ended=torch.zeros(entries, dtype=torch.long, device=device),
         uniform=uniform,
+        first=torch.arange(entries, device=device)[:, None] * (beam if beam > 1 else 0),
     )
 
 
@@ -414,10 +420,11 @@ def _advance(
     output: OutputLayer,
     lexical: LexicalBeam | None,
     nbest: NBestBeam | None,
-) -> tuple[Tensor | None, Tensor, Tensor]:
+) -> tuple[Tensor | None, Tensor, Tensor | None]:
     """Extend every hypothesis by one token, in place.
 
-    Returns the row that each row continues, [R] (None: itself); next inputs, [R, 1]; which go on, [B].
+    Returns the row that each row continues, [R] (None: itself); next inputs, [R, 1]; which go on, [B] (None:
+    all).
     """
     entries, beam = frontier.log_probability.shape
     # At most one candidate of each hypothesis ends it. Therefore at least `beam` of the 2 * beam candidates
@@ -426,7 +433,7 @@ def _advance(
     own, column = best_columns(next_RU, per_row) if per_row > 1 else best_column(next_RU)
     token = output.tokens(column)
     reserve = None if nbest is None else nbest.candidates(own, token)
-    candidate, origin = own + frontier.log_probability.view(-1, 1), torch.zeros_like(token)
+    candidate, origin = own + as_rows(frontier.log_probability), frontier.first
     if beam > 1:
         candidate, at = candidate.view(entries, -1).topk(min(2 * beam, beam * per_row), dim=1)
         origin, token, own = at // per_row, _picked(token, at), _picked(own, at)
@@ -436,18 +443,23 @@ def _advance(
     ends = rules.ends(frontier.progress, origin, token)
     candidates = Candidates(candidate, origin, token, own)
     going = candidates if beam == 1 else candidates.first(beam)
-    if bool(ends.any()):  # not in most steps
+    some_end = bool(ends.any())  # not in most steps
+    if some_end:
         _end(frontier, candidates.where(ends), written, options)
         going = candidates.where(~ends)
         going = going if beam == 1 else going.chosen(ends.byte().argsort(dim=1, stable=True)[:, :beam])
-    # Log-probabilities can only decrease, and lengths are limited: hypotheses below this cannot win.
-    goes_on = going.total / frontier.largest_divisor[:, None] > frontier.best_score[:, None]
-    if output.may_rise:  # any may win: search ends after `beam` finished hypotheses
-        goes_on = (going.total > -torch.inf) & (frontier.ended < beam)[:, None]
-    frontier.log_probability = going.total.masked_fill(~goes_on, -torch.inf)
+    # In greedy search, no hypothesis of the entry has ended before.
+    goes_on: Tensor | None = None
+    frontier.log_probability = going.total
+    if beam > 1 or some_end:
+        # Log-probabilities can only decrease, and lengths are limited: hypotheses below this cannot win.
+        goes_on = going.total / frontier.largest_divisor[:, None] > frontier.best_score[:, None]
+        if output.may_rise:  # any may win: search ends after `beam` finished hypotheses
+            goes_on = (going.total > -torch.inf) & (frontier.ended < beam)[:, None]
+        frontier.log_probability = going.total.masked_fill(~goes_on, -torch.inf)
     if nbest is not None:
         nbest.note(frontier.entry, candidates.where(ends), frontier.tokens, written)
-    if nbest is not None and reserve is not None:
+    if nbest is not None and reserve is not None and goes_on is not None:
         reserve_ends = rules.ends(frontier.progress, reserve.origin, reserve.token)
         nbest.note(frontier.entry, reserve.where(reserve_ends), frontier.tokens, written)
         others = candidates.where(~ends), reserve.where(~reserve_ends)
@@ -458,13 +470,14 @@ def _advance(
             past = history[:, :, :written]
             past.copy_(past.take_along_dim(going.origin[:, :, None], dim=1))
     frontier.tokens[:, :, written] = going.token
-    frontier.token_log_probability[:, :, written] = going.own
+    if options.scored:
+        frontier.token_log_probability[:, :, written] = going.own
     following = rules.follow(frontier.progress, going.token, written)
+    any_go_on = None if goes_on is None else goes_on.any(dim=1)
     if beam == 1:
-        return None, following, goes_on.any(dim=1)
+        return None, following, any_go_on
     # The state expects row indices of the whole batch.
-    row = going.origin + beam * torch.arange(entries, device=origin.device)[:, None]
-    return row.flatten(), following, goes_on.any(dim=1)
+    return (going.origin + frontier.first).flatten(), following, any_go_on
 
 
 def _picked(x: Tensor, at: Tensor) -> Tensor:

@@ -138,6 +138,8 @@ class SentenceProgress:
     has_content_token: Tensor  # [B, W], True once the current sentence may be closed
     sentence: Tensor  # [B, W], sentence index of the next decoder input
     is_single: bool
+    is_continued: bool  # whether any last sentence is closed by its separator
+    may_close: bool = False  # all sentences may be closed from now on; only if `is_single`
     closer: Tensor | None = None  # [B, W], column of the symbol that closes the sentence, once computed
 
     @classmethod
@@ -167,6 +169,7 @@ class SentenceProgress:
             has_content_token=has_content_token[:, None].repeat(1, beam),
             sentence=first[:, None].repeat(1, beam),
             is_single=most == 1 and not free,
+            is_continued=any(r.goes_on for r in requests),
         )
 
     def select(self, entries: Tensor) -> "SentenceProgress":
@@ -180,9 +183,16 @@ class SentenceProgress:
 
     def reorder(self, origin: Tensor) -> None:
         """Beam w continues the former beam origin[:, w]: [B, W]."""
+        if self.may_close:
+            return
         of_sentences = () if self.is_single else ("closed", "stop", "sentence")
         for name in ("has_content_token", *of_sentences):
             setattr(self, name, getattr(self, name).gather(1, origin))
+
+
+def as_rows(values_BW: Tensor) -> Tensor:
+    """[B, W] -> [R, 1]."""
+    return values_BW if values_BW.size(1) == 1 else values_BW.reshape(-1, 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,6 +207,7 @@ class Rules:
     never: Tensor  # columns that are never chosen, and columns of closing symbols, allowed one at a time
     blank: Tensor  # columns
     separators: Tensor  # [S], columns that close sentence 0, 1 ...
+    never_but_end: Tensor  # `never` without the column of `eos`
     end: int  # column of `eos`
     separates: Tensor  # [V], True for separators
     openings: Tensor  # symbols that open sentence 0, 1 ... of a document, with brackets
@@ -233,21 +244,27 @@ class Rules:
             words[blank] = False
         openings = torch.tensor(special.numbers or (special.bos,), device=device)
         end = int(columns(torch.tensor([special.eos], device=device)))
-        column_fields = columns(never), columns(blank), columns(separators), end
-        return cls(special, free, *column_fields, separates, openings, words)
+        forbidden = columns(never)
+        column_fields = columns(blank), columns(separators), forbidden[forbidden != end], end
+        return cls(special, free, forbidden, *column_fields, separates, openings, words)
 
     def forbid(self, next_RU: Tensor, progress: SentenceProgress, written: int, near_a_limit: bool) -> None:
         """Set the log-probabilities of tokens that may not follow to -inf, in place.
 
         `near_a_limit`: whether some hypothesis may be at a length limit.
         """
-        has_content_token = progress.has_content_token.flatten()
+        if progress.may_close and not progress.is_continued and not near_a_limit:
+            next_RU.index_fill_(1, self.never_but_end, -torch.inf)
+            return
         # Only the closing symbol of the current sentence is allowed, and only after a content token. Save its
         # value, forbid all closing symbols, then restore it.
         closer = self._closer(progress)
-        closing = next_RU.gather(1, closer).masked_fill(~has_content_token[:, None], -torch.inf)
+        closing = next_RU.gather(1, closer)
+        if not progress.may_close:
+            closing = closing.masked_fill(~as_rows(progress.has_content_token), -torch.inf)
         next_RU.index_fill_(1, self.never, -torch.inf)
         if near_a_limit:
+            has_content_token = progress.has_content_token.flatten()
             # A sentence still needs its closing symbol, and a content token if it has no content token yet.
             at_limit = progress.stop.flatten() - written <= 2 - has_content_token.long()
             if bool(at_limit.any()):
@@ -262,12 +279,14 @@ class Rules:
             index = progress.sentence.clamp(max=self.separators.numel() - 1)
             more = (progress.closed < progress.last[:, None]) | progress.goes_on[:, None]
             progress.closer = torch.where(more, self.separators[index], self.end)
-        return progress.closer.view(-1, 1)
+        return as_rows(progress.closer)
 
     def ends(self, progress: SentenceProgress, origin: Tensor, token: Tensor) -> Tensor:
         """Return whether each token ends the hypothesis `origin` that it continues: [B, C] each."""
         # A separator ends a hypothesis only if the row continues after the request.
-        closes = (token == self.special.eos) | (self.separates[token] & progress.goes_on[:, None])
+        closes = token == self.special.eos
+        if progress.is_continued:
+            closes |= self.separates[token] & progress.goes_on[:, None]
         if progress.is_single:
             return closes
         return closes & (progress.closed.gather(1, origin) >= progress.last[:, None])
@@ -276,8 +295,10 @@ class Rules:
         """Update the progress with the chosen tokens, [B, W]; return them as decoder inputs, [R, 1]."""
         if progress.is_single:
             # A hypothesis with a closing symbol has ended: what follows is never read.
-            progress.has_content_token = progress.has_content_token | self.words[token]
-            return token.reshape(-1, 1)
+            if not progress.may_close:
+                progress.has_content_token = progress.has_content_token | self.words[token]
+                progress.may_close = bool(progress.has_content_token.all())
+            return as_rows(token)
         separates = self.separates[token]
         progress.closed = progress.closed + separates.long()
         if not self.free:
@@ -291,7 +312,7 @@ class Rules:
         if self.special.bracket:
             opening = self.opening(progress.sentence_offset[:, None] + progress.sentence)
             following = torch.where(separates, opening, token)
-        return following.reshape(-1, 1)
+        return as_rows(following)
 
     def opening(self, index: Tensor) -> Tensor:
         """Return the symbols that open bracketed sentences, by sentence index in the document."""

@@ -274,12 +274,13 @@ class Form(MultiPartParser):
         self._complete = True
 
 
-def check_size(settings: ServerSettings, texts: Iterable[str]) -> None:
-    """Raise RequestError 413 if texts are larger than the limit of a request."""
+def check_size(settings: ServerSettings, texts: Iterable[str]) -> int:
+    """Return the bytes of texts; raise RequestError 413 if they are larger than the limit of a request."""
     size = sum(len(text.encode()) for text in texts)
     if size > settings.max_text_bytes:
         most = f"{settings.max_text_bytes:,} at most"
         raise RequestError(413, f"{size:,} bytes of text, and {most}; send less text at a time, or a file")
+    return size
 
 
 async def unless_gone(request: Request, answer: Coroutine[Any, Any, T]) -> T:

@@ -33,6 +33,7 @@ __all__ = ["Client", "Listener", "Service", "SourceSentence", "TextAnswer", "Tex
 
 T = TypeVar("T")
 RETRY_SECONDS: Final = 10.0
+IN_LOOP_CHARACTERS: Final = 4096
 _NUMBERS = count()
 
 
@@ -105,8 +106,10 @@ class Service:
         if self.is_stopping:
             raise stopping()
         note_system(request.system.name)
-        # Run this in a thread, because a text may have a hundred thousand blocks.
-        key = await asyncio.get_running_loop().run_in_executor(self._threads, _key, request, client)
+        if [*map(len, request.documents)] == [1] and len(request.documents[0][0].text) <= IN_LOOP_CHARACTERS:
+            key = _key(request, client)
+        else:  # in a thread, because a text may have a hundred thousand blocks
+            key = await asyncio.get_running_loop().run_in_executor(self._threads, _key, request, client)
 
         async def compute(pending: PendingRequest) -> TextAnswer:
             return await self.in_thread(partial(self._translate, request, pending), pending.work)

@@ -14,7 +14,7 @@ from cotext.files.blocks import Block
 from cotext.runtime.errors import CotextError
 from cotext.serving.errors import RequestError
 from cotext.serving.fragments import Fragment, PlainText, SplitSentences, TagHandling, fragment
-from cotext.serving.requests import Fields, check_size, service_of, unless_gone
+from cotext.serving.requests import IN_LOOP_BYTES, Fields, check_size, service_of, unless_gone
 from cotext.serving.service import Client, TextRequest
 from cotext.serving.sessions import SessionPlace, refuse_confirmed_tags, session_place, translate
 from cotext.serving.systems import System
@@ -145,11 +145,12 @@ async def translated(request: Request, client: Client, wanted: TranslationReques
         RequestError: 413, too much text; the errors of `sessions.translate`.
     """
     service = service_of(request)
-    check_size(service.settings, (*wanted.texts, wanted.context))
+    size = check_size(service.settings, (*wanted.texts, wanted.context))
     if wanted.tags is not None:
         refuse_confirmed_tags(wanted.place)
-    # Run this in a thread, because a text may have a hundred thousand blocks.
-    documents = await to_thread.run_sync(_documents, wanted)
+    # Texts that take long are read and written in a thread: a text may have a hundred thousand blocks.
+    in_loop = size <= IN_LOOP_BYTES and not wanted.detects and len(wanted.systems) == 1
+    documents = _documents(wanted) if in_loop else await to_thread.run_sync(_documents, wanted)
     context = _context(wanted.context)
 
     async def translated_blocks() -> dict[int, list[Sequence[Block]]]:
@@ -166,13 +167,15 @@ async def translated(request: Request, client: Client, wanted: TranslationReques
         return blocks
 
     blocks = await unless_gone(request, translated_blocks())
-    return await to_thread.run_sync(
-        lambda: [
+
+    def texts() -> list[TranslatedText]:
+        return [
             text
             for number, document in enumerate(documents)
             for text in document.written(blocks[number], wanted.alternatives)
         ]
-    )
+
+    return texts() if in_loop else await to_thread.run_sync(texts)
 
 
 def _documents(wanted: TranslationRequest) -> list[_Document]:

@@ -53,7 +53,8 @@ def make_accelerator(
     )
     try:
         mixed = "no" if config.precision == "fp32" else config.precision
-        on_cpu = requested is not None and requested.type == "cpu"
+        # Accelerate connects processes on CPUs only if `cpu` is set.
+        on_cpu = (requested or choose_device(None)).type == "cpu"
         accelerator = Accelerator(mixed_precision=mixed, cpu=on_cpu, kwargs_handlers=[wrapping])
     except ValueError as error:
         raise CotextError(f"train.precision = {config.precision}: {error}") from None

@@ -92,8 +92,9 @@ def placed(opened: OpenedRun, request: ClusterOptions, decode: Mapping[str, Any]
     require_no_lists(opened, f"--on {request.on}")
     ray = _connected(request.on)
     workers, device = workers_of(request, ray.cluster_resources())
-    # Under the same path on every machine.
-    decode = {**decode, **{name: str(run.folder.resolve()) for name, run in opened.further_runs().items()}}
+    # Further runs are under the same path on every machine; workers search with what was chosen here.
+    further = {name: str(run.folder.resolve()) for name, run in opened.further_runs().items()}
+    decode = {**decode, **further, "engine": opened.config.decode.engine}
     given = WorkerSettings(opened.folder.resolve(), decode, device, request.checkpoint, files_of(opened))
     make = ray.remote(num_cpus=1, num_gpus=int(device != "cpu"), max_restarts=-1, max_task_retries=-1)(
         DocumentWorker

@@ -24,14 +24,18 @@ from torch.nn.functional import linear
 LEVELS = 127
 OFFSET = 128  # added to rows: processors without AMX have no fast product of signed rows
 SCALE_BITS = 16
+MOST_OF_ONE = 2**22  # largest matrix that is kept in a second format, for products with one row
 SMALLEST = 1e-30  # lower bound of the maximum of a row, so that rows of zeros have a scale
+# As tensors, because torch converts a number in every call, which takes longer than the operation on a row.
+_LEVELS, _MIDDLE = torch.tensor(float(LEVELS)), torch.tensor(OFFSET + 0.5)
 
 
 def quantised_rows(x_ND: Tensor) -> tuple[Tensor, Tensor]:
     """Return rows of float32 as integers plus OFFSET, uint8 [N, D], and their scales [N, 1]."""
     largest = x_ND.abs().amax(dim=1, keepdim=True).clamp_(min=SMALLEST)
     # Adding 0.5 and truncating rounds. In separate steps, because a fused operation rounds differently.
-    return (x_ND * (LEVELS / largest)).add_(OFFSET + 0.5).to(torch.uint8), largest.div_(LEVELS)
+    numbers_ND = (x_ND * largest.reciprocal().mul_(_LEVELS)).add_(_MIDDLE).to(torch.uint8)
+    return numbers_ND, largest.div_(_LEVELS)
 
 
 def quantised_weight(weight_VD: Tensor) -> tuple[Tensor, Tensor]:
@@ -57,14 +61,21 @@ ProductKind = Callable[[Tensor, Tensor], Product]  # from int8 weights [V, D] an
 
 
 def onednn(weight_VD: Tensor, scale_V: Tensor) -> Product:
-    """Use the operator of compiled quantised models in torch; only on x86."""
+    """Use the operator of compiled quantised models in torch; only on x86.
+
+    `int_mm` has the same bits, and takes about half the time for one row, except for very large matrices. So
+    it is used there, with a second copy of the weights.
+    """
     packed = torch.ops.onednn.qlinear_prepack(weight_VD.contiguous(), None)
     weight = packed, scale_V, torch.zeros_like(scale_V, dtype=torch.long)
     # Of the output: bias, scale, zero point and type, then the operation that follows.
     output = None, 1.0, 0, torch.float32
     nothing: tuple[str, list[float], str] = ("none", [], "")
+    of_one = int_mm(weight_VD, scale_V) if weight_VD.numel() <= MOST_OF_ONE else None
 
     def product(rows_ND: Tensor) -> Tensor:
+        if of_one is not None and len(rows_ND) == 1:
+            return of_one(rows_ND)
         out_NV: Tensor = torch.ops.onednn.qlinear_pointwise(rows_ND, 1.0, OFFSET, *weight, *output, *nothing)
         return out_NV
 

@@ -11,4 +11,4 @@ def precise_dtype(x: Tensor) -> torch.dtype:
 
 def precise(x: Tensor) -> Tensor:
     """Convert to at least single precision."""
-    return x.to(precise_dtype(x))
+    return x if x.dtype in (torch.float32, torch.float64) else x.to(precise_dtype(x))

@@ -76,7 +76,7 @@ class ForeignSentences:
         if len(pairs) < 2:
             raise CotextError(
                 f"contrastive suite {suite.name!r}: all examples are from one document, but foreign context "
-                "is drawn from other documents; omit --controls"
+                "is drawn from other documents; omit --controls, or choose --context shuffled or none"
             )
         for example, number in zip(suite.examples, numbers, strict=True):
             right = example.candidates[example.correct]
