@@ -62,7 +62,7 @@ def check_shard_output(out: Path, inputs: Iterable[Path | None]) -> None:
 
 
 def do_shard(job: "Job[Any]", json: bool, what: str = "scoring") -> None:
-    """Do the shard of a job, and print a summary."""
+    """Run the shard of a job, and print a summary."""
     from cotext.cli.messages import printable
     from cotext.runtime.jobs.engine import run_shard
     from cotext.runtime.progress import meter, say
@@ -88,7 +88,7 @@ def do_shard(job: "Job[Any]", json: bool, what: str = "scoring") -> None:
 def as_json(figures: dict[str, Any]) -> str:
     """Return figures as JSON; numbers that are not finite are null."""
     text = json.dumps(_finite(figures), indent=1, ensure_ascii=False, allow_nan=False)
-    return text.encode(errors="backslashreplace").decode()  # half characters cannot be encoded
+    return text.encode(errors="backslashreplace").decode()  # lone surrogates cannot be encoded
 
 
 def _finite(value: Any) -> Any:
@@ -169,7 +169,7 @@ def _value(given: Any, declared: Option) -> Any:
     """Convert a value of the command line to the type of the request's field; None if not given."""
     if get_origin(without_none(declared.type)) is Mapping and given is not None:
         return settings(given)
-    if declared.is_run and declared.type is str:  # part of a run, or something else
+    if declared.is_run and declared.type is str:  # may also be a part of a run
         from cotext.interchange.model_names import known_models
 
         there = known_models()

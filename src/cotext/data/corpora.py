@@ -245,8 +245,8 @@ def tokenizer_notes(
     # The default number of merges of moses-bpe does not depend on the corpus.
     if chosen.vocabulary is None and chosen.kind != MosesBPETokenizer.kind:
         notes += (
-            f"the vocabulary has {tokenizer.pieces:,} pieces, by the size of the corpus ({sentences:,} "
-            "sentences in both languages together) and what its text supports; --vocabulary N sets it",
+            f"the vocabulary has {tokenizer.pieces:,} pieces, chosen from the size of the corpus "
+            f"({sentences:,} sentences in both languages together) and from its text; --vocabulary N sets it",
         )
     return notes
 

@@ -9,7 +9,7 @@ For a query i of sentence s, with the same queries, keys and values in both term
 
 There is one number a_h per head and attention. It starts at 0, so that the output at the start of training is
 the output of the sentence model. In cross-attention, s is the source sentence that the query translates.
-Queries and keys of other sentences have no gradient before the gates open. Gates therefore need a higher
+The second term gives queries and keys no gradient before the gates open. Gates therefore need a higher
 learning rate than other weights (`model.attention.gate_rate`).
 
 Positions restart in every sentence, so that contents do not show where another sentence is. The bias b_hd

@@ -44,7 +44,7 @@ class SlotMask:
 
 
 class KeyValueCache:
-    """Keys and values of several attentions in turn, pre-allocated: `slots` [2 * attentions, B, H, M, K]."""
+    """Alternating keys and values of several attentions: `slots` [2 * attentions, B, H, M, K]."""
 
     def __init__(self, attentions: int, entries: int, slots: int, like: Tensor) -> None:
         _, heads, _, size = like.shape
@@ -57,7 +57,7 @@ class KeyValueCache:
         return self.slots.size(1)
 
     def _between(self, first: int, stop: int) -> tuple[Tensor, ...]:
-        """Return the slots first .. stop of all attentions, which one step of search needs in turn."""
+        """Return the slots first .. stop of all attentions, needed one after another in a step of search."""
         if stop != self._stop:
             self._stop, self._views = stop, {}
         if first not in self._views:
@@ -154,7 +154,7 @@ class SourceSide:
         return slice(first, end), ((at >= start[:, :, None]) & (at < stop[:, :, None]))[:, None]
 
     def open(self) -> None:
-        """Prepare for search: copy keys and values, as contiguous heads are read faster and entries move."""
+        """Prepare for search: copy keys and values, which are read faster and moved by `select`."""
         self.keys_values = [(k.detach().contiguous(), v.detach().contiguous()) for k, v in self.keys_values]
 
     def select(self, entries: Tensor) -> None:
@@ -178,8 +178,7 @@ class SourceSide:
 class ContextSide(SourceSide):
     """Encoded context sentences, in the form that context attention reads.
 
-    `exists` [B]: rows that have context. `index` [B, S]: index of every token in the batch that was encoded,
-    -1 for others.
+    `exists` [B]: rows that have context. `index` [B, S]: index of every token in the encoded batch, or -1.
     """
 
     def __init__(self, sentence: Tensor, exists: Tensor, index: Tensor) -> None:
@@ -229,7 +228,7 @@ class DecoderState:
     self-attentions with a cache. `sees`: slots of each beam's past, or None as long as every row uses all
     slots (one beam, no padding). `sentence` and `rank` describe the last token of each row, from which
     positions continue; `slot_sentence` and `slot_position` describe the tokens in the slots, `new` the last
-    ones, which are not recorded there before anything reads them. `kept`: tensors that layers compute once
+    ones, which are recorded there only when they are read. `kept`: tensors that layers compute once
     for all steps, by names that the layers choose.
     """
 
@@ -241,7 +240,7 @@ class DecoderState:
     context_side: ContextSide | None = None  # context sentences that were encoded apart
     shift: Tensor | None = None  # [R], if the shift of positions differs between rows
     last: Tensor | None = None  # [R], index of the last sentence to translate, if segments count back from it
-    caches: list[KeyValueCache] = field(default_factory=list)  # the first: of all attentions of the decoder
+    caches: list[KeyValueCache] = field(default_factory=list)  # the first is for the decoder's attentions
     beam: int = 1  # W
     capacity: int = 0  # M
     used: int = 0
@@ -394,7 +393,7 @@ class DecoderState:
         narrow_slots = self._recorded()[:, :, : self.used]
         self.slots = narrow_slots.new_zeros(2, entries, self.capacity)
         self.slots[:, :, : self.used] = narrow_slots
-        # Positions are stored by row, and become those of each beam.
+        # Repeat values that are stored by row, for each beam.
         self._select_rows(torch.arange(entries, device=device).repeat_interleave(beam))
 
     def reorder(self, origin: Tensor) -> None:

@@ -7,7 +7,7 @@
 Constrained search returns exactly the requested sentences. No sentence is empty. Each ends with the separator
 of its sentence index, and is truncated at its length limit. In free search, the model decides all of this.
 
-Shapes: B entries, W beam, R rows (R = B * W), C candidates of a step, N most sentences requested, S
+Shapes: B entries, W beam, R rows (R = B * W), C candidates of a step, N sentences requested at most, S
 separators, V vocabulary.
 """
 
@@ -134,7 +134,7 @@ class SentenceProgress:
     goes_on: Tensor  # [B], whether the last one is closed by its separator
     limits: Tensor  # [B, N]
     closed: Tensor  # [B, W], sentences closed so far
-    stop: Tensor  # [B, W], limit of the tokens of a hypothesis at the end of its current sentence
+    stop: Tensor  # [B, W], number of tokens at which the current sentence must be closed
     has_content_token: Tensor  # [B, W], True once the current sentence may be closed
     sentence: Tensor  # [B, W], sentence index of the next decoder input
     is_single: bool

@@ -1,4 +1,4 @@
-"""The request for a translation that all dialects build, and the function that answers it."""
+"""The request for a translation that all APIs build, and the function that answers it."""
 
 import json
 from collections.abc import Iterator, Sequence

@@ -30,7 +30,7 @@ _RARER: Final = 6.0  # added to the score of a pair, since lost and added senten
 _REPLACED: Final = -6.0  # the lowest score of a pair in the same place
 _UNRELATED: Final = -8.0  # the lowest score that is expected of unrelated sentences
 _MOVED: Final = 4.0  # the lowest score of sentences in different places; 0 if they are near and not merged;
-# minus half of it if they are nearer still, and no other sentence is in the place of either
+# -_MOVED / 2 if they are nearer still, and both are unaligned
 _NEAR: Final = 8  # beads
 _STAYS: Final = 3.0  # added to the score of a pair in the same place when moved sentences are looked for
 _WINDOW: Final = 4 * alignment.BLOCK  # beads among which they are looked for
@@ -94,14 +94,14 @@ class _Judge:
         self._lexicon = alignment.Lexicon(pairs, vocabulary)
         self._lengths = alignment.Lengths.of(sides for sides, _ in aligned)
         merged = sum(len(i) + len(j) > 2 for _, _, i, j in beads) / max(1, len(beads))
-        # Squared, as the few wrong ones of a text without merged sentences would lead to more of them.
+        # Squared: otherwise a few wrongly merged beads would lead to more.
         self._merged = math.log(max(merged, _LEAST_MERGED) ** 2 / 2 / PRIORS[1, 2])
         self._unrelated = 0.0  # the score that is expected of unrelated sentences, for each of their words
         words = sum(len(side.words) / max(1, len(side)) for side in sample)
         self._unrelated = float(self._scores(*sample)[0].mean() / max(1.0, words))
 
     def path(self, sides: tuple[Side, Side], before: Path) -> Path:
-        """Return the best path, in long documents near an earlier one."""
+        """Return the best path; in long documents, only near `before`."""
         band = alignment.diagonal_band(*sides)
         if band.width > alignment.NARROW_WIDTH:
             band = alignment.path_band(before, *map(len, sides))
@@ -161,7 +161,7 @@ class _Judge:
     def _moved(self, source: Side, output: Side, path: Path) -> dict[int, Bead]:
         """Return the beads of translations in another place, by source sentence.
 
-        Of the pairs of sentences of neighbouring beads, the best ones are taken first.
+        Of all pairs in a window, the best ones are taken first.
         """
         moved: dict[int, Bead] = {}
         for at in range(0, len(path), _WINDOW):
@@ -178,7 +178,7 @@ class _Judge:
             empty = np.array([not (i and j) for i, j in window])
             alone = (apart <= _NEAR // 2) & empty[of_ours][:, None] & empty[of_theirs]
             values = scores - np.select([alone, near], [-_MOVED / 2, 0.0], _MOVED)
-            # A sentence that is repeated is a copy.
+            # A repeated sentence is not moved, but copied.
             texts = [output.words_of((t,)).tobytes() for t in theirs]
             values[:, [texts.count(text) > 1 for text in texts]] = -np.inf
             values = np.where(apart == 0, np.maximum(scores, _REPLACED) + _STAYS, values)
